@@ -1,0 +1,219 @@
+//! [`Array`], the owner of one `mlx_array` handle: making, inspecting, evaluating and reading. Depends on the evaluation
+//! module. Invariant: the handle is never null, and its bytes are read only after its evaluation succeeded.
+
+use std::fmt;
+
+use crate::element::as_bytes;
+use crate::error::{self, Error, Result};
+use crate::{eval, ops, sys, Dtype, Element};
+
+/// An MLX array: a node in a lazy graph, or its computed value. A clone is a second handle of the same array.
+#[repr(transparent)]
+pub struct Array(sys::mlx_array);
+
+// SAFETY: a handle points at a C++ object whose reference counts are atomic and which this crate never changes in
+// place. What evaluation changes in an array (its state, its links to its inputs) is changed under the evaluation lock,
+// and building a graph reads only what is fixed at creation (shape, dtype) and copies references. The one stream that
+// all operations use is MLX's thread-unsafe kind, meant to be shared under such a lock.
+unsafe impl Send for Array {}
+// SAFETY: as above.
+unsafe impl Sync for Array {}
+
+impl Array {
+    /// Makes an array from a call that fills a null handle.
+    #[inline(always)]
+    pub(crate) fn build(call: impl FnOnce(*mut sys::mlx_array) -> std::os::raw::c_int) -> Result<Array> {
+        let mut raw = sys::mlx_array { ctx: std::ptr::null_mut() };
+        error::check(call(&mut raw))?;
+        debug_assert!(!raw.ctx.is_null());
+        Ok(Array(raw))
+    }
+
+    /// Makes two arrays from a call that fills two null handles.
+    pub(crate) fn build_pair(
+        call: impl FnOnce(*mut sys::mlx_array, *mut sys::mlx_array) -> std::os::raw::c_int,
+    ) -> Result<(Array, Array)> {
+        let mut first = sys::mlx_array { ctx: std::ptr::null_mut() };
+        let mut second = sys::mlx_array { ctx: std::ptr::null_mut() };
+        error::check(call(&mut first, &mut second))?;
+        Ok((Array(first), Array(second)))
+    }
+
+    /// Takes ownership of a handle that a constructor returned; null means failure.
+    #[inline]
+    fn own(raw: sys::mlx_array) -> Result<Array> {
+        if raw.ctx.is_null() {
+            Err(error::take())
+        } else {
+            Ok(Array(raw))
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn raw(&self) -> sys::mlx_array {
+        self.0
+    }
+
+    /// An array of the given shape and dtype with a copy of the bytes, which are in row-major order.
+    pub fn from_bytes(bytes: &[u8], shape: &[i32], dtype: Dtype) -> Result<Array> {
+        let size = shape.iter().try_fold(dtype.size(), |n, &d| usize::try_from(d).ok().and_then(|d| n.checked_mul(d)));
+        if size != Some(bytes.len()) {
+            let len = bytes.len();
+            return Err(Error::Mismatch(format!("{len} bytes do not make an array of shape {shape:?} and {dtype}")));
+        }
+        // An empty vector's pointer dangles; MLX is given one that does not.
+        let data = if bytes.is_empty() { [0u8; 16].as_ptr() } else { bytes.as_ptr() };
+        // SAFETY: the bytes are as many as the shape and dtype say, and are copied during the call.
+        Array::own(unsafe { sys::mlx_array_new_data(data.cast(), shape.as_ptr(), shape.len() as i32, dtype.raw()) })
+    }
+
+    /// An array of the given shape with a copy of the values, which are in row-major order.
+    pub fn from_slice<T: Element>(values: &[T], shape: &[i32]) -> Result<Array> {
+        Array::from_bytes(as_bytes(values), shape, T::DTYPE)
+    }
+
+    /// A 0-d array.
+    pub fn scalar<T: Element>(value: T) -> Result<Array> {
+        Array::from_bytes(as_bytes(&[value]), &[], T::DTYPE)
+    }
+
+    /// The shape.
+    #[inline]
+    pub fn shape(&self) -> &[i32] {
+        let mut ndim = 0usize;
+        // SAFETY: the handle is valid; the shape is fixed at creation and lives as long as the handle, which `self`
+        // borrows; MLX's shapes hold 32-bit signed integers.
+        unsafe {
+            let data = sys::lucid_array_shape(self.0, &mut ndim);
+            if ndim == 0 {
+                &[]
+            } else {
+                std::slice::from_raw_parts(data, ndim)
+            }
+        }
+    }
+
+    /// The number of dimensions.
+    #[inline]
+    pub fn ndim(&self) -> usize {
+        self.shape().len()
+    }
+
+    /// The number of elements.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.shape().iter().map(|&d| d as usize).product()
+    }
+
+    /// The size of the value in bytes, `size` times the dtype's.
+    #[inline]
+    pub fn nbytes(&self) -> usize {
+        self.size() * self.dtype().size()
+    }
+
+    /// The element type.
+    #[inline]
+    pub fn dtype(&self) -> Dtype {
+        // SAFETY: the handle is valid; the dtype is fixed at creation.
+        Dtype::from_raw(unsafe { sys::mlx_array_dtype(self.0) })
+    }
+
+    /// A number that two handles share exactly when they are clones of one another; it is reused once all are dropped.
+    #[inline]
+    pub fn id(&self) -> usize {
+        // SAFETY: the handle is valid.
+        unsafe { sys::lucid_array_id(self.0) }
+    }
+
+    /// Whether nothing is left to schedule: the value is there, or is being computed.
+    #[inline]
+    pub fn is_evaluated(&self) -> bool {
+        // SAFETY: the handle is valid; the call reads one word, which at worst is about to change.
+        unsafe { sys::lucid_array_is_evaluated(self.0) }
+    }
+
+    /// Computes the value and waits for it. To evaluate several arrays together see [`crate::transforms::eval`].
+    pub fn eval(&self) -> Result<()> {
+        eval::eval_raw(&[self.0])
+    }
+
+    /// Starts computing the value.
+    pub fn async_eval(&self) -> Result<()> {
+        eval::async_eval(&[self])
+    }
+
+    /// Evaluates and hands the value's bytes, in row-major order, to the function. A value whose memory is not so
+    /// ordered is copied by MLX first.
+    pub fn read<R>(&self, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        self.eval()?;
+        let len = self.nbytes();
+        if len == 0 {
+            return Ok(f(&[]));
+        }
+        let data = self.data()?;
+        if !data.is_null() {
+            // SAFETY: the array is available and row-contiguous, so its buffer holds `len` bytes from there; the buffer
+            // is neither written nor freed while `self` holds a handle of it.
+            return Ok(f(unsafe { std::slice::from_raw_parts(data, len) }));
+        }
+        let copy = ops::contiguous(self, false)?;
+        copy.eval()?;
+        let data = copy.data()?;
+        if data.is_null() {
+            return Err(Error::NotEvaluated("its contiguous copy is not contiguous".into()));
+        }
+        // SAFETY: as above, for the copy, which outlives the call.
+        Ok(f(unsafe { std::slice::from_raw_parts(data, len) }))
+    }
+
+    /// Where an available array's bytes are; null if they are not in row-major order.
+    fn data(&self) -> Result<*const u8> {
+        let mut data = std::ptr::null();
+        let _lock = eval::schedule_lock();
+        // SAFETY: the caller evaluated the array; finding the bytes may move them to the CPU, hence the lock.
+        error::check(unsafe { sys::lucid_array_data(&mut data, self.0) })?;
+        Ok(data.cast())
+    }
+
+    /// Evaluates and copies the values out, in row-major order.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        if self.dtype() != T::DTYPE {
+            return Err(Error::Mismatch(format!("an array of {} cannot be read as {}", self.dtype(), T::DTYPE)));
+        }
+        self.read(T::from_bytes)
+    }
+
+    /// Evaluates and returns the only element.
+    pub fn item<T: Element>(&self) -> Result<T> {
+        if self.size() != 1 {
+            return Err(Error::Mismatch(format!("item() needs one element, the shape is {:?}", self.shape())));
+        }
+        Ok(self.to_vec::<T>()?.pop().unwrap_or_default())
+    }
+}
+
+impl Clone for Array {
+    fn clone(&self) -> Self {
+        let mut raw = sys::mlx_array { ctx: std::ptr::null_mut() };
+        // SAFETY: a valid handle is copied into a null one. The only failure is that 16 bytes cannot be allocated.
+        let status = unsafe { sys::mlx_array_set(&mut raw, self.0) };
+        assert!(status == 0 && !raw.ctx.is_null(), "out of memory while copying a handle");
+        Array(raw)
+    }
+}
+
+impl Drop for Array {
+    #[inline]
+    fn drop(&mut self) {
+        let _guard = eval::drop_guard();
+        // SAFETY: owned, freed once.
+        unsafe { sys::mlx_array_free(self.0) };
+    }
+}
+
+impl fmt::Debug for Array {
+    /// Shape and dtype; the value is not computed for it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Array({:?}, {})", self.shape(), self.dtype())
+    }
+}

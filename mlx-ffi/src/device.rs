@@ -1,0 +1,163 @@
+//! What MLX computes on: Metal, CUDA, or its own CPU stream. Depends on the bindings. Invariant: the answer is the
+//! loaded library's and does not change while the process runs.
+
+use std::ffi::CStr;
+use std::os::raw::c_int;
+use std::sync::OnceLock;
+
+use crate::error::{self, check, Result};
+use crate::sys;
+
+/// The kind of device that the loaded MLX offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An Apple GPU.
+    Metal,
+    /// An NVIDIA GPU.
+    Cuda,
+    /// No GPU: MLX's CPU stream.
+    Cpu,
+}
+
+/// What MLX says about its device.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Info {
+    /// The device's name, as far as MLX knows it.
+    pub name: Option<String>,
+    /// Its architecture.
+    pub architecture: Option<String>,
+    /// Its memory, in bytes.
+    pub total_memory: Option<usize>,
+    /// What of that is free, in bytes (CUDA only).
+    pub free_memory: Option<usize>,
+}
+
+/// An owned `mlx_device`.
+pub(crate) struct Handle(sys::mlx_device);
+
+impl Handle {
+    pub(crate) fn new(kind: sys::mlx_device_type) -> Result<Self> {
+        // SAFETY: plain arguments.
+        let raw = unsafe { sys::mlx_device_new_type(kind, 0) };
+        if raw.ctx.is_null() {
+            Err(error::take())
+        } else {
+            Ok(Handle(raw))
+        }
+    }
+
+    pub(crate) fn raw(&self) -> sys::mlx_device {
+        self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: owned, freed once.
+        unsafe { sys::mlx_device_free(self.0) };
+    }
+}
+
+fn ask(call: unsafe extern "C" fn(*mut bool) -> c_int) -> Result<bool> {
+    let mut answer = false;
+    // SAFETY: the functions passed write one bool.
+    check(unsafe { call(&mut answer) })?;
+    Ok(answer)
+}
+
+/// The kind of device that the loaded MLX offers.
+pub fn kind() -> Result<Kind> {
+    static KIND: OnceLock<Kind> = OnceLock::new();
+    if let Some(kind) = KIND.get() {
+        return Ok(*kind);
+    }
+    let kind = if ask(sys::mlx_metal_is_available)? {
+        Kind::Metal
+    } else if ask(sys::mlx_cuda_is_available)? {
+        Kind::Cuda
+    } else {
+        Kind::Cpu
+    };
+    Ok(*KIND.get_or_init(|| kind))
+}
+
+/// Whether MLX offers a device of this kind here.
+pub fn is_available(wanted: Kind) -> Result<bool> {
+    Ok(wanted == Kind::Cpu || kind()? == wanted)
+}
+
+/// How many devices of the offered kind there are.
+pub fn count() -> Result<usize> {
+    let mut count: c_int = 0;
+    // SAFETY: a valid out-parameter.
+    check(unsafe { sys::mlx_device_count(&mut count, device_type()?) })?;
+    Ok(usize::try_from(count).unwrap_or_default())
+}
+
+fn device_type() -> Result<sys::mlx_device_type> {
+    Ok(if kind()? == Kind::Cpu { sys::MLX_CPU } else { sys::MLX_GPU })
+}
+
+/// What MLX says about its device.
+pub fn info() -> Result<Info> {
+    let device = Handle::new(device_type()?)?;
+    // SAFETY: no arguments.
+    let info = InfoHandle(unsafe { sys::mlx_device_info_new() });
+    let mut raw = info.0;
+    // SAFETY: `raw` is a valid or null handle that MLX fills or makes; `device` is valid.
+    let status = unsafe { sys::mlx_device_info_get(&mut raw, device.raw()) };
+    let info = if raw.ctx == info.0.ctx { info } else { InfoHandle(raw) };
+    check(status)?;
+    Ok(Info {
+        name: info.text(c"device_name")?,
+        architecture: info.text(c"architecture")?,
+        total_memory: info.size(c"total_memory")?.or(info.size(c"memory_size")?),
+        free_memory: info.size(c"free_memory")?,
+    })
+}
+
+struct InfoHandle(sys::mlx_device_info);
+
+impl InfoHandle {
+    fn has(&self, key: &CStr, text: bool) -> Result<bool> {
+        let (mut exists, mut is_text) = (false, false);
+        // SAFETY: a valid handle, a terminated key, valid out-parameters.
+        unsafe {
+            check(sys::mlx_device_info_has_key(&mut exists, self.0, key.as_ptr()))?;
+            if exists {
+                check(sys::mlx_device_info_is_string(&mut is_text, self.0, key.as_ptr()))?;
+            }
+        }
+        Ok(exists && is_text == text)
+    }
+
+    fn text(&self, key: &CStr) -> Result<Option<String>> {
+        if !self.has(key, true)? {
+            return Ok(None);
+        }
+        let mut value = std::ptr::null();
+        // SAFETY: a valid handle, a terminated key, a valid out-parameter.
+        check(unsafe { sys::mlx_device_info_get_string(&mut value, self.0, key.as_ptr()) })?;
+        // SAFETY: a terminated string that lives as long as the handle, copied here.
+        Ok((!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned()))
+    }
+
+    fn size(&self, key: &CStr) -> Result<Option<usize>> {
+        if !self.has(key, false)? {
+            return Ok(None);
+        }
+        let mut value = 0usize;
+        // SAFETY: a valid handle, a terminated key, a valid out-parameter.
+        check(unsafe { sys::mlx_device_info_get_size(&mut value, self.0, key.as_ptr()) })?;
+        Ok(Some(value))
+    }
+}
+
+impl Drop for InfoHandle {
+    fn drop(&mut self) {
+        if !self.0.ctx.is_null() {
+            // SAFETY: owned, freed once.
+            unsafe { sys::mlx_device_info_free(self.0) };
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Evaluation: scheduling under one lock, waiting under another. Depends on the stream module and the shim.
+//!
+//! Scheduling walks the graph, detaches what it schedules and is not safe from two threads at once, so it is locked.
+//! Waiting can take long and changes nothing that a builder of graphs sees, so it leaves that lock free; a second lock
+//! keeps waits in turn, since MLX hands an error of the stream to the first who asks and then forgets it.
+//! Lock order: wait lock, then evaluation lock. Invariant: no callback runs, and no array is dropped, under either.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use smallvec::SmallVec;
+
+use crate::counters;
+use crate::error::{check, Result};
+use crate::stream::{ensure_not_forked, forked};
+use crate::{sys, Array};
+
+static SCHEDULE: Mutex<()> = Mutex::new(());
+static WAIT: Mutex<()> = Mutex::new(());
+static SIBLINGS: AtomicBool = AtomicBool::new(false);
+
+type Handles = SmallVec<[sys::mlx_array; 8]>;
+
+/// The lock around whatever reads or changes the evaluation state of arrays.
+pub(crate) fn schedule_lock() -> MutexGuard<'static, ()> {
+    SCHEDULE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The lock around waiting for the stream.
+pub(crate) fn wait_lock() -> MutexGuard<'static, ()> {
+    WAIT.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Says that primitives with several outputs may exist from now on. Their outputs refer to one another, and dropping
+/// one while another thread detaches them is a race in MLX; dropping takes the lock once such arrays can exist.
+#[inline]
+pub(crate) fn expect_siblings() {
+    SIBLINGS.store(true, Ordering::Relaxed);
+}
+
+/// The guard to hold while arrays are freed.
+#[inline(always)]
+pub(crate) fn drop_guard() -> Option<MutexGuard<'static, ()>> {
+    // Relaxed is enough: whoever holds an array derived from such a primitive got it from the thread that made it, by
+    // some synchronisation that orders the store before this load.
+    if SIBLINGS.load(Ordering::Relaxed) {
+        slow_drop_guard()
+    } else {
+        None
+    }
+}
+
+#[cold]
+fn slow_drop_guard() -> Option<MutexGuard<'static, ()>> {
+    // In a forked child the lock may be held by a thread that does not exist here.
+    (!forked()).then(schedule_lock)
+}
+
+/// Evaluates the arrays and waits for them.
+pub(crate) fn eval(arrays: &[&Array]) -> Result<()> {
+    let handles: Handles = arrays.iter().map(|a| a.raw()).collect();
+    eval_raw(&handles)
+}
+
+pub(crate) fn eval_raw(handles: &[sys::mlx_array]) -> Result<()> {
+    ensure_not_forked()?;
+    let mut waiter = sys::lucid_waiter { ctx: std::ptr::null_mut() };
+    {
+        let _lock = schedule_lock();
+        counters::count_evaluation();
+        // SAFETY: the handles are valid while their owners are borrowed by the caller; the lock is held.
+        check(unsafe { sys::lucid_schedule(handles.as_ptr(), handles.len(), &mut waiter) })?;
+    }
+    if waiter.ctx.is_null() {
+        // All were available, or constants.
+        return Ok(());
+    }
+    let _waiting = wait_lock();
+    // SAFETY: the waiter is what schedule returned and is consumed here; it shares no array with other threads.
+    let waited = check(unsafe { sys::lucid_wait(waiter) });
+    let _lock = schedule_lock();
+    // SAFETY: as above, under both locks.
+    let settled = check(unsafe { sys::lucid_settle(handles.as_ptr(), handles.len(), waited.is_err()) });
+    waited.and(settled)
+}
+
+/// Schedules the arrays without waiting for them.
+pub(crate) fn async_eval(arrays: &[&Array]) -> Result<()> {
+    ensure_not_forked()?;
+    let handles: Handles = arrays.iter().map(|a| a.raw()).collect();
+    let _lock = schedule_lock();
+    counters::count_evaluation();
+    // SAFETY: the handles are valid while their owners are borrowed by the caller; the lock is held.
+    check(unsafe { sys::lucid_schedule(handles.as_ptr(), handles.len(), std::ptr::null_mut()) })
+}

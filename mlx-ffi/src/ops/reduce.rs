@@ -1,0 +1,72 @@
+//! Reductions, scans, sorting and searching. Without `_axis` or `_axes` an operation goes over all elements.
+//! Depends on the wrapping macro alone; its invariant holds here.
+
+use crate::call::wrap;
+
+wrap! {
+    all_axes = mlx_all_axes(a: arr, axes: ints, keepdims: flag);
+    all_axis = mlx_all_axis(a: arr, axis: int, keepdims: flag);
+    all = mlx_all(a: arr, keepdims: flag);
+    any_axes = mlx_any_axes(a: arr, axes: ints, keepdims: flag);
+    any_axis = mlx_any_axis(a: arr, axis: int, keepdims: flag);
+    any = mlx_any(a: arr, keepdims: flag);
+    sum_axes = mlx_sum_axes(a: arr, axes: ints, keepdims: flag);
+    sum_axis = mlx_sum_axis(a: arr, axis: int, keepdims: flag);
+    sum = mlx_sum(a: arr, keepdims: flag);
+    prod_axes = mlx_prod_axes(a: arr, axes: ints, keepdims: flag);
+    prod_axis = mlx_prod_axis(a: arr, axis: int, keepdims: flag);
+    prod = mlx_prod(a: arr, keepdims: flag);
+    max_axes = mlx_max_axes(a: arr, axes: ints, keepdims: flag);
+    max_axis = mlx_max_axis(a: arr, axis: int, keepdims: flag);
+    max = mlx_max(a: arr, keepdims: flag);
+    min_axes = mlx_min_axes(a: arr, axes: ints, keepdims: flag);
+    min_axis = mlx_min_axis(a: arr, axis: int, keepdims: flag);
+    min = mlx_min(a: arr, keepdims: flag);
+    mean_axes = mlx_mean_axes(a: arr, axes: ints, keepdims: flag);
+    mean_axis = mlx_mean_axis(a: arr, axis: int, keepdims: flag);
+    mean = mlx_mean(a: arr, keepdims: flag);
+    median_axes = mlx_median_axes(a: arr, axes: ints, keepdims: flag);
+    median_axis = mlx_median_axis(a: arr, axis: int, keepdims: flag);
+    median = mlx_median(a: arr, keepdims: flag);
+    std_axes = mlx_std_axes(a: arr, axes: ints, keepdims: flag, ddof: int);
+    std_axis = mlx_std_axis(a: arr, axis: int, keepdims: flag, ddof: int);
+    std = mlx_std(a: arr, keepdims: flag, ddof: int);
+    var_axes = mlx_var_axes(a: arr, axes: ints, keepdims: flag, ddof: int);
+    var_axis = mlx_var_axis(a: arr, axis: int, keepdims: flag, ddof: int);
+    var = mlx_var(a: arr, keepdims: flag, ddof: int);
+    argmax_axis = mlx_argmax_axis(a: arr, axis: int, keepdims: flag);
+    argmax = mlx_argmax(a: arr, keepdims: flag);
+    argmin_axis = mlx_argmin_axis(a: arr, axis: int, keepdims: flag);
+    argmin = mlx_argmin(a: arr, keepdims: flag);
+    count_nonzero_axis = mlx_count_nonzero_axis(a: arr, axis: int, keepdims: flag);
+    count_nonzero_axes = mlx_count_nonzero_axes(a: arr, axes: ints, keepdims: flag);
+    count_nonzero = mlx_count_nonzero(a: arr, keepdims: flag);
+    logsumexp_axes = mlx_logsumexp_axes(a: arr, axes: ints, keepdims: flag);
+    logsumexp_axis = mlx_logsumexp_axis(a: arr, axis: int, keepdims: flag);
+    logsumexp = mlx_logsumexp(a: arr, keepdims: flag);
+    softmax_axes = mlx_softmax_axes(a: arr, axes: ints, precise: flag);
+    softmax_axis = mlx_softmax_axis(a: arr, axis: int, precise: flag);
+    softmax = mlx_softmax(a: arr, precise: flag);
+    sort_axis = mlx_sort_axis(a: arr, axis: int);
+    sort = mlx_sort(a: arr);
+    argsort_axis = mlx_argsort_axis(a: arr, axis: int);
+    argsort = mlx_argsort(a: arr);
+    partition_axis = mlx_partition_axis(a: arr, kth: int, axis: int);
+    partition = mlx_partition(a: arr, kth: int);
+    argpartition_axis = mlx_argpartition_axis(a: arr, kth: int, axis: int);
+    argpartition = mlx_argpartition(a: arr, kth: int);
+    topk_axis = mlx_topk_axis(a: arr, k: int, axis: int);
+    topk = mlx_topk(a: arr, k: int);
+    cumsum_axis = mlx_cumsum_axis(a: arr, axis: int, reverse: flag, inclusive: flag, dtype: odt);
+    cumsum = mlx_cumsum(a: arr, reverse: flag, inclusive: flag, dtype: odt);
+    cumprod_axis = mlx_cumprod_axis(a: arr, axis: int, reverse: flag, inclusive: flag, dtype: odt);
+    cumprod = mlx_cumprod(a: arr, reverse: flag, inclusive: flag, dtype: odt);
+    cummax_axis = mlx_cummax_axis(a: arr, axis: int, reverse: flag, inclusive: flag);
+    cummax = mlx_cummax(a: arr, reverse: flag, inclusive: flag);
+    cummin_axis = mlx_cummin_axis(a: arr, axis: int, reverse: flag, inclusive: flag);
+    cummin = mlx_cummin(a: arr, reverse: flag, inclusive: flag);
+    logcumsumexp_axis = mlx_logcumsumexp_axis(a: arr, axis: int, reverse: flag, inclusive: flag);
+    logcumsumexp = mlx_logcumsumexp(a: arr, reverse: flag, inclusive: flag);
+    diff = mlx_diff(a: arr, n: int, axis: int);
+    searchsorted = mlx_searchsorted(sorted_sequence: arr, values: arr, side: text);
+}

@@ -1,0 +1,110 @@
+//! The process-wide stream that every operation uses, made on first use. Depends on the device and version modules.
+//!
+//! MLX binds a default stream to its thread: an array built on one thread cannot be evaluated on another, and each
+//! thread that evaluates leaves an OS thread behind. One stream from `mlx_stream_new_thread_unsafe` has neither fault,
+//! given that evaluation is serialised (see `eval`). Invariant: a stream handle, once published, is never freed.
+
+use std::os::raw::c_void;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::Mutex;
+
+use crate::device::{self, Kind};
+use crate::error::{self, check, Error, Result};
+use crate::sys;
+
+static MAIN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static CPU: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static MAKING: Mutex<()> = Mutex::new(());
+/// The process that made the streams; 0 before that.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// The stream of the device that MLX offers.
+#[inline(always)]
+pub(crate) fn stream() -> Result<sys::mlx_stream> {
+    let ctx = MAIN.load(Ordering::Acquire);
+    if ctx.is_null() {
+        return make_main();
+    }
+    Ok(sys::mlx_stream { ctx })
+}
+
+/// A stream on MLX's CPU, for what MLX implements only there; the main stream where that is the CPU's.
+#[inline]
+pub(crate) fn cpu_stream() -> Result<sys::mlx_stream> {
+    let ctx = CPU.load(Ordering::Acquire);
+    if ctx.is_null() {
+        return make_cpu();
+    }
+    Ok(sys::mlx_stream { ctx })
+}
+
+/// An error in a child that was forked after MLX was used: its worker threads do not exist there.
+#[inline]
+pub(crate) fn ensure_not_forked() -> Result<()> {
+    if forked() {
+        Err(Error::ForkedProcess)
+    } else {
+        Ok(())
+    }
+}
+
+#[inline]
+pub(crate) fn forked() -> bool {
+    let owner = OWNER.load(Ordering::Relaxed);
+    owner != 0 && owner != std::process::id()
+}
+
+/// Waits until everything scheduled so far has been computed.
+pub fn synchronize() -> Result<()> {
+    ensure_not_forked()?;
+    let main = stream()?;
+    let cpu = CPU.load(Ordering::Acquire);
+    let _waiting = crate::eval::wait_lock();
+    // SAFETY: both are valid handles that are never freed; waiting changes no array.
+    unsafe {
+        check(sys::mlx_synchronize(main))?;
+        if !cpu.is_null() && cpu != main.ctx {
+            check(sys::mlx_synchronize(sys::mlx_stream { ctx: cpu }))?;
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn make_main() -> Result<sys::mlx_stream> {
+    let _making = MAKING.lock().unwrap_or_else(|e| e.into_inner());
+    let ctx = MAIN.load(Ordering::Acquire);
+    if !ctx.is_null() {
+        return Ok(sys::mlx_stream { ctx });
+    }
+    crate::version::version()?;
+    // Loading MLX in the parent and first computing in a forked child is fine; the reverse is not.
+    OWNER.store(std::process::id(), Ordering::Relaxed);
+    let made = make_on(device::kind()? == Kind::Cpu)?;
+    MAIN.store(made.ctx, Ordering::Release);
+    Ok(made)
+}
+
+#[cold]
+fn make_cpu() -> Result<sys::mlx_stream> {
+    let main = stream()?;
+    let on_cpu = device::kind()? == Kind::Cpu;
+    let _making = MAKING.lock().unwrap_or_else(|e| e.into_inner());
+    let ctx = CPU.load(Ordering::Acquire);
+    if !ctx.is_null() {
+        return Ok(sys::mlx_stream { ctx });
+    }
+    let made = if on_cpu { main } else { make_on(true)? };
+    CPU.store(made.ctx, Ordering::Release);
+    Ok(made)
+}
+
+fn make_on(cpu: bool) -> Result<sys::mlx_stream> {
+    let device = device::Handle::new(if cpu { sys::MLX_CPU } else { sys::MLX_GPU })?;
+    // SAFETY: a valid device handle.
+    let made = unsafe { sys::mlx_stream_new_thread_unsafe(device.raw()) };
+    if made.ctx.is_null() {
+        return Err(error::take());
+    }
+    Ok(made)
+}
