@@ -1,0 +1,77 @@
+# What a person types. `make run` and `make test` set up all they need; the rest are their parts.
+# Plain POSIX make and tools: works with GNU make and with macOS's.
+
+PYTHON ?= python3
+CARGO ?= cargo
+VENV = .venv
+BIN = $(VENV)/bin
+
+# The flavour of MLX: on Linux several wheels share one path, so one is chosen (mlx[cpu], mlx[cuda13], mlx[cuda12]).
+MLX_VERSION = 0.32.2
+OPENBLAS_VERSION = 0.3.34.481.3
+MLX_EXTRA ?= $$(test "$$(uname -s)" = Darwin || echo '[cpu]')
+OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OPENBLAS_VERSION)')
+TORCH_INDEX ?=
+
+.PHONY: help vendor venv venv-test build run test test-fast lint wheel clean
+
+help:
+	@echo 'make run        build, train LeNet-5 on both devices, print the overhead table'
+	@echo 'make test       every test'
+	@echo 'make test-fast  the Rust tests and the quick Python ones'
+	@echo 'make lint       rustfmt, clippy, ruff, mypy'
+	@echo 'make wheel      a wheel in dist/'
+	@echo 'make vendor     fetch the prebuilt parts (MLX, OpenBLAS, libclang) into vendor/'
+	@echo 'make venv       the virtual environment in .venv/'
+	@echo 'make clean      remove what was built; fetched parts stay'
+
+# --- setting up -------------------------------------------------------------------------------------------------------
+
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.made Makefile
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    'maturin>=1.9,<2' "mlx$(MLX_EXTRA)==$(MLX_VERSION)" $(OPENBLAS_WHEEL) numpy ruff mypy pytest
+	touch $@
+
+# PyTorch is what the tests compare with; nothing else needs it.
+$(VENV)/.test: $(VENV)/.tools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch scikit-learn
+	touch $@
+
+venv: $(VENV)/.tools
+
+venv-test: $(VENV)/.test
+
+# Quick when all is in place: the fetcher keeps stamps. `cargo fetch` brings mlx-c's source, which no build downloads.
+vendor: $(VENV)/.made
+	@$(BIN)/python vendor/fetch.py
+	@$(CARGO) fetch --quiet
+
+# --- building and testing ---------------------------------------------------------------------------------------------
+
+build: vendor venv
+	$(CARGO) build --release --workspace
+
+run: build
+
+test: build venv-test
+	$(CARGO) test --release --workspace
+
+test-fast: build
+	$(CARGO) test --release --workspace
+
+lint: vendor venv
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check .
+
+wheel: vendor venv
+	$(BIN)/maturin build --release --out dist --manifest-path py/Cargo.toml
+
+clean:
+	$(CARGO) clean
+	rm -rf dist $(VENV)
