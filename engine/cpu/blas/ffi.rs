@@ -1,0 +1,53 @@
+//! The one declaration of each BLAS function used: Accelerate's on Apple, OpenBLAS's (symbols prefixed `scipy_`) elsewhere.
+//!
+//! Depends on nothing. Both are cblas with 32-bit integers (LP64). Only `blas` may call these.
+
+use num_complex::Complex32;
+use std::ffi::c_int;
+
+/// Row-major storage.
+pub const ROW_MAJOR: c_int = 101;
+/// As stored.
+pub const NO_TRANS: c_int = 111;
+/// Transposed.
+pub const TRANS: c_int = 112;
+
+macro_rules! declare {
+    ($($prefixed:literal fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
+        extern "C" {
+            $(
+                #[cfg_attr(not(target_os = "macos"), link_name = $prefixed)]
+                pub fn $name($($arg: $ty),*);
+            )*
+        }
+    };
+}
+
+declare! {
+    "scipy_cblas_sgemm" fn cblas_sgemm(
+        order: c_int, transa: c_int, transb: c_int, m: c_int, n: c_int, k: c_int,
+        alpha: f32, a: *const f32, lda: c_int, b: *const f32, ldb: c_int, beta: f32, c: *mut f32, ldc: c_int,
+    );
+    "scipy_cblas_dgemm" fn cblas_dgemm(
+        order: c_int, transa: c_int, transb: c_int, m: c_int, n: c_int, k: c_int,
+        alpha: f64, a: *const f64, lda: c_int, b: *const f64, ldb: c_int, beta: f64, c: *mut f64, ldc: c_int,
+    );
+    "scipy_cblas_cgemm" fn cblas_cgemm(
+        order: c_int, transa: c_int, transb: c_int, m: c_int, n: c_int, k: c_int,
+        alpha: *const Complex32, a: *const Complex32, lda: c_int, b: *const Complex32, ldb: c_int,
+        beta: *const Complex32, c: *mut Complex32, ldc: c_int,
+    );
+    "scipy_cblas_sgemv" fn cblas_sgemv(
+        order: c_int, trans: c_int, m: c_int, n: c_int,
+        alpha: f32, a: *const f32, lda: c_int, x: *const f32, incx: c_int, beta: f32, y: *mut f32, incy: c_int,
+    );
+    "scipy_cblas_dgemv" fn cblas_dgemv(
+        order: c_int, trans: c_int, m: c_int, n: c_int,
+        alpha: f64, a: *const f64, lda: c_int, x: *const f64, incx: c_int, beta: f64, y: *mut f64, incy: c_int,
+    );
+}
+
+#[cfg(not(target_os = "macos"))]
+extern "C" {
+    pub fn scipy_openblas_set_num_threads(threads: c_int);
+}

@@ -1,0 +1,205 @@
+//! Allocation for buffers: 64-byte aligned blocks, kept for reuse when freed, and counted.
+//!
+//! Depends on `error` only. A fresh large block costs a page fault per 4 KiB, more than an element-wise op on it; so freed
+//! ones wait in size classes, up to [`CACHE_LIMIT`] bytes in all. Invariant: the counters say what live buffers hold.
+
+use crate::error::{Error, Result};
+use crate::Device;
+use parking_lot::Mutex;
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const ALIGN: usize = 64;
+/// Smaller blocks go straight to the system allocator, which is good at them.
+const CACHED_FROM: usize = 32 << 10;
+/// The most that freed blocks may hold.
+pub const CACHE_LIMIT: usize = 256 << 20;
+
+static CURRENT: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static FREE: Mutex<Free> = Mutex::new(Free { blocks: BTreeMap::new(), bytes: 0 });
+
+/// Freed blocks by size.
+struct Free {
+    blocks: BTreeMap<usize, Vec<Raw>>,
+    bytes: usize,
+}
+
+struct Raw(NonNull<u8>);
+// SAFETY: a freed block is plain memory that nothing refers to.
+unsafe impl Send for Raw {}
+
+/// What CPU tensors hold, for the whole process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes in live buffers.
+    pub current: usize,
+    /// The most there have been since the last `reset_peak`.
+    pub peak: usize,
+    /// Bytes in freed blocks kept for reuse.
+    pub cached: usize,
+    /// Allocations made, reused blocks included.
+    pub allocations: usize,
+}
+
+/// The counters now.
+pub fn stats() -> Stats {
+    let cached = FREE.lock().bytes;
+    Stats { current: CURRENT.load(Relaxed), peak: PEAK.load(Relaxed), cached, allocations: COUNT.load(Relaxed) }
+}
+
+/// Sets the peak to what is held now.
+pub fn reset_peak() {
+    PEAK.store(CURRENT.load(Relaxed), Relaxed);
+}
+
+/// Gives freed blocks back to the system.
+pub fn empty_cache() {
+    let blocks = std::mem::take(&mut FREE.lock().blocks);
+    let mut bytes = 0;
+    for (size, list) in blocks {
+        for raw in list {
+            release(raw.0, size);
+            bytes += size;
+        }
+    }
+    FREE.lock().bytes -= bytes;
+}
+
+/// An allocated piece of memory; freed when dropped.
+pub struct Block {
+    ptr: NonNull<u8>,
+    /// What was asked for, in bytes.
+    bytes: usize,
+    /// What was allocated: 0 for no memory at all.
+    size: usize,
+}
+
+/// The size class: an eighth of a power of two is the most that is wasted.
+fn class(bytes: usize) -> Option<usize> {
+    let step = if bytes < CACHED_FROM { ALIGN } else { bytes.next_power_of_two() / 16 };
+    bytes.checked_next_multiple_of(step)
+}
+
+fn release(ptr: NonNull<u8>, size: usize) {
+    // SAFETY: the block was allocated with this size and alignment, and nothing refers to it any more.
+    unsafe { std::alloc::dealloc(ptr.as_ptr(), Layout::from_size_align_unchecked(size, ALIGN)) };
+}
+
+impl Block {
+    /// Memory for `len` elements of `width` bytes with arbitrary contents, or zeros.
+    pub fn new(len: usize, width: usize, zeroed: bool) -> Result<Block> {
+        let out_of_memory = |what: String| {
+            let why = format!("cannot allocate {what}; free tensors or use smaller ones");
+            Box::new(Error::OutOfMemory { device: Device::Cpu, why })
+        };
+        let bytes = len.checked_mul(width).filter(|&b| b <= isize::MAX as usize / 2);
+        let Some((bytes, size)) = bytes.and_then(|b| Some((b, class(b)?))) else {
+            return Err(out_of_memory(format!("{len} elements of {width} bytes")));
+        };
+        if bytes == 0 {
+            return Ok(Block { ptr: dangling(), bytes: 0, size: 0 });
+        }
+        let reused = (size >= CACHED_FROM).then(|| take(size)).flatten();
+        let layout = Layout::from_size_align(size, ALIGN).map_err(|_| out_of_memory(format!("{bytes} bytes")))?;
+        let ptr = match reused {
+            Some(ptr) => ptr,
+            None => {
+                // SAFETY: the size is not 0.
+                let get = || NonNull::new(unsafe { std::alloc::alloc(layout) });
+                let ptr = get().or_else(|| {
+                    empty_cache();
+                    get()
+                });
+                ptr.ok_or_else(|| out_of_memory(format!("{bytes} bytes")))?
+            }
+        };
+        if zeroed {
+            // SAFETY: the block has that size.
+            unsafe { ptr.as_ptr().write_bytes(0, size) };
+        }
+        freeze(ptr);
+        let current = CURRENT.fetch_add(bytes, Relaxed) + bytes;
+        PEAK.fetch_max(current, Relaxed);
+        COUNT.fetch_add(1, Relaxed);
+        Ok(Block { ptr, bytes, size })
+    }
+
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+}
+
+/// An aligned address for buffers without elements.
+fn dangling() -> NonNull<u8> {
+    #[repr(align(64))]
+    struct Aligned;
+    NonNull::<Aligned>::dangling().cast()
+}
+
+/// Makes fresh memory hold arbitrary but fixed bytes, as far as the compiler can tell.
+fn freeze(ptr: NonNull<u8>) {
+    // SAFETY: no instruction at all. The compiler must assume that it wrote to the memory, which is thereby initialised:
+    // reading an element before it is written gives some number, not undefined behaviour.
+    unsafe { std::arch::asm!("/* {0} */", in(reg) ptr.as_ptr(), options(nostack, preserves_flags)) };
+}
+
+fn take(size: usize) -> Option<NonNull<u8>> {
+    let mut free = FREE.lock();
+    let list = free.blocks.get_mut(&size)?;
+    let raw = list.pop()?;
+    if list.is_empty() {
+        free.blocks.remove(&size);
+    }
+    free.bytes -= size;
+    Some(raw.0)
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.size == 0 {
+            return;
+        }
+        CURRENT.fetch_sub(self.bytes, Relaxed);
+        if self.size >= CACHED_FROM {
+            let mut free = FREE.lock();
+            if free.bytes + self.size <= CACHE_LIMIT {
+                free.bytes += self.size;
+                free.blocks.entry(self.size).or_default().push(Raw(self.ptr));
+                return;
+            }
+        }
+        release(self.ptr, self.size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_waste_at_most_an_eighth() {
+        for bytes in [1, 63, 64, 65, 40_000, 1 << 20, (1 << 20) + 1, 123_456_789] {
+            let size = class(bytes).unwrap();
+            assert!(
+                size >= bytes && size.is_multiple_of(ALIGN) && size - bytes <= (bytes / 8).max(ALIGN),
+                "{bytes} {size}"
+            );
+        }
+    }
+
+    #[test]
+    fn freed_blocks_are_reused_and_given_back() {
+        let size = 3 << 20;
+        let block = Block::new(size, 1, false).unwrap();
+        let first = block.as_ptr();
+        drop(block);
+        assert!(stats().cached >= size);
+        let again = Block::new(size - 100, 1, true).unwrap();
+        assert_eq!(again.as_ptr(), first);
+        assert!(stats().current >= size - 100 && stats().peak >= stats().current);
+    }
+}

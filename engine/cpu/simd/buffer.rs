@@ -1,0 +1,250 @@
+//! Memory of CPU tensors: aligned, shared between threads, read and written through guards.
+//!
+//! Depends on `alloc`. Invariants: a buffer holds elements of one dtype for its whole life; every byte of it has a value
+//! (an arbitrary one after `uninit`, 0 or 1 in a `bool` buffer); a slice of it lives no longer than its guard.
+
+use super::alloc::Block;
+use crate::dtype::{DType, Element};
+use crate::error::Result;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::any::Any;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{fmt, slice};
+
+/// A piece of memory holding elements of one dtype.
+pub struct Buffer {
+    ptr: *mut u8,
+    len: usize,
+    dtype: DType,
+    version: AtomicU32,
+    lock: RwLock<()>,
+    /// Frees the memory when dropped.
+    _owner: Owner,
+}
+
+enum Owner {
+    Block { _block: Block },
+    External { _keep: Box<dyn Any + Send + Sync> },
+}
+
+// SAFETY: the memory belongs to the buffer (or to an owner that is Send + Sync), and is reached only under the lock.
+unsafe impl Send for Buffer {}
+// SAFETY: as above; readers get shared slices and the one writer an exclusive one.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Memory for `len` elements with arbitrary values (zeros for `bool`).
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn uninit(dtype: DType, len: usize) -> Result<Buffer> {
+        let block = Block::new(len, dtype.size(), dtype == DType::Bool)?;
+        let ptr = block.as_ptr();
+        let (version, lock) = (AtomicU32::new(0), RwLock::new(()));
+        Ok(Buffer { ptr, len, dtype, version, lock, _owner: Owner::Block { _block: block } })
+    }
+
+    /// A buffer with the elements of a slice.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn from_slice<T: Element>(data: &[T]) -> Result<Buffer> {
+        let mut buffer = Buffer::uninit(T::DTYPE, data.len())?;
+        buffer.get_mut::<T>().copy_from_slice(data);
+        Ok(buffer)
+    }
+
+    /// Memory owned by something else, such as a NumPy array, which `keep` keeps alive.
+    ///
+    /// # Safety
+    /// `ptr` must be aligned for the dtype, point to `len` initialised elements (0 or 1 for `bool`) that stay valid, and
+    /// that nothing else accesses without synchronisation, for as long as `keep` lives.
+    pub unsafe fn external(ptr: *mut u8, dtype: DType, len: usize, keep: Box<dyn Any + Send + Sync>) -> Buffer {
+        let (version, lock) = (AtomicU32::new(0), RwLock::new(()));
+        Buffer { ptr, len, dtype, version, lock, _owner: Owner::External { _keep: keep } }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Is there no element?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.len * self.dtype.size()
+    }
+
+    /// The elements' dtype.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The address of the first element. What is done with it must respect the lock.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// How often the memory was written in place.
+    pub fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Counts an in-place write.
+    pub fn bump_version(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The elements, to read; any number of guards may exist at once, on one thread too.
+    ///
+    /// # Panics
+    /// If `T` is not the element type: a bug of the engine, which knows the dtype.
+    pub fn read<T: Element>(&self) -> ReadGuard<'_, T> {
+        self.check::<T>();
+        let lock = self.lock.read_recursive();
+        // SAFETY: initialised, aligned, of this type (checked); the lock keeps writers away while the guard lives.
+        let data = unsafe { slice::from_raw_parts(self.ptr.cast::<T>(), self.len) };
+        ReadGuard { data, _lock: lock }
+    }
+
+    /// The elements, to write. Waits for all other guards, so the thread must hold none of this buffer.
+    ///
+    /// # Panics
+    /// If `T` is not the element type.
+    pub fn write<T: Element>(&self) -> WriteGuard<'_, T> {
+        self.check::<T>();
+        let lock = self.lock.write();
+        // SAFETY: as in `read`, and the write lock makes this the only slice.
+        let data = unsafe { slice::from_raw_parts_mut(self.ptr.cast::<T>(), self.len) };
+        WriteGuard { data, _lock: lock }
+    }
+
+    /// The elements of a buffer that nobody shares.
+    ///
+    /// # Panics
+    /// If `T` is not the element type.
+    pub fn get_mut<T: Element>(&mut self) -> &mut [T] {
+        self.check::<T>();
+        // SAFETY: as in `read`, and `&mut self` makes this the only access.
+        unsafe { slice::from_raw_parts_mut(self.ptr.cast::<T>(), self.len) }
+    }
+
+    /// The memory as bytes, to read.
+    pub fn read_bytes(&self) -> ReadGuard<'_, u8> {
+        let lock = self.lock.read_recursive();
+        // SAFETY: every byte is initialised, and no element type has padding; the lock as in `read`.
+        let data = unsafe { slice::from_raw_parts(self.ptr, self.bytes()) };
+        ReadGuard { data, _lock: lock }
+    }
+
+    /// Overwrites a buffer that nobody shares with the bytes of as many elements; any but 0 is `true` in a `bool` buffer.
+    ///
+    /// # Panics
+    /// If the sizes differ.
+    pub fn fill_from_bytes(&mut self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.bytes(), "bytes of another buffer");
+        // SAFETY: `&mut self` makes this the only access; u8 has no alignment.
+        let to = unsafe { slice::from_raw_parts_mut(self.ptr, self.bytes()) };
+        match self.dtype {
+            DType::Bool => to.iter_mut().zip(bytes).for_each(|(t, &b)| *t = u8::from(b != 0)),
+            _ => to.copy_from_slice(bytes),
+        }
+    }
+
+    fn check<T: Element>(&self) {
+        assert!(T::DTYPE == self.dtype, "a {} buffer read as {}", self.dtype, T::DTYPE);
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} x {} at {:?})", self.len, self.dtype, self.ptr)
+    }
+}
+
+/// A buffer's elements, to read.
+pub struct ReadGuard<'a, T> {
+    data: &'a [T],
+    _lock: RwLockReadGuard<'a, ()>,
+}
+
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        self.data
+    }
+}
+
+/// A buffer's elements, to write.
+pub struct WriteGuard<'a, T> {
+    data: &'a mut [T],
+    _lock: RwLockWriteGuard<'a, ()>,
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        self.data
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn elements_go_in_and_out() {
+        let b = Buffer::from_slice(&[1.5f32, 2.5]).unwrap();
+        assert_eq!((b.len(), b.bytes(), b.version()), (2, 8, 0));
+        assert_eq!(b.as_ptr() as usize % 64, 0);
+        b.write::<f32>()[1] = 3.0;
+        b.bump_version();
+        let (x, y) = (b.read::<f32>(), b.read::<f32>());
+        assert_eq!((&x[..], y[0], b.version()), (&[1.5, 3.0][..], 1.5, 1));
+    }
+
+    #[test]
+    fn bools_are_0_or_1() {
+        let mut b = Buffer::uninit(DType::Bool, 3).unwrap();
+        assert_eq!(&b.read::<bool>()[..], &[false; 3]);
+        b.fill_from_bytes(&[0, 1, 7]);
+        assert_eq!(&b.read_bytes()[..], &[0, 1, 1]);
+    }
+
+    #[test]
+    fn external_memory_lives_as_long_as_the_buffer() {
+        let keep = Arc::new(vec![1i64, 2, 3]);
+        let ptr = keep.as_ptr() as *mut u8;
+        // SAFETY: the vector lives in the box, and nothing writes to it.
+        let b = unsafe { Buffer::external(ptr, DType::I64, 3, Box::new(keep.clone())) };
+        assert_eq!(&b.read::<i64>()[..], &[1, 2, 3]);
+        assert_eq!(Arc::strong_count(&keep), 2);
+        drop(b);
+        assert_eq!(Arc::strong_count(&keep), 1);
+    }
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        assert!(Buffer::uninit(DType::F64, usize::MAX / 4).is_err());
+        assert!(Buffer::uninit(DType::F64, usize::MAX / 16).is_err());
+        assert!(Buffer::uninit(DType::F64, 0).unwrap().is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "read as")]
+    fn another_type_is_refused() {
+        let _ = Buffer::uninit(DType::F32, 4).unwrap().read::<i32>();
+    }
+}

@@ -1,0 +1,106 @@
+//! Half-precision elements in loops: branch-free conversions, so that a loop that widens, computes and narrows
+//! vectorises as a whole.
+//!
+//! Depends on `half` for the types only. Invariant: `narrow(widen(x))` is `x`, and narrowing rounds to nearest even.
+
+use half::{bf16, f16};
+
+/// An element that is computed with in another type (`f32` for the 16-bit floats, itself for the rest).
+pub trait Wide: Copy {
+    /// The type to compute in.
+    type W: Copy;
+    /// To the type computed in; exact.
+    fn widen(self) -> Self::W;
+    /// Back, rounding to nearest even.
+    fn narrow(w: Self::W) -> Self;
+}
+
+macro_rules! identity {
+    ($($t:ty),*) => {
+        $(impl Wide for $t {
+            type W = $t;
+            #[inline(always)]
+            fn widen(self) -> $t { self }
+            #[inline(always)]
+            fn narrow(w: $t) -> $t { w }
+        })*
+    };
+}
+identity!(bool, u8, i8, i16, i32, i64, f32, f64, num_complex::Complex32);
+
+impl Wide for bf16 {
+    type W = f32;
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits((self.to_bits() as u32) << 16)
+    }
+    #[inline(always)]
+    fn narrow(w: f32) -> bf16 {
+        let bits = w.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        // A NaN must not round to infinity: set its quiet bit instead.
+        let nan = (bits >> 16) | 0x40;
+        bf16::from_bits(if w.is_nan() { nan } else { rounded } as u16)
+    }
+}
+
+impl Wide for f16 {
+    type W = f32;
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        let h = self.to_bits() as u32;
+        let em = (h & 0x7fff) << 13;
+        // Multiplying by 2^112 rebiases the exponent, and normalises subnormals on the way.
+        let normal = (f32::from_bits(em) * f32::from_bits(0x7780_0000)).to_bits();
+        let special = em | 0x7f80_0000;
+        let magnitude = if em >= 0x0f80_0000 { special } else { normal };
+        f32::from_bits(magnitude | ((h & 0x8000) << 16))
+    }
+    #[inline(always)]
+    fn narrow(w: f32) -> f16 {
+        let bits = w.to_bits();
+        let sign = (bits >> 16) & 0x8000;
+        let a = bits & 0x7fff_ffff;
+        // Below 2^-14 the result is subnormal: adding 0.5 makes the FPU round at the right bit.
+        let small = (f32::from_bits(a) + 0.5).to_bits().wrapping_sub(0x3f00_0000);
+        let normal = a.wrapping_sub(0x3800_0000).wrapping_add(0x0fff + ((a >> 13) & 1)) >> 13;
+        let special = if a > 0x7f80_0000 { 0x7e00 | ((a >> 13) & 0x3ff) } else { 0x7c00 };
+        let finite = if a < 0x3880_0000 { small } else { normal };
+        f16::from_bits((sign | if a >= 0x4780_0000 { special } else { finite }) as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_round_trip() {
+        for bits in 0..=u16::MAX {
+            let h = f16::from_bits(bits);
+            assert!(h.widen().to_bits() == h.to_f32().to_bits() || h.is_nan() && h.widen().is_nan(), "{bits:x}");
+            let back = f16::narrow(h.widen());
+            assert!(back.to_bits() == bits || h.is_nan() && back.is_nan(), "{bits:x}");
+            let b = bf16::from_bits(bits);
+            let back = bf16::narrow(b.widen());
+            assert!(back.to_bits() == bits || b.is_nan() && back.is_nan(), "{bits:x}");
+        }
+    }
+
+    #[test]
+    fn narrowing_rounds_as_the_half_crate() {
+        let mut x = 0x1234_5678u32;
+        for _ in 0..2_000_000 {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // Exponents around the range of f16, and anything at all.
+            for bits in [x, (x & 0x8fff_ffff) | 0x3000_0000, (x & 0x87ff_ffff) | 0x4000_0000] {
+                let f = f32::from_bits(bits);
+                if !f.is_nan() {
+                    assert_eq!(f16::narrow(f).to_bits(), f16::from_f32(f).to_bits(), "{f:e}");
+                    assert_eq!(bf16::narrow(f).to_bits(), bf16::from_f32(f).to_bits(), "{f:e}");
+                }
+            }
+        }
+        assert!(f16::narrow(f32::NAN).is_nan() && bf16::narrow(f32::NAN).is_nan());
+    }
+}

@@ -1,0 +1,462 @@
+//! Elementary functions of one `f32`, without branches, for the loops in `dispatch`.
+//!
+//! Depends on nothing. Invariant: at most 3 ulp from the true value, and IEEE results for NaN, infinities, zeros,
+//! subnormals and overflow; `sin`, `cos` and `tan` hold for arguments up to [`TRIG_MAX`] only.
+
+// Coefficients are given as published.
+#![allow(clippy::excessive_precision)]
+
+use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, LOG10_E, LOG2_E, PI};
+
+/// 1.5 × 2^23: adding it to a small number leaves the nearest integer in the low bits.
+const MAGIC: f32 = 12_582_912.0;
+const LN2_HI: f32 = 0.693_359_4;
+const LN2_LO: f32 = -2.121_944_4e-4;
+/// The largest magnitude that the reduction by multiples of π/2 is good for.
+pub const TRIG_MAX: f32 = 100_000.0;
+
+#[inline(always)]
+pub fn fma<const F: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if F {
+        a.mul_add(b, c)
+    } else {
+        a * b + c
+    }
+}
+
+/// Horner's rule, highest coefficient first.
+#[inline(always)]
+pub fn poly<const F: bool, const N: usize>(x: f32, c: [f32; N]) -> f32 {
+    let mut y = c[0];
+    let mut i = 1;
+    while i < N {
+        y = fma::<F>(y, x, c[i]);
+        i += 1;
+    }
+    y
+}
+
+/// The nearest integer of a number below 2^22, as a float and as an integer.
+#[inline(always)]
+fn nearest(x: f32) -> (f32, i32) {
+    let t = x + MAGIC;
+    (t - MAGIC, (t.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32))
+}
+
+/// 2^n for n in the range of normal numbers.
+#[inline(always)]
+fn pow2(n: i32) -> f32 {
+    f32::from_bits((n.wrapping_add(127) << 23) as u32)
+}
+
+/// p × 2^n, in two steps so that n may exceed the range of normal numbers.
+#[inline(always)]
+fn scale(p: f32, n: i32) -> f32 {
+    let half = n >> 1;
+    p * pow2(half) * pow2(n.wrapping_sub(half))
+}
+
+/// NaN stays NaN.
+#[inline(always)]
+fn clamp(x: f32, lo: f32, hi: f32) -> f32 {
+    let x = if x > hi { hi } else { x };
+    if x < lo {
+        lo
+    } else {
+        x
+    }
+}
+
+/// (r, n) with x = n ln 2 + r and |r| ≤ ln 2 / 2.
+#[inline(always)]
+fn reduce_ln2<const F: bool>(x: f32) -> (f32, i32) {
+    let (n, i) = nearest(x * LOG2_E);
+    (fma::<F>(n, -LN2_LO, fma::<F>(n, -LN2_HI, x)), i)
+}
+
+/// (e^r − 1 − r) / r², for |r| ≤ ln 2 / 2.
+#[inline(always)]
+fn exp_poly<const F: bool>(r: f32) -> f32 {
+    poly::<F, 6>(r, [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5])
+}
+
+/// e^x × 2^k.
+#[inline(always)]
+fn exp_scaled<const F: bool>(x: f32, k: i32) -> f32 {
+    let (r, n) = reduce_ln2::<F>(clamp(x, -106.0, 92.0));
+    scale(fma::<F>(r * r, exp_poly::<F>(r), r) + 1.0, n.wrapping_add(k))
+}
+
+#[inline(always)]
+pub fn exp<const F: bool>(x: f32) -> f32 {
+    exp_scaled::<F>(x, 0)
+}
+
+#[inline(always)]
+pub fn exp2<const F: bool>(x: f32) -> f32 {
+    let x = clamp(x, -151.0, 129.0);
+    let (n, i) = nearest(x);
+    let r = (x - n) * LN_2;
+    scale(fma::<F>(r * r, exp_poly::<F>(r), r) + 1.0, i)
+}
+
+#[inline(always)]
+pub fn expm1<const F: bool>(x: f32) -> f32 {
+    // Beyond 88.9 the result is infinite, and n would leave the range of `pow2`.
+    let c = clamp(x, -20.0, 88.9);
+    let (r, n) = reduce_ln2::<F>(c);
+    let p = fma::<F>(r * r, exp_poly::<F>(r), r);
+    // Half of 2^n, so that n = 128 does not overflow before it must.
+    let s = pow2(n.wrapping_sub(1));
+    let y = fma::<F>(s, p, s - 0.5) * 2.0;
+    // Below this e^x − 1 rounds to x, and -0 keeps its sign.
+    if x.abs() < 1e-8 {
+        x
+    } else {
+        y
+    }
+}
+
+/// (f, e) with x = (1 + f) 2^e and √½ ≤ 1 + f < √2, for positive finite x.
+#[inline(always)]
+fn log_parts(x: f32) -> (f32, f32) {
+    let tiny = x < f32::MIN_POSITIVE;
+    let x = if tiny { x * 8_388_608.0 } else { x };
+    let t = x.to_bits().wrapping_sub(0x3f35_04f3);
+    let e = (t as i32 >> 23) as f32 - if tiny { 23.0 } else { 0.0 };
+    (f32::from_bits(x.to_bits().wrapping_sub(t & 0xff80_0000)) - 1.0, e)
+}
+
+/// ln(1 + f) − f, for √½ ≤ 1 + f < √2.
+#[inline(always)]
+fn log_poly<const F: bool>(f: f32) -> f32 {
+    let p = poly::<F, 9>(
+        f,
+        [
+            7.037_683_6e-2,
+            -1.151_461e-1,
+            1.167_699_9e-1,
+            -1.242_014_1e-1,
+            1.424_932_3e-1,
+            -1.666_805_8e-1,
+            2.000_071_5e-1,
+            -2.499_999_4e-1,
+            3.333_333e-1,
+        ],
+    );
+    let z = f * f;
+    fma::<F>(f * z, p, -0.5 * z)
+}
+
+/// The logarithm's value outside the positive finite numbers.
+#[inline(always)]
+fn log_special(x: f32, y: f32) -> f32 {
+    let y = if x == f32::INFINITY { x } else { y };
+    let y = if x == 0.0 { f32::NEG_INFINITY } else { y };
+    if x >= 0.0 {
+        y
+    } else {
+        f32::NAN
+    }
+}
+
+#[inline(always)]
+pub fn log<const F: bool>(x: f32) -> f32 {
+    let (f, e) = log_parts(x);
+    let y = fma::<F>(e, LN2_LO, log_poly::<F>(f)) + f;
+    log_special(x, fma::<F>(e, LN2_HI, y))
+}
+
+#[inline(always)]
+pub fn log2<const F: bool>(x: f32) -> f32 {
+    let (f, e) = log_parts(x);
+    let r = log_poly::<F>(f);
+    // f and r are multiplied apart: the sum would be rounded first.
+    log_special(x, fma::<F>(f, LOG2_E, r * LOG2_E) + e)
+}
+
+#[inline(always)]
+pub fn log10<const F: bool>(x: f32) -> f32 {
+    let (f, e) = log_parts(x);
+    let y = fma::<F>(e, 4.605_039e-6, fma::<F>(f, LOG10_E, log_poly::<F>(f) * LOG10_E));
+    log_special(x, fma::<F>(e, 0.301_025_39, y))
+}
+
+#[inline(always)]
+pub fn log1p<const F: bool>(x: f32) -> f32 {
+    let u = 1.0 + x;
+    // What rounding 1 + x lost, relative to it.
+    let lost = if x.abs() > 1.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
+    let y = log::<F>(u) + if u > 0.0 && u < f32::INFINITY { lost / u } else { 0.0 };
+    if x.abs() < 1e-8 {
+        x
+    } else {
+        y
+    }
+}
+
+/// (r, quadrant) with x = n π/2 + r and |r| ≤ π/4.
+#[inline(always)]
+fn reduce_pio2<const F: bool>(x: f32) -> (f32, i32) {
+    if F {
+        let (n, i) = nearest(x * std::f32::consts::FRAC_2_PI);
+        let r = fma::<F>(n, -1.570_796_4, x);
+        let r = fma::<F>(n, 4.371_139e-8, r);
+        (fma::<F>(n, 1.716_123_2e-15, r), i)
+    } else {
+        // Without FMA the products would round: double precision holds them.
+        let t = f64::from(x) * std::f64::consts::FRAC_2_PI + 6_755_399_441_055_744.0;
+        let n = t - 6_755_399_441_055_744.0;
+        ((f64::from(x) - n * std::f64::consts::FRAC_PI_2) as f32, t.to_bits() as i32)
+    }
+}
+
+/// Sine and cosine of |r| ≤ π/4.
+#[inline(always)]
+fn sin_cos_poly<const F: bool>(r: f32) -> (f32, f32) {
+    let z = r * r;
+    let s = poly::<F, 3>(z, [-1.951_529_6e-4, 8.332_161e-3, -1.666_665_5e-1]);
+    let c = poly::<F, 3>(z, [2.443_315_7e-5, -1.388_731_6e-3, 4.166_664_6e-2]);
+    (fma::<F>(r * z, s, r), fma::<F>(z * z, c, fma::<F>(z, -0.5, 1.0)))
+}
+
+#[inline(always)]
+fn sin_quadrant<const F: bool>(r: f32, q: i32) -> f32 {
+    let (s, c) = sin_cos_poly::<F>(r);
+    let y = if q & 1 == 0 { s } else { c };
+    f32::from_bits(y.to_bits() ^ (((q & 2) as u32) << 30))
+}
+
+#[inline(always)]
+pub fn sin<const F: bool>(x: f32) -> f32 {
+    let (r, q) = reduce_pio2::<F>(x);
+    // The reduction turns -0 into 0.
+    if x == 0.0 {
+        x
+    } else {
+        sin_quadrant::<F>(r, q)
+    }
+}
+
+#[inline(always)]
+pub fn cos<const F: bool>(x: f32) -> f32 {
+    let (r, q) = reduce_pio2::<F>(x);
+    sin_quadrant::<F>(r, q.wrapping_add(1))
+}
+
+#[inline(always)]
+pub fn tan<const F: bool>(x: f32) -> f32 {
+    let (r, q) = reduce_pio2::<F>(x);
+    let z = r * r;
+    let p =
+        poly::<F, 6>(z, [9.385_402e-3, 3.119_922_3e-3, 2.443_013_5e-2, 5.341_128e-2, 1.333_879_9e-1, 3.333_315_7e-1]);
+    let t = fma::<F>(r * z, p, r);
+    let y = if q & 1 == 0 { t } else { -1.0 / t };
+    if x == 0.0 {
+        x
+    } else {
+        y
+    }
+}
+
+/// (arcsine of a) / a − 1, divided by z = a², for z ≤ ¼.
+#[inline(always)]
+fn asin_poly<const F: bool>(z: f32) -> f32 {
+    poly::<F, 5>(z, [4.216_32e-2, 2.418_131_1e-2, 4.547_002_6e-2, 7.495_3e-2, 1.666_675_2e-1])
+}
+
+#[inline(always)]
+pub fn asin<const F: bool>(x: f32) -> f32 {
+    let a = x.abs();
+    let big = a > 0.5;
+    let z = if big { 0.5 * (1.0 - a) } else { a * a };
+    let s = if big { z.sqrt() } else { a };
+    let p = fma::<F>(s * z, asin_poly::<F>(z), s);
+    (if big { FRAC_PI_2 - 2.0 * p } else { p }).copysign(x)
+}
+
+#[inline(always)]
+pub fn acos<const F: bool>(x: f32) -> f32 {
+    let a = x.abs();
+    let big = a > 0.5;
+    let z = if big { 0.5 * (1.0 - a) } else { a * a };
+    let s = if big { z.sqrt() } else { a };
+    let p = fma::<F>(s * z, asin_poly::<F>(z), s);
+    let folded = if x < 0.0 { PI - 2.0 * p } else { 2.0 * p };
+    if big {
+        folded
+    } else {
+        // π/2 rounds to more than itself: put the difference back.
+        FRAC_PI_2 - (p.copysign(x) + 4.371_139e-8)
+    }
+}
+
+/// The angle of mn / mx, both non-negative and mn ≤ mx.
+#[inline(always)]
+fn angle<const F: bool>(mn: f32, mx: f32) -> f32 {
+    let big = mn > mx * 0.414_213_57;
+    let t = if big { mn - mx } else { mn } / if big { mn + mx } else { mx };
+    let z = t * t;
+    let p = poly::<F, 4>(z, [8.053_745e-2, -1.387_768_6e-1, 1.997_771_1e-1, -3.333_295e-1]);
+    let y = fma::<F>(t * z, p, t);
+    if big {
+        FRAC_PI_4 + y
+    } else {
+        y
+    }
+}
+
+#[inline(always)]
+pub fn atan<const F: bool>(x: f32) -> f32 {
+    let a = x.abs();
+    let swap = a > 1.0;
+    // For infinity the quotient is 1/∞, which is right.
+    let y = if swap { angle::<F>(1.0 / a, 1.0) } else { angle::<F>(a, 1.0) };
+    (if swap { FRAC_PI_2 - y } else { y }).copysign(x)
+}
+
+#[inline(always)]
+pub fn atan2<const F: bool>(y: f32, x: f32) -> f32 {
+    let (a, b) = (y.abs(), x.abs());
+    let swap = a > b;
+    let (mn, mx) = if swap { (b, a) } else { (a, b) };
+    // Near overflow the sum in `angle` would be infinite; two infinities count as equal, two zeros as angle 0.
+    let f = if mx > 1e38 { 0.25 } else { 1.0 };
+    let both = mn == f32::INFINITY;
+    let (mn, mx) = (if both { 1.0 } else { mn * f }, if both { 1.0 } else { mx * f });
+    let mx = if mx == 0.0 { 1.0 } else { mx };
+    let t = angle::<F>(mn, mx);
+    let t = if swap { FRAC_PI_2 - t } else { t };
+    let t = if x.is_sign_negative() { PI - t } else { t };
+    if x.is_nan() || y.is_nan() {
+        f32::NAN
+    } else {
+        t.copysign(y)
+    }
+}
+
+#[inline(always)]
+pub fn sinh<const F: bool>(x: f32) -> f32 {
+    let a = x.abs();
+    let t = expm1::<F>(a);
+    // Half of e^a, which overflows later than e^a.
+    let h = exp_scaled::<F>(a, -1);
+    let y = if a < 1.0 { 0.5 * (t + t / (t + 1.0)) } else { h - 0.25 / h };
+    y.copysign(x)
+}
+
+#[inline(always)]
+pub fn cosh<const F: bool>(x: f32) -> f32 {
+    let h = exp_scaled::<F>(x.abs(), -1);
+    h + 0.25 / h
+}
+
+#[inline(always)]
+pub fn tanh<const F: bool>(x: f32) -> f32 {
+    let t = expm1::<F>(2.0 * clamp(x.abs(), 0.0, 10.0));
+    (t / (t + 2.0)).copysign(x)
+}
+
+#[inline(always)]
+pub fn asinh<const F: bool>(x: f32) -> f32 {
+    let a = x.abs();
+    let z = a * a;
+    let small = log1p::<F>(a + z / (1.0 + (z + 1.0).sqrt()));
+    let large = log::<F>(a) + LN_2;
+    (if a > 1e9 { large } else { small }).copysign(x)
+}
+
+#[inline(always)]
+pub fn acosh<const F: bool>(x: f32) -> f32 {
+    let t = x - 1.0;
+    let small = log1p::<F>(t + fma::<F>(t, t, 2.0 * t).sqrt());
+    let y = if x > 1e9 { log::<F>(x) + LN_2 } else { small };
+    if x >= 1.0 {
+        y
+    } else {
+        f32::NAN
+    }
+}
+
+#[inline(always)]
+pub fn atanh<const F: bool>(x: f32) -> f32 {
+    let a = x.abs();
+    (0.5 * log1p::<F>((a + a) / (1.0 - a))).copysign(x)
+}
+
+#[inline(always)]
+pub fn erf<const F: bool>(x: f32) -> f32 {
+    let t = x.abs();
+    let s = x * x;
+    let small = fma::<F>(
+        poly::<F, 6>(
+            s,
+            [-5.967_617e-4, 4.991_194_2e-3, -2.676_813_5e-2, 1.128_199_25e-1, -3.761_253_4e-1, 1.283_791_7e-1],
+        ),
+        x,
+        x,
+    );
+    let c = clamp(t, 0.0, 4.2);
+    let p = poly::<F, 6>(
+        c,
+        [-1.728_534_7e-5, 3.831_971_3e-4, -3.883_964_4e-3, 2.425_462_2e-2, -1.067_778_8e-1, -6.348_466_9e-1],
+    );
+    let large = 1.0 - exp::<F>(fma::<F>(fma::<F>(p, c, -1.287_175_1e-1), c, -c));
+    if t > 0.927_734_4 {
+        large.copysign(x)
+    } else {
+        small
+    }
+}
+
+#[inline(always)]
+pub fn erfinv<const F: bool>(x: f32) -> f32 {
+    // Giles, "Approximating the erfinv function".
+    let w = -log::<F>((1.0 - x) * (1.0 + x));
+    let (a, b) = (w - 2.5, w.sqrt() - 3.0);
+    let central = poly::<F, 9>(
+        a,
+        [
+            2.810_226_4e-8,
+            3.432_739_4e-7,
+            -3.523_387_7e-6,
+            -4.391_506_5e-6,
+            2.185_808_7e-4,
+            -1.253_725e-3,
+            -4.177_681_6e-3,
+            2.466_407_3e-1,
+            1.501_409_4,
+        ],
+    );
+    let tail = poly::<F, 9>(
+        b,
+        [
+            -2.002_142_6e-4,
+            1.009_505_6e-4,
+            1.349_343_2e-3,
+            -3.673_428_4e-3,
+            5.739_507_7e-3,
+            -7.622_461e-3,
+            9.438_87e-3,
+            1.001_674_1,
+            2.832_976_8,
+        ],
+    );
+    let y = if w < 5.0 { central } else { tail } * x;
+    if x.abs() == 1.0 {
+        f32::INFINITY.copysign(x)
+    } else {
+        y
+    }
+}
+
+#[inline(always)]
+pub fn sigmoid<const F: bool>(x: f32) -> f32 {
+    1.0 / (1.0 + exp::<F>(-x))
+}
+
+#[inline(always)]
+pub fn pow<const F: bool>(x: f32, y: f32) -> f32 {
+    // Double precision, since an error in the logarithm is multiplied by the exponent.
+    super::math64::pow_core::<F>(x.into(), y.into()) as f32
+}
