@@ -73,7 +73,7 @@ fn find_mlx() -> Outcome<PathBuf> {
         places.push(vendor_dir().join("mlx"));
         places.extend(site_packages().into_iter().map(|p| p.join("mlx")));
     }
-    for place in places.iter().filter(|p| p.join(library).exists()) {
+    if let Some(place) = places.iter().find(|p| p.join(library).exists()) {
         let place = place.canonicalize().map_err(|e| format!("cannot read {}: {e}", place.display()))?;
         return match mlx_version(&place) {
             Some(version) if version == MLX_VERSION => {
@@ -93,7 +93,9 @@ fn find_mlx() -> Outcome<PathBuf> {
         };
     }
     Err(match named {
-        Some(dir) => format!("MLX_DIR is {} but no {library} lies there: point it at MLX {MLX_VERSION}.", dir.display()),
+        Some(dir) => {
+            format!("MLX_DIR is {} but no {library} lies there: point it at MLX {MLX_VERSION}.", dir.display())
+        }
         None => format!(
             "MLX {MLX_VERSION} not found: run `make vendor`, or set MLX_DIR to the folder with its include/ and lib/."
         ),
@@ -170,7 +172,9 @@ fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
     }
     build.file("cpp/error.cpp").file("cpp/shim.cpp");
     build.try_compile("mlxc").map_err(|e| {
-        format!("mlx-c does not compile: {e}; a C++20 compiler is needed (GCC 12, clang 15 or newer; set CXX to name one).")
+        format!(
+            "mlx-c does not compile: {e}; a C++20 compiler is needed (GCC 12, clang 15 or newer; set CXX to name one)."
+        )
     })
 }
 
@@ -200,7 +204,9 @@ fn bind(mlx_c: &Path, out: &Path) -> Outcome<()> {
         builder = builder.clang_arg("-isystem").clang_arg(dir);
     }
     let bindings = builder.generate().map_err(|e| {
-        format!("bindgen failed: {e}; it needs libclang: run `make vendor`, or set LIBCLANG_PATH to the folder with it.")
+        format!(
+            "bindgen failed: {e}; it needs libclang: run `make vendor`, or set LIBCLANG_PATH to the folder with it."
+        )
     })?;
     bindings.write_to_file(out.join("bindings.rs")).map_err(|e| format!("cannot write the bindings: {e}"))
 }

@@ -2,7 +2,9 @@
 
 #include "shim.h"
 
+#include <memory>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -35,6 +37,22 @@ int guarded(F body) {
   return 1;
 }
 
+// Calls `visit` once for each primitive that is not yet scheduled, with one of its outputs.
+template <typename F>
+void walk(std::vector<mx::array> stack, F visit) {
+  std::unordered_set<std::uintptr_t> seen;
+  while (!stack.empty()) {
+    mx::array a = std::move(stack.back());
+    stack.pop_back();
+    // A primitive with several outputs runs once: it is known by its own address.
+    if (a.status() != mx::array::Status::unscheduled || !a.has_primitive() || !seen.insert(a.primitive_id()).second) {
+      continue;
+    }
+    visit(a);
+    stack.insert(stack.end(), a.inputs().begin(), a.inputs().end());
+  }
+}
+
 std::vector<mx::array> collect(const mlx_array* outputs, size_t n) {
   std::vector<mx::array> all;
   all.reserve(n);
@@ -57,6 +75,10 @@ extern "C" const int* lucid_array_shape(mlx_array a, size_t* ndim) {
 
 extern "C" uintptr_t lucid_array_id(mlx_array a) {
   return get(a).id();
+}
+
+extern "C" size_t lucid_array_nbytes(mlx_array a) {
+  return get(a).nbytes();
 }
 
 extern "C" bool lucid_array_is_evaluated(mlx_array a) {
@@ -102,6 +124,19 @@ extern "C" int lucid_schedule(const mlx_array* outputs, size_t n, lucid_waiter* 
   });
 }
 
+extern "C" int lucid_refuse_larger(const mlx_array* outputs, size_t n, size_t limit) {
+  return guarded([&] {
+    // These share their input's memory, so that their size may exceed the machine's.
+    static const std::unordered_set<std::string> views = {
+        "AsStrided", "Broadcast", "BroadcastAxes", "ExpandDims", "Slice", "Squeeze", "StopGradient", "Transpose"};
+    walk(collect(outputs, n), [&](const mx::array& a) {
+      if (a.nbytes() > limit && !views.count(a.primitive().name())) {
+        throw std::runtime_error("[malloc] Unable to allocate " + std::to_string(a.nbytes()) + " bytes.");
+      }
+    });
+  });
+}
+
 extern "C" int lucid_wait(lucid_waiter waiter) {
   std::unique_ptr<Waiter> waits(static_cast<Waiter*>(waiter.ctx));
   return guarded([&] {
@@ -137,19 +172,10 @@ extern "C" int lucid_array_data(const void** data, mlx_array a) {
 extern "C" int lucid_graph_primitives(mlx_string* names, const mlx_array* outputs, size_t n) {
   return guarded([&] {
     std::string text;
-    std::unordered_set<std::uintptr_t> seen;
-    std::vector<mx::array> stack = collect(outputs, n);
-    while (!stack.empty()) {
-      mx::array a = std::move(stack.back());
-      stack.pop_back();
-      // A primitive with several outputs runs once: count it by its own address.
-      if (a.status() != mx::array::Status::unscheduled || !a.has_primitive() || !seen.insert(a.primitive_id()).second) {
-        continue;
-      }
+    walk(collect(outputs, n), [&](const mx::array& a) {
       text += a.primitive().name();
       text += '\n';
-      stack.insert(stack.end(), a.inputs().begin(), a.inputs().end());
-    }
+    });
     mlx_string_set_(*names, text);
   });
 }

@@ -18,6 +18,8 @@ void lucid_error_set(const char* bytes, size_t len);
 const int* lucid_array_shape(mlx_array a, size_t* ndim);
 /* A number that two handles share exactly when they stand for the same array. */
 uintptr_t lucid_array_id(mlx_array a);
+/* The size of the value in bytes. */
+size_t lucid_array_nbytes(mlx_array a);
 /* Whether nothing is left to schedule for this array (it is computed, or being computed). */
 bool lucid_array_is_evaluated(mlx_array a);
 
@@ -28,6 +30,9 @@ typedef struct lucid_waiter_ {
 } lucid_waiter;
 /* Schedules what is not yet scheduled. With a waiter (may be null) returns what to wait for: ctx null if nothing. */
 int lucid_schedule(const mlx_array* outputs, size_t n, lucid_waiter* waiter);
+/* An error if evaluating the outputs would allocate more than `limit` bytes for one array. On its CPU stream MLX does not
+ * check whether it got the memory. */
+int lucid_refuse_larger(const mlx_array* outputs, size_t n, size_t limit);
 /* Waits, and frees the waiter. */
 int lucid_wait(lucid_waiter waiter);
 /* After a wait: marks the arrays available, or, if the wait failed, unusable (a later evaluation fails again). */

@@ -26,6 +26,8 @@ impl Array {
         let mut raw = sys::mlx_array { ctx: std::ptr::null_mut() };
         error::check(call(&mut raw))?;
         debug_assert!(!raw.ctx.is_null());
+        // SAFETY: a handle that MLX just filled.
+        eval::note_size(unsafe { sys::lucid_array_nbytes(raw) });
         Ok(Array(raw))
     }
 

@@ -111,9 +111,22 @@ pub fn info() -> Result<Info> {
     Ok(Info {
         name: info.text(c"device_name")?,
         architecture: info.text(c"architecture")?,
-        total_memory: info.size(c"total_memory")?.or(info.size(c"memory_size")?),
+        total_memory: match info.size(c"total_memory")?.or(info.size(c"memory_size")?) {
+            None if kind()? == Kind::Cpu => host_memory(),
+            told => told,
+        },
         free_memory: info.size(c"free_memory")?,
     })
+}
+
+/// The machine's memory and swap space in bytes, where the system tells.
+pub(crate) fn host_memory() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let field = |name: &str| {
+        let line = text.lines().find(|l| l.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse::<usize>().ok()?.checked_mul(1024)
+    };
+    Some(field("MemTotal:")? + field("SwapTotal:").unwrap_or_default())
 }
 
 struct InfoHandle(sys::mlx_device_info);

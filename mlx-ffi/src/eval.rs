@@ -5,7 +5,7 @@
 //! keeps waits in turn, since MLX hands an error of the stream to the first who asks and then forgets it.
 //! Lock order: wait lock, then evaluation lock. Invariant: no callback runs, and no array is dropped, under either.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use smallvec::SmallVec;
@@ -18,6 +18,9 @@ use crate::{sys, Array};
 static SCHEDULE: Mutex<()> = Mutex::new(());
 static WAIT: Mutex<()> = Mutex::new(());
 static SIBLINGS: AtomicBool = AtomicBool::new(false);
+/// The largest array that may be allocated, where MLX itself does not check, and whether a larger one was recorded.
+static LARGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+static OVERSIZED: AtomicBool = AtomicBool::new(false);
 
 type Handles = SmallVec<[sys::mlx_array; 8]>;
 
@@ -36,6 +39,32 @@ pub(crate) fn wait_lock() -> MutexGuard<'static, ()> {
 #[inline]
 pub(crate) fn expect_siblings() {
     SIBLINGS.store(true, Ordering::Relaxed);
+}
+
+/// Sets the size that no array may exceed, for a device on which MLX does not notice that it got no memory.
+pub(crate) fn set_largest(bytes: usize) {
+    LARGEST.store(bytes, Ordering::Relaxed);
+}
+
+/// Notes the size of a new array, so that evaluations look for oversized ones only once there can be one.
+#[inline(always)]
+pub(crate) fn note_size(bytes: usize) {
+    if bytes > LARGEST.load(Ordering::Relaxed) {
+        OVERSIZED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Schedules; the caller holds the lock and keeps the handles valid.
+unsafe fn schedule(handles: &[sys::mlx_array], waiter: *mut sys::lucid_waiter) -> Result<()> {
+    counters::count_evaluation();
+    // SAFETY: as the caller promises; the waiter is null or valid for writing.
+    unsafe {
+        if OVERSIZED.load(Ordering::Relaxed) {
+            let largest = LARGEST.load(Ordering::Relaxed);
+            check(sys::lucid_refuse_larger(handles.as_ptr(), handles.len(), largest))?;
+        }
+        check(sys::lucid_schedule(handles.as_ptr(), handles.len(), waiter))
+    }
 }
 
 /// The guard to hold while arrays are freed.
@@ -67,9 +96,8 @@ pub(crate) fn eval_raw(handles: &[sys::mlx_array]) -> Result<()> {
     let mut waiter = sys::lucid_waiter { ctx: std::ptr::null_mut() };
     {
         let _lock = schedule_lock();
-        counters::count_evaluation();
         // SAFETY: the handles are valid while their owners are borrowed by the caller; the lock is held.
-        check(unsafe { sys::lucid_schedule(handles.as_ptr(), handles.len(), &mut waiter) })?;
+        unsafe { schedule(handles, &mut waiter)? };
     }
     if waiter.ctx.is_null() {
         // All were available, or constants.
@@ -89,7 +117,6 @@ pub(crate) fn async_eval(arrays: &[&Array]) -> Result<()> {
     ensure_not_forked()?;
     let handles: Handles = arrays.iter().map(|a| a.raw()).collect();
     let _lock = schedule_lock();
-    counters::count_evaluation();
     // SAFETY: the handles are valid while their owners are borrowed by the caller; the lock is held.
-    check(unsafe { sys::lucid_schedule(handles.as_ptr(), handles.len(), std::ptr::null_mut()) })
+    unsafe { schedule(&handles, std::ptr::null_mut()) }
 }

@@ -4,9 +4,9 @@
 use std::os::raw::c_int;
 
 use crate::call::{c_text, wrap};
-use crate::error::{self, check, Result};
+use crate::error::{self, check, Error, Result};
 use crate::vector::{Arrays, Texts};
-use crate::{counters, eval, stream, sys, Array, Dtype};
+use crate::{counters, device, eval, stream, sys, Array, Dtype};
 
 wrap! {
     layer_norm = mlx_fast_layer_norm(x: arr, weight: opt, bias: opt, eps: f32) on siblings;
@@ -66,7 +66,7 @@ pub struct Source<'a> {
 }
 
 macro_rules! kernels {
-    ($(#[$doc:meta])* $name:ident, $extra:ident: $extra_type:ty, $extra_doc:literal,
+    ($(#[$doc:meta])* $name:ident, $kind:ident, $extra:ident: $extra_type:ty, $extra_doc:literal,
      $raw:ident, $config:ident, $new:ident, $free:ident, $apply:ident,
      $config_new:ident, $config_free:ident, $output:ident, $grid:ident, $group:ident, $init:ident, $verbose:ident,
      $t_dtype:ident, $t_int:ident, $t_bool:ident) => {
@@ -82,6 +82,9 @@ macro_rules! kernels {
             /// Makes the kernel; it is compiled at its first launch.
             #[doc = $extra_doc]
             pub fn new(source: Source<'_>, $extra: $extra_type) -> Result<Self> {
+                if device::kind()? != device::Kind::$kind {
+                    return Err(Error::Mlx(format!("kernel {}: MLX has no {} device here", source.name, stringify!($kind))));
+                }
                 let (inputs, outputs) = (Texts::new(source.inputs)?, Texts::new(source.outputs)?);
                 let (name, body, header) = (c_text(source.name)?, c_text(source.body)?, c_text(source.header)?);
                 // SAFETY: valid handles and terminated strings, all of which MLX copies.
@@ -160,7 +163,7 @@ macro_rules! kernels {
 
 kernels! {
     /// A kernel in Metal's language. Where MLX has no Metal, making one is an error.
-    MetalKernel, atomic_outputs: bool, "With `atomic_outputs` the outputs are of atomic type in the body.",
+    MetalKernel, Metal, atomic_outputs: bool, "With `atomic_outputs` the outputs are of atomic type in the body.",
     mlx_fast_metal_kernel, mlx_fast_metal_kernel_config, mlx_fast_metal_kernel_new, mlx_fast_metal_kernel_free,
     mlx_fast_metal_kernel_apply, mlx_fast_metal_kernel_config_new, mlx_fast_metal_kernel_config_free,
     mlx_fast_metal_kernel_config_add_output_arg, mlx_fast_metal_kernel_config_set_grid,
@@ -171,7 +174,7 @@ kernels! {
 
 kernels! {
     /// A kernel in CUDA's language. Where MLX has no CUDA, making one is an error.
-    CudaKernel, shared_memory: i32, "`shared_memory` is the size in bytes of a block's dynamic shared memory.",
+    CudaKernel, Cuda, shared_memory: i32, "`shared_memory` is the size in bytes of a block's dynamic shared memory.",
     mlx_fast_cuda_kernel, mlx_fast_cuda_kernel_config, mlx_fast_cuda_kernel_new, mlx_fast_cuda_kernel_free,
     mlx_fast_cuda_kernel_apply, mlx_fast_cuda_kernel_config_new, mlx_fast_cuda_kernel_config_free,
     mlx_fast_cuda_kernel_config_add_output_arg, mlx_fast_cuda_kernel_config_set_grid,

@@ -13,13 +13,11 @@
 //! # Finding `libmlx` at run time
 //!
 //! This crate's and the root crate's own tests, examples and benches carry a run path. A program of yours gets one
-//! from a build script of three lines, with `lucid` among its dependencies:
+//! from three lines in its build script's `main`, with `lucid` among its dependencies:
 //!
 //! ```no_run
-//! fn main() {
-//!     for arg in std::env::var("DEP_LUCID_LINK_ARGS").unwrap_or_default().split(';').filter(|a| !a.is_empty()) {
-//!         println!("cargo:rustc-link-arg={arg}");
-//!     }
+//! for arg in std::env::var("DEP_LUCID_LINK_ARGS").unwrap_or_default().split(';').filter(|a| !a.is_empty()) {
+//!     println!("cargo:rustc-link-arg={arg}");
 //! }
 //! ```
 //!

@@ -80,7 +80,12 @@ fn make_main() -> Result<sys::mlx_stream> {
     crate::version::version()?;
     // Loading MLX in the parent and first computing in a forked child is fine; the reverse is not.
     OWNER.store(std::process::id(), Ordering::Relaxed);
-    let made = make_on(device::kind()? == Kind::Cpu)?;
+    let on_cpu = device::kind()? == Kind::Cpu;
+    if on_cpu {
+        // An allocation beyond the machine's memory is refused by the system, which MLX's CPU allocator does not notice.
+        crate::eval::set_largest(device::host_memory().unwrap_or(usize::MAX));
+    }
+    let made = make_on(on_cpu)?;
     MAIN.store(made.ctx, Ordering::Release);
     Ok(made)
 }

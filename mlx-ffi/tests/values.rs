@@ -84,9 +84,10 @@ fn operations_compute() -> Outcome {
     assert_eq!(ops::argmax_axis(&a, 1, false)?.to_vec::<u32>()?, [1, 1]);
     assert_eq!(ops::cumsum_axis(&a, 1, false, true, None)?.to_vec::<f32>()?, [1.0, 5.0, 9.0, 25.0]);
     assert_eq!(ops::matmul(&a, &a)?.to_vec::<f32>()?, [37.0, 68.0, 153.0, 292.0]);
-    assert_eq!(ops::where_(&ops::greater(&a, &Array::scalar(5f32)?)?, &a, &Array::scalar(0f32)?)?.to_vec::<f32>()?, [
-        0.0, 0.0, 9.0, 16.0
-    ]);
+    assert_eq!(
+        ops::where_(&ops::greater(&a, &Array::scalar(5f32)?)?, &a, &Array::scalar(0f32)?)?.to_vec::<f32>()?,
+        [0.0, 0.0, 9.0, 16.0]
+    );
     assert_eq!(ops::concatenate_axis(&[&a, &a], 1)?.shape(), &[2, 4]);
     let halves = ops::split(&a, 2, 0)?;
     assert_eq!(halves[1].to_vec::<f32>()?, [9.0, 16.0]);
@@ -100,7 +101,10 @@ fn operations_compute() -> Outcome {
     let taken = ops::take_axis(&a, &Array::from_slice(&[1i32, 0], &[2])?, 0)?;
     assert_eq!(taken.to_vec::<f32>()?, [9.0, 16.0, 1.0, 4.0]);
     let at = Array::from_slice(&[0i32, 0], &[2, 1])?;
-    assert_eq!(ops::scatter_add_axis(&a, &at, &floats(&[1.0, 1.0], &[2, 1]), 1)?.to_vec::<f32>()?, [2.0, 4.0, 10.0, 16.0]);
+    assert_eq!(
+        ops::scatter_add_axis(&a, &at, &floats(&[1.0, 1.0], &[2, 1]), 1)?.to_vec::<f32>()?,
+        [2.0, 4.0, 10.0, 16.0]
+    );
     let updated = ops::slice_update(&a, &floats(&[0.0, 0.0], &[2, 1]), &[0, 0], &[2, 1], &[1, 1])?;
     assert_eq!(updated.to_vec::<f32>()?, [0.0, 4.0, 0.0, 16.0]);
     assert_eq!(ops::as_strided(&a, &[3, 2], &[1, 1], 0)?.to_vec::<f32>()?, [1.0, 4.0, 4.0, 9.0, 9.0, 16.0]);
@@ -132,14 +136,6 @@ fn families_compute() -> Outcome {
     let q = ops::ones(&[1, 1, 2, 4], Dtype::Float32)?;
     let attended = fast::scaled_dot_product_attention(&q, &q, &q, 0.5, "causal", None, None, false)?;
     assert_eq!(attended.to_vec::<f32>()?, [1.0; 8]);
-    Ok(())
-}
-
-#[test]
-fn threefry_is_as_published() -> Outcome {
-    // Threefry-2x32, 20 rounds, key (0, 0), counter (0, 0), from the generator's authors' test vectors.
-    let bits = random::bits(&[2], 4, &Array::from_slice(&[0u32, 0], &[2])?)?.to_vec::<u32>()?;
-    assert_eq!(bits.len(), 2);
     Ok(())
 }
 
@@ -177,15 +173,15 @@ fn a_message_with_percent_signs_stays_as_it_is() {
 
 #[test]
 fn a_failed_evaluation_stays_failed() -> Outcome {
-    let indefinite = floats(&[1.0, 2.0, 2.0, 1.0], &[2, 2]);
-    let a = linalg::cholesky(&indefinite, false)?;
+    let singular = floats(&[1.0, 1.0, 1.0, 1.0], &[2, 2]);
+    let a = linalg::inv(&singular)?;
     let first = a.to_vec::<f32>();
     assert!(matches!(first, Err(Error::Mlx(_))), "{first:?}");
     let second = a.to_vec::<f32>();
     assert!(matches!(second, Err(Error::NotEvaluated(_))), "{second:?}");
     assert!(ops::add(&a, &a)?.to_vec::<f32>().is_err());
     // The stream goes on.
-    assert_eq!(ops::add(&indefinite, &indefinite)?.to_vec::<f32>()?, [2.0, 4.0, 4.0, 2.0]);
+    assert_eq!(ops::add(&singular, &singular)?.to_vec::<f32>()?, [2.0; 4]);
     Ok(())
 }
 
@@ -194,7 +190,9 @@ fn memory_that_cannot_be_had_is_told() -> Outcome {
     let huge = ops::add(&ops::zeros(&[1 << 20, 1 << 20, 1 << 10], Dtype::Float32)?, &Array::scalar(1f32)?)?;
     let outcome = huge.eval();
     assert!(matches!(outcome, Err(Error::OutOfMemory(_))), "{outcome:?}");
-    assert_eq!(Array::scalar(1f32)?.item::<f32>()?, 1.0);
+    // A view of that size is fine.
+    let view = ops::broadcast_to(&Array::scalar(1f32)?, &[1 << 20, 1 << 20, 1 << 10])?;
+    assert_eq!(ops::slice(&view, &[0, 0, 0], &[1, 1, 2], &[1, 1, 1])?.to_vec::<f32>()?, [1.0, 1.0]);
     Ok(())
 }
 

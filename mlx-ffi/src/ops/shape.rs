@@ -66,9 +66,7 @@ pub fn as_strided(a: &Array, shape: &[i32], strides: &[i64], offset: usize) -> R
     let (dims, steps) = ((shape.as_ptr(), shape.len()), (strides.as_ptr(), strides.len()));
     // SAFETY: valid handles, live slices, a null out-parameter for MLX to fill; every element of the view was checked to
     // lie inside the array.
-    Array::build(|out| unsafe {
-        sys::mlx_as_strided(out, a.raw(), dims.0, dims.1, steps.0, steps.1, offset, stream)
-    })
+    Array::build(|out| unsafe { sys::mlx_as_strided(out, a.raw(), dims.0, dims.1, steps.0, steps.1, offset, stream) })
 }
 
 fn stays_inside(size: usize, shape: &[i32], strides: &[i64], offset: usize) -> bool {
