@@ -1,0 +1,361 @@
+//! The tape's graph: nodes, edges, what they saved, and what a rule sees of them.
+//!
+//! Edges point from results to what they came from. A node owns its edges and the inputs it saved; a result it saved is
+//! kept as bare storage, since the tensor owns the node. Dropping a node unlinks its ancestors with a stack of its own.
+
+use crate::dispatch::{Prim, Storage};
+use crate::shape::{Axes, Shape};
+use crate::tensor::{signed, Inner};
+use crate::{DType, Device, Error, Result, Scalar, Tensor};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::ops::view::ViewOp;
+
+/// The gradients of a node's inputs; `None` where none is needed.
+pub(crate) type Grads = SmallVec<[Option<Tensor>; 3]>;
+
+/// Where a gradient goes: a result of a node.
+#[derive(Clone)]
+pub(crate) struct Edge {
+    pub(crate) node: Arc<Node>,
+    pub(crate) nr: u32,
+}
+
+/// What a node does with a gradient.
+pub(crate) enum Kind {
+    /// The rule of a primitive.
+    Op(Prim),
+    /// Adds it to a leaf.
+    Accumulate(Tensor),
+    /// A write of input 1 over what these steps show of input 0.
+    Write(SmallVec<[ViewOp; 1]>),
+}
+
+/// What must be known of an input to bring its gradient into shape.
+#[derive(Clone)]
+pub(crate) struct InputMeta {
+    pub(crate) shape: Shape,
+    pub(crate) dtype: DType,
+    pub(crate) device: Device,
+}
+
+impl InputMeta {
+    pub(crate) fn of(t: &Tensor) -> InputMeta {
+        InputMeta { shape: Shape::from_slice(t.shape()), dtype: t.dtype(), device: t.device() }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Saved {
+    pub(crate) inputs: SmallVec<[Option<(Tensor, u32)>; 2]>,
+    pub(crate) output: Option<(Storage, u32)>,
+    pub(crate) freed: bool,
+}
+
+/// One step of the tape.
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    pub(crate) edges: SmallVec<[Option<Edge>; 2]>,
+    pub(crate) metas: SmallVec<[InputMeta; 2]>,
+    pub(crate) saved: Mutex<Saved>,
+}
+
+impl Node {
+    /// The op's name, for messages.
+    pub(crate) fn name(&self) -> &'static str {
+        match &self.kind {
+            Kind::Op(prim) => prim.schema().name,
+            Kind::Accumulate(_) => "accumulate_grad",
+            Kind::Write(_) => "copy_slices",
+        }
+    }
+
+    /// Lets go of the saved tensors.
+    pub(crate) fn free(&self) {
+        let mut saved = self.saved.lock();
+        let had = saved.output.is_some() || !saved.inputs.is_empty();
+        let old = std::mem::take(&mut *saved);
+        saved.freed = had || old.freed;
+        drop(saved);
+        drop(old);
+    }
+
+    fn unlink(&mut self, stack: &mut SmallVec<[Owned; 8]>) {
+        stack.extend(self.edges.drain(..).flatten().map(|e| Owned::Node(e.node)));
+        let saved = self.saved.get_mut();
+        stack.extend(saved.inputs.drain(..).flatten().map(|(t, _)| Owned::Tensor(t)));
+    }
+}
+
+enum Owned {
+    Node(Arc<Node>),
+    Tensor(Tensor),
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut stack = SmallVec::new();
+        self.unlink(&mut stack);
+        while let Some(owned) = stack.pop() {
+            match owned {
+                Owned::Node(node) => {
+                    if let Some(mut node) = Arc::into_inner(node) {
+                        node.unlink(&mut stack);
+                    }
+                }
+                Owned::Tensor(t) => {
+                    if let Some(mut inner) = Arc::into_inner(t.0) {
+                        inner.auto.unlink(&mut stack);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A tensor's place on the tape.
+#[derive(Default)]
+pub(crate) struct Auto {
+    requires_grad: AtomicBool,
+    /// Recorded writes to this tensor, as a base of views.
+    pub(crate) writes: AtomicU32,
+    pub(crate) view: Option<Box<ViewInfo>>,
+    state: Mutex<State>,
+}
+
+/// What a view is a view of, for recording writes through it.
+pub(crate) struct ViewInfo {
+    pub(crate) base: Tensor,
+    pub(crate) ops: SmallVec<[ViewOp; 1]>,
+    /// The base's `writes` when this view's edge was made.
+    pub(crate) seen: AtomicU32,
+}
+
+#[derive(Default)]
+struct State {
+    edge: Option<Edge>,
+    leaf: Option<Box<Leaf>>,
+}
+
+#[derive(Default)]
+struct Leaf {
+    grad: Option<Tensor>,
+    accumulate: Weak<Node>,
+    retains: bool,
+}
+
+impl Auto {
+    pub(crate) fn recorded(edge: Edge) -> Auto {
+        let state = State { edge: Some(edge), leaf: None };
+        Auto { requires_grad: AtomicBool::new(true), state: Mutex::new(state), ..Auto::default() }
+    }
+
+    pub(crate) fn requires_grad(&self) -> bool {
+        self.requires_grad.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_requires_grad(&self, on: bool) {
+        self.requires_grad.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_leaf(&self) -> bool {
+        self.state.lock().edge.is_none()
+    }
+
+    pub(crate) fn own_edge(&self) -> Option<Edge> {
+        self.state.lock().edge.clone()
+    }
+
+    pub(crate) fn set_edge(&self, edge: Option<Edge>) {
+        self.set_requires_grad(edge.is_some());
+        let old = std::mem::replace(&mut self.state.lock().edge, edge);
+        drop(old);
+    }
+
+    pub(crate) fn grad(&self) -> Option<Tensor> {
+        self.state.lock().leaf.as_ref()?.grad.clone()
+    }
+
+    pub(crate) fn set_grad(&self, grad: Option<Tensor>) {
+        let mut state = self.state.lock();
+        if grad.is_none() && state.leaf.is_none() {
+            return;
+        }
+        let old = std::mem::replace(&mut state.leaf.get_or_insert_default().grad, grad);
+        drop(state);
+        drop(old);
+    }
+
+    pub(crate) fn retains_grad(&self) -> bool {
+        self.state.lock().leaf.as_ref().is_some_and(|l| l.retains)
+    }
+
+    pub(crate) fn set_retains_grad(&self) {
+        self.state.lock().leaf.get_or_insert_default().retains = true;
+    }
+
+    /// The node that adds to this leaf: one at a time, so that a walk meets it once.
+    pub(crate) fn accumulate_node(&self, make: impl FnOnce() -> Arc<Node>) -> Arc<Node> {
+        let mut state = self.state.lock();
+        let leaf = state.leaf.get_or_insert_default();
+        leaf.accumulate.upgrade().unwrap_or_else(|| {
+            let node = make();
+            leaf.accumulate = Arc::downgrade(&node);
+            node
+        })
+    }
+
+    fn unlink(&mut self, stack: &mut SmallVec<[Owned; 8]>) {
+        stack.extend(self.state.get_mut().edge.take().map(|e| Owned::Node(e.node)));
+        stack.extend(self.view.take().map(|v| Owned::Tensor(v.base)));
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A view's base may be the last handle on a long history: hand it to the iterative drop.
+        if let Some(view) = self.auto.view.take() {
+            if let Some(mut inner) = Arc::into_inner(view.base.0) {
+                let mut stack = SmallVec::new();
+                inner.auto.unlink(&mut stack);
+                drop(stack);
+            }
+        }
+    }
+}
+
+/// What a rule sees: incoming gradients, saved tensors, shapes.
+pub(crate) struct Ctx<'a> {
+    pub(crate) node: &'a Arc<Node>,
+    pub(crate) grads: &'a [Option<Tensor>],
+}
+
+impl Ctx<'_> {
+    /// The gradient of the result.
+    pub(crate) fn g(&self) -> &Tensor {
+        // The walk visits a node only with a gradient for its (single) result.
+        self.grads.iter().flatten().next().unwrap_or_else(|| unreachable!("a node is walked with a gradient"))
+    }
+
+    /// Does input `i` need a gradient?
+    pub(crate) fn needs(&self, i: usize) -> bool {
+        self.node.edges.get(i).is_some_and(Option::is_some)
+    }
+
+    /// Number of inputs.
+    pub(crate) fn len(&self) -> usize {
+        self.node.metas.len()
+    }
+
+    /// Input `i`'s shape.
+    pub(crate) fn shape(&self, i: usize) -> &Shape {
+        &self.node.metas[i].shape
+    }
+
+    /// Input `i`'s device.
+    pub(crate) fn device(&self, i: usize) -> Device {
+        self.node.metas[i].device
+    }
+
+    /// Zeros like input `i`.
+    pub(crate) fn zeros(&self, i: usize) -> Result<Tensor> {
+        let meta = &self.node.metas[i];
+        Tensor::full_of(&meta.shape, Scalar::ZERO, meta.dtype, meta.device)
+    }
+
+    /// Saved input `i`.
+    pub(crate) fn x(&self, i: usize) -> Result<Tensor> {
+        let saved = self.node.saved.lock();
+        match saved.inputs.get(i) {
+            Some(Some((t, version))) => self.check(t.storage(), *version).map(|()| t.clone()),
+            _ => Err(self.missing(saved.freed)),
+        }
+    }
+
+    /// Saved inputs from `first` on.
+    pub(crate) fn rest(&self, first: usize) -> Result<Vec<Tensor>> {
+        (first..self.len()).map(|i| self.x(i)).collect()
+    }
+
+    /// The saved result, on the tape as this node's own.
+    pub(crate) fn out(&self) -> Result<Tensor> {
+        let saved = self.node.saved.lock();
+        match &saved.output {
+            Some((storage, version)) => {
+                self.check(storage, *version)?;
+                let edge = Edge { node: Arc::clone(self.node), nr: 0 };
+                Ok(Tensor::with_auto(storage.clone(), Auto::recorded(edge)))
+            }
+            None => Err(self.missing(saved.freed)),
+        }
+    }
+
+    fn missing(&self, freed: bool) -> Box<Error> {
+        let why = match freed {
+            true => {
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have \
+                 already been freed). Saved intermediate values of the graph are freed when you call .backward() or \
+                 autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time."
+            }
+            false => "the gradient rule asked for a tensor that was not saved",
+        };
+        Error::runtime(self.node.name(), why)
+    }
+
+    fn check(&self, storage: &Storage, saved: u32) -> Result<()> {
+        let found = storage.version();
+        match found == saved {
+            true => Ok(()),
+            false => {
+                let (op, shape) = (self.node.name(), storage.layout().shape.to_vec());
+                Err(Box::new(Error::VersionMismatch { op, shape, saved, found }))
+            }
+        }
+    }
+
+    pub(crate) fn not_differentiable(&self) -> Result<Grads> {
+        let why = "derivative is not implemented";
+        Err(Error::not_implemented(self.node.name(), why))
+    }
+
+    // ---- for reductions ----------------------------------------------------------------------------------------------
+
+    fn reduction(&self) -> Result<&crate::ops::reduce::Reduction> {
+        match &self.node.kind {
+            Kind::Op(Prim::Reduce(_, how)) => Ok(how),
+            _ => Err(Error::runtime(self.node.name(), "is not a reduction")),
+        }
+    }
+
+    /// The reduced axes.
+    pub(crate) fn axes(&self) -> Result<Axes> {
+        self.reduction().map(|how| how.axes.clone())
+    }
+
+    /// The reduced axes as arguments.
+    pub(crate) fn reduction_dims(&self) -> Result<SmallVec<[isize; 4]>> {
+        self.reduction().map(|how| signed(&how.axes))
+    }
+
+    /// Did the reduction keep its axes?
+    pub(crate) fn keeps_dims(&self) -> bool {
+        self.reduction().is_ok_and(|how| how.keepdim)
+    }
+
+    /// A reduction's result repeated over what was reduced.
+    pub(crate) fn spread(&self, t: &Tensor) -> Result<Tensor> {
+        let shape = self.shape(0);
+        let kept = crate::shape::reduced_shape(shape, &self.reduction()?.axes, true);
+        crate::ops::view::expand_to(&crate::ops::view::reshape_to(t, &kept)?, shape)
+    }
+
+    /// The gradient of an extremum, evenly to the elements that equal it.
+    pub(crate) fn spread_to_ties(&self, g: &Tensor) -> Result<Tensor> {
+        let ties = self.x(0)?.eq(&self.spread(&self.out()?)?)?.cast(g.dtype())?;
+        let count = self.spread(&ties.sum(Some(&self.reduction_dims()?), self.keeps_dims(), None)?)?;
+        (self.spread(g)? * &ties)? / &count
+    }
+}

@@ -1,0 +1,196 @@
+//! Writing the tape: ops, views, and in-place writes.
+//!
+//! A write through a view gives the *base* a new node; the views of that base find their own edge again when next asked,
+//! by the count of writes that they have seen.
+
+use super::node::{Auto, Edge, InputMeta, Kind, Node, Saved, ViewInfo};
+use crate::dispatch::{Prim, Storage};
+use crate::ops::view::ViewOp;
+use crate::shape::Shape;
+use crate::{grad_enabled, DType, Error, Result, Tensor};
+use parking_lot::Mutex;
+use smallvec::{smallvec, SmallVec};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+/// A view's steps from its base beyond which they are merged into one.
+const LONGEST_CHAIN: usize = 8;
+
+/// Is a gradient recorded for what is computed from `t`? Looks at the base's writes first.
+pub(crate) fn requires_grad(t: &Tensor) -> bool {
+    if t.0.auto.view.is_some() {
+        refresh(t);
+    }
+    t.0.auto.requires_grad()
+}
+
+/// Where the gradient of `t` goes: its node, or the one that adds to the leaf.
+pub(crate) fn edge_of(t: &Tensor) -> Option<Edge> {
+    if !requires_grad(t) {
+        return None;
+    }
+    if let Some(edge) = t.0.auto.own_edge() {
+        return Some(edge);
+    }
+    let node = t.0.auto.accumulate_node(|| {
+        Arc::new(Node {
+            kind: Kind::Accumulate(t.clone()),
+            edges: SmallVec::new(),
+            metas: smallvec![InputMeta::of(t)],
+            saved: Mutex::default(),
+        })
+    });
+    Some(Edge { node, nr: 0 })
+}
+
+/// Gives a view whose base was written since a new edge: the view's steps over the base's.
+fn refresh(t: &Tensor) {
+    let Some(view) = &t.0.auto.view else { return };
+    let writes = view.base.0.auto.writes.load(Ordering::Acquire);
+    if view.seen.swap(writes, Ordering::AcqRel) == writes {
+        return;
+    }
+    let Some(mut edge) = edge_of(&view.base) else { return };
+    let mut layout = view.base.layout().clone();
+    for op in &view.ops {
+        let meta = InputMeta { shape: layout.shape.clone(), dtype: t.dtype(), device: t.device() };
+        let node = Node {
+            kind: Kind::Op(Prim::View(op.clone())),
+            edges: smallvec![Some(edge)],
+            metas: smallvec![meta],
+            saved: Mutex::default(),
+        };
+        edge = Edge { node: Arc::new(node), nr: 0 };
+        match layout.view(op) {
+            Some(next) => layout = next,
+            None => return,
+        }
+    }
+    t.0.auto.set_edge(Some(edge));
+}
+
+/// The result of a primitive, with its node where a gradient may be asked for.
+pub(crate) fn record(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Tensor {
+    let wanted = grad_enabled() && storage.dtype().is_differentiable() && inputs.iter().any(|t| requires_grad(t));
+    let schema = prim.schema();
+    if !wanted || !schema.differentiable {
+        return Tensor::from_storage(storage);
+    }
+    let edges: SmallVec<[Option<Edge>; 2]> = inputs.iter().map(|t| edge_of(t)).collect();
+    let mut saved = Saved::default();
+    if inputs.iter().enumerate().any(|(i, _)| schema.saves.input(i, |j| edges.get(j).is_some_and(Option::is_some))) {
+        let keep = |(i, t): (usize, &&Tensor)| {
+            schema.saves.input(i, |j| edges.get(j).is_some_and(Option::is_some)).then(|| ((*t).clone(), t.version()))
+        };
+        saved.inputs = inputs.iter().enumerate().map(keep).collect();
+    }
+    if schema.saves.output() {
+        saved.output = Some((storage.clone(), storage.version()));
+    }
+    let metas = inputs.iter().map(|t| InputMeta::of(t)).collect();
+    let node = Arc::new(Node { kind: Kind::Op(prim), edges, metas, saved: Mutex::new(saved) });
+    Tensor::with_auto(storage, Auto::recorded(Edge { node, nr: 0 }))
+}
+
+/// A view, which remembers its base, with its node where a gradient may be asked for.
+pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
+    let edge = (grad_enabled() && requires_grad(x)).then(|| edge_of(x)).flatten();
+    let (base, mut ops, seen) = match &x.0.auto.view {
+        Some(v) => (v.base.clone(), v.ops.clone(), v.seen.load(Ordering::Acquire)),
+        None => (x.clone(), SmallVec::new(), x.0.auto.writes.load(Ordering::Acquire)),
+    };
+    ops.push(op.clone());
+    if ops.len() > LONGEST_CHAIN && base.layout().is_contiguous() && base.layout().offset == 0 {
+        ops = smallvec![ViewOp::AsStrided { layout: Box::new(storage.layout().clone()) }];
+    }
+    let mut auto = match edge {
+        Some(edge) => {
+            let node = Node {
+                kind: Kind::Op(Prim::View(op)),
+                edges: smallvec![Some(edge)],
+                metas: smallvec![InputMeta::of(x)],
+                saved: Mutex::default(),
+            };
+            Auto::recorded(Edge { node: Arc::new(node), nr: 0 })
+        }
+        None => Auto::default(),
+    };
+    auto.view = Some(Box::new(ViewInfo { base, ops, seen: AtomicU32::new(seen) }));
+    Tensor::with_auto(storage, auto)
+}
+
+/// Refuses in-place writes that the tape could not follow.
+pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Result<()> {
+    if !grad_enabled() {
+        return Ok(());
+    }
+    let leaf = |t: &Tensor| requires_grad(t) && t.is_leaf();
+    if leaf(t) {
+        let why = "a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or .detach()";
+        return Err(Error::runtime(op, why));
+    }
+    if t.0.auto.view.as_ref().is_some_and(|v| leaf(&v.base)) {
+        let why = "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad()";
+        return Err(Error::runtime(op, why));
+    }
+    if requires_grad(value) && !t.dtype().is_differentiable() {
+        let dtypes: [DType; 2] = [t.dtype(), value.dtype()];
+        return Err(Error::dtype(op, "a value with a gradient cannot be written to this dtype", &dtypes));
+    }
+    Ok(())
+}
+
+/// Records that `value` has been written over all of `t`.
+pub(crate) fn record_write(t: &Tensor, value: &Tensor) {
+    if !grad_enabled() || !(requires_grad(t) || requires_grad(value)) {
+        return;
+    }
+    let (target, ops): (&Tensor, SmallVec<[ViewOp; 1]>) = match &t.0.auto.view {
+        Some(view) => (&view.base, view.ops.clone()),
+        None => (t, SmallVec::new()),
+    };
+    let value_edge = edge_of(value);
+    let edge = match (&value_edge, ops.is_empty()) {
+        // The whole tensor is new: nothing of its former history matters.
+        (Some(edge), true) => edge.clone(),
+        _ => {
+            let node = Node {
+                kind: Kind::Write(ops),
+                edges: smallvec![edge_of(target), value_edge],
+                metas: smallvec![InputMeta::of(target), InputMeta::of(value)],
+                saved: Mutex::default(),
+            };
+            Edge { node: Arc::new(node), nr: 0 }
+        }
+    };
+    target.0.auto.set_edge(Some(edge));
+    target.0.auto.writes.fetch_add(1, Ordering::AcqRel);
+}
+
+/// What the steps of a view show of `x`, which is row-major.
+pub(crate) fn follow(x: &Tensor, ops: &[ViewOp]) -> Result<Tensor> {
+    ops.iter().try_fold(x.clone(), |t, op| match t.layout().view(op) {
+        Some(layout) => crate::dispatch::view(op.clone(), &t, layout),
+        None => Err(Error::runtime(op.schema().name, "no strides can express this view")),
+    })
+}
+
+/// The gradients of a write: the old elements where they survived, the new ones where they went.
+pub(crate) fn write_gradient(g: &Tensor, ops: &[ViewOp], shape: &Shape, needs: [bool; 2]) -> Result<super::Grads> {
+    let g = g.contiguous()?;
+    let value = match needs[1] {
+        true if ops.is_empty() => Some(crate::ops::view::reshape_to(&g, shape)?),
+        true => Some(follow(&g, ops)?),
+        false => None,
+    };
+    let old = match needs[0] {
+        true if ops.is_empty() => Some(g.zeros_like()?),
+        true => {
+            let rest = g.copy()?;
+            follow(&rest, ops)?.fill_(crate::Scalar::ZERO)?;
+            Some(rest)
+        }
+        false => None,
+    };
+    Ok([old, value].into_iter().collect())
+}

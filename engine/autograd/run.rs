@@ -1,0 +1,290 @@
+//! Walking the tape backwards.
+//!
+//! One pass counts how often each node is reached, a second runs nodes whose gradients are complete. Gradients are summed
+//! to the input's shape and cast to its dtype here, so rules need not know about broadcasting.
+
+use super::node::{Ctx, Edge, Grads, InputMeta, Kind, Node};
+use super::record::write_gradient;
+use super::with_grad;
+use crate::ops::view::reshape_to;
+use crate::{Error, Result, Scalar, Tensor};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+/// What is left after a walk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep {
+    /// Keep the saved tensors, for another walk.
+    pub graph: bool,
+    /// Record the walk, for gradients of gradients. Keeps the graph too.
+    pub create_graph: bool,
+}
+
+/// Hashes an address by a multiplication: nodes are looked up once per edge.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.write_usize(b as usize);
+        }
+    }
+    fn write_usize(&mut self, n: usize) {
+        self.0 = (self.0 ^ n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_right(23);
+    }
+}
+
+type Build = BuildHasherDefault<AddressHasher>;
+type ByNode<T> = HashMap<*const Node, T, Build>;
+
+fn key(node: &Arc<Node>) -> *const Node {
+    Arc::as_ptr(node)
+}
+
+/// Adds the gradients of `tensors` to their leaves, or to `inputs` alone where given. Each of `grads` weighs its tensor;
+/// `None` stands for 1 and is for tensors of one element only.
+///
+/// # Errors
+/// [`Error::Runtime`] where a tensor has no history or a weight is missing, [`Error::ShapeMismatch`] where a weight has
+/// another shape, and what the gradients' ops report.
+pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs: Option<&[Tensor]>) -> Result<()> {
+    let roots = roots("backward", tensors, grads, keep)?;
+    match inputs {
+        None => walk(roots, keep, None).map(drop),
+        Some(inputs) => {
+            let targets = targets("backward", inputs)?;
+            for (input, g) in inputs.iter().zip(walk(roots, keep, Some(&targets))?) {
+                if let Some(g) = g {
+                    accumulate(input, g, keep.create_graph)?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The gradients of `outputs` with respect to `inputs`; `None` for an input that none depends on.
+///
+/// # Errors
+/// As [`backward`].
+pub fn grad(outputs: &[Tensor], inputs: &[Tensor], grads: &[Option<Tensor>], keep: Keep) -> Result<Vec<Option<Tensor>>> {
+    let targets = targets("grad", inputs)?;
+    walk(roots("grad", outputs, grads, keep)?, keep, Some(&targets))
+}
+
+fn targets(op: &'static str, inputs: &[Tensor]) -> Result<Vec<Edge>> {
+    let why = "One of the differentiated Tensors does not require grad";
+    inputs.iter().map(|t| t.edge().ok_or_else(|| Error::runtime(op, why))).collect()
+}
+
+fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep) -> Result<Vec<(Edge, Tensor)>> {
+    if tensors.len() != grads.len() {
+        return Err(Error::runtime(op, format!("got {} tensors and {} gradients", tensors.len(), grads.len())));
+    }
+    let root = |(t, g): (&Tensor, &Option<Tensor>)| {
+        let edge = t.edge().ok_or_else(|| {
+            Error::runtime(op, "element 0 of tensors does not require grad and does not have a grad_fn")
+        })?;
+        let g = match g {
+            Some(g) if g.shape() != t.shape() => {
+                let why = "Mismatch in shape: the gradient must have the shape of the tensor";
+                return Err(Error::shape(op, why, &[t.shape(), g.shape()]));
+            }
+            Some(g) if g.device() != t.device() => {
+                return Err(Error::device(op, "the gradient must be on the tensor's device", &[t.device(), g.device()]));
+            }
+            Some(g) => with_grad(keep.create_graph, || g.cast(t.dtype()))?,
+            None if t.numel() == 1 => Tensor::full_of(t.shape(), Scalar::ONE, t.dtype(), t.device())?,
+            None => {
+                let why = format!("grad can be implicitly created only for scalar outputs (shape: {:?})", t.shape());
+                return Err(Error::runtime(op, why));
+            }
+        };
+        Ok((edge, g))
+    };
+    tensors.iter().zip(grads).map(root).collect()
+}
+
+/// How often each node will receive a gradient, and which of them lead to a target.
+struct Plan {
+    pending: ByNode<usize>,
+    useful: Option<HashSet<*const Node, Build>>,
+}
+
+fn plan(roots: &[(Edge, Tensor)], targets: Option<&[Edge]>) -> Plan {
+    let mut pending: ByNode<usize> = ByNode::default();
+    let mut seen: HashSet<*const Node, Build> = HashSet::default();
+    let mut stack: Vec<Arc<Node>> = Vec::new();
+    let mut order: Vec<Arc<Node>> = Vec::new();
+    for (edge, _) in roots {
+        if seen.insert(key(&edge.node)) {
+            stack.push(Arc::clone(&edge.node));
+        }
+    }
+    while let Some(node) = stack.pop() {
+        for edge in node.edges.iter().flatten() {
+            *pending.entry(key(&edge.node)).or_insert(0) += 1;
+            if seen.insert(key(&edge.node)) {
+                stack.push(Arc::clone(&edge.node));
+            }
+        }
+        if targets.is_some() {
+            order.push(node);
+        }
+    }
+    let useful = targets.map(|targets| useful(targets, &order, pending.clone(), roots));
+    Plan { pending, useful }
+}
+
+/// The nodes from which a target can be reached: found in an order where every node comes after all that lead to it.
+fn useful(
+    targets: &[Edge],
+    nodes: &[Arc<Node>],
+    mut pending: ByNode<usize>,
+    roots: &[(Edge, Tensor)],
+) -> HashSet<*const Node, Build> {
+    let mut ready: Vec<Arc<Node>> = roots.iter().map(|(e, _)| Arc::clone(&e.node)).collect();
+    ready.retain(|n| !pending.contains_key(&key(n)));
+    ready.dedup_by_key(|n| key(n));
+    let mut order: Vec<Arc<Node>> = Vec::with_capacity(nodes.len());
+    while let Some(node) = ready.pop() {
+        for edge in node.edges.iter().flatten() {
+            if let Some(n) = pending.get_mut(&key(&edge.node)) {
+                *n -= 1;
+                if *n == 0 {
+                    ready.push(Arc::clone(&edge.node));
+                }
+            }
+        }
+        order.push(node);
+    }
+    let mut useful: HashSet<*const Node, Build> = targets.iter().map(|e| key(&e.node)).collect();
+    for node in order.iter().rev() {
+        if node.edges.iter().flatten().any(|e| useful.contains(&key(&e.node))) {
+            useful.insert(key(node));
+        }
+    }
+    useful
+}
+
+fn walk(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
+    with_grad(keep.create_graph, || walk_recorded(roots, keep, targets))
+}
+
+fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
+    let Plan { mut pending, useful } = plan(&roots, targets);
+    let mut incoming: ByNode<Grads> = ByNode::default();
+    let mut ready: Vec<Arc<Node>> = Vec::new();
+    for (edge, g) in roots {
+        add(&mut incoming, &edge, g)?;
+        if !pending.contains_key(&key(&edge.node)) && !ready.iter().any(|n| Arc::ptr_eq(n, &edge.node)) {
+            ready.push(edge.node);
+        }
+    }
+    let mut captured: Vec<Option<Tensor>> = vec![None; targets.map_or(0, <[Edge]>::len)];
+    while let Some(node) = ready.pop() {
+        let grads = incoming.remove(&key(&node)).unwrap_or_default();
+        for (slot, target) in captured.iter_mut().zip(targets.unwrap_or(&[])) {
+            if Arc::ptr_eq(&target.node, &node) {
+                *slot = grads.get(target.nr as usize).cloned().flatten();
+            }
+        }
+        let runs = useful.as_ref().is_none_or(|u| u.contains(&key(&node)));
+        let out = match runs && grads.iter().any(Option::is_some) {
+            true => run(&node, grads, keep, targets.is_some())?,
+            false => Grads::new(),
+        };
+        let mut out = out.into_iter();
+        for (i, edge) in node.edges.iter().enumerate() {
+            let g = out.next().flatten();
+            let Some(edge) = edge else { continue };
+            if let Some(g) = g {
+                add(&mut incoming, edge, fit(g, &node.metas[i])?)?;
+            }
+            if let Some(n) = pending.get_mut(&key(&edge.node)) {
+                *n -= 1;
+                if *n == 0 {
+                    ready.push(Arc::clone(&edge.node));
+                }
+            }
+        }
+    }
+    Ok(captured)
+}
+
+fn run(node: &Arc<Node>, grads: Grads, keep: Keep, captures: bool) -> Result<Grads> {
+    match &node.kind {
+        Kind::Accumulate(_) if captures => Ok(Grads::new()),
+        Kind::Accumulate(leaf) => {
+            for g in grads.into_iter().flatten() {
+                accumulate(leaf, g, keep.create_graph)?;
+            }
+            Ok(Grads::new())
+        }
+        Kind::Op(prim) => {
+            let out = prim.gradient(&Ctx { node, grads: &grads })?;
+            if !keep.graph && !keep.create_graph {
+                node.free();
+            }
+            Ok(out)
+        }
+        Kind::Write(ops) => {
+            let ctx = Ctx { node, grads: &grads };
+            write_gradient(ctx.g(), ops, ctx.shape(1), [ctx.needs(0), ctx.needs(1)])
+        }
+    }
+}
+
+/// Adds a gradient to those that wait for a node.
+fn add(incoming: &mut ByNode<Grads>, edge: &Edge, g: Tensor) -> Result<()> {
+    let slots = match incoming.entry(key(&edge.node)) {
+        Entry::Occupied(e) => e.into_mut(),
+        Entry::Vacant(e) => e.insert(Grads::new()),
+    };
+    let nr = edge.nr as usize;
+    if slots.len() <= nr {
+        slots.resize(nr + 1, None);
+    }
+    slots[nr] = Some(match slots[nr].take() {
+        Some(old) => (old + &g)?,
+        None => g,
+    });
+    Ok(())
+}
+
+/// Sums what was broadcast and casts what was promoted.
+fn fit(g: Tensor, meta: &InputMeta) -> Result<Tensor> {
+    let g = if g.shape() == meta.shape.as_slice() { g } else { sum_to_shape(&g, &meta.shape)? };
+    g.cast(meta.dtype)
+}
+
+/// The sum over the dimensions that broadcasting `shape` had added or stretched.
+pub(crate) fn sum_to_shape(g: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let lead = g.ndim().checked_sub(shape.len()).ok_or_else(|| {
+        Error::shape("backward", "a gradient has fewer dimensions than its tensor", &[g.shape(), shape])
+    })?;
+    let stretched = |(i, &n): (usize, &usize)| (shape[i] == 1 && n != 1).then_some((i + lead) as isize);
+    let dims: Vec<isize> =
+        (0..lead as isize).chain(g.shape()[lead..].iter().enumerate().filter_map(stretched)).collect();
+    let sum = if dims.is_empty() { g.clone() } else { g.sum(Some(&dims), true, None)? };
+    reshape_to(&sum, shape)
+}
+
+/// Adds to a leaf's gradient. The first one is kept as it is where nothing else holds it.
+fn accumulate(leaf: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
+    let total = match leaf.grad() {
+        Some(old) => (old + &g)?,
+        None if create_graph => g,
+        None if g.is_unshared() && g.is_contiguous() => g.detach()?,
+        // An expanded or shared gradient must not be seen through another's in-place write.
+        None => g.detach()?.copy()?,
+    };
+    leaf.0.auto.set_grad(Some(total));
+    Ok(())
+}

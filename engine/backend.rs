@@ -1,0 +1,103 @@
+//! What a backend does: the small set of families that both implement.
+//!
+//! A backend sees its own array type only. Shapes, dtypes and arguments have been checked before; operands have been
+//! promoted to one dtype, and broadcast only by shape. Results are new arrays, never views, unless said.
+
+use crate::dispatch::Meta;
+use crate::ops::binary::BinaryOp;
+use crate::ops::compare::{select::SelectOp, CompareOp};
+use crate::ops::contract::ContractOp;
+use crate::ops::conv::ConvOp;
+use crate::ops::create::CreateOp;
+use crate::ops::index::IndexOp;
+use crate::ops::nn::NnOp;
+use crate::ops::norm::NormOp;
+use crate::ops::pool::PoolOp;
+use crate::ops::random::RandomOp;
+use crate::ops::reduce::{ReduceOp, Reduction};
+use crate::ops::scan::ScanOp;
+use crate::ops::sort::SortOp;
+use crate::ops::unary::UnaryOp;
+use crate::ops::view::ViewOp;
+use crate::optim::Step;
+use crate::shape::Layout;
+use crate::{DType, Result};
+
+/// Bytes and counts of a device's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Bytes in use by arrays.
+    pub current: usize,
+    /// The most bytes in use since the last reset.
+    pub peak: usize,
+    /// Bytes kept for reuse.
+    pub cached: usize,
+    /// Allocations since the start.
+    pub allocations: u64,
+}
+
+/// One array of a backend.
+pub(crate) trait Array: Clone + Send + Sync + std::fmt::Debug {
+    /// Shape, and strides as PyTorch reports them.
+    fn layout(&self) -> &Layout;
+    /// Element type.
+    fn dtype(&self) -> DType;
+    /// How often the storage was written in place; shared by all views.
+    fn version(&self) -> u32;
+    /// Do both lie in one storage?
+    fn shares_storage(&self, other: &Self) -> bool;
+    /// Is this array the only one on its storage?
+    fn is_unshared(&self) -> bool;
+    /// Number of elements of the storage.
+    fn storage_numel(&self) -> usize;
+}
+
+/// The families of kernels.
+pub(crate) trait Backend {
+    /// Its arrays.
+    type Array: Array;
+
+    /// Does it have this dtype at all?
+    fn supports(dtype: DType) -> bool;
+
+    fn create(op: &CreateOp, out: &Meta) -> Result<Self::Array>;
+    fn random(op: &RandomOp, out: &Meta) -> Result<Self::Array>;
+    fn cast(x: &Self::Array, dtype: DType) -> Result<Self::Array>;
+    fn unary(op: &UnaryOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    fn binary(op: &BinaryOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    fn compare(op: &CompareOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    fn select(op: &SelectOp, c: &Self::Array, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    fn reduce(op: &ReduceOp, how: &Reduction, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    fn scan(op: &ScanOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    /// A view: shares `x`'s storage. `layout` is what `op` makes of `x`'s.
+    fn view(op: &ViewOp, x: &Self::Array, layout: Layout) -> Result<Self::Array>;
+    fn index(op: &IndexOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    fn sort(op: &SortOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    fn contract(op: &ContractOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    /// The third input of a forward convolution is its bias, if any.
+    fn conv(op: &ConvOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    fn pool(op: &PoolOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    fn nn(op: &NnOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    fn norm(op: &NormOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
+
+    /// A row-major copy in a storage of its own.
+    fn copy(x: &Self::Array) -> Result<Self::Array>;
+    /// Indices of the elements that are not zero, (count, ndim) int64. Evaluates.
+    fn nonzero(x: &Self::Array) -> Result<Self::Array>;
+    /// Writes `src`, of the same shape and dtype, over the elements of `dst`'s storage that `dst` shows, and raises the
+    /// storage's version. `src` may share the storage.
+    fn assign(dst: &Self::Array, src: &Self::Array) -> Result<()>;
+    /// One optimizer step over all parameters: `tensors` holds, per parameter, what [`Step`] says, all contiguous.
+    fn step(step: &Step, tensors: &[Vec<&Self::Array>]) -> Result<()>;
+
+    /// A new array from row-major bytes in native order.
+    fn from_bytes(bytes: &[u8], out: &Meta) -> Result<Self::Array>;
+    /// Row-major bytes in native order. Evaluates.
+    fn to_bytes(x: &Self::Array) -> Result<Vec<u8>>;
+    /// Computes what is pending for these arrays; waits unless told not to.
+    fn eval(arrays: &[&Self::Array], wait: bool) -> Result<()>;
+
+    fn memory() -> MemoryStats;
+    fn reset_peak_memory();
+    fn empty_cache() -> Result<()>;
+}

@@ -1,0 +1,85 @@
+//! The two devices, and how their names are resolved.
+//!
+//! `cpu` is one; the GPU device has the name of what the installed MLX offers (`metal`, `cuda` or `mlx`, MLX on its own
+//! CPU stream) and always answers to `gpu`. Depends on `mlx-ffi` for that name.
+
+use crate::error::{Error, Result};
+use std::fmt;
+
+/// Where a tensor lives and its ops run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Device {
+    /// Accelerate on Apple, OpenBLAS and SIMD kernels elsewhere.
+    Cpu,
+    /// MLX: Metal, CUDA, or MLX's own CPU stream.
+    Gpu,
+}
+
+/// What parsing a device's name gave.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// The device.
+    pub device: Device,
+    /// Set where another GPU than the installed one was named: a warning to show once.
+    pub warning: Option<String>,
+}
+
+impl Device {
+    /// The real name: `cpu`, `metal`, `cuda` or `mlx`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Device::Cpu => "cpu",
+            Device::Gpu => gpu_name().unwrap_or("gpu"),
+        }
+    }
+
+    /// Reads a device's name: `cpu`, `gpu`, `metal`, `cuda` or `mlx`, with an optional index `:0`.
+    ///
+    /// A GPU other than the installed one gives the installed one and a warning, or an error under
+    /// `LUCID_STRICT_DEVICE=1`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] for another name or index, [`Error::GpuNotAvailable`] under `LUCID_STRICT_DEVICE=1`.
+    pub fn parse(text: &str) -> Result<Parsed> {
+        let (name, index) = text.split_once(':').unwrap_or((text, "0"));
+        if !matches!(name, "cpu" | "gpu" | "metal" | "cuda" | "mlx") {
+            let why = format!("expected one of cpu, gpu, metal, cuda, mlx as the device, got {text:?}");
+            return Err(Error::runtime("device", why));
+        }
+        if index != "0" {
+            return Err(Error::runtime("device", format!("there is one {name} device, with index 0; got {text:?}")));
+        }
+        if name == "cpu" {
+            return Ok(Parsed { device: Device::Cpu, warning: None });
+        }
+        let real = gpu_name()?;
+        if name == "gpu" || name == real {
+            return Ok(Parsed { device: Device::Gpu, warning: None });
+        }
+        let what = format!("device {name:?} is not available: the installed MLX offers {real:?}");
+        if strict() {
+            return Err(Box::new(Error::GpuNotAvailable(format!("{what} (LUCID_STRICT_DEVICE is set)"))));
+        }
+        Ok(Parsed { device: Device::Gpu, warning: Some(format!("{what}, which is used instead")) })
+    }
+}
+
+fn strict() -> bool {
+    std::env::var("LUCID_STRICT_DEVICE").is_ok_and(|v| !matches!(v.as_str(), "" | "0" | "false"))
+}
+
+fn gpu_name() -> Result<&'static str> {
+    use mlx_ffi::device::Kind;
+    match mlx_ffi::device::kind() {
+        Ok(Kind::Metal) => Ok("metal"),
+        Ok(Kind::Cuda) => Ok("cuda"),
+        Ok(Kind::Cpu) => Ok("mlx"),
+        Err(e) => Err(Box::new(Error::GpuNotAvailable(e.to_string()))),
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,369 @@
+//! The one place where both backends' arrays meet: storage, running a primitive, transfer between devices.
+//!
+//! Depends on the backends through [`Backend`] only. Invariant: the variants of `Repr` are private to this file, and all
+//! arrays of one op are of one device.
+
+use crate::autograd;
+use crate::backend::{Array, Backend, MemoryStats};
+use crate::cpu::{CpuArray, CpuBackend};
+use crate::gpu::{GpuArray, GpuBackend};
+use crate::ops::schema::Schema;
+use crate::ops::{
+    binary::BinaryOp, compare::select::SelectOp, compare::CompareOp, contract::ContractOp, conv::ConvOp, create::CreateOp,
+    index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, random::RandomOp, reduce::ReduceOp, reduce::Reduction,
+    scan::ScanOp, sort::SortOp, transfer::TransferOp, unary::UnaryOp, view::ViewOp,
+};
+use crate::optim::Step;
+use crate::profile;
+use crate::shape::{Layout, Shape};
+use crate::{DType, Device, Error, Result, Tensor};
+use smallvec::SmallVec;
+
+/// Shape and dtype of a result, known before any kernel runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// Sizes.
+    pub shape: Shape,
+    /// Element type.
+    pub dtype: DType,
+}
+
+impl Meta {
+    pub(crate) fn new(shape: &[usize], dtype: DType) -> Meta {
+        Meta { shape: Shape::from_slice(shape), dtype }
+    }
+}
+
+/// A primitive with its arguments: all that, with its inputs, says what is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Prim {
+    Create(CreateOp),
+    Random(RandomOp),
+    Transfer(TransferOp),
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Compare(CompareOp),
+    Select(SelectOp),
+    Reduce(ReduceOp, Reduction),
+    Scan(ScanOp),
+    View(ViewOp),
+    Index(IndexOp),
+    Sort(SortOp),
+    Contract(ContractOp),
+    Conv(ConvOp),
+    Pool(PoolOp),
+    Nn(NnOp),
+    Norm(NormOp),
+}
+
+macro_rules! each_family {
+    ($prim:expr, $op:ident => $body:expr) => {
+        match $prim {
+            Prim::Create($op) => $body,
+            Prim::Random($op) => $body,
+            Prim::Transfer($op) => $body,
+            Prim::Unary($op) => $body,
+            Prim::Binary($op) => $body,
+            Prim::Compare($op) => $body,
+            Prim::Select($op) => $body,
+            Prim::Reduce($op, _) => $body,
+            Prim::Scan($op) => $body,
+            Prim::View($op) => $body,
+            Prim::Index($op) => $body,
+            Prim::Sort($op) => $body,
+            Prim::Contract($op) => $body,
+            Prim::Conv($op) => $body,
+            Prim::Pool($op) => $body,
+            Prim::Nn($op) => $body,
+            Prim::Norm($op) => $body,
+        }
+    };
+}
+
+impl Prim {
+    /// The row of the op table.
+    pub(crate) fn schema(&self) -> &'static Schema {
+        each_family!(self, op => op.schema())
+    }
+
+    /// The gradients of the inputs, by the row's rule.
+    pub(crate) fn gradient(&self, ctx: &autograd::Ctx<'_>) -> Result<autograd::Grads> {
+        each_family!(self, op => op.gradient(ctx))
+    }
+}
+
+/// A tensor's data on one device.
+#[derive(Clone, Debug)]
+pub(crate) struct Storage(Repr);
+
+#[derive(Clone, Debug)]
+enum Repr {
+    Cpu(CpuArray),
+    Gpu(GpuArray),
+}
+
+macro_rules! on_device {
+    ($storage:expr, $array:ident => $body:expr) => {
+        match &$storage.0 {
+            Repr::Cpu($array) => $body,
+            Repr::Gpu($array) => $body,
+        }
+    };
+}
+
+impl Storage {
+    pub(crate) fn layout(&self) -> &Layout {
+        on_device!(self, a => a.layout())
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        on_device!(self, a => a.dtype())
+    }
+
+    pub(crate) fn version(&self) -> u32 {
+        on_device!(self, a => a.version())
+    }
+
+    pub(crate) fn storage_numel(&self) -> usize {
+        on_device!(self, a => a.storage_numel())
+    }
+
+    pub(crate) fn is_unshared(&self) -> bool {
+        on_device!(self, a => a.is_unshared())
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        match self.0 {
+            Repr::Cpu(_) => Device::Cpu,
+            Repr::Gpu(_) => Device::Gpu,
+        }
+    }
+
+    pub(crate) fn shares_storage(&self, other: &Storage) -> bool {
+        match (&self.0, &other.0) {
+            (Repr::Cpu(a), Repr::Cpu(b)) => a.shares_storage(b),
+            (Repr::Gpu(a), Repr::Gpu(b)) => a.shares_storage(b),
+            (Repr::Cpu(_), Repr::Gpu(_)) | (Repr::Gpu(_), Repr::Cpu(_)) => false,
+        }
+    }
+}
+
+/// A backend and how its arrays are wrapped.
+trait Wrapped: Backend {
+    const DEVICE: Device;
+    fn wrap(array: Self::Array) -> Storage;
+    fn unwrap(storage: &Storage) -> Option<&Self::Array>;
+}
+
+impl Wrapped for CpuBackend {
+    const DEVICE: Device = Device::Cpu;
+    fn wrap(array: CpuArray) -> Storage {
+        Storage(Repr::Cpu(array))
+    }
+    fn unwrap(storage: &Storage) -> Option<&CpuArray> {
+        match &storage.0 {
+            Repr::Cpu(a) => Some(a),
+            Repr::Gpu(_) => None,
+        }
+    }
+}
+
+impl Wrapped for GpuBackend {
+    const DEVICE: Device = Device::Gpu;
+    fn wrap(array: GpuArray) -> Storage {
+        Storage(Repr::Gpu(array))
+    }
+    fn unwrap(storage: &Storage) -> Option<&GpuArray> {
+        match &storage.0 {
+            Repr::Gpu(a) => Some(a),
+            Repr::Cpu(_) => None,
+        }
+    }
+}
+
+/// Calls `$f::<B>(…)` with the backend of a device.
+macro_rules! with_backend {
+    ($device:expr, $f:ident($($arg:expr),*)) => {
+        match $device {
+            Device::Cpu => $f::<CpuBackend>($($arg),*),
+            Device::Gpu => $f::<GpuBackend>($($arg),*),
+        }
+    };
+}
+
+/// The arrays of an op's inputs, all on `B`'s device.
+fn arrays<'a, B: Wrapped>(op: &'static str, inputs: &[&'a Tensor]) -> Result<SmallVec<[&'a B::Array; 4]>>
+where
+    B::Array: 'a,
+{
+    inputs
+        .iter()
+        .map(|t| {
+            B::unwrap(t.storage()).ok_or_else(|| {
+                let devices: Vec<Device> = inputs.iter().map(|t| t.device()).collect();
+                Error::device(op, "Expected all tensors to be on the same device; move one with .to()", &devices)
+            })
+        })
+        .collect()
+}
+
+fn refuse_dtype<B: Wrapped>(op: &'static str, dtype: DType) -> Result<()> {
+    if B::supports(dtype) {
+        return Ok(());
+    }
+    let why = format!("the {} device has no {dtype}; use float32, or keep the tensor on the cpu", B::DEVICE);
+    Err(Error::dtype(op, why, &[dtype]))
+}
+
+fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<Storage> {
+    let name = prim.schema().name;
+    let x = arrays::<B>(name, inputs)?;
+    refuse_dtype::<B>(name, out.dtype)?;
+    let array = match (prim, x.as_slice()) {
+        (Prim::Create(op), []) => B::create(op, out),
+        (Prim::Random(op), []) => B::random(op, out),
+        (Prim::Transfer(TransferOp::Cast { dtype }), [x]) => B::cast(x, *dtype),
+        (Prim::Transfer(TransferOp::Copy), [x]) => B::copy(x),
+        (Prim::Unary(op), [x]) => B::unary(op, x, out),
+        (Prim::Binary(op), [a, b]) => B::binary(op, a, b, out),
+        (Prim::Compare(op), [a, b]) => B::compare(op, a, b, out),
+        (Prim::Select(op), [c, a, b]) => B::select(op, c, a, b, out),
+        (Prim::Reduce(op, how), [x]) => B::reduce(op, how, x, out),
+        (Prim::Scan(op), [x]) => B::scan(op, x, out),
+        (Prim::Index(op), x) => B::index(op, x, out),
+        (Prim::Sort(op), [x]) => B::sort(op, x, out),
+        (Prim::Contract(op), [a, b]) => B::contract(op, a, b, out),
+        (Prim::Conv(op), x) => B::conv(op, x, out),
+        (Prim::Pool(op), x) => B::pool(op, x, out),
+        (Prim::Nn(op), x) => B::nn(op, x, out),
+        (Prim::Norm(op), [x]) => B::norm(op, x, out),
+        (prim, x) => Err(Error::runtime(name, format!("{prim:?} does not take {} arrays", x.len()))),
+    };
+    array.map(B::wrap)
+}
+
+/// Runs a primitive of one result and records it on the tape where a gradient may be asked for.
+pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor> {
+    let begun = profile::begin();
+    let storage = match prim {
+        Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], device)?,
+        _ => with_backend!(inputs[0].device(), execute(&prim, inputs, &meta))?,
+    };
+    profile::end(begun, prim.schema());
+    debug_assert_eq!(storage.layout().shape, meta.shape, "{prim:?}");
+    debug_assert_eq!(storage.dtype(), meta.dtype, "{prim:?}");
+    Ok(autograd::record(prim, inputs, storage))
+}
+
+/// Runs a primitive without inputs.
+pub(crate) fn create(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
+    let begun = profile::begin();
+    let storage = with_backend!(device, execute(&prim, &[], &meta))?;
+    profile::end(begun, prim.schema());
+    Ok(Tensor::from_storage(storage))
+}
+
+/// A view of `x`, whose layout has been worked out.
+pub(crate) fn view(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
+    fn run<B: Wrapped>(op: &ViewOp, x: &Tensor, layout: Layout) -> Result<Storage> {
+        B::view(op, arrays::<B>(op.schema().name, &[x])?[0], layout).map(B::wrap)
+    }
+    let begun = profile::begin();
+    let storage = with_backend!(x.device(), run(&op, x, layout))?;
+    profile::end(begun, op.schema());
+    Ok(autograd::record_view(op, x, storage))
+}
+
+fn transfer(x: &Tensor, device: Device) -> Result<Storage> {
+    let bytes = to_bytes(x)?;
+    from_bytes(&bytes, &Meta::new(x.shape(), x.dtype()), device)
+}
+
+/// A new storage from row-major bytes.
+pub(crate) fn from_bytes(bytes: &[u8], meta: &Meta, device: Device) -> Result<Storage> {
+    fn run<B: Wrapped>(bytes: &[u8], meta: &Meta) -> Result<Storage> {
+        refuse_dtype::<B>("to", meta.dtype)?;
+        B::from_bytes(bytes, meta).map(B::wrap)
+    }
+    with_backend!(device, run(bytes, meta))
+}
+
+/// The elements as row-major bytes. Evaluates.
+pub(crate) fn to_bytes(x: &Tensor) -> Result<Vec<u8>> {
+    fn run<B: Wrapped>(x: &Tensor) -> Result<Vec<u8>> {
+        B::to_bytes(arrays::<B>("to_bytes", &[x])?[0])
+    }
+    with_backend!(x.device(), run(x))
+}
+
+/// Indices of the elements that are not zero. Evaluates.
+pub(crate) fn nonzero(x: &Tensor) -> Result<Tensor> {
+    fn run<B: Wrapped>(x: &Tensor) -> Result<Storage> {
+        B::nonzero(arrays::<B>("nonzero", &[x])?[0]).map(B::wrap)
+    }
+    let begun = profile::begin();
+    let storage = with_backend!(x.device(), run(x))?;
+    profile::end(begun, &crate::ops::index::schema::nonzero);
+    Ok(Tensor::from_storage(storage))
+}
+
+/// Writes `src` over what `dst` shows of its storage; the tape is the caller's business.
+pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor) -> Result<()> {
+    fn run<B: Wrapped>(op: &'static str, dst: &Tensor, src: &Tensor) -> Result<()> {
+        let x = arrays::<B>(op, &[dst, src])?;
+        B::assign(x[0], x[1])
+    }
+    with_backend!(dst.device(), run(op, dst, src))
+}
+
+/// One optimizer step over all parameters.
+pub(crate) fn step(op: &'static str, step: &Step, tensors: &[Vec<Tensor>]) -> Result<()> {
+    fn run<B: Wrapped>(op: &'static str, step: &Step, tensors: &[Vec<Tensor>]) -> Result<()> {
+        let lists: Vec<Vec<&B::Array>> = tensors
+            .iter()
+            .map(|list| Ok(arrays::<B>(op, &list.iter().collect::<Vec<_>>())?.into_vec()))
+            .collect::<Result<_>>()?;
+        B::step(step, &lists)
+    }
+    match tensors.first().and_then(|t| t.first()) {
+        Some(first) => with_backend!(first.device(), run(op, step, tensors)),
+        None => Ok(()),
+    }
+}
+
+/// Computes what is pending for these tensors, each on its own device; waits unless told not to.
+pub(crate) fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
+    fn run<B: Wrapped>(tensors: &[&Tensor], wait: bool) -> Result<()> {
+        let own: Vec<&B::Array> = tensors.iter().filter_map(|t| B::unwrap(t.storage())).collect();
+        if own.is_empty() { Ok(()) } else { B::eval(&own, wait) }
+    }
+    run::<CpuBackend>(tensors, wait)?;
+    run::<GpuBackend>(tensors, wait)
+}
+
+/// Memory in use on a device.
+pub fn memory_stats(device: Device) -> MemoryStats {
+    fn run<B: Wrapped>() -> MemoryStats {
+        B::memory()
+    }
+    with_backend!(device, run())
+}
+
+/// Makes the peak that [`memory_stats`] reports the current use.
+pub fn reset_peak_memory_stats(device: Device) {
+    fn run<B: Wrapped>() {
+        B::reset_peak_memory();
+    }
+    with_backend!(device, run());
+}
+
+/// Gives memory kept for reuse back to the system.
+///
+/// # Errors
+/// Where the device reports one.
+pub fn empty_cache(device: Device) -> Result<()> {
+    fn run<B: Wrapped>() -> Result<()> {
+        B::empty_cache()
+    }
+    with_backend!(device, run())
+}

@@ -1,0 +1,306 @@
+//! Element types, scalars and PyTorch's promotion rules.
+//!
+//! Depends on nothing else in the engine. Invariant: `promote` is commutative and associative over tensors' dtypes.
+
+use half::{bf16, f16};
+use num_complex::Complex32;
+use std::fmt;
+
+macro_rules! dtypes {
+    ($( $(#[$doc:meta])* $var:ident $name:literal $ty:ty, $size:literal, $alias:literal; )*) => {
+        /// The type of a tensor's elements.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DType { $( $(#[$doc])* $var, )* }
+
+        impl DType {
+            /// Every dtype, in declaration order.
+            pub const ALL: &'static [DType] = &[$(DType::$var),*];
+
+            /// PyTorch's name, such as `float32`.
+            pub const fn name(self) -> &'static str {
+                match self { $(DType::$var => $name,)* }
+            }
+
+            /// Bytes per element.
+            pub const fn size(self) -> usize {
+                match self { $(DType::$var => $size,)* }
+            }
+
+            /// The dtype of that name (`float32`, or its short form `float`).
+            pub fn from_name(name: &str) -> Option<DType> {
+                match name { $($name | $alias => Some(DType::$var),)* _ => None }
+            }
+        }
+
+        $(impl Element for $ty {
+            const DTYPE: DType = DType::$var;
+        })*
+
+        /// Runs `$body` with the type alias `$T` bound to the Rust type of a [`DType`].
+        macro_rules! with_dtype_of {
+            ($dt:expr, $T:ident => $body:expr) => {
+                match $dt { $($crate::DType::$var => { type $T = $ty; $body })* }
+            };
+        }
+        pub(crate) use with_dtype_of as with_dtype;
+    };
+}
+
+/// A Rust type that can be a tensor's element.
+pub trait Element: Copy + Send + Sync + fmt::Debug + Default + PartialEq + 'static {
+    /// The dtype this type stands for.
+    const DTYPE: DType;
+}
+
+dtypes! {
+    /// One byte holding 0 or 1.
+    Bool "bool" bool, 1, "bool_";
+    /// Unsigned 8-bit integer.
+    U8 "uint8" u8, 1, "byte";
+    /// Signed 8-bit integer.
+    I8 "int8" i8, 1, "char";
+    /// Signed 16-bit integer.
+    I16 "int16" i16, 2, "short";
+    /// Signed 32-bit integer.
+    I32 "int32" i32, 4, "int";
+    /// Signed 64-bit integer.
+    I64 "int64" i64, 8, "long";
+    /// IEEE half precision.
+    F16 "float16" half::f16, 2, "half";
+    /// Brain float: float32's exponent, 8 bits of precision.
+    BF16 "bfloat16" half::bf16, 2, "bf16";
+    /// IEEE single precision.
+    F32 "float32" f32, 4, "float";
+    /// IEEE double precision. CPU only.
+    F64 "float64" f64, 8, "double";
+    /// Two float32: real and imaginary part.
+    C64 "complex64" num_complex::Complex32, 8, "cfloat";
+}
+
+/// PyTorch's dtype categories, in promotion order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Category {
+    /// `bool`.
+    Bool,
+    /// Signed and unsigned integers.
+    Integer,
+    /// Real floating point.
+    Float,
+    /// Complex.
+    Complex,
+}
+
+impl DType {
+    /// The promotion category.
+    pub const fn category(self) -> Category {
+        match self {
+            DType::Bool => Category::Bool,
+            DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => Category::Integer,
+            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Category::Float,
+            DType::C64 => Category::Complex,
+        }
+    }
+
+    /// True for real floating dtypes.
+    pub const fn is_float(self) -> bool {
+        matches!(self.category(), Category::Float)
+    }
+
+    /// True for complex dtypes.
+    pub const fn is_complex(self) -> bool {
+        matches!(self, DType::C64)
+    }
+
+    /// True for integers, and `bool` too.
+    pub const fn is_integral(self) -> bool {
+        matches!(self.category(), Category::Bool | Category::Integer)
+    }
+
+    /// True where gradients can flow.
+    pub const fn is_differentiable(self) -> bool {
+        matches!(self.category(), Category::Float | Category::Complex)
+    }
+
+    /// The dtype of the result of an operation on tensors of these dtypes (PyTorch's table).
+    pub fn promote(self, other: DType) -> DType {
+        use DType::*;
+        let (lo, hi) = if self <= other { (self, other) } else { (other, self) };
+        match (lo, hi) {
+            (a, b) if a == b => a,
+            (U8, I8) => I16,
+            (F16, BF16) => F32,
+            (_, hi) => hi,
+        }
+    }
+
+    /// Is a value of this dtype storable in `to` without changing category downwards (PyTorch's `can_cast`)?
+    pub fn can_cast(self, to: DType) -> bool {
+        if to == DType::Bool {
+            return self == DType::Bool;
+        }
+        self.category() <= to.category()
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A set of dtypes, as the op table declares it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DTypes(u16);
+
+impl DTypes {
+    /// No dtype at all.
+    pub const NONE: DTypes = DTypes(0);
+    /// Every dtype.
+    pub const ALL: DTypes = DTypes((1 << 11) - 1);
+    /// Only `bool`.
+    pub const BOOL: DTypes = DTypes::of(&[DType::Bool]);
+    /// Integers without `bool`.
+    pub const INTEGER: DTypes = DTypes::of(&[DType::U8, DType::I8, DType::I16, DType::I32, DType::I64]);
+    /// Integers and `bool`.
+    pub const INTEGRAL: DTypes = DTypes::BOOL.and(DTypes::INTEGER);
+    /// Real floating dtypes.
+    pub const FLOAT: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
+    /// Floating and complex.
+    pub const INEXACT: DTypes = DTypes::FLOAT.and(DTypes::of(&[DType::C64]));
+    /// Integers and floats, neither `bool` nor complex.
+    pub const REAL: DTypes = DTypes::INTEGER.and(DTypes::FLOAT);
+    /// `bool`, integers and floats: what has an order.
+    pub const ORDERED: DTypes = DTypes::BOOL.and(DTypes::REAL);
+    /// All but `bool`.
+    pub const NUMERIC: DTypes = DTypes::REAL.and(DTypes::of(&[DType::C64]));
+
+    /// The set of the listed dtypes.
+    pub const fn of(list: &[DType]) -> DTypes {
+        let (mut bits, mut i) = (0, 0);
+        while i < list.len() {
+            bits |= 1 << (list[i] as u16);
+            i += 1;
+        }
+        DTypes(bits)
+    }
+
+    /// The union of two sets.
+    pub const fn and(self, other: DTypes) -> DTypes {
+        DTypes(self.0 | other.0)
+    }
+
+    /// This set less the other.
+    pub const fn less(self, other: DTypes) -> DTypes {
+        DTypes(self.0 & !other.0)
+    }
+
+    /// Membership.
+    pub const fn has(self, dtype: DType) -> bool {
+        self.0 & (1 << (dtype as u16)) != 0
+    }
+
+    /// The members, in declaration order.
+    pub fn iter(self) -> impl Iterator<Item = DType> {
+        DType::ALL.iter().copied().filter(move |d| self.has(*d))
+    }
+}
+
+/// A number that is not a tensor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    /// A Boolean.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A real number.
+    Float(f64),
+    /// A complex number: real and imaginary part.
+    Complex(f64, f64),
+}
+
+impl Scalar {
+    /// The number one, as an integer: it promotes nothing.
+    pub const ONE: Scalar = Scalar::Int(1);
+    /// The number zero, as an integer.
+    pub const ZERO: Scalar = Scalar::Int(0);
+
+    /// The promotion category.
+    pub const fn category(self) -> Category {
+        match self {
+            Scalar::Bool(_) => Category::Bool,
+            Scalar::Int(_) => Category::Integer,
+            Scalar::Float(_) => Category::Float,
+            Scalar::Complex(..) => Category::Complex,
+        }
+    }
+
+    /// The real part as a float.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Scalar::Bool(b) => f64::from(u8::from(b)),
+            Scalar::Int(i) => i as f64,
+            Scalar::Float(f) => f,
+            Scalar::Complex(re, _) => re,
+        }
+    }
+
+    /// The real part as an integer (floats are truncated).
+    pub fn to_i64(self) -> i64 {
+        match self {
+            Scalar::Bool(b) => i64::from(b),
+            Scalar::Int(i) => i,
+            Scalar::Float(f) | Scalar::Complex(f, _) => f as i64,
+        }
+    }
+
+    /// Truth: anything but zero, NaN included.
+    pub fn to_bool(self) -> bool {
+        match self {
+            Scalar::Bool(b) => b,
+            Scalar::Int(i) => i != 0,
+            Scalar::Float(f) => f != 0.0,
+            Scalar::Complex(re, im) => re != 0.0 || im != 0.0,
+        }
+    }
+}
+
+macro_rules! scalar_from {
+    ($($ty:ty => $var:ident as $wide:ty;)*) => {
+        $(impl From<$ty> for Scalar {
+            fn from(v: $ty) -> Scalar { Scalar::$var(v as $wide) }
+        })*
+    };
+}
+scalar_from! {
+    bool => Bool as bool;
+    u8 => Int as i64; i8 => Int as i64; i16 => Int as i64; i32 => Int as i64; i64 => Int as i64; usize => Int as i64;
+    f32 => Float as f64; f64 => Float as f64;
+}
+
+impl From<f16> for Scalar {
+    fn from(v: f16) -> Scalar {
+        Scalar::Float(v.to_f64())
+    }
+}
+impl From<bf16> for Scalar {
+    fn from(v: bf16) -> Scalar {
+        Scalar::Float(v.to_f64())
+    }
+}
+impl From<Complex32> for Scalar {
+    fn from(v: Complex32) -> Scalar {
+        Scalar::Complex(v.re.into(), v.im.into())
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Bool(b) => write!(f, "{b}"),
+            Scalar::Int(i) => write!(f, "{i}"),
+            Scalar::Float(x) => write!(f, "{x}"),
+            Scalar::Complex(re, im) => write!(f, "({re}{im:+}j)"),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Lucid: tensors, automatic differentiation and training with PyTorch's semantics.
+//!
+//! Two devices: `cpu` (Accelerate on Apple, OpenBLAS and SIMD kernels elsewhere) and one GPU, MLX's lazy arrays. Ops are
+//! declared once, in [`ops`]; both backends implement one trait; the tape is written in tensor ops and so can be
+//! differentiated again.
+//!
+//! ```
+//! use lucid::{Device, Tensor};
+//! # fn main() -> lucid::Result<()> {
+//! let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], Device::Cpu)?.requires_grad_(true)?;
+//! let y = x.square()?.sum(None, false, None)?;
+//! y.backward()?;
+//! assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [2.0, 4.0, 6.0]);
+//! # Ok(())
+//! # }
+//! ```
+#![recursion_limit = "512"]
+
+pub mod autograd;
+mod backend;
+mod cpu;
+mod device;
+mod dispatch;
+pub mod dtype;
+mod error;
+mod gpu;
+pub mod io;
+pub mod nn;
+pub mod ops;
+pub mod optim;
+pub mod profile;
+pub mod random;
+pub mod shape;
+mod tensor;
+
+pub use autograd::{enable_grad, grad_enabled, no_grad, set_grad_enabled};
+pub use backend::MemoryStats;
+pub use device::{Device, Parsed};
+pub use dispatch::{empty_cache, memory_stats, reset_peak_memory_stats};
+pub(crate) use dtype::with_dtype;
+pub use dtype::{DType, Element, Scalar};
+pub use error::{Error, Result};
+pub use ops::Operand;
+pub use random::{manual_seed, Generator};
+pub use tensor::{eval, Tensor};
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
+static DEFAULT_DEVICE: AtomicU8 = AtomicU8::new(0);
+
+/// The dtype of new floating tensors; float32 unless set.
+pub fn default_dtype() -> DType {
+    DType::ALL[DEFAULT_DTYPE.load(Ordering::Relaxed) as usize]
+}
+
+/// Sets the dtype of new floating tensors.
+///
+/// # Errors
+/// [`Error::InvalidType`] for a dtype that is not floating.
+pub fn set_default_dtype(dtype: DType) -> Result<()> {
+    if !dtype.is_float() {
+        let why = format!("only floating-point types are supported as the default type, got {dtype}");
+        return Err(Error::kind("set_default_dtype", why));
+    }
+    DEFAULT_DTYPE.store(dtype as u8, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Where new tensors are made; the CPU unless set.
+pub fn default_device() -> Device {
+    if DEFAULT_DEVICE.load(Ordering::Relaxed) == 0 { Device::Cpu } else { Device::Gpu }
+}
+
+/// Sets where new tensors are made.
+pub fn set_default_device(device: Device) {
+    DEFAULT_DEVICE.store(u8::from(device == Device::Gpu), Ordering::Relaxed);
+}
+
+/// Sets how many threads CPU kernels use.
+pub fn set_num_threads(n: usize) {
+    cpu::set_num_threads(n);
+}
+
+/// How many threads CPU kernels use.
+pub fn get_num_threads() -> usize {
+    cpu::num_threads()
+}
+
+/// Settings of the GPU's lazy graph.
+pub mod lazy {
+    pub use crate::gpu::lazy::{limits, set_limits, Limits};
+    pub use crate::gpu::{primitives, set_lowering};
+}

@@ -1,0 +1,296 @@
+//! Element-wise arithmetic on two tensors, with broadcasting and promotion.
+//!
+//! Kernels are in `cpu/elementwise.rs` and `gpu/elementwise.rs`. Both operands reach them in one dtype; the tape sums
+//! gradients back to each operand's shape.
+
+use super::macros::define_ops;
+use super::{result_type, Operand};
+use crate::dispatch::{self, Meta, Prim};
+use crate::{shape, Error, Result, Scalar, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! binary_ops {
+    ($cb:ident) => { $cb! { "binary" BinaryOp :
+        /// `input + alpha * other`. For `bool`, logical or.
+        method add(other: Operand; alpha: Number = 1) -> Tensor {
+            [inplace] Promote Yes DTypes::ALL, Same,
+            prim Add Nothing {|c, g| [Ok(g.clone()), Ok(g.clone())]},
+            run add_scaled, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 1), N(1, 4)", "N(3, 4), 2.5", "N(3, 4), N(), alpha=2"]
+        }
+        /// `input - alpha * other`. Not for `bool`.
+        method sub(other: Operand; alpha: Number = 1) -> Tensor {
+            [inplace] Promote Yes DTypes::NUMERIC, Same,
+            prim Sub Nothing {|c, g| [Ok(g.clone()), -g]},
+            run sub_scaled, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 4), 2.5", "N(3, 4), N(4), alpha=3"]
+        }
+        /// `input * other`. For `bool`, logical and.
+        method mul(other: Operand) -> Tensor {
+            [inplace] Promote Yes DTypes::ALL, Same,
+            prim Mul Cross {|c, g| [g * &c.x(1)?.conj_physical()?, g * &c.x(0)?.conj_physical()?]},
+            run binary[BinaryOp::Mul], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(2, 1, 4), N(3, 1)", "N(3, 4), 3"]
+        }
+        /// `input / other`, always in a floating dtype. `rounding_mode` may be `"trunc"` or `"floor"`, which keep integers.
+        method div(other: Operand; rounding_mode: OptText = None) -> Tensor {
+            [inplace] Promote Yes DTypes::ALL, Float,
+            prim Div Inputs {|c, g| [
+                g / &c.x(1)?.conj_physical()?,
+                -&((g * &(c.x(0)? / &c.x(1)?.square()?)?.conj_physical()?)?)
+            ]},
+            run div_rounded, torch "", samples ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "N(3, 4), 2", "N(3, 4), P(3, 4), rounding_mode='floor'", "N(3, 4), P(4), rounding_mode='trunc'"]
+        }
+        /// `floor(input / other)`. Integer division by zero raises.
+        method floor_divide(other: Operand) -> Tensor {
+            [inplace] Promote Yes DTypes::REAL, Same,
+            prim FloorDivide Nothing {none},
+            run binary[BinaryOp::FloorDivide], torch "", samples ["I(-9, 9, 3, 4), I(1, 5, 3, 4)", "N(3, 4), 2"]
+        }
+        /// `input - other * floor(input / other)`: the divisor's sign, as Python's `%`.
+        method remainder(other: Operand) -> Tensor {
+            [inplace] Promote Yes DTypes::REAL, Same,
+            prim Remainder Inputs {|c, g| [Ok(g.clone()), -&(g * &c.x(0)?.div(&c.x(1)?, Some("floor"))?)?]},
+            run binary[BinaryOp::Remainder], torch "", samples ["N(3, 4), P(3, 4)", "I(-9, 9, 3, 4), I(1, 5, 4)", "N(3, 4), 0.7"]
+        }
+        /// `input - other * trunc(input / other)`: the dividend's sign, as C's `fmod`.
+        method fmod(other: Operand) -> Tensor {
+            [inplace] Promote Yes DTypes::REAL, Same,
+            prim Fmod Inputs {|c, g| [Ok(g.clone()), -&(g * &c.x(0)?.div(&c.x(1)?, Some("trunc"))?)?]},
+            run binary[BinaryOp::Fmod], torch "", samples ["N(3, 4), P(3, 4)", "I(-9, 9, 3, 4), I(1, 5, 4)"]
+        }
+        /// `input` to the power `exponent`. Integers take no negative number as exponent.
+        method pow(exponent: Operand) -> Tensor {
+            [inplace] Full Yes DTypes::REAL, Same,
+            prim Pow Both {|c, g| [pow_grad_base(c, g), pow_grad_exponent(c, g)]},
+            run pow_checked, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "N(3, 4), 3", "P(3, 4), 0.5", "P(3, 4), -1.5", "N(3, 4), 0"]
+        }
+        /// The larger of the two; NaN where either is. At a tie each gets half of the gradient.
+        method maximum(other: Tensor) -> Tensor {
+            [] Promote Yes DTypes::ORDERED, Same,
+            prim Maximum Inputs {|c, g| [
+                g * &tie_share(c, &c.x(0)?.gt(&c.x(1)?)?, g)?,
+                g * &tie_share(c, &c.x(1)?.gt(&c.x(0)?)?, g)?
+            ]},
+            run extremum[BinaryOp::Maximum], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+        }
+        /// The smaller of the two; NaN where either is. At a tie each gets half of the gradient.
+        method minimum(other: Tensor) -> Tensor {
+            [] Promote Yes DTypes::ORDERED, Same,
+            prim Minimum Inputs {|c, g| [
+                g * &tie_share(c, &c.x(0)?.lt(&c.x(1)?)?, g)?,
+                g * &tie_share(c, &c.x(1)?.lt(&c.x(0)?)?, g)?
+            ]},
+            run extremum[BinaryOp::Minimum], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+        }
+        /// The angle in radians of the point (`other`, `input`), in -π to π.
+        method atan2(other: Tensor) -> Tensor {
+            [inplace] Promote Yes DTypes::ORDERED, Float,
+            prim Atan2 Inputs {|c, g| [
+                g * &(c.x(1)? / &(c.x(0)?.square()? + &c.x(1)?.square()?)?)?,
+                -&(g * &(c.x(0)? / &(c.x(0)?.square()? + &c.x(1)?.square()?)?)?)?
+            ]},
+            run extremum[BinaryOp::Atan2], torch "", samples ["N(3, 4), P(3, 4)", "N(3, 4), N(4)"]
+        }
+        /// `log(e^input + e^other)` without overflow.
+        method logaddexp(other: Tensor) -> Tensor {
+            [] Promote Yes DTypes::FLOAT, Same,
+            prim LogAddExp Both {|c, g| [
+                g * &(c.x(0)? - &c.out()?)?.exp()?,
+                g * &(c.x(1)? - &c.out()?)?.exp()?
+            ]},
+            run extremum[BinaryOp::LogAddExp], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+        }
+        /// Bitwise and; for `bool`, logical and.
+        method bitwise_and(other: Operand) -> Tensor {
+            [inplace] Keep Yes DTypes::INTEGRAL, Same,
+            prim BitwiseAnd Nothing {none},
+            run binary[BinaryOp::BitwiseAnd], torch "", samples ["I(0, 99, 3, 4), I(0, 99, 4)", "I(0, 99, 3, 4), 6"]
+        }
+        /// Bitwise or; for `bool`, logical or.
+        method bitwise_or(other: Operand) -> Tensor {
+            [inplace] Keep Yes DTypes::INTEGRAL, Same,
+            prim BitwiseOr Nothing {none},
+            run binary[BinaryOp::BitwiseOr], torch "", samples ["I(0, 99, 3, 4), I(0, 99, 4)", "I(0, 99, 3, 4), 6"]
+        }
+        /// Bitwise exclusive or; for `bool`, logical exclusive or.
+        method bitwise_xor(other: Operand) -> Tensor {
+            [inplace] Keep Yes DTypes::INTEGRAL, Same,
+            prim BitwiseXor Nothing {none},
+            run binary[BinaryOp::BitwiseXor], torch "", samples ["I(0, 99, 3, 4), I(0, 99, 4)", "I(0, 99, 3, 4), 6"]
+        }
+        /// Bits shifted up by `other`; 0 where `other` is negative or not below the width.
+        method bitwise_left_shift(other: Operand) -> Tensor {
+            [inplace] Keep Yes DTypes::INTEGER, Same,
+            prim LeftShift Nothing {none},
+            run binary[BinaryOp::LeftShift], torch "", samples ["I(0, 99, 3, 4), I(0, 5, 4)", "I(0, 99, 3, 4), 2"]
+        }
+        /// Bits shifted down by `other`, keeping the sign.
+        method bitwise_right_shift(other: Operand) -> Tensor {
+            [inplace] Keep Yes DTypes::INTEGER, Same,
+            prim RightShift Nothing {none},
+            run binary[BinaryOp::RightShift], torch "", samples ["I(0, 99, 3, 4), I(0, 5, 4)", "I(0, 99, 3, 4), 2"]
+        }
+        /// `other - alpha * input`.
+        method rsub(other: Operand; alpha: Number = 1) -> Tensor {
+            [] Promote Yes DTypes::NUMERIC, Same,
+            run rsub_scaled, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), 2.5"]
+        }
+        /// `input + value * tensor1 * tensor2`.
+        method addcmul(tensor1: Tensor, tensor2: Tensor; value: Number = 1) -> Tensor {
+            [inplace] Promote Yes DTypes::NUMERIC, Same,
+            run addcmul_body, torch "", samples ["N(3, 4), N(3, 4), N(4), value=0.5"]
+        }
+        /// `input + value * tensor1 / tensor2`.
+        method addcdiv(tensor1: Tensor, tensor2: Tensor; value: Number = 1) -> Tensor {
+            [inplace] Promote Yes DTypes::INEXACT, Same,
+            run addcdiv_body, torch "", samples ["N(3, 4), N(3, 4), P(4), value=0.5"]
+        }
+        /// `input + weight * (end - input)`.
+        method lerp(end: Tensor, weight: Operand) -> Tensor {
+            [inplace] Promote Yes DTypes::FLOAT, Same,
+            run lerp_body, torch "", samples ["N(3, 4), N(3, 4), 0.3", "N(3, 4), N(4), U(3, 4)"]
+        }
+    }};
+}
+binary_ops!(define_ops);
+
+fn binary(op: BinaryOp, a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
+    let schema = op.schema();
+    let common = result_type([Operand::Tensor(a), b]);
+    schema.check(common)?;
+    let dtype = schema.result.of(common);
+    let a = a.cast(dtype)?;
+    let b = match b {
+        Operand::Tensor(b) => b.cast(dtype)?,
+        Operand::Scalar(s) => Tensor::constant(s, dtype, a.device())?,
+    };
+    let shape = shape::broadcast(schema.name, a.shape(), b.shape())?;
+    dispatch::apply1(Prim::Binary(op), &[&a, &b], Meta { shape, dtype })
+}
+
+fn extremum(op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    binary(op, a, Operand::Tensor(b))
+}
+
+/// `b * alpha`, less the multiplication where alpha is 1.
+fn scaled<T>(name: &'static str, a: &Tensor, b: Operand<'_>, alpha: Scalar, run: impl Fn(Operand<'_>) -> Result<T>) -> Result<T> {
+    if alpha == Scalar::ONE {
+        return run(b);
+    }
+    if alpha.outranks(result_type([Operand::Tensor(a), b])) {
+        let why = format!("alpha={alpha} must not be of a higher category than the tensors");
+        return Err(Error::runtime(name, why));
+    }
+    let b = match b {
+        Operand::Tensor(b) => b.mul(alpha)?,
+        Operand::Scalar(s) => Tensor::constant(s, super::scalar_dtype(s), a.device())?.mul(alpha)?,
+    };
+    run(Operand::Tensor(&b))
+}
+
+fn add_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
+    scaled("add", a, b, alpha, |b| binary(BinaryOp::Add, a, b))
+}
+
+fn sub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
+    scaled("sub", a, b, alpha, |b| binary(BinaryOp::Sub, a, b))
+}
+
+fn rsub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
+    scaled("rsub", a, Operand::Tensor(a), alpha, |scaled| match (b, scaled) {
+        (Operand::Tensor(b), scaled) => binary(BinaryOp::Sub, b, scaled),
+        (Operand::Scalar(s), Operand::Tensor(scaled)) => {
+            let dtype = result_type([scaled.into(), b]);
+            binary(BinaryOp::Sub, &Tensor::constant(s, dtype, a.device())?, scaled.into())
+        }
+        (Operand::Scalar(_), Operand::Scalar(_)) => Err(Error::runtime("rsub", "needs a tensor")),
+    })
+}
+
+fn div_rounded(a: &Tensor, b: Operand<'_>, rounding_mode: Option<&str>) -> Result<Tensor> {
+    match rounding_mode {
+        None => binary(BinaryOp::Div, a, b),
+        // Rounding has no slope, so neither has the quotient: PyTorch gives zeros.
+        Some("floor") => binary(BinaryOp::FloorDivide, &a.detach()?, detached(b)?.as_operand()),
+        Some("trunc") => {
+            let common = result_type([Operand::Tensor(a), b]);
+            let q = match common.is_integral() {
+                // (a - fmod(a, b)) is a multiple of b, so the floor is exact.
+                true => binary(BinaryOp::FloorDivide, &a.sub(&a.fmod(b)?, 1)?, b)?,
+                false => binary(BinaryOp::Div, &a.detach()?, detached(b)?.as_operand())?.trunc()?,
+            };
+            Ok(q)
+        }
+        Some(other) => {
+            let why = format!("div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{other}'");
+            Err(Error::runtime("div", why))
+        }
+    }
+}
+
+/// An operand cut off from the tape.
+enum Detached {
+    Tensor(Tensor),
+    Scalar(Scalar),
+}
+
+impl Detached {
+    fn as_operand(&self) -> Operand<'_> {
+        match self {
+            Detached::Tensor(t) => Operand::Tensor(t),
+            Detached::Scalar(s) => Operand::Scalar(*s),
+        }
+    }
+}
+
+fn detached(b: Operand<'_>) -> Result<Detached> {
+    Ok(match b {
+        Operand::Tensor(t) => Detached::Tensor(t.detach()?),
+        Operand::Scalar(s) => Detached::Scalar(s),
+    })
+}
+
+fn pow_checked(a: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
+    if let Operand::Scalar(s) = exponent {
+        if a.dtype().is_integral() && s.category() < crate::dtype::Category::Float && s.to_i64() < 0 {
+            return Err(Error::runtime("pow", "Integers to negative integer powers are not allowed."));
+        }
+        if s.to_f64() == 2.0 && a.dtype() != crate::DType::Bool && !s.outranks(a.dtype()) {
+            return a.square();
+        }
+    }
+    binary(BinaryOp::Pow, a, exponent)
+}
+
+/// `g · e · x^(e-1)`, and 0 where the exponent is 0 (also at x = 0).
+fn pow_grad_base(c: &crate::autograd::Ctx<'_>, g: &Tensor) -> Result<Tensor> {
+    let (x, e) = (c.x(0)?, c.x(1)?);
+    let slope = (&e * &x.pow(&(&e - 1)?)?)?;
+    (g * &slope)?.where_else_zero(&e.ne(0)?)
+}
+
+/// `g · x^e · ln x`, and 0 where x is 0 and the exponent is not negative.
+fn pow_grad_exponent(c: &crate::autograd::Ctx<'_>, g: &Tensor) -> Result<Tensor> {
+    let (x, e) = (c.x(0)?, c.x(1)?);
+    let flat = x.eq(0)?.logical_and(&e.ge(0)?)?;
+    let slope = (c.out()? * &x.log()?)?;
+    (g * &slope)?.where_else_zero(&flat.logical_not()?)
+}
+
+/// 1 where this side won, 1/2 at a tie, 0 elsewhere.
+fn tie_share(c: &crate::autograd::Ctx<'_>, won: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let tie = c.x(0)?.eq(&c.x(1)?)?;
+    won.cast(g.dtype())? + &(tie.cast(g.dtype())? * 0.5)?
+}
+
+fn addcmul_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
+    x.add(&(a * b)?, value)
+}
+
+fn addcdiv_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
+    x.add(&(a / b)?, value)
+}
+
+fn lerp_body(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
+    x + &(end - x)?.mul(weight)?
+}

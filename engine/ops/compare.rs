@@ -1,0 +1,186 @@
+//! Comparisons, logic between tensors, and choosing elements by a condition.
+//!
+//! Kernels are in `cpu/elementwise.rs` and `gpu/elementwise.rs`. Results are `bool`, but for `where` and what is made of it.
+
+use super::macros::define_ops;
+use super::{result_type, Operand};
+use crate::dispatch::{self, Meta, Prim};
+use crate::{shape, DType, Error, Result, Scalar, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! compare_ops {
+    ($cb:ident) => { $crate::define_uniform! { $cb "compare" CompareOp method (other: Operand) run compare :
+        /// True where the elements are equal. NaN equals nothing.
+        eq = Eq [] Promote DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "I(0, 3, 3, 4), 1", "N(3, 4), N(4)"];
+        /// True where the elements differ. NaN differs from everything.
+        ne = Ne [] Promote DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "I(0, 3, 3, 4), 1"];
+        /// True where `input < other`.
+        lt = Lt [] Promote DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
+        /// True where `input <= other`.
+        le = Le [] Promote DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
+        /// True where `input > other`.
+        gt = Gt [] Promote DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
+        /// True where `input >= other`.
+        ge = Ge [] Promote DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
+        /// True where both are not zero.
+        logical_and = And [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"];
+        /// True where either is not zero.
+        logical_or = Or [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"];
+        /// True where exactly one is not zero.
+        logical_xor = Xor [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"];
+    }};
+}
+compare_ops!(define_ops);
+
+/// Choosing by a condition.
+pub mod select {
+    use super::*;
+
+    /// The rows of the family, for `$cb`.
+    #[macro_export]
+    #[doc(hidden)]
+    macro_rules! select_ops {
+        ($cb:ident) => { $cb! { "select" SelectOp :
+            /// `input` where `condition` holds, else `other`; all three broadcast.
+            function r#where(condition: Tensor, input: Operand, other: Operand) -> Tensor {
+                [] Keep Yes DTypes::ALL, Same,
+                prim Where First {|c, g| [
+                    g.zeros_like(),
+                    g.where_else_zero(&c.x(0)?),
+                    g.where_else_zero(&c.x(0)?.logical_not()?)
+                ]},
+                run where_body, torch "where", samples ["B(3, 4), N(3, 4), N(3, 4)", "B(4), N(3, 4), 0.0", "B(3, 1), 1.0, N(4)"]
+            }
+            /// `value` where `mask` holds, else the tensor's own element.
+            method masked_fill(mask: Tensor, value: Operand) -> Tensor {
+                [inplace] Keep Yes DTypes::ALL, Same,
+                run masked_fill_body, torch "", samples ["N(3, 4), B(3, 4), 2.0", "N(3, 4), B(4), -1.0"]
+            }
+            /// Each element brought into `min` to `max`; either may be left out. The gradient is 1 at the bounds too.
+            method clamp(min: OptOperand = None, max: OptOperand = None) -> Tensor {
+                [inplace] Keep Yes DTypes::REAL, Same,
+                run clamp_body, torch "", samples ["N(3, 4), -0.5, 0.5", "N(3, 4), min=0.1", "N(3, 4), None, 0.3"]
+            }
+            /// True where `|input - other| <= atol + rtol * |other|`.
+            method isclose(other: Tensor, rtol: Float = 1e-5, atol: Float = 1e-8, equal_nan: Bool = false) -> Tensor {
+                [nograd] Keep Yes DTypes::ORDERED, Bool,
+                run isclose_body, torch "", samples ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "N(3, 4), N(3, 4), atol=0.5"]
+            }
+            /// Are all elements close, as [`isclose`] has it? Evaluates.
+            method allclose(other: Tensor, rtol: Float = 1e-5, atol: Float = 1e-8, equal_nan: Bool = false) -> Truth {
+                [nograd] Keep Yes DTypes::ORDERED, Bool,
+                run allclose_body, torch "", samples ["N(3, 4), N(3, 4), atol=0.5"]
+            }
+            /// Have both the same shape and elements? Evaluates.
+            method equal(other: Tensor) -> Truth {
+                [nograd] Keep Yes DTypes::ALL, Bool,
+                run equal_body, torch "", samples ["I(0, 1, 3), I(0, 1, 3)", "N(3), N(4)"]
+            }
+        }};
+    }
+    select_ops!(define_ops);
+
+    fn where_body(condition: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
+        if condition.dtype() != DType::Bool {
+            let why = "where expected condition to be a boolean tensor";
+            return Err(Error::dtype("where", why, &[condition.dtype()]));
+        }
+        let dtype = result_type([a, b]);
+        let (a, b) = (materialise(a, dtype, condition)?, materialise(b, dtype, condition)?);
+        let inner = shape::broadcast("where", a.shape(), b.shape())?;
+        let shape = shape::broadcast("where", condition.shape(), &inner)?;
+        dispatch::apply1(Prim::Select(SelectOp::Where), &[condition, &a, &b], Meta { shape, dtype })
+    }
+
+    fn materialise(x: Operand<'_>, dtype: DType, like: &Tensor) -> Result<Tensor> {
+        match x {
+            Operand::Tensor(t) => t.cast(dtype),
+            Operand::Scalar(s) => Tensor::constant(s, dtype, like.device()),
+        }
+    }
+
+    fn masked_fill_body(x: &Tensor, mask: &Tensor, value: Operand<'_>) -> Result<Tensor> {
+        let value = match value {
+            Operand::Scalar(s) if s.outranks(x.dtype()) => {
+                let why = format!("value {s} cannot be converted to {} without loss", x.dtype());
+                return Err(Error::runtime("masked_fill", why));
+            }
+            Operand::Scalar(s) => Tensor::constant(s, x.dtype(), x.device())?,
+            Operand::Tensor(t) if t.ndim() == 0 => t.cast(x.dtype())?,
+            Operand::Tensor(t) => {
+                let why = format!("value must be a number or a 0-dimensional tensor, got one with {} dimensions", t.ndim());
+                return Err(Error::shape("masked_fill", why, &[t.shape()]));
+            }
+        };
+        r#where(mask, &value, x)
+    }
+
+    fn clamp_body(x: &Tensor, min: Option<Operand<'_>>, max: Option<Operand<'_>>) -> Result<Tensor> {
+        let bounds = || min.into_iter().chain(max);
+        if bounds().next().is_none() {
+            return Err(Error::value("clamp", "At least one of 'min' or 'max' must not be None"));
+        }
+        let dtype = result_type(std::iter::once(Operand::Tensor(x)).chain(bounds()));
+        let mut y = x.cast(dtype)?;
+        // `where` rather than `maximum`: NaN stays, and at a bound the whole gradient goes to the input.
+        if let Some(min) = min {
+            y = r#where(&y.lt(min)?, min, &y)?;
+        }
+        if let Some(max) = max {
+            y = r#where(&y.gt(max)?, max, &y)?;
+        }
+        y.cast(dtype)
+    }
+
+    fn isclose_body(x: &Tensor, y: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
+        if rtol < 0.0 || atol < 0.0 {
+            return Err(Error::runtime("isclose", format!("rtol and atol must not be negative, got {rtol} and {atol}")));
+        }
+        if x.dtype() != y.dtype() {
+            let why = "both tensors must have the same dtype; cast one with .to()";
+            return Err(Error::dtype("isclose", why, &[x.dtype(), y.dtype()]));
+        }
+        let dtype = if x.dtype().is_float() { x.dtype() } else { DType::F32 };
+        let (a, b) = (x.detach()?.cast(dtype)?, y.detach()?.cast(dtype)?);
+        let bound = ((b.abs()? * rtol)? + atol)?;
+        let near = (&a - &b)?.abs()?.le(&bound)?.logical_and(&b.isfinite()?)?;
+        let close = a.eq(&b)?.logical_or(&near)?;
+        match equal_nan {
+            true => close.logical_or(&a.isnan()?.logical_and(&b.isnan()?)?),
+            false => Ok(close),
+        }
+    }
+
+    fn allclose_body(x: &Tensor, y: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<bool> {
+        isclose_body(x, y, rtol, atol, equal_nan)?.all(None, false)?.item_bool()
+    }
+
+    fn equal_body(x: &Tensor, y: &Tensor) -> Result<bool> {
+        if x.shape() != y.shape() {
+            return Ok(false);
+        }
+        x.eq(y)?.all(None, false)?.item_bool()
+    }
+}
+
+impl Tensor {
+    /// The tensor's elements where `condition` holds, zero elsewhere.
+    pub(crate) fn where_else_zero(&self, condition: &Tensor) -> Result<Tensor> {
+        select::r#where(condition, self, Scalar::ZERO)
+    }
+}
+
+fn compare(op: CompareOp, a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
+    let schema = op.schema();
+    let dtype = result_type([Operand::Tensor(a), b]);
+    schema.check(dtype)?;
+    let a = a.detach()?.cast(dtype)?;
+    let b = match b {
+        Operand::Tensor(b) => b.detach()?.cast(dtype)?,
+        Operand::Scalar(s) => Tensor::constant(s, dtype, a.device())?,
+    };
+    let shape = shape::broadcast(schema.name, a.shape(), b.shape())?;
+    dispatch::apply1(Prim::Compare(op), &[&a, &b], Meta { shape, dtype: DType::Bool })
+}

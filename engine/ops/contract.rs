@@ -1,0 +1,160 @@
+//! Sums of products: matrix products and what is made of them.
+//!
+//! One primitive, the batched product of matrices; kernels are in `cpu/matmul.rs` and `gpu/contract.rs`.
+
+use super::macros::define_ops;
+use crate::dispatch::{self, Meta, Prim};
+use crate::{shape, Error, Result, Scalar, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! contract_ops {
+    ($cb:ident) => { $cb! { "contract" ContractOp :
+        /// The product of matrices, with PyTorch's rules: vectors get a dimension that is dropped again, leading
+        /// dimensions broadcast.
+        method matmul(other: Tensor) -> Tensor {
+            [] Low Yes DTypes::NUMERIC, Same,
+            prim MatMul Cross {|c, g| [
+                product(g, &adjoint(&c.x(1)?)?),
+                product(&adjoint(&c.x(0)?)?, g)
+            ]},
+            run matmul_body, torch "", samples ["N(3, 4), N(4, 5)", "N(4), N(4)", "N(3, 4), N(4)", "N(4), N(4, 3)", "N(2, 3, 4), N(4, 5)", "N(2, 1, 3, 4), N(5, 4, 2)", "N(0, 4), N(4, 3)"]
+        }
+        /// The product of two matrices.
+        method mm(mat2: Tensor) -> Tensor {
+            [] Low Yes DTypes::NUMERIC, Same,
+            run of_rank["mm", 2, 2], torch "", samples ["N(3, 4), N(4, 5)"]
+        }
+        /// The products of two batches of matrices.
+        method bmm(mat2: Tensor) -> Tensor {
+            [] Low Yes DTypes::NUMERIC, Same,
+            run bmm_body, torch "", samples ["N(2, 3, 4), N(2, 4, 5)"]
+        }
+        /// The product of a matrix and a vector.
+        method mv(vec: Tensor) -> Tensor {
+            [] Low Yes DTypes::NUMERIC, Same,
+            run of_rank["mv", 2, 1], torch "", samples ["N(3, 4), N(4)"]
+        }
+        /// The inner product of two vectors.
+        method dot(tensor: Tensor) -> Tensor {
+            [] Low Yes DTypes::NUMERIC, Same,
+            run of_rank["dot", 1, 1], torch "", samples ["N(4), N(4)"]
+        }
+        /// The products of all pairs of elements of two vectors.
+        method outer(vec2: Tensor) -> Tensor {
+            [] Keep Yes DTypes::NUMERIC, Same,
+            run outer_body, torch "", samples ["N(3), N(4)"]
+        }
+        /// `beta * input + alpha * (mat1 @ mat2)`.
+        method addmm(mat1: Tensor, mat2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
+            [] Low Yes DTypes::NUMERIC, Same,
+            run add_product[mm], torch "", samples ["N(3, 5), N(3, 4), N(4, 5)", "N(5), N(3, 4), N(4, 5), beta=0.5, alpha=2"]
+        }
+        /// `beta * input + alpha * (batch1 @ batch2)`, batch by batch.
+        method baddbmm(batch1: Tensor, batch2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
+            [] Low Yes DTypes::NUMERIC, Same,
+            run add_product[bmm], torch "", samples ["N(2, 3, 5), N(2, 3, 4), N(2, 4, 5)", "N(5), N(2, 3, 4), N(2, 4, 5), alpha=2"]
+        }
+    }};
+}
+contract_ops!(define_ops);
+
+/// The product of the last two dimensions of tensors of at least two, the others broadcasting.
+fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let (m, k) = (a.shape()[a.ndim() - 2], a.shape()[a.ndim() - 1]);
+    let (l, n) = (b.shape()[b.ndim() - 2], b.shape()[b.ndim() - 1]);
+    if k != l {
+        let why = format!("mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {l}x{n})");
+        return Err(Error::shape("matmul", why, &[a.shape(), b.shape()]));
+    }
+    let mut shape = shape::broadcast("matmul", &a.shape()[..a.ndim() - 2], &b.shape()[..b.ndim() - 2])?;
+    shape.extend_from_slice(&[m, n]);
+    dispatch::apply1(Prim::Contract(ContractOp::MatMul), &[a, b], Meta { shape, dtype: a.dtype() })
+}
+
+/// The conjugate transpose of the last two dimensions.
+fn adjoint(x: &Tensor) -> Result<Tensor> {
+    x.transpose(-2, -1)?.conj_physical()
+}
+
+fn check_dtypes(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
+    schema::matmul.check(a.dtype())?;
+    match a.dtype() == b.dtype() {
+        true => Ok(()),
+        false => {
+            let why = "expected both tensors to have the same dtype; cast one with .to()";
+            Err(Error::dtype(op, why, &[a.dtype(), b.dtype()]))
+        }
+    }
+}
+
+fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    check_dtypes("matmul", a, b)?;
+    if a.ndim() == 0 || b.ndim() == 0 {
+        let why = "both arguments to matmul need to be at least 1D";
+        return Err(Error::shape("matmul", why, &[a.shape(), b.shape()]));
+    }
+    match (a.ndim(), b.ndim()) {
+        (1, 1) if a.shape() != b.shape() => {
+            let why = "inconsistent tensor size, expected 1D tensors to have the same number of elements";
+            Err(Error::shape("dot", why, &[a.shape(), b.shape()]))
+        }
+        (1, 1) => product(&a.unsqueeze(0)?, &b.unsqueeze(1)?)?.reshape(&[]),
+        (1, _) => product(&a.unsqueeze(0)?, b)?.squeeze(Some(&[-2])),
+        (_, 1) => product(a, &b.unsqueeze(1)?)?.squeeze(Some(&[-1])),
+        // A batch of matrices times one matrix is one product of taller matrices.
+        (_, 2) if a.ndim() > 2 && a.layout().is_contiguous() && a.numel() > 0 => {
+            let mut shape: Vec<isize> = a.shape().iter().map(|&n| n as isize).collect();
+            let rows = a.reshape(&[-1, shape[shape.len() - 1]])?;
+            let flat = product(&rows, b)?;
+            *shape.last_mut().unwrap_or(&mut 0) = b.shape()[1] as isize;
+            flat.reshape(&shape)
+        }
+        _ => product(a, b),
+    }
+}
+
+fn of_rank(op: &'static str, rank_a: usize, rank_b: usize, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.ndim() != rank_a || b.ndim() != rank_b {
+        let why = format!("expected tensors of {rank_a} and {rank_b} dimensions, got {} and {}", a.ndim(), b.ndim());
+        return Err(Error::shape(op, why, &[a.shape(), b.shape()]));
+    }
+    matmul_body(a, b)
+}
+
+fn bmm_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.ndim() == 3 && b.ndim() == 3 && a.shape()[0] != b.shape()[0] {
+        return Err(Error::shape("bmm", "both batches must have the same size", &[a.shape(), b.shape()]));
+    }
+    of_rank("bmm", 3, 3, a, b)
+}
+
+fn outer_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.ndim() != 1 || b.ndim() != 1 {
+        return Err(Error::shape("outer", "expected two vectors", &[a.shape(), b.shape()]));
+    }
+    a.unsqueeze(1)?.mul(b)
+}
+
+fn add_product(
+    multiply: fn(&Tensor, &Tensor) -> Result<Tensor>,
+    x: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    let y = multiply(a, b)?;
+    let y = if alpha == Scalar::ONE { y } else { y.mul(alpha)? };
+    if shape::broadcast("addmm", x.shape(), y.shape())?.as_slice() != y.shape() {
+        let why = "the input must be expandable to the product";
+        return Err(Error::shape("addmm", why, &[x.shape(), y.shape()]));
+    }
+    // With beta 0 the input is ignored, NaN included.
+    match beta {
+        b if b.to_f64() == 0.0 => Ok(y),
+        Scalar::ONE => y + x,
+        _ => y + &x.mul(beta)?,
+    }
+}

@@ -1,0 +1,319 @@
+//! Convolutions in one to three dimensions, and their transposes.
+//!
+//! Three primitives close over each other's gradients: the convolution, and its products with a gradient towards the
+//! input and towards the weight. Kernels are in `cpu/conv.rs` and `gpu/conv.rs`. Shapes are (batch, channels, space…).
+
+use super::macros::define_ops;
+use crate::dispatch::{self, Meta, Prim};
+use crate::shape::Shape;
+use crate::{Error, Result, Tensor};
+use smallvec::SmallVec;
+
+/// One number per spatial dimension.
+pub type Spatial = SmallVec<[usize; 3]>;
+
+/// How a convolution moves over its input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConvArgs {
+    /// Steps between windows.
+    pub stride: Spatial,
+    /// Zeros added at both ends.
+    pub padding: Spatial,
+    /// Steps between a window's elements.
+    pub dilation: Spatial,
+    /// Channel groups that do not see each other.
+    pub groups: usize,
+}
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! conv_ops {
+    ($cb:ident) => { $cb! { "conv" ConvOp :
+        /// Convolution over (N, C, space…) or (C, space…) with `weight` (out, C / groups, window…), in as many spatial
+        /// dimensions as the weight has. `stride`, `padding` and `dilation` are numbers or one per dimension.
+        function convolution(input: Tensor, weight: Tensor, bias: OptTensor, stride: Dims, padding: Dims, dilation: Dims, groups: Int) -> Tensor {
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            prim Forward { args: Box<ConvArgs> } Cross {|c, g| [
+                conv_input_gradient(g, &c.x(1)?, args, c.shape(0)),
+                conv_weight_gradient(&c.x(0)?, g, args, c.shape(1)),
+                sum_to_channels(g)
+            ]},
+            run convolution_body, torch "-", samples []
+        }
+        /// The gradient of [`convolution`] towards its input, which is also the transposed convolution.
+        function convolution_input_gradient(grad: Tensor, weight: Tensor, input_size: Sizes, stride: Dims, padding: Dims, dilation: Dims, groups: Int) -> Tensor {
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            prim InputGradient { args: Box<ConvArgs>, shape: Shape } Cross {|c, g| [
+                conv_forward(g, &c.x(1)?, None, args),
+                conv_weight_gradient(g, &c.x(0)?, args, c.shape(1))
+            ]},
+            run input_gradient_body, torch "-", samples []
+        }
+        /// The gradient of [`convolution`] towards its weight.
+        function convolution_weight_gradient(input: Tensor, grad: Tensor, weight_size: Sizes, stride: Dims, padding: Dims, dilation: Dims, groups: Int) -> Tensor {
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            prim WeightGradient { args: Box<ConvArgs>, shape: Shape } Cross {|c, g| [
+                conv_input_gradient(&c.x(1)?, g, args, c.shape(0)),
+                conv_forward(&c.x(0)?, g, None, args)
+            ]},
+            run weight_gradient_body, torch "-", samples []
+        }
+        /// 1-D convolution: (N, C, L) with (out, C / groups, window).
+        function conv1d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], dilation: Dims = &[1], groups: Int = 1) -> Tensor {
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            run conv_nd["conv1d", 1], torch "nn.functional.conv1d", samples ["N(2, 3, 8), N(4, 3, 3), N(4)", "N(2, 4, 9), N(6, 2, 3), None, 2, 1, 2, 2"]
+        }
+        /// 2-D convolution: (N, C, H, W) with (out, C / groups, window height, window width).
+        function conv2d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], dilation: Dims = &[1], groups: Int = 1) -> Tensor {
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            run conv_nd["conv2d", 2], torch "nn.functional.conv2d", samples ["N(2, 3, 6, 6), N(4, 3, 3, 3), N(4)", "N(2, 4, 7, 6), N(6, 2, 3, 3), N(6), (2, 1), 1, 1, 2", "N(1, 2, 7, 7), N(2, 1, 3, 3), None, 1, (2, 2), (2, 2), 2", "N(3, 6, 6), N(4, 3, 3, 3)"]
+        }
+        /// 3-D convolution: (N, C, D, H, W) with (out, C / groups, window depth, height, width).
+        function conv3d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], dilation: Dims = &[1], groups: Int = 1) -> Tensor {
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            run conv_nd["conv3d", 3], torch "nn.functional.conv3d", samples ["N(1, 2, 4, 4, 4), N(3, 2, 2, 2, 2), N(3)"]
+        }
+        /// 2-D transposed convolution: the gradient of `conv2d` towards its input, with a bias.
+        function conv_transpose2d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            run conv_transpose_nd["conv_transpose2d", 2], torch "nn.functional.conv_transpose2d", samples ["N(2, 3, 4, 4), N(3, 4, 3, 3), N(4)", "N(1, 4, 4, 4), N(4, 1, 3, 3), None, 2, 1, 1, 2"]
+        }
+    }};
+}
+conv_ops!(define_ops);
+
+/// One number per spatial dimension from one number or a list.
+pub(crate) fn spatial(op: &'static str, what: &str, values: &[isize], n: usize, least: isize) -> Result<Spatial> {
+    if let Some(bad) = values.iter().find(|&&v| v < least) {
+        return Err(Error::runtime(op, format!("{what} must be at least {least}, got {bad}")));
+    }
+    match values.len() {
+        1 => Ok(Spatial::from_elem(values[0] as usize, n)),
+        len if len == n => Ok(values.iter().map(|&v| v as usize).collect()),
+        len => Err(Error::runtime(op, format!("expected {what} to be a single integer or a list of {n}, got {len} values"))),
+    }
+}
+
+/// The size of one output dimension; `None` where the window does not fit.
+pub(crate) fn window_count(size: usize, window: usize, stride: usize, padding: usize, dilation: usize) -> Option<usize> {
+    Some((size + 2 * padding).checked_sub(dilation * window.checked_sub(1)? + 1)? / stride + 1)
+}
+
+fn conv_args(op: &'static str, n: usize, stride: &[isize], padding: &[isize], dilation: &[isize], groups: i64) -> Result<Box<ConvArgs>> {
+    if groups < 1 {
+        return Err(Error::runtime(op, format!("non-positive groups is not supported, got {groups}")));
+    }
+    Ok(Box::new(ConvArgs {
+        stride: spatial(op, "stride", stride, n, 1)?,
+        padding: spatial(op, "padding", padding, n, 0)?,
+        dilation: spatial(op, "dilation", dilation, n, 1)?,
+        groups: groups as usize,
+    }))
+}
+
+fn check_dtypes(op: &'static str, x: &Tensor, rest: &[&Tensor]) -> Result<()> {
+    schema::convolution.check(x.dtype())?;
+    if let Some(odd) = rest.iter().find(|t| t.dtype() != x.dtype()) {
+        let why = "Input type and weight or bias type should be the same; cast with .to()";
+        return Err(Error::dtype(op, why, &[x.dtype(), odd.dtype()]));
+    }
+    Ok(())
+}
+
+fn conv_nd(
+    op: &'static str,
+    n: usize,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    groups: i64,
+) -> Result<Tensor> {
+    check_dtypes(op, x, &[w])?;
+    if w.ndim() != n + 2 || !(x.ndim() == n + 2 || x.ndim() == n + 1) {
+        let why = format!("expected {}D (unbatched) or {}D (batched) input and {}D weight", n + 1, n + 2, n + 2);
+        return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
+    }
+    let args = conv_args(op, n, stride, padding, dilation, groups)?;
+    if x.ndim() == n + 1 {
+        return conv_checked(op, &x.unsqueeze(0)?, w, bias, &args)?.squeeze(Some(&[0]));
+    }
+    conv_checked(op, x, w, bias, &args)
+}
+
+fn conv_checked(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, args: &ConvArgs) -> Result<Tensor> {
+    let (channels, out) = (x.shape()[1], w.shape()[0]);
+    if w.shape()[1] * args.groups != channels || out % args.groups != 0 {
+        let why = format!(
+            "Given groups={}, weight of size {:?}, expected input {:?} to have {} channels, but got {channels} channels instead",
+            args.groups,
+            w.shape(),
+            x.shape(),
+            w.shape()[1] * args.groups
+        );
+        return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
+    }
+    if let Some(b) = bias {
+        check_dtypes(op, x, &[b])?;
+        if b.shape() != [out] {
+            return Err(Error::shape(op, format!("expected bias to be 1-dimensional with {out} elements"), &[b.shape()]));
+        }
+    }
+    if output_space(x.shape(), w.shape(), args).is_none() {
+        let why = "Calculated padded input size per channel is smaller than the kernel: kernel size can't be greater than actual input size";
+        return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
+    }
+    conv_forward(x, w, bias, args)
+}
+
+fn output_space(x: &[usize], w: &[usize], args: &ConvArgs) -> Option<Spatial> {
+    let one = |i: usize| window_count(x[i + 2], w[i + 2], args.stride[i], args.padding[i], args.dilation[i]);
+    (0..args.stride.len()).map(one).collect()
+}
+
+fn conv_forward(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, args: &ConvArgs) -> Result<Tensor> {
+    let space = output_space(x.shape(), w.shape(), args)
+        .ok_or_else(|| Error::shape("convolution", "the window is larger than the padded input", &[x.shape(), w.shape()]))?;
+    let mut shape = Shape::from_slice(&[x.shape()[0], w.shape()[0]]);
+    shape.extend_from_slice(&space);
+    let meta = Meta { shape, dtype: x.dtype() };
+    let prim = Prim::Conv(ConvOp::Forward { args: Box::new(args.clone()) });
+    match bias {
+        Some(b) => dispatch::apply1(prim, &[x, w, b], meta),
+        None => dispatch::apply1(prim, &[x, w], meta),
+    }
+}
+
+fn conv_input_gradient(g: &Tensor, w: &Tensor, args: &ConvArgs, shape: &[usize]) -> Result<Tensor> {
+    let op = ConvOp::InputGradient { args: Box::new(args.clone()), shape: Shape::from_slice(shape) };
+    dispatch::apply1(Prim::Conv(op), &[g, w], Meta::new(shape, g.dtype()))
+}
+
+fn conv_weight_gradient(x: &Tensor, g: &Tensor, args: &ConvArgs, shape: &[usize]) -> Result<Tensor> {
+    let op = ConvOp::WeightGradient { args: Box::new(args.clone()), shape: Shape::from_slice(shape) };
+    dispatch::apply1(Prim::Conv(op), &[x, g], Meta::new(shape, g.dtype()))
+}
+
+/// The sum over everything but the channels: a bias's gradient.
+fn sum_to_channels(g: &Tensor) -> Result<Tensor> {
+    let dims: Vec<isize> = std::iter::once(0).chain(2..g.ndim() as isize).collect();
+    g.sum(Some(&dims), false, None)
+}
+
+fn convolution_body(
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    groups: i64,
+) -> Result<Tensor> {
+    conv_nd("convolution", w.ndim().saturating_sub(2), x, w, bias, stride, padding, dilation, groups)
+}
+
+fn sizes_of(op: &'static str, sizes: &[isize]) -> Result<Shape> {
+    match sizes.iter().find(|&&n| n < 0) {
+        Some(bad) => Err(Error::runtime(op, format!("sizes must not be negative, got {bad}"))),
+        None => Ok(sizes.iter().map(|&n| n as usize).collect()),
+    }
+}
+
+/// Do the three shapes belong to one convolution?
+fn check_triple(op: &'static str, x: &[usize], w: &[usize], g: &[usize], args: &ConvArgs) -> Result<()> {
+    let n = args.stride.len();
+    let fits = [x, w, g].iter().all(|s| s.len() == n + 2)
+        && x[0] == g[0]
+        && w[0] == g[1]
+        && w[1] * args.groups == x[1]
+        && w[0] % args.groups == 0
+        && output_space(x, w, args).is_some_and(|s| s.as_slice() == &g[2..]);
+    match fits {
+        true => Ok(()),
+        false => Err(Error::shape(op, "input, weight and gradient do not belong to one convolution", &[x, w, g])),
+    }
+}
+
+fn input_gradient_body(
+    g: &Tensor,
+    w: &Tensor,
+    input_size: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    groups: i64,
+) -> Result<Tensor> {
+    const OP: &str = "convolution_input_gradient";
+    check_dtypes(OP, g, &[w])?;
+    let (shape, args) = (sizes_of(OP, input_size)?, conv_args(OP, w.ndim().saturating_sub(2), stride, padding, dilation, groups)?);
+    check_triple(OP, &shape, w.shape(), g.shape(), &args)?;
+    conv_input_gradient(g, w, &args, &shape)
+}
+
+fn weight_gradient_body(
+    x: &Tensor,
+    g: &Tensor,
+    weight_size: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    groups: i64,
+) -> Result<Tensor> {
+    const OP: &str = "convolution_weight_gradient";
+    check_dtypes(OP, x, &[g])?;
+    let (shape, args) = (sizes_of(OP, weight_size)?, conv_args(OP, x.ndim().saturating_sub(2), stride, padding, dilation, groups)?);
+    check_triple(OP, x.shape(), &shape, g.shape(), &args)?;
+    conv_weight_gradient(x, g, &args, &shape)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn conv_transpose_nd(
+    op: &'static str,
+    n: usize,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[isize],
+    padding: &[isize],
+    output_padding: &[isize],
+    groups: i64,
+    dilation: &[isize],
+) -> Result<Tensor> {
+    check_dtypes(op, x, &[w])?;
+    if x.ndim() == n + 1 {
+        let batched = x.unsqueeze(0)?;
+        return conv_transpose_nd(op, n, &batched, w, bias, stride, padding, output_padding, groups, dilation)?.squeeze(Some(&[0]));
+    }
+    let args = conv_args(op, n, stride, padding, dilation, groups)?;
+    let extra = spatial(op, "output_padding", output_padding, n, 0)?;
+    if x.ndim() != n + 2 || w.ndim() != n + 2 || x.shape()[1] != w.shape()[0] || w.shape()[0] % args.groups != 0 {
+        let why = format!("expected a {}D input whose channels are the weight's first dimension, groups={groups}", n + 2);
+        return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
+    }
+    let mut shape = Shape::from_slice(&[x.shape()[0], w.shape()[1] * args.groups]);
+    for i in 0..n {
+        if extra[i] >= args.stride[i].max(args.dilation[i]) {
+            let why = format!("output padding must be smaller than either stride or dilation, but got {}", extra[i]);
+            return Err(Error::runtime(op, why));
+        }
+        let reach = (x.shape()[i + 2].max(1) - 1) * args.stride[i] + args.dilation[i] * (w.shape()[i + 2].max(1) - 1) + extra[i] + 1;
+        shape.push(reach.checked_sub(2 * args.padding[i]).filter(|&s| s > 0).ok_or_else(|| {
+            Error::shape(op, "Given input size and padding, the calculated output size is too small", &[x.shape(), w.shape()])
+        })?);
+    }
+    let y = conv_input_gradient(x, w, &args, &shape)?;
+    match bias {
+        Some(b) if b.shape() != [shape[1]] => {
+            Err(Error::shape(op, format!("expected bias with {} elements", shape[1]), &[b.shape()]))
+        }
+        Some(b) => {
+            let mut wide = vec![1; n + 2];
+            wide[1] = shape[1] as isize;
+            y + &b.reshape(&wide)?
+        }
+        None => Ok(y),
+    }
+}

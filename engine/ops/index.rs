@@ -1,0 +1,561 @@
+//! Gathering and scattering by index tensors, joining, padding and flipping.
+//!
+//! Kernels are in `cpu/index.rs` and `gpu/index.rs`. Index tensors reach them as int64 on the op's own device; both
+//! backends check their range.
+
+use super::macros::define_ops;
+use super::{result_type, Operand};
+use crate::dispatch::{self, Meta, Prim};
+use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
+use crate::{DType, Error, Result, Scalar, Tensor};
+use smallvec::SmallVec;
+
+/// What a scatter does where several sources meet one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScatterMode {
+    /// The source replaces the element; of several, an unspecified one.
+    Set,
+    /// The sources are added to the element.
+    Add,
+}
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! index_ops {
+    ($cb:ident) => { $cb! { "index" IndexOp :
+        /// `out[i][j] = input[index[i][j]][j]` for `dim` 0, and so on.
+        method gather(dim: Dim, index: Tensor) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            prim Gather { axis: usize } Second {|c, g| [
+                scatter_along(ScatterMode::Add, &c.zeros(0)?, *axis, &c.x(1)?, g),
+                g.zeros_like()
+            ]},
+            run gather_body, torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2)", "N(3, 4), 0, I(0, 3, 2, 4)"]
+        }
+        /// A copy with `src` (a tensor or a number) written at `index` along `dim`.
+        method scatter(dim: Dim, index: Tensor, src: Operand) -> Tensor {
+            [inplace] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
+            prim Scatter { axis: usize, mode: ScatterMode } Second {|c, g| [
+                match mode {
+                    ScatterMode::Set => scatter_along(*mode, g, *axis, &c.x(1)?, &c.zeros(2)?),
+                    ScatterMode::Add => Ok(g.clone()),
+                },
+                g.zeros_like(),
+                g.gather(*axis as isize, &c.x(1)?)
+            ]},
+            run scatter_body, torch "", samples ["N(3, 4), 1, PERM(3, 4), N(3, 4)", "N(3, 4), 1, PERM(3, 4), 2.0"]
+        }
+        /// A copy with `src` added at `index` along `dim`.
+        method scatter_add(dim: Dim, index: Tensor, src: Tensor) -> Tensor {
+            [inplace] Keep ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
+            run scatter_add_body, torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2), N(3, 2)", "N(3, 4), 0, I(0, 3, 2, 4), N(2, 4)"]
+        }
+        /// The elements at the index tensors, which broadcast together, along the listed dimensions: PyTorch's advanced
+        /// indexing. The indexed dimensions are replaced by the broadcast ones, in front unless they are neighbours.
+        function index(input: Tensor, dims: Dims, indices: Tensors) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            prim Index { axes: Axes } Rest {|c, g| [
+                index_put_axes(&c.zeros(0)?, axes, &c.rest(1)?, g, true)
+            ]},
+            run index_body, torch "-", samples []
+        }
+        /// A copy with `values` written (or added) where [`index`] reads.
+        function index_put_dims(input: Tensor, dims: Dims, indices: Tensors, values: Tensor, accumulate: Bool) -> Tensor {
+            [] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
+            prim IndexPut { axes: Axes, accumulate: bool } Tail {|c, g| [
+                if *accumulate { Ok(g.clone()) } else { index_put_axes(g, axes, &c.rest(2)?, &c.zeros(1)?, false) },
+                index_axes(g, axes, &c.rest(2)?)
+            ]},
+            run index_put_body, torch "-", samples []
+        }
+        /// The slices of dimension `dim` that `index`, a vector, lists.
+        method index_select(dim: Dim, index: Tensor) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run index_select_body, torch "", samples ["N(3, 4), 1, I(0, 4, 6)", "N(3, 4), 0, I(0, 3, 2)"]
+        }
+        /// A copy with `alpha * source` added to the slices of `dim` that `index` lists.
+        method index_add(dim: Dim, index: Tensor, source: Tensor; alpha: Number = 1) -> Tensor {
+            [inplace] Keep ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
+            run index_add_body, torch "", samples ["N(3, 4), 1, I(0, 4, 6), N(3, 6)", "N(3, 4), 0, I(0, 3, 2), N(2, 4), alpha=2"]
+        }
+        /// The elements of the flattened tensor at `index`, in its shape.
+        method take(index: Tensor) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run take_body, torch "", samples ["N(3, 4), I(0, 12, 2, 5)"]
+        }
+        /// A copy of `input` with a slice along `dim` replaced by `src`.
+        method slice_scatter(src: Tensor, dim: Dim = 0, start: OptInt = None, end: OptInt = None, step: Int = 1) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            prim SliceScatter { dims: Slices } Nothing {|c, g| [
+                slice_scatter_dims(g, &c.zeros(1)?, dims.clone()),
+                super::view::slice_dims(g, dims.clone())
+            ]},
+            run slice_scatter_body, torch "", samples ["N(3, 4), N(3, 2), 1, 1, 3", "N(5, 4), N(2, 4), 0, 0, 4, 2"]
+        }
+        /// Zeros of the given shape with the elements of `input` added where `as_strided` would read them.
+        function strided_scatter_add(input: Tensor, size: Sizes) -> Tensor {
+            [] Keep Yes DTypes::NUMERIC, Same,
+            prim StridedAdd { layout: Box<Layout>, shape: Shape } Nothing {|c, g| [strided_read(g, layout)]},
+            run strided_add_unit, torch "-", samples []
+        }
+        /// The tensors joined along `dim`, which alone may differ in size.
+        function cat(tensors: Tensors, dim: Dim = 0) -> Tensor {
+            [] Promote Yes DTypes::ALL, Same,
+            prim Concat { axis: usize } Nothing {|c, g| all cat_gradient(c, g, *axis)},
+            run cat_body, torch "", samples ["[N(2, 3), N(4, 3)]", "[N(2, 3), N(2, 1), N(2, 2)], dim=-1", "[N(2, 3), N(0,)]"]
+        }
+        /// The tensors, all of one shape, along a new dimension.
+        function stack(tensors: Tensors, dim: Dim = 0) -> Tensor {
+            [] Promote Yes DTypes::ALL, Same,
+            run stack_body, torch "", samples ["[N(2, 3), N(2, 3)]", "[N(2, 3), N(2, 3), N(2, 3)], dim=-1"]
+        }
+        /// The order of elements reversed along `dims`. A copy, as in PyTorch.
+        method flip(dims: Dims) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            prim Flip { axes: Axes } Nothing {|c, g| [flip_axes(g, axes)]},
+            run flip_body, torch "", samples ["N(3, 4), (0,)", "N(2, 3, 4), (0, -1)"]
+        }
+        /// Elements shifted along `dims`, those pushed out coming in at the other end; flattened first without `dims`.
+        method roll(shifts: Dims, dims: OptDims = None) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run roll_body, torch "", samples ["N(3, 4), 1", "N(3, 4), -1, 0", "N(3, 4), (1, 2), (0, 1)"]
+        }
+        /// `value` put around the tensor: `pad` lists (before, after) from the last dimension on; negative sizes crop.
+        function constant_pad_nd(input: Tensor, pad: Dims, value: Number = 0) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run pad_body, torch "", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 1.5", "N(3, 4), (-1, 1)"]
+        }
+        /// The tensor repeated along each dimension; a copy.
+        method repeat(repeats: Sizes) -> Tensor {
+            [only_method] Keep Yes DTypes::ALL, Same,
+            run repeat_body, torch "Tensor.repeat", samples ["N(3, 4), (2, 1)", "N(3), (2, 2, 2)"]
+        }
+        /// The lower triangle of the last two dimensions, zero above diagonal `diagonal`.
+        method tril(diagonal: Int = 0) -> Tensor {
+            [inplace] Keep Yes DTypes::ALL, Same,
+            run triangle[true], torch "", samples ["N(3, 4)", "N(2, 3, 3), -1"]
+        }
+        /// The upper triangle of the last two dimensions, zero below diagonal `diagonal`.
+        method triu(diagonal: Int = 0) -> Tensor {
+            [inplace] Keep Yes DTypes::ALL, Same,
+            run triangle[false], torch "", samples ["N(3, 4)", "N(2, 3, 3), 1"]
+        }
+        /// The indices of the elements that are not zero, one row each. Evaluates: the result's size depends on the data.
+        method nonzero() -> Tensor {
+            [nograd] Keep Yes DTypes::ALL, Index,
+            run nonzero_body, torch "", samples ["I(0, 2, 3, 4)", "B(5)"]
+        }
+        /// The elements where `mask` holds, as a vector. Evaluates: the result's size depends on the data.
+        method masked_select(mask: Tensor) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run masked_select_body, torch "", samples ["N(3, 4), B(3, 4)", "N(3, 4), B(4)"]
+        }
+    }};
+}
+index_ops!(define_ops);
+
+fn run(op: IndexOp, inputs: &[&Tensor], shape: &[usize]) -> Result<Tensor> {
+    let dtype = inputs[0].dtype();
+    dispatch::apply1(Prim::Index(op), inputs, Meta::new(shape, dtype))
+}
+
+/// An index tensor as the kernels take it: int64.
+fn as_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
+    match index.dtype() {
+        DType::I64 => Ok(index.clone()),
+        DType::I32 | DType::I16 | DType::I8 | DType::U8 => index.cast(DType::I64),
+        other => {
+            let why = "expected an integer tensor (int64, int32, int16, int8 or uint8) for the index";
+            Err(Error::dtype(op, why, &[other]))
+        }
+    }
+}
+
+/// PyTorch's rule for `gather` and `scatter`: as many dimensions, and no size above the other's but along `axis`.
+fn check_extent(op: &'static str, index: &Tensor, other: &Tensor, axis: Option<usize>) -> Result<()> {
+    let fits = |(i, (&a, &b)): (usize, (&usize, &usize))| Some(i) == axis || a <= b;
+    let same_rank = index.ndim().max(1) == other.ndim().max(1);
+    if same_rank && (index.numel() == 0 || index.shape().iter().zip(other.shape()).enumerate().all(fits)) {
+        return Ok(());
+    }
+    let apart = axis.map_or(String::new(), |a| format!(" apart from dimension {a}"));
+    let why = format!("Expected index {:?} to be no larger than {:?}{apart}", index.shape(), other.shape());
+    Err(Error::shape(op, why, &[index.shape(), other.shape()]))
+}
+
+/// Runs an op along a dimension on 0-d tensors as on vectors of one element.
+fn with_dims(x: &Tensor) -> Result<Tensor> {
+    if x.ndim() == 0 { x.reshape(&[1]) } else { Ok(x.clone()) }
+}
+
+fn gather_body(x: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
+    let axis = shape::wrap_dim("gather", dim, x.ndim())?;
+    let wide = as_index("gather", index)?;
+    check_extent("gather", index, x, Some(axis))?;
+    if x.ndim() == 0 || index.ndim() == 0 {
+        let out = gather_body(&with_dims(x)?, dim, &with_dims(&wide)?)?;
+        return super::view::reshape_to(&out, index.shape());
+    }
+    run(IndexOp::Gather { axis }, &[x, &wide], index.shape())
+}
+
+fn scatter_along(mode: ScatterMode, x: &Tensor, axis: usize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+    run(IndexOp::Scatter { axis, mode }, &[x, index, src], x.shape())
+}
+
+fn scatter_checked(mode: ScatterMode, x: &Tensor, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+    let axis = shape::wrap_dim("scatter", dim, x.ndim())?;
+    let index = as_index("scatter", index)?;
+    check_extent("scatter", &index, x, Some(axis))?;
+    check_extent("scatter", &index, src, None)?;
+    if x.dtype() != src.dtype() {
+        return Err(Error::dtype("scatter", "Expected self.dtype to be equal to src.dtype", &[x.dtype(), src.dtype()]));
+    }
+    if x.ndim() == 0 {
+        let out = scatter_along(mode, &with_dims(x)?, 0, &with_dims(&index)?, &with_dims(src)?)?;
+        return out.reshape(&[]);
+    }
+    if index.numel() == 0 {
+        return Ok(x.clone());
+    }
+    let trim = |src: &Tensor| -> Result<Tensor> {
+        let dims = index.shape().iter().enumerate().filter(|&(a, &len)| len != src.shape()[a]);
+        let dims: Slices = dims.map(|(axis, &len)| SliceDim { axis, start: 0, step: 1, len }).collect();
+        if dims.is_empty() { Ok(src.clone()) } else { super::view::slice_dims(src, dims) }
+    };
+    scatter_along(mode, x, axis, &index, &trim(src)?)
+}
+
+fn scatter_body(x: &Tensor, dim: isize, index: &Tensor, src: Operand<'_>) -> Result<Tensor> {
+    match src {
+        Operand::Tensor(src) => scatter_checked(ScatterMode::Set, x, dim, index, src),
+        Operand::Scalar(s) => {
+            let src = super::view::expand_to(&Tensor::constant(s, x.dtype(), x.device())?, index.shape())?;
+            scatter_checked(ScatterMode::Set, x, dim, index, &src)
+        }
+    }
+}
+
+fn scatter_add_body(x: &Tensor, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+    scatter_checked(ScatterMode::Add, x, dim, index, src)
+}
+
+/// The shape that advanced indexing gives, and the shape of the broadcast index.
+fn indexed_shape(op: &'static str, x: &Tensor, axes: &[usize], indices: &[Tensor]) -> Result<(Shape, Shape)> {
+    let mut index = Shape::new();
+    for i in indices {
+        index = shape::broadcast(op, &index, i.shape()).map_err(|_| {
+            let shapes: Vec<_> = indices.iter().map(Tensor::shape).collect();
+            Error::index(op, format!("shape mismatch: indexing tensors could not be broadcast together with shapes {shapes:?}"))
+        })?;
+    }
+    let mut out: Shape = x.shape().iter().enumerate().filter(|(a, _)| !axes.contains(a)).map(|(_, &n)| n).collect();
+    let at = index_position(axes);
+    out.insert_many(at, index.iter().copied());
+    Ok((out, index))
+}
+
+/// Where the broadcast dimensions go: in place of neighbouring indexed ones, else in front.
+pub(crate) fn index_position(axes: &[usize]) -> usize {
+    match axes.windows(2).all(|w| w[1] == w[0] + 1) {
+        true => axes.first().copied().unwrap_or(0),
+        false => 0,
+    }
+}
+
+fn index_axes(x: &Tensor, axes: &[usize], indices: &[Tensor]) -> Result<Tensor> {
+    let (shape, _) = indexed_shape("index", x, axes, indices)?;
+    let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(x).chain(indices).collect();
+    run(IndexOp::Index { axes: Axes::from_slice(axes) }, &inputs, &shape)
+}
+
+fn index_put_axes(x: &Tensor, axes: &[usize], indices: &[Tensor], values: &Tensor, accumulate: bool) -> Result<Tensor> {
+    let (shape, _) = indexed_shape("index_put", x, axes, indices)?;
+    let values = super::view::expand_to(values, &shape).map_err(|_| {
+        let why = "shape mismatch: value tensor cannot be broadcast to indexing result";
+        Error::shape("index_put", why, &[values.shape(), &shape])
+    })?;
+    let inputs: SmallVec<[&Tensor; 4]> = [x, &values].into_iter().chain(indices).collect();
+    run(IndexOp::IndexPut { axes: Axes::from_slice(axes), accumulate }, &inputs, x.shape())
+}
+
+fn checked_indices(op: &'static str, x: &Tensor, dims: &[isize], indices: &[Tensor]) -> Result<(Axes, Vec<Tensor>)> {
+    if dims.len() != indices.len() || dims.is_empty() {
+        return Err(Error::index(op, format!("{} dims and {} index tensors given", dims.len(), indices.len())));
+    }
+    let axes = shape::wrap_dims(op, dims, x.ndim())?;
+    let indices: Vec<Tensor> = indices.iter().map(|i| as_index(op, i)).collect::<Result<_>>()?;
+    if axes.is_sorted() {
+        return Ok((axes, indices));
+    }
+    let mut order: Vec<_> = axes.into_iter().zip(indices).collect();
+    order.sort_by_key(|(a, _)| *a);
+    Ok(order.into_iter().unzip())
+}
+
+fn index_body(x: &Tensor, dims: &[isize], indices: &[Tensor]) -> Result<Tensor> {
+    let (axes, indices) = checked_indices("index", x, dims, indices)?;
+    index_axes(x, &axes, &indices)
+}
+
+fn index_put_body(x: &Tensor, dims: &[isize], indices: &[Tensor], values: &Tensor, accumulate: bool) -> Result<Tensor> {
+    let (axes, indices) = checked_indices("index_put", x, dims, indices)?;
+    if x.dtype() != values.dtype() {
+        let why = "Index put requires the source and destination dtypes match";
+        return Err(Error::dtype("index_put", why, &[x.dtype(), values.dtype()]));
+    }
+    index_put_axes(x, &axes, &indices, values, accumulate)
+}
+
+fn vector_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
+    match index.ndim() {
+        0 | 1 => as_index(op, &with_dims(index)?),
+        _ => Err(Error::index(op, format!("Index is supposed to be a vector, got shape {:?}", index.shape()))),
+    }
+}
+
+fn index_select_body(x: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
+    let axis = shape::wrap_dim("index_select", dim, x.ndim())?;
+    let index = vector_index("index_select", index)?;
+    if x.ndim() == 0 {
+        return index_axes(&with_dims(x)?, &[0], &[index])?.reshape(&[]);
+    }
+    index_axes(x, &[axis], &[index])
+}
+
+fn index_add_body(x: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar) -> Result<Tensor> {
+    let axis = shape::wrap_dim("index_add", dim, x.ndim())?;
+    let index = vector_index("index_add", index)?;
+    if x.dtype() != source.dtype() {
+        return Err(Error::dtype("index_add", "self and source expected to have the same dtype", &[x.dtype(), source.dtype()]));
+    }
+    let (expected, _) = indexed_shape("index_add", x, &[axis], std::slice::from_ref(&index))?;
+    if source.shape() != expected.as_slice() {
+        let why = format!("source must have the shape {expected:?}: that of the tensor, and along dim {axis} that of index");
+        return Err(Error::shape("index_add", why, &[x.shape(), source.shape()]));
+    }
+    let source = if alpha == Scalar::ONE { source.clone() } else { source.mul(alpha)? };
+    index_put_axes(x, &[axis], &[index], &source, true)
+}
+
+fn take_body(x: &Tensor, index: &Tensor) -> Result<Tensor> {
+    let index = as_index("take", index)?;
+    index_axes(&x.reshape(&[-1])?, &[0], std::slice::from_ref(&index))
+}
+
+pub(crate) fn slice_scatter_dims(x: &Tensor, src: &Tensor, dims: Slices) -> Result<Tensor> {
+    run(IndexOp::SliceScatter { dims }, &[x, src], x.shape())
+}
+
+fn slice_scatter_body(
+    x: &Tensor,
+    src: &Tensor,
+    dim: isize,
+    start: Option<i64>,
+    end: Option<i64>,
+    step: i64,
+) -> Result<Tensor> {
+    let axis = shape::wrap_dim("slice_scatter", dim, x.ndim())?;
+    let slice = slice_of("slice_scatter", x, axis, start, end, step)?;
+    let mut expected = Shape::from_slice(x.shape());
+    expected[axis] = slice.len;
+    if src.shape() != expected.as_slice() || src.dtype() != x.dtype() {
+        let why = format!("expected src of {expected:?} and {}, got {:?} and {}", x.dtype(), src.shape(), src.dtype());
+        return Err(Error::shape("slice_scatter", why, &[x.shape(), src.shape()]));
+    }
+    slice_scatter_dims(x, src, smallvec::smallvec![slice])
+}
+
+/// Python's slice of one dimension, with its ends clamped.
+pub fn slice_of(
+    op: &'static str,
+    x: &Tensor,
+    axis: usize,
+    start: Option<i64>,
+    end: Option<i64>,
+    step: i64,
+) -> Result<SliceDim> {
+    if step < 1 {
+        return Err(Error::value(op, "slice step must be positive"));
+    }
+    let n = x.shape()[axis] as i64;
+    let clamp = |i: i64| (if i < 0 { i.saturating_add(n) } else { i }).clamp(0, n);
+    let (start, end) = (clamp(start.unwrap_or(0)), clamp(end.unwrap_or(n)));
+    let len = (end - start).max(0).div_euclid(step) + i64::from((end - start).max(0) % step != 0);
+    Ok(SliceDim { axis, start: start as usize, step: step as usize, len: len as usize })
+}
+
+/// Zeros of `shape` with `g` added where `layout` reads.
+pub(crate) fn strided_add(g: &Tensor, layout: &Layout, shape: &[usize]) -> Result<Tensor> {
+    let op = IndexOp::StridedAdd { layout: Box::new(layout.clone()), shape: Shape::from_slice(shape) };
+    run(op, &[g], shape)
+}
+
+/// What `layout` reads from a tensor whose elements lie in row-major order.
+fn strided_read(x: &Tensor, layout: &Layout) -> Result<Tensor> {
+    let offset = Some(layout.offset as i64);
+    let signed = |v: &[usize]| v.iter().map(|&n| n as isize).collect::<Vec<_>>();
+    // The layout counts from the storage's start: give it a storage of its own.
+    let base = if x.layout().offset == 0 && x.layout().is_contiguous() { x.clone() } else { x.copy()? };
+    base.as_strided(&signed(&layout.shape), &signed(&layout.strides), offset)
+}
+
+fn strided_add_unit(x: &Tensor, size: &[isize]) -> Result<Tensor> {
+    let shape = shape::infer_size("strided_scatter_add", size, x.shape())?;
+    strided_add(x, &Layout::contiguous(x.shape()), &shape)
+}
+
+fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
+    let Some(first) = tensors.first() else {
+        return Err(Error::value("cat", "expected a non-empty list of Tensors"));
+    };
+    // PyTorch skips empty vectors, whatever the others' dimensions.
+    let legacy = |t: &&Tensor| !(t.ndim() == 1 && t.numel() == 0);
+    let parts: Vec<&Tensor> = tensors.iter().filter(legacy).collect();
+    let dtype = result_type(tensors.iter().map(Operand::Tensor));
+    let Some(&lead) = parts.first() else { return first.cast(dtype) };
+    if lead.ndim() == 0 {
+        return Err(Error::runtime("cat", "zero-dimensional tensor cannot be concatenated"));
+    }
+    let axis = shape::wrap_dim("cat", dim, lead.ndim())?;
+    let mut shape = Shape::from_slice(lead.shape());
+    shape[axis] = 0;
+    for t in &parts {
+        let same = t.ndim() == lead.ndim() && t.shape().iter().enumerate().all(|(a, &n)| a == axis || n == lead.shape()[a]);
+        if !same {
+            let why = format!("Sizes of tensors must match except in dimension {axis}");
+            return Err(Error::shape("cat", why, &parts.iter().map(|t| t.shape()).collect::<Vec<_>>()));
+        }
+        shape[axis] += t.shape()[axis];
+    }
+    let cast: Vec<Tensor> = parts.iter().map(|t| t.cast(dtype)).collect::<Result<_>>()?;
+    run(IndexOp::Concat { axis }, &cast.iter().collect::<Vec<_>>(), &shape)
+}
+
+fn cat_gradient(c: &crate::autograd::Ctx<'_>, g: &Tensor, axis: usize) -> Result<crate::autograd::Grads> {
+    let mut start = 0;
+    (0..c.len())
+        .map(|i| {
+            let len = c.shape(i)[axis];
+            let dim = SliceDim { axis, start, step: 1, len };
+            start += len;
+            if c.needs(i) { super::view::slice_dims(g, smallvec::smallvec![dim]).map(Some) } else { Ok(None) }
+        })
+        .collect()
+}
+
+fn stack_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
+    let Some(first) = tensors.first() else {
+        return Err(Error::runtime("stack", "expects a non-empty TensorList"));
+    };
+    if let Some(odd) = tensors.iter().find(|t| t.shape() != first.shape()) {
+        return Err(Error::shape("stack", "expects each tensor to be equal size", &[first.shape(), odd.shape()]));
+    }
+    let axis = shape::wrap_dim("stack", dim, first.ndim() + 1)? as isize;
+    let parts: Vec<Tensor> = tensors.iter().map(|t| t.unsqueeze(axis)).collect::<Result<_>>()?;
+    cat(&parts, axis)
+}
+
+fn flip_axes(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
+    run(IndexOp::Flip { axes: Axes::from_slice(axes) }, &[x], x.shape())
+}
+
+fn flip_body(x: &Tensor, dims: &[isize]) -> Result<Tensor> {
+    let axes = shape::wrap_dims("flip", dims, x.ndim())?;
+    if x.ndim() == 0 { x.copy() } else { flip_axes(x, &axes) }
+}
+
+fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) -> Result<Tensor> {
+    let dims = dims.unwrap_or(&[]);
+    if dims.is_empty() && shifts.len() == 1 {
+        let flat = roll_body(&x.reshape(&[-1])?, shifts, Some(&[0]))?;
+        return super::view::reshape_to(&flat, x.shape());
+    }
+    if shifts.len() != dims.len() || shifts.is_empty() {
+        let why = format!("shifts and dimensions must align. shifts: {}, dims: {}", shifts.len(), dims.len());
+        return Err(Error::runtime("roll", why));
+    }
+    let mut y = x.clone();
+    for (&shift, &dim) in shifts.iter().zip(dims) {
+        let axis = shape::wrap_dim("roll", dim, x.ndim())?;
+        let n = x.shape().get(axis).copied().unwrap_or(0);
+        if n == 0 {
+            continue;
+        }
+        let cut = (n - shift.rem_euclid(n as isize) as usize) as i64;
+        let d = axis as isize;
+        y = cat(&[y.narrow(d, cut % n as i64, n as i64 - cut % n as i64)?, y.narrow(d, 0, cut % n as i64)?], d)?;
+    }
+    Ok(y)
+}
+
+fn pad_body(x: &Tensor, pad: &[isize], value: Scalar) -> Result<Tensor> {
+    if pad.len() % 2 != 0 || pad.len() / 2 > x.ndim() {
+        let why = format!("Padding length {} must be even and at most twice the number of dimensions", pad.len());
+        return Err(Error::shape("constant_pad_nd", why, &[x.shape()]));
+    }
+    let (mut shape, mut from, mut to) = (Shape::from_slice(x.shape()), Slices::new(), Slices::new());
+    for (i, ends) in pad.chunks(2).enumerate() {
+        let axis = x.ndim() - 1 - i;
+        let n = x.shape()[axis] as isize;
+        let size = n + ends[0] + ends[1];
+        let len = (n + ends[0].min(0) + ends[1].min(0)).max(0) as usize;
+        if size < 0 {
+            let why = format!("the padding {ends:?} makes dimension {axis} of size {n} negative");
+            return Err(Error::shape("constant_pad_nd", why, &[x.shape()]));
+        }
+        shape[axis] = size as usize;
+        from.push(SliceDim { axis, start: (-ends[0]).max(0) as usize, step: 1, len });
+        to.push(SliceDim { axis, start: ends[0].max(0) as usize, step: 1, len });
+    }
+    let base = Tensor::full_of(&shape, value, x.dtype(), x.device())?;
+    let inner = if pad.iter().any(|&p| p < 0) { super::view::slice_dims(x, from)? } else { x.clone() };
+    slice_scatter_dims(&base, &inner, to)
+}
+
+fn repeat_body(x: &Tensor, repeats: &[isize]) -> Result<Tensor> {
+    let Some(lead) = repeats.len().checked_sub(x.ndim()) else {
+        let why = "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor";
+        return Err(Error::shape("repeat", why, &[x.shape()]));
+    };
+    if repeats.iter().any(|&r| r < 0) {
+        return Err(Error::runtime("repeat", format!("repeats must not be negative, got {repeats:?}")));
+    }
+    // Each dimension n becomes (r, n), expanded and merged.
+    let (mut split, mut wide, mut out) = (Shape::new(), Shape::new(), Shape::new());
+    for (i, &r) in repeats.iter().enumerate() {
+        let n = i.checked_sub(lead).map_or(1, |j| x.shape()[j]);
+        split.extend_from_slice(&[1, n]);
+        wide.extend_from_slice(&[r as usize, n]);
+        out.push(r as usize * n);
+    }
+    let wide = super::view::expand_to(&super::view::reshape_to(x, &split)?, &wide)?;
+    super::view::reshape_to(&wide.copy()?, &out)
+}
+
+fn triangle(lower: bool, x: &Tensor, diagonal: i64) -> Result<Tensor> {
+    if x.ndim() < 2 {
+        let why = "input tensor must have at least 2 dimensions";
+        return Err(Error::shape(if lower { "tril" } else { "triu" }, why, &[x.shape()]));
+    }
+    let [rows, cols] = [x.shape()[x.ndim() - 2], x.shape()[x.ndim() - 1]];
+    let line = |n: usize| super::create::arange_of(n, x.device());
+    let (i, j) = (line(rows)?.unsqueeze(1)?, line(cols)?);
+    let edge = (i + diagonal)?;
+    x.where_else_zero(&if lower { j.le(&edge)? } else { j.ge(&edge)? })
+}
+
+fn nonzero_body(x: &Tensor) -> Result<Tensor> {
+    dispatch::nonzero(&x.detach()?)
+}
+
+fn masked_select_body(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
+    if mask.dtype() != DType::Bool {
+        return Err(Error::dtype("masked_select", "expected a bool tensor for mask", &[mask.dtype()]));
+    }
+    let shape = shape::broadcast("masked_select", x.shape(), mask.shape())?;
+    let flat = super::view::expand_to(mask, &shape)?.reshape(&[-1])?;
+    let places = flat.nonzero()?.reshape(&[-1])?;
+    index_axes(&super::view::expand_to(x, &shape)?.reshape(&[-1])?, &[0], &[places])
+}

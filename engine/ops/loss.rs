@@ -1,0 +1,282 @@
+//! Losses, each with PyTorch's `reduction`: `"mean"`, `"sum"` or `"none"`.
+//!
+//! All are made of other ops; none has kernels of its own.
+
+use super::compare::select::r#where;
+use super::macros::define_ops;
+use crate::{DType, Error, Result, Scalar, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! loss_ops {
+    ($cb:ident) => { $cb! { "loss" LossOp :
+        /// `(input - target)²`.
+        function mse_loss(input: Tensor, target: Tensor; reduction: Text = "mean") -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run mse_body, torch "nn.functional.mse_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), reduction='sum'", "N(3, 4), N(3, 4), reduction='none'"]
+        }
+        /// `|input - target|`.
+        function l1_loss(input: Tensor, target: Tensor; reduction: Text = "mean") -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run l1_body, torch "nn.functional.l1_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), reduction='none'"]
+        }
+        /// Quadratic below `beta`, linear above, with slope 1 (Girshick, 2015).
+        function smooth_l1_loss(input: Tensor, target: Tensor; reduction: Text = "mean", beta: Float = 1.0) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run smooth_l1_body, torch "nn.functional.smooth_l1_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), beta=0.5, reduction='sum'"]
+        }
+        /// Quadratic below `delta`, linear above, with slope `delta` (Huber, 1964).
+        function huber_loss(input: Tensor, target: Tensor; reduction: Text = "mean", delta: Float = 1.0) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run huber_body, torch "nn.functional.huber_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), delta=0.5"]
+        }
+        /// The negative log-likelihood of class indices `target` (N, …) under log-probabilities (N, C, …). Targets equal to
+        /// `ignore_index` count nothing; the mean is weighted by the classes' `weight`.
+        function nll_loss(input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean") -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run nll_body, torch "nn.functional.nll_loss", samples ["N(3, 5), I(0, 5, 3)", "N(2, 5, 4), I(0, 5, 2, 4), P(5), reduction='sum'", "N(5), I(0, 5)"]
+        }
+        /// [`nll_loss`] of the log-softmax of logits (N, C, …); `target` may also be class probabilities of input's shape.
+        function cross_entropy(input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean", label_smoothing: Float = 0.0) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run cross_entropy_body, torch "nn.functional.cross_entropy", samples ["N(3, 5), I(0, 5, 3)", "N(3, 5), I(0, 5, 3), P(5)", "N(2, 5, 4), I(0, 5, 2, 4), label_smoothing=0.1", "N(3, 5), U(3, 5)", "N(3, 5), I(0, 5, 3), ignore_index=1, reduction='none'"]
+        }
+        /// `-(t log p + (1 - t) log(1 - p))`, each logarithm held above -100.
+        function binary_cross_entropy(input: Tensor, target: Tensor, weight: OptTensor = None; reduction: Text = "mean") -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run bce_body, torch "nn.functional.binary_cross_entropy", samples ["P(3, 4, lo=0.1, hi=0.9), P(3, 4, lo=0.1, hi=0.9)"]
+        }
+        /// [`binary_cross_entropy`] of the sigmoid of logits, without overflow; `pos_weight` weighs the positive part.
+        function binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: OptTensor = None; reduction: Text = "mean", pos_weight: OptTensor = None) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run bce_logits_body, torch "nn.functional.binary_cross_entropy_with_logits", samples ["N(3, 4), P(3, 4, lo=0.1, hi=0.9)", "N(3, 4), P(3, 4, lo=0.1, hi=0.9), P(4), pos_weight=P(4)"]
+        }
+        /// `target (log target - input)` for log-probabilities `input`; `log_target` says that the target is one too.
+        function kl_div(input: Tensor, target: Tensor; reduction: Text = "mean", log_target: Bool = false) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run kl_div_body, torch "nn.functional.kl_div", samples ["N(3, 4), P(3, 4), reduction='sum'", "N(3, 4), N(3, 4), log_target=True, reduction='batchmean'"]
+        }
+    }};
+}
+loss_ops!(define_ops);
+
+fn reduce(op: &'static str, loss: Tensor, reduction: &str) -> Result<Tensor> {
+    match reduction {
+        "mean" => loss.mean(None, false, None),
+        "sum" => loss.sum(None, false, None),
+        "none" => Ok(loss),
+        other => Err(Error::value(op, format!("{other} is not a valid value for reduction (mean, sum or none)"))),
+    }
+}
+
+fn difference(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_float() {
+        return Err(Error::dtype(op, "expected a floating input", &[x.dtype()]));
+    }
+    x.sub(y, 1).map_err(|_| Error::shape(op, "input and target must have shapes that broadcast", &[x.shape(), y.shape()]))
+}
+
+fn mse_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
+    reduce("mse_loss", difference("mse_loss", x, y)?.square()?, reduction)
+}
+
+fn l1_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
+    reduce("l1_loss", difference("l1_loss", x, y)?.abs()?, reduction)
+}
+
+fn smooth_l1_body(x: &Tensor, y: &Tensor, reduction: &str, beta: f64) -> Result<Tensor> {
+    if beta < 0.0 {
+        return Err(Error::runtime("smooth_l1_loss", format!("does not support negative values for beta, got {beta}")));
+    }
+    if beta == 0.0 {
+        return l1_body(x, y, reduction);
+    }
+    let d = difference("smooth_l1_loss", x, y)?;
+    let a = d.abs()?;
+    let loss = r#where(&a.lt(beta)?, &(d.square()? * (0.5 / beta))?, &(&a - 0.5 * beta)?)?;
+    reduce("smooth_l1_loss", loss, reduction)
+}
+
+fn huber_body(x: &Tensor, y: &Tensor, reduction: &str, delta: f64) -> Result<Tensor> {
+    if delta <= 0.0 {
+        return Err(Error::runtime("huber_loss", format!("does not support non-positive values for delta, got {delta}")));
+    }
+    let d = difference("huber_loss", x, y)?;
+    let a = d.abs()?;
+    let loss = r#where(&a.lt(delta)?, &(d.square()? * 0.5)?, &((&a - 0.5 * delta)? * delta)?)?;
+    reduce("huber_loss", loss, reduction)
+}
+
+/// Class dimension of (C), (N, C) or (N, C, …).
+fn class_dim(x: &Tensor) -> isize {
+    if x.ndim() < 2 { 0 } else { 1 }
+}
+
+fn check_classes(op: &'static str, x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+    let mut want = crate::shape::Shape::from_slice(x.shape());
+    if x.ndim() == 0 {
+        return Err(Error::shape(op, "input needs a class dimension", &[x.shape()]));
+    }
+    let classes = want.remove(class_dim(x) as usize);
+    if target.shape() != want.as_slice() {
+        let why = format!("Expected target size {want:?}, got {:?}", target.shape());
+        return Err(Error::shape(op, why, &[x.shape(), target.shape()]));
+    }
+    match weight {
+        Some(w) if w.shape() != [classes] => {
+            Err(Error::shape(op, format!("weight tensor should be defined for all {classes} classes"), &[w.shape()]))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn nll_body(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, ignore: i64, reduction: &str) -> Result<Tensor> {
+    nll("nll_loss", x, target, weight, ignore, reduction, 0.0)
+}
+
+/// The negative log-likelihood, with a share `smoothing` of it spread over all classes.
+fn nll(
+    op: &'static str,
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    ignore: i64,
+    reduction: &str,
+    smoothing: f64,
+) -> Result<Tensor> {
+    schema::nll_loss.check(x.dtype())?;
+    if !matches!(target.dtype(), DType::I64 | DType::I32 | DType::U8) {
+        return Err(Error::dtype(op, "expected target of class indices as int64, int32 or uint8", &[target.dtype()]));
+    }
+    check_classes(op, x, target, weight)?;
+    let dim = class_dim(x);
+    let target = target.cast(DType::I64)?;
+    let classes = x.shape()[dim as usize] as i64;
+    let ignores = (0..classes).contains(&ignore) || ignore < 0;
+    let used = ignores.then(|| target.ne(ignore)).transpose()?;
+    // Ignored targets gather class 0, and then count nothing; any other one out of range is the gather's error.
+    let safe = used.as_ref().map_or(Ok(target.clone()), |u| target.where_else_zero(u))?;
+    let mut loss = -&x.gather(dim, &safe.unsqueeze(dim)?)?.squeeze(Some(&[dim]))?;
+    let mut share = None;
+    if let Some(w) = weight {
+        let picked = super::index::index(&w.cast(x.dtype())?, &[0], std::slice::from_ref(&safe))?;
+        loss = loss?.mul(&picked);
+        share = Some(picked);
+    }
+    let mask = |t: Tensor| used.as_ref().map_or(Ok(t.clone()), |u| t.where_else_zero(u));
+    let mut loss = mask(loss?)?;
+    let total = match (&share, &used) {
+        (Some(s), _) => Some(mask(s.clone())?.sum(None, false, None)?),
+        (None, Some(u)) => Some(u.sum(None, false, None)?.cast(x.dtype())?),
+        (None, None) => None,
+    };
+    if smoothing > 0.0 {
+        let spread = weight.map_or(Ok(x.clone()), |w| {
+            let mut wide = vec![1; x.ndim()];
+            wide[dim as usize] = -1;
+            x * &w.cast(x.dtype())?.reshape(&wide)?
+        })?;
+        let uniform = mask((-&spread.sum(Some(&[dim]), false, None)?)?)?;
+        loss = ((loss * (1.0 - smoothing))? + &(uniform * (smoothing / classes as f64))?)?;
+    }
+    match (reduction, total) {
+        ("mean", Some(total)) => loss.sum(None, false, None)? / &total,
+        _ => reduce(op, loss, reduction),
+    }
+}
+
+fn cross_entropy_body(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    ignore: i64,
+    reduction: &str,
+    smoothing: f64,
+) -> Result<Tensor> {
+    const OP: &str = "cross_entropy";
+    schema::cross_entropy.check(x.dtype())?;
+    if !(0.0..=1.0).contains(&smoothing) {
+        return Err(Error::runtime(OP, format!("label_smoothing must be between 0.0 and 1.0. Got: {smoothing}")));
+    }
+    if x.ndim() == 0 {
+        return Err(Error::shape(OP, "input needs a class dimension", &[x.shape()]));
+    }
+    let dim = class_dim(x);
+    let logs = x.log_softmax(dim, None)?;
+    if !(target.dtype().is_float() && target.shape() == x.shape()) {
+        return nll(OP, &logs, target, weight, ignore, reduction, smoothing);
+    }
+    let classes = x.shape()[dim as usize];
+    let target = match smoothing > 0.0 {
+        true => ((target * (1.0 - smoothing))? + smoothing / classes as f64)?,
+        false => target.clone(),
+    };
+    let mut terms = (logs * &target)?;
+    if let Some(w) = weight {
+        if w.shape() != [classes] {
+            return Err(Error::shape(OP, format!("weight tensor should be defined for all {classes} classes"), &[w.shape()]));
+        }
+        let mut wide = vec![1; x.ndim()];
+        wide[dim as usize] = -1;
+        terms = (terms * &w.reshape(&wide)?)?;
+    }
+    let loss = (-&terms.sum(Some(&[dim]), false, None)?)?;
+    reduce(OP, loss, reduction)
+}
+
+fn same_shape(op: &'static str, x: &Tensor, y: &Tensor) -> Result<()> {
+    match x.shape() == y.shape() {
+        true => Ok(()),
+        false => Err(Error::shape(op, "target size must be the same as input size", &[x.shape(), y.shape()])),
+    }
+}
+
+fn bce_body(p: &Tensor, t: &Tensor, weight: Option<&Tensor>, reduction: &str) -> Result<Tensor> {
+    schema::binary_cross_entropy.check(p.dtype())?;
+    same_shape("binary_cross_entropy", p, t)?;
+    let floor = |x: Tensor| x.clamp(Some(crate::Operand::Scalar(Scalar::Float(-100.0))), None);
+    let (yes, no) = (floor(p.log()?)?, floor((1.0 - p)?.log()?)?);
+    let loss = (-&((t * &yes)? + &((1.0 - t)? * &no)?)?)?;
+    let loss = weight.map_or(Ok(loss.clone()), |w| loss * w)?;
+    reduce("binary_cross_entropy", loss, reduction)
+}
+
+fn bce_logits_body(
+    x: &Tensor,
+    t: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: &str,
+    pos_weight: Option<&Tensor>,
+) -> Result<Tensor> {
+    schema::binary_cross_entropy_with_logits.check(x.dtype())?;
+    same_shape("binary_cross_entropy_with_logits", x, t)?;
+    // log(1 + e^-x) = log(1 + e^-|x|) + max(-x, 0)
+    let tail = ((-&x.abs()?)?.exp()?.log1p()? + &(-x)?.relu()?)?;
+    let loss = match pos_weight {
+        Some(p) => {
+            let positive = (((p - 1.0)? * t)? + 1.0)?;
+            (((1.0 - t)? * x)? + &(positive * &tail)?)?
+        }
+        None => (((1.0 - t)? * x)? + &tail)?,
+    };
+    let loss = weight.map_or(Ok(loss.clone()), |w| loss * w)?;
+    reduce("binary_cross_entropy_with_logits", loss, reduction)
+}
+
+fn kl_div_body(x: &Tensor, t: &Tensor, reduction: &str, log_target: bool) -> Result<Tensor> {
+    schema::kl_div.check(x.dtype())?;
+    let loss = match log_target {
+        true => (t.exp()? * &(t - x)?)?,
+        false => {
+            // 0 log 0 counts nothing.
+            let positive = t.gt(0)?;
+            let logs = r#where(&positive, t, 1.0)?.log()?;
+            ((t * &logs)? - &(t * x)?)?
+        }
+    };
+    match (reduction, x.ndim()) {
+        ("batchmean", n) if n > 0 => loss.sum(None, false, None)? * (1.0 / x.shape()[0] as f64),
+        _ => reduce("kl_div", loss, reduction),
+    }
+}

@@ -1,0 +1,299 @@
+//! What turns the table's rows into code.
+//!
+//! `define_ops!` takes the rows of one family; `define_uniform!` is for families whose rows share one signature, and only
+//! spells that signature out. Both are also called with `py/`'s macros as the last step, so the rows stay the one list.
+
+/// Rust items from the rows of a family. A row reads
+///
+/// ```text
+/// /// Documentation.
+/// method name(p: Kind, q: Kind = default; k: Kind = default) -> Result {
+///     [inplace] Amp Determinism DTYPES ResultDType,
+///     prim Variant { payload: Type } Saves {|c, g| [gradient of input 0, …]},   (primitives only)
+///     run path[extra arguments], torch "name", samples ["arguments", …]
+/// }
+/// ```
+///
+/// `method` rows have a first parameter `input: Tensor` that is not written; `function` rows have none.
+macro_rules! define_ops {
+    ($family:literal $Enum:ident :
+        $(
+            $(#[doc = $doc:literal])+
+            $form:ident $name:ident $sig:tt -> $ret:ident {
+                [$($flag:ident)*] $amp:ident $det:tt $dtypes:expr, $result:ident,
+                $(prim $Var:ident $({ $($pf:ident : $pt:ty),* $(,)? })? $saves:ident $grad:tt,)?
+                run $run:path $([$($extra:expr),*])?,
+                torch $torch:literal,
+                samples [$($sample:literal),* $(,)?]
+            }
+        )*
+    ) => {
+        #[doc = concat!("The primitives of the `", $family, "` family.")]
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(dead_code)]
+        pub enum $Enum {
+            $($(
+                #[doc = concat!("[`", stringify!($name), "`]")]
+                $Var $({ $(#[doc = stringify!($pf)] $pf: $pt),* })?,
+            )?)*
+        }
+
+        impl $Enum {
+            /// The op's row in the table.
+            #[allow(unreachable_code, unused_variables)]
+            pub fn schema(&self) -> &'static $crate::ops::Schema {
+                match *self {
+                    $($( $Enum::$Var $({ $($pf: _),* })? => &schema::$name, )?)*
+                }
+            }
+
+            /// The gradients of the inputs that need one.
+            #[allow(unreachable_code, unused_variables)]
+            pub(crate) fn gradient(&self, ctx: &$crate::autograd::Ctx<'_>) -> $crate::Result<$crate::autograd::Grads> {
+                match *self {
+                    $($( $Enum::$Var $({ $(ref $pf),* })? => $crate::ops::macros::gradient!($grad, ctx), )?)*
+                }
+            }
+        }
+
+        /// The family's rows as constants, by name.
+        #[allow(non_upper_case_globals, unused_imports)]
+        pub(crate) mod schema {
+            use $crate::dtype::DTypes;
+            use $crate::ops::schema::*;
+            $(
+                #[doc = concat!("[`", stringify!($name), "`](super::", stringify!($name), ")")]
+                pub(crate) const $name: Schema = $crate::ops::macros::schema_of!{
+                    $form $family $name $sig $ret [$($flag)*] $amp $det $dtypes, $result,
+                    [$($Var $saves $grad)?] $torch [$($sample),*] concat!($($doc, "\n"),+)
+                };
+            )*
+        }
+
+        /// Every row of the family.
+        pub const SCHEMAS: &[$crate::ops::Schema] = &[$(schema::$name),*];
+
+        $(
+            $crate::ops::macros::define_fn!{
+                $form [$(#[doc = $doc])+] $name $sig $ret [$($flag)*] $run [$($($extra),*)?]
+            }
+        )*
+    };
+}
+
+/// Spells out the shared signature of a family's rows, then calls `$cb` with them.
+///
+/// A row reads `name = Variant [flags] Amp DTYPES, ResultDType, Saves {gradient}, samples […];`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! define_uniform {
+    ($cb:ident $family:literal $Enum:ident $form:ident $sig:tt run $run:path :
+        $(
+            $(#[doc = $doc:literal])+
+            $name:ident = $Var:ident [$($flag:ident)*] $amp:ident $dtypes:expr, $result:ident, $saves:ident $grad:tt,
+            samples $samples:tt;
+        )*
+    ) => {
+        $cb! { $family $Enum :
+            $(
+                $(#[doc = $doc])+
+                $form $name $sig -> Tensor {
+                    [$($flag)*] $amp Yes $dtypes, $result,
+                    prim $Var $saves $grad,
+                    run $run [$Enum::$Var],
+                    torch "",
+                    samples $samples
+                }
+            )*
+        }
+    };
+}
+
+/// A gradient rule: `{|c, g| [..]}` gives each listed gradient where it is needed; `{none}` refuses.
+/// `{|c, g| all expr}` is for a rule that makes the whole list itself.
+macro_rules! gradient {
+    ({none}, $ctx:ident) => { $ctx.not_differentiable() };
+    ({|$c:ident, $g:ident| all $e:expr}, $ctx:ident) => {{
+        let $c = $ctx;
+        let $g = $ctx.g();
+        $e
+    }};
+    ({|$c:ident, $g:ident| [$($e:expr),* $(,)?]}, $ctx:ident) => {{
+        let $c = $ctx;
+        let $g = $ctx.g();
+        let mut grads = $crate::autograd::Grads::new();
+        $(
+            let wanted = $c.needs(grads.len());
+            grads.push(if wanted { let made: $crate::Result<$crate::Tensor> = $e; Some(made?) } else { None });
+        )*
+        Ok(grads)
+    }};
+}
+
+macro_rules! schema_of {
+    (
+        $form:ident $family:literal $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident
+        [$($flag:ident)*] $amp:ident $det:tt $dtypes:expr, $result:ident,
+        [$($Var:ident $saves:ident $grad:tt)?] $torch:literal [$($sample:literal),*] $doc:expr
+    ) => {
+        Schema {
+            name: stringify!($name),
+            family: $family,
+            version: 1,
+            amp: Amp::$amp,
+            determinism: $crate::ops::macros::determinism!($det),
+            dtypes: $dtypes,
+            result: ResultDType::$result,
+            saves: $crate::ops::macros::first!([$(Saves::$saves)?] Saves::Nothing),
+            method: $crate::ops::macros::has!(method [$form]) && !$crate::ops::macros::has!(only_function [$($flag)*]),
+            in_place: $crate::ops::macros::has!(inplace [$($flag)*]),
+            primitive: $crate::ops::macros::first!([$({ let _ = stringify!($Var); true })?] false),
+            differentiable: $crate::ops::macros::first!([$($crate::ops::macros::differs!($grad))?]
+                !$crate::ops::macros::has!(nograd [$($flag)*])),
+            params: $crate::ops::macros::params!($form [$(Param {
+                name: stringify!($p),
+                kind: stringify!($k),
+                default: $crate::ops::macros::first!([$(Some(stringify!($d)))?] None),
+                keyword_only: false,
+            },)* $($(Param {
+                name: stringify!($kp),
+                kind: stringify!($kk),
+                default: Some(stringify!($kd)),
+                keyword_only: true,
+            },)*)?]),
+            returns: stringify!($ret),
+            torch: $crate::ops::macros::torch_name!($torch $name),
+            samples: &[$($sample),*],
+            doc: $doc,
+        }
+    };
+}
+
+macro_rules! determinism {
+    (Yes) => { Determinism::Yes };
+    (Seeded) => { Determinism::Seeded };
+    ([$why:literal]) => { Determinism::No($why) };
+}
+macro_rules! differs {
+    ({none}) => { false };
+    ($other:tt) => { true };
+}
+macro_rules! torch_name {
+    ("" $name:ident) => { stringify!($name) };
+    ($torch:literal $name:ident) => { $torch };
+}
+macro_rules! params {
+    (method [$($rest:tt)*]) => {
+        &[Param { name: "input", kind: "Tensor", default: None, keyword_only: false }, $($rest)*]
+    };
+    (function [$($rest:tt)*]) => { &[$($rest)*] };
+}
+macro_rules! first {
+    ([$a:expr] $b:expr) => { $a };
+    ([] $b:expr) => { $b };
+}
+/// Is the word in the list? A `const`-friendly search over identifiers.
+macro_rules! has {
+    ($word:ident [$($item:ident)*]) => {{
+        const WORD: &str = stringify!($word);
+        const LIST: &[&str] = &[$(stringify!($item)),*];
+        $crate::ops::macros::contains(LIST, WORD)
+    }};
+}
+
+pub(crate) const fn contains(list: &[&str], word: &str) -> bool {
+    let mut i = 0;
+    while i < list.len() {
+        let (a, b) = (list[i].as_bytes(), word.as_bytes());
+        let mut same = a.len() == b.len();
+        let mut j = 0;
+        while same && j < a.len() {
+            same = a[j] == b[j];
+            j += 1;
+        }
+        if same {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+/// The function of a row, its `Tensor` method, and its in-place form.
+macro_rules! define_fn {
+    (method [$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
+        $ret:ident [$($flag:ident)*] $run:path [$($extra:expr),*]
+    ) => {
+        $($doc)*
+        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
+        pub fn $name<'op>(input: &$crate::Tensor, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
+            -> $crate::Result<$crate::ops::results::$ret>
+        {
+            $run($($extra,)* input, $($crate::ops::macros::pass!($k $p),)* $($($crate::ops::macros::pass!($kk $kp)),*)?)
+        }
+        impl $crate::Tensor {
+            $($doc)*
+            #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
+            pub fn $name<'op>(&self, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
+                -> $crate::Result<$crate::ops::results::$ret>
+            {
+                $name(self, $($p,)* $($($kp),*)?)
+            }
+        }
+        $crate::ops::macros::define_in_place!{
+            [$($flag)*] $name ($($p: $k,)* $($($kp: $kk,)*)?)
+        }
+    };
+    (function [$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
+        $ret:ident [$($flag:ident)*] $run:path [$($extra:expr),*]
+    ) => {
+        $($doc)*
+        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
+        pub fn $name<'op>($($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
+            -> $crate::Result<$crate::ops::results::$ret>
+        {
+            $run($($extra,)* $($crate::ops::macros::pass!($k $p),)* $($($crate::ops::macros::pass!($kk $kp)),*)?)
+        }
+    };
+}
+
+macro_rules! define_in_place {
+    ([inplace $($flag:ident)*] $name:ident ($($p:ident: $k:ident,)*)) => {
+        impl $crate::Tensor {
+            $crate::ops::macros::in_place_method!{ $name ($($p: $k,)*) }
+        }
+    };
+    ([$other:ident $($flag:ident)*] $name:ident $sig:tt) => {
+        $crate::ops::macros::define_in_place!{ [$($flag)*] $name $sig }
+    };
+    ([] $name:ident $sig:tt) => {};
+}
+
+macro_rules! in_place_method {
+    ($name:ident ($($p:ident: $k:ident,)*)) => {
+        pastey::paste! {
+            #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
+            #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
+            pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
+                self.write_in_place(concat!(stringify!($name), "_"), &$name(self, $($p),*)?)
+            }
+        }
+    };
+}
+
+/// The Rust type of a parameter kind; operands and numbers take anything that converts.
+macro_rules! arg {
+    (Operand) => { impl Into<$crate::ops::Operand<'op>> };
+    (Number) => { impl Into<$crate::Scalar> };
+    ($kind:ident) => { $crate::ops::kinds::$kind };
+}
+macro_rules! pass {
+    (Operand $p:ident) => { $p.into() };
+    (Number $p:ident) => { $p.into() };
+    ($kind:ident $p:ident) => { $p };
+}
+
+pub(crate) use {
+    arg, define_fn, define_in_place, define_ops, determinism, differs, first, gradient, has, in_place_method, params, pass,
+    schema_of, torch_name,
+};

@@ -1,0 +1,151 @@
+//! The op table: one declaration per op.
+//!
+//! Each file holds one family as a macro of rows, `unary_ops!` and so on. A row states an op's signature, policy, dtypes,
+//! gradient and samples; [`define_ops`] turns it into the family's enum, its [`Schema`], a Rust function, a `Tensor`
+//! method and, with `py/`, the Python function, method and stub. Bodies and gradients are written in `Tensor` ops.
+//! Depends on `tensor`, `autograd` and `dispatch`; nothing here sees a backend's array.
+
+mod macros;
+pub mod schema;
+
+pub mod binary;
+pub mod compare;
+pub mod contract;
+pub mod conv;
+pub mod create;
+pub mod index;
+pub mod loss;
+pub mod nn;
+pub mod norm;
+pub mod pool;
+pub mod random;
+pub mod reduce;
+pub mod scan;
+pub mod sort;
+pub mod transfer;
+pub mod unary;
+pub mod view;
+
+pub use schema::{Amp, Determinism, Param, ResultDType, Schema};
+
+use crate::{DType, Scalar, Tensor};
+
+/// A tensor or a number: what most two-sided ops take on their right.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand<'a> {
+    /// A tensor.
+    Tensor(&'a Tensor),
+    /// A number; it promotes only by its category.
+    Scalar(Scalar),
+}
+
+impl<'a> From<&'a Tensor> for Operand<'a> {
+    fn from(t: &'a Tensor) -> Self {
+        Operand::Tensor(t)
+    }
+}
+
+impl<'a, T: Into<Scalar>> From<T> for Operand<'a> {
+    fn from(v: T) -> Self {
+        Operand::Scalar(v.into())
+    }
+}
+
+/// Rust types of the parameter kinds that the op table names.
+#[allow(missing_docs)]
+pub mod kinds {
+    use crate::{DType, Device, Generator, Scalar};
+    pub type Tensor<'a> = &'a crate::Tensor;
+    pub type OptTensor<'a> = Option<&'a crate::Tensor>;
+    pub type Tensors<'a> = &'a [crate::Tensor];
+    pub type Operand<'a> = super::Operand<'a>;
+    pub type OptOperand<'a> = Option<super::Operand<'a>>;
+    pub type Number = Scalar;
+    pub type OptNumber = Option<Scalar>;
+    pub type Int = i64;
+    pub type OptInt = Option<i64>;
+    pub type Float = f64;
+    pub type OptFloat = Option<f64>;
+    pub type Bool = bool;
+    pub type Dim = isize;
+    pub type OptDim = Option<isize>;
+    pub type Dims<'a> = &'a [isize];
+    pub type OptDims<'a> = Option<&'a [isize]>;
+    pub type Sizes<'a> = &'a [isize];
+    pub type Dtype = DType;
+    pub type OptDtype = Option<DType>;
+    pub type OptDevice = Option<Device>;
+    pub type DeviceArg = crate::Device;
+    pub type OptGenerator<'a> = Option<&'a Generator>;
+    pub type Text<'a> = &'a str;
+    pub type OptText<'a> = Option<&'a str>;
+}
+
+/// Rust types of the results that the op table names.
+#[allow(missing_docs)]
+pub mod results {
+    pub type Tensor = crate::Tensor;
+    pub type Tensors = Vec<crate::Tensor>;
+    pub type ValuesIndices = (crate::Tensor, crate::Tensor);
+    pub type Pair = (crate::Tensor, crate::Tensor);
+    pub type Truth = bool;
+}
+
+/// Every schema, family by family in the order of the table.
+pub fn schemas() -> impl Iterator<Item = &'static Schema> {
+    [
+        create::SCHEMAS,
+        random::SCHEMAS,
+        transfer::SCHEMAS,
+        unary::SCHEMAS,
+        binary::SCHEMAS,
+        compare::SCHEMAS,
+        compare::select::SCHEMAS,
+        reduce::SCHEMAS,
+        scan::SCHEMAS,
+        view::SCHEMAS,
+        index::SCHEMAS,
+        sort::SCHEMAS,
+        contract::SCHEMAS,
+        conv::SCHEMAS,
+        pool::SCHEMAS,
+        norm::SCHEMAS,
+        nn::SCHEMAS,
+        loss::SCHEMAS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The dtype that an op computes in for tensors and numbers of these kinds (PyTorch's `result_type`): tensors with
+/// dimensions outrank 0-d ones, which outrank numbers, unless the lower rank is of a higher category.
+pub fn result_type<'a>(operands: impl IntoIterator<Item = Operand<'a>>) -> DType {
+    let mut ranks: [Option<DType>; 3] = [None; 3];
+    for o in operands {
+        let (rank, dtype) = match o {
+            Operand::Tensor(t) if t.ndim() > 0 => (0, t.dtype()),
+            Operand::Tensor(t) => (1, t.dtype()),
+            Operand::Scalar(s) => (2, scalar_dtype(s)),
+        };
+        ranks[rank] = Some(ranks[rank].map_or(dtype, |d| d.promote(dtype)));
+    }
+    ranks.into_iter().flatten().reduce(combine).unwrap_or(crate::default_dtype())
+}
+
+/// The dtype of a number on its own.
+pub fn scalar_dtype(s: Scalar) -> DType {
+    match s {
+        Scalar::Bool(_) => DType::Bool,
+        Scalar::Int(_) => DType::I64,
+        Scalar::Float(_) => crate::default_dtype(),
+        Scalar::Complex(..) => DType::C64,
+    }
+}
+
+fn combine(higher: DType, lower: DType) -> DType {
+    match lower.category() > higher.category() {
+        true if lower.is_complex() => DType::C64,
+        true => lower,
+        false => higher,
+    }
+}

@@ -1,0 +1,281 @@
+//! Layers' functions: linear maps, softmax, activations, dropout, embedding, attention.
+//!
+//! The primitives here are single passes on both backends (`cpu/fused.rs`, `gpu/nn.rs`); the rest is made of other ops.
+
+use super::macros::define_ops;
+use crate::dispatch::{self, Meta, Prim};
+use crate::shape::{self, Shape};
+use crate::{DType, Error, Generator, Result, Scalar, Tensor};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! nn_ops {
+    ($cb:ident) => { $cb! { "nn" NnOp :
+        /// `input @ weight.T + bias`: (…, in) with (out, in) and (out).
+        function linear(input: Tensor, weight: Tensor, bias: OptTensor = None) -> Tensor {
+            [] Low Yes DTypes::FLOAT, Same,
+            prim Linear Cross {|c, g| [
+                g.matmul(&c.x(1)?),
+                rows(g)?.t()?.matmul(&rows(&c.x(0)?)?),
+                rows(g)?.sum(Some(&[0]), false, None)
+            ]},
+            run linear_body, torch "nn.functional.linear", samples ["N(3, 4), N(5, 4), N(5)", "N(2, 3, 4), N(5, 4)", "N(4), N(5, 4), N(5)"]
+        }
+        /// `exp(x) / sum(exp(x))` along `dim`.
+        method softmax(dim: Dim; dtype: OptDtype = None) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            prim Softmax { axis: usize } Output {|c, g| [softmax_gradient(g, &c.out()?, *axis)]},
+            run along[|axis| NnOp::Softmax { axis }], torch "", samples ["N(3, 4), 1", "N(2, 3, 4), 0", "N(), 0"]
+        }
+        /// `log(softmax(x))` along `dim`, without overflow.
+        method log_softmax(dim: Dim; dtype: OptDtype = None) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            prim LogSoftmax { axis: usize } Output {|c, g| [
+                g - &(c.out()?.exp()? * &g.sum(Some(&[*axis as isize]), true, None)?)?
+            ]},
+            run along[|axis| NnOp::LogSoftmax { axis }], torch "", samples ["N(3, 4), 1", "N(2, 3, 4), 0"]
+        }
+        /// `x Φ(x)` (Hendrycks and Gimpel, 2016); `approximate="tanh"` takes the usual approximation.
+        function gelu(input: Tensor; approximate: Text = "none") -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            prim Gelu { tanh: bool } Inputs {|c, g| [g * &gelu_slope(&c.x(0)?, *tanh)?]},
+            run gelu_body, torch "nn.functional.gelu", samples ["N(3, 4)", "N(3, 4), approximate='tanh'"]
+        }
+        /// `x` above 0, `negative_slope * x` below.
+        function leaky_relu(input: Tensor, negative_slope: Float = 0.01) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run leaky_relu_body, torch "nn.functional.leaky_relu", samples ["N(3, 4)", "N(3, 4), 0.2"]
+        }
+        /// `x` above 0, `alpha * (e^x - 1)` below (Clevert et al., 2015).
+        function elu(input: Tensor, alpha: Float = 1.0) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run elu_body, torch "nn.functional.elu", samples ["N(3, 4)", "N(3, 4), 0.5"]
+        }
+        /// `log(1 + e^(beta x)) / beta`; `x` itself where `beta x > threshold`.
+        function softplus(input: Tensor, beta: Float = 1.0, threshold: Float = 20.0) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run softplus_body, torch "nn.functional.softplus", samples ["N(3, 4)", "N(3, 4), 2.0, 1.0"]
+        }
+        /// `min(max(x, 0), 6)`.
+        function relu6(input: Tensor) -> Tensor {
+            [] Keep Yes DTypes::REAL, Same,
+            run relu6_body, torch "nn.functional.relu6", samples ["N(3, 4)"]
+        }
+        /// Zero with probability `p`, else divided by `1 - p`; the input itself unless `training`.
+        function dropout(input: Tensor, p: Float = 0.5, training: Bool = true; generator: OptGenerator = None) -> Tensor {
+            [] Keep Seeded DTypes::FLOAT, Same,
+            run dropout_body, torch "nn.functional.dropout", samples ["N(3, 4), 0.5, False"]
+        }
+        /// The rows of `weight` (count, size) at `input`'s indices: shape (…, size). The row `padding_idx` gets no gradient.
+        function embedding(input: Tensor, weight: Tensor, padding_idx: OptInt = None) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run embedding_body, torch "nn.functional.embedding", samples ["I(0, 5, 2, 3), N(5, 4)"]
+        }
+        /// One-hot vectors (int64) of `num_classes` elements; -1 takes the largest index plus one, which evaluates.
+        function one_hot(input: Tensor, num_classes: Int = -1) -> Tensor {
+            [nograd] Keep Yes DTypes::INTEGER, Index,
+            run one_hot_body, torch "nn.functional.one_hot", samples ["I(0, 5, 2, 3), 5", "I(0, 5, 4)"]
+        }
+        /// `softmax(scale · q kᵀ + mask) v` over (…, length, size). A `bool` mask says where to look, another is added;
+        /// `is_causal` hides later positions; `scale` defaults to `1 / sqrt(size)`.
+        function scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: OptTensor = None, dropout_p: Float = 0.0, is_causal: Bool = false; scale: OptFloat = None) -> Tensor {
+            [] Low Yes DTypes::FLOAT, Same,
+            run attention_body, torch "nn.functional.scaled_dot_product_attention", samples ["N(2, 3, 4), N(2, 5, 4), N(2, 5, 6)", "N(2, 2, 3, 4), N(2, 2, 3, 4), N(2, 2, 3, 4), is_causal=True", "N(2, 3, 4), N(2, 5, 4), N(2, 5, 6), N(3, 5)"]
+        }
+    }};
+}
+nn_ops!(define_ops);
+
+/// A tensor's last dimension as columns, everything before as rows.
+fn rows(x: &Tensor) -> Result<Tensor> {
+    match x.ndim() {
+        2 => Ok(x.clone()),
+        n => super::view::reshape_to(x, &[shape::numel(&x.shape()[..n - 1]), x.shape()[n - 1]]),
+    }
+}
+
+fn linear_body(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    schema::linear.check(x.dtype())?;
+    if let Some(odd) = std::iter::once(w).chain(bias).find(|t| t.dtype() != x.dtype()) {
+        let why = "input, weight and bias must have the same dtype; cast with .to()";
+        return Err(Error::dtype("linear", why, &[x.dtype(), odd.dtype()]));
+    }
+    let fits = x.ndim() >= 1 && w.ndim() == 2 && x.shape()[x.ndim() - 1] == w.shape()[1];
+    if !fits {
+        let why = "input's last dimension must be the weight's second (out_features, in_features)";
+        return Err(Error::shape("linear", why, &[x.shape(), w.shape()]));
+    }
+    if let Some(b) = bias.filter(|b| b.shape() != [w.shape()[0]]) {
+        return Err(Error::shape("linear", "bias must have one element per output feature", &[w.shape(), b.shape()]));
+    }
+    let mut shape = Shape::from_slice(x.shape());
+    shape.pop();
+    shape.push(w.shape()[0]);
+    let meta = Meta { shape, dtype: x.dtype() };
+    if x.ndim() == 1 {
+        return linear_body(&x.unsqueeze(0)?, w, bias)?.squeeze(Some(&[0]));
+    }
+    match bias {
+        Some(b) => dispatch::apply1(Prim::Nn(NnOp::Linear), &[x, w, b], meta),
+        None => dispatch::apply1(Prim::Nn(NnOp::Linear), &[x, w], meta),
+    }
+}
+
+fn along(op: fn(usize) -> NnOp, x: &Tensor, dim: isize, dtype: Option<DType>) -> Result<Tensor> {
+    let schema = op(0).schema();
+    let x = x.cast(dtype.unwrap_or(x.dtype()))?;
+    schema.check(x.dtype())?;
+    let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
+    if x.ndim() == 0 {
+        return along(op, &x.reshape(&[1])?, 0, None)?.reshape(&[]);
+    }
+    dispatch::apply1(Prim::Nn(op(axis)), &[&x], Meta::new(x.shape(), x.dtype()))
+}
+
+fn softmax_gradient(g: &Tensor, y: &Tensor, axis: usize) -> Result<Tensor> {
+    let weighted = (g * y)?;
+    &weighted - &(y * &weighted.sum(Some(&[axis as isize]), true, None)?)?
+}
+
+fn gelu_body(x: &Tensor, approximate: &str) -> Result<Tensor> {
+    schema::gelu.check(x.dtype())?;
+    let tanh = match approximate {
+        "none" => false,
+        "tanh" => true,
+        other => return Err(Error::runtime("gelu", format!("approximate argument must be either none or tanh, got {other}"))),
+    };
+    dispatch::apply1(Prim::Nn(NnOp::Gelu { tanh }), &[x], Meta::new(x.shape(), x.dtype()))
+}
+
+/// Coefficients of the tanh form of gelu.
+pub(crate) const GELU_SCALE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
+pub(crate) const GELU_CUBIC: f64 = 0.044715;
+
+fn gelu_slope(x: &Tensor, tanh: bool) -> Result<Tensor> {
+    if tanh {
+        let square = x.square()?;
+        let t = ((x * &((&square * GELU_CUBIC)? + 1.0)?)? * GELU_SCALE)?.tanh()?;
+        let inner = (((square * (3.0 * GELU_CUBIC))? + 1.0)? * GELU_SCALE)?;
+        let bend = ((x * &(1.0 - &t.square()?)?)? * &inner)?;
+        return ((t + 1.0)? + &bend)? * 0.5;
+    }
+    let cdf = (((x * FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
+    let density = ((x.square()? * -0.5)?.exp()? * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * 0.5))?;
+    cdf + &(x * &density)?
+}
+
+fn leaky_relu_body(x: &Tensor, slope: f64) -> Result<Tensor> {
+    super::compare::select::r#where(&x.gt(0)?, x, &(x * slope)?)
+}
+
+fn elu_body(x: &Tensor, alpha: f64) -> Result<Tensor> {
+    schema::elu.check(x.dtype())?;
+    let positive = x.gt(0)?;
+    // The branch not taken must stay finite, or its gradient is 0 · inf.
+    let below = x.masked_fill(&positive, 0.0)?.expm1()?;
+    super::compare::select::r#where(&positive, x, &(below * alpha)?)
+}
+
+fn softplus_body(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
+    schema::softplus.check(x.dtype())?;
+    let scaled = (x * beta)?;
+    let linear = scaled.gt(threshold)?;
+    let curved = (scaled.masked_fill(&linear, 0.0)?.exp()?.log1p()? * (1.0 / beta))?;
+    super::compare::select::r#where(&linear, x, &curved)
+}
+
+fn relu6_body(x: &Tensor) -> Result<Tensor> {
+    // PyTorch gives no gradient at the bounds themselves.
+    let y = x.relu()?;
+    super::compare::select::r#where(&y.lt(6)?, &y, &Tensor::constant(Scalar::Int(6), x.dtype(), x.device())?)
+}
+
+fn dropout_body(x: &Tensor, p: f64, training: bool, generator: Option<&Generator>) -> Result<Tensor> {
+    if !(0.0..=1.0).contains(&p) {
+        return Err(Error::value("dropout", format!("dropout probability has to be between 0 and 1, but got {p}")));
+    }
+    schema::dropout.check(x.dtype())?;
+    if !training || p == 0.0 {
+        return Ok(x.clone());
+    }
+    if p == 1.0 {
+        return x * 0.0;
+    }
+    let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let keep = super::random::uniform_of(x.shape(), dtype, x.device(), generator)?.ge(p)?;
+    x * &(keep.cast(x.dtype())? * (1.0 / (1.0 - p)))?
+}
+
+fn embedding_body(input: &Tensor, weight: &Tensor, padding_idx: Option<i64>) -> Result<Tensor> {
+    if weight.ndim() != 2 {
+        return Err(Error::shape("embedding", "'weight' must be 2-D", &[weight.shape()]));
+    }
+    let n = weight.shape()[0] as i64;
+    let weight = match padding_idx {
+        Some(p) if p < -n || p >= n => {
+            return Err(Error::value("embedding", format!("padding_idx {p} must be within the {n} embeddings")));
+        }
+        // The padding row's values come from a copy that the tape does not see.
+        Some(p) => {
+            let row = super::create::arange_of(n as usize, weight.device())?.eq(p.rem_euclid(n))?.unsqueeze(1)?;
+            super::compare::select::r#where(&row, &weight.detach()?, weight)?
+        }
+        None => weight.clone(),
+    };
+    super::index::index(&weight, &[0], std::slice::from_ref(input))
+}
+
+fn one_hot_body(x: &Tensor, num_classes: i64) -> Result<Tensor> {
+    schema::one_hot.check(x.dtype())?;
+    let fail = |why: &str| Err(Error::runtime("one_hot", why));
+    if x.numel() > 0 && x.amin(None, false)?.item()?.to_i64() < 0 {
+        return fail("Class values must be non-negative.");
+    }
+    let least = if x.numel() > 0 { x.amax(None, false)?.item()?.to_i64() + 1 } else { 0 };
+    let classes = match num_classes {
+        -1 if least == 0 => return fail("Can not infer total number of classes from empty tensor."),
+        -1 => least,
+        n if n < 1 && least == 0 => return fail("Number of classes must be positive for an empty tensor."),
+        n if n < least => return fail("Class values must be smaller than num_classes."),
+        n => n,
+    };
+    x.unsqueeze(-1)?.eq(&super::create::arange_of(classes as usize, x.device())?)?.cast(DType::I64)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn attention_body(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Tensor>,
+    dropout_p: f64,
+    is_causal: bool,
+    scale: Option<f64>,
+) -> Result<Tensor> {
+    const OP: &str = "scaled_dot_product_attention";
+    schema::scaled_dot_product_attention.check(q.dtype())?;
+    if q.ndim() < 2 || k.ndim() < 2 || v.ndim() < 2 || q.shape()[q.ndim() - 1] != k.shape()[k.ndim() - 1] {
+        let why = "query, key and value need at least 2 dimensions, query and key the same last one";
+        return Err(Error::shape(OP, why, &[q.shape(), k.shape(), v.shape()]));
+    }
+    if is_causal && mask.is_some() {
+        return Err(Error::runtime(OP, "Explicit attn_mask should not be set when is_causal=True"));
+    }
+    let scale = scale.unwrap_or(1.0 / (q.shape()[q.ndim() - 1] as f64).sqrt());
+    let mut scores = (q * scale)?.matmul(&k.transpose(-2, -1)?)?;
+    if is_causal {
+        let (rows, cols) = (q.shape()[q.ndim() - 2], k.shape()[k.ndim() - 2]);
+        let later = super::create::arange_of(rows, q.device())?.unsqueeze(1)?.lt(&super::create::arange_of(cols, q.device())?)?;
+        scores = scores.masked_fill(&later, f64::NEG_INFINITY)?;
+    }
+    if let Some(m) = mask {
+        scores = match m.dtype() {
+            DType::Bool => scores.masked_fill(&m.logical_not()?, f64::NEG_INFINITY)?,
+            _ => (scores + m)?,
+        };
+    }
+    let weights = scores.softmax(-1, None)?;
+    dropout(&weights, dropout_p, dropout_p > 0.0, None)?.matmul(v)
+}

@@ -1,0 +1,166 @@
+//! Normalisation over features, channels or the batch.
+//!
+//! Layer norm is a primitive, one pass on both backends (`cpu/fused.rs`, `gpu/nn.rs`); the others are made of reductions.
+
+use super::macros::define_ops;
+use crate::autograd::{Ctx, Grads};
+use crate::dispatch::{self, Meta, Prim};
+use crate::{Error, Result, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! norm_ops {
+    ($cb:ident) => { $cb! { "norm" NormOp :
+        /// `(x - mean) / sqrt(var + eps) * weight + bias` over the last dimensions, `normalized_shape` (Ba et al., 2016).
+        function layer_norm(input: Tensor, normalized_shape: Sizes, weight: OptTensor = None, bias: OptTensor = None, eps: Float = 1e-5) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run layer_norm_body, torch "nn.functional.layer_norm", samples ["N(3, 4), (4,)", "N(2, 3, 4), (4,), N(4), N(4)", "N(2, 3, 4), (3, 4), N(3, 4), N(3, 4), 0.1"]
+        }
+        /// `(x - mean) / sqrt(var + eps)` over the last `dims` dimensions: what [`layer_norm`] scales and shifts.
+        function normalize_last(input: Tensor, dims: Int, eps: Float) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            prim Standardize { dims: usize, eps: f64 } Both {|c, g| all standardize_gradient(c, g, *dims, *eps)},
+            run standardize_body, torch "-", samples []
+        }
+        /// `x / sqrt(mean(x²) + eps) * weight` over the last dimensions (Zhang and Sennrich, 2019).
+        function rms_norm(input: Tensor, normalized_shape: Sizes, weight: OptTensor = None, eps: OptFloat = None) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run rms_norm_body, torch "nn.functional.rms_norm", samples ["N(3, 4), (4,), None, 1e-5", "N(2, 3, 4), (4,), N(4)"]
+        }
+        /// [`layer_norm`] over groups of channels of (N, C, …), `weight` and `bias` per channel (Wu and He, 2018).
+        function group_norm(input: Tensor, num_groups: Int, weight: OptTensor = None, bias: OptTensor = None, eps: Float = 1e-5) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run group_norm_body, torch "nn.functional.group_norm", samples ["N(2, 4, 3), 2", "N(2, 4, 3, 3), 4, N(4), N(4)"]
+        }
+        /// Normalises each channel of (N, C, …) by the batch's mean and variance in training, which also update
+        /// `running_mean` and `running_var` in place; by the running ones otherwise (Ioffe and Szegedy, 2015).
+        function batch_norm(input: Tensor, running_mean: OptTensor, running_var: OptTensor, weight: OptTensor = None, bias: OptTensor = None, training: Bool = false, momentum: Float = 0.1, eps: Float = 1e-5) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run batch_norm_body, torch "nn.functional.batch_norm", samples ["N(4, 3), None, None, N(3), N(3), True", "N(4, 3, 2, 2), FIXED(N(3)), FIXED(P(3)), N(3), N(3)"]
+        }
+    }};
+}
+norm_ops!(define_ops);
+
+fn standardize(x: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
+    dispatch::apply1(Prim::Norm(NormOp::Standardize { dims, eps }), &[x], Meta::new(x.shape(), x.dtype()))
+}
+
+/// `(g - mean(g) - y mean(g y)) / σ`, with σ found again from the input.
+fn standardize_gradient(c: &Ctx<'_>, g: &Tensor, dims: usize, eps: f64) -> Result<Grads> {
+    let (x, y) = (c.x(0)?, c.out()?);
+    let over: Vec<isize> = (1..=dims as isize).map(|d| -d).collect();
+    let mean = |t: &Tensor| t.mean(Some(&over), true, None);
+    let scale = (x.var(Some(&over), 0, true)? + eps)?.rsqrt()?;
+    let inner = ((g - &mean(g)?)? - &(&y * &mean(&(g * &y)?)?)?)?;
+    Ok(std::iter::once(Some((inner * &scale)?)).collect())
+}
+
+fn standardize_body(x: &Tensor, dims: i64, eps: f64) -> Result<Tensor> {
+    schema::layer_norm.check(x.dtype())?;
+    if dims < 1 || dims as usize > x.ndim() {
+        return Err(Error::shape("normalize_last", format!("cannot normalize over {dims} dimensions"), &[x.shape()]));
+    }
+    standardize(x, dims as usize, eps)
+}
+
+fn check_last(op: &'static str, x: &Tensor, normalized: &[isize], affine: &[Option<&Tensor>]) -> Result<()> {
+    schema::layer_norm.check(x.dtype())?;
+    let want: Vec<usize> = normalized.iter().map(|&n| n.max(0) as usize).collect();
+    if want.is_empty() || !x.shape().ends_with(&want) {
+        let why = format!("Given normalized_shape={normalized:?}, expected input with shape [*, {normalized:?}]");
+        return Err(Error::shape(op, why, &[x.shape()]));
+    }
+    match affine.iter().flatten().find(|t| t.shape() != want.as_slice()) {
+        Some(t) => Err(Error::shape(op, "weight and bias must have the shape of normalized_shape", &[&want, t.shape()])),
+        None => Ok(()),
+    }
+}
+
+fn scale_and_shift(y: Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Result<Tensor> {
+    let y = weight.map_or(Ok(y.clone()), |w| y * w)?;
+    bias.map_or(Ok(y.clone()), |b| y + b)
+}
+
+fn layer_norm_body(x: &Tensor, normalized: &[isize], weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+    check_last("layer_norm", x, normalized, &[weight, bias])?;
+    scale_and_shift(standardize(x, normalized.len(), eps)?, weight, bias)
+}
+
+fn rms_norm_body(x: &Tensor, normalized: &[isize], weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
+    check_last("rms_norm", x, normalized, &[weight])?;
+    let eps = eps.unwrap_or(match x.dtype() {
+        crate::DType::F64 => f64::EPSILON,
+        _ => f64::from(f32::EPSILON),
+    });
+    let over: Vec<isize> = (1..=normalized.len() as isize).map(|d| -d).collect();
+    let scale = (x.square()?.mean(Some(&over), true, None)? + eps)?.rsqrt()?;
+    scale_and_shift((x * &scale)?, weight, None)
+}
+
+/// A per-channel vector seen as (1, C, 1, …).
+fn per_channel(op: &'static str, x: &Tensor, v: Option<&Tensor>) -> Result<Option<Tensor>> {
+    let Some(v) = v else { return Ok(None) };
+    if v.shape() != [x.shape()[1]] {
+        return Err(Error::shape(op, "expected one element per channel", &[x.shape(), v.shape()]));
+    }
+    let mut wide = vec![1; x.ndim()];
+    wide[1] = -1;
+    v.reshape(&wide).map(Some)
+}
+
+fn group_norm_body(x: &Tensor, groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+    schema::group_norm.check(x.dtype())?;
+    if x.ndim() < 2 || groups < 1 || x.shape()[1] % groups as usize != 0 {
+        let why = format!("Expected number of channels in input to be divisible by num_groups={groups}");
+        return Err(Error::shape("group_norm", why, &[x.shape()]));
+    }
+    let (weight, bias) = (per_channel("group_norm", x, weight)?, per_channel("group_norm", x, bias)?);
+    let inner = x.numel() / (x.shape()[0] * groups as usize).max(1);
+    let y = standardize(&x.reshape(&[x.shape()[0] as isize, groups as isize, inner as isize])?, 1, eps)?;
+    scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn batch_norm_body(
+    x: &Tensor,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<Tensor> {
+    const OP: &str = "batch_norm";
+    schema::batch_norm.check(x.dtype())?;
+    if x.ndim() < 2 {
+        return Err(Error::shape(OP, "expected at least 2 dimensions (N, C, ...)", &[x.shape()]));
+    }
+    let (weight, bias) = (per_channel(OP, x, weight)?, per_channel(OP, x, bias)?);
+    let (mean, var) = if training {
+        let n = x.numel() / x.shape()[1].max(1);
+        if n <= 1 {
+            return Err(Error::value(OP, format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape())));
+        }
+        let over: Vec<isize> = std::iter::once(0).chain(2..x.ndim() as isize).collect();
+        let (mean, var) = (x.mean(Some(&over), true, None)?, x.var(Some(&over), 0, true)?);
+        let unbiased = n as f64 / (n as f64 - 1.0);
+        for (running, batch, factor) in [(running_mean, &mean, 1.0), (running_var, &var, unbiased)] {
+            if let Some(r) = running {
+                per_channel(OP, x, Some(r))?;
+                let fresh = (batch.detach()?.reshape(&[-1])?.cast(r.dtype())? * (momentum * factor))?;
+                r.write_in_place(OP, &((r.detach()? * (1.0 - momentum))? + &fresh)?)?;
+            }
+        }
+        (mean, var)
+    } else {
+        match (per_channel(OP, x, running_mean)?, per_channel(OP, x, running_var)?) {
+            (Some(mean), Some(var)) => (mean, var),
+            _ => return Err(Error::runtime(OP, "expected running_mean and running_var to be defined when training=False")),
+        }
+    };
+    let scale = (var + eps)?.rsqrt()?;
+    scale_and_shift(((x - &mean)? * &scale)?, weight.as_ref(), bias.as_ref())
+}

@@ -1,0 +1,349 @@
+//! Pooling over windows in one to three dimensions.
+//!
+//! Max-pooling saves its input rather than indices: the gradient finds the maxima again, the first of each window at a
+//! tie as in PyTorch. `MaxPick` and `MaxScatter` are each other's gradient. Kernels are in `cpu/pool.rs` and `gpu/pool.rs`.
+
+use super::conv::{spatial, Spatial};
+use super::macros::define_ops;
+use crate::dispatch::{self, Meta, Prim};
+use crate::shape::Shape;
+use crate::{DType, Error, Result, Tensor};
+
+/// How a pool's windows lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolArgs {
+    /// Window sizes.
+    pub kernel: Spatial,
+    /// Steps between windows.
+    pub stride: Spatial,
+    /// Places added at both ends: -inf for max, 0 for average.
+    pub padding: Spatial,
+    /// Steps between a window's elements.
+    pub dilation: Spatial,
+    /// Output sizes, which `ceil_mode` may have rounded up: the last windows may reach beyond the padding.
+    pub output: Spatial,
+    /// Do averages count the padding?
+    pub count_include_pad: bool,
+    /// What averages divide by, in place of the window's size.
+    pub divisor: Option<usize>,
+}
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! pool_ops {
+    ($cb:ident) => { $cb! { "pool" PoolOp :
+        /// The largest element of each window, in as many spatial dimensions as `kernel_size` has; NaN wins.
+        function max_pool(input: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, dilation: Dims, ceil_mode: Bool) -> Tensor {
+            [] Keep Yes DTypes::REAL, Same,
+            prim Max { args: Box<PoolArgs> } Inputs {|c, g| [max_scatter(&c.x(0)?, g, args)]},
+            run max_pool_body, torch "-", samples []
+        }
+        /// Where in its plane each window's largest element lies, row-major; the first at a tie.
+        function max_pool_indices(input: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, dilation: Dims, ceil_mode: Bool) -> Tensor {
+            [nograd] Keep Yes DTypes::REAL, Index,
+            prim MaxIndices { args: Box<PoolArgs> } Nothing {none},
+            run max_indices_body, torch "-", samples []
+        }
+        /// The elements of `source` at the places of each window's largest element of `input`.
+        function max_pool_pick(input: Tensor, source: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, dilation: Dims, ceil_mode: Bool) -> Tensor {
+            [] Keep Yes DTypes::REAL, Same,
+            prim MaxPick { args: Box<PoolArgs> } First {|c, g| [c.zeros(0), max_scatter(&c.x(0)?, g, args)]},
+            run max_pick_body, torch "-", samples []
+        }
+        /// Zeros of `input`'s shape with `grad` added at the places of each window's largest element.
+        function max_pool_scatter(input: Tensor, grad: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, dilation: Dims, ceil_mode: Bool) -> Tensor {
+            [] Keep Yes DTypes::REAL, Same,
+            prim MaxScatter { args: Box<PoolArgs> } First {|c, g| [c.zeros(0), max_pick(&c.x(0)?, g, args)]},
+            run max_scatter_body, torch "-", samples []
+        }
+        /// The mean of each window, in as many spatial dimensions as `kernel_size` has.
+        function avg_pool(input: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, ceil_mode: Bool, count_include_pad: Bool, divisor_override: OptInt) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            prim Average { args: Box<PoolArgs> } Nothing {|c, g| [average_spread(g, args, c.shape(0))]},
+            run avg_pool_body, torch "-", samples []
+        }
+        /// The gradient of [`avg_pool`]: each element of `grad` spread over its window.
+        function avg_pool_spread(grad: Tensor, input_size: Sizes, kernel_size: Dims, stride: Dims, padding: Dims, ceil_mode: Bool, count_include_pad: Bool, divisor_override: OptInt) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            prim AverageSpread { args: Box<PoolArgs>, shape: Shape } Nothing {|c, g| [average(g, args)]},
+            run avg_spread_body, torch "-", samples []
+        }
+        /// Max-pooling over (N, C, L) or (C, L). `stride` defaults to the window.
+        function max_pool1d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], dilation: Dims = &[1], ceil_mode: Bool = false) -> Tensor {
+            [] Keep Yes DTypes::REAL, Same,
+            run max_pool_nd[1], torch "nn.functional.max_pool1d", samples ["N(2, 3, 8), 2", "N(2, 3, 9), 3, 2, 1"]
+        }
+        /// Max-pooling over (N, C, H, W) or (C, H, W). `stride` defaults to the window.
+        function max_pool2d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], dilation: Dims = &[1], ceil_mode: Bool = false) -> Tensor {
+            [] Keep Yes DTypes::REAL, Same,
+            run max_pool_nd[2], torch "nn.functional.max_pool2d", samples ["N(2, 3, 6, 6), 2", "N(2, 3, 7, 6), 3, 2, 1", "N(1, 2, 7, 7), (2, 3), (2, 1), 0, (1, 2)", "N(1, 2, 7, 7), 2, ceil_mode=True", "N(2, 5, 5), 2"]
+        }
+        /// Max-pooling over (N, C, D, H, W) or (C, D, H, W). `stride` defaults to the window.
+        function max_pool3d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], dilation: Dims = &[1], ceil_mode: Bool = false) -> Tensor {
+            [] Keep Yes DTypes::REAL, Same,
+            run max_pool_nd[3], torch "nn.functional.max_pool3d", samples ["N(1, 2, 4, 4, 4), 2"]
+        }
+        /// Average pooling over (N, C, L) or (C, L).
+        function avg_pool1d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], ceil_mode: Bool = false, count_include_pad: Bool = true) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run avg_pool_1d, torch "nn.functional.avg_pool1d", samples ["N(2, 3, 8), 2", "N(2, 3, 9), 3, 2, 1"]
+        }
+        /// Average pooling over (N, C, H, W) or (C, H, W). `stride` defaults to the window.
+        function avg_pool2d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], ceil_mode: Bool = false, count_include_pad: Bool = true, divisor_override: OptInt = None) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run avg_pool_nd[2], torch "nn.functional.avg_pool2d", samples ["N(2, 3, 6, 6), 2", "N(2, 3, 7, 6), 3, 2, 1", "N(2, 3, 7, 6), 3, 2, 1, True, False", "N(1, 2, 7, 7), 2, divisor_override=3"]
+        }
+    }};
+}
+pool_ops!(define_ops);
+
+#[allow(clippy::too_many_arguments)]
+fn pool_args(
+    op: &'static str,
+    x: &[usize],
+    kernel: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    ceil_mode: bool,
+    n: usize,
+) -> Result<Box<PoolArgs>> {
+    let kernel = spatial(op, "kernel_size", kernel, n, 1)?;
+    let stride = if stride.is_empty() { kernel.clone() } else { spatial(op, "stride", stride, n, 1)? };
+    let (padding, dilation) = (spatial(op, "padding", padding, n, 0)?, spatial(op, "dilation", dilation, n, 1)?);
+    if x.len() != n + 2 {
+        return Err(Error::shape(op, format!("expected {}D or {}D input", n + 1, n + 2), &[x]));
+    }
+    let mut output = Spatial::new();
+    for i in 0..n {
+        if padding[i] * 2 > dilation[i] * (kernel[i] - 1) + 1 {
+            let why = format!("pad should be at most half of effective kernel size, but got pad={}, kernel_size={}", padding[i], kernel[i]);
+            return Err(Error::runtime(op, why));
+        }
+        let (size, reach) = (x[i + 2] + 2 * padding[i], dilation[i] * (kernel[i] - 1) + 1);
+        let room = size.checked_sub(reach).filter(|_| x[i + 2] > 0).ok_or_else(|| {
+            Error::shape(op, format!("the window {kernel:?} is larger than the padded input"), &[x])
+        })?;
+        let mut count = if ceil_mode { room.div_ceil(stride[i]) } else { room / stride[i] } + 1;
+        // A window must start inside the input or the padding before it.
+        if ceil_mode && (count - 1) * stride[i] >= x[i + 2] + padding[i] {
+            count -= 1;
+        }
+        output.push(count);
+    }
+    Ok(Box::new(PoolArgs { kernel, stride, padding, dilation, output, count_include_pad: true, divisor: None }))
+}
+
+fn pooled_shape(x: &[usize], args: &PoolArgs) -> Shape {
+    let mut shape = Shape::from_slice(&x[..2]);
+    shape.extend_from_slice(&args.output);
+    shape
+}
+
+fn run(op: PoolOp, inputs: &[&Tensor], shape: Shape, dtype: DType) -> Result<Tensor> {
+    dispatch::apply1(Prim::Pool(op), inputs, Meta { shape, dtype })
+}
+
+fn max(x: &Tensor, args: Box<PoolArgs>) -> Result<Tensor> {
+    schema::max_pool.check(x.dtype())?;
+    let shape = pooled_shape(x.shape(), &args);
+    run(PoolOp::Max { args }, &[x], shape, x.dtype())
+}
+
+fn max_pick(x: &Tensor, source: &Tensor, args: &PoolArgs) -> Result<Tensor> {
+    let op = PoolOp::MaxPick { args: Box::new(args.clone()) };
+    run(op, &[&x.detach()?, source], pooled_shape(x.shape(), args), source.dtype())
+}
+
+fn max_scatter(x: &Tensor, g: &Tensor, args: &PoolArgs) -> Result<Tensor> {
+    let op = PoolOp::MaxScatter { args: Box::new(args.clone()) };
+    run(op, &[&x.detach()?, g], Shape::from_slice(x.shape()), g.dtype())
+}
+
+fn average(x: &Tensor, args: &PoolArgs) -> Result<Tensor> {
+    let op = PoolOp::Average { args: Box::new(args.clone()) };
+    run(op, &[x], pooled_shape(x.shape(), args), x.dtype())
+}
+
+fn average_spread(g: &Tensor, args: &PoolArgs, shape: &[usize]) -> Result<Tensor> {
+    let shape = Shape::from_slice(shape);
+    run(PoolOp::AverageSpread { args: Box::new(args.clone()), shape: shape.clone() }, &[g], shape, g.dtype())
+}
+
+/// Runs a pool on a batch of one where the input has no batch dimension.
+fn batched(n: usize, x: &Tensor, pool: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    match x.ndim() == n + 1 {
+        true => pool(&x.unsqueeze(0)?)?.squeeze(Some(&[0])),
+        false => pool(x),
+    }
+}
+
+fn max_pool_nd(
+    n: usize,
+    x: &Tensor,
+    kernel: &[isize],
+    stride: Option<&[isize]>,
+    padding: &[isize],
+    dilation: &[isize],
+    ceil_mode: bool,
+) -> Result<Tensor> {
+    let op = ["max_pool1d", "max_pool2d", "max_pool3d"][n - 1];
+    batched(n, x, |x| {
+        max(x, pool_args(op, x.shape(), kernel, stride.unwrap_or(&[]), padding, dilation, ceil_mode, n)?)
+    })
+}
+
+/// The indices that PyTorch's `return_indices=True` gives beside the pooled values, for (N, C, space…) or (C, space…).
+///
+/// # Errors
+/// As [`max_pool2d`].
+pub fn max_pool_with_indices(
+    n: usize,
+    x: &Tensor,
+    kernel: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    ceil_mode: bool,
+) -> Result<(Tensor, Tensor)> {
+    if x.ndim() == n + 1 {
+        let (y, i) = max_pool_with_indices(n, &x.unsqueeze(0)?, kernel, stride, padding, dilation, ceil_mode)?;
+        return Ok((y.squeeze(Some(&[0]))?, i.squeeze(Some(&[0]))?));
+    }
+    let args = pool_args("max_pool", x.shape(), kernel, stride, padding, dilation, ceil_mode, n)?;
+    Ok((max(x, args.clone())?, max_indices(x, args)?))
+}
+
+fn max_indices(x: &Tensor, args: Box<PoolArgs>) -> Result<Tensor> {
+    let shape = pooled_shape(x.shape(), &args);
+    run(PoolOp::MaxIndices { args }, &[&x.detach()?], shape, DType::I64)
+}
+
+fn max_pool_body(x: &Tensor, kernel: &[isize], stride: &[isize], padding: &[isize], dilation: &[isize], ceil: bool) -> Result<Tensor> {
+    max(x, pool_args("max_pool", x.shape(), kernel, stride, padding, dilation, ceil, kernel.len())?)
+}
+
+fn max_indices_body(x: &Tensor, kernel: &[isize], stride: &[isize], padding: &[isize], dilation: &[isize], ceil: bool) -> Result<Tensor> {
+    schema::max_pool.check(x.dtype())?;
+    max_indices(x, pool_args("max_pool_indices", x.shape(), kernel, stride, padding, dilation, ceil, kernel.len())?)
+}
+
+fn max_pick_body(
+    x: &Tensor,
+    source: &Tensor,
+    kernel: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    ceil: bool,
+) -> Result<Tensor> {
+    let args = pool_args("max_pool_pick", x.shape(), kernel, stride, padding, dilation, ceil, kernel.len())?;
+    expect("max_pool_pick", x, source, x.shape())?;
+    max_pick(x, source, &args)
+}
+
+fn max_scatter_body(
+    x: &Tensor,
+    g: &Tensor,
+    kernel: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    ceil: bool,
+) -> Result<Tensor> {
+    let args = pool_args("max_pool_scatter", x.shape(), kernel, stride, padding, dilation, ceil, kernel.len())?;
+    expect("max_pool_scatter", x, g, &pooled_shape(x.shape(), &args))?;
+    max_scatter(x, g, &args)
+}
+
+fn expect(op: &'static str, x: &Tensor, other: &Tensor, shape: &[usize]) -> Result<()> {
+    schema::max_pool.check(x.dtype())?;
+    match other.shape() == shape {
+        true => Ok(()),
+        false => Err(Error::shape(op, format!("expected the second tensor to have the shape {shape:?}"), &[x.shape(), other.shape()])),
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn avg_args(
+    op: &'static str,
+    x: &[usize],
+    kernel: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: Option<i64>,
+    n: usize,
+) -> Result<Box<PoolArgs>> {
+    let mut args = pool_args(op, x, kernel, stride, padding, &[1], ceil_mode, n)?;
+    args.count_include_pad = count_include_pad;
+    args.divisor = match divisor {
+        Some(d) if d < 1 => return Err(Error::runtime(op, format!("divisor must be at least 1, got {d}"))),
+        d => d.map(|d| d as usize),
+    };
+    Ok(args)
+}
+
+fn avg_pool_nd(
+    n: usize,
+    x: &Tensor,
+    kernel: &[isize],
+    stride: Option<&[isize]>,
+    padding: &[isize],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: Option<i64>,
+) -> Result<Tensor> {
+    let op = ["avg_pool1d", "avg_pool2d", "avg_pool3d"][n - 1];
+    schema::avg_pool.check(x.dtype())?;
+    batched(n, x, |x| {
+        let stride = stride.unwrap_or(&[]);
+        average(x, &*avg_args(op, x.shape(), kernel, stride, padding, ceil_mode, count_include_pad, divisor, n)?)
+    })
+}
+
+fn avg_pool_1d(
+    x: &Tensor,
+    kernel: &[isize],
+    stride: Option<&[isize]>,
+    padding: &[isize],
+    ceil_mode: bool,
+    count_include_pad: bool,
+) -> Result<Tensor> {
+    avg_pool_nd(1, x, kernel, stride, padding, ceil_mode, count_include_pad, None)
+}
+
+fn avg_pool_body(
+    x: &Tensor,
+    kernel: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    ceil: bool,
+    count_include_pad: bool,
+    divisor: Option<i64>,
+) -> Result<Tensor> {
+    avg_pool_nd(kernel.len().clamp(1, 3), x, kernel, Some(stride), padding, ceil, count_include_pad, divisor)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn avg_spread_body(
+    g: &Tensor,
+    input_size: &[isize],
+    kernel: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    ceil: bool,
+    count_include_pad: bool,
+    divisor: Option<i64>,
+) -> Result<Tensor> {
+    const OP: &str = "avg_pool_spread";
+    schema::avg_pool.check(g.dtype())?;
+    let shape: Shape = input_size.iter().map(|&n| n.max(0) as usize).collect();
+    let args = avg_args(OP, &shape, kernel, stride, padding, ceil, count_include_pad, divisor, kernel.len())?;
+    if g.shape() != pooled_shape(&shape, &args).as_slice() {
+        return Err(Error::shape(OP, "the gradient's shape is not that of the pooled input", &[g.shape(), &shape]));
+    }
+    average_spread(g, &args, &shape)
+}

@@ -1,0 +1,223 @@
+//! Reductions over any dimensions, and the statistics made of them.
+//!
+//! Kernels are in `cpu/reduce.rs` and `gpu/reduce.rs`; they get the wrapped axes and whether to keep them.
+
+use super::macros::define_ops;
+use crate::autograd::Ctx;
+use crate::dispatch::{self, Meta, Prim};
+use crate::shape::{self, Axes};
+use crate::{DType, Error, Result, Tensor};
+
+/// Which dimensions a reduction runs over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reduction {
+    /// The dimensions, wrapped.
+    pub axes: Axes,
+    /// Do they stay, with size 1?
+    pub keepdim: bool,
+}
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! reduce_ops {
+    ($cb:ident) => { $cb! { "reduce" ReduceOp :
+        /// The sum over `dim` (all by default); integers and `bool` sum in int64. Empty sums are 0.
+        method sum(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
+            [] Full Yes DTypes::ALL, Sum,
+            prim Sum Nothing {|c, g| [c.spread(g)]},
+            run sum_body[ReduceOp::Sum], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True", "N(0, 3), 0", "N()"]
+        }
+        /// The product over one dimension (all by default); integers and `bool` multiply in int64. Empty products are 1.
+        method prod(dim: OptDim = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
+            [] Full Yes DTypes::ALL, Sum,
+            prim Prod Both {|c, g| [prod_gradient(c, g)]},
+            run prod_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), -1, keepdim=True"]
+        }
+        /// The largest element over `dim` (all by default); NaN wins. Ties share the gradient evenly.
+        method amax(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
+            [] Keep Yes DTypes::ORDERED, Same,
+            prim Max Both {|c, g| [c.spread_to_ties(g)]},
+            run extremum[ReduceOp::Max], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, 2), keepdim=True"]
+        }
+        /// The smallest element over `dim` (all by default); NaN wins. Ties share the gradient evenly.
+        method amin(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
+            [] Keep Yes DTypes::ORDERED, Same,
+            prim Min Both {|c, g| [c.spread_to_ties(g)]},
+            run extremum[ReduceOp::Min], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, 2), keepdim=True"]
+        }
+        /// Is any element not zero, over `dim` (all by default)?
+        method any(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
+            [] Keep Yes DTypes::ALL, Bool,
+            prim Any Nothing {none},
+            run logical[ReduceOp::Any], torch "", samples ["B(3, 4)", "I(0, 2, 3, 4), 1"]
+        }
+        /// Are all elements not zero, over `dim` (all by default)?
+        method all(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
+            [] Keep Yes DTypes::ALL, Bool,
+            prim All Nothing {none},
+            run logical[ReduceOp::All], torch "", samples ["B(3, 4)", "I(0, 2, 3, 4), 1"]
+        }
+        /// The index of the largest element over `dim` (of the flattened tensor by default); the first at a tie, NaN wins.
+        method argmax(dim: OptDim = None, keepdim: Bool = false) -> Tensor {
+            [] Keep Yes DTypes::REAL, Index,
+            prim ArgMax Nothing {none},
+            run arg_extremum[ReduceOp::ArgMax], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), 0, keepdim=True"]
+        }
+        /// The index of the smallest element over `dim` (of the flattened tensor by default); the first at a tie, NaN wins.
+        method argmin(dim: OptDim = None, keepdim: Bool = false) -> Tensor {
+            [] Keep Yes DTypes::REAL, Index,
+            prim ArgMin Nothing {none},
+            run arg_extremum[ReduceOp::ArgMin], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), 0, keepdim=True"]
+        }
+        /// The mean over `dim` (all by default). Floating and complex tensors only, unless `dtype` says so.
+        method mean(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
+            [] Full Yes DTypes::INEXACT, Same,
+            run mean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
+        }
+        /// The variance over `dim` (all by default), divided by `n - correction`.
+        method var(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run var_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
+        }
+        /// The square root of [`var`].
+        method std(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run std_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
+        }
+        /// `log(sum(exp(x)))` over `dim`, without overflow.
+        method logsumexp(dim: Dims, keepdim: Bool = false) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run logsumexp_body, torch "", samples ["N(3, 4), 1", "N(2, 3, 4), (0, 1), keepdim=True"]
+        }
+        /// The number of elements that are not zero, over `dim` (all by default).
+        method count_nonzero(dim: OptDims = None) -> Tensor {
+            [nograd] Keep Yes DTypes::ALL, Index,
+            run count_nonzero_body, torch "", samples ["I(0, 2, 3, 4)", "I(0, 2, 3, 4), 1"]
+        }
+    }};
+}
+reduce_ops!(define_ops);
+
+fn axes_of(op: &'static str, dim: Option<&[isize]>, x: &Tensor) -> Result<Axes> {
+    match dim {
+        // PyTorch reads an empty list as every dimension.
+        None | Some([]) => Ok((0..x.ndim()).collect()),
+        Some(dims) if x.ndim() == 0 => shape::wrap_dims(op, dims, 0).map(|_| Axes::new()),
+        Some(dims) => shape::wrap_dims(op, dims, x.ndim()),
+    }
+}
+
+fn reduce(op: ReduceOp, x: &Tensor, axes: Axes, keepdim: bool, dtype: DType) -> Result<Tensor> {
+    let shape = shape::reduced_shape(x.shape(), &axes, keepdim);
+    dispatch::apply1(Prim::Reduce(op, Reduction { axes, keepdim }), &[x], Meta { shape, dtype })
+}
+
+fn sum_body(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    let schema = op.schema();
+    let x = x.cast(dtype.unwrap_or(schema.result.of(x.dtype())))?;
+    let axes = axes_of(schema.name, dim, &x)?;
+    reduce(op, &x, axes, keepdim, x.dtype())
+}
+
+fn prod_body(x: &Tensor, dim: Option<isize>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    sum_body(ReduceOp::Prod, x, dim.as_ref().map(std::slice::from_ref), keepdim, dtype)
+}
+
+fn extremum(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> Result<Tensor> {
+    let schema = op.schema();
+    schema.check(x.dtype())?;
+    let axes = axes_of(schema.name, dim, x)?;
+    refuse_empty(schema.name, x, &axes)?;
+    reduce(op, x, axes, keepdim, x.dtype())
+}
+
+fn refuse_empty(op: &'static str, x: &Tensor, axes: &[usize]) -> Result<()> {
+    match axes.iter().find(|&&a| x.shape()[a] == 0) {
+        Some(a) => {
+            let why = format!("Expected reduction dim {a} to have non-zero size");
+            Err(Error::index(op, format!("{why} (shape: {:?})", x.shape())))
+        }
+        None => Ok(()),
+    }
+}
+
+fn logical(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> Result<Tensor> {
+    let x = x.detach()?.cast(DType::Bool)?;
+    let axes = axes_of(op.schema().name, dim, &x)?;
+    reduce(op, &x, axes, keepdim, DType::Bool)
+}
+
+fn arg_extremum(op: ReduceOp, x: &Tensor, dim: Option<isize>, keepdim: bool) -> Result<Tensor> {
+    let schema = op.schema();
+    schema.check(x.dtype())?;
+    let x = x.detach()?;
+    if dim.is_none() {
+        refuse_empty(schema.name, &x, &(0..x.ndim()).collect::<Axes>())?;
+        let flat = reduce(op, &x.reshape(&[-1])?, Axes::from_slice(&[0]), false, DType::I64)?;
+        return if keepdim { flat.reshape(&vec![1; x.ndim()]) } else { Ok(flat) };
+    }
+    let axes = axes_of(schema.name, dim.as_ref().map(std::slice::from_ref), &x)?;
+    if axes.is_empty() {
+        return x.zeros_like()?.cast(DType::I64);
+    }
+    refuse_empty(schema.name, &x, &axes)?;
+    reduce(op, &x, axes, keepdim, DType::I64)
+}
+
+fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    let dtype = dtype.unwrap_or(x.dtype());
+    if dtype.is_integral() {
+        let why = "could not infer output dtype. Input dtype must be either a floating point or complex dtype";
+        return Err(Error::dtype("mean", why, &[dtype]));
+    }
+    let x = x.cast(dtype)?;
+    let n: usize = axes_of("mean", dim, &x)?.iter().map(|&a| x.shape()[a]).product();
+    // The mean of nothing is 0/0.
+    x.sum(dim, keepdim, None)?.mul(1.0 / n as f64)
+}
+
+fn var_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
+    schema::var.check(x.dtype())?;
+    let n: usize = axes_of("var", dim, x)?.iter().map(|&a| x.shape()[a]).product();
+    let centred = (x - &x.mean(dim, true, None)?)?;
+    let freedom = (n as f64 - correction.to_f64()).max(0.0);
+    centred.square()?.sum(dim, keepdim, None)?.mul(1.0 / freedom)
+}
+
+fn std_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
+    x.var(dim, correction, keepdim)?.sqrt()
+}
+
+fn logsumexp_body(x: &Tensor, dim: &[isize], keepdim: bool) -> Result<Tensor> {
+    let x = if x.dtype().is_integral() { x.cast(crate::default_dtype())? } else { x.clone() };
+    let axes = axes_of("logsumexp", Some(dim), &x)?;
+    if axes.iter().any(|&a| x.shape()[a] == 0) {
+        return x.sum(Some(dim), keepdim, None)?.log();
+    }
+    let top = x.detach()?.amax(Some(dim), true)?;
+    // An infinite maximum would give inf - inf.
+    let top = top.where_else_zero(&top.isfinite()?)?;
+    let sum = (&x - &top)?.exp()?.sum(Some(dim), true, None)?;
+    let y = sum.log()? + &top;
+    if keepdim { y } else { y?.squeeze(Some(&axes.iter().map(|&a| a as isize).collect::<Vec<_>>())) }
+}
+
+fn count_nonzero_body(x: &Tensor, dim: Option<&[isize]>) -> Result<Tensor> {
+    x.ne(0)?.sum(dim, false, None)
+}
+
+/// The product of all the others, also where some elements are zero.
+fn prod_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
+    let x = c.x(0)?;
+    let zero = x.detach()?.eq(0)?;
+    let axes = c.reduction_dims()?;
+    let zeros = c.spread(&zero.sum(Some(&axes), c.keeps_dims(), None)?)?;
+    // Without its one zero the product is not zero: that is the zero's own gradient.
+    let filled = super::compare::select::r#where(&zero, crate::Scalar::ONE, &x)?;
+    let rest = c.spread(&reduce(ReduceOp::Prod, &filled, c.axes()?, c.keeps_dims(), x.dtype())?)?;
+    let plain = c.spread(&c.out()?)?.div(&filled, None)?;
+    let only = rest.where_else_zero(&zero.logical_and(&zeros.eq(1)?)?)?;
+    let others = super::compare::select::r#where(&zeros.eq(0)?, &plain, &only)?;
+    c.spread(g)? * &others
+}

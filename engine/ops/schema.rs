@@ -1,0 +1,177 @@
+//! What the table states about an op, as data.
+//!
+//! Depends on `dtype` only. [`Schema`]s are constants made by `define_ops`; nothing else builds one.
+
+use crate::dtype::DTypes;
+use crate::{DType, Scalar};
+
+/// What autocast does with an op's inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amp {
+    /// Cast to the low-precision dtype: matrix products and convolutions.
+    Low,
+    /// Cast to float32: what loses precision or range in 16 bits.
+    Full,
+    /// Cast to the widest of the inputs' dtypes.
+    Promote,
+    /// Leave as it is.
+    Keep,
+}
+
+/// Does the op give bit-equal results when run again?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Determinism {
+    /// Always.
+    Yes,
+    /// Not on every device, for the reason given.
+    No(&'static str),
+    /// For the same generator state.
+    Seeded,
+}
+
+/// How the result's dtype follows from the inputs' (after promotion).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultDType {
+    /// The same.
+    Same,
+    /// Integers and `bool` become the default float.
+    Float,
+    /// Always `bool`.
+    Bool,
+    /// Always int64.
+    Index,
+    /// Integers and `bool` become int64.
+    Sum,
+    /// Complex becomes its real part's dtype.
+    Real,
+    /// Given by an argument, or as the documentation says.
+    Own,
+}
+
+impl ResultDType {
+    /// The dtype that the op computes in and gives back for inputs of this dtype.
+    pub fn of(self, input: DType) -> DType {
+        match self {
+            ResultDType::Float if input.is_integral() => crate::default_dtype(),
+            ResultDType::Sum if input.is_integral() => DType::I64,
+            ResultDType::Real if input.is_complex() => DType::F32,
+            ResultDType::Bool => DType::Bool,
+            ResultDType::Index => DType::I64,
+            _ => input,
+        }
+    }
+}
+
+/// What the tape keeps for the gradient rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saves {
+    /// Nothing but shapes.
+    Nothing,
+    /// Every input.
+    Inputs,
+    /// The result.
+    Output,
+    /// Inputs and result.
+    Both,
+    /// Each of the first two inputs only where the other needs a gradient (a product).
+    Cross,
+    /// The first input.
+    First,
+    /// The second input.
+    Second,
+    /// All inputs but the first.
+    Rest,
+    /// All inputs but the first two.
+    Tail,
+}
+
+/// One parameter of an op.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Its name, as PyTorch's.
+    pub name: &'static str,
+    /// Its kind, one of `ops::kinds`.
+    pub kind: &'static str,
+    /// The default, as written in the table.
+    pub default: Option<&'static str>,
+    /// Only by keyword?
+    pub keyword_only: bool,
+}
+
+/// One op, as the table declares it.
+#[derive(Clone, Copy, Debug)]
+pub struct Schema {
+    /// The op's name.
+    pub name: &'static str,
+    /// The family, as the name of its file.
+    pub family: &'static str,
+    /// Raised when the meaning of stored data or attributes changes.
+    pub version: u32,
+    /// Autocast policy.
+    pub amp: Amp,
+    /// Determinism.
+    pub determinism: Determinism,
+    /// Input dtypes taken.
+    pub dtypes: DTypes,
+    /// The rule for the result's dtype.
+    pub result: ResultDType,
+    /// What the tape keeps.
+    pub saves: Saves,
+    /// Is it also a `Tensor` method?
+    pub method: bool,
+    /// Is there an in-place form `name_`?
+    pub in_place: bool,
+    /// Has it kernels of its own (else it is made of other ops)?
+    pub primitive: bool,
+    /// Does it pass gradients?
+    pub differentiable: bool,
+    /// Parameters, the tensor of a method included.
+    pub params: &'static [Param],
+    /// The kind of result, one of `ops::results`.
+    pub returns: &'static str,
+    /// PyTorch's name, as a path below `torch`; empty where PyTorch has none.
+    pub torch: &'static str,
+    /// Argument lists for the tests, as Python expressions over sample makers (`N` normal, `P` positive, …).
+    pub samples: &'static [&'static str],
+    /// The documentation.
+    pub doc: &'static str,
+}
+
+impl Saves {
+    /// Is input `i` kept, where `needs` says which inputs need a gradient?
+    pub(crate) fn input(self, i: usize, needs: impl Fn(usize) -> bool) -> bool {
+        match self {
+            Saves::Nothing | Saves::Output => false,
+            Saves::Inputs | Saves::Both => true,
+            Saves::Cross => i < 2 && needs(1 - i),
+            Saves::First => i == 0,
+            Saves::Second => i == 1,
+            Saves::Rest => i > 0,
+            Saves::Tail => i > 1,
+        }
+    }
+
+    /// Is the result kept?
+    pub(crate) fn output(self) -> bool {
+        matches!(self, Saves::Output | Saves::Both)
+    }
+}
+
+impl Schema {
+    /// Refuses an input dtype that the op does not take.
+    pub(crate) fn check(&self, dtype: DType) -> crate::Result<()> {
+        if self.dtypes.has(dtype) {
+            return Ok(());
+        }
+        let takes: Vec<_> = self.dtypes.iter().map(DType::name).collect();
+        let why = format!("not implemented for {dtype}; it takes {}", takes.join(", "));
+        Err(crate::Error::dtype(self.name, why, &[dtype]))
+    }
+}
+
+impl Scalar {
+    /// Would this number change the category of a tensor of that dtype?
+    pub fn outranks(self, dtype: DType) -> bool {
+        self.category() > dtype.category()
+    }
+}

@@ -1,0 +1,53 @@
+//! Changing dtype or device, and copying.
+//!
+//! A change of device is the one op that sees both backends' arrays; `dispatch` carries it out through host bytes.
+
+use super::macros::define_ops;
+use crate::dispatch::{self, Meta, Prim};
+use crate::{DType, Device, Result, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! transfer_ops {
+    ($cb:ident) => { $cb! { "transfer" TransferOp :
+        /// The tensor in another dtype; itself where it has that dtype already. Floats are truncated towards zero to
+        /// integers, anything but zero is true.
+        method cast(dtype: Dtype) -> Tensor {
+            [only_method] Keep Yes DTypes::ALL, Own,
+            prim Cast { dtype: DType } Nothing {|c, g| [Ok(g.clone())]},
+            run cast_body, torch "Tensor.to", samples ["N(3, 4), DT.float64", "N(3, 4), DT.int32", "I(0, 2, 3), DT.bool"]
+        }
+        /// The tensor on another device; itself where it is there already. Evaluates.
+        method to_device(device: DeviceArg) -> Tensor {
+            [only_method] Keep Yes DTypes::ALL, Same,
+            prim Move { device: Device } Nothing {|c, g| [g.to_device(c.device(0))]},
+            run move_body, torch "-", samples []
+        }
+        /// A row-major copy in memory of its own; gradients pass through.
+        method copy() -> Tensor {
+            [only_method] Keep Yes DTypes::ALL, Same,
+            prim Copy Nothing {|c, g| [Ok(g.clone())]},
+            run copy_body, torch "clone", samples ["N(3, 4)", "N()"]
+        }
+    }};
+}
+transfer_ops!(define_ops);
+
+fn cast_body(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    match x.dtype() == dtype {
+        true => Ok(x.clone()),
+        false => dispatch::apply1(Prim::Transfer(TransferOp::Cast { dtype }), &[x], Meta::new(x.shape(), dtype)),
+    }
+}
+
+fn move_body(x: &Tensor, device: Device) -> Result<Tensor> {
+    match x.device() == device {
+        true => Ok(x.clone()),
+        false => dispatch::apply1(Prim::Transfer(TransferOp::Move { device }), &[x], Meta::new(x.shape(), x.dtype())),
+    }
+}
+
+fn copy_body(x: &Tensor) -> Result<Tensor> {
+    dispatch::apply1(Prim::Transfer(TransferOp::Copy), &[x], Meta::new(x.shape(), x.dtype()))
+}

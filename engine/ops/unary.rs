@@ -1,0 +1,134 @@
+//! Element-wise ops on one tensor.
+//!
+//! The whole of an op is its row here, its arm in `cpu/elementwise.rs` and its arm in `gpu/elementwise.rs`.
+
+use super::macros::define_ops;
+use crate::dispatch::{self, Meta, Prim};
+use crate::{Result, Tensor};
+use std::f64::consts::{FRAC_2_SQRT_PI, LN_10, LN_2};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! unary_ops {
+    ($cb:ident) => { $crate::define_uniform! { $cb "unary" UnaryOp method () run unary :
+        /// The negative of each element. `bool` has none.
+        neg = Neg [inplace] Keep DTypes::NUMERIC, Same, Nothing {|c, g| [-g]}, samples ["N(3, 4)", "N()", "N(0, 3)"];
+        /// The absolute value. The gradient at 0 is 0, as in PyTorch.
+        abs = Abs [inplace] Keep DTypes::NUMERIC, Real, Inputs {|c, g| [g * &c.x(0)?.sign()?]}, samples ["N(3, 4)"];
+        /// -1, 0 or 1 by each element's sign. Its gradient is 0.
+        sign = Sign [inplace] Keep DTypes::ORDERED, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
+        /// The complex conjugate; real tensors are given back as they are.
+        conj_physical = Conj [inplace] Keep DTypes::ALL, Same, Nothing {|c, g| [g.conj_physical()]}, samples ["N(3, 4)"];
+        /// `e` to each element.
+        exp = Exp [inplace] Full DTypes::ORDERED, Float, Output {|c, g| [g * &c.out()?]}, samples ["N(3, 4)"];
+        /// 2 to each element.
+        exp2 = Exp2 [inplace] Full DTypes::ORDERED, Float, Output {|c, g| [(g * &c.out()?)? * LN_2]}, samples ["N(3, 4)"];
+        /// `e^x - 1`, accurate near 0.
+        expm1 = Expm1 [inplace] Full DTypes::ORDERED, Float, Output {|c, g| [g * &(c.out()? + 1.0)?]}, samples ["N(3, 4)"];
+        /// The natural logarithm; NaN below 0, -inf at 0.
+        log = Log [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g / &c.x(0)?]}, samples ["P(3, 4)"];
+        /// The logarithm to base 2.
+        log2 = Log2 [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g / &(c.x(0)? * LN_2)?]}, samples ["P(3, 4)"];
+        /// The logarithm to base 10.
+        log10 = Log10 [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g / &(c.x(0)? * LN_10)?]}, samples ["P(3, 4)"];
+        /// `log(1 + x)`, accurate near 0.
+        log1p = Log1p [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g / &(c.x(0)? + 1.0)?]}, samples ["P(3, 4)"];
+        /// The square root; NaN below 0.
+        sqrt = Sqrt [inplace] Keep DTypes::ORDERED, Float, Output {|c, g| [g / &(c.out()? * 2.0)?]}, samples ["P(3, 4)"];
+        /// `1 / sqrt(x)`.
+        rsqrt = Rsqrt [inplace] Full DTypes::ORDERED, Float, Output {|c, g| [(g * -0.5)? * &c.out()?.pow(3)?]}, samples ["P(3, 4)"];
+        /// `x * x`.
+        square = Square [inplace] Keep DTypes::NUMERIC, Same, Inputs {|c, g| [g * &(c.x(0)?.conj_physical()? * 2)?]}, samples ["N(3, 4)"];
+        /// `1 / x`.
+        reciprocal = Reciprocal [inplace] Full DTypes::ALL, Float, Output
+            {|c, g| [-&(g * &c.out()?.square()?.conj_physical()?)?]}, samples ["P(3, 4)"];
+        /// The largest integer not above. Its gradient is 0.
+        floor = Floor [inplace] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
+        /// The smallest integer not below. Its gradient is 0.
+        ceil = Ceil [inplace] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
+        /// The integer part. Its gradient is 0.
+        trunc = Trunc [inplace] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
+        /// The nearest integer, halves to even. Its gradient is 0.
+        round = Round [inplace] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
+        /// The sine, of radians.
+        sin = Sin [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.cos()?]}, samples ["N(3, 4)"];
+        /// The cosine, of radians.
+        cos = Cos [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [-&(g * &c.x(0)?.sin()?)?]}, samples ["N(3, 4)"];
+        /// The tangent, of radians.
+        tan = Tan [inplace] Full DTypes::ORDERED, Float, Output {|c, g| [g * &(c.out()?.square()? + 1.0)?]}, samples ["U(3, 4)"];
+        /// The angle in radians whose sine this is; NaN outside -1 to 1.
+        asin = Asin [inplace] Full DTypes::ORDERED, Float, Inputs
+            {|c, g| [g * &(1.0 - &c.x(0)?.square()?)?.rsqrt()?]}, samples ["U(3, 4)"];
+        /// The angle in radians whose cosine this is; NaN outside -1 to 1.
+        acos = Acos [inplace] Full DTypes::ORDERED, Float, Inputs
+            {|c, g| [-&(g * &(1.0 - &c.x(0)?.square()?)?.rsqrt()?)?]}, samples ["U(3, 4)"];
+        /// The angle in radians whose tangent this is.
+        atan = Atan [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [g / &(c.x(0)?.square()? + 1.0)?]}, samples ["N(3, 4)"];
+        /// The hyperbolic sine.
+        sinh = Sinh [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.cosh()?]}, samples ["N(3, 4)"];
+        /// The hyperbolic cosine.
+        cosh = Cosh [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.sinh()?]}, samples ["N(3, 4)"];
+        /// The hyperbolic tangent.
+        tanh = Tanh [inplace] Keep DTypes::ORDERED, Float, Output {|c, g| [g * &(1.0 - &c.out()?.square()?)?]}, samples ["N(3, 4)"];
+        /// The inverse of the hyperbolic sine.
+        asinh = Asinh [inplace] Keep DTypes::ORDERED, Float, Inputs
+            {|c, g| [g * &(c.x(0)?.square()? + 1.0)?.rsqrt()?]}, samples ["N(3, 4)"];
+        /// The inverse of the hyperbolic cosine; NaN below 1.
+        acosh = Acosh [inplace] Keep DTypes::ORDERED, Float, Inputs
+            {|c, g| [g * &(c.x(0)?.square()? - 1.0)?.rsqrt()?]}, samples ["P(3, 4, lo=1.1)"];
+        /// The inverse of the hyperbolic tangent; NaN outside -1 to 1.
+        atanh = Atanh [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [g / &(1.0 - &c.x(0)?.square()?)?]}, samples ["U(3, 4)"];
+        /// The error function, `2/√π ∫₀ˣ e^(-t²) dt`.
+        erf = Erf [inplace] Keep DTypes::ORDERED, Float, Inputs
+            {|c, g| [(g * &(-&c.x(0)?.square()?)?.exp()?)? * FRAC_2_SQRT_PI]}, samples ["N(3, 4)"];
+        /// `1 - erf(x)`, accurate for large x.
+        erfc = Erfc [inplace] Keep DTypes::ORDERED, Float, Inputs
+            {|c, g| [(g * &(-&c.x(0)?.square()?)?.exp()?)? * -FRAC_2_SQRT_PI]}, samples ["N(3, 4)"];
+        /// The inverse of the error function; ±inf at ±1, NaN beyond.
+        erfinv = Erfinv [inplace] Full DTypes::ORDERED, Float, Output
+            {|c, g| [(g * &c.out()?.square()?.exp()?)? * (1.0 / FRAC_2_SQRT_PI)]}, samples ["U(3, 4)"];
+        /// The logistic function, `1 / (1 + e^-x)`.
+        sigmoid = Sigmoid [inplace] Keep DTypes::ORDERED, Float, Output
+            {|c, g| [(g * &c.out()?)? * &(1.0 - &c.out()?)?]}, samples ["N(3, 4)"];
+        /// `max(x, 0)`. The gradient at 0 is 0; NaN stays NaN.
+        relu = Relu [inplace] Keep DTypes::REAL, Same, Output
+            {|c, g| [g.where_else_zero(&c.out()?.gt(0)?)]}, samples ["N(3, 4)"];
+        /// `x * sigmoid(x)`, also called swish (Ramachandran et al., 2017).
+        silu = Silu [inplace only_function] Keep DTypes::FLOAT, Same, Inputs
+            {|c, g| [g * &silu_slope(&c.x(0)?)?]}, samples ["N(3, 4)"];
+        /// True where the element is zero.
+        logical_not = LogicalNot [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)", "I(0, 2, 3, 4)"];
+        /// Every bit flipped; for `bool`, logical not.
+        bitwise_not = BitwiseNot [inplace] Keep DTypes::INTEGRAL, Same, Nothing {none}, samples ["I(0, 100, 3, 4)"];
+        /// True where the element is not a number.
+        isnan = IsNan [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)"];
+        /// True where the element is infinite.
+        isinf = IsInf [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)"];
+        /// True where the element is neither infinite nor NaN.
+        isfinite = IsFinite [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)"];
+    }};
+}
+unary_ops!(define_ops);
+
+fn unary(op: UnaryOp, x: &Tensor) -> Result<Tensor> {
+    let schema = op.schema();
+    schema.check(x.dtype())?;
+    match schema.result {
+        super::ResultDType::Float if x.dtype().is_integral() => {
+            unary_as(op, &x.cast(crate::default_dtype())?)
+        }
+        _ => unary_as(op, x),
+    }
+}
+
+fn unary_as(op: UnaryOp, x: &Tensor) -> Result<Tensor> {
+    let dtype = op.schema().result.of(x.dtype());
+    dispatch::apply1(Prim::Unary(op), &[x], Meta::new(x.shape(), dtype))
+}
+
+/// The slope of `silu`: `s (1 + x (1 - s))` with `s = sigmoid(x)`.
+fn silu_slope(x: &Tensor) -> Result<Tensor> {
+    let s = x.sigmoid()?;
+    &s * &((x * &(1.0 - &s)?)? + 1.0)?
+}

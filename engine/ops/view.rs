@@ -1,0 +1,476 @@
+//! Views: the same elements under another shape. They copy nothing and share writes with what they were made from.
+//!
+//! The strides are worked out in `shape`, for both backends alike; `gpu/view.rs` turns a step into MLX's terms.
+
+use super::macros::define_ops;
+use crate::dispatch;
+use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
+use crate::{Error, Result, Tensor};
+use smallvec::smallvec;
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! view_ops {
+    ($cb:ident) => { $cb! { "view" ViewOp :
+        /// The tensor under another shape of as many elements; one size may be -1. A view where the strides allow it,
+        /// else a copy.
+        method reshape(shape: Sizes) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            prim Reshape { shape: Shape } Nothing {|c, g| [reshape_to(g, c.shape(0))]},
+            run reshape_body, torch "", samples ["N(3, 4), (4, 3)", "N(2, 3, 4), (-1, 4)", "N(6), (2, 1, 3)"]
+        }
+        /// The dimensions in another order.
+        method permute(dims: Dims) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            prim Permute { axes: Axes } Nothing {|c, g| [permute_axes(g, &inverse(axes))]},
+            run permute_body, torch "", samples ["N(2, 3, 4), (2, 0, 1)", "N(3, 4), (-1, 0)"]
+        }
+        /// Dimensions of size 1 repeated to the given sizes (-1 keeps one), and new leading dimensions.
+        method expand(size: Sizes) -> Tensor {
+            [only_method] Keep Yes DTypes::ALL, Same,
+            prim Expand { shape: Shape } Nothing {|c, g| [Ok(g.clone())]},
+            run expand_body, torch "Tensor.expand", samples ["N(3, 1), (3, 4)", "N(3, 1), (2, -1, 4)", "N(), (2, 2)"]
+        }
+        /// `length` elements of dimension `dim`, from `start`.
+        method narrow(dim: Dim, start: Int, length: Int) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            prim Slice { dims: Slices } Nothing {|c, g| [slice_gradient(g, c.shape(0), dims)]},
+            run narrow_body, torch "", samples ["N(3, 4), 1, 1, 2", "N(3, 4), -2, -2, 1"]
+        }
+        /// The storage seen under any sizes and strides, in elements. Elements outside of the storage are refused.
+        method as_strided(size: Sizes, stride: Sizes, storage_offset: OptInt = None) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            prim AsStrided { layout: Box<Layout> } Nothing {|c, g| [super::index::strided_add(g, layout, c.shape(0))]},
+            run as_strided_body, torch "", samples ["N(3, 4), (2, 2), (4, 2), 1", "N(12), (5, 4), (2, 1)"]
+        }
+        /// Like [`reshape`], but an error where a copy would be needed.
+        method view(shape: Sizes) -> Tensor {
+            [only_method] Keep Yes DTypes::ALL, Same,
+            run view_body, torch "Tensor.view", samples ["N(3, 4), (2, 6)", "N(3, 4), (-1,)"]
+        }
+        /// Two dimensions exchanged.
+        method transpose(dim0: Dim, dim1: Dim) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run transpose_body, torch "", samples ["N(3, 4), 0, 1", "N(2, 3, 4), -1, 0"]
+        }
+        /// The transpose of a matrix; tensors of one or no dimension as they are.
+        method t() -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run t_body, torch "", samples ["N(3, 4)", "N(3)"]
+        }
+        /// Dimensions moved to other places, the rest in order.
+        method movedim(source: Dims, destination: Dims) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run movedim_body, torch "", samples ["N(2, 3, 4), 0, 2", "N(2, 3, 4), (0, 1), (2, 0)"]
+        }
+        /// Dimensions of size 1 removed: those named, else all.
+        method squeeze(dim: OptDims = None) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run squeeze_body, torch "", samples ["N(3, 1, 4, 1)", "N(3, 1, 4), 1", "N(3, 1, 4), 0", "N(1, 3, 1), (0, 2)"]
+        }
+        /// A dimension of size 1 put in at `dim`.
+        method unsqueeze(dim: Dim) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run unsqueeze_body, torch "", samples ["N(3, 4), 0", "N(3, 4), -1", "N(), 0"]
+        }
+        /// The dimensions from `start_dim` to `end_dim` as one.
+        method flatten(start_dim: Dim = 0, end_dim: Dim = -1) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run flatten_body, torch "", samples ["N(2, 3, 4)", "N(2, 3, 4), 1", "N(2, 3, 4), 0, 1", "N()"]
+        }
+        /// One dimension as several.
+        method unflatten(dim: Dim, sizes: Sizes) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run unflatten_body, torch "", samples ["N(2, 12), 1, (3, -1)"]
+        }
+        /// Expanded to `size`, as broadcasting would.
+        method broadcast_to(size: Sizes) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run expand_body, torch "", samples ["N(3, 1), (2, 3, 4)"]
+        }
+        /// One index of dimension `dim`, which goes away.
+        method select(dim: Dim, index: Int) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run select_body, torch "", samples ["N(3, 4), 0, 1", "N(3, 4), -1, -2"]
+        }
+        /// The diagonal between `dim1` and `dim2`, as the last dimension.
+        method diagonal(offset: Int = 0, dim1: Dim = 0, dim2: Dim = 1) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run diagonal_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), -1, 1, 2"]
+        }
+        /// Windows of `size` elements along `dimension`, `step` apart, as a new last dimension.
+        method unfold(dimension: Dim, size: Int, step: Int) -> Tensor {
+            [only_method] Keep Yes DTypes::ALL, Same,
+            run unfold_body, torch "Tensor.unfold", samples ["N(7), 0, 3, 2", "N(3, 8), 1, 4, 2"]
+        }
+        /// `chunks` pieces of dimension `dim` (fewer where it does not suffice).
+        method chunk(chunks: Int, dim: Dim = 0) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run chunk_body, torch "", samples ["N(7, 3), 3", "N(3, 4), 2, dim=1"]
+        }
+        /// Pieces of dimension `dim`, of one size or of the sizes listed.
+        method split(split_size_or_sections: Dims, dim: Dim = 0) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), (3, 4), dim=1"]
+        }
+        /// Every index of dimension `dim`, as tensors without it.
+        method unbind(dim: Dim = 0) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run unbind_body, torch "", samples ["N(3, 4)", "N(3, 4), 1"]
+        }
+        /// Row-major in memory: the tensor itself where it is already, else a copy.
+        method contiguous() -> Tensor {
+            [only_method] Keep Yes DTypes::ALL, Same,
+            run contiguous_body, torch "Tensor.contiguous", samples ["N(3, 4)"]
+        }
+    }};
+}
+view_ops!(define_ops);
+
+/// A view of `x`; `None` where strides cannot express it.
+fn view_as(op: ViewOp, x: &Tensor) -> Result<Option<Tensor>> {
+    match x.layout().view(&op) {
+        Some(layout) => dispatch::view(op, x, layout).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn must_view(op: ViewOp, x: &Tensor) -> Result<Tensor> {
+    let name = op.schema().name;
+    view_as(op, x)?.ok_or_else(|| Error::runtime(name, "no strides can express this view"))
+}
+
+pub(crate) fn reshape_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let op = ViewOp::Reshape { shape: Shape::from_slice(shape) };
+    match view_as(op.clone(), x)? {
+        Some(view) => Ok(view),
+        None => must_view(op, &x.copy()?),
+    }
+}
+
+fn reshape_body(x: &Tensor, shape: &[isize]) -> Result<Tensor> {
+    reshape_to(x, &shape::infer_size("reshape", shape, x.shape())?)
+}
+
+fn view_body(x: &Tensor, shape: &[isize]) -> Result<Tensor> {
+    let shape = shape::infer_size("view", shape, x.shape())?;
+    view_as(ViewOp::Reshape { shape: shape.clone() }, x)?.ok_or_else(|| {
+        let why = format!(
+            "view size {shape:?} is not compatible with input tensor's size and stride {:?} (at least one dimension \
+             spans across two contiguous subspaces). Use .reshape(...) instead.",
+            x.layout().strides
+        );
+        Error::shape("view", why, &[x.shape()])
+    })
+}
+
+pub(crate) fn permute_axes(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
+    must_view(ViewOp::Permute { axes: Axes::from_slice(axes) }, x)
+}
+
+/// The permutation that undoes one.
+pub(crate) fn inverse(axes: &[usize]) -> Axes {
+    let mut out: Axes = smallvec![0; axes.len()];
+    for (i, &a) in axes.iter().enumerate() {
+        out[a] = i;
+    }
+    out
+}
+
+fn permute_body(x: &Tensor, dims: &[isize]) -> Result<Tensor> {
+    if dims.len() != x.ndim() {
+        let why = format!("permute(dims): number of dims does not match: {} given for {}", dims.len(), x.ndim());
+        return Err(Error::shape("permute", why, &[x.shape()]));
+    }
+    permute_axes(x, &shape::wrap_dims("permute", dims, x.ndim())?)
+}
+
+fn transpose_body(x: &Tensor, dim0: isize, dim1: isize) -> Result<Tensor> {
+    let (a, b) = (shape::wrap_dim("transpose", dim0, x.ndim())?, shape::wrap_dim("transpose", dim1, x.ndim())?);
+    let mut axes: Axes = (0..x.ndim()).collect();
+    if x.ndim() > 0 {
+        axes.swap(a, b);
+    }
+    permute_axes(x, &axes)
+}
+
+fn t_body(x: &Tensor) -> Result<Tensor> {
+    match x.ndim() {
+        0 | 1 => permute_axes(x, &(0..x.ndim()).collect::<Axes>()),
+        2 => permute_axes(x, &[1, 0]),
+        n => Err(Error::shape("t", format!("expects a tensor with <= 2 dimensions, but it is {n}D"), &[x.shape()])),
+    }
+}
+
+fn movedim_body(x: &Tensor, source: &[isize], destination: &[isize]) -> Result<Tensor> {
+    if source.len() != destination.len() {
+        let why = format!("source {source:?} and destination {destination:?} must have the same number of dims");
+        return Err(Error::runtime("movedim", why));
+    }
+    let source = shape::wrap_dims("movedim", source, x.ndim())?;
+    let destination = shape::wrap_dims("movedim", destination, x.ndim())?;
+    let mut axes: Axes = (0..x.ndim()).filter(|a| !source.contains(a)).collect();
+    let mut moves: Vec<_> = destination.iter().zip(&source).collect();
+    moves.sort();
+    for (&to, &from) in moves {
+        axes.insert(to.min(axes.len()), from);
+    }
+    permute_axes(x, &axes)
+}
+
+pub(crate) fn expand_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    match x.shape() == shape {
+        true => Ok(x.clone()),
+        false => must_view(ViewOp::Expand { shape: Shape::from_slice(shape) }, x),
+    }
+}
+
+fn expand_body(x: &Tensor, size: &[isize]) -> Result<Tensor> {
+    let fail = |why: String| Error::shape("expand", why, &[x.shape()]);
+    let Some(lead) = size.len().checked_sub(x.ndim()) else {
+        return Err(fail(format!(
+            "the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
+            size.len(),
+            x.ndim()
+        )));
+    };
+    let mut out: Shape = smallvec![0; size.len()];
+    for (i, &n) in size.iter().enumerate() {
+        let own = i.checked_sub(lead).map(|j| x.shape()[j]);
+        out[i] = match (n, own) {
+            (-1, Some(own)) => own,
+            (n, _) if n < 0 => return Err(fail(format!("size {n} is not allowed in dimension {i} (sizes: {size:?})"))),
+            (n, None | Some(1)) => n as usize,
+            (n, Some(own)) if n as usize == own => own,
+            (n, Some(own)) => {
+                let why = format!("The expanded size of the tensor ({n}) must match the existing size ({own}) at non-singleton dimension {i}");
+                return Err(fail(format!("{why}. Target sizes: {size:?}")));
+            }
+        };
+    }
+    must_view(ViewOp::Expand { shape: out }, x)
+}
+
+pub(crate) fn slice_dims(x: &Tensor, dims: Slices) -> Result<Tensor> {
+    must_view(ViewOp::Slice { dims }, x)
+}
+
+fn narrow_body(x: &Tensor, dim: isize, start: i64, length: i64) -> Result<Tensor> {
+    if x.ndim() == 0 {
+        return Err(Error::runtime("narrow", "cannot be applied to a 0-dim tensor."));
+    }
+    let axis = shape::wrap_dim("narrow", dim, x.ndim())?;
+    let n = x.shape()[axis] as i64;
+    if start < -n || start > n {
+        return Err(Error::index("narrow", format!("start out of range (expected to be in range of [{}, {n}], but got {start})", -n)));
+    }
+    let start = if start < 0 { start + n } else { start };
+    if length < 0 || start + length > n {
+        let why = format!("start ({start}) + length ({length}) exceeds dimension size ({n})");
+        return Err(Error::shape("narrow", why, &[x.shape()]));
+    }
+    slice_dims(x, smallvec![SliceDim { axis, start: start as usize, step: 1, len: length as usize }])
+}
+
+fn select_body(x: &Tensor, dim: isize, index: i64) -> Result<Tensor> {
+    if x.ndim() == 0 {
+        return Err(Error::index("select", "cannot be applied to a 0-dim tensor."));
+    }
+    let axis = shape::wrap_dim("select", dim, x.ndim())?;
+    let n = x.shape()[axis] as i64;
+    if index < -n || index >= n {
+        let why = format!("index {index} out of range for tensor of size {:?} at dimension {axis}", x.shape());
+        return Err(Error::index("select", why));
+    }
+    let start = if index < 0 { index + n } else { index } as usize;
+    let one = slice_dims(x, smallvec![SliceDim { axis, start, step: 1, len: 1 }])?;
+    let mut shape = Shape::from_slice(one.shape());
+    shape.remove(axis);
+    reshape_to(&one, &shape)
+}
+
+/// The gradient of a slice: zeros of the whole shape with `g` in its place.
+fn slice_gradient(g: &Tensor, shape: &[usize], dims: &Slices) -> Result<Tensor> {
+    let zeros = Tensor::full_of(shape, crate::Scalar::ZERO, g.dtype(), g.device())?;
+    super::index::slice_scatter_dims(&zeros, g, dims.clone())
+}
+
+fn as_strided_body(x: &Tensor, size: &[isize], stride: &[isize], storage_offset: Option<i64>) -> Result<Tensor> {
+    let fail = |why: String| Error::runtime("as_strided", why);
+    if size.len() != stride.len() {
+        return Err(fail(format!("mismatch in length of strides and shape: {stride:?} and {size:?}")));
+    }
+    if size.iter().chain(stride).any(|&n| n < 0) || storage_offset.is_some_and(|o| o < 0) {
+        return Err(fail(format!("sizes {size:?}, strides {stride:?} and the offset must not be negative")));
+    }
+    let layout = Layout {
+        shape: size.iter().map(|&n| n as usize).collect(),
+        strides: stride.iter().map(|&n| n as usize).collect(),
+        offset: storage_offset.map_or(x.layout().offset, |o| o as usize),
+    };
+    let reach = layout.shape.iter().zip(&layout.strides).try_fold(layout.offset, |sum, (&n, &s)| {
+        n.checked_sub(1).map_or(Some(sum), |n| n.checked_mul(s)?.checked_add(sum))
+    });
+    let room = x.storage_numel();
+    let empty = layout.shape.contains(&0);
+    if !empty && reach.is_none_or(|r| r >= room) {
+        let why = format!("sizes {size:?}, strides {stride:?} and offset {} reach outside of the storage of {room} elements", layout.offset);
+        return Err(fail(why));
+    }
+    must_view(ViewOp::AsStrided { layout: Box::new(layout) }, x)
+}
+
+fn squeeze_body(x: &Tensor, dim: Option<&[isize]>) -> Result<Tensor> {
+    let axes = match dim {
+        Some(dims) => shape::wrap_dims("squeeze", dims, x.ndim())?,
+        None => (0..x.ndim()).collect(),
+    };
+    let keep = |(i, &n): (usize, &usize)| (n != 1 || !axes.contains(&i)).then_some(n);
+    let shape: Shape = x.shape().iter().enumerate().filter_map(keep).collect();
+    reshape_to(x, &shape)
+}
+
+fn unsqueeze_body(x: &Tensor, dim: isize) -> Result<Tensor> {
+    let axis = shape::wrap_dim("unsqueeze", dim, x.ndim() + 1)?;
+    let mut shape = Shape::from_slice(x.shape());
+    shape.insert(axis, 1);
+    reshape_to(x, &shape)
+}
+
+fn flatten_body(x: &Tensor, start_dim: isize, end_dim: isize) -> Result<Tensor> {
+    let (a, b) = (shape::wrap_dim("flatten", start_dim, x.ndim())?, shape::wrap_dim("flatten", end_dim, x.ndim())?);
+    if a > b {
+        return Err(Error::runtime("flatten", format!("start_dim ({start_dim}) cannot come after end_dim ({end_dim})")));
+    }
+    if x.ndim() == 0 {
+        return reshape_to(x, &[1]);
+    }
+    if a == b {
+        return Ok(x.clone());
+    }
+    let mut shape = Shape::from_slice(&x.shape()[..a]);
+    shape.push(x.shape()[a..=b].iter().product());
+    shape.extend_from_slice(&x.shape()[b + 1..]);
+    reshape_to(x, &shape)
+}
+
+fn unflatten_body(x: &Tensor, dim: isize, sizes: &[isize]) -> Result<Tensor> {
+    let axis = shape::wrap_dim("unflatten", dim, x.ndim())?;
+    if sizes.is_empty() || x.ndim() == 0 {
+        return Err(Error::runtime("unflatten", "sizes must not be empty"));
+    }
+    let parts = shape::infer_size("unflatten", sizes, &x.shape()[axis..=axis])?;
+    let mut shape = Shape::from_slice(&x.shape()[..axis]);
+    shape.extend(parts);
+    shape.extend_from_slice(&x.shape()[axis + 1..]);
+    reshape_to(x, &shape)
+}
+
+/// A view whose strides follow from the tensor's own, as `as_strided` sees them.
+fn restride(x: &Tensor, layout: Layout) -> Result<Tensor> {
+    must_view(ViewOp::AsStrided { layout: Box::new(layout) }, x)
+}
+
+fn diagonal_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<Tensor> {
+    let (a, b) = (shape::wrap_dim("diagonal", dim1, x.ndim())?, shape::wrap_dim("diagonal", dim2, x.ndim())?);
+    if a == b || x.ndim() < 2 {
+        return Err(Error::runtime("diagonal", format!("diagonal dimensions cannot be identical {dim1}, {dim2}")));
+    }
+    let Layout { mut shape, mut strides, offset: mut start } = x.layout().clone();
+    let (rows, cols) = (shape[a], shape[b]);
+    let (down, right) = (offset.min(0).unsigned_abs() as usize, offset.max(0) as usize);
+    let len = rows.saturating_sub(down).min(cols.saturating_sub(right));
+    if len > 0 {
+        start += down * strides[a] + right * strides[b];
+    }
+    let step = strides[a] + strides[b];
+    for i in [a.max(b), a.min(b)] {
+        shape.remove(i);
+        strides.remove(i);
+    }
+    shape.push(len);
+    strides.push(step);
+    restride(x, Layout { shape, strides, offset: start })
+}
+
+fn unfold_body(x: &Tensor, dimension: isize, size: i64, step: i64) -> Result<Tensor> {
+    let axis = shape::wrap_dim("unfold", dimension, x.ndim())?;
+    let n = x.shape().get(axis).copied().unwrap_or(1) as i64;
+    if size < 0 || size > n || step < 1 {
+        let why = format!("maximum size for tensor at dimension {axis} is {n} but size is {size}; step is {step}");
+        return Err(Error::runtime("unfold", why));
+    }
+    let Layout { mut shape, mut strides, offset } = x.layout().clone();
+    if shape.is_empty() {
+        (shape, strides) = (smallvec![1], smallvec![1]);
+    }
+    let own = strides[axis];
+    shape[axis] = ((n - size) / step + 1) as usize;
+    strides[axis] = own * step as usize;
+    shape.push(size as usize);
+    strides.push(own);
+    restride(x, Layout { shape, strides, offset })
+}
+
+fn pieces(x: &Tensor, axis: usize, sizes: impl Iterator<Item = usize>) -> Result<Vec<Tensor>> {
+    let mut start = 0;
+    sizes
+        .map(|len| {
+            let dim = SliceDim { axis, start, step: 1, len };
+            start += len;
+            slice_dims(x, smallvec![dim])
+        })
+        .collect()
+}
+
+fn equal_pieces(x: &Tensor, axis: usize, size: usize) -> Result<Vec<Tensor>> {
+    let n = x.shape()[axis];
+    let count = n.div_ceil(size.max(1)).max(1);
+    pieces(x, axis, (0..count).map(|i| size.min(n - (i * size).min(n))))
+}
+
+fn chunk_body(x: &Tensor, chunks: i64, dim: isize) -> Result<Vec<Tensor>> {
+    let axis = dim_to_cut("chunk", x, dim)?;
+    if chunks < 1 {
+        return Err(Error::runtime("chunk", format!("expects `chunks` to be greater than 0, got: {chunks}")));
+    }
+    let n = x.shape()[axis];
+    if n == 0 {
+        return pieces(x, axis, std::iter::repeat_n(0, chunks as usize));
+    }
+    equal_pieces(x, axis, n.div_ceil(chunks as usize))
+}
+
+fn split_body(x: &Tensor, sizes: &[isize], dim: isize) -> Result<Vec<Tensor>> {
+    let axis = dim_to_cut("split", x, dim)?;
+    let n = x.shape()[axis];
+    if let Some(bad) = sizes.iter().find(|&&s| s < 0) {
+        return Err(Error::runtime("split", format!("expects split sizes to be non-negative, got {bad}")));
+    }
+    match *sizes {
+        [0] if n > 0 => Err(Error::runtime("split", "split_size can only be 0 if dimension size is 0")),
+        [size] => equal_pieces(x, axis, size as usize),
+        _ if sizes.iter().sum::<isize>() != n as isize => {
+            let why = format!("expects split_sizes {sizes:?} to sum exactly to {n} (input tensor's size at dimension {axis})");
+            Err(Error::shape("split", why, &[x.shape()]))
+        }
+        _ => pieces(x, axis, sizes.iter().map(|&s| s as usize)),
+    }
+}
+
+fn dim_to_cut(op: &'static str, x: &Tensor, dim: isize) -> Result<usize> {
+    match x.ndim() {
+        0 => Err(Error::runtime(op, "expects at least a 1-dimensional tensor")),
+        n => shape::wrap_dim(op, dim, n),
+    }
+}
+
+fn unbind_body(x: &Tensor, dim: isize) -> Result<Vec<Tensor>> {
+    let axis = dim_to_cut("unbind", x, dim)?;
+    (0..x.shape()[axis]).map(|i| x.select(axis as isize, i as i64)).collect()
+}
+
+fn contiguous_body(x: &Tensor) -> Result<Tensor> {
+    if x.layout().is_contiguous() { Ok(x.clone()) } else { x.copy() }
+}

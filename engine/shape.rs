@@ -1,0 +1,319 @@
+//! Shapes, strides and the arithmetic on them.
+//!
+//! Depends on `error`, and on the table for [`ViewOp`]. A [`Layout`] says where each element of a tensor lies in its storage, in units of elements;
+//! on the GPU, whose arrays have a layout of their own, it is what PyTorch would report. Invariant: every index that a
+//! layout can produce lies inside the storage it was made for.
+
+use crate::error::{Error, Result};
+use crate::ops::view::ViewOp;
+use smallvec::{smallvec, SmallVec};
+
+/// Sizes, one per dimension.
+pub type Shape = SmallVec<[usize; 4]>;
+/// Steps in elements, one per dimension. Never negative, 0 where a dimension is expanded.
+pub type Strides = SmallVec<[usize; 4]>;
+/// The slices of a `ViewOp::Slice`, at most one per dimension.
+pub type Slices = SmallVec<[SliceDim; 2]>;
+/// Dimension numbers, already wrapped into `0..ndim`.
+pub type Axes = SmallVec<[usize; 4]>;
+
+/// Where each element lies in the storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Sizes.
+    pub shape: Shape,
+    /// Steps in elements.
+    pub strides: Strides,
+    /// Element index of the first element.
+    pub offset: usize,
+}
+
+/// A slice of one dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceDim {
+    /// Which dimension.
+    pub axis: usize,
+    /// Index of the first element.
+    pub start: usize,
+    /// Distance between elements, at least 1.
+    pub step: usize,
+    /// How many elements.
+    pub len: usize,
+}
+
+/// Number of elements.
+pub fn numel(shape: &[usize]) -> usize {
+    shape.iter().product()
+}
+
+/// Row-major strides, as PyTorch gives them (a dimension of size 0 counts as 1).
+pub fn contiguous_strides(shape: &[usize]) -> Strides {
+    let mut strides: Strides = smallvec![1; shape.len()];
+    let mut step = 1;
+    for (stride, &n) in strides.iter_mut().zip(shape).rev() {
+        *stride = step;
+        step *= n.max(1);
+    }
+    strides
+}
+
+/// Wraps a possibly negative dimension into `0..ndim` (a 0-d tensor counts as 1-d, as in PyTorch).
+pub fn wrap_dim(op: &'static str, dim: isize, ndim: usize) -> Result<usize> {
+    let n = ndim.max(1) as isize;
+    if dim < -n || dim >= n {
+        let why = format!("Dimension out of range (expected to be in range of [{}, {}], but got {dim})", -n, n - 1);
+        return Err(Error::index(op, why));
+    }
+    Ok(if dim < 0 { dim + n } else { dim } as usize)
+}
+
+/// Wraps a list of dimensions and refuses duplicates.
+pub fn wrap_dims(op: &'static str, dims: &[isize], ndim: usize) -> Result<Axes> {
+    let mut axes = Axes::with_capacity(dims.len());
+    for &dim in dims {
+        let axis = wrap_dim(op, dim, ndim)?;
+        if axes.contains(&axis) {
+            return Err(Error::runtime(op, format!("dim {axis} appears multiple times in the list of dims")));
+        }
+        axes.push(axis);
+    }
+    Ok(axes)
+}
+
+/// The shape that two shapes broadcast to.
+pub fn broadcast(op: &'static str, a: &[usize], b: &[usize]) -> Result<Shape> {
+    if a == b {
+        return Ok(Shape::from_slice(a));
+    }
+    let n = a.len().max(b.len());
+    let mut out: Shape = smallvec![1; n];
+    for i in 0..n {
+        let x = if i + a.len() >= n { a[i + a.len() - n] } else { 1 };
+        let y = if i + b.len() >= n { b[i + b.len() - n] } else { 1 };
+        out[i] = match (x, y) {
+            (x, y) if x == y => x,
+            (1, y) => y,
+            (x, 1) => x,
+            (x, y) => {
+                let why = format!(
+                    "The size of tensor a ({x}) must match the size of tensor b ({y}) at non-singleton dimension {i}"
+                );
+                return Err(Error::shape(op, why, &[a, b]));
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// Resolves one `-1` in a target shape of `numel` elements.
+pub fn infer_size(op: &'static str, target: &[isize], shape: &[usize]) -> Result<Shape> {
+    let total = numel(shape);
+    let mut known: usize = 1;
+    let mut hole = None;
+    for (i, &n) in target.iter().enumerate() {
+        match n {
+            -1 if hole.is_none() => hole = Some(i),
+            -1 => return Err(Error::runtime(op, "only one dimension can be inferred")),
+            n if n < 0 => return Err(Error::runtime(op, format!("invalid shape dimension {n}"))),
+            n => {
+                known = known.checked_mul(n as usize).ok_or_else(|| Error::runtime(op, format!("shape {target:?} overflows")))?;
+            }
+        }
+    }
+    let fail = || Error::shape(op, format!("shape '{target:?}' is invalid for input of size {total}"), &[shape]);
+    let mut out: Shape = target.iter().map(|&n| n.max(0) as usize).collect();
+    match hole {
+        Some(_) if known == 0 => {
+            let why = format!("cannot reshape tensor of {total} elements into shape {target:?} because the unspecified dimension size -1 can be any value and is ambiguous");
+            return Err(Error::shape(op, why, &[shape]));
+        }
+        Some(i) if total % known == 0 => out[i] = total / known,
+        None if known == total => {}
+        _ => return Err(fail()),
+    }
+    Ok(out)
+}
+
+/// Shape after reducing the given axes.
+pub fn reduced_shape(shape: &[usize], axes: &[usize], keepdim: bool) -> Shape {
+    let keep = |(i, &n): (usize, &usize)| match axes.contains(&i) {
+        false => Some(n),
+        true if keepdim => Some(1),
+        true => None,
+    };
+    shape.iter().enumerate().filter_map(keep).collect()
+}
+
+impl Layout {
+    /// The row-major layout of a fresh storage.
+    pub fn contiguous(shape: &[usize]) -> Layout {
+        Layout { shape: Shape::from_slice(shape), strides: contiguous_strides(shape), offset: 0 }
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        numel(&self.shape)
+    }
+
+    /// Number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Do the elements lie in row-major order without gaps (from `offset` on)?
+    pub fn is_contiguous(&self) -> bool {
+        let mut step = 1;
+        for (&n, &s) in self.shape.iter().zip(&self.strides).rev() {
+            if n == 0 {
+                return true;
+            }
+            if n != 1 {
+                if s != step {
+                    return false;
+                }
+                step *= n;
+            }
+        }
+        true
+    }
+
+    /// The number of storage elements that this layout needs: one past the largest index it can produce.
+    pub fn span(&self) -> usize {
+        if self.numel() == 0 {
+            return self.offset;
+        }
+        self.offset + self.shape.iter().zip(&self.strides).map(|(&n, &s)| (n - 1) * s).sum::<usize>() + 1
+    }
+
+    /// Could two index tuples of this layout name the same element? (True for expanded dimensions.)
+    pub fn may_overlap(&self) -> bool {
+        let mut dims: SmallVec<[(usize, usize); 4]> =
+            self.shape.iter().zip(&self.strides).filter(|(&n, _)| n > 1).map(|(&n, &s)| (s, n)).collect();
+        dims.sort_unstable();
+        let mut reach = 0;
+        for (s, n) in dims {
+            if s <= reach {
+                return true;
+            }
+            reach += s * (n - 1);
+        }
+        false
+    }
+
+    /// This layout seen under a view op.
+    ///
+    /// # Errors
+    /// For `Reshape`, when no strides can express it (PyTorch's `view` fails then, and `reshape` copies).
+    pub fn view(&self, op: &ViewOp) -> Option<Layout> {
+        let Layout { shape, strides, offset } = self;
+        Some(match op {
+            ViewOp::Reshape { shape: to } => Layout { shape: to.clone(), strides: self.reshape_strides(to)?, offset: *offset },
+            ViewOp::Permute { axes } => Layout {
+                shape: axes.iter().map(|&a| shape[a]).collect(),
+                strides: axes.iter().map(|&a| strides[a]).collect(),
+                offset: *offset,
+            },
+            ViewOp::Expand { shape: to } => {
+                let lead = to.len() - shape.len();
+                let step = |(i, &n): (usize, &usize)| match i.checked_sub(lead) {
+                    Some(j) if shape[j] == n => strides[j],
+                    _ => 0,
+                };
+                Layout { shape: to.clone(), strides: to.iter().enumerate().map(step).collect(), offset: *offset }
+            }
+            ViewOp::Slice { dims } => {
+                let mut out = self.clone();
+                for d in dims {
+                    // The start of an empty slice is not an element: keep the offset inside the storage.
+                    if d.len > 0 {
+                        out.offset += d.start * strides[d.axis];
+                    }
+                    out.strides[d.axis] = strides[d.axis] * d.step;
+                    out.shape[d.axis] = d.len;
+                }
+                out
+            }
+            ViewOp::AsStrided { layout } => (**layout).clone(),
+        })
+    }
+
+    /// Strides that show this layout's elements under another shape of as many elements, where there are any.
+    /// (PyTorch's `computeStride`.)
+    fn reshape_strides(&self, to: &[usize]) -> Option<Strides> {
+        if self.numel() == 0 || self.is_contiguous() {
+            return Some(contiguous_strides(to));
+        }
+        let mut out: Strides = smallvec![0; to.len()];
+        let mut view = to.len();
+        // Runs of old dimensions that lie gap-free in memory, from the last to the first.
+        let (mut run, mut filled) = (1, 1);
+        let mut base = *self.strides.last()?;
+        for d in (0..self.ndim()).rev() {
+            run *= self.shape[d];
+            let ends = d == 0 || (self.shape[d - 1] != 1 && self.strides[d - 1] != run * base);
+            if !ends {
+                continue;
+            }
+            while view > 0 && (filled < run || to[view - 1] == 1) {
+                view -= 1;
+                out[view] = filled * base;
+                filled *= to[view];
+            }
+            if filled != run {
+                return None;
+            }
+            if d > 0 {
+                base = self.strides[d - 1];
+                (run, filled) = (1, 1);
+            }
+        }
+        (view == 0).then_some(out)
+    }
+
+    /// This layout broadcast to a shape it is compatible with.
+    pub fn broadcast_to(&self, shape: &[usize]) -> Layout {
+        let op = ViewOp::Expand { shape: Shape::from_slice(shape) };
+        self.view(&op).unwrap_or_else(|| self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(shape: &[usize], strides: &[usize]) -> Layout {
+        Layout { shape: shape.into(), strides: strides.into(), offset: 0 }
+    }
+
+    #[test]
+    fn reshape_of_a_transpose_is_no_view() {
+        let t = layout(&[3, 2], &[1, 3]);
+        assert!(t.view(&ViewOp::Reshape { shape: smallvec![6] }).is_none());
+        let split = t.view(&ViewOp::Reshape { shape: smallvec![3, 1, 2] }).unwrap();
+        assert_eq!(split.strides.as_slice()[0], 1);
+        assert_eq!(split.strides.as_slice()[2], 3);
+    }
+
+    #[test]
+    fn reshape_of_an_expanded_dimension() {
+        let e = layout(&[2, 3, 4], &[0, 4, 1]);
+        let merged = e.view(&ViewOp::Reshape { shape: smallvec![2, 12] }).unwrap();
+        assert_eq!(merged.strides.as_slice(), &[0, 1]);
+        assert!(e.view(&ViewOp::Reshape { shape: smallvec![24] }).is_none());
+    }
+
+    #[test]
+    fn overlap_is_seen() {
+        assert!(layout(&[3, 3], &[0, 1]).may_overlap());
+        assert!(layout(&[3, 2], &[1, 1]).may_overlap());
+        assert!(!layout(&[3, 2], &[1, 3]).may_overlap());
+        assert!(!layout(&[1, 2], &[0, 1]).may_overlap());
+    }
+
+    #[test]
+    fn broadcast_names_the_dimension() {
+        assert_eq!(broadcast("add", &[3, 1], &[4]).unwrap().as_slice(), &[3, 4]);
+        let err = broadcast("add", &[2, 3], &[2, 4]).unwrap_err().to_string();
+        assert!(err.contains("add") && err.contains("[2, 3]") && err.contains("[2, 4]"), "{err}");
+    }
+}

@@ -1,0 +1,375 @@
+//! [`Tensor`]: a handle on storage, with its place on the tape.
+//!
+//! Ops are methods made from the table in `ops`. What is written here is what has no row: making tensors from data and
+//! reading them back, in-place writes, and the bookkeeping of gradients. Handles are cheap to clone and may cross threads.
+
+use crate::autograd::{self, Auto, Edge};
+use crate::dispatch::{self, Meta, Storage};
+use crate::dtype::Element;
+use crate::ops::Operand;
+use crate::shape::{numel, Layout};
+use crate::{DType, Device, Error, Result, Scalar};
+use std::fmt;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::sync::Arc;
+
+/// An array of numbers on one device, with its history where gradients are asked for.
+#[derive(Clone)]
+pub struct Tensor(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) storage: Storage,
+    pub(crate) auto: Auto,
+}
+
+impl Tensor {
+    pub(crate) fn from_storage(storage: Storage) -> Tensor {
+        Tensor(Arc::new(Inner { storage, auto: Auto::default() }))
+    }
+
+    pub(crate) fn with_auto(storage: Storage, auto: Auto) -> Tensor {
+        Tensor(Arc::new(Inner { storage, auto }))
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.0.storage
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        self.0.storage.layout()
+    }
+
+    /// A tensor of the given elements, in row-major order.
+    ///
+    /// # Errors
+    /// Where the number of elements is not the shape's, or the device has not the dtype or no room.
+    pub fn from_slice<T: Element>(data: &[T], shape: &[usize], device: Device) -> Result<Tensor> {
+        if data.len() != numel(shape) {
+            let why = format!("{} elements do not make a tensor of shape {shape:?}", data.len());
+            return Err(Error::shape("tensor", why, &[shape]));
+        }
+        Tensor::from_bytes(crate::cpu::as_bytes(data), shape, T::DTYPE, device)
+    }
+
+    /// A tensor of the given elements as bytes, in row-major order and the machine's byte order.
+    ///
+    /// # Errors
+    /// Where the number of bytes is not the shape's, or the device has not the dtype or no room.
+    pub fn from_bytes(bytes: &[u8], shape: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
+        if bytes.len() != numel(shape) * dtype.size() {
+            let why = format!("{} bytes do not make a {dtype} tensor of shape {shape:?}", bytes.len());
+            return Err(Error::shape("tensor", why, &[shape]));
+        }
+        dispatch::from_bytes(bytes, &Meta::new(shape, dtype), device).map(Tensor::from_storage)
+    }
+
+    /// A 0-d tensor of one number, unseen by the tape.
+    pub(crate) fn constant(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+        Tensor::full_of(&[], value, dtype, device)
+    }
+
+    /// Sizes, one per dimension.
+    pub fn shape(&self) -> &[usize] {
+        &self.layout().shape
+    }
+
+    /// Steps in elements between neighbours along each dimension, as PyTorch reports them.
+    pub fn strides(&self) -> &[usize] {
+        &self.layout().strides
+    }
+
+    /// Index of the first element in the storage.
+    pub fn storage_offset(&self) -> usize {
+        self.layout().offset
+    }
+
+    /// Number of elements that the storage has.
+    pub fn storage_numel(&self) -> usize {
+        self.0.storage.storage_numel()
+    }
+
+    /// Number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.layout().ndim()
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.layout().numel()
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.0.storage.dtype()
+    }
+
+    /// Where it lives.
+    pub fn device(&self) -> Device {
+        self.0.storage.device()
+    }
+
+    /// Do the elements lie in row-major order without gaps?
+    pub fn is_contiguous(&self) -> bool {
+        self.layout().is_contiguous()
+    }
+
+    /// How often the storage has been written in place; shared by all views of it.
+    pub fn version(&self) -> u32 {
+        self.0.storage.version()
+    }
+
+    /// Are both handles on the same tensor (not merely on equal ones)?
+    pub fn is_same(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Do both show the same storage?
+    pub fn shares_storage(&self, other: &Tensor) -> bool {
+        self.0.storage.shares_storage(&other.0.storage)
+    }
+
+    /// Is this the only handle on the tensor, and the only tensor on its storage?
+    pub(crate) fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.0) == 1 && self.0.storage.is_unshared()
+    }
+
+    /// The same storage, cut off from the tape. Writes through either are seen by both.
+    ///
+    /// # Errors
+    /// None today; a `Result` so that it reads as the ops do.
+    pub fn detach(&self) -> Result<Tensor> {
+        Ok(Tensor::from_storage(self.0.storage.clone()))
+    }
+
+    /// The elements in row-major order. Evaluates.
+    ///
+    /// # Errors
+    /// [`Error::DtypeMismatch`] where `T` is not the tensor's dtype, and what the evaluation reports.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        if T::DTYPE != self.dtype() {
+            let why = format!("the tensor holds {}, not {}; cast it first", self.dtype(), T::DTYPE);
+            return Err(Error::dtype("to_vec", why, &[self.dtype(), T::DTYPE]));
+        }
+        Ok(crate::cpu::from_bytes(&self.to_bytes()?))
+    }
+
+    /// The elements as bytes in row-major order. Evaluates.
+    ///
+    /// # Errors
+    /// What the evaluation reports.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        dispatch::to_bytes(self)
+    }
+
+    /// The only element. Evaluates.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where there is not exactly one element, and what the evaluation reports.
+    pub fn item(&self) -> Result<Scalar> {
+        if self.numel() != 1 {
+            let why = format!("a Tensor with {} elements cannot be converted to Scalar (shape: {:?})", self.numel(), self.shape());
+            return Err(Error::runtime("item", why));
+        }
+        let bytes = self.to_bytes()?;
+        crate::with_dtype!(self.dtype(), T => Ok(crate::cpu::from_bytes::<T>(&bytes)[0].into()))
+    }
+
+    /// The only element as a float. Evaluates.
+    ///
+    /// # Errors
+    /// As [`Tensor::item`].
+    pub fn item_f64(&self) -> Result<f64> {
+        self.item().map(Scalar::to_f64)
+    }
+
+    /// Is the only element anything but zero? Evaluates.
+    ///
+    /// # Errors
+    /// As [`Tensor::item`].
+    pub fn item_bool(&self) -> Result<bool> {
+        self.item().map(Scalar::to_bool)
+    }
+
+    /// Computes what is pending for this tensor. On the CPU nothing ever is.
+    ///
+    /// # Errors
+    /// What the evaluation reports.
+    pub fn eval(&self) -> Result<()> {
+        eval(&[self], true)
+    }
+
+    // ---- gradients ---------------------------------------------------------------------------------------------------
+
+    /// Is a gradient recorded for what is computed from this tensor?
+    pub fn requires_grad(&self) -> bool {
+        self.0.auto.requires_grad()
+    }
+
+    /// Was this tensor made by the user, rather than recorded on the tape?
+    pub fn is_leaf(&self) -> bool {
+        self.0.auto.is_leaf()
+    }
+
+    /// Says whether gradients are wanted for this leaf, and gives it back.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] for a dtype without gradients, or a recorded tensor.
+    pub fn requires_grad_(&self, requires_grad: bool) -> Result<Tensor> {
+        if requires_grad && !self.dtype().is_differentiable() {
+            let why = format!("only Tensors of floating point and complex dtype can require gradients, got {}", self.dtype());
+            return Err(Error::runtime("requires_grad_", why));
+        }
+        if !self.is_leaf() && !requires_grad {
+            let why = "you can only change requires_grad flags of leaf variables; use .detach()";
+            return Err(Error::runtime("requires_grad_", why));
+        }
+        if self.is_leaf() {
+            self.0.auto.set_requires_grad(requires_grad);
+        }
+        Ok(self.clone())
+    }
+
+    /// The gradient that backward passes have summed up.
+    pub fn grad(&self) -> Option<Tensor> {
+        self.0.auto.grad()
+    }
+
+    /// Replaces or removes the gradient.
+    ///
+    /// # Errors
+    /// Where shape, dtype or device are not this tensor's.
+    pub fn set_grad(&self, grad: Option<Tensor>) -> Result<()> {
+        if let Some(g) = &grad {
+            if g.shape() != self.shape() {
+                return Err(Error::shape("grad", "assigned grad has data of a different size", &[self.shape(), g.shape()]));
+            }
+            if g.dtype() != self.dtype() {
+                return Err(Error::dtype("grad", "assigned grad has data of a different type", &[self.dtype(), g.dtype()]));
+            }
+            if g.device() != self.device() {
+                return Err(Error::device("grad", "assigned grad is on another device", &[self.device(), g.device()]));
+            }
+        }
+        self.0.auto.set_grad(grad);
+        Ok(())
+    }
+
+    /// Adds the gradients of this 0-d tensor to its leaves.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where there is more than one element or no history, and what the gradients' ops report.
+    pub fn backward(&self) -> Result<()> {
+        autograd::backward(std::slice::from_ref(self), &[None], autograd::Keep::default(), None)
+    }
+
+    // ---- in place ----------------------------------------------------------------------------------------------------
+
+    /// Writes `value`, which is broadcast and cast, over this tensor's elements.
+    ///
+    /// # Errors
+    /// Where it does not broadcast, for a leaf that requires gradients, and for expanded tensors.
+    pub fn copy_(&self, value: &Tensor) -> Result<()> {
+        let value = value.to_device(self.device())?.cast(self.dtype())?;
+        self.write_in_place("copy_", &value)
+    }
+
+    /// The end of every in-place op: writes `value` over this tensor's elements, records that, and raises the version.
+    pub(crate) fn write_in_place(&self, op: &'static str, value: &Tensor) -> Result<()> {
+        autograd::check_in_place(op, self, value)?;
+        if self.layout().may_overlap() {
+            let why = "unsupported operation: more than one element of the written-to tensor refers to a single memory \
+                       location. Please clone() the tensor before performing the operation.";
+            return Err(Error::runtime(op, why));
+        }
+        if !value.dtype().can_cast(self.dtype()) {
+            let why = format!("result type {} can't be cast to the desired output type {}", value.dtype(), self.dtype());
+            return Err(Error::dtype(op, why, &[value.dtype(), self.dtype()]));
+        }
+        if value.ndim() > self.ndim() || crate::shape::broadcast(op, self.shape(), value.shape())?.as_slice() != self.shape() {
+            let why = format!("output with shape {:?} doesn't match the broadcast shape {:?}", self.shape(), value.shape());
+            return Err(Error::shape(op, why, &[self.shape(), value.shape()]));
+        }
+        let value = crate::ops::view::expand_to(&value.cast(self.dtype())?, self.shape())?;
+        dispatch::assign(op, self, &value)?;
+        autograd::record_write(self, &value);
+        Ok(())
+    }
+
+    /// Where the gradient of this tensor goes.
+    pub(crate) fn edge(&self) -> Option<Edge> {
+        autograd::edge_of(self)
+    }
+}
+
+/// Computes what is pending for all of these tensors in one pass; without `wait` it only starts.
+///
+/// # Errors
+/// What the evaluation reports.
+pub fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
+    dispatch::eval(tensors, wait)
+}
+
+impl fmt::Debug for Tensor {
+    /// Shape, dtype and device; the elements are not touched, so nothing is evaluated.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({:?}, {}, {})", self.shape(), self.dtype(), self.device())
+    }
+}
+
+/// `a op b` for tensors and numbers, giving what the method gives.
+macro_rules! operators {
+    ($($Trait:ident $method:ident |$a:ident, $b:ident| $body:expr;)*) => {$(
+        impl<'a, R: Into<Operand<'a>>> $Trait<R> for &Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, other: R) -> Result<Tensor> {
+                let ($a, $b): (&Tensor, Operand<'a>) = (self, other.into());
+                $body
+            }
+        }
+        impl<'a, R: Into<Operand<'a>>> $Trait<R> for Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, other: R) -> Result<Tensor> {
+                $Trait::$method(&self, other)
+            }
+        }
+        impl $Trait<&Tensor> for f64 {
+            type Output = Result<Tensor>;
+            fn $method(self, other: &Tensor) -> Result<Tensor> {
+                let dtype = if other.dtype().is_integral() { crate::default_dtype() } else { other.dtype() };
+                $Trait::$method(&Tensor::constant(Scalar::Float(self), dtype, other.device())?, other)
+            }
+        }
+        impl $Trait<Tensor> for f64 {
+            type Output = Result<Tensor>;
+            fn $method(self, other: Tensor) -> Result<Tensor> {
+                $Trait::$method(self, &other)
+            }
+        }
+    )*};
+}
+operators! {
+    Add add |a, b| crate::ops::binary::add(a, b, Scalar::ONE);
+    Sub sub |a, b| crate::ops::binary::sub(a, b, Scalar::ONE);
+    Mul mul |a, b| crate::ops::binary::mul(a, b);
+    Div div |a, b| crate::ops::binary::div(a, b, None);
+}
+
+impl Neg for &Tensor {
+    type Output = Result<Tensor>;
+    fn neg(self) -> Result<Tensor> {
+        crate::ops::unary::neg(self)
+    }
+}
+
+impl Neg for Tensor {
+    type Output = Result<Tensor>;
+    fn neg(self) -> Result<Tensor> {
+        crate::ops::unary::neg(&self)
+    }
+}
+
+/// Sizes as an op's arguments take them.
+pub(crate) fn signed(shape: &[usize]) -> smallvec::SmallVec<[isize; 4]> {
+    shape.iter().map(|&n| n as isize).collect()
+}
+
