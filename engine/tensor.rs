@@ -202,12 +202,12 @@ impl Tensor {
 
     /// Is a gradient recorded for what is computed from this tensor?
     pub fn requires_grad(&self) -> bool {
-        self.0.auto.requires_grad()
+        autograd::requires_grad(self)
     }
 
     /// Was this tensor made by the user, rather than recorded on the tape?
     pub fn is_leaf(&self) -> bool {
-        self.0.auto.is_leaf()
+        !autograd::requires_grad(self) || self.0.auto.is_leaf()
     }
 
     /// Says whether gradients are wanted for this leaf, and gives it back.

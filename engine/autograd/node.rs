@@ -9,7 +9,7 @@ use crate::tensor::{signed, Inner};
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::ops::view::ViewOp;
@@ -55,12 +55,53 @@ pub(crate) struct Saved {
     pub(crate) freed: bool,
 }
 
+/// Sees a gradient on its way, and may put another in its place.
+pub type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
+
+/// The hooks on the results of a node or on a leaf, in the order of registration.
+#[derive(Default)]
+pub(crate) struct Hooks(Mutex<Option<Box<Vec<(u64, u32, Hook)>>>>);
+
+/// Handles are unique in the process, so that any of them can be removed from anywhere.
+static NEXT_HOOK: AtomicU64 = AtomicU64::new(1);
+
+impl Hooks {
+    pub(crate) fn add(&self, nr: u32, hook: Hook) -> u64 {
+        let id = NEXT_HOOK.fetch_add(1, Ordering::Relaxed);
+        self.0.lock().get_or_insert_default().push((id, nr, hook));
+        id
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        let removed = self.0.lock().as_mut().and_then(|list| {
+            let at = list.iter().position(|(i, _, _)| *i == id)?;
+            Some(list.remove(at))
+        });
+        drop(removed);
+    }
+
+    /// The gradient of result `nr` after all hooks. Runs them without holding the lock: they may add others.
+    pub(crate) fn run(&self, nr: u32, mut g: Tensor) -> Result<Tensor> {
+        let list = match self.0.lock().as_ref() {
+            Some(list) => list.as_ref().clone(),
+            None => return Ok(g),
+        };
+        for (_, _, hook) in list.iter().filter(|(_, n, _)| *n == nr) {
+            if let Some(other) = hook(&g)? {
+                g = other;
+            }
+        }
+        Ok(g)
+    }
+}
+
 /// One step of the tape.
 pub(crate) struct Node {
     pub(crate) kind: Kind,
     pub(crate) edges: SmallVec<[Option<Edge>; 2]>,
     pub(crate) metas: SmallVec<[InputMeta; 2]>,
     pub(crate) saved: Mutex<Saved>,
+    pub(crate) hooks: Hooks,
 }
 
 impl Node {
@@ -144,6 +185,7 @@ struct State {
 struct Leaf {
     grad: Option<Tensor>,
     accumulate: Weak<Node>,
+    hooks: Arc<Hooks>,
     retains: bool,
 }
 
@@ -189,12 +231,14 @@ impl Auto {
         drop(old);
     }
 
-    pub(crate) fn retains_grad(&self) -> bool {
-        self.state.lock().leaf.as_ref().is_some_and(|l| l.retains)
+    /// Marks a result whose gradient is to be kept; false where it was marked before.
+    pub(crate) fn start_retaining(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().leaf.get_or_insert_default().retains, true)
     }
 
-    pub(crate) fn set_retains_grad(&self) {
-        self.state.lock().leaf.get_or_insert_default().retains = true;
+    /// The hooks on this tensor as a leaf. They outlive the node that adds to it.
+    pub(crate) fn leaf_hooks(&self) -> Arc<Hooks> {
+        Arc::clone(&self.state.lock().leaf.get_or_insert_default().hooks)
     }
 
     /// The node that adds to this leaf: one at a time, so that a walk meets it once.

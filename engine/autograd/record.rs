@@ -3,7 +3,7 @@
 //! A write through a view gives the *base* a new node; the views of that base find their own edge again when next asked,
 //! by the count of writes that they have seen.
 
-use super::node::{Auto, Edge, InputMeta, Kind, Node, Saved, ViewInfo};
+use super::node::{Auto, Edge, Hook, Hooks, InputMeta, Kind, Node, Saved, ViewInfo};
 use crate::dispatch::{Prim, Storage};
 use crate::ops::view::ViewOp;
 use crate::shape::Shape;
@@ -38,6 +38,7 @@ pub(crate) fn edge_of(t: &Tensor) -> Option<Edge> {
             edges: SmallVec::new(),
             metas: smallvec![InputMeta::of(t)],
             saved: Mutex::default(),
+                hooks: Hooks::default(),
         })
     });
     Some(Edge { node, nr: 0 })
@@ -59,6 +60,7 @@ fn refresh(t: &Tensor) {
             edges: smallvec![Some(edge)],
             metas: smallvec![meta],
             saved: Mutex::default(),
+                hooks: Hooks::default(),
         };
         edge = Edge { node: Arc::new(node), nr: 0 };
         match layout.view(op) {
@@ -88,7 +90,7 @@ pub(crate) fn record(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Tensor
         saved.output = Some((storage.clone(), storage.version()));
     }
     let metas = inputs.iter().map(|t| InputMeta::of(t)).collect();
-    let node = Arc::new(Node { kind: Kind::Op(prim), edges, metas, saved: Mutex::new(saved) });
+    let node = Arc::new(Node { kind: Kind::Op(prim), edges, metas, saved: Mutex::new(saved), hooks: Hooks::default() });
     Tensor::with_auto(storage, Auto::recorded(Edge { node, nr: 0 }))
 }
 
@@ -110,6 +112,7 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
                 edges: smallvec![Some(edge)],
                 metas: smallvec![InputMeta::of(x)],
                 saved: Mutex::default(),
+                hooks: Hooks::default(),
             };
             Auto::recorded(Edge { node: Arc::new(node), nr: 0 })
         }
@@ -159,6 +162,7 @@ pub(crate) fn record_write(t: &Tensor, value: &Tensor) {
                 edges: smallvec![edge_of(target), value_edge],
                 metas: smallvec![InputMeta::of(target), InputMeta::of(value)],
                 saved: Mutex::default(),
+                hooks: Hooks::default(),
             };
             Edge { node: Arc::new(node), nr: 0 }
         }
@@ -193,4 +197,56 @@ pub(crate) fn write_gradient(g: &Tensor, ops: &[ViewOp], shape: &Shape, needs: [
         false => None,
     };
     Ok([old, value].into_iter().collect())
+}
+
+impl Tensor {
+    /// Calls `hook` with each gradient of this tensor before it goes further; what it returns takes its place. Gives a
+    /// handle for [`Tensor::remove_hook`].
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] for a tensor that does not require a gradient.
+    pub fn register_hook(&self, hook: Hook) -> Result<u64> {
+        let Some(edge) = edge_of(self) else {
+            return Err(Error::runtime("register_hook", "cannot register a hook on a tensor that doesn't require gradient"));
+        };
+        Ok(match edge.node.kind {
+            Kind::Accumulate(_) => self.0.auto.leaf_hooks().add(0, hook),
+            Kind::Op(_) | Kind::Write(_) => edge.node.hooks.add(edge.nr, hook),
+        })
+    }
+
+    /// Takes a hook away; does nothing where it is gone already.
+    pub fn remove_hook(&self, handle: u64) {
+        match self.0.auto.own_edge() {
+            Some(edge) => edge.node.hooks.remove(handle),
+            None => self.0.auto.leaf_hooks().remove(handle),
+        }
+    }
+
+    /// Keeps this result's gradient as [`Tensor::grad`], which otherwise only leaves have.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] for a tensor that does not require a gradient.
+    pub fn retain_grad(&self) -> Result<()> {
+        if !requires_grad(self) {
+            return Err(Error::runtime("retain_grad", "can't retain_grad on Tensor that has requires_grad=False"));
+        }
+        if self.is_leaf() || !self.0.auto.start_retaining() {
+            return Ok(());
+        }
+        let own = Arc::downgrade(&self.0);
+        let keep = move |g: &Tensor| {
+            if let Some(inner) = own.upgrade() {
+                let total = inner.auto.grad().map_or(Ok(g.clone()), |old| old + g)?;
+                inner.auto.set_grad(Some(total));
+            }
+            Ok(None)
+        };
+        self.register_hook(Arc::new(keep)).map(drop)
+    }
+
+    /// The name of the op that made this tensor, and none for a leaf.
+    pub fn grad_fn_name(&self) -> Option<&'static str> {
+        requires_grad(self).then(|| self.0.auto.own_edge().map(|e| e.node.name())).flatten()
+    }
 }

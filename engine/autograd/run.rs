@@ -189,7 +189,7 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]
     }
     let mut captured: Vec<Option<Tensor>> = vec![None; targets.map_or(0, <[Edge]>::len)];
     while let Some(node) = ready.pop() {
-        let grads = incoming.remove(&key(&node)).unwrap_or_default();
+        let grads = hooked(&node, incoming.remove(&key(&node)).unwrap_or_default())?;
         for (slot, target) in captured.iter_mut().zip(targets.unwrap_or(&[])) {
             if Arc::ptr_eq(&target.node, &node) {
                 *slot = grads.get(target.nr as usize).cloned().flatten();
@@ -216,6 +216,17 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]
         }
     }
     Ok(captured)
+}
+
+/// The gradients of a node's results after the hooks on them.
+fn hooked(node: &Node, grads: Grads) -> Result<Grads> {
+    let leaf = match &node.kind {
+        Kind::Accumulate(leaf) => Some(leaf.0.auto.leaf_hooks()),
+        Kind::Op(_) | Kind::Write(_) => None,
+    };
+    let hooks = leaf.as_deref().unwrap_or(&node.hooks);
+    let run = |(nr, g): (usize, Option<Tensor>)| g.map(|g| hooks.run(nr as u32, g)).transpose();
+    grads.into_iter().enumerate().map(run).collect()
 }
 
 fn run(node: &Arc<Node>, grads: Grads, keep: Keep, captures: bool) -> Result<Grads> {

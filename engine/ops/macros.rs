@@ -48,7 +48,7 @@ macro_rules! define_ops {
             }
 
             /// The gradients of the inputs that need one.
-            #[allow(unreachable_code, unused_variables)]
+            #[allow(dead_code, unreachable_code, unused_variables)]
             pub(crate) fn gradient(&self, ctx: &$crate::autograd::Ctx<'_>) -> $crate::Result<$crate::autograd::Grads> {
                 match *self {
                     $($( $Enum::$Var $({ $(ref $pf),* })? => $crate::ops::macros::gradient!($grad, ctx), )?)*
