@@ -1,0 +1,30 @@
+//! What the integration tests share.
+#![allow(dead_code)]
+
+use lucid::{Device, Result, Tensor};
+
+/// Both devices: every test of semantics runs on each.
+pub const DEVICES: [Device; 2] = [Device::Cpu, Device::Gpu];
+
+/// A float32 tensor of the given elements.
+pub fn tensor(data: &[f32], shape: &[usize], device: Device) -> Result<Tensor> {
+    Tensor::from_slice(data, shape, device)
+}
+
+/// 0, 1, 2, … as float32.
+pub fn counting(shape: &[usize], device: Device) -> Result<Tensor> {
+    let n: usize = shape.iter().product();
+    tensor(&(0..n).map(|i| i as f32).collect::<Vec<_>>(), shape, device)
+}
+
+/// The elements as float32.
+pub fn values(t: &Tensor) -> Result<Vec<f32>> {
+    t.cast(lucid::DType::F32)?.to_vec::<f32>()
+}
+
+/// The process's resident memory in bytes, where the system tells it.
+pub fn resident_bytes() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kb| kb * 1024)
+}

@@ -1,0 +1,245 @@
+"""The op table against PyTorch: values, dtypes, shapes, gradients, layouts, special values and integer dtypes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lucid
+from tests.python import limitations, tolerances
+from tests.python.samples import LAYOUTS, Data, DType, Sample, dress, lucid_function, results, rows, samples
+
+ROWS = [r for r in rows() if r["torch"] != "-"]
+ELEMENTWISE = [r for r in ROWS if r["family"] in ("unary", "binary", "compare", "reduce", "scan", "sort")]
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e-40, 3e38, -3e38, 0.5, 88.0, -104.0])
+
+
+def name_of(row: Any) -> str:
+    return str(row["name"])
+
+
+def torch_function(row: Any) -> Any:
+    path = row["torch"]
+    if path == "Tensor.to":
+        return lambda x, dtype: x.to(dtype)
+    owner: Any = torch
+    for part in path.split("."):
+        owner = getattr(owner, part)
+    return owner
+
+
+def torch_tensor(d: Data, dtype: str, layout: str, grad: bool) -> torch.Tensor:
+    numbers, views = dress(d.values, layout)
+    t = torch.tensor(numbers)
+    if d.varies:
+        t = t.to(getattr(torch, dtype))
+    elif t.dtype == torch.float64:
+        t = t.float()
+    t = views(t).detach()
+    return t.requires_grad_() if grad and d.varies and t.is_floating_point() else t
+
+
+def lucid_tensor(d: Data, dtype: str, layout: str, grad: bool, device: str) -> lucid.Tensor:
+    numbers, views = dress(d.values, layout)
+    t = lucid.tensor(numbers, device=device)
+    if d.varies:
+        t = t.to(getattr(lucid, dtype))
+    elif t.dtype == lucid.float64:
+        t = t.to(lucid.float32)
+    t = views(t).detach()
+    return t.requires_grad_() if grad and d.varies and t.is_floating_point() else t
+
+
+def to_numpy(t: Any) -> np.ndarray:
+    if isinstance(t, torch.Tensor):
+        t = t.detach()
+        return (t.to(torch.complex128) if t.is_complex() else t.double()).numpy()
+    if isinstance(t, lucid.Tensor):
+        t = t.detach().cpu()
+        return np.asarray(t.tolist()).reshape(tuple(t.shape))
+    return np.asarray(t)
+
+
+def named(value: Any, module: Any) -> Any:
+    return getattr(module, value.name) if isinstance(value, DType) else value
+
+
+def run_torch(row: Any, sample: Sample, dtype: str, layout: str, grad: bool) -> tuple[list[Any], list[Any]]:
+    leaves: list[Any] = []
+
+    def convert(d: Data) -> Any:
+        t = torch_tensor(d, dtype, layout, grad)
+        if t.requires_grad:
+            leaves.append(t)
+        return t
+
+    args, kwargs = sample.map(convert)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        value = torch_function(row)(*[named(a, torch) for a in args], **{k: named(v, torch) for k, v in kwargs.items()})
+    return results(value), leaves
+
+
+def run_lucid(row: Any, sample: Sample, dtype: str, layout: str, grad: bool, device: str) -> tuple[list[Any], list[Any]]:
+    leaves: list[Any] = []
+
+    def convert(d: Data) -> Any:
+        t = lucid_tensor(d, dtype, layout, grad, device)
+        if t.requires_grad:
+            leaves.append(t)
+        return t
+
+    args, kwargs = sample.map(convert)
+    kwargs = {k: named(v, lucid) for k, v in kwargs.items()}
+    if row["family"] == "create":
+        kwargs["device"] = device
+    return results(lucid_function(row)(*[named(a, lucid) for a in args], **kwargs)), leaves
+
+
+def compare(row: Any, sample: Sample, dtype: str, layout: str, device: str, grad: bool) -> None:
+    where = f"{row['name']}({sample.text}) {dtype} {layout} {device}"
+    try:
+        wanted, torch_leaves = run_torch(row, sample, dtype, layout, grad)
+    except (RuntimeError, NotImplementedError, TypeError, IndexError, ZeroDivisionError) as refused:
+        # Where PyTorch refuses, so must we, or at least give no wrong value silently: a typed error.
+        if "not implemented for" in str(refused):
+            return  # PyTorch lacks the kernel; having one is no fault.
+        with pytest.raises((RuntimeError, TypeError, IndexError, ValueError, ArithmeticError)):
+            out, _ = run_lucid(row, sample, dtype, layout, False, device)
+            lucid.eval(*[o for o in out if isinstance(o, lucid.Tensor)])
+        return
+    got, lucid_leaves = run_lucid(row, sample, dtype, layout, grad, device)
+    assert len(got) == len(wanted), where
+    for w, g in zip(wanted, got, strict=True):
+        if not isinstance(w, torch.Tensor):
+            assert g == w, where
+            continue
+        assert str(g.dtype).split(".")[-1] == str(w.dtype).split(".")[-1], f"{where}: {g.dtype} for {w.dtype}"
+        assert tuple(g.shape) == tuple(w.shape), where
+        rtol, atol = tolerances.forward(str(w.dtype).split(".")[-1])
+        if dtype in ("float16", "bfloat16"):
+            rtol, atol = tolerances.forward(dtype)
+        np.testing.assert_allclose(to_numpy(g), to_numpy(w), rtol, atol, err_msg=where)
+    if grad and torch_leaves and any(isinstance(w, torch.Tensor) and w.requires_grad for w in wanted):
+        compare_gradients(wanted, torch_leaves, got, lucid_leaves, dtype, where)
+
+
+def weighted(outputs: list[Any], arange: Any) -> Any:
+    total = None
+    for out in outputs:
+        if getattr(out, "requires_grad", False):
+            weights = arange(1, out.numel() + 1, out).reshape(out.shape) / 7
+            term = (out * weights).sum()
+            total = term if total is None else total + term
+    return total
+
+
+def compare_gradients(wanted: list[Any], torch_leaves: list[Any], got: list[Any], lucid_leaves: list[Any], dtype: str, where: str) -> None:
+    loss = weighted(wanted, lambda a, b, like: torch.arange(a, b).to(like.dtype))
+    ours = weighted(got, lambda a, b, like: lucid.arange(a, b, device=like.device).to(like.dtype))
+    assert ours is not None, f"{where}: PyTorch has a gradient here"
+    loss.backward()
+    ours.backward()
+    rtol, atol = tolerances.backward(dtype)
+    for w, g in zip(torch_leaves, lucid_leaves, strict=True):
+        if w.grad is None:
+            assert g.grad is None or not to_numpy(g.grad).any(), f"gradient of {where}"
+            continue
+        if g.grad is None:
+            assert not to_numpy(w.grad).any(), f"{where}: no gradient"
+            continue
+        assert tuple(g.grad.shape) == tuple(w.grad.shape), where
+        np.testing.assert_allclose(to_numpy(g.grad), to_numpy(w.grad), rtol, atol, err_msg=f"gradient of {where}")
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_floating_dtypes_and_layouts(row: Any, device: str) -> None:
+    for dtype in ("float32", "float64", "float16", "bfloat16"):
+        if dtype not in row["dtypes"] or (device == "gpu" and dtype == "float64") or limitations.known(row["name"], device, dtype):
+            continue
+        for sample in samples(row):
+            if any(isinstance(v, DType) and v.name == "float64" for v in (*sample.args, *sample.kwargs.values())) and device == "gpu":
+                continue
+            for layout in LAYOUTS:
+                compare(row, sample, dtype, layout, device, grad=row["differentiable"] and dtype in ("float32", "float64"))
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_integer_and_bool_dtypes(row: Any, device: str) -> None:
+    for dtype in ("bool", "uint8", "int8", "int16", "int32", "int64"):
+        if dtype not in row["dtypes"] or limitations.known(row["name"], device, dtype):
+            continue
+        for sample in samples(row, integers=True):
+            if any(isinstance(v, DType) and v.name == "float64" for v in (*sample.args, *sample.kwargs.values())) and device == "gpu":
+                continue
+            compare(row, sample, dtype, "transposed", device, grad=False)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("row", ELEMENTWISE, ids=name_of)
+def test_special_values(row: Any, device: str) -> None:
+    """NaN, infinities, zeros of both signs, denormals and the ends of the range."""
+    if "float32" not in row["dtypes"]:
+        return
+    for sample in samples(row):
+        shapes = [d.values.shape for d in sample.tensors() if d.varies]
+        if not shapes or limitations.known(row["name"], device, "special"):
+            continue
+        rng = np.random.default_rng(1)
+
+        def special(d: Data, rng: np.random.Generator = rng) -> Data:
+            return Data(rng.choice(SPECIAL, d.values.shape).astype(np.float32)) if d.varies else d
+
+        args, kwargs = sample.map(special)
+        compare(row, Sample(f"special {sample.text}", tuple(args), kwargs), "float32", "contiguous", device, grad=False)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("row", [r for r in ROWS if "complex64" in r["dtypes"] and r["family"] in ("unary", "binary", "view", "reduce")], ids=name_of)
+def test_complex(row: Any, device: str) -> None:
+    for sample in samples(row):
+        if limitations.known(row["name"], device, "complex64"):
+            continue
+        rng = np.random.default_rng(2)
+
+        def complexes(d: Data, rng: np.random.Generator = rng) -> Data:
+            return Data((d.values + 1j * rng.standard_normal(d.values.shape)).astype(np.complex64)) if d.varies else d
+
+        args, kwargs = sample.map(complexes)
+        compare(row, Sample(f"complex {sample.text}", tuple(args), kwargs), "complex64", "transposed", device, grad=False)
+
+
+DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
+
+
+@pytest.mark.parametrize("a", DTYPES)
+def test_promotion_table(a: str) -> None:
+    for b in DTYPES:
+        wanted = torch.promote_types(getattr(torch, a), getattr(torch, b))
+        if wanted == torch.complex128:
+            continue  # There is no complex128 here: complex64 stands in.
+        assert str(lucid.promote_types(getattr(lucid, a), getattr(lucid, b))).split(".")[-1] == str(wanted).split(".")[-1], (a, b)
+        assert lucid.can_cast(getattr(lucid, a), getattr(lucid, b)) == torch.can_cast(getattr(torch, a), getattr(torch, b)), (a, b)
+        for left in ([1, 0], 1):
+            for right in ([1, 1], 1):
+                ours = lucid.tensor(left).to(getattr(lucid, a)) * lucid.tensor(right).to(getattr(lucid, b))
+                theirs = torch.tensor(left).to(getattr(torch, a)) * torch.tensor(right).to(getattr(torch, b))
+                if theirs.dtype != torch.complex128:
+                    assert str(ours.dtype).split(".")[-1] == str(theirs.dtype).split(".")[-1], (a, left, b, right)
+
+
+@pytest.mark.parametrize("scalar", [True, 2, 2.5, 1j])
+def test_promotion_with_numbers(scalar: Any) -> None:
+    for dtype in DTYPES:
+        for data in ([1, 0], 1):
+            theirs = torch.tensor(data).to(getattr(torch, dtype)) * scalar
+            if theirs.dtype == torch.complex128 or theirs.dtype == getattr(torch, "complex32", None):
+                continue
+            ours = lucid.tensor(data).to(getattr(lucid, dtype)) * scalar
+            assert str(ours.dtype).split(".")[-1] == str(theirs.dtype).split(".")[-1], (dtype, data, scalar)

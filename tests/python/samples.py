@@ -1,0 +1,158 @@
+"""The op table's samples, made into arguments for any framework.
+
+A sample is an argument list in Python's syntax over the makers below, such as ``N(3, 4), dim=1``. Makers draw from a
+generator seeded by op and sample, so that every framework, device and layout sees the same numbers.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import lucid
+
+LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Numbers for a tensor argument."""
+
+    values: np.ndarray
+    #: Does it take part in varying the dtype and in gradients?
+    varies: bool = True
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call of an op."""
+
+    text: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def tensors(self) -> list[Data]:
+        """Its tensor arguments, in order."""
+        found: list[Data] = []
+        self.map(lambda d: found.append(d))
+        return found
+
+    def map(self, f: Callable[[Data], Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Its arguments with ``f`` applied to the data of each tensor."""
+
+        def convert(x: Any) -> Any:
+            if isinstance(x, Data):
+                return f(x)
+            if isinstance(x, list):
+                return [convert(y) for y in x]
+            return x
+
+        return [convert(a) for a in self.args], {k: convert(v) for k, v in self.kwargs.items()}
+
+
+def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
+    """What a sample's text may call. With ``integers``, what would vary in floating dtypes is small whole numbers."""
+
+    def real(values: np.ndarray, low: int = -4) -> Data:
+        if integers:
+            whole = rng.integers(low, 5, values.shape)
+            return Data(np.where(whole == 0, 1, whole) if low > 0 else whole)
+        return Data(values)
+
+    def normal(*shape: int) -> Data:
+        # Away from kinks and ties, where numerical derivatives and rounding decide.
+        values = rng.standard_normal(shape)
+        return real(np.asarray(values + 0.05 * np.sign(values)))
+
+    def positive(*shape: int, lo: float = 0.5, hi: float = 2.0) -> Data:
+        return real(np.asarray(rng.uniform(lo, hi, shape)), low=1)
+
+    def unit(*shape: int) -> Data:
+        return real(np.asarray(rng.uniform(-0.9, 0.9, shape)))
+
+    def whole(lo: int, hi: int, *shape: int) -> Data:
+        return Data(np.asarray(rng.integers(lo, hi, shape)), varies=False)
+
+    def truth(*shape: int) -> Data:
+        return Data(np.asarray(rng.integers(0, 2, shape)).astype(bool), varies=False)
+
+    def permutations(rows: int, cols: int) -> Data:
+        return Data(np.stack([rng.permutation(cols) for _ in range(rows)]), varies=False)
+
+    def fixed(d: Data) -> Data:
+        return Data(d.values.astype(np.float32), varies=False)
+
+    dtypes = SimpleNamespace(**{name: DType(name) for name in lucid_dtypes()})
+    return {
+        "N": normal, "P": positive, "U": unit, "I": whole, "B": truth, "PERM": permutations, "FIXED": fixed, "DT": dtypes,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DType:
+    """A dtype argument, by name."""
+
+    name: str
+
+
+def lucid_dtypes() -> list[str]:
+    """Every dtype's name."""
+    return ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
+
+
+def samples(schema: Any, integers: bool = False) -> Iterator[Sample]:
+    """The samples of a row."""
+    for text in schema["samples"]:
+        rng = np.random.default_rng(zlib.crc32(f"{schema['name']}({text})".encode()))
+        args, kwargs = eval(f"(lambda *a, **k: (a, k))({text})", makers(rng, integers))
+        yield Sample(text, args, kwargs)
+
+
+def rows() -> list[Any]:
+    """The rows that have samples."""
+    return [s for s in lucid.op_schemas() if s["samples"]]
+
+
+def dress(values: np.ndarray, layout: str) -> tuple[np.ndarray, Callable[[Any], Any]]:
+    """Numbers to make a tensor of, and the views that turn that tensor into one of the wanted layout with ``values``.
+
+    The views are spelt the same in both frameworks.
+    """
+    if layout == "transposed" and values.ndim >= 2:
+        return np.ascontiguousarray(np.swapaxes(values, 0, -1)), lambda t: t.transpose(0, -1)
+    if layout == "sliced" and values.ndim >= 1:
+        padded = np.zeros((values.shape[0] + 2, *values.shape[1:]), values.dtype)
+        padded[1:-1] = values
+        return padded, lambda t: t.narrow(0, 1, values.shape[0])
+    if layout == "expanded" and values.ndim >= 1:
+        return values[:1].copy(), lambda t: t.expand(*values.shape)
+    return values, lambda t: t
+
+
+def dressed_values(values: np.ndarray, layout: str) -> np.ndarray:
+    """The numbers that the dressed tensor shows: an expanded one repeats its first slice."""
+    if layout == "expanded" and values.ndim >= 1:
+        return np.broadcast_to(values[:1], values.shape).copy()
+    return values
+
+
+def lucid_function(schema: Any) -> Callable[..., Any]:
+    """The public function of a row, or its method where there is only that."""
+    path = schema["torch"]
+    if path.startswith("Tensor."):
+        name = schema["name"]
+        return lambda x, *a, **k: getattr(x, name)(*a, **k)
+    owner: Any = lucid.nn.functional if path.startswith("nn.functional.") else lucid
+    return getattr(owner, path.rsplit(".", 1)[-1])
+
+
+def results(value: Any) -> list[Any]:
+    """What an op returned, as a list."""
+    if isinstance(value, (tuple, list)):
+        return list(value)
+    return [value]

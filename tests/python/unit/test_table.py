@@ -1,0 +1,159 @@
+"""What the op table promises, without PyTorch: gradients by finite differences, and the GPU device against the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from tests.python import limitations, tolerances
+from tests.python.samples import LAYOUTS, Data, DType, Sample, dress, lucid_function, results, rows, samples
+
+ROWS = rows()
+DIFFERENTIABLE = [r for r in ROWS if r["differentiable"]]
+
+
+def name_of(row: Any) -> str:
+    return str(row["name"])
+
+
+def make(d: Data, dtype: str, device: str, layout: str = "contiguous", grad: bool = False) -> lucid.Tensor:
+    numbers, views = dress(d.values, layout)
+    t = lucid.tensor(numbers, device=device)
+    if d.varies:
+        t = t.to(getattr(lucid, dtype))
+    elif t.dtype == lucid.float64:
+        t = t.to(lucid.float32)
+    t = views(t)
+    return t.detach().requires_grad_() if grad and d.varies and t.is_floating_point() else t
+
+
+def call(row: Any, sample: Sample, dtype: str, device: str, layout: str = "contiguous", grad: bool = False) -> tuple[list[Any], list[Any]]:
+    leaves: list[Any] = []
+
+    def convert(d: Data) -> Any:
+        t = make(d, dtype, device, layout, grad)
+        if t.requires_grad:
+            leaves.append(t)
+        return t
+
+    args, kwargs = sample.map(convert)
+    args = [getattr(lucid, a.name) if isinstance(a, DType) else a for a in args]
+    kwargs = {k: getattr(lucid, v.name) if isinstance(v, DType) else v for k, v in kwargs.items()}
+    if row["family"] in ("create", "random"):
+        kwargs["device"] = device
+    return results(lucid_function(row)(*args, **kwargs)), leaves
+
+
+def numbers(t: Any) -> np.ndarray:
+    return np.asarray(t.detach().cpu().to(lucid.float64).tolist()) if isinstance(t, lucid.Tensor) else np.asarray(t)
+
+
+@pytest.mark.parametrize("row", DIFFERENTIABLE, ids=name_of)
+@pytest.mark.parametrize("order", ["gradcheck", "gradgradcheck"])
+def test_gradients_match_finite_differences(row: Any, order: str) -> None:
+    if "float64" not in row["dtypes"]:
+        pytest.fail(f"{row['name']} is differentiable but takes no float64")
+    for sample in samples(row):
+        leaves = [d for d in sample.tensors() if d.varies and d.values.size]
+        if not leaves:
+            continue
+        inputs = [make(d, "float64", "cpu", grad=True) for d in leaves]
+
+        def function(*given: lucid.Tensor, sample: Sample = sample, leaves: list[Data] = leaves) -> Any:
+            queue = list(given)
+            args, kwargs = sample.map(lambda d: queue.pop(0) if any(d is x for x in leaves) else make(d, "float64", "cpu"))
+            out = [r for r in results(lucid_function(row)(*args, **kwargs)) if r.is_floating_point()]
+            return tuple(r for r in out if r.requires_grad) or tuple(r * 0 + given[0].sum() * 0 for r in out)
+
+        assert getattr(lucid.autograd, order)(function, inputs), f"{row['name']}({sample.text})"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gpu_agrees_with_cpu(row: Any, layout: str) -> None:
+    for dtype in ("float32", "float16", "bfloat16"):
+        if dtype not in row["dtypes"] or limitations.known(row["name"], "gpu", dtype):
+            continue
+        for sample in samples(row):
+            where = f"{row['name']}({sample.text}) {dtype} {layout}"
+            wanted, cpu_leaves = call(row, sample, dtype, "cpu", layout, grad=True)
+            got, gpu_leaves = call(row, sample, dtype, "gpu", layout, grad=True)
+            assert len(wanted) == len(got), where
+            rtol, atol = tolerances.forward(dtype)
+            for w, g in zip(wanted, got, strict=True):
+                if isinstance(w, lucid.Tensor):
+                    assert (g.dtype, g.shape, g.stride()) == (w.dtype, w.shape, w.stride()), where
+                np.testing.assert_allclose(numbers(g), numbers(w), rtol, atol, err_msg=where)
+            if dtype != "float32" or not cpu_leaves:
+                continue
+            rtol, atol = tolerances.backward(dtype)
+            wanted_grads, got_grads = gradients(wanted, cpu_leaves), gradients(got, gpu_leaves)
+            for w, g in zip(wanted_grads, got_grads, strict=True):
+                np.testing.assert_allclose(numbers(g), numbers(w), rtol, atol, err_msg=f"gradient of {where}")
+
+
+def gradients(outputs: list[Any], leaves: list[Any]) -> list[Any]:
+    """Gradients of a weighted sum of all outputs, so that each element counts differently."""
+    total = None
+    for out in outputs:
+        if isinstance(out, lucid.Tensor) and out.requires_grad:
+            weights = lucid.arange(1, out.numel() + 1, device=out.device).to(out.dtype).reshape(out.shape) / 7
+            term = (out * weights).sum()
+            total = term if total is None else total + term
+    if total is None:
+        return []
+    grads = lucid.autograd.grad(total, leaves, allow_unused=True)
+    return [g if g is not None else lucid.zeros(leaf.shape) for g, leaf in zip(grads, leaves, strict=True)]
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r["method"] or r["in_place"]], ids=name_of)
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_methods_and_in_place_forms_agree(row: Any, device: str) -> None:
+    for sample in samples(row):
+        (x, *rest), kwargs = sample.map(lambda d: make(d, "float32", device))
+        rest = [getattr(lucid, a.name) if isinstance(a, DType) else a for a in rest]
+        if row["method"]:
+            wanted = [numbers(r) for r in results(lucid_function(row)(x, *rest, **kwargs))]
+            got = [numbers(r) for r in results(getattr(x, row["name"])(*rest, **kwargs))]
+            for w, g in zip(wanted, got, strict=True):
+                np.testing.assert_array_equal(g, w)
+        if not row["in_place"]:
+            continue
+        result = lucid_function(row)(x, *rest, **kwargs)
+        if result.shape != x.shape or not lucid.can_cast(result.dtype, x.dtype):
+            before = numbers(x)
+            with pytest.raises(RuntimeError):
+                getattr(x, row["name"] + "_")(*rest, **kwargs)
+            np.testing.assert_array_equal(numbers(x), before)
+            continue
+        version = x._version
+        assert getattr(x, row["name"] + "_")(*rest, **kwargs) is x
+        assert x._version == version + 1
+        np.testing.assert_array_equal(numbers(x), numbers(result.to(x.dtype)))
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r["primitive"]], ids=name_of)
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_dtypes_outside_of_the_row_are_refused(row: Any, device: str) -> None:
+    """A dtype that the row does not list is a typed error, not a wrong value."""
+    outside = [d for d in ("bool", "int64", "complex64") if d not in row["dtypes"]]
+    sample = next(iter(samples(row)))
+    varying = [d for d in sample.tensors() if d.varies]
+    for dtype in outside if varying else ():
+        args, kwargs = sample.map(lambda d, dtype=dtype: make(d, dtype, device))
+        with pytest.raises(lucid.LucidError) as caught:
+            lucid.eval(*[r for r in results(lucid_function(row)(*args, **kwargs)) if isinstance(r, lucid.Tensor)])
+        assert dtype in str(caught.value), f"{row['name']} {dtype}: {caught.value}"
+
+
+def test_rows_are_complete() -> None:
+    names = [r["name"] for r in lucid.op_schemas()]
+    assert len(names) == len(set(names)) >= 120
+    for r in lucid.op_schemas():
+        assert r["doc"].strip(), r["name"]
+        assert r["version"] >= 1
+        if r["torch"] != "-" and r["samples"] == []:
+            pytest.fail(f"{r['name']} has a torch name and no sample")
