@@ -1,0 +1,56 @@
+//! Bringing the operands of an element-wise op to one order of axes.
+//!
+//! Depends on `array` and `view`. Invariant: arrays handed out broadcast as their logical shapes would, in the order of
+//! axes that is returned with them.
+
+use super::array::{physical, Perm, Ref, Value};
+use super::convert::ints;
+use super::fault::Made;
+use super::view::with_leading_ones;
+use mlx_ffi::ops;
+use smallvec::SmallVec;
+
+/// Operands, and the order of axes that they and the result have.
+pub(super) type Aligned<'a> = (SmallVec<[Ref<'a>; 3]>, Option<Perm>);
+
+/// Brings the operands to the order of axes of the first one that has an own, if they all can follow.
+pub(super) fn align<'a>(values: &[&'a Value], ndim: usize) -> Made<Aligned<'a>> {
+    // Of operands with different orders, the largest one keeps its own.
+    let leader = values.iter().filter(|v| v.perm.is_some() && v.array.ndim() == ndim).max_by_key(|v| v.array.size());
+    let Some(perm) = leader.and_then(|v| v.perm.as_ref()) else {
+        return Ok((values.iter().map(|v| v.logical()).collect::<Made<_>>()?, None));
+    };
+    let arrays = values.iter().map(|v| follow(v, perm, ndim)).collect::<Made<_>>()?;
+    Ok((arrays, Some(perm.clone())))
+}
+
+/// A value that broadcasts to `ndim` dimensions, brought to an order of axes.
+fn follow<'a>(v: &'a Value, perm: &Perm, ndim: usize) -> Made<Ref<'a>> {
+    let shape = v.array.shape();
+    if v.array.ndim() == ndim {
+        let own = v.order();
+        // An axis of size 1 may lie anywhere, so a vector along one axis needs no transposition but a new shape.
+        if own != *perm && shape.iter().filter(|&&n| n != 1).count() > 1 {
+            return v.ordered(Some(perm));
+        }
+        if own == *perm {
+            return Ok(Ref::Held(&v.array));
+        }
+    }
+    if v.array.size() == 1 && shape.len() <= ndim {
+        return Ok(Ref::Held(&v.array));
+    }
+    let logical = v.logical()?;
+    let wide = with_leading_ones(logical.shape(), ndim);
+    let sizes: SmallVec<[usize; 8]> = wide.iter().map(|&n| n as usize).collect();
+    let target = ints(&physical(&sizes, Some(perm)))?;
+    if wide.iter().filter(|&&n| n != 1).count() <= 1 {
+        return Ok(if target.as_slice() == logical.shape() {
+            logical
+        } else {
+            Ref::Fresh(ops::reshape(&logical, &target)?)
+        });
+    }
+    let wide = ops::reshape(&logical, &wide)?;
+    Ok(Ref::Fresh(super::view::to_physical(&wide, perm)?))
+}

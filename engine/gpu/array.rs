@@ -1,0 +1,403 @@
+//! Storage cells over MLX's immutable arrays, views into them, and writes through views.
+//!
+//! A [`Cell`] is what tensors share: it holds the current [`Value`], which an in-place write replaces, raising the
+//! version. A view is the cell and a chain of view ops from the base; what it shows is made when asked for and kept with
+//! the version it was made at. Depends on mlx-ffi, `view` and `lazy`. Invariants: a base's layout is row-major; a chain
+//! has at most [`MAX_DEPTH`] links; a thread that holds a value waits for no lock but to read another value.
+
+use super::fault::Made;
+use super::lower::Origin;
+use super::{convert, lazy, view};
+use crate::ops::view::ViewOp;
+use crate::shape::{numel, Layout, Shape};
+use crate::{backend, DType};
+use mlx_ffi::{ops, Array};
+use parking_lot::{RwLock, RwLockReadGuard};
+use smallvec::SmallVec;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The longest chain of a view; a longer one becomes a single `as_strided` of the base.
+const MAX_DEPTH: u8 = 8;
+
+/// An order of axes: axis `i` of the physical array is axis `perm[i]` of the logical one.
+pub(super) type Perm = SmallVec<[u8; 8]>;
+
+/// What is known of a value's elements without computing them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Known {
+    Nothing,
+    /// Integers, all of them in this closed range.
+    Within(i64, i64),
+    /// All elements are this number.
+    Constant(f64),
+}
+
+/// An MLX array with what the engine knows of it.
+pub(super) struct Value {
+    /// The physical array.
+    pub array: Array,
+    /// How its axes lie; `None` as the logical ones.
+    pub perm: Option<Perm>,
+    pub known: Known,
+    /// How it was made, for lowerings that look through it.
+    pub origin: Option<Arc<Origin>>,
+    /// The same elements with their axes in another order, once somebody asked.
+    other: OnceLock<Box<(Perm, Array)>>,
+}
+
+/// An array that a value holds, or one made for the moment.
+pub(super) enum Ref<'a> {
+    Held(&'a Array),
+    Fresh(Array),
+}
+
+impl Deref for Ref<'_> {
+    type Target = Array;
+    #[inline(always)]
+    fn deref(&self) -> &Array {
+        match self {
+            Ref::Held(a) => a,
+            Ref::Fresh(a) => a,
+        }
+    }
+}
+
+impl Ref<'_> {
+    pub(super) fn into_owned(self) -> Array {
+        match self {
+            Ref::Held(a) => a.clone(),
+            Ref::Fresh(a) => a,
+        }
+    }
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Value {
+        let origin = self.origin.clone();
+        Value { array: self.array.clone(), perm: self.perm.clone(), known: self.known, origin, other: OnceLock::new() }
+    }
+}
+
+impl Value {
+    pub(super) fn new(array: Array, perm: Option<Perm>) -> Value {
+        Value { array, perm, known: Known::Nothing, origin: None, other: OnceLock::new() }
+    }
+
+    pub(super) fn plain(array: Array) -> Value {
+        Value::new(array, None)
+    }
+
+    pub(super) fn knowing(self, known: Known) -> Value {
+        Value { known, ..self }
+    }
+
+    /// The array with its axes in logical order.
+    #[inline]
+    pub(super) fn logical(&self) -> Made<Ref<'_>> {
+        match self.perm {
+            None => Ok(Ref::Held(&self.array)),
+            Some(_) => self.reordered(&identity(self.array.ndim())),
+        }
+    }
+
+    /// The array with its axes in the given order (`None`: the logical one).
+    pub(super) fn ordered(&self, perm: Option<&Perm>) -> Made<Ref<'_>> {
+        match perm {
+            None => self.logical(),
+            Some(p) => self.reordered(p),
+        }
+    }
+
+    /// The order of the physical axes, spelled out.
+    pub(super) fn order(&self) -> Perm {
+        self.perm.clone().unwrap_or_else(|| identity(self.array.ndim()))
+    }
+
+    fn reordered(&self, want: &Perm) -> Made<Ref<'_>> {
+        let own = self.order();
+        if own == *want {
+            return Ok(Ref::Held(&self.array));
+        }
+        let make = || ops::transpose_axes(&self.array, &axes_between(&own, want));
+        match self.other.get() {
+            Some(kept) if kept.0 == *want => Ok(Ref::Held(&kept.1)),
+            Some(_) => Ok(Ref::Fresh(make()?)),
+            None => {
+                let made = make()?;
+                Ok(Ref::Held(&self.other.get_or_init(|| Box::new((want.clone(), made))).1))
+            }
+        }
+    }
+}
+
+/// The order that changes nothing.
+pub(super) fn identity(ndim: usize) -> Perm {
+    (0..ndim as u8).collect()
+}
+
+/// A perm, or `None` where it changes nothing.
+pub(super) fn reduced(perm: Perm) -> Option<Perm> {
+    let plain = perm.iter().enumerate().all(|(i, &p)| i == usize::from(p));
+    (!plain).then_some(perm)
+}
+
+/// The axes by which MLX's transpose takes one physical order to another.
+pub(super) fn axes_between(own: &Perm, want: &Perm) -> SmallVec<[i32; 8]> {
+    want.iter().map(|w| own.iter().position(|o| o == w).unwrap_or(0) as i32).collect()
+}
+
+/// A logical shape with its axes in a physical order.
+pub(super) fn physical(shape: &[usize], perm: Option<&Perm>) -> Shape {
+    match perm {
+        None => Shape::from_slice(shape),
+        Some(p) => p.iter().map(|&a| shape[usize::from(a)]).collect(),
+    }
+}
+
+/// Storage shared by an array and its views.
+pub(super) struct Cell {
+    value: RwLock<Value>,
+    version: AtomicU32,
+    shape: Shape,
+}
+
+impl Cell {
+    pub(super) fn value(&self) -> RwLockReadGuard<'_, Value> {
+        self.value.read_recursive()
+    }
+
+    fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    fn store(&self, value: Value) {
+        let mut held = self.value.write();
+        let old = std::mem::replace(&mut *held, value);
+        self.version.fetch_add(1, Ordering::Release);
+        drop(held);
+        drop(old);
+    }
+
+    /// Puts the same elements there in another form, unless they have changed since.
+    pub(super) fn restate(&self, was: usize, value: Value) {
+        if let Some(mut held) = self.value.try_write() {
+            if held.array.id() == was {
+                *held = value;
+            }
+        }
+    }
+
+    /// Notes what was found out of the elements, unless they have changed since.
+    pub(super) fn learn(&self, was: usize, known: Known) {
+        if let Some(mut held) = self.value.try_write() {
+            if held.array.id() == was {
+                held.known = known;
+            }
+        }
+    }
+
+    /// Forgets how an evaluated value was made, so that nothing below it is kept.
+    pub(super) fn forget_origin(&self) {
+        if self.value().origin.is_some() {
+            if let Some(mut held) = self.value.try_write() {
+                held.origin = None;
+            }
+        }
+    }
+}
+
+/// One link of a view's chain.
+pub(super) struct View {
+    /// The view that this one is made from; `None` is the base.
+    parent: Option<Arc<View>>,
+    op: ViewOp,
+    shape: Shape,
+    depth: u8,
+    cache: RwLock<Option<(u32, Arc<Value>)>>,
+}
+
+/// One array of the GPU backend.
+#[derive(Clone)]
+pub(crate) struct GpuArray {
+    cell: Arc<Cell>,
+    view: Option<Arc<View>>,
+    layout: Layout,
+    dtype: DType,
+}
+
+impl fmt::Debug for GpuArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.view.is_some() { "view " } else { "" };
+        write!(f, "GpuArray({kind}{:?}, {}, version {})", self.layout, self.dtype, self.cell.version())
+    }
+}
+
+impl backend::Array for GpuArray {
+    #[inline]
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+    #[inline]
+    fn dtype(&self) -> DType {
+        self.dtype
+    }
+    fn version(&self) -> u32 {
+        self.cell.version()
+    }
+    fn shares_storage(&self, other: &GpuArray) -> bool {
+        Arc::ptr_eq(&self.cell, &other.cell)
+    }
+    fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.cell) == 1
+    }
+    fn storage_numel(&self) -> usize {
+        numel(&self.cell.shape)
+    }
+}
+
+/// A value that may be read: the base's own, under its lock, or a view's.
+pub(super) enum Held<'a> {
+    Base(RwLockReadGuard<'a, Value>),
+    View(Arc<Value>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Value;
+    #[inline(always)]
+    fn deref(&self) -> &Value {
+        match self {
+            Held::Base(v) => v,
+            Held::View(v) => v,
+        }
+    }
+}
+
+impl GpuArray {
+    /// A new storage with a value in it.
+    #[inline]
+    pub(super) fn new(value: Value, shape: &[usize], dtype: DType) -> Made<GpuArray> {
+        debug_assert_eq!(value.array.dtype(), convert::dtype(dtype)?);
+        debug_assert_eq!(value.array.size(), numel(shape));
+        let layout = Layout::contiguous(shape);
+        let cell = Cell { value: RwLock::new(value), version: AtomicU32::new(0), shape: layout.shape.clone() };
+        let array = GpuArray { cell: Arc::new(cell), view: None, layout, dtype };
+        lazy::note(&array.cell, array.layout.numel() * dtype.size())?;
+        Ok(array)
+    }
+
+    pub(super) fn shape(&self) -> &[usize] {
+        &self.layout.shape
+    }
+
+    pub(super) fn ndim(&self) -> usize {
+        self.layout.shape.len()
+    }
+
+    pub(super) fn numel(&self) -> usize {
+        self.layout.numel()
+    }
+
+    pub(super) fn element(&self) -> DType {
+        self.dtype
+    }
+
+    /// What the array shows now.
+    #[inline]
+    pub(super) fn value(&self) -> Made<Held<'_>> {
+        match &self.view {
+            None => Ok(Held::Base(self.cell.value())),
+            Some(v) => Ok(Held::View(v.show(&self.cell)?)),
+        }
+    }
+
+    /// The storage itself, where the array shows all of it as it is.
+    pub(super) fn base(&self) -> Option<&Cell> {
+        self.view.is_none().then_some(&*self.cell)
+    }
+
+    /// A view of this array; `layout` is what `op` makes of its own.
+    pub(super) fn seen_as(&self, op: &ViewOp, layout: Layout) -> GpuArray {
+        let view = match &self.view {
+            None => link(None, op, &self.cell.shape, &layout),
+            Some(v) => link(Some(v), op, &self.cell.shape, &layout),
+        };
+        GpuArray { cell: Arc::clone(&self.cell), view, layout, dtype: self.dtype }
+    }
+
+    /// Replaces the elements that this array shows. `value` has its shape and dtype.
+    pub(super) fn replace(&self, value: Value) -> Made<()> {
+        let value = match &self.view {
+            None => value,
+            Some(v) => v.write(&self.cell, value)?,
+        };
+        self.cell.store(value);
+        lazy::note(&self.cell, numel(&self.cell.shape) * self.dtype.size())
+    }
+}
+
+/// The chain for `op` after `parent`, with neighbours merged; `None` where the base itself results.
+fn link(parent: Option<&Arc<View>>, op: &ViewOp, base: &Shape, layout: &Layout) -> Option<Arc<View>> {
+    let shape = &layout.shape;
+    let new = |parent: Option<&Arc<View>>, op: ViewOp| {
+        let depth = parent.map_or(0, |p| p.depth) + 1;
+        let cache = RwLock::new(None);
+        Some(Arc::new(View { parent: parent.cloned(), op, shape: shape.clone(), depth, cache }))
+    };
+    let strided = || new(None, ViewOp::AsStrided { layout: Box::new(layout.clone()) });
+    if matches!(op, ViewOp::AsStrided { .. }) {
+        return strided();
+    }
+    let below = parent.map_or(base, |p| &p.shape);
+    if view::changes_nothing(op, below) {
+        return parent.cloned();
+    }
+    let Some(p) = parent else { return new(None, op.clone()) };
+    let grand = p.parent.as_ref();
+    if let Some(merged) = view::merge(&p.op, op) {
+        let below = grand.map_or(base, |g| &g.shape);
+        if view::changes_nothing(&merged, below) {
+            return grand.cloned();
+        }
+        return new(grand, merged);
+    }
+    if p.depth >= MAX_DEPTH {
+        return strided();
+    }
+    new(parent, op.clone())
+}
+
+impl View {
+    /// What the view shows of the cell's current value.
+    fn show(&self, cell: &Cell) -> Made<Arc<Value>> {
+        let version = cell.version();
+        if let Some((at, value)) = self.cache.read_recursive().as_ref() {
+            if *at == version {
+                return Ok(Arc::clone(value));
+            }
+        }
+        let made = Arc::new(match &self.parent {
+            None => view::apply(&self.op, &cell.value(), &cell.shape)?,
+            Some(p) => view::apply(&self.op, &*p.show(cell)?, &p.shape)?,
+        });
+        let old = self.cache.write().replace((version, Arc::clone(&made)));
+        drop(old);
+        Ok(made)
+    }
+
+    /// The base's value with `value` written where this view shows it.
+    fn write(&self, cell: &Cell, value: Value) -> Made<Value> {
+        match &self.parent {
+            None => {
+                let base = cell.value();
+                view::write(&self.op, &base, &cell.shape, &self.shape, value)
+            }
+            Some(p) => {
+                let written = view::write(&self.op, &*p.show(cell)?, &p.shape, &self.shape, value)?;
+                p.write(cell, written)
+            }
+        }
+    }
+}

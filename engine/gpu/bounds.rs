@@ -1,0 +1,54 @@
+//! The range check of index arrays.
+//!
+//! MLX reads outside of an array where an index says so. Ranges that are known (of constants, ranges, results of argmax
+//! and the like, and of small arrays that came from the host) cost nothing; an index that was computed is evaluated, which
+//! is one of the documented points where the lazy graph is. Depends on `array` and mlx-ffi. Invariant: none.
+
+use super::array::{GpuArray, Known};
+use super::create::range_of;
+use super::fault::Made;
+use super::lazy;
+use crate::{DType, Error};
+use mlx_ffi::{ops, transforms};
+
+/// Arrays up to this size are looked through on the host.
+const ON_HOST: usize = 4096;
+
+/// Refuses an index that does not lie in `0..n`, or with `wrap` in `-n..n`.
+pub(super) fn check(op: &'static str, at: &GpuArray, n: usize, axis: usize, wrap: bool) -> Made<()> {
+    if at.numel() == 0 {
+        return Ok(());
+    }
+    let low = if wrap { -(n as i64) } else { 0 };
+    let known = at.value()?.known;
+    let (least, most) = match known {
+        // A range that is only possible may be wider than the one that is there.
+        Known::Within(a, b) if low <= a && b < n as i64 => return Ok(()),
+        Known::Within(..) | Known::Nothing | Known::Constant(_) => find(at)?,
+    };
+    let bad = if least < low { least } else { most };
+    if low <= bad && bad < n as i64 {
+        return Ok(());
+    }
+    Err(Error::index(op, format!("index {bad} is out of bounds for dimension {axis} with size {n}")).into())
+}
+
+/// The least and the largest element. Evaluates.
+fn find(at: &GpuArray) -> Made<(i64, i64)> {
+    let array = at.value()?.array.clone();
+    let range = if at.numel() <= ON_HOST {
+        match array.read(|bytes| range_of(bytes, DType::I64))? {
+            Known::Within(a, b) => (a, b),
+            Known::Nothing | Known::Constant(_) => (0, 0),
+        }
+    } else {
+        let (least, most) = (ops::min(&array, false)?, ops::max(&array, false)?);
+        transforms::eval(&[&least, &most, &array])?;
+        (least.item::<i64>()?, most.item::<i64>()?)
+    };
+    if let Some(cell) = at.base() {
+        cell.learn(array.id(), Known::Within(range.0, range.1));
+    }
+    lazy::settle();
+    Ok(range)
+}

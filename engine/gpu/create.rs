@@ -1,0 +1,154 @@
+//! New arrays: constants, ranges, and the way in from bytes and out again.
+//!
+//! Depends on `array`, `convert` and mlx-ffi. Invariant: bytes are in row-major order, whatever the physical order is.
+
+use super::array::{GpuArray, Known, Value};
+use super::convert::{self, constant, int, integer_range, integers, ints};
+use super::fault::Made;
+use super::lazy;
+use crate::dispatch::Meta;
+use crate::ops::create::CreateOp;
+use crate::shape::numel;
+use crate::{DType, Scalar};
+use half::{bf16, f16};
+use mlx_ffi::{ops, Array};
+use num_complex::Complex32;
+
+/// Index arrays up to this many elements have their range noted when they come in.
+const SMALL: usize = 1 << 16;
+
+pub(super) fn create(op: &CreateOp, out: &Meta) -> Made<GpuArray> {
+    let value = match op {
+        CreateOp::Full { value } => {
+            let one = constant(*value, out.dtype)?;
+            let array = if out.shape.is_empty() {
+                one
+            } else {
+                ops::full(&ints(&out.shape)?, &one, convert::dtype(out.dtype)?)?
+            };
+            Value::plain(array).knowing(known_of(*value, out.dtype))
+        }
+        CreateOp::Arange { start, step } => arange(*start, *step, out)?,
+        CreateOp::Eye => Value::plain(ops::eye(int(out.shape[0])?, int(out.shape[1])?, 0, convert::dtype(out.dtype)?)?),
+    };
+    GpuArray::new(value, &out.shape, out.dtype)
+}
+
+fn known_of(value: Scalar, dtype: DType) -> Known {
+    match integer_range(dtype) {
+        Some((low, high)) => match value.to_i64() {
+            _ if dtype == DType::Bool => Known::Nothing,
+            i if low <= i && i <= high => Known::Within(i, i),
+            _ => Known::Nothing,
+        },
+        None if dtype.is_complex() => Known::Nothing,
+        None => Known::Constant(value.to_f64()),
+    }
+}
+
+fn arange(start: Scalar, step: Scalar, out: &Meta) -> Made<Value> {
+    const EXACT: i64 = 1 << 53;
+    let n = out.shape[0];
+    let real = out.dtype.is_float() || [start, step].iter().any(|s| matches!(s, Scalar::Float(_)));
+    if !real {
+        let (a, s) = (start.to_i64(), step.to_i64());
+        let last = i128::from(a) + i128::from(s) * (n as i128 - 1).max(0);
+        if a.abs() < EXACT && s.abs() < EXACT && last.abs() < i128::from(EXACT) && n > 0 {
+            let last = last as i64;
+            // Half a step beyond the last: the count cannot be rounded to another.
+            let stop = last as f64 + s as f64 / 2.0;
+            let array = ops::arange(a as f64, stop, s as f64, convert::dtype(out.dtype)?)?;
+            let fits = integer_range(out.dtype).is_some_and(|(low, high)| low <= a.min(last) && a.max(last) <= high);
+            let known = if fits { Known::Within(a.min(last), a.max(last)) } else { Known::Nothing };
+            return Ok(Value::plain(array).knowing(known));
+        }
+    }
+    // MLX adds up the steps; PyTorch multiplies in double precision and rounds once. Ranges of floats are short.
+    let (a, s) = (start.to_f64(), step.to_f64());
+    let (wide_a, wide_s) = (start.to_i64(), step.to_i64());
+    let at = |i: usize| {
+        if real {
+            Scalar::Float(a + s * i as f64)
+        } else {
+            Scalar::Int(wide_a.wrapping_add(wide_s.wrapping_mul(i as i64)))
+        }
+    };
+    let mut bytes = Vec::with_capacity(n * out.dtype.size());
+    for i in 0..n {
+        push(&mut bytes, at(i), out.dtype);
+    }
+    Ok(Value::plain(Array::from_bytes(&bytes, &[int(n)?], convert::dtype(out.dtype)?)?))
+}
+
+/// Appends a number in a dtype.
+fn push(bytes: &mut Vec<u8>, x: Scalar, dtype: DType) {
+    match dtype {
+        DType::Bool => bytes.push(u8::from(x.to_bool())),
+        DType::U8 | DType::I8 => bytes.push(x.to_i64() as u8),
+        DType::I16 => bytes.extend((x.to_i64() as i16).to_ne_bytes()),
+        DType::I32 => bytes.extend((x.to_i64() as i32).to_ne_bytes()),
+        DType::I64 => bytes.extend(x.to_i64().to_ne_bytes()),
+        DType::F16 => bytes.extend(f16::from_f64(x.to_f64()).to_ne_bytes()),
+        DType::BF16 => bytes.extend(bf16::from_f64(x.to_f64()).to_ne_bytes()),
+        DType::F32 => bytes.extend((x.to_f64() as f32).to_ne_bytes()),
+        DType::F64 => bytes.extend(x.to_f64().to_ne_bytes()),
+        DType::C64 => {
+            let z = Complex32::new(x.to_f64() as f32, 0.0);
+            bytes.extend(z.re.to_ne_bytes().into_iter().chain(z.im.to_ne_bytes()));
+        }
+    }
+}
+
+/// A new array from row-major bytes.
+pub(super) fn from_bytes(bytes: &[u8], out: &Meta) -> Made<GpuArray> {
+    let array = Array::from_bytes(bytes, &ints(&out.shape)?, convert::dtype(out.dtype)?)?;
+    let small = numel(&out.shape) <= SMALL && out.dtype != DType::Bool;
+    let known = if small { range_of(bytes, out.dtype) } else { Known::Nothing };
+    GpuArray::new(Value::plain(array).knowing(known), &out.shape, out.dtype)
+}
+
+/// The range of integers that bytes hold.
+pub(super) fn range_of(bytes: &[u8], dtype: DType) -> Known {
+    let Some(all) = integers(bytes, dtype) else { return Known::Nothing };
+    let range = all.fold(None, |r: Option<(i64, i64)>, x| Some(r.map_or((x, x), |(a, b)| (a.min(x), b.max(x)))));
+    range.map_or(Known::Nothing, |(a, b)| Known::Within(a, b))
+}
+
+/// The elements as row-major bytes. Evaluates.
+pub(super) fn to_bytes(x: &GpuArray) -> Made<Vec<u8>> {
+    let logical = x.value()?.logical()?.into_owned();
+    let bytes = logical.read(<[u8]>::to_vec)?;
+    lazy::settle();
+    Ok(bytes)
+}
+
+/// The indices of elements that are not zero, in rows. Evaluates.
+pub(super) fn nonzero(x: &GpuArray) -> Made<GpuArray> {
+    let bytes = to_bytes(x)?;
+    let size = x.element().size();
+    let places: Vec<usize> =
+        (0..x.numel()).filter(|i| !is_zero(&bytes[i * size..(i + 1) * size], x.element())).collect();
+    let mut rows: Vec<i64> = Vec::with_capacity(places.len() * x.ndim());
+    for place in &places {
+        let at = rows.len();
+        let mut rest = *place;
+        for &n in x.shape().iter().rev() {
+            rows.insert(at, (rest % n) as i64);
+            rest /= n;
+        }
+    }
+    let known = Known::Within(0, x.shape().iter().max().map_or(0, |&n| n as i64 - 1));
+    let array = Array::from_slice(&rows, &[int(places.len())?, int(x.ndim())?])?;
+    GpuArray::new(Value::plain(array).knowing(known), &[places.len(), x.ndim()], DType::I64)
+}
+
+/// Is the number zero, of either sign?
+fn is_zero(bytes: &[u8], dtype: DType) -> bool {
+    let top = |half: &[u8]| half.iter().enumerate().all(|(i, &b)| b == 0 || (b == 0x80 && i + 1 == half.len()));
+    match dtype {
+        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => bytes.iter().all(|&b| b == 0),
+        // The sign is the last byte's highest bit: all that MLX runs on is little-endian.
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => top(bytes),
+        DType::C64 => top(&bytes[..4]) && top(&bytes[4..]),
+    }
+}

@@ -1,0 +1,222 @@
+//! Gathering and scattering, joining, flipping.
+//!
+//! Depends on `array`, `bounds`, `view` and mlx-ffi. Invariant: an index reaches MLX, which checks none, only after its
+//! range is known to lie inside (`bounds`).
+
+use super::align::align;
+use super::array::{reduced, GpuArray, Known, Perm, Value};
+use super::bounds;
+use super::convert::{self, int, ints, Ints};
+use super::elementwise::union;
+use super::fault::Made;
+use super::view::{physical_axis, places, slice_ends};
+use crate::dispatch::Meta;
+use crate::ops::index::{index_position, IndexOp, ScatterMode};
+use crate::shape::{numel, Layout, Shape, SliceDim, Slices};
+use crate::{DType, Error};
+use mlx_ffi::{ops, Array};
+use smallvec::SmallVec;
+
+pub(super) fn index(op: &IndexOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    let value = match (op, inputs) {
+        (IndexOp::Gather { axis }, [x, at]) => gather(x, *axis, at, out)?,
+        (IndexOp::Scatter { axis, mode }, [x, at, src]) => Value::plain(scatter(x, *axis, *mode, at, src)?),
+        (IndexOp::Index { axes }, [x, at @ ..]) => take(x, axes, at, out)?,
+        (IndexOp::IndexPut { axes, accumulate }, [x, values, at @ ..]) => {
+            Value::plain(put(x, axes, *accumulate, values, at)?)
+        }
+        (IndexOp::SliceScatter { dims }, [x, src]) => slice_scatter(x, src, dims)?,
+        (IndexOp::StridedAdd { layout, shape }, [x]) => Value::plain(strided_add(x, layout, shape)?),
+        (IndexOp::Concat { axis }, parts) => concat(parts, *axis)?,
+        (IndexOp::Flip { axes }, [x]) => flip(x, axes)?,
+        (
+            IndexOp::Gather { .. }
+            | IndexOp::Scatter { .. }
+            | IndexOp::Index { .. }
+            | IndexOp::IndexPut { .. }
+            | IndexOp::SliceScatter { .. }
+            | IndexOp::StridedAdd { .. }
+            | IndexOp::Flip { .. },
+            _,
+        ) => return Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())).into()),
+    };
+    GpuArray::new(value, &out.shape, out.dtype)
+}
+
+fn nothing(out: &Meta) -> Made<Value> {
+    Ok(Value::plain(ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?))
+}
+
+/// The part of an array that an index of this shape can reach, all of it along `axis`.
+fn within_reach(x: &Array, index: &[usize], axis: usize) -> Made<(Option<Array>, Ints)> {
+    let mut stop = Ints::from_slice(x.shape());
+    for (a, (s, &n)) in stop.iter_mut().zip(index).enumerate() {
+        if a != axis {
+            *s = int(n)?;
+        }
+    }
+    if stop.as_slice() == x.shape() {
+        return Ok((None, stop));
+    }
+    let zeros = Ints::from_elem(0, stop.len());
+    Ok((Some(ops::slice(x, &zeros, &stop, &Ints::from_elem(1, stop.len()))?), stop))
+}
+
+fn gather(x: &GpuArray, axis: usize, at: &GpuArray, out: &Meta) -> Made<Value> {
+    bounds::check("gather", at, x.shape()[axis], axis, false)?;
+    if numel(&out.shape) == 0 {
+        return nothing(out);
+    }
+    let (v, at) = (x.value()?, at.value()?);
+    let whole = v.logical()?;
+    let (part, _) = within_reach(&whole, &out.shape, axis)?;
+    let array = ops::take_along_axis(part.as_ref().unwrap_or(&whole), &*at.logical()?, int(axis)?)?;
+    Ok(Value::plain(array).knowing(v.known))
+}
+
+fn scatter(x: &GpuArray, axis: usize, mode: ScatterMode, at: &GpuArray, src: &GpuArray) -> Made<Array> {
+    bounds::check("scatter", at, x.shape()[axis], axis, false)?;
+    let shape: Shape = at.shape().into();
+    let (x, at, src) = (x.value()?, at.value()?, src.value()?);
+    let (whole, at, src) = (x.logical()?, at.logical()?, src.logical()?);
+    if numel(&shape) == 0 {
+        return Ok(whole.into_owned());
+    }
+    let (part, stop) = within_reach(&whole, &shape, axis)?;
+    let target = part.as_ref().unwrap_or(&whole);
+    let written = match mode {
+        ScatterMode::Set => ops::put_along_axis(target, &at, &src, int(axis)?)?,
+        ScatterMode::Add => ops::scatter_add_axis(target, &at, &src, int(axis)?)?,
+    };
+    if part.is_none() {
+        return Ok(written);
+    }
+    Ok(ops::slice_update(&whole, &written, &Ints::from_elem(0, stop.len()), &stop, &Ints::from_elem(1, stop.len()))?)
+}
+
+/// The index arrays, all in range, and their common shape.
+fn indices(op: &'static str, x: &GpuArray, axes: &[usize], at: &[&GpuArray]) -> Made<(SmallVec<[Array; 2]>, Shape)> {
+    let mut shape = Shape::new();
+    let mut arrays = SmallVec::new();
+    for (&axis, &i) in axes.iter().zip(at) {
+        bounds::check(op, i, x.shape()[axis], axis, true)?;
+        shape = crate::shape::broadcast(op, &shape, i.shape())?;
+        arrays.push(i.value()?.logical()?.into_owned());
+    }
+    Ok((arrays, shape))
+}
+
+/// PyTorch's order of an indexed result's axes, from MLX's with the broadcast ones in front.
+fn moved_back(at: usize, broadcast: usize, ndim: usize) -> Perm {
+    // MLX: broadcast, others. PyTorch: others[..at], broadcast, others[at..].
+    let mut perm: Perm = (at..at + broadcast).map(|i| i as u8).collect();
+    perm.extend((0..ndim as u8).filter(|&i| !(at..at + broadcast).contains(&usize::from(i))));
+    perm
+}
+
+fn take(x: &GpuArray, axes: &[usize], at: &[&GpuArray], out: &Meta) -> Made<Value> {
+    let (at, shape) = indices("index", x, axes, at)?;
+    if numel(&out.shape) == 0 {
+        return nothing(out);
+    }
+    let v = x.value()?;
+    let whole = v.logical()?;
+    if let ([axis], [at]) = (axes, at.as_slice()) {
+        return Ok(Value::plain(ops::take_axis(&whole, at, int(*axis)?)?).knowing(v.known));
+    }
+    let mut sizes = ints(x.shape())?;
+    axes.iter().for_each(|&a| sizes[a] = 1);
+    let mlx_axes: Ints = axes.iter().map(|&a| int(a)).collect::<Made<_>>()?;
+    let found = ops::gather(&whole, &at.iter().collect::<SmallVec<[&Array; 4]>>(), &mlx_axes, &sizes)?;
+    let ones: Ints = axes.iter().map(|&a| int(shape.len() + a)).collect::<Made<_>>()?;
+    let found = ops::squeeze_axes(&found, &ones)?;
+    // The broadcast dimensions stay in front physically; only the order of axes says where they belong.
+    let perm = reduced(moved_back(index_position(axes), shape.len(), out.shape.len()));
+    Ok(Value::new(found, perm).knowing(v.known))
+}
+
+fn put(x: &GpuArray, axes: &[usize], accumulate: bool, values: &GpuArray, at: &[&GpuArray]) -> Made<Array> {
+    let (at, shape) = indices("index_put", x, axes, at)?;
+    let (v, new) = (x.value()?, values.value()?);
+    let whole = v.logical()?;
+    if values.numel() == 0 {
+        return Ok(whole.into_owned());
+    }
+    let front = moved_back(index_position(axes), shape.len(), values.ndim());
+    let new = new.ordered(Some(&front))?;
+    let mut sizes = ints(&shape)?;
+    for (a, &n) in x.shape().iter().enumerate() {
+        sizes.push(if axes.contains(&a) { 1 } else { int(n)? });
+    }
+    let new = ops::reshape(&new, &sizes)?;
+    let mlx_axes: Ints = axes.iter().map(|&a| int(a)).collect::<Made<_>>()?;
+    let at: SmallVec<[&Array; 4]> = at.iter().collect();
+    if x.element() == DType::Bool && accumulate {
+        return Err(Error::dtype("index_put", "bool cannot be accumulated", &[DType::Bool]).into());
+    }
+    Ok(match accumulate {
+        true => ops::scatter_add(&whole, &at, &new, &mlx_axes)?,
+        false => ops::scatter(&whole, &at, &new, &mlx_axes)?,
+    })
+}
+
+fn slice_scatter(x: &GpuArray, src: &GpuArray, dims: &Slices) -> Made<Value> {
+    let (v, part) = (x.value()?, src.value()?);
+    if src.numel() == 0 {
+        return Ok(Value::new(v.array.clone(), v.perm.clone()));
+    }
+    let zero = matches!(v.known, Known::Constant(0.0) | Known::Within(0, 0));
+    if zero && dims.iter().all(|d| d.step == 1) {
+        return pad(x, &part, src.shape(), dims);
+    }
+    // Of the two the smaller one is transposed.
+    let part = part.ordered(v.perm.as_ref())?;
+    let (start, stop, step) = slice_ends(dims, v.perm.as_ref(), v.array.shape())?;
+    Ok(Value::new(ops::slice_update(&v.array, &part, &start, &stop, &step)?, v.perm.clone()))
+}
+
+/// Zeros around a part, in the part's own order of axes: one operation in place of a fill and a copy.
+fn pad(x: &GpuArray, part: &Value, from: &[usize], dims: &[SliceDim]) -> Made<Value> {
+    let (mut axes, mut low, mut high) = (Ints::new(), Ints::new(), Ints::new());
+    for d in dims {
+        axes.push(int(physical_axis(part.perm.as_ref(), d.axis))?);
+        low.push(int(d.start)?);
+        high.push(int(x.shape()[d.axis] - d.start - from[d.axis])?);
+    }
+    let zero = convert::constant(0, x.element())?;
+    Ok(Value::new(ops::pad(&part.array, &axes, &low, &high, &zero, "constant")?, part.perm.clone()))
+}
+
+fn strided_add(x: &GpuArray, layout: &Layout, shape: &[usize]) -> Made<Array> {
+    let dtype = convert::dtype(x.element())?;
+    let sizes = ints(shape)?;
+    if x.numel() == 0 || numel(shape) == 0 {
+        return Ok(ops::zeros(&sizes, dtype)?);
+    }
+    let zeros = ops::zeros(&[int(numel(shape))?], dtype)?;
+    let flat = ops::reshape(&*x.value()?.logical()?, &[-1])?;
+    Ok(ops::reshape(&ops::scatter_add_axis(&zeros, &places(layout)?, &flat, 0)?, &sizes)?)
+}
+
+fn concat(parts: &[&GpuArray], axis: usize) -> Made<Value> {
+    let held = parts.iter().filter(|p| p.numel() > 0).map(|p| p.value()).collect::<Made<SmallVec<[_; 8]>>>()?;
+    let values: SmallVec<[&Value; 8]> = held.iter().map(|v| &**v).collect();
+    let known = values.iter().map(|v| v.known).reduce(union).unwrap_or(Known::Nothing);
+    let (arrays, perm) = match values.as_slice() {
+        [] => return Ok((*parts[0].value()?).clone()),
+        [one] => return Ok(Value::new(one.array.clone(), one.perm.clone()).knowing(known)),
+        many => align(many, parts[0].ndim())?,
+    };
+    let refs: SmallVec<[&Array; 8]> = arrays.iter().map(|a| &**a).collect();
+    let place = int(physical_axis(perm.as_ref(), axis))?;
+    Ok(Value::new(ops::concatenate_axis(&refs, place)?, perm).knowing(known))
+}
+
+fn flip(x: &GpuArray, axes: &[usize]) -> Made<Value> {
+    let v = x.value()?;
+    if x.numel() == 0 || axes.is_empty() {
+        return Ok(Value::new(v.array.clone(), v.perm.clone()));
+    }
+    let at: Ints = axes.iter().map(|&a| int(physical_axis(v.perm.as_ref(), a))).collect::<Made<_>>()?;
+    Ok(Value::new(ops::flip_axes(&v.array, &at)?, v.perm.clone()).knowing(v.known))
+}

@@ -1,0 +1,135 @@
+//! Integer arithmetic where MLX and PyTorch part: division, remainders, powers, shifts.
+//!
+//! Depends on `convert` and mlx-ffi. Division by zero is an error, as on the CPU; to find it, a divisor that is not known
+//! is evaluated. Invariant: no kernel divides by zero, or the smallest integer by -1 (both end the process on a CPU), or
+//! shifts by more than the width.
+
+use super::array::Known;
+use super::convert::{constant, integer_range};
+use super::fault::Made;
+use crate::{DType, Error};
+use mlx_ffi::{ops, transforms, Array};
+
+/// What a divisor is: free of zeros it is for certain.
+struct Divisor {
+    may_be_minus_one: bool,
+}
+
+fn check_divisor(op: &'static str, b: &Array, known: Known, dtype: DType) -> Made<Divisor> {
+    let fail = || Error::runtime(op, "ZeroDivisionError: integer division or modulo by zero");
+    if b.size() == 0 {
+        return Ok(Divisor { may_be_minus_one: false });
+    }
+    match known {
+        Known::Within(0, 0) => return Err(fail().into()),
+        Known::Within(low, high) if low > 0 || high < -1 => return Ok(Divisor { may_be_minus_one: false }),
+        Known::Within(..) | Known::Constant(_) | Known::Nothing => {}
+    }
+    let zero = ops::any(&ops::equal(b, &constant(0, dtype)?)?, false)?;
+    let minus = match dtype {
+        DType::U8 => zero.clone(),
+        _ => ops::any(&ops::equal(b, &constant(-1, dtype)?)?, false)?,
+    };
+    transforms::eval(&[&zero, &minus])?;
+    if zero.item::<bool>()? {
+        return Err(fail().into());
+    }
+    Ok(Divisor { may_be_minus_one: minus.item::<bool>()? })
+}
+
+/// The quotient rounded to zero of a divisor without zeros.
+fn quotient(a: &Array, b: &Array, divisor: &Divisor, dtype: DType) -> Made<Array> {
+    if !divisor.may_be_minus_one {
+        return Ok(ops::floor_divide(a, b)?);
+    }
+    let minus = ops::equal(b, &constant(-1, dtype)?)?;
+    let safe = ops::where_(&minus, &constant(1, dtype)?, b)?;
+    Ok(ops::where_(&minus, &ops::negative(a)?, &ops::floor_divide(a, &safe)?)?)
+}
+
+/// The remainder with the divisor's sign.
+fn modulo(a: &Array, b: &Array, divisor: &Divisor, dtype: DType) -> Made<Array> {
+    if !divisor.may_be_minus_one {
+        return Ok(ops::remainder(a, b)?);
+    }
+    let minus = ops::equal(b, &constant(-1, dtype)?)?;
+    Ok(ops::remainder(a, &ops::where_(&minus, &constant(1, dtype)?, b)?)?)
+}
+
+pub(super) fn floor_divide(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+    let divisor = check_divisor("floor_divide", b, known, dtype)?;
+    let q = quotient(a, b, &divisor, dtype)?;
+    if dtype == DType::U8 {
+        return Ok(q);
+    }
+    // The quotient was rounded to zero; it is one too large where something is left and the signs differ.
+    let zero = constant(0, dtype)?;
+    let rest = ops::subtract(a, &ops::multiply(&q, b)?)?;
+    let apart = ops::not_equal(&ops::less(&rest, &zero)?, &ops::less(b, &zero)?)?;
+    let below = ops::logical_and(&ops::not_equal(&rest, &zero)?, &apart)?;
+    Ok(ops::where_(&below, &ops::subtract(&q, &constant(1, dtype)?)?, &q)?)
+}
+
+pub(super) fn remainder(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+    let divisor = check_divisor("remainder", b, known, dtype)?;
+    modulo(a, b, &divisor, dtype)
+}
+
+pub(super) fn fmod(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+    let divisor = check_divisor("fmod", b, known, dtype)?;
+    if dtype == DType::U8 {
+        return modulo(a, b, &divisor, dtype);
+    }
+    Ok(ops::subtract(a, &ops::multiply(&quotient(a, b, &divisor, dtype)?, b)?)?)
+}
+
+/// Integer powers. To negative ones, 1 and -1 have inverses; other bases give 0.
+pub(super) fn power(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+    if dtype == DType::U8 || matches!(known, Known::Within(low, _) if low >= 0) {
+        return Ok(ops::power(a, b)?);
+    }
+    let (zero, one) = (constant(0, dtype)?, constant(1, dtype)?);
+    let plain = ops::power(a, &ops::maximum(b, &zero)?)?;
+    let odd = ops::bitwise_and(b, &one)?;
+    let sign = ops::subtract(&one, &ops::add(&odd, &odd)?)?;
+    let of_minus = ops::where_(&ops::equal(a, &constant(-1, dtype)?)?, &sign, &zero)?;
+    let inverse = ops::where_(&ops::equal(a, &one)?, &one, &of_minus)?;
+    Ok(ops::where_(&ops::less(b, &zero)?, &inverse, &plain)?)
+}
+
+fn bits(dtype: DType) -> i64 {
+    8 * dtype.size() as i64
+}
+
+fn always_inside(known: Known, dtype: DType) -> bool {
+    matches!(known, Known::Within(low, high) if low >= 0 && high < bits(dtype))
+}
+
+/// 1 where the shift lies within the width.
+fn inside(b: &Array, dtype: DType) -> Made<Array> {
+    let (low, high) = (constant(0, dtype)?, constant(bits(dtype), dtype)?);
+    Ok(ops::logical_and(&ops::greater_equal(b, &low)?, &ops::less(b, &high)?)?)
+}
+
+pub(super) fn left_shift(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+    if always_inside(known, dtype) {
+        return Ok(ops::left_shift(a, b)?);
+    }
+    let (inside, zero) = (inside(b, dtype)?, constant(0, dtype)?);
+    let safe = ops::where_(&inside, b, &zero)?;
+    Ok(ops::where_(&inside, &ops::left_shift(a, &safe)?, &zero)?)
+}
+
+pub(super) fn right_shift(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+    if always_inside(known, dtype) {
+        return Ok(ops::right_shift(a, b)?);
+    }
+    let inside = inside(b, dtype)?;
+    if integer_range(dtype).is_some_and(|(low, _)| low == 0) {
+        let zero = constant(0, dtype)?;
+        let shifted = ops::right_shift(a, &ops::where_(&inside, b, &zero)?)?;
+        return Ok(ops::where_(&inside, &shifted, &zero)?);
+    }
+    // Beyond the width only the sign is left.
+    Ok(ops::right_shift(a, &ops::where_(&inside, b, &constant(bits(dtype) - 1, dtype)?)?)?)
+}

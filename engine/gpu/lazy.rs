@@ -1,0 +1,130 @@
+//! The budget of what may wait in the lazy graph.
+//!
+//! Each thread counts the ops and bytes that it recorded, and keeps weak references to the cells they went to. When a
+//! limit is passed, what is still alive and not computed is evaluated, asynchronously and in one call, so that a loop
+//! that never evaluates has flat memory. Depends on `array` and mlx-ffi. Invariant: a cell that may be pending is in some
+//! thread's list, or in the list that ended threads leave behind.
+
+use super::array::Cell;
+use super::fault::Made;
+use mlx_ffi::{transforms, Array};
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// How much may wait before it is evaluated, per thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Ops recorded.
+    pub ops: usize,
+    /// Bytes of their results.
+    pub bytes: usize,
+}
+
+static MAX_OPS: AtomicUsize = AtomicUsize::new(2048);
+static MAX_BYTES: AtomicUsize = AtomicUsize::new(1 << 30);
+static LEFT_BEHIND: Mutex<Vec<Weak<Cell>>> = Mutex::new(Vec::new());
+
+/// The limits in force.
+pub fn limits() -> Limits {
+    Limits { ops: MAX_OPS.load(Ordering::Relaxed), bytes: MAX_BYTES.load(Ordering::Relaxed) }
+}
+
+/// Sets the limits; at least one op and one byte.
+pub fn set_limits(limits: Limits) {
+    MAX_OPS.store(limits.ops.max(1), Ordering::Relaxed);
+    MAX_BYTES.store(limits.bytes.max(1), Ordering::Relaxed);
+}
+
+#[derive(Default)]
+struct Pending {
+    cells: Vec<Weak<Cell>>,
+    ops: usize,
+    bytes: usize,
+    /// The list's length after it was last looked through.
+    kept: usize,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        LEFT_BEHIND.lock().append(&mut self.cells);
+    }
+}
+
+thread_local! {
+    static PENDING: RefCell<Pending> = RefCell::new(Pending::default());
+}
+
+/// Counts one recorded op whose result went to `cell`, and evaluates what waits if that is too much.
+#[inline]
+pub(super) fn note(cell: &Arc<Cell>, bytes: usize) -> Made<()> {
+    // A thread whose locals are gone is ending: its last cells are evaluated by who reads them.
+    let full = PENDING.try_with(|p| {
+        let p = &mut *p.borrow_mut();
+        p.cells.push(Arc::downgrade(cell));
+        p.ops += 1;
+        p.bytes += bytes;
+        p.ops >= MAX_OPS.load(Ordering::Relaxed) || p.bytes >= MAX_BYTES.load(Ordering::Relaxed)
+    });
+    if full.unwrap_or(false) {
+        flush()
+    } else {
+        Ok(())
+    }
+}
+
+/// Starts computing all that waits and is still alive.
+#[cold]
+fn flush() -> Made<()> {
+    let Ok(pending) = PENDING.try_with(RefCell::take) else { return Ok(()) };
+    let mut cells = std::mem::take(&mut { pending }.cells);
+    cells.append(&mut LEFT_BEHIND.lock());
+    let alive: Vec<Arc<Cell>> = cells.iter().filter_map(Weak::upgrade).collect();
+    drop(cells);
+    let arrays: Vec<Array> = alive.iter().map(|c| c.value().array.clone()).filter(|a| !a.is_evaluated()).collect();
+    if !arrays.is_empty() {
+        transforms::async_eval(&arrays.iter().collect::<Vec<_>>())?;
+    }
+    alive.iter().for_each(|c| c.forget_origin());
+    Ok(())
+}
+
+/// After an evaluation that somebody asked for: drops from the list what no longer waits.
+pub(super) fn settle() {
+    let due = |p: &RefCell<Pending>| {
+        let p = p.borrow();
+        // Long lists are looked through when they have doubled, so that the cost per op stays bounded.
+        p.cells.len() >= 2 * p.kept
+    };
+    if !PENDING.try_with(due).unwrap_or(false) {
+        return;
+    }
+    let Ok(mut pending) = PENDING.try_with(RefCell::take) else { return };
+    // Cells may be dropped here, so the list is out of its place meanwhile.
+    pending.cells.retain(|weak| match weak.upgrade() {
+        None => false,
+        Some(cell) => {
+            let done = cell.value().array.is_evaluated();
+            if done {
+                cell.forget_origin();
+            }
+            !done
+        }
+    });
+    pending.kept = pending.cells.len();
+    if pending.cells.is_empty() {
+        (pending.ops, pending.bytes) = (0, 0);
+    }
+    let _ = PENDING.try_with(|p| {
+        let mut p = p.borrow_mut();
+        debug_assert!(p.cells.is_empty());
+        std::mem::swap(&mut *p, &mut pending);
+    });
+}
+
+/// How many ops this thread has recorded since nothing waited.
+#[cfg(test)]
+pub(super) fn waiting() -> usize {
+    PENDING.with(|p| p.borrow().ops)
+}

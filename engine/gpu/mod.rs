@@ -1,0 +1,200 @@
+//! The GPU backend, over MLX's lazy arrays: Metal, CUDA, or MLX's own CPU stream.
+//!
+//! Depends on the op enums, `shape` and mlx-ffi; nothing else of the engine. Each file holds one family; here the trait's
+//! methods are handed to them, and errors get the op's name. Invariants: an op records and does not compute, but where
+//! its documentation says that it evaluates; what PyTorch and MLX answer differently is PyTorch's.
+
+mod align;
+mod array;
+mod bounds;
+mod contract;
+mod conv;
+mod convert;
+mod create;
+mod elementwise;
+mod fault;
+mod index;
+mod integer;
+pub(crate) mod lazy;
+mod lower;
+mod nn;
+mod optim;
+mod pool;
+mod random;
+mod reduce;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use array::GpuArray;
+pub use lower::set_lowering;
+
+use crate::backend::{Backend, MemoryStats};
+use crate::dispatch::Meta;
+use crate::ops::binary::BinaryOp;
+use crate::ops::compare::{select::SelectOp, CompareOp};
+use crate::ops::contract::ContractOp;
+use crate::ops::conv::ConvOp;
+use crate::ops::create::CreateOp;
+use crate::ops::index::IndexOp;
+use crate::ops::nn::NnOp;
+use crate::ops::norm::NormOp;
+use crate::ops::pool::PoolOp;
+use crate::ops::random::RandomOp;
+use crate::ops::reduce::{ReduceOp, Reduction};
+use crate::ops::scan::ScanOp;
+use crate::ops::sort::SortOp;
+use crate::ops::unary::UnaryOp;
+use crate::ops::view::ViewOp;
+use crate::optim::Step;
+use crate::shape::Layout;
+use crate::{DType, Result};
+use array::Value;
+use fault::{Fault, Made};
+use mlx_ffi::{graph, memory, transforms, Array};
+use smallvec::SmallVec;
+
+/// MLX.
+#[derive(Debug)]
+pub(crate) struct GpuBackend;
+
+/// An inner result as the trait's, in the name of an op.
+macro_rules! named {
+    ($op:expr, $made:expr) => {
+        $made.map_err(|e| Fault::of(e, $op.schema().name))
+    };
+}
+
+impl Backend for GpuBackend {
+    type Array = GpuArray;
+
+    fn supports(dtype: DType) -> bool {
+        dtype != DType::F64
+    }
+
+    fn create(op: &CreateOp, out: &Meta) -> Result<GpuArray> {
+        named!(op, create::create(op, out))
+    }
+    fn random(op: &RandomOp, out: &Meta) -> Result<GpuArray> {
+        named!(op, random::random(op, out))
+    }
+    fn cast(x: &GpuArray, dtype: DType) -> Result<GpuArray> {
+        elementwise::cast(x, dtype).map_err(|e| e.of("to"))
+    }
+    fn unary(op: &UnaryOp, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
+        named!(op, elementwise::unary(op, x, out))
+    }
+    fn binary(op: &BinaryOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Result<GpuArray> {
+        named!(op, elementwise::binary(op, a, b, out))
+    }
+    fn compare(op: &CompareOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Result<GpuArray> {
+        named!(op, elementwise::compare(op, a, b, out))
+    }
+    fn select(op: &SelectOp, c: &GpuArray, a: &GpuArray, b: &GpuArray, out: &Meta) -> Result<GpuArray> {
+        named!(op, elementwise::select(op, c, a, b, out))
+    }
+    fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
+        named!(op, reduce::reduce(op, how, x, out))
+    }
+    fn scan(op: &ScanOp, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
+        named!(op, reduce::scan(op, x, out))
+    }
+    fn view(op: &ViewOp, x: &GpuArray, layout: Layout) -> Result<GpuArray> {
+        Ok(x.seen_as(op, layout))
+    }
+    fn index(op: &IndexOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
+        named!(op, index::index(op, inputs, out))
+    }
+    fn sort(op: &SortOp, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
+        named!(op, reduce::sort(op, x, out))
+    }
+    fn contract(op: &ContractOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Result<GpuArray> {
+        named!(op, contract::contract(op, a, b, out))
+    }
+    fn conv(op: &ConvOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
+        named!(op, conv::conv(op, inputs, out))
+    }
+    fn pool(op: &PoolOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
+        named!(op, pool::pool(op, inputs, out))
+    }
+    fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
+        named!(op, nn::nn(op, inputs, out))
+    }
+    fn norm(op: &NormOp, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
+        named!(op, nn::norm(op, x, out))
+    }
+
+    fn copy(x: &GpuArray) -> Result<GpuArray> {
+        // MLX's arrays do not change, so a storage of its own is all that a copy needs.
+        let copied = || -> Made<GpuArray> {
+            let v = x.value()?;
+            let value = Value::new(v.array.clone(), v.perm.clone()).knowing(v.known);
+            drop(v);
+            GpuArray::new(value, x.shape(), x.element())
+        };
+        copied().map_err(|e| e.of("clone"))
+    }
+    fn nonzero(x: &GpuArray) -> Result<GpuArray> {
+        create::nonzero(x).map_err(|e| e.of("nonzero"))
+    }
+    fn assign(dst: &GpuArray, src: &GpuArray) -> Result<()> {
+        let assigned = || -> Made<()> {
+            let value = src.value()?.clone();
+            dst.replace(value)
+        };
+        assigned().map_err(|e| e.of("copy_"))
+    }
+    fn step(step: &Step, tensors: &[Vec<&GpuArray>]) -> Result<()> {
+        optim::step(step, tensors).map_err(|e| e.of("step"))
+    }
+
+    fn from_bytes(bytes: &[u8], out: &Meta) -> Result<GpuArray> {
+        create::from_bytes(bytes, out).map_err(|e| e.of("tensor"))
+    }
+    fn to_bytes(x: &GpuArray) -> Result<Vec<u8>> {
+        create::to_bytes(x).map_err(|e| e.of("to_bytes"))
+    }
+    fn eval(arrays: &[&GpuArray], wait: bool) -> Result<()> {
+        let evaluated = || -> Made<()> {
+            let held = arrays.iter().map(|a| a.value()).collect::<Made<SmallVec<[_; 8]>>>()?;
+            let refs: SmallVec<[&Array; 8]> = held.iter().map(|v| &v.array).collect();
+            if wait {
+                transforms::eval(&refs)?
+            } else {
+                transforms::async_eval(&refs)?
+            }
+            lazy::settle();
+            Ok(())
+        };
+        evaluated().map_err(|e| e.of("eval"))
+    }
+
+    fn memory() -> MemoryStats {
+        let read = |f: fn() -> mlx_ffi::Result<usize>| f().unwrap_or_default();
+        // MLX does not say how often it allocated.
+        MemoryStats {
+            current: read(memory::active),
+            peak: read(memory::peak),
+            cached: read(memory::cache),
+            allocations: 0,
+        }
+    }
+    fn reset_peak_memory() {
+        // It fails only where MLX cannot be used at all, which every op reports.
+        let _ = memory::reset_peak();
+    }
+    fn empty_cache() -> Result<()> {
+        memory::clear_cache().map_err(|e| Fault::from(e).of("empty_cache"))
+    }
+}
+
+/// The MLX primitives that evaluating the arrays together would run, by name, the most frequent first.
+pub(crate) fn primitives(arrays: &[&GpuArray]) -> Result<Vec<(String, usize)>> {
+    let listed = || -> Made<Vec<(String, usize)>> {
+        let held = arrays.iter().map(|a| a.value()).collect::<Made<SmallVec<[_; 8]>>>()?;
+        let refs: SmallVec<[&Array; 8]> = held.iter().map(|v| &v.array).collect();
+        Ok(graph::primitives(&refs)?)
+    };
+    listed().map_err(|e| e.of("primitives"))
+}

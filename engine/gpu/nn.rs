@@ -1,0 +1,102 @@
+//! Linear maps, softmax, gelu and standardisation.
+//!
+//! Depends on `array`, `convert` and mlx-ffi's fused operations. Invariant: 16-bit floats are summed in float32.
+
+use super::array::{GpuArray, Value};
+use super::convert::{self, constant, int, ints, Ints};
+use super::fault::Made;
+use super::view::physical_axis;
+use crate::dispatch::Meta;
+use crate::ops::nn::{NnOp, GELU_CUBIC, GELU_SCALE};
+use crate::ops::norm::NormOp;
+use crate::shape::numel;
+use crate::{DType, Error};
+use mlx_ffi::{fast, ops, Array};
+use std::f64::consts::FRAC_1_SQRT_2;
+
+pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    let value = match (op, inputs) {
+        (NnOp::Linear, [x, w, rest @ ..]) => Value::plain(linear(x, w, rest.first().copied(), out)?),
+        (NnOp::Softmax { axis }, [x, ..]) => along(x, *axis, |x, axis| {
+            let half = matches!(out.dtype, DType::F16 | DType::BF16);
+            Ok(ops::softmax_axis(x, axis, half)?)
+        })?,
+        (NnOp::LogSoftmax { axis }, [x, ..]) => {
+            along(x, *axis, |x, axis| Ok(ops::subtract(x, &ops::logsumexp_axis(x, axis, true)?)?))?
+        }
+        (NnOp::Gelu { tanh }, [x, ..]) => {
+            let v = x.value()?;
+            Value::new(gelu(&v.array, *tanh, out.dtype)?, v.perm.clone())
+        }
+        (NnOp::Linear | NnOp::Softmax { .. } | NnOp::LogSoftmax { .. } | NnOp::Gelu { .. }, _) => {
+            return Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())).into());
+        }
+    };
+    GpuArray::new(value, &out.shape, out.dtype)
+}
+
+/// Runs something along a physical axis; nothing on no elements.
+fn along(x: &GpuArray, axis: usize, f: impl FnOnce(&Array, i32) -> Made<Array>) -> Made<Value> {
+    let v = x.value()?;
+    let array = match x.numel() {
+        0 => v.array.clone(),
+        _ => f(&v.array, int(physical_axis(v.perm.as_ref(), axis))?)?,
+    };
+    Ok(Value::new(array, v.perm.clone()))
+}
+
+fn linear(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Made<Array> {
+    let rows = || ints(&out.shape);
+    if numel(&out.shape) == 0 {
+        return Ok(ops::zeros(&rows()?, convert::dtype(out.dtype)?)?);
+    }
+    if x.numel() == 0 {
+        // Sums of nothing: the bias alone.
+        return match bias {
+            Some(b) => Ok(ops::broadcast_to(&*b.value()?.logical()?, &rows()?)?),
+            None => Ok(ops::zeros(&rows()?, convert::dtype(out.dtype)?)?),
+        };
+    }
+    let (x, w) = (x.value()?, w.value()?);
+    let turned = [1, 0].into_iter().collect();
+    // The weight's logical order, read as its transpose.
+    let wt = match &w.perm {
+        None => w.ordered(Some(&turned))?,
+        Some(_) => super::array::Ref::Held(&w.array),
+    };
+    let x = x.logical()?;
+    match bias {
+        Some(b) => Ok(ops::addmm(&*b.value()?.logical()?, &x, &wt, 1.0, 1.0)?),
+        None => Ok(ops::matmul(&x, &wt)?),
+    }
+}
+
+fn gelu(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {
+    let number = |n: f64| constant(n, dtype);
+    let bend = if tanh {
+        let cubic = ops::add(&ops::multiply(&ops::square(x)?, &number(GELU_CUBIC)?)?, &number(1.0)?)?;
+        ops::tanh(&ops::multiply(&ops::multiply(x, &cubic)?, &number(GELU_SCALE)?)?)?
+    } else {
+        ops::erf(&ops::multiply(x, &number(FRAC_1_SQRT_2)?)?)?
+    };
+    Ok(ops::multiply(&ops::multiply(x, &number(0.5)?)?, &ops::add(&bend, &number(1.0)?)?)?)
+}
+
+pub(super) fn norm(op: &NormOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
+    let NormOp::Standardize { dims, eps } = *op;
+    let v = x.value()?;
+    let logical = v.logical()?;
+    let array = if x.numel() == 0 {
+        logical.into_owned()
+    } else if dims == 1 {
+        fast::layer_norm(&logical, None, None, eps as f32)?
+    } else {
+        let (keep, over) = x.shape().split_at(x.ndim() - dims);
+        let mut flat: Ints = ints(keep)?;
+        flat.push(int(numel(over))?);
+        let y = fast::layer_norm(&ops::reshape(&logical, &flat)?, None, None, eps as f32)?;
+        ops::reshape(&y, &ints(x.shape())?)?
+    };
+    drop(v);
+    GpuArray::new(Value::plain(array), &out.shape, out.dtype)
+}

@@ -1,0 +1,152 @@
+//! Reductions, scans and sorting.
+//!
+//! They work along physical axes, so that a permuted value needs no transposition. Depends on `array`, `elementwise` and
+//! mlx-ffi. Invariant: as in PyTorch NaN wins extrema, is last in ascending order, and the first of equals is found.
+
+use super::array::{reduced, GpuArray, Known, Perm, Value};
+use super::convert::{self, constant, int, ints, Ints};
+use super::elementwise::cast_array;
+use super::fault::Made;
+use super::view::physical_axis;
+use crate::dispatch::Meta;
+use crate::ops::reduce::{ReduceOp, Reduction};
+use crate::ops::scan::ScanOp;
+use crate::ops::sort::SortOp;
+use crate::{DType, Scalar};
+use mlx_ffi::{ops, Array, Dtype};
+
+pub(super) fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
+    if x.numel() == 0 {
+        return GpuArray::new(Value::plain(of_nothing(op, out)?), &out.shape, out.dtype);
+    }
+    let v = x.value()?;
+    let axes: Ints = how.axes.iter().map(|&a| int(physical_axis(v.perm.as_ref(), a))).collect::<Made<_>>()?;
+    let array = match axes.as_slice() {
+        [] => v.array.clone(),
+        axes => reduce_array(op, &v.array, axes, how.keepdim, x.element())?,
+    };
+    let array = as_dtype(array, out.dtype)?;
+    let perm = if how.keepdim { v.perm.clone() } else { v.perm.as_ref().and_then(|p| without(p, &how.axes)) };
+    drop(v);
+    let last = how.axes.first().map_or(0, |&a| x.shape()[a] as i64 - 1);
+    let known = if matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) { Known::Within(0, last) } else { Known::Nothing };
+    GpuArray::new(Value::new(array, perm).knowing(known), &out.shape, out.dtype)
+}
+
+/// MLX gives some results in a dtype of its own.
+pub(super) fn as_dtype(x: Array, to: DType) -> Made<Array> {
+    let to = convert::dtype(to)?;
+    Ok(if x.dtype() == to { x } else { ops::astype(&x, to)? })
+}
+
+/// An order of axes without some of the logical ones.
+fn without(perm: &Perm, axes: &[usize]) -> Option<Perm> {
+    let rank = |a: u8| (0..usize::from(a)).filter(|b| !axes.contains(b)).count() as u8;
+    reduced(perm.iter().copied().filter(|&a| !axes.contains(&usize::from(a))).map(rank).collect())
+}
+
+/// What a reduction of no elements gives; extrema of none were refused before, unless there is no result either.
+fn of_nothing(op: &ReduceOp, out: &Meta) -> Made<Array> {
+    let unit = match op {
+        ReduceOp::Prod => Scalar::ONE,
+        ReduceOp::All => Scalar::Bool(true),
+        ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min | ReduceOp::Any | ReduceOp::ArgMax | ReduceOp::ArgMin => {
+            Scalar::ZERO
+        }
+    };
+    Ok(ops::full(&ints(&out.shape)?, &constant(unit, out.dtype)?, convert::dtype(out.dtype)?)?)
+}
+
+fn reduce_array(op: &ReduceOp, x: &Array, axes: &[i32], keep: bool, dtype: DType) -> Made<Array> {
+    let logical = dtype == DType::Bool;
+    Ok(match op {
+        ReduceOp::Sum if logical => ops::any_axes(x, axes, keep)?,
+        ReduceOp::Sum => ops::sum_axes(x, axes, keep)?,
+        ReduceOp::Prod if logical => ops::all_axes(x, axes, keep)?,
+        ReduceOp::Prod => ops::prod_axes(x, axes, keep)?,
+        ReduceOp::Max if logical => ops::any_axes(x, axes, keep)?,
+        ReduceOp::Max => ops::max_axes(x, axes, keep)?,
+        ReduceOp::Min if logical => ops::all_axes(x, axes, keep)?,
+        ReduceOp::Min => ops::min_axes(x, axes, keep)?,
+        ReduceOp::Any => ops::any_axes(x, axes, keep)?,
+        ReduceOp::All => ops::all_axes(x, axes, keep)?,
+        ReduceOp::ArgMax => arg_extremum(x, axes[0], keep, dtype, true)?,
+        ReduceOp::ArgMin => arg_extremum(x, axes[0], keep, dtype, false)?,
+    })
+}
+
+fn arg_extremum(x: &Array, axis: i32, keep: bool, dtype: DType, largest: bool) -> Made<Array> {
+    if dtype.is_integral() {
+        return Ok(if largest { ops::argmax_axis(x, axis, keep)? } else { ops::argmin_axis(x, axis, keep)? });
+    }
+    // MLX's own passes over NaN. The extremum is NaN where there is one, and then equal to nothing.
+    let best = if largest { ops::max_axis(x, axis, true)? } else { ops::min_axis(x, axis, true)? };
+    let hit = ops::logical_or(&ops::equal(x, &best)?, &ops::isnan(x)?)?;
+    Ok(ops::argmax_axis(&ops::astype(&hit, Dtype::Uint8)?, axis, keep)?)
+}
+
+pub(super) fn scan(op: &ScanOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
+    let v = x.value()?;
+    let (perm, dtype) = (v.perm.clone(), x.element());
+    let place = |axis: usize| int(physical_axis(v.perm.as_ref(), axis));
+    let mut known = Known::Nothing;
+    let array = match op {
+        _ if x.numel() == 0 => cast_array(&v.array, dtype, out.dtype)?,
+        ScanOp::Sum { axis } => ops::cumsum_axis(&v.array, place(*axis)?, false, true, None)?,
+        ScanOp::Prod { axis } => ops::cumprod_axis(&v.array, place(*axis)?, false, true, None)?,
+        ScanOp::ArgMax { axis } | ScanOp::ArgMin { axis } => {
+            known = Known::Within(0, x.shape()[*axis] as i64 - 1);
+            arg_scan(&v.array, place(*axis)?, dtype, matches!(op, ScanOp::ArgMax { .. }))?
+        }
+    };
+    drop(v);
+    GpuArray::new(Value::new(as_dtype(array, out.dtype)?, perm).knowing(known), &out.shape, out.dtype)
+}
+
+/// The index of the last extremum so far: the running maximum of the indices where the running extremum is met.
+fn arg_scan(x: &Array, axis: i32, dtype: DType, largest: bool) -> Made<Array> {
+    let n = x.shape()[axis as usize];
+    let mut line = Ints::from_elem(1, x.ndim());
+    line[axis as usize] = n;
+    let at = ops::reshape(&ops::arange(0.0, f64::from(n), 1.0, Dtype::Int32)?, &line)?;
+    let running = |x: &Array, up: bool| {
+        if up {
+            ops::cummax_axis(x, axis, false, true)
+        } else {
+            ops::cummin_axis(x, axis, false, true)
+        }
+    };
+    let met = if dtype.is_float() {
+        // From the first NaN on, only NaN is an extremum.
+        let nan = ops::isnan(x)?;
+        let worst = constant(if largest { f64::NEG_INFINITY } else { f64::INFINITY }, dtype)?;
+        let best = running(&ops::where_(&nan, &worst, x)?, largest)?;
+        let seen = ops::astype(&running(&ops::astype(&nan, Dtype::Int32)?, true)?, Dtype::Bool)?;
+        ops::where_(&seen, &nan, &ops::equal(x, &best)?)?
+    } else {
+        ops::equal(x, &running(x, largest)?)?
+    };
+    Ok(running(&ops::where_(&met, &at, &Array::scalar(0i32)?)?, true)?)
+}
+
+pub(super) fn sort(op: &SortOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
+    let SortOp::ArgSort { axis, descending } = *op;
+    let v = x.value()?;
+    let n = x.shape()[axis];
+    if x.numel() == 0 {
+        return GpuArray::new(Value::plain(ops::zeros(&ints(&out.shape)?, Dtype::Int64)?), &out.shape, out.dtype);
+    }
+    let place = int(physical_axis(v.perm.as_ref(), axis))?;
+    let keys = if x.element() == DType::Bool { ops::astype(&v.array, Dtype::Uint8)? } else { v.array.clone() };
+    let order = if descending {
+        // Sorted from behind and read backwards, equal elements keep their order.
+        let order = ops::argsort_axis(&ops::flip_axis(&keys, place)?, place)?;
+        let order = ops::astype(&ops::flip_axis(&order, place)?, Dtype::Int64)?;
+        ops::subtract(&Array::scalar(n as i64 - 1)?, &order)?
+    } else {
+        ops::astype(&ops::argsort_axis(&keys, place)?, Dtype::Int64)?
+    };
+    let value = Value::new(order, v.perm.clone()).knowing(Known::Within(0, n as i64 - 1));
+    drop(v);
+    GpuArray::new(value, &out.shape, out.dtype)
+}
