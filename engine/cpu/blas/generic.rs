@@ -4,7 +4,7 @@
 //! the same order as BLAS would read them, so that any transposition runs the same inner loop over contiguous rows.
 
 use super::{Gemm, Matrix};
-use crate::cpu::simd::{map1, run, Map1, Sum, Task, Wide};
+use crate::cpu::simd::{map1, run, Narrow, Sum, Task, Wide, Widen};
 
 /// Rows of `b` packed at once, and columns.
 const DEPTH: usize = 256;
@@ -78,23 +78,6 @@ fn pack<T: Copy>(b: Matrix<T>, k0: usize, depth: usize, j: usize, width: usize, 
             false => to.copy_from_slice(&b.data[(k0 + l) * b.ld + j..][..width]),
             true => to.iter_mut().enumerate().for_each(|(i, x)| *x = b.data[(j + i) * b.ld + k0 + l]),
         }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Widen;
-impl<T: Wide> Map1<T, T::W> for Widen {
-    #[inline(always)]
-    fn map<const F: bool>(self, x: T) -> T::W {
-        x.widen()
-    }
-}
-#[derive(Clone, Copy)]
-struct Narrow;
-impl<T: Wide> Map1<T::W, T> for Narrow {
-    #[inline(always)]
-    fn map<const F: bool>(self, x: T::W) -> T {
-        T::narrow(x)
     }
 }
 

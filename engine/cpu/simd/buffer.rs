@@ -58,7 +58,7 @@ impl Buffer {
     /// Memory owned by something else, such as a NumPy array, which `keep` keeps alive.
     ///
     /// # Safety
-    /// `ptr` must be aligned for the dtype, point to `len` initialised elements (0 or 1 for `bool`) that stay valid, and
+    /// `ptr` must be aligned to the size of an element, point to `len` initialised elements (0 or 1 for `bool`) that stay valid, and
     /// that nothing else accesses without synchronisation, for as long as `keep` lives.
     pub unsafe fn external(ptr: *mut u8, dtype: DType, len: usize, keep: Box<dyn Any + Send + Sync>) -> Buffer {
         let (version, lock) = (AtomicU32::new(0), RwLock::new(()));
@@ -134,6 +134,40 @@ impl Buffer {
         unsafe { slice::from_raw_parts_mut(self.ptr.cast::<T>(), self.len) }
     }
 
+    /// The elements as words of their size, for code that only moves them.
+    ///
+    /// # Panics
+    /// If the word does not fit the dtype.
+    pub fn read_words<W: Word>(&self) -> ReadGuard<'_, W> {
+        self.check_word::<W>();
+        let lock = self.lock.read_recursive();
+        // SAFETY: as in `read`; any bits make a word of the element's size (checked), and a `bool` stands for itself only.
+        let data = unsafe { slice::from_raw_parts(self.ptr.cast::<W>(), self.len) };
+        ReadGuard { data, _lock: lock }
+    }
+
+    /// The same, to write.
+    ///
+    /// # Panics
+    /// If the word does not fit the dtype.
+    pub fn write_words<W: Word>(&self) -> WriteGuard<'_, W> {
+        self.check_word::<W>();
+        let lock = self.lock.write();
+        // SAFETY: as in `read_words`; any word makes an element, since `bool` is only written as `bool`.
+        let data = unsafe { slice::from_raw_parts_mut(self.ptr.cast::<W>(), self.len) };
+        WriteGuard { data, _lock: lock }
+    }
+
+    /// The same, of a buffer that nobody shares.
+    ///
+    /// # Panics
+    /// If the word does not fit the dtype.
+    pub fn words_mut<W: Word>(&mut self) -> &mut [W] {
+        self.check_word::<W>();
+        // SAFETY: as in `write_words`, and `&mut self` makes this the only access.
+        unsafe { slice::from_raw_parts_mut(self.ptr.cast::<W>(), self.len) }
+    }
+
     /// The memory as bytes, to read.
     pub fn read_bytes(&self) -> ReadGuard<'_, u8> {
         let lock = self.lock.read_recursive();
@@ -156,10 +190,51 @@ impl Buffer {
         }
     }
 
+    fn check_word<W: Word>(&self) {
+        assert!(W::fits(self.dtype), "a {} buffer as {}-byte words", self.dtype, std::mem::size_of::<W>());
+    }
+
     fn check<T: Element>(&self) {
         assert!(T::DTYPE == self.dtype, "a {} buffer read as {}", self.dtype, T::DTYPE);
     }
 }
+
+/// What elements are moved as: one type per size, and `bool` for itself. (Four instead of eleven copies of such code.)
+pub trait Word: sealed::Sealed + Copy + Default + Send + Sync + 'static {
+    /// May elements of that dtype be moved as this type?
+    fn fits(dtype: DType) -> bool;
+}
+
+mod sealed {
+    /// Implemented here only: the `unsafe` code above relies on `fits`.
+    pub trait Sealed {}
+}
+
+macro_rules! words {
+    ($($w:ty: $($D:ident)|+;)*) => {
+        $(
+            impl sealed::Sealed for $w {}
+            impl Word for $w {
+                fn fits(dtype: DType) -> bool { matches!(dtype, $(DType::$D)|+) }
+            }
+        )*
+
+        /// Runs `$body` with the type alias `$W` bound to the [`Word`] of a dtype.
+        macro_rules! with_word {
+            ($dtype:expr, $W:ident => $body:expr) => {
+                match $dtype { $($(crate::DType::$D)|+ => { type $W = $w; $body })* }
+            };
+        }
+    };
+}
+words! {
+    bool: Bool;
+    u8: U8 | I8;
+    u16: I16 | F16 | BF16;
+    u32: I32 | F32;
+    u64: I64 | F64 | C64;
+}
+pub(crate) use with_word;
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -240,6 +315,23 @@ mod tests {
         assert!(Buffer::uninit(DType::F64, usize::MAX / 4).is_err());
         assert!(Buffer::uninit(DType::F64, usize::MAX / 16).is_err());
         assert!(Buffer::uninit(DType::F64, 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn words_fit_by_size() {
+        for &dtype in DType::ALL {
+            let b = Buffer::uninit(dtype, 3).unwrap();
+            assert_eq!(with_word!(dtype, W => std::mem::size_of_val(&b.read_words::<W>()[..])), b.bytes());
+        }
+        let x = Buffer::from_slice(&[1.0f32]).unwrap();
+        x.write_words::<u32>()[0] = 2f32.to_bits();
+        assert_eq!(x.read::<f32>()[0], 2.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "words")]
+    fn truth_is_not_written_as_bytes() {
+        let _ = Buffer::uninit(DType::Bool, 1).unwrap().write_words::<u8>();
     }
 
     #[test]

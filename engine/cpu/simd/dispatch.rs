@@ -5,6 +5,7 @@
 //! Invariant: `FMA` is true only in code compiled for a target that has the instruction (elsewhere it is a libm call).
 
 use multiversion::{multiversion, target::target_cfg_f};
+use std::marker::PhantomData as P;
 
 /// Work to be compiled once per instruction set.
 pub trait Task {
@@ -23,6 +24,12 @@ pub fn run<K: Task>(task: K) -> K::Out {
     task.run::<{ cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma") }>()
 }
 
+/// Runs a task with AVX2 where there is: for work that waits for memory anyway, at two thirds of the code of [`run`].
+#[multiversion(targets("x86_64+avx2+avx+bmi1+bmi2+f16c+fma+lzcnt+movbe+popcnt"))]
+pub fn run_light<K: Task>(task: K) -> K::Out {
+    task.run::<{ cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma") }>()
+}
+
 /// A function of one element.
 pub trait Map1<A, O>: Copy {
     /// The function; must be `#[inline(always)]`.
@@ -35,12 +42,6 @@ pub trait Map2<A, B, O>: Copy {
     fn map<const FMA: bool>(self, a: A, b: B) -> O;
 }
 
-/// A function of three elements.
-pub trait Map3<A, B, C, O>: Copy {
-    /// The function; must be `#[inline(always)]`.
-    fn map<const FMA: bool>(self, a: A, b: B, c: C) -> O;
-}
-
 /// An operand of a loop: a slice as long as the output, or one value for all.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg<'a, T> {
@@ -48,6 +49,20 @@ pub enum Arg<'a, T> {
     Slice(&'a [T]),
     /// The same value for every output element.
     Value(T),
+}
+
+impl<T: Copy> Arg<'_, T> {
+    /// The element of that number.
+    ///
+    /// # Panics
+    /// Beyond the slice.
+    #[inline(always)]
+    pub fn at(&self, i: usize) -> T {
+        match self {
+            Arg::Slice(x) => x[i],
+            Arg::Value(x) => *x,
+        }
+    }
 }
 
 macro_rules! task {
@@ -80,35 +95,60 @@ task!(LoopSV<K, A, B, O> [K: Map2<A, B, O>] { k: K, a: A, b: &'a [B], out: &'a m
 task!(Accumulate<K, A, O> [K: Map2<O, A, O>] { k: K, acc: &'a mut [O], a: &'a [A] } => {
     for (o, &a) in acc.iter_mut().zip(a) { *o = k.map::<FMA>(*o, a); }
 });
-task!(Loop3<K, A, B, C, O> [K: Map3<A, B, C, O>] { k: K, a: &'a [A], b: &'a [B], c: &'a [C], out: &'a mut [O] } => {
-    for (((o, &a), &b), &c) in out.iter_mut().zip(a).zip(b).zip(c) { *o = k.map::<FMA>(a, b, c); }
-});
-
 /// `out[i] = k(a[i])`, over the shorter of the two.
 pub fn map1<A: Copy, O: Copy, K: Map1<A, O>>(k: K, a: &[A], out: &mut [O]) {
-    run(Loop1(k, a, out, std::marker::PhantomData));
+    run(Loop1(k, a, out, P));
+}
+
+/// [`map1`] for cheap kernels.
+pub fn light1<A: Copy, O: Copy, K: Map1<A, O>>(k: K, a: &[A], out: &mut [O]) {
+    run_light(Loop1(k, a, out, P));
 }
 
 /// `out[i] = k(a[i], b[i])`, over the shortest.
 pub fn map2<A: Copy, B: Copy, O: Copy, K: Map2<A, B, O>>(k: K, a: Arg<A>, b: Arg<B>, out: &mut [O]) {
-    use std::marker::PhantomData as P;
     match (a, b) {
         (Arg::Slice(a), Arg::Slice(b)) => run(LoopVV(k, a, b, out, P)),
         (Arg::Slice(a), Arg::Value(b)) => run(LoopVS(k, a, b, out, P)),
         (Arg::Value(a), Arg::Slice(b)) => run(LoopSV(k, a, b, out, P)),
-        (Arg::Value(a), Arg::Value(b)) => {
-            let value = k.map::<false>(a, b);
-            out.fill(value);
-        }
+        (Arg::Value(a), Arg::Value(b)) => out.fill(k.map::<false>(a, b)),
     }
 }
 
-/// `out[i] = k(a[i], b[i], c[i])`, over the shortest.
-pub fn map3<A: Copy, B: Copy, C: Copy, O: Copy, K: Map3<A, B, C, O>>(k: K, a: &[A], b: &[B], c: &[C], out: &mut [O]) {
-    run(Loop3(k, a, b, c, out, std::marker::PhantomData));
+/// [`map2`] for cheap kernels.
+pub fn light2<A: Copy, B: Copy, O: Copy, K: Map2<A, B, O>>(k: K, a: Arg<A>, b: Arg<B>, out: &mut [O]) {
+    match (a, b) {
+        (Arg::Slice(a), Arg::Slice(b)) => run_light(LoopVV(k, a, b, out, P)),
+        (Arg::Slice(a), Arg::Value(b)) => run_light(LoopVS(k, a, b, out, P)),
+        (Arg::Value(a), Arg::Slice(b)) => run_light(LoopSV(k, a, b, out, P)),
+        (Arg::Value(a), Arg::Value(b)) => out.fill(k.map::<false>(a, b)),
+    }
+}
+
+/// [`light2`] for kernels with `k(a, b) == k(b, a)`.
+pub fn light2_symmetric<A: Copy, O: Copy, K: Map2<A, A, O>>(k: K, a: Arg<A>, b: Arg<A>, out: &mut [O]) {
+    match (a, b) {
+        (Arg::Slice(a), Arg::Slice(b)) => run_light(LoopVV(k, a, b, out, P)),
+        (Arg::Slice(a), Arg::Value(b)) | (Arg::Value(b), Arg::Slice(a)) => run_light(LoopVS(k, a, b, out, P)),
+        (Arg::Value(a), Arg::Value(b)) => out.fill(k.map::<false>(a, b)),
+    }
 }
 
 /// `acc[i] = k(acc[i], a[i])`, over the shorter of the two.
 pub fn accumulate<A: Copy, O: Copy, K: Map2<O, A, O>>(k: K, acc: &mut [O], a: &[A]) {
-    run(Accumulate(k, acc, a, std::marker::PhantomData));
+    run_light(Accumulate(k, acc, a, P));
+}
+
+/// `out[i] = f(a[i])` by calls: for what is too rare or too slow to be compiled by itself.
+pub fn call1<A: Copy, O>(f: fn(A) -> O, a: &[A], out: &mut [O]) {
+    for (o, &a) in out.iter_mut().zip(a) {
+        *o = f(a);
+    }
+}
+
+/// `out[i] = f(a[i], b[i])` by calls.
+pub fn call2<A: Copy, B: Copy, O>(f: fn(A, B) -> O, a: Arg<A>, b: Arg<B>, out: &mut [O]) {
+    for (i, o) in out.iter_mut().enumerate() {
+        *o = f(a.at(i), b.at(i));
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! Depends on `half` for the types only. Invariant: `narrow(widen(x))` is `x`, and narrowing rounds to nearest even.
 
+use super::dispatch::Map1;
 use half::{bf16, f16};
 
 /// An element that is computed with in another type (`f32` for the 16-bit floats, itself for the rest).
@@ -67,6 +68,26 @@ impl Wide for f16 {
         let special = if a > 0x7f80_0000 { 0x7e00 | ((a >> 13) & 0x3ff) } else { 0x7c00 };
         let finite = if a < 0x3880_0000 { small } else { normal };
         f16::from_bits((sign | if a >= 0x4780_0000 { special } else { finite }) as u16)
+    }
+}
+
+/// A kernel that widens.
+#[derive(Clone, Copy, Debug)]
+pub struct Widen;
+impl<T: Wide> Map1<T, T::W> for Widen {
+    #[inline(always)]
+    fn map<const F: bool>(self, x: T) -> T::W {
+        x.widen()
+    }
+}
+
+/// A kernel that narrows.
+#[derive(Clone, Copy, Debug)]
+pub struct Narrow;
+impl<T: Wide> Map1<T::W, T> for Narrow {
+    #[inline(always)]
+    fn map<const F: bool>(self, x: T::W) -> T {
+        T::narrow(x)
     }
 }
 

@@ -7,6 +7,7 @@ pub mod alloc;
 #[cfg(target_os = "macos")]
 mod apple;
 mod buffer;
+mod bytes;
 mod dispatch;
 mod half;
 mod math;
@@ -15,11 +16,15 @@ mod math64;
 mod reduce;
 pub mod threads;
 
-pub use buffer::{Buffer, ReadGuard, WriteGuard};
-pub use dispatch::{accumulate, map1, map2, map3, run, Arg, Map1, Map2, Map3, Task};
-pub use half::Wide;
-pub use math::{Math, Real, Widened};
-pub use reduce::{arg_extremum, arg_row, dot, extremum, product, sum, sum_rows, Better, Extreme, Sum};
+pub(crate) use buffer::with_word;
+pub use buffer::{Buffer, ReadGuard, Word};
+pub use bytes::{as_bytes, from_bytes};
+pub use dispatch::{
+    accumulate, call1, call2, light1, light2, light2_symmetric, map1, run, run_light, Arg, Map1, Map2, Task,
+};
+pub use half::{Narrow, Wide, Widen};
+pub use math::{Math, Real};
+pub use reduce::{arg_extremum, arg_row, extremum, product, sum, sum_rows, Better, Extreme, Sum};
 
 #[cfg(test)]
 mod tests;

@@ -197,34 +197,6 @@ pub fn sum<T: Sum>(x: &[T]) -> T::Acc {
     run(SumTask(x))
 }
 
-struct DotTask<'a, T>(&'a [T], &'a [T]);
-impl<T: Sum> Task for DotTask<'_, T> {
-    type Out = T::Acc;
-    #[inline(always)]
-    fn run<const F: bool>(self) -> T::Acc {
-        let mut total = T::ZERO;
-        for (a, b) in self.0.chunks(BLOCK).zip(self.1.chunks(BLOCK)) {
-            let mut lanes = [T::W_ZERO; LANES];
-            for (a, b) in a.chunks_exact(LANES).zip(b.chunks_exact(LANES)) {
-                for j in 0..LANES {
-                    lanes[j] = T::mul_add::<F>(a[j].widen(), b[j].widen(), lanes[j]);
-                }
-            }
-            let done = a.len().min(b.len()) / LANES * LANES;
-            for (lane, (a, b)) in lanes.iter_mut().zip(a[done..].iter().zip(&b[done..])) {
-                *lane = T::mul_add::<F>(a.widen(), b.widen(), *lane);
-            }
-            total = T::plus(total, T::acc(fold_lanes(lanes, T::add)));
-        }
-        total
-    }
-}
-
-/// The sum of the products of two slices' elements, over the shorter (complex ones are not conjugated).
-pub fn dot<T: Sum>(a: &[T], b: &[T]) -> T::Acc {
-    run(DotTask(a, b))
-}
-
 struct ProductTask<'a, T>(&'a [T]);
 impl<T: Sum> Task for ProductTask<'_, T> {
     type Out = T::Acc;

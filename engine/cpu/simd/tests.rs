@@ -1,7 +1,8 @@
 //! The elementary functions against the standard library's and libm's, in units in the last place.
 
+use super::dispatch::map2;
 use super::math::ALL;
-use super::{map2, Arg, Math, Real};
+use super::{Arg, Math, Real};
 
 fn reference(op: Math, x: f64) -> f64 {
     use std::f64::consts::*;
@@ -229,8 +230,6 @@ fn sums_are_accurate() {
     for n in [1usize, 7, 63, 64, 65, 1023, 1024, 1500] {
         let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
         assert_eq!(super::sum(&x), (n * (n - 1) / 2) as f64);
-        let squares = (0..n).map(|i| i * i).sum::<usize>() as f64;
-        assert!((super::dot(&x, &x) - squares).abs() <= 1e-6 * squares);
         let mut acc = vec![1.0; 3];
         super::sum_rows(&x.repeat(3), 1, n, &mut acc);
         assert_eq!(acc[0], 1.0 + (n * (n - 1) / 2) as f64);

@@ -75,32 +75,59 @@ pub fn set_num_threads(threads: usize) {
     drop(old);
 }
 
+/// Runs `f` for every number below `pieces`, over the pool. Not generic, so that rayon is compiled once.
+fn each_piece(pieces: usize, f: &(dyn Fn(usize) + Sync)) {
+    let pool = pool();
+    match &pool.rayon {
+        Some(rayon) if pieces > 1 => rayon.install(|| (0..pieces).into_par_iter().for_each(f)),
+        _ => (0..pieces).for_each(f),
+    }
+}
+
+/// How long each piece of `n` elements is: a multiple of `unit`, at least `grain`, and a few pieces per thread.
+fn piece_size(n: usize, unit: usize, grain: usize) -> usize {
+    let (unit, pieces) = (unit.max(1), n / grain.max(unit).max(1));
+    if pieces < 2 {
+        return n.max(1);
+    }
+    n.div_ceil(pieces.min(4 * num_threads())).next_multiple_of(unit)
+}
+
 /// Runs `f` over `0..n` in pieces of at least `grain`.
 pub fn for_ranges(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
-    let pieces = n / grain.max(1);
-    if pieces < 2 {
+    let size = piece_size(n, 1, grain);
+    if size >= n {
         return f(0..n);
     }
-    let pool = pool();
-    let Some(rayon) = &pool.rayon else { return f(0..n) };
-    let pieces = pieces.min(4 * pool.threads);
-    let size = n.div_ceil(pieces);
-    rayon.install(|| (0..pieces).into_par_iter().for_each(|i| f((i * size).min(n)..((i + 1) * size).min(n))));
+    each_piece(n.div_ceil(size), &|i| f(i * size..((i + 1) * size).min(n)));
+}
+
+/// A pointer that pieces of a slice are cut from.
+struct Base<T>(*mut T);
+// SAFETY: each thread gets another part of the slice, whose elements can be sent.
+unsafe impl<T: Send> Sync for Base<T> {}
+
+impl<T> Base<T> {
+    fn get(&self) -> *mut T {
+        self.0
+    }
 }
 
 /// Runs `f(index of the first element, piece)` over pieces of `out`, each a multiple of `unit` long (but for the last)
 /// and at least `grain`.
 pub fn for_chunks<T: Send>(out: &mut [T], unit: usize, grain: usize, f: impl Fn(usize, &mut [T]) + Sync) {
-    let (n, unit) = (out.len(), unit.max(1));
-    let pieces = n / grain.max(unit);
-    if pieces < 2 {
+    let n = out.len();
+    let size = piece_size(n, unit, grain);
+    if size >= n {
         return f(0, out);
     }
-    let pool = pool();
-    let Some(rayon) = &pool.rayon else { return f(0, out) };
-    let pieces = pieces.min(4 * pool.threads);
-    let size = n.div_ceil(pieces).next_multiple_of(unit);
-    rayon.install(|| out.par_chunks_mut(size).enumerate().for_each(|(i, piece)| f(i * size, piece)));
+    let base = Base(out.as_mut_ptr());
+    each_piece(n.div_ceil(size), &|i| {
+        let start = i * size;
+        // SAFETY: the pieces lie inside `out`, which is borrowed for the call, and do not overlap; each is made once.
+        let piece = unsafe { std::slice::from_raw_parts_mut(base.get().add(start), size.min(n - start)) };
+        f(start, piece);
+    });
 }
 
 #[cfg(test)]

@@ -1,0 +1,211 @@
+//! Comparisons, logic between arrays, and choosing by a condition.
+//!
+//! Depends on `elementwise` for its loops. Invariant: NaN equals nothing and is neither less nor more.
+
+use super::cast::{cast, widened2};
+use super::elementwise::{apply2, F};
+use super::simd::{light2, light2_symmetric, run_light, threads::GRAIN, with_word, Arg, Map2, Task, Word};
+use super::strided::each3;
+use super::CpuArray;
+use crate::backend::Array;
+use crate::dispatch::Meta;
+use crate::ops::compare::select::SelectOp;
+use crate::ops::compare::CompareOp;
+use crate::{DType, Error, Result};
+use half::{bf16, f16};
+use num_complex::Complex32;
+
+macro_rules! comparisons {
+    ($($K:ident $Trait:ident $op:tt;)*) => {
+        $(
+            #[derive(Clone, Copy)]
+            struct $K;
+            impl<T: $Trait + Copy> Map2<T, T, bool> for $K {
+                #[inline(always)]
+                fn map<const F: bool>(self, a: T, b: T) -> bool { a $op b }
+            }
+        )*
+    };
+}
+comparisons! {
+    Eq PartialEq ==;
+    Ne PartialEq !=;
+    Lt PartialOrd <;
+    Le PartialOrd <=;
+}
+
+macro_rules! logic {
+    ($($K:ident $op:tt;)*) => {
+        $(
+            #[derive(Clone, Copy)]
+            struct $K;
+            impl Map2<bool, bool, bool> for $K {
+                #[inline(always)]
+                fn map<const F: bool>(self, a: bool, b: bool) -> bool { a $op b }
+            }
+        )*
+    };
+}
+logic! { And &; Or |; Xor ^; }
+
+/// The loops of one comparison.
+struct Loops<'f> {
+    bool: &'f F<'f, bool, bool>,
+    u8: &'f F<'f, u8, bool>,
+    i32: &'f F<'f, i32, bool>,
+    i64: &'f F<'f, i64, bool>,
+    f32: &'f F<'f, f32, bool>,
+    f64: &'f F<'f, f64, bool>,
+    c64: Option<&'f F<'f, Complex32, bool>>,
+}
+
+impl Loops<'_> {
+    fn run(&self, a: &CpuArray, b: &CpuArray, shape: &[usize]) -> Result<Option<CpuArray>> {
+        Ok(Some(match a.dtype() {
+            DType::Bool => apply2(a, b, shape, GRAIN, self.bool)?,
+            DType::U8 => apply2(a, b, shape, GRAIN, self.u8)?,
+            // Rare: compared as int32.
+            DType::I8 | DType::I16 => return self.run(&cast(a, DType::I32)?, &cast(b, DType::I32)?, shape),
+            DType::I32 => apply2(a, b, shape, GRAIN, self.i32)?,
+            DType::I64 => apply2(a, b, shape, GRAIN, self.i64)?,
+            DType::F32 => apply2(a, b, shape, GRAIN, self.f32)?,
+            DType::F64 => apply2(a, b, shape, GRAIN, self.f64)?,
+            DType::F16 => apply2::<f16, bool>(a, b, shape, GRAIN, &widened2(self.f32))?,
+            DType::BF16 => apply2::<bf16, bool>(a, b, shape, GRAIN, &widened2(self.f32))?,
+            DType::C64 => match self.c64 {
+                Some(f) => apply2(a, b, shape, GRAIN, f)?,
+                None => return Ok(None),
+            },
+        }))
+    }
+}
+
+macro_rules! loops {
+    ($light:ident $K:ident $c64:expr) => {
+        Loops {
+            bool: &|a, b, out| $light($K, a, b, out),
+            u8: &|a, b, out| $light($K, a, b, out),
+            i32: &|a, b, out| $light($K, a, b, out),
+            i64: &|a, b, out| $light($K, a, b, out),
+            f32: &|a, b, out| $light($K, a, b, out),
+            f64: &|a, b, out| $light($K, a, b, out),
+            c64: $c64,
+        }
+    };
+}
+
+/// The kernels of the `compare` family.
+pub fn compare(op: &CompareOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    use CompareOp as C;
+    let shape = &out.shape[..];
+    let truths = |k: &F<bool, bool>| {
+        apply2::<bool, bool>(&cast(a, DType::Bool)?, &cast(b, DType::Bool)?, shape, GRAIN, k).map(Some)
+    };
+    let done = match op {
+        C::Eq => loops!(light2_symmetric Eq Some(&|a, b, out| light2_symmetric(Eq, a, b, out))).run(a, b, shape)?,
+        C::Ne => loops!(light2_symmetric Ne Some(&|a, b, out| light2_symmetric(Ne, a, b, out))).run(a, b, shape)?,
+        C::Lt => loops!(light2 Lt None).run(a, b, shape)?,
+        C::Le => loops!(light2 Le None).run(a, b, shape)?,
+        C::Gt => loops!(light2 Lt None).run(b, a, shape)?,
+        C::Ge => loops!(light2 Le None).run(b, a, shape)?,
+        C::And => truths(&|a, b, out| light2_symmetric(And, a, b, out))?,
+        C::Or => truths(&|a, b, out| light2_symmetric(Or, a, b, out))?,
+        C::Xor => truths(&|a, b, out| light2_symmetric(Xor, a, b, out))?,
+    };
+    done.ok_or_else(|| Error::dtype(op.schema().name, format!("has no CPU kernel for {}", a.dtype()), &[a.dtype()]))
+}
+
+/// `out = c ? a : b`
+struct Choose<'a, T> {
+    c: &'a [bool],
+    a: Arg<'a, T>,
+    b: Arg<'a, T>,
+    out: &'a mut [T],
+}
+impl<T: Copy> Task for Choose<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let Choose { c, a, b, out } = self;
+        let zip = out.iter_mut().zip(c);
+        match (a, b) {
+            (Arg::Slice(a), Arg::Slice(b)) => {
+                zip.zip(a).zip(b).for_each(|(((o, &c), &a), &b)| *o = if c { a } else { b });
+            }
+            (Arg::Slice(a), Arg::Value(b)) => zip.zip(a).for_each(|((o, &c), &a)| *o = if c { a } else { b }),
+            (Arg::Value(a), Arg::Slice(b)) => zip.zip(b).for_each(|((o, &c), &b)| *o = if c { a } else { b }),
+            (Arg::Value(a), Arg::Value(b)) => zip.for_each(|(o, &c)| *o = if c { a } else { b }),
+        }
+    }
+}
+
+fn choose<T: Copy>(c: Arg<bool>, a: Arg<T>, b: Arg<T>, out: &mut [T]) {
+    match c {
+        Arg::Slice(c) => run_light(Choose { c, a, b, out }),
+        Arg::Value(c) => match if c { a } else { b } {
+            Arg::Slice(x) => out.copy_from_slice(x),
+            Arg::Value(x) => out.fill(x),
+        },
+    }
+}
+
+fn choose_words<W: Word>(c: &CpuArray, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    let shape = &out.shape[..];
+    let (c, a, b) = (c.packed()?, a.packed()?, b.packed()?);
+    let (z, x, y) = (c.read::<bool>(), a.read_words::<W>(), b.read_words::<W>());
+    CpuArray::build_words(shape, out.dtype, |out| {
+        let (z, x, y) = (c.source(&z, shape), a.source(&x, shape), b.source(&y, shape));
+        each3(&z, &x, &y, out, GRAIN, &choose::<W>);
+        Ok(())
+    })
+}
+
+/// The kernels of the `select` family.
+pub fn select(op: &SelectOp, c: &CpuArray, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    match op {
+        SelectOp::Where => with_word!(out.dtype, W => choose_words::<W>(c, a, b, out)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::{array, layouts, show};
+
+    fn meta(shape: &[usize], dtype: DType) -> Meta {
+        Meta { shape: shape.into(), dtype }
+    }
+
+    #[test]
+    fn comparisons_on_every_dtype_and_layout() {
+        for &dtype in DType::ALL {
+            let make = |v: &[u8]| layouts(&[2, 2], v).into_iter().map(|x| cast(&x, dtype).unwrap()).collect::<Vec<_>>();
+            for (a, b) in make(&[0, 1, 1, 0]).iter().zip(make(&[0, 0, 1, 1]).iter().rev()) {
+                let ask = |op| show::<bool>(&compare(&op, a, b, &meta(&[2, 2], DType::Bool)).unwrap());
+                assert_eq!(ask(CompareOp::Eq), [true, false, true, false], "{dtype}");
+                assert_eq!(ask(CompareOp::Ne), [false, true, false, true], "{dtype}");
+                assert_eq!(ask(CompareOp::And), [false, false, true, false], "{dtype}");
+                assert_eq!(ask(CompareOp::Xor), [false, true, false, true], "{dtype}");
+                if dtype != DType::C64 {
+                    assert_eq!(ask(CompareOp::Lt), [false, false, false, true], "{dtype}");
+                    assert_eq!(ask(CompareOp::Ge), [true, true, true, false], "{dtype}");
+                }
+            }
+        }
+        let nan = array(&[1], &[f32::NAN]);
+        let ask = |op| show::<bool>(&compare(&op, &nan, &nan, &meta(&[1], DType::Bool)).unwrap())[0];
+        assert!(!ask(CompareOp::Eq) && ask(CompareOp::Ne) && !ask(CompareOp::Le) && ask(CompareOp::And));
+    }
+
+    #[test]
+    fn where_broadcasts() {
+        let c = array(&[2, 1], &[true, false]);
+        let (a, b) = (array(&[3], &[1f64, 2.0, 3.0]), array(&[], &[0f64]));
+        let y = select(&SelectOp::Where, &c, &a, &b, &meta(&[2, 3], DType::F64)).unwrap();
+        assert_eq!(show::<f64>(&y), [1.0, 2.0, 3.0, 0.0, 0.0, 0.0]);
+        for c in layouts(&[2, 3], &[true, false, true, false, true, false]) {
+            let y = select(&SelectOp::Where, &c, &a, &b, &meta(&[2, 3], DType::F64)).unwrap();
+            assert_eq!(show::<f64>(&y), [1.0, 0.0, 3.0, 0.0, 2.0, 0.0]);
+        }
+    }
+}

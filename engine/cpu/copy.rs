@@ -1,0 +1,127 @@
+//! Moving elements without changing them: copies, writes through views, bytes, and finding what is not zero.
+//!
+//! Depends on `strided`. Invariant: `assign` is right also where source and target share a buffer.
+
+use super::simd::with_word;
+use super::strided::{copy_to, write_to};
+use super::CpuArray;
+use crate::backend::Array;
+use crate::dispatch::Meta;
+use crate::shape::Layout;
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// A row-major copy.
+pub fn copy(x: &CpuArray) -> Result<CpuArray> {
+    with_word!(x.dtype(), W => {
+        let guard = x.read_words::<W>();
+        CpuArray::build_words(x.shape(), x.dtype(), |out: &mut [W]| {
+            copy_to(&x.source(&guard, x.shape()), out);
+            Ok(())
+        })
+    })
+}
+
+/// Writes `src` over the elements that `dst` shows.
+pub fn assign(dst: &CpuArray, src: &CpuArray) -> Result<()> {
+    if dst.dtype() != src.dtype() {
+        let why = "the source of a write must have the target's dtype";
+        return Err(Error::dtype("assign", why, &[dst.dtype(), src.dtype()]));
+    }
+    if Arc::ptr_eq(&dst.buffer, &src.buffer) {
+        return assign(dst, &copy(src)?);
+    }
+    with_word!(dst.dtype(), W => {
+        let guard = src.read_words::<W>();
+        let source = src.source(&guard, dst.shape());
+        write_to(&source, &mut dst.buffer.write_words::<W>(), &dst.layout);
+    });
+    dst.buffer.bump_version();
+    Ok(())
+}
+
+/// A new array from row-major bytes in native order.
+pub fn from_bytes(bytes: &[u8], out: &Meta) -> Result<CpuArray> {
+    let layout = Layout::contiguous(&out.shape);
+    let mut buffer = super::Buffer::uninit(out.dtype, layout.numel())?;
+    if bytes.len() != buffer.bytes() {
+        let why =
+            format!("expected {} bytes for {:?} of {}, got {}", buffer.bytes(), out.shape, out.dtype, bytes.len());
+        return Err(Error::value("from_bytes", why));
+    }
+    buffer.fill_from_bytes(bytes);
+    Ok(CpuArray { buffer: Arc::new(buffer), layout })
+}
+
+/// Row-major bytes in native order.
+pub fn to_bytes(x: &CpuArray) -> Result<Vec<u8>> {
+    let x = x.contiguous()?;
+    let size = x.dtype().size();
+    let start = x.layout.offset * size;
+    let bytes = x.buffer.read_bytes();
+    Ok(bytes[start..start + x.numel() * size].to_vec())
+}
+
+/// Indices of the elements that are not zero, one row of `ndim` numbers each.
+pub fn nonzero(x: &CpuArray) -> Result<CpuArray> {
+    let flags = super::cast::cast(x, crate::DType::Bool)?.contiguous()?;
+    let guard = flags.read::<bool>();
+    let flags = flags.slice(&guard);
+    let count = flags.iter().filter(|&&f| f).count();
+    let shape = x.shape();
+    CpuArray::build::<i64>(&[count, shape.len()], |out| {
+        if shape.is_empty() {
+            return Ok(());
+        }
+        let hits = flags.iter().enumerate().filter(|(_, &f)| f);
+        for (row, (mut i, _)) in out.chunks_mut(shape.len()).zip(hits) {
+            for (to, &n) in row.iter_mut().zip(shape).rev() {
+                *to = (i % n) as i64;
+                i /= n;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::{array, show};
+    use crate::DType;
+    use smallvec::smallvec;
+
+    #[test]
+    fn writes_go_through_views() {
+        let x = array(&[2, 3], &[1i32, 2, 3, 4, 5, 6]);
+        let t = x.with_layout(Layout { shape: smallvec![3, 2], strides: smallvec![1, 3], offset: 0 });
+        assert_eq!(show::<i32>(&t), [1, 4, 2, 5, 3, 6]);
+        // Onto its own transpose: the old elements count.
+        let square = array(&[2, 2], &[1i32, 2, 3, 4]);
+        let flipped = square.with_layout(Layout { shape: smallvec![2, 2], strides: smallvec![1, 2], offset: 0 });
+        assign(&square, &flipped).unwrap();
+        assert_eq!(show::<i32>(&square), [1, 3, 2, 4]);
+        let column = x.with_layout(Layout { shape: smallvec![2], strides: smallvec![3], offset: 1 });
+        assign(&column, &array(&[1], &[9i32])).unwrap();
+        assert_eq!((show::<i32>(&x), x.version()), (vec![1, 9, 3, 4, 9, 6], 1));
+        assert!(assign(&x, &array(&[2, 3], &[0f32; 6])).is_err());
+    }
+
+    #[test]
+    fn bytes_go_both_ways() {
+        let x = array(&[2, 2], &[1u8, 2, 3, 4]);
+        let t = x.with_layout(Layout { shape: smallvec![2, 2], strides: smallvec![1, 2], offset: 0 });
+        assert_eq!(to_bytes(&t).unwrap(), [1, 3, 2, 4]);
+        let meta = Meta { shape: smallvec![2], dtype: DType::Bool };
+        assert_eq!(show::<bool>(&from_bytes(&[0, 5], &meta).unwrap()), [false, true]);
+        assert!(from_bytes(&[0], &meta).is_err());
+    }
+
+    #[test]
+    fn nonzero_lists_indices() {
+        let x = array(&[2, 2], &[0f32, f32::NAN, -1.0, 0.0]);
+        assert_eq!(show::<i64>(&nonzero(&x).unwrap()), [0, 1, 1, 0]);
+        assert_eq!(nonzero(&array(&[], &[true])).unwrap().shape(), [1, 0]);
+        assert_eq!(nonzero(&array::<f32>(&[0, 3], &[])).unwrap().shape(), [0, 2]);
+    }
+}

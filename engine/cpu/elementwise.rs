@@ -1,0 +1,513 @@
+//! Element-wise ops on one and two arrays.
+//!
+//! Depends on `numbers`, `simd` and `strided`. Invariant: 16-bit floats are computed in float32 and rounded once per op.
+
+use super::cast::{cast, widened1, widened2};
+use super::numbers::{Bits, Integer, Number, RealNumber};
+use super::simd::{call1, call2, light1, light2, light2_symmetric, threads::GRAIN, Better, Map1, Map2, Math, Real};
+use super::strided::{each1, each2, F1, F2};
+use super::CpuArray;
+use crate::backend::Array;
+use crate::dispatch::Meta;
+use crate::dtype::Element;
+use crate::ops::binary::BinaryOp;
+use crate::ops::unary::UnaryOp;
+use crate::{DType, Error, Result};
+use half::{bf16, f16};
+use num_complex::Complex32;
+
+/// Elements from which an expensive function goes to the pool.
+const COSTLY: usize = GRAIN / 4;
+
+/// A kernel over two operands of one type.
+pub(super) type F<'f, A, O> = F2<'f, A, A, O>;
+
+pub(super) fn apply1<A: Element, O: Element>(x: &CpuArray, grain: usize, f: &F1<A, O>) -> Result<CpuArray> {
+    let x = x.packed()?;
+    let guard = x.read::<A>();
+    CpuArray::build(x.shape(), |out| {
+        each1(&x.source(&guard, x.shape()), out, grain, f);
+        Ok(())
+    })
+}
+
+pub(super) fn apply2<A: Element, O: Element>(
+    a: &CpuArray,
+    b: &CpuArray,
+    shape: &[usize],
+    grain: usize,
+    f: &F2<A, A, O>,
+) -> Result<CpuArray> {
+    let (a, b) = (a.packed()?, b.packed()?);
+    let (x, y) = (a.read::<A>(), b.read::<A>());
+    CpuArray::build(shape, |out| {
+        each2(&a.source(&x, shape), &b.source(&y, shape), out, grain, f);
+        Ok(())
+    })
+}
+
+/// Declares kernels: a name, the types (listed, or all in a trait), and what it does.
+macro_rules! kernels {
+    ($($K:ident $types:tt |$x:ident $(, $y:ident)?| $e:expr;)*) => {
+        $(
+            #[derive(Clone, Copy)]
+            struct $K;
+            kernels!(@ $K $types |$x $(, $y)?| $e);
+        )*
+    };
+    (@ $K:ident [in $Trait:ident] |$x:ident| $e:expr) => {
+        impl<T: $Trait> Map1<T, T> for $K {
+            #[inline(always)]
+            fn map<const F: bool>(self, $x: T) -> T { $e }
+        }
+    };
+    (@ $K:ident [in $Trait:ident] |$x:ident, $y:ident| $e:expr) => {
+        impl<T: $Trait> Map2<T, T, T> for $K {
+            #[inline(always)]
+            fn map<const F: bool>(self, $x: T, $y: T) -> T { $e }
+        }
+    };
+    (@ $K:ident [$($t:ident)*] |$x:ident| $e:expr) => {
+        $(impl Map1<$t, $t> for $K {
+            #[inline(always)]
+            fn map<const F: bool>(self, $x: $t) -> $t { $e }
+        })*
+    };
+    (@ $K:ident [$($t:ident)*] |$x:ident, $y:ident| $e:expr) => {
+        $(impl Map2<$t, $t, $t> for $K {
+            #[inline(always)]
+            fn map<const F: bool>(self, $x: $t, $y: $t) -> $t { $e }
+        })*
+    };
+}
+
+kernels! {
+    Neg [in Number] |x| x.neg();
+    Square [in Number] |x| x.mul(x);
+    Abs [in RealNumber] |x| x.abs();
+    Sign [in RealNumber] |x| x.sign();
+    Not [in Bits] |x| x.not();
+    Floor [f32 f64] |x| x.floor();
+    Ceil [f32 f64] |x| x.ceil();
+    Trunc [f32 f64] |x| x.trunc();
+    Round [f32 f64] |x| x.round_ties_even();
+    Reciprocal [f32 f64] |x| 1.0 / x;
+    Relu [f32 f64] |x| if x <= 0.0 { 0.0 } else { x };
+    Add [in Number] |a, b| a.add(b);
+    Sub [in Number] |a, b| a.sub(b);
+    Mul [in Number] |a, b| a.mul(b);
+    Div [f32 f64] |a, b| a / b;
+    And [in Bits] |a, b| a.and(b);
+    Or [in Bits] |a, b| a.or(b);
+    Xor [in Bits] |a, b| a.xor(b);
+}
+
+fn log_add_exp(a: f64, b: f64) -> f64 {
+    let (hi, lo) = if a > b { (a, b) } else { (b, a) };
+    // Infinities of one sign have no difference; they are the result.
+    if hi == lo && hi.is_infinite() {
+        hi
+    } else {
+        hi + (lo - hi).exp().ln_1p()
+    }
+}
+
+fn refused(op: &'static str, dtype: DType) -> Box<Error> {
+    Error::dtype(op, format!("has no CPU kernel for {dtype}"), &[dtype])
+}
+
+/// The loops of one op: what it does to each dtype, where it does anything. Small integers are rare and get none.
+#[derive(Default)]
+struct Loops1<'f> {
+    bool: Option<&'f F1<'f, bool, bool>>,
+    u8: Option<&'f F1<'f, u8, u8>>,
+    i32: Option<&'f F1<'f, i32, i32>>,
+    i64: Option<&'f F1<'f, i64, i64>>,
+    f32: Option<&'f F1<'f, f32, f32>>,
+    f64: Option<&'f F1<'f, f64, f64>>,
+    c64: Option<&'f F1<'f, Complex32, Complex32>>,
+}
+
+impl Loops1<'_> {
+    fn run(&self, op: &'static str, x: &CpuArray, grain: usize) -> Result<CpuArray> {
+        fn with<T: Element>(x: &CpuArray, grain: usize, f: Option<&F1<T, T>>) -> Option<Result<CpuArray>> {
+            f.map(|f| apply1::<T, T>(x, grain, f))
+        }
+        let done = match x.dtype() {
+            DType::Bool => with(x, grain, self.bool),
+            DType::U8 => with(x, grain, self.u8),
+            DType::I8 | DType::I16 if self.i32.is_some() => {
+                return cast(&self.run(op, &cast(x, DType::I32)?, grain)?, x.dtype());
+            }
+            DType::I8 | DType::I16 => None,
+            DType::I32 => with(x, grain, self.i32),
+            DType::I64 => with(x, grain, self.i64),
+            DType::F32 => with(x, grain, self.f32),
+            DType::F64 => with(x, grain, self.f64),
+            DType::F16 => self.f32.map(|f| apply1::<f16, f16>(x, grain, &widened1(f))),
+            DType::BF16 => self.f32.map(|f| apply1::<bf16, bf16>(x, grain, &widened1(f))),
+            DType::C64 => with(x, grain, self.c64),
+        };
+        done.unwrap_or_else(|| Err(refused(op, x.dtype())))
+    }
+}
+
+/// The same for two operands.
+#[derive(Default)]
+struct Loops2<'f> {
+    bool: Option<&'f F<'f, bool, bool>>,
+    u8: Option<&'f F<'f, u8, u8>>,
+    i32: Option<&'f F<'f, i32, i32>>,
+    i64: Option<&'f F<'f, i64, i64>>,
+    f32: Option<&'f F<'f, f32, f32>>,
+    f64: Option<&'f F<'f, f64, f64>>,
+    c64: Option<&'f F<'f, Complex32, Complex32>>,
+    /// Where int8 and int16 do not do the same as int32 in fewer bits.
+    i8: Option<&'f F<'f, i8, i8>>,
+    i16: Option<&'f F<'f, i16, i16>>,
+}
+
+impl Loops2<'_> {
+    fn run(&self, op: &'static str, a: &CpuArray, b: &CpuArray, shape: &[usize], grain: usize) -> Result<CpuArray> {
+        fn with<T: Element>(
+            (a, b): (&CpuArray, &CpuArray),
+            shape: &[usize],
+            grain: usize,
+            f: Option<&F<T, T>>,
+        ) -> Option<Result<CpuArray>> {
+            f.map(|f| apply2::<T, T>(a, b, shape, grain, f))
+        }
+        let both = (a, b);
+        let done = match a.dtype() {
+            DType::Bool => with(both, shape, grain, self.bool),
+            DType::U8 => with(both, shape, grain, self.u8),
+            DType::I8 if self.i8.is_some() => with(both, shape, grain, self.i8),
+            DType::I16 if self.i16.is_some() => with(both, shape, grain, self.i16),
+            DType::I8 | DType::I16 if self.i32.is_some() => {
+                let y = self.run(op, &cast(a, DType::I32)?, &cast(b, DType::I32)?, shape, grain)?;
+                return cast(&y, a.dtype());
+            }
+            DType::I8 | DType::I16 => None,
+            DType::I32 => with(both, shape, grain, self.i32),
+            DType::I64 => with(both, shape, grain, self.i64),
+            DType::F32 => with(both, shape, grain, self.f32),
+            DType::F64 => with(both, shape, grain, self.f64),
+            DType::F16 => self.f32.map(|f| apply2::<f16, f16>(a, b, shape, grain, &widened2(f))),
+            DType::BF16 => self.f32.map(|f| apply2::<bf16, bf16>(a, b, shape, grain, &widened2(f))),
+            DType::C64 => with(both, shape, grain, self.c64),
+        };
+        done.unwrap_or_else(|| Err(refused(op, a.dtype())))
+    }
+}
+
+/// Loops of a kernel for the listed dtypes.
+macro_rules! loops1 {
+    ($k:expr; $($t:ident)*) => {
+        Loops1 { $($t: Some(&|x, out| light1($k, x, out)),)* ..Loops1::default() }
+    };
+}
+macro_rules! loops2 {
+    ($light:ident $k:expr; $($t:ident)*) => {
+        Loops2 { $($t: Some(&|a, b, out| $light($k, a, b, out)),)* ..Loops2::default() }
+    };
+}
+
+fn math(op: Math, name: &'static str, x: &CpuArray) -> Result<CpuArray> {
+    let f32: &F1<f32, f32> = &|x, out| f32::math(op, x, out);
+    let f64: &F1<f64, f64> = &|x, out| f64::math(op, x, out);
+    Loops1 { f32: Some(f32), f64: Some(f64), ..Loops1::default() }.run(name, x, COSTLY)
+}
+
+/// Rounding, which leaves integers as they are.
+fn rounding(loops: &Loops1, name: &'static str, x: &CpuArray) -> Result<CpuArray> {
+    match x.dtype().is_integral() {
+        true => super::copy::copy(x),
+        false => loops.run(name, x, GRAIN),
+    }
+}
+
+/// Truth of a property of each element; of both parts of a complex one, or of either.
+fn test(x: &CpuArray, both: bool, f: fn(f64) -> bool) -> Result<CpuArray> {
+    let joined = move |v: Complex32| match both {
+        true => f(v.re.into()) && f(v.im.into()),
+        false => f(v.re.into()) || f(v.im.into()),
+    };
+    match x.dtype() {
+        DType::F32 => {
+            apply1::<f32, bool>(x, GRAIN, &|x, out| out.iter_mut().zip(x).for_each(|(o, &v)| *o = f(v.into())))
+        }
+        DType::F64 => apply1::<f64, bool>(x, GRAIN, &|x, out| call1(f, x, out)),
+        DType::C64 => apply1::<Complex32, bool>(x, GRAIN, &|x, out| {
+            out.iter_mut().zip(x).for_each(|(o, &v)| *o = joined(v));
+        }),
+        DType::F16 | DType::BF16 => test(&cast(x, DType::F32)?, both, f),
+        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+            CpuArray::build(x.shape(), |out: &mut [bool]| {
+                out.fill(f(0.0));
+                Ok(())
+            })
+        }
+    }
+}
+
+/// The kernels of the `unary` family.
+pub fn unary(op: &UnaryOp, x: &CpuArray, _: &Meta) -> Result<CpuArray> {
+    use UnaryOp as U;
+    let name = op.schema().name;
+    let complex = x.dtype() == DType::C64;
+    match op {
+        U::Neg => Loops1 { c64: Some(&|x, out| call1(|v| -v, x, out)), ..loops1!(Neg; u8 i32 i64 f32 f64) }
+            .run(name, x, GRAIN),
+        U::Square => Loops1 { c64: Some(&|x, out| call1(|v| v * v, x, out)), ..loops1!(Square; u8 i32 i64 f32 f64) }
+            .run(name, x, GRAIN),
+        U::Abs if complex => apply1::<Complex32, f32>(x, COSTLY, &|x, out| call1(Complex32::norm, x, out)),
+        U::Abs => loops1!(Abs; u8 i32 i64 f32 f64).run(name, x, GRAIN),
+        // The sign of a truth value is itself.
+        U::Sign if x.dtype() == DType::Bool => super::copy::copy(x),
+        U::Sign => loops1!(Sign; u8 i32 i64 f32 f64).run(name, x, GRAIN),
+        U::Conj if complex => apply1::<Complex32, Complex32>(x, GRAIN, &|x, out| call1(|v| v.conj(), x, out)),
+        U::Conj => super::copy::copy(x),
+        U::Exp => math(Math::Exp, name, x),
+        U::Exp2 => math(Math::Exp2, name, x),
+        U::Expm1 => math(Math::Expm1, name, x),
+        U::Log => math(Math::Log, name, x),
+        U::Log2 => math(Math::Log2, name, x),
+        U::Log10 => math(Math::Log10, name, x),
+        U::Log1p => math(Math::Log1p, name, x),
+        U::Sqrt => math(Math::Sqrt, name, x),
+        U::Rsqrt => math(Math::Rsqrt, name, x),
+        U::Reciprocal => Loops1 { c64: Some(&|x, out| call1(|v| v.inv(), x, out)), ..loops1!(Reciprocal; f32 f64) }
+            .run(name, x, GRAIN),
+        U::Floor => rounding(&loops1!(Floor; f32 f64), name, x),
+        U::Ceil => rounding(&loops1!(Ceil; f32 f64), name, x),
+        U::Trunc => rounding(&loops1!(Trunc; f32 f64), name, x),
+        U::Round => rounding(&loops1!(Round; f32 f64), name, x),
+        U::Sin => math(Math::Sin, name, x),
+        U::Cos => math(Math::Cos, name, x),
+        U::Tan => math(Math::Tan, name, x),
+        U::Asin => math(Math::Asin, name, x),
+        U::Acos => math(Math::Acos, name, x),
+        U::Atan => math(Math::Atan, name, x),
+        U::Sinh => math(Math::Sinh, name, x),
+        U::Cosh => math(Math::Cosh, name, x),
+        U::Tanh => math(Math::Tanh, name, x),
+        U::Asinh => math(Math::Asinh, name, x),
+        U::Acosh => math(Math::Acosh, name, x),
+        U::Atanh => math(Math::Atanh, name, x),
+        U::Erf => math(Math::Erf, name, x),
+        U::Erfc => math(Math::Erfc, name, x),
+        U::Erfinv => math(Math::Erfinv, name, x),
+        U::Sigmoid => math(Math::Sigmoid, name, x),
+        U::Silu => math(Math::Silu, name, x),
+        U::Relu if x.dtype() == DType::U8 => super::copy::copy(x),
+        U::Relu => {
+            let (i32, i64): (&F1<i32, i32>, &F1<i64, i64>) =
+                (&|x, out| call1(|v| v.max(0), x, out), &|x, out| call1(|v| v.max(0), x, out));
+            Loops1 { i32: Some(i32), i64: Some(i64), ..loops1!(Relu; f32 f64) }.run(name, x, GRAIN)
+        }
+        U::LogicalNot => loops1!(Not; bool).run(name, &cast(x, DType::Bool)?, GRAIN),
+        U::BitwiseNot => loops1!(Not; bool u8 i32 i64).run(name, x, GRAIN),
+        U::IsNan => test(x, false, f64::is_nan),
+        U::IsInf => test(x, false, f64::is_infinite),
+        U::IsFinite => test(x, true, f64::is_finite),
+    }
+}
+
+/// An integer division's divisors, none of which may be 0.
+fn refuse_zero(op: &'static str, b: &CpuArray) -> Result<()> {
+    let truth = cast(b, DType::Bool)?.contiguous()?;
+    let guard = truth.read::<bool>();
+    match truth.slice(&guard).contains(&false) {
+        true => Err(Error::runtime(op, "ZeroDivisionError")),
+        false => Ok(()),
+    }
+}
+
+/// Loops that call a function per element, of each type.
+macro_rules! calls {
+    ($f:ident) => {
+        Loops2 {
+            u8: Some(&|a, b, out| call2(u8::$f, a, b, out)),
+            i8: Some(&|a, b, out| call2(i8::$f, a, b, out)),
+            i16: Some(&|a, b, out| call2(i16::$f, a, b, out)),
+            i32: Some(&|a, b, out| call2(i32::$f, a, b, out)),
+            i64: Some(&|a, b, out| call2(i64::$f, a, b, out)),
+            ..Loops2::default()
+        }
+    };
+    ($f:ident with floats) => {
+        Loops2 {
+            f32: Some(&|a, b, out| call2(f32::$f, a, b, out)),
+            f64: Some(&|a, b, out| call2(f64::$f, a, b, out)),
+            ..calls!($f)
+        }
+    };
+}
+
+/// The kernels of the `binary` family.
+pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    use BinaryOp as B;
+    let shape = &out.shape[..];
+    let name = op.schema().name;
+    let run = |loops: &Loops2, grain: usize| loops.run(name, a, b, shape, grain);
+    if matches!(op, B::FloorDivide | B::Remainder | B::Fmod) && a.dtype().is_integral() && !shape.contains(&0) {
+        refuse_zero(name, b)?;
+    }
+    match op {
+        B::Add => {
+            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a + b, a, b, out);
+            run(&Loops2 { c64: Some(c64), ..loops2!(light2_symmetric Add; bool u8 i32 i64 f32 f64) }, GRAIN)
+        }
+        B::Sub => {
+            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a - b, a, b, out);
+            run(&Loops2 { c64: Some(c64), ..loops2!(light2 Sub; u8 i32 i64 f32 f64) }, GRAIN)
+        }
+        B::Mul => {
+            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a * b, a, b, out);
+            run(&Loops2 { c64: Some(c64), ..loops2!(light2_symmetric Mul; bool u8 i32 i64 f32 f64) }, GRAIN)
+        }
+        B::Div => {
+            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a / b, a, b, out);
+            run(&Loops2 { c64: Some(c64), ..loops2!(light2 Div; f32 f64) }, GRAIN)
+        }
+        B::FloorDivide => run(&calls!(floor_divide with floats), COSTLY),
+        B::Remainder => run(&calls!(remainder with floats), COSTLY),
+        B::Fmod => run(&calls!(fmod with floats), COSTLY),
+        B::Pow => {
+            let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&f32::pow_slices, &f64::pow_slices);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..calls!(power) }, COSTLY)
+        }
+        B::Maximum => run(&loops2!(light2_symmetric Better::<true>; bool u8 i32 i64 f32 f64), GRAIN),
+        B::Minimum => run(&loops2!(light2_symmetric Better::<false>; bool u8 i32 i64 f32 f64), GRAIN),
+        B::Atan2 => {
+            let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&f32::atan2_slices, &f64::atan2_slices);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY)
+        }
+        B::LogAddExp => {
+            let f32: &F<f32, f32> =
+                &|a, b, out| call2(|a: f32, b: f32| log_add_exp(a.into(), b.into()) as f32, a, b, out);
+            let f64: &F<f64, f64> = &|a, b, out| call2(log_add_exp, a, b, out);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY)
+        }
+        B::BitwiseAnd => run(&loops2!(light2_symmetric And; bool u8 i32 i64), GRAIN),
+        B::BitwiseOr => run(&loops2!(light2_symmetric Or; bool u8 i32 i64), GRAIN),
+        B::BitwiseXor => run(&loops2!(light2_symmetric Xor; bool u8 i32 i64), GRAIN),
+        B::LeftShift => run(&calls!(shift_left), GRAIN),
+        B::RightShift => run(&calls!(shift_right), GRAIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::{array, layouts, show};
+
+    fn meta(shape: &[usize], dtype: DType) -> Meta {
+        Meta { shape: shape.into(), dtype }
+    }
+
+    fn two<T: Element>(op: BinaryOp, a: &CpuArray, b: &CpuArray) -> Vec<T> {
+        show::<T>(&binary(&op, a, b, &meta(a.shape(), T::DTYPE)).unwrap())
+    }
+
+    fn one<T: Element>(op: UnaryOp, x: &CpuArray) -> Vec<T> {
+        show::<T>(&unary(&op, x, &meta(x.shape(), T::DTYPE)).unwrap())
+    }
+
+    /// Results as float64, for any dtype.
+    fn floats(y: CpuArray) -> Vec<f64> {
+        show::<f64>(&cast(&y, DType::F64).unwrap())
+    }
+
+    #[test]
+    fn arithmetic_on_every_dtype_and_layout() {
+        for &dtype in DType::ALL.iter().filter(|&&d| d != DType::Bool) {
+            let make = |v: &[u8]| layouts(&[2, 3], v).into_iter().map(|x| cast(&x, dtype).unwrap()).collect::<Vec<_>>();
+            for (a, b) in make(&[9, 8, 7, 6, 5, 4]).iter().zip(make(&[1, 2, 3, 1, 2, 3]).iter().rev()) {
+                let run = |op| floats(binary(&op, a, b, &meta(&[2, 3], dtype)).unwrap());
+                assert_eq!(run(BinaryOp::Add), [10.0, 10.0, 10.0, 7.0, 7.0, 7.0], "{dtype}");
+                assert_eq!(run(BinaryOp::Sub), [8.0, 6.0, 4.0, 5.0, 3.0, 1.0], "{dtype}");
+                assert_eq!(run(BinaryOp::Mul), [9.0, 16.0, 21.0, 6.0, 10.0, 12.0], "{dtype}");
+                assert_eq!(
+                    floats(unary(&UnaryOp::Square, b, &meta(&[2, 3], dtype)).unwrap()),
+                    [1.0, 4.0, 9.0, 1.0, 4.0, 9.0]
+                );
+                if dtype == DType::C64 {
+                    continue;
+                }
+                assert_eq!(run(BinaryOp::FloorDivide), [9.0, 4.0, 2.0, 6.0, 2.0, 1.0], "{dtype}");
+                assert_eq!(run(BinaryOp::Remainder), [0.0, 0.0, 1.0, 0.0, 1.0, 1.0], "{dtype}");
+                assert_eq!(run(BinaryOp::Fmod), [0.0, 0.0, 1.0, 0.0, 1.0, 1.0], "{dtype}");
+                assert_eq!(run(BinaryOp::Maximum), [9.0, 8.0, 7.0, 6.0, 5.0, 4.0], "{dtype}");
+                assert_eq!(run(BinaryOp::Minimum), [1.0, 2.0, 3.0, 1.0, 2.0, 3.0], "{dtype}");
+                let power = floats(binary(&BinaryOp::Pow, b, b, &meta(&[2, 3], dtype)).unwrap());
+                assert_eq!(power, [1.0, 4.0, 27.0, 1.0, 4.0, 27.0], "{dtype}");
+            }
+        }
+    }
+
+    #[test]
+    fn integers_wrap_and_division_by_zero_is_an_error() {
+        let x = array(&[3], &[i8::MIN, -7, 100]);
+        assert_eq!(one::<i8>(UnaryOp::Neg, &x), [i8::MIN, 7, -100]);
+        assert_eq!(one::<i8>(UnaryOp::Abs, &x), [i8::MIN, 7, 100]);
+        assert_eq!(two::<i8>(BinaryOp::Add, &x, &x), [0, -14, -56]);
+        let y = array(&[3], &[-1i8, 2, -3]);
+        assert_eq!(two::<i8>(BinaryOp::FloorDivide, &x, &y), [i8::MIN, -4, -34]);
+        assert_eq!(two::<i8>(BinaryOp::LeftShift, &x, &array(&[3], &[1i8, 1, 9])), [0, -14, 0]);
+        assert_eq!(two::<i8>(BinaryOp::RightShift, &x, &array(&[3], &[7i8, 1, 9])), [-1, -4, 0]);
+        assert_eq!(two::<i8>(BinaryOp::BitwiseAnd, &x, &y), [i8::MIN, 0, 100 & -3]);
+        assert_eq!(one::<i8>(UnaryOp::BitwiseNot, &x), [127, 6, -101]);
+        for op in [BinaryOp::FloorDivide, BinaryOp::Remainder, BinaryOp::Fmod] {
+            let error = binary(&op, &x, &array(&[3], &[1i8, 0, 1]), &meta(&[3], DType::I8)).unwrap_err();
+            assert!(error.to_string().contains("ZeroDivisionError"));
+        }
+        let none = array::<i64>(&[0], &[]);
+        assert_eq!(
+            binary(&BinaryOp::Remainder, &none, &array(&[1], &[0i64]), &meta(&[0], DType::I64)).unwrap().numel(),
+            0
+        );
+    }
+
+    #[test]
+    fn broadcasts_and_scalars() {
+        let (column, row) = (array(&[3, 1], &[10f32, 20.0, 30.0]), array(&[2], &[1f32, 2.0]));
+        let y = binary(&BinaryOp::Sub, &column, &row, &meta(&[3, 2], DType::F32)).unwrap();
+        assert_eq!(show::<f32>(&y), [9.0, 8.0, 19.0, 18.0, 29.0, 28.0]);
+        let y = binary(&BinaryOp::Div, &array(&[], &[1f64]), &array(&[], &[4f64]), &meta(&[], DType::F64)).unwrap();
+        assert_eq!(show::<f64>(&y), [0.25]);
+    }
+
+    #[test]
+    fn special_elements() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        let x = array(&[6], &[nan, inf, -inf, -0.0, 2.5, -1.5]);
+        assert_eq!(one::<bool>(UnaryOp::IsNan, &x), [true, false, false, false, false, false]);
+        assert_eq!(one::<bool>(UnaryOp::IsInf, &x), [false, true, true, false, false, false]);
+        assert_eq!(one::<bool>(UnaryOp::IsFinite, &x), [false, false, false, true, true, true]);
+        assert_eq!(one::<bool>(UnaryOp::LogicalNot, &x), [false, false, false, true, false, false]);
+        assert_eq!(one::<f32>(UnaryOp::Round, &x)[3..], [-0.0, 2.0, -2.0]);
+        assert_eq!(one::<f32>(UnaryOp::Sign, &x), [0.0, 1.0, -1.0, 0.0, 1.0, -1.0]);
+        let relu = one::<f32>(UnaryOp::Relu, &x);
+        assert!(relu[0].is_nan() && relu[1..] == [inf, 0.0, 0.0, 2.5, 0.0]);
+        let zero = array(&[6], &[0f32; 6]);
+        assert!(
+            two::<f32>(BinaryOp::Maximum, &x, &zero)[0].is_nan()
+                && two::<f32>(BinaryOp::Minimum, &zero, &x)[0].is_nan()
+        );
+        let same = two::<f32>(BinaryOp::LogAddExp, &x, &x);
+        assert!(same[0].is_nan() && same[1] == inf && same[2] == -inf && (same[4] - 3.193_147).abs() < 1e-6);
+    }
+
+    #[test]
+    fn halves_and_complex() {
+        let x = array(&[2], &[f16::from_f32(1.0), f16::from_f32(-2.0)]);
+        assert_eq!(one::<f16>(UnaryOp::Exp, &x)[0], f16::from_f32(1f32.exp()));
+        assert_eq!(two::<f16>(BinaryOp::Add, &x, &x)[1], f16::from_f32(-4.0));
+        let z = array(&[1], &[Complex32::new(3.0, 4.0)]);
+        assert_eq!(one::<f32>(UnaryOp::Abs, &z), [5.0]);
+        assert_eq!(one::<Complex32>(UnaryOp::Conj, &z), [Complex32::new(3.0, -4.0)]);
+        assert_eq!(two::<Complex32>(BinaryOp::Mul, &z, &z), [Complex32::new(-7.0, 24.0)]);
+        assert!(unary(&UnaryOp::Exp, &z, &meta(&[1], DType::C64)).is_err());
+    }
+}

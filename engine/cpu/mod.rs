@@ -1,0 +1,305 @@
+//! The CPU backend: strided arrays over shared buffers, Accelerate or OpenBLAS and our own vector kernels.
+//!
+//! One file per family of kernels, over `strided` (walking any layout), `simd` (loops, memory, threads) and `blas`.
+//! `unsafe` is in the last two only. Invariant: a layout never reaches outside of its buffer.
+
+pub(crate) mod blas;
+mod cast;
+mod compare;
+mod conv;
+mod copy;
+mod create;
+mod elementwise;
+mod fused;
+mod index;
+mod matmul;
+mod numbers;
+mod optim;
+mod pool;
+mod random;
+mod reduce;
+mod scan;
+pub(crate) mod simd;
+mod sort;
+mod strided;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use crate::backend::{Array, Backend, MemoryStats};
+use crate::dispatch::Meta;
+use crate::dtype::Element;
+use crate::ops::binary::BinaryOp;
+use crate::ops::compare::{select::SelectOp, CompareOp};
+use crate::ops::contract::ContractOp;
+use crate::ops::conv::ConvOp;
+use crate::ops::create::CreateOp;
+use crate::ops::index::IndexOp;
+use crate::ops::nn::NnOp;
+use crate::ops::norm::NormOp;
+use crate::ops::pool::PoolOp;
+use crate::ops::random::RandomOp;
+use crate::ops::reduce::{ReduceOp, Reduction};
+use crate::ops::scan::ScanOp;
+use crate::ops::sort::SortOp;
+use crate::ops::unary::UnaryOp;
+use crate::ops::view::ViewOp;
+use crate::optim::Step;
+use crate::shape::Layout;
+use crate::{DType, Result};
+pub(crate) use simd::threads::{num_threads, set_num_threads};
+pub(crate) use simd::{as_bytes, from_bytes};
+use simd::{Buffer, ReadGuard, Word};
+use std::sync::Arc;
+use strided::Source;
+
+/// An array of the CPU backend: a view of a buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct CpuArray {
+    buffer: Arc<Buffer>,
+    layout: Layout,
+}
+
+impl CpuArray {
+    /// A new row-major array, its elements written by `fill`.
+    pub fn build<T: Element>(shape: &[usize], fill: impl FnOnce(&mut [T]) -> Result<()>) -> Result<CpuArray> {
+        let layout = Layout::contiguous(shape);
+        let mut buffer = Buffer::uninit(T::DTYPE, layout.numel())?;
+        fill(buffer.get_mut::<T>())?;
+        Ok(CpuArray { buffer: Arc::new(buffer), layout })
+    }
+
+    /// The same for code that only moves elements: they are words of the dtype's size.
+    pub fn build_words<W: Word>(
+        shape: &[usize],
+        dtype: DType,
+        fill: impl FnOnce(&mut [W]) -> Result<()>,
+    ) -> Result<CpuArray> {
+        let layout = Layout::contiguous(shape);
+        let mut buffer = Buffer::uninit(dtype, layout.numel())?;
+        fill(buffer.words_mut::<W>())?;
+        Ok(CpuArray { buffer: Arc::new(buffer), layout })
+    }
+
+    /// An array over a buffer of its own, such as memory shared with NumPy. None where the layout reaches outside of it.
+    pub fn of_buffer(buffer: Buffer, layout: Layout) -> Option<CpuArray> {
+        (layout.span() <= buffer.len()).then(|| CpuArray { buffer: Arc::new(buffer), layout })
+    }
+
+    /// The sizes.
+    pub fn shape(&self) -> &[usize] {
+        &self.layout.shape
+    }
+
+    /// The number of elements.
+    pub fn numel(&self) -> usize {
+        self.layout.numel()
+    }
+
+    /// The buffer behind it.
+    pub fn buffer(&self) -> &Arc<Buffer> {
+        &self.buffer
+    }
+
+    /// The elements of the whole buffer, to read; `layout` says which of them are the array's.
+    ///
+    /// # Panics
+    /// If `T` is not the dtype.
+    pub fn read<T: Element>(&self) -> ReadGuard<'_, T> {
+        self.buffer.read::<T>()
+    }
+
+    /// The same as words of the dtype's size, for code that only moves them (see [`simd::with_word`]).
+    ///
+    /// # Panics
+    /// If `W` does not fit the dtype.
+    pub fn read_words<W: Word>(&self) -> ReadGuard<'_, W> {
+        self.buffer.read_words::<W>()
+    }
+
+    /// The array's elements in what a guard shows, under the shape of a result.
+    pub fn source<'a, T: Copy>(&self, guard: &'a ReadGuard<'_, T>, shape: &[usize]) -> Source<'a, T> {
+        Source::new(guard, &self.layout, shape)
+    }
+
+    /// Itself where its elements lie row-major without gaps, else a copy that does.
+    pub fn contiguous(&self) -> Result<CpuArray> {
+        if self.layout.is_contiguous() {
+            return Ok(self.clone());
+        }
+        copy::copy(self)
+    }
+
+    /// Itself, or a row-major copy of a large array whose rows are not dense: gathering those costs more than the copy.
+    fn packed(&self) -> Result<CpuArray> {
+        let Layout { shape, strides, .. } = &self.layout;
+        let inner = shape.iter().zip(strides).rev().find(|(&n, _)| n > 1);
+        match inner {
+            Some((_, &s)) if s > 1 && self.numel() >= simd::threads::GRAIN => copy::copy(self),
+            _ => Ok(self.clone()),
+        }
+    }
+
+    /// The array seen under another layout of the same buffer.
+    fn with_layout(&self, layout: Layout) -> CpuArray {
+        debug_assert!(layout.span() <= self.buffer.len());
+        CpuArray { buffer: self.buffer.clone(), layout }
+    }
+
+    /// A row-major array's elements in what a guard shows.
+    ///
+    /// # Panics
+    /// If the array is not contiguous.
+    pub fn slice<'a, T: Copy>(&self, guard: &'a ReadGuard<'_, T>) -> &'a [T] {
+        assert!(self.layout.is_contiguous(), "a kernel needs contiguous elements");
+        &guard[self.layout.offset..self.layout.offset + self.numel()]
+    }
+}
+
+impl Array for CpuArray {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn dtype(&self) -> DType {
+        self.buffer.dtype()
+    }
+
+    fn version(&self) -> u32 {
+        self.buffer.version()
+    }
+
+    fn shares_storage(&self, other: &CpuArray) -> bool {
+        Arc::ptr_eq(&self.buffer, &other.buffer)
+    }
+
+    fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.buffer) == 1
+    }
+
+    fn storage_numel(&self) -> usize {
+        self.buffer.len()
+    }
+}
+
+/// The CPU backend.
+pub(crate) struct CpuBackend;
+
+impl Backend for CpuBackend {
+    type Array = CpuArray;
+
+    fn supports(_: DType) -> bool {
+        true
+    }
+
+    fn create(op: &CreateOp, out: &Meta) -> Result<CpuArray> {
+        create::create(op, out)
+    }
+
+    fn random(op: &RandomOp, out: &Meta) -> Result<CpuArray> {
+        random::random(op, out)
+    }
+
+    fn cast(x: &CpuArray, dtype: DType) -> Result<CpuArray> {
+        cast::cast(x, dtype)
+    }
+
+    fn unary(op: &UnaryOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        elementwise::unary(op, x, out)
+    }
+
+    fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        elementwise::binary(op, a, b, out)
+    }
+
+    fn compare(op: &CompareOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        compare::compare(op, a, b, out)
+    }
+
+    fn select(op: &SelectOp, c: &CpuArray, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        compare::select(op, c, a, b, out)
+    }
+
+    fn reduce(op: &ReduceOp, how: &Reduction, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        reduce::reduce(op, how, x, out)
+    }
+
+    fn scan(op: &ScanOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        scan::scan(op, x, out)
+    }
+
+    fn view(_: &ViewOp, x: &CpuArray, layout: Layout) -> Result<CpuArray> {
+        Ok(x.with_layout(layout))
+    }
+
+    fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+        index::index(op, inputs, out)
+    }
+
+    fn sort(op: &SortOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        sort::sort(op, x, out)
+    }
+
+    fn contract(op: &ContractOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        match op {
+            ContractOp::MatMul => matmul::matmul(a, b, out),
+        }
+    }
+
+    fn conv(op: &ConvOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+        conv::conv(op, inputs, out)
+    }
+
+    fn pool(op: &PoolOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+        pool::pool(op, inputs, out)
+    }
+
+    fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+        fused::nn(op, inputs, out)
+    }
+
+    fn norm(op: &NormOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        fused::norm(op, x, out)
+    }
+
+    fn copy(x: &CpuArray) -> Result<CpuArray> {
+        copy::copy(x)
+    }
+
+    fn nonzero(x: &CpuArray) -> Result<CpuArray> {
+        copy::nonzero(x)
+    }
+
+    fn assign(dst: &CpuArray, src: &CpuArray) -> Result<()> {
+        copy::assign(dst, src)
+    }
+
+    fn step(step: &Step, tensors: &[Vec<&CpuArray>]) -> Result<()> {
+        optim::step(step, tensors)
+    }
+
+    fn from_bytes(bytes: &[u8], out: &Meta) -> Result<CpuArray> {
+        copy::from_bytes(bytes, out)
+    }
+
+    fn to_bytes(x: &CpuArray) -> Result<Vec<u8>> {
+        copy::to_bytes(x)
+    }
+
+    fn eval(_: &[&CpuArray], _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn memory() -> MemoryStats {
+        let simd::alloc::Stats { current, peak, cached, allocations } = simd::alloc::stats();
+        MemoryStats { current, peak, cached, allocations: allocations as u64 }
+    }
+
+    fn reset_peak_memory() {
+        simd::alloc::reset_peak();
+    }
+
+    fn empty_cache() -> Result<()> {
+        simd::alloc::empty_cache();
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Running sums, products and extrema along one dimension.
+//!
+//! Depends on `simd`. Floats accumulate in double precision. Invariant: an array is scanned row by row of what lies
+//! behind the axis, so that the inner loop is dense for every axis.
+
+use super::cast::cast;
+use super::simd::{accumulate, threads, Extreme, Map2, Sum};
+use super::CpuArray;
+use crate::backend::Array;
+use crate::dispatch::Meta;
+use crate::dtype::Element;
+use crate::ops::scan::ScanOp;
+use crate::{DType, Error, Result};
+use num_complex::Complex32;
+
+#[derive(Clone, Copy)]
+struct Plus;
+impl<T: Sum> Map2<T::Acc, T, T::Acc> for Running<T, Plus> {
+    #[inline(always)]
+    fn map<const F: bool>(self, a: T::Acc, b: T) -> T::Acc {
+        T::plus(a, T::acc(b.widen()))
+    }
+}
+#[derive(Clone, Copy)]
+struct Times;
+impl<T: Sum> Map2<T::Acc, T, T::Acc> for Running<T, Times> {
+    #[inline(always)]
+    fn map<const F: bool>(self, a: T::Acc, b: T) -> T::Acc {
+        T::times(a, T::acc(b.widen()))
+    }
+}
+/// Names the element type, which the accumulator does not.
+struct Running<T, K>(std::marker::PhantomData<fn() -> (T, K)>);
+impl<T, K> Clone for Running<T, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T, K> Copy for Running<T, K> {}
+
+/// Sizes before, along and behind the axis.
+fn split(shape: &[usize], axis: usize) -> (usize, usize, usize) {
+    (shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product())
+}
+
+fn running<T: Element + Sum, K>(x: &CpuArray, axis: usize, start: T::Acc) -> Result<CpuArray>
+where
+    Running<T, K>: Map2<T::Acc, T, T::Acc>,
+{
+    let x = x.contiguous()?;
+    let guard = x.read::<T>();
+    let data = x.slice(&guard);
+    let (_, n, inner) = split(x.shape(), axis);
+    let k = Running::<T, K>(std::marker::PhantomData);
+    CpuArray::build(x.shape(), |out| {
+        if data.is_empty() {
+            return Ok(());
+        }
+        threads::for_chunks(out, n * inner, threads::GRAIN, |first, out| {
+            for (out, x) in out.chunks_mut(n * inner).zip(data[first..].chunks(n * inner)) {
+                if inner == 1 {
+                    let mut acc = start;
+                    for (o, &x) in out.iter_mut().zip(x) {
+                        acc = k.map::<false>(acc, x);
+                        *o = T::finish(acc);
+                    }
+                    continue;
+                }
+                let mut acc = vec![start; inner];
+                for (o, x) in out.chunks_mut(inner).zip(x.chunks(inner)) {
+                    accumulate(k, &mut acc, x);
+                    o.iter_mut().zip(&acc).for_each(|(o, &acc)| *o = T::finish(acc));
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
+fn arg<T: Element + Extreme, const MAX: bool>(x: &CpuArray, axis: usize) -> Result<CpuArray> {
+    let x = x.contiguous()?;
+    let guard = x.read::<T>();
+    let data = x.slice(&guard);
+    let (_, n, inner) = split(x.shape(), axis);
+    CpuArray::build(x.shape(), |out: &mut [i64]| {
+        if data.is_empty() {
+            return Ok(());
+        }
+        threads::for_chunks(out, n * inner, threads::GRAIN, |first, out| {
+            for (out, x) in out.chunks_mut(n * inner).zip(data[first..].chunks(n * inner)) {
+                let mut best: Vec<(T, i64)> = x[..inner].iter().map(|&x| (x, 0)).collect();
+                for (i, (o, x)) in out.chunks_mut(inner).zip(x.chunks(inner)).enumerate() {
+                    for ((o, &x), best) in o.iter_mut().zip(x).zip(&mut best) {
+                        // The later one at a tie, and the last NaN.
+                        if !T::beats::<MAX>(best.0, x) {
+                            *best = (x, i as i64);
+                        }
+                        *o = best.1;
+                    }
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
+/// The kernels of the `scan` family. What is not float32, float64 or int64 goes through one that holds all its numbers.
+pub fn scan(op: &ScanOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    let wide = match (op, x.dtype()) {
+        (ScanOp::Sum { .. }, DType::C64) => DType::C64,
+        (ScanOp::Sum { .. }, DType::F32 | DType::F16 | DType::BF16) => DType::F32,
+        (_, dtype) if dtype.is_integral() => DType::I64,
+        (_, DType::C64) => {
+            let why = "has no CPU kernel for complex64";
+            return Err(Error::dtype(op.schema().name, why, &[DType::C64]));
+        }
+        _ => DType::F64,
+    };
+    if wide != x.dtype() {
+        let y = scan(op, &cast(x, wide)?, &Meta { shape: out.shape.clone(), dtype: wide })?;
+        return if y.dtype() == out.dtype { Ok(y) } else { cast(&y, out.dtype) };
+    }
+    let long = wide == DType::I64;
+    match *op {
+        ScanOp::Sum { axis } => match wide {
+            DType::C64 => running::<Complex32, Plus>(x, axis, <Complex32 as Sum>::ZERO),
+            DType::F32 => running::<f32, Plus>(x, axis, 0.0),
+            DType::I64 => running::<i64, Plus>(x, axis, 0),
+            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::F16 | DType::BF16 | DType::F64 => {
+                running::<f64, Plus>(x, axis, 0.0)
+            }
+        },
+        ScanOp::Prod { axis } if long => running::<i64, Times>(x, axis, 1),
+        ScanOp::Prod { axis } => running::<f64, Times>(x, axis, 1.0),
+        ScanOp::ArgMax { axis } if long => arg::<i64, true>(x, axis),
+        ScanOp::ArgMax { axis } => arg::<f64, true>(x, axis),
+        ScanOp::ArgMin { axis } if long => arg::<i64, false>(x, axis),
+        ScanOp::ArgMin { axis } => arg::<f64, false>(x, axis),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::{array, layouts, show};
+
+    fn meta(shape: &[usize], dtype: DType) -> Meta {
+        Meta { shape: shape.into(), dtype }
+    }
+
+    #[test]
+    fn sums_run_along_either_axis() {
+        for x in layouts(&[2, 3], &[1i64, 2, 3, 4, 5, 6]) {
+            let run = |op| show::<i64>(&scan(&op, &x, &meta(&[2, 3], DType::I64)).unwrap());
+            assert_eq!(run(ScanOp::Sum { axis: 1 }), [1, 3, 6, 4, 9, 15]);
+            assert_eq!(run(ScanOp::Sum { axis: 0 }), [1, 2, 3, 5, 7, 9]);
+            assert_eq!(run(ScanOp::Prod { axis: 1 }), [1, 2, 6, 4, 20, 120]);
+        }
+        let empty = array::<f32>(&[0, 3], &[]);
+        assert_eq!(scan(&ScanOp::Sum { axis: 1 }, &empty, &meta(&[0, 3], DType::F32)).unwrap().shape(), [0, 3]);
+    }
+
+    #[test]
+    fn extrema_take_the_last_at_a_tie() {
+        let x = array(&[6], &[1f32, 3.0, 3.0, 2.0, f32::NAN, 9.0]);
+        let run = |op| show::<i64>(&scan(&op, &x, &meta(&[6], DType::I64)).unwrap());
+        assert_eq!(run(ScanOp::ArgMax { axis: 0 }), [0, 1, 2, 2, 4, 4]);
+        assert_eq!(run(ScanOp::ArgMin { axis: 0 }), [0, 0, 0, 0, 4, 4]);
+    }
+}
