@@ -341,6 +341,15 @@ pub(crate) fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
     run::<GpuBackend>(tensors, wait)
 }
 
+/// The MLX primitives that evaluating these tensors would run, by name; CPU tensors have none.
+///
+/// # Errors
+/// Where MLX reports one.
+pub fn primitives(tensors: &[&Tensor]) -> Result<Vec<(String, usize)>> {
+    let own: Vec<&GpuArray> = tensors.iter().filter_map(|t| GpuBackend::unwrap(t.storage())).collect();
+    crate::gpu::primitives(&own)
+}
+
 /// Memory in use on a device.
 pub fn memory_stats(device: Device) -> MemoryStats {
     fn run<B: Wrapped>() -> MemoryStats {

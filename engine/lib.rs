@@ -89,6 +89,7 @@ pub fn get_num_threads() -> usize {
 
 /// Settings of the GPU's lazy graph.
 pub mod lazy {
+    pub use crate::dispatch::primitives;
     pub use crate::gpu::lazy::{limits, set_limits, Limits};
-    pub use crate::gpu::{primitives, set_lowering};
+    pub use crate::gpu::set_lowering;
 }

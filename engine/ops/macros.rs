@@ -275,7 +275,12 @@ macro_rules! in_place_method {
             #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
             #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
             pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
-                self.write_in_place(concat!(stringify!($name), "_"), &$name(self, $($p),*)?)
+                $(let $p = $crate::ops::macros::pass!($k $p);)*
+                let mut value = $name(self, $($p),*)?;
+                if self.is_saved_by(&schema::$name, &value) {
+                    value = $name(&self.copy()?, $($p),*)?;
+                }
+                self.write_in_place(concat!(stringify!($name), "_"), &value)
             }
         }
     };
