@@ -1,0 +1,436 @@
+//! Composites in one pass: linear layers, softmax, gelu and the core of layer norm.
+//!
+//! Depends on `simd` and `blas`. 16-bit floats are computed with in `float32`; sums over a row go on in double precision
+//! every 512 elements. Invariant: each agrees with the composite of plain ops that it stands for.
+
+use super::blas::{gemm, Gemm, Matrix};
+use super::simd::{run, threads, Extreme, Math, Real, Sum, Task, Wide};
+use super::strided::each1;
+use super::{copy, CpuArray};
+use crate::backend::Array;
+use crate::dispatch::Meta;
+use crate::dtype::Element;
+use crate::ops::nn::NnOp;
+use crate::ops::norm::NormOp;
+use crate::ops::view::ViewOp;
+use crate::shape::{Axes, Layout};
+use crate::{Error, Result};
+
+/// Runs `$body` with `$T` bound to the Rust type of a floating dtype; an error for any other.
+macro_rules! with_float {
+    ($op:expr, $dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            $crate::DType::BF16 => {
+                type $T = half::bf16;
+                $body
+            }
+            $crate::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            other @ ($crate::DType::Bool
+            | $crate::DType::U8
+            | $crate::DType::I8
+            | $crate::DType::I16
+            | $crate::DType::I32
+            | $crate::DType::I64
+            | $crate::DType::C64) => Err($crate::Error::dtype($op, "expected a floating dtype", &[other])),
+        }
+    };
+}
+pub(super) use with_float;
+
+/// What floating elements are computed in: `f32` or `f64`.
+pub trait Compute: Element + num_traits::Float + Wide<W = Self> + Real + Gemm + Into<f64> {
+    /// Rounded from double precision.
+    fn of(x: f64) -> Self;
+}
+impl Compute for f32 {
+    #[inline(always)]
+    fn of(x: f64) -> f32 {
+        x as f32
+    }
+}
+impl Compute for f64 {
+    #[inline(always)]
+    fn of(x: f64) -> f64 {
+        x
+    }
+}
+
+/// Floating elements.
+pub trait Float: Element + Real + Gemm + Extreme + Sum<Acc = f64> + Wide<W: Compute> {}
+impl<T: Element + Real + Gemm + Extreme + Sum<Acc = f64> + Wide<W: Compute>> Float for T {}
+
+/// The kernels of the `nn` family.
+pub fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    let x = inputs[0];
+    match *op {
+        NnOp::Linear => with_float!("linear", out.dtype, T => linear::<T>(inputs, out)),
+        NnOp::Softmax { axis } => with_float!("softmax", out.dtype, T => softmax::<T, false>(x, axis)),
+        NnOp::LogSoftmax { axis } => with_float!("log_softmax", out.dtype, T => softmax::<T, true>(x, axis)),
+        NnOp::Gelu { tanh } => {
+            let op = if tanh { Math::GeluTanh } else { Math::Gelu };
+            with_float!("gelu", out.dtype, T => {
+                let guard = x.read::<T>();
+                CpuArray::build(x.shape(), |out| {
+                    each1(&x.source(&guard, x.shape()), out, threads::GRAIN / 4, &|x, out| T::math(op, x, out));
+                    Ok(())
+                })
+            })
+        }
+    }
+}
+
+/// The kernels of the `norm` family.
+pub fn norm(op: &NormOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    match *op {
+        NormOp::Standardize { dims, eps } => {
+            with_float!("layer_norm", out.dtype, T => standardize::<T>(x, dims, eps))
+        }
+    }
+}
+
+/// A matrix as BLAS takes it, where its strides allow that.
+fn matrix<'a, T>(data: &'a [T], layout: &Layout) -> Option<Matrix<'a, T>> {
+    let (&[rows, columns], &[down, across]) = (layout.shape.as_slice(), layout.strides.as_slice()) else { return None };
+    let data = data.get(layout.offset..)?;
+    match () {
+        () if across == 1 && down >= columns => Some(Matrix { data, ld: down, trans: false }),
+        () if down == 1 && across >= rows => Some(Matrix { data, ld: across, trans: true }),
+        () => None,
+    }
+}
+
+/// `x wᵀ + bias`, any leading dimensions being rows.
+fn linear<T: Float>(inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    let [mut x, mut w] = [inputs[0], inputs[1]].map(Clone::clone);
+    let (n, k) = (w.shape()[0], w.shape()[1]);
+    if x.layout().ndim() != 2 || matrix(&x.read::<T>(), x.layout()).is_none() {
+        x = x.contiguous()?;
+        let rows = x.shape()[..x.layout().ndim() - 1].iter().product();
+        let flat = Layout { shape: [rows, k][..].into(), strides: [k, 1][..].into(), offset: x.layout().offset };
+        x = x.with_layout(flat);
+    }
+    if matrix(&w.read::<T>(), w.layout()).is_none() {
+        w = w.contiguous()?;
+    }
+    let bias = inputs.get(2).map(|b| b.contiguous()).transpose()?;
+    let bias_guard = bias.as_ref().map(|b| b.read::<T>());
+    let (x_guard, w_guard) = (x.read::<T>(), w.read::<T>());
+    let (zero, one) = (<T as Gemm>::ZERO, <T as Gemm>::ONE);
+    CpuArray::build(&out.shape, |out: &mut [T]| {
+        let beta = match (&bias, &bias_guard) {
+            (Some(bias), Some(guard)) if n > 0 => {
+                let bias = bias.slice(guard);
+                threads::for_chunks(out, n, threads::GRAIN, |_, out| {
+                    out.chunks_mut(n).for_each(|row| row.copy_from_slice(bias));
+                });
+                one
+            }
+            _ => zero,
+        };
+        let empty = Matrix { data: &[][..], ld: k.max(1), trans: false };
+        let a = matrix(&x_guard, x.layout()).unwrap_or(empty);
+        let b = matrix(&w_guard, w.layout()).map_or(empty, |m| Matrix { trans: !m.trans, ..m });
+        gemm(x.shape()[0], n, k, one, a, b, beta, out, n);
+        Ok(())
+    })
+}
+
+/// The array with a dimension moved to the end, row-major.
+pub fn axis_last(x: &CpuArray, axis: usize) -> Result<CpuArray> {
+    let n = x.layout().ndim();
+    let axes: Axes = (0..n).filter(|&a| a != axis).chain([axis]).collect();
+    match x.layout().view(&ViewOp::Permute { axes }) {
+        Some(layout) => x.with_layout(layout).contiguous(),
+        None => x.contiguous(),
+    }
+}
+
+/// What [`axis_last`] moved, moved back.
+pub fn axis_back(x: &CpuArray, axis: usize) -> Result<CpuArray> {
+    let last = x.layout().ndim() - 1;
+    let axes: Axes = (0..axis).chain([last]).chain(axis..last).collect();
+    match x.layout().view(&ViewOp::Permute { axes }) {
+        Some(layout) if axis != last => copy::copy(&x.with_layout(layout)),
+        _ => Ok(x.clone()),
+    }
+}
+
+/// Elements worked on at once where rows are short.
+const BLOCK: usize = 4096;
+const LANES: usize = 16;
+
+/// The sum of a function of a row's elements.
+#[inline(always)]
+fn total<T: Wide<W: Compute>>(x: &[T], f: impl Fn(T::W) -> T::W) -> f64 {
+    let zero = T::W::of(0.0);
+    let mut sum = 0.0;
+    for block in x.chunks(32 * LANES) {
+        let mut lanes = [zero; LANES];
+        let chunks = block.chunks_exact(LANES);
+        let rest = chunks.remainder().iter().fold(zero, |sum, x| sum + f(x.widen()));
+        for c in chunks {
+            for j in 0..LANES {
+                lanes[j] = lanes[j] + f(c[j].widen());
+            }
+        }
+        sum += (lanes.into_iter().fold(zero, |a, b| a + b) + rest).into();
+    }
+    sum
+}
+
+/// The largest element of a row, NaN aside.
+#[inline(always)]
+fn largest<T: Wide<W: Compute>>(x: &[T]) -> T::W {
+    let least = T::W::of(f64::NEG_INFINITY);
+    let mut lanes = [least; LANES];
+    let chunks = x.chunks_exact(LANES);
+    let larger = |a: T::W, b: T::W| if b > a { b } else { a };
+    let rest = chunks.remainder().iter().fold(least, |a, b| larger(a, b.widen()));
+    if x.len() < LANES {
+        return rest;
+    }
+    for c in chunks {
+        for j in 0..LANES {
+            lanes[j] = larger(lanes[j], c[j].widen());
+        }
+    }
+    lanes.into_iter().fold(rest, larger)
+}
+
+/// Rows less their largest element. NaN stays, and makes its row's sum NaN.
+struct Shift<'a, T: Wide> {
+    x: &'a [T],
+    n: usize,
+    out: &'a mut [T::W],
+}
+impl<T: Wide<W: Compute>> Task for Shift<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        for (x, out) in self.x.chunks(self.n).zip(self.out.chunks_mut(self.n)) {
+            let most = largest(x);
+            x.iter().zip(out).for_each(|(x, o)| *o = x.widen() - most);
+        }
+    }
+}
+
+/// Rows over their sum, or, if `LOG`, `shifted` less the logarithm of the sum.
+struct Divide<'a, T: Wide, const LOG: bool> {
+    shifted: &'a [T::W],
+    powers: &'a [T::W],
+    n: usize,
+    out: &'a mut [T],
+}
+impl<T: Wide<W: Compute>, const LOG: bool> Task for Divide<'_, T, LOG> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let Divide { shifted, powers, n, out } = self;
+        for ((x, e), out) in shifted.chunks(n).zip(powers.chunks(n)).zip(out.chunks_mut(n)) {
+            let sum = total::<T::W>(e, |e| e);
+            if LOG {
+                let less = T::W::of(sum.ln());
+                x.iter().zip(out).for_each(|(&x, o)| *o = T::narrow(x - less));
+            } else {
+                let scale = T::W::of(1.0 / sum);
+                e.iter().zip(out).for_each(|(&e, o)| *o = T::narrow(e * scale));
+            }
+        }
+    }
+}
+
+fn softmax<T: Float, const LOG: bool>(x: &CpuArray, axis: usize) -> Result<CpuArray> {
+    let x = axis_last(x, axis)?;
+    let n = x.shape().last().copied().unwrap_or(1).max(1);
+    let guard = x.read::<T>();
+    let data = x.slice(&guard);
+    let y = CpuArray::build(x.shape(), |out: &mut [T]| {
+        threads::for_chunks(out, n, threads::GRAIN / 4, |start, out| {
+            let block = (BLOCK / n).max(1) * n;
+            let mut shifted = vec![T::W::of(0.0); block.min(out.len())];
+            let mut powers = shifted.clone();
+            for (x, out) in data[start..].chunks(block).zip(out.chunks_mut(block)) {
+                let len = out.len();
+                let (shifted, powers) = (&mut shifted[..len], &mut powers[..len]);
+                run(Shift { x: &x[..len], n, out: shifted });
+                T::W::math(Math::Exp, shifted, powers);
+                run(Divide::<T, LOG> { shifted, powers, n, out });
+            }
+        });
+        Ok(())
+    })?;
+    axis_back(&y, axis)
+}
+
+/// Rows less their mean, over the root of their variance plus `eps`.
+struct Standard<'a, T> {
+    x: &'a [T],
+    n: usize,
+    eps: f64,
+    out: &'a mut [T],
+}
+impl<T: Wide<W: Compute>> Task for Standard<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let Standard { x, n, eps, out } = self;
+        for (x, out) in x.chunks(n).zip(out.chunks_mut(n)) {
+            let mean = T::W::of(total(x, |x| x) / n as f64);
+            let variance = total(x, |x| (x - mean) * (x - mean)) / n as f64;
+            let scale = T::W::of(1.0 / (variance + eps).sqrt());
+            x.iter().zip(out).for_each(|(x, o)| *o = T::narrow((x.widen() - mean) * scale));
+        }
+    }
+}
+
+fn standardize<T: Float>(x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
+    let x = x.contiguous()?;
+    let lead = x.layout().ndim().checked_sub(dims);
+    let lead =
+        lead.ok_or_else(|| Error::shape("layer_norm", format!("there are no {dims} dimensions"), &[x.shape()]))?;
+    let n = x.shape()[lead..].iter().product::<usize>().max(1);
+    let guard = x.read::<T>();
+    let data = x.slice(&guard);
+    CpuArray::build(x.shape(), |out: &mut [T]| {
+        threads::for_chunks(out, n, threads::GRAIN / 2, |start, out| {
+            run(Standard { x: &data[start..start + out.len()], n, eps, out });
+        });
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::{array, layouts, show};
+    use half::{bf16, f16};
+
+    fn run_nn<T: Element>(op: NnOp, inputs: &[&CpuArray], shape: &[usize]) -> Vec<T> {
+        show(&nn(&op, inputs, &Meta::new(shape, T::DTYPE)).unwrap())
+    }
+
+    fn numbers(n: usize) -> Vec<f32> {
+        (0..n).map(|i| (i * 37 % 23) as f32 / 4.0 - 2.5).collect()
+    }
+
+    fn close(a: &[f32], b: &[f32], tolerance: f32) {
+        assert_eq!(a.len(), b.len());
+        assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() <= tolerance * (1.0 + b.abs())), "{a:?} {b:?}");
+    }
+
+    /// Softmax along the middle of (outer, n, inner), by definition.
+    fn naive(x: &[f32], n: usize, inner: usize, log: bool) -> Vec<f32> {
+        let mut out = x.to_vec();
+        for start in (0..x.len() / n).map(|r| r / inner * n * inner + r % inner) {
+            let sum: f64 = (0..n).map(|i| f64::from(x[start + i * inner]).exp()).sum();
+            for i in 0..n {
+                let e = f64::from(x[start + i * inner]);
+                out[start + i * inner] = if log { e - sum.ln() } else { e.exp() / sum } as f32;
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn softmax_along_any_axis_of_any_layout() {
+        let shape = [3, 5, 40];
+        let data = numbers(600);
+        for (axis, inner) in [(0, 200), (1, 40), (2, 1)] {
+            for x in layouts(&shape, &data) {
+                let want = naive(&data, shape[axis], inner, false);
+                close(&run_nn::<f32>(NnOp::Softmax { axis }, &[&x], &shape), &want, 1e-6);
+                let want = naive(&data, shape[axis], inner, true);
+                close(&run_nn::<f32>(NnOp::LogSoftmax { axis }, &[&x], &shape), &want, 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn softmax_at_the_edges() {
+        let x = array(&[3, 2], &[1000f32, 1000.0, f32::NAN, 0.0, f32::NEG_INFINITY, 0.0]);
+        let y = run_nn::<f32>(NnOp::Softmax { axis: 1 }, &[&x], &[3, 2]);
+        assert!(y[..2] == [0.5, 0.5] && y[2].is_nan() && y[3].is_nan() && y[4..] == [0.0, 1.0], "{y:?}");
+        assert!(run_nn::<f32>(NnOp::Softmax { axis: 1 }, &[&array::<f32>(&[2, 0], &[])], &[2, 0]).is_empty());
+        assert!(run_nn::<f32>(NnOp::LogSoftmax { axis: 0 }, &[&array::<f32>(&[2, 0], &[])], &[2, 0]).is_empty());
+        let half = array(&[2], &[bf16::ONE, bf16::ONE]);
+        assert_eq!(run_nn::<bf16>(NnOp::Softmax { axis: 0 }, &[&half], &[2]), [bf16::from_f32(0.5); 2]);
+        let long: Vec<f64> = vec![0.0; 100_000];
+        let y = run_nn::<f64>(NnOp::Softmax { axis: 0 }, &[&array(&[100_000], &long)], &[100_000]);
+        assert!((y[5] - 1e-5).abs() < 1e-18);
+    }
+
+    #[test]
+    fn linear_of_any_layout() {
+        let (m, n, k) = (6, 5, 7);
+        let (x, w, b) = (numbers(m * k), numbers(n * k + 3)[3..].to_vec(), numbers(n));
+        let at = |i: usize, j: usize| (0..k).map(|l| x[i * k + l] * w[j * k + l]).sum::<f32>();
+        let plain: Vec<f32> = (0..m * n).map(|p| at(p / n, p % n)).collect();
+        let shifted: Vec<f32> = plain.iter().enumerate().map(|(p, y)| y + b[p % n]).collect();
+        for xs in layouts(&[m, k], &x).iter().chain(&layouts(&[2, 3, k], &x)) {
+            for ws in layouts(&[n, k], &w) {
+                close(&run_nn::<f32>(NnOp::Linear, &[xs, &ws], &[m, n]), &plain, 1e-5);
+                close(&run_nn::<f32>(NnOp::Linear, &[xs, &ws, &array(&[n], &b)], &[m, n]), &shifted, 1e-5);
+            }
+        }
+        let expanded = array(&[1, k], &x[..k]);
+        let expanded = expanded.with_layout(expanded.layout().broadcast_to(&[3, k]));
+        close(&run_nn::<f32>(NnOp::Linear, &[&expanded, &array(&[n, k], &w)], &[3, n])[n..2 * n], &plain[..n], 1e-5);
+        let half = |v: &[f32]| v.iter().map(|&v| f16::from_f32(v)).collect::<Vec<_>>();
+        let (hx, hw, hb) = (array(&[m, k], &half(&x)), array(&[n, k], &half(&w)), array(&[n], &half(&b)));
+        let y = run_nn::<f16>(NnOp::Linear, &[&hx, &hw, &hb], &[m, n]);
+        close(&y.iter().map(|v| v.to_f32()).collect::<Vec<_>>(), &shifted, 1e-3);
+    }
+
+    #[test]
+    fn linear_of_nothing() {
+        let bias = array(&[2], &[1f32, 2.0]);
+        let (x, w) = (array::<f32>(&[3, 0], &[]), array::<f32>(&[2, 0], &[]));
+        assert_eq!(run_nn::<f32>(NnOp::Linear, &[&x, &w, &bias], &[3, 2]), [1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);
+        assert_eq!(run_nn::<f32>(NnOp::Linear, &[&x, &w], &[3, 2]), [0.0; 6]);
+        let (x, w) = (array::<f32>(&[0, 3], &[]), array(&[2, 3], &[0f32; 6]));
+        assert!(run_nn::<f32>(NnOp::Linear, &[&x, &w, &bias], &[0, 2]).is_empty());
+        let w = array::<f32>(&[0, 3], &[]);
+        let x = array(&[1, 3], &[0f32; 3]);
+        assert!(run_nn::<f32>(NnOp::Linear, &[&x, &w, &array::<f32>(&[0], &[])], &[1, 0]).is_empty());
+    }
+
+    #[test]
+    fn standardized_rows_have_mean_0_and_variance_1() {
+        for x in layouts(&[2, 3, 50], &numbers(300)) {
+            for dims in 1..=3 {
+                let op = NormOp::Standardize { dims, eps: 0.0 };
+                let y = show::<f32>(&norm(&op, &x, &Meta::new(&[2, 3, 50], crate::DType::F32)).unwrap());
+                for row in y.chunks([50, 150, 300][dims - 1]) {
+                    let n = row.len() as f32;
+                    assert!(row.iter().sum::<f32>().abs() / n < 1e-5);
+                    assert!((row.iter().map(|y| y * y).sum::<f32>() / n - 1.0).abs() < 1e-4);
+                }
+            }
+        }
+        // Far from zero, where the mean of squares would cancel.
+        let x = array(&[1, 4], &[10_001f32, 10_002.0, 10_003.0, 10_004.0]);
+        let y = norm(&NormOp::Standardize { dims: 1, eps: 1e-5 }, &x, &Meta::new(&[1, 4], crate::DType::F32)).unwrap();
+        close(&show::<f32>(&y), &[-1.341_635, -0.447_212, 0.447_212, 1.341_635], 1e-5);
+    }
+
+    #[test]
+    fn gelu_in_both_forms() {
+        for x in layouts(&[4], &[-1f32, 0.0, 1.0, 3.0]) {
+            let y = run_nn::<f32>(NnOp::Gelu { tanh: false }, &[&x], &[4]);
+            close(&y, &[-0.158_655_25, 0.0, 0.841_344_7, 2.995_950_3], 1e-6);
+            let y = run_nn::<f32>(NnOp::Gelu { tanh: true }, &[&x], &[4]);
+            close(&y, &[-0.158_808, 0.0, 0.841_191_97, 2.996_362_7], 1e-6);
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! Gathering, scattering, joining and flipping: elements are moved, or added where they meet.
+//!
+//! Depends on `strided` and `simd`. Index elements are int64, negative ones counting from the end. Invariant: all of them
+//! are checked before anything is written, and what is written does not depend on the number of threads.
+
+use super::simd::{threads, with_word, Sum, Word};
+use super::strided::{collapse, copy_to, write_to};
+use super::CpuArray;
+use crate::backend::Array;
+use crate::dispatch::Meta;
+use crate::dtype::Element;
+use crate::ops::index::{index_position, IndexOp, ScatterMode};
+use crate::ops::view::ViewOp;
+use crate::shape::{contiguous_strides, numel, Layout};
+use crate::{with_dtype, Error, Result};
+use smallvec::SmallVec;
+
+/// Elements moved one by one below which one thread does it.
+const GRAIN: usize = threads::GRAIN / 2;
+
+/// The kernels of the `index` family.
+pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    let x = inputs[0];
+    match op {
+        IndexOp::Gather { axis } => {
+            let at = checked("gather", inputs[1], *axis, x.shape())?;
+            with_word!(out.dtype, W => gather::<W>(x, *axis, &at, &out.shape))
+        }
+        IndexOp::Scatter { axis, mode } => {
+            let at = checked("scatter", inputs[1], *axis, x.shape())?;
+            let to = Targets { axis: *axis, at: &at, shape: inputs[1].shape(), add: *mode == ScatterMode::Add };
+            with_dtype!(out.dtype, T => scatter::<T>(x, inputs[2], &to))
+        }
+        IndexOp::Index { axes } => {
+            let plan = Plan::new("index", x.layout(), axes, &inputs[1..], &out.shape)?;
+            with_word!(out.dtype, W => read_plan::<W>(x, &plan, &out.shape))
+        }
+        IndexOp::IndexPut { axes, accumulate } => {
+            let (values, indices) = (inputs[1], &inputs[2..]);
+            let plan = Plan::new("index_put", &Layout::contiguous(x.shape()), axes, indices, values.shape())?;
+            with_dtype!(out.dtype, T => write_plan::<T>(x, values, &plan, *accumulate))
+        }
+        IndexOp::SliceScatter { dims } => {
+            let part = Layout::contiguous(&out.shape).view(&ViewOp::Slice { dims: dims.clone() });
+            let part = part.filter(|p| p.shape.as_slice() == inputs[1].shape());
+            let part = part.ok_or_else(|| mismatch("slice_scatter", inputs))?;
+            with_word!(out.dtype, W => slice_scatter::<W>(x, inputs[1], &part))
+        }
+        IndexOp::StridedAdd { layout, shape } => with_dtype!(out.dtype, T => strided_add::<T>(x, layout, shape)),
+        IndexOp::Concat { axis } => with_word!(out.dtype, W => concat::<W>(inputs, *axis, &out.shape)),
+        IndexOp::Flip { axes } => with_word!(out.dtype, W => flip::<W>(x, axes)),
+    }
+}
+
+#[cold]
+fn mismatch(op: &'static str, inputs: &[&CpuArray]) -> Box<Error> {
+    let shapes: Vec<_> = inputs.iter().map(|x| x.shape()).collect();
+    Error::shape(op, "the shapes do not belong together", &shapes)
+}
+
+/// The elements of an index array, in order, wrapped into `0..shape[axis]`.
+fn checked(op: &'static str, index: &CpuArray, axis: usize, shape: &[usize]) -> Result<Vec<usize>> {
+    let size = shape.get(axis).copied().unwrap_or(1);
+    let index = index.contiguous()?;
+    let guard = index.read::<i64>();
+    let index = index.slice(&guard);
+    let n = size as i64;
+    if let Some(bad) = index.iter().find(|&&i| i < -n || i >= n) {
+        return Err(Error::index(op, format!("index {bad} is out of bounds for dimension {axis} with size {size}")));
+    }
+    Ok(index.iter().map(|&i| (if i < 0 { i + n } else { i }) as usize).collect())
+}
+
+/// The offsets of a layout's elements in row-major order, over and over. Steps may wrap, to go backwards.
+struct Walk<'a> {
+    shape: &'a [usize],
+    strides: &'a [usize],
+    index: SmallVec<[usize; 4]>,
+    offset: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// From the element of that number on.
+    fn new(shape: &'a [usize], strides: &'a [usize], mut position: usize) -> Walk<'a> {
+        let mut index: SmallVec<[usize; 4]> = SmallVec::from_elem(0, shape.len());
+        let mut offset = 0usize;
+        for ((i, &n), &s) in index.iter_mut().zip(shape).zip(strides).rev() {
+            *i = position % n.max(1);
+            position /= n.max(1);
+            offset = offset.wrapping_add(i.wrapping_mul(s));
+        }
+        Walk { shape, strides, index, offset }
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let offset = self.offset;
+        for ((i, &n), &s) in self.index.iter_mut().zip(self.shape).zip(self.strides).rev() {
+            *i += 1;
+            self.offset = self.offset.wrapping_add(s);
+            if *i < n {
+                break;
+            }
+            *i = 0;
+            self.offset = self.offset.wrapping_sub(n.wrapping_mul(s));
+        }
+        Some(offset)
+    }
+}
+
+fn gather<W: Word>(x: &CpuArray, axis: usize, at: &[usize], shape: &[usize]) -> Result<CpuArray> {
+    let Layout { strides, offset, .. } = x.layout();
+    let (Some((&len, outer)), true) = (shape.split_last(), shape.len() == strides.len()) else {
+        return Err(Error::shape("gather", "index and input must have as many dimensions", &[x.shape(), shape]));
+    };
+    let along = strides[axis];
+    let mut strides = strides.clone();
+    strides[axis] = 0;
+    let step = strides[outer.len()];
+    let guard = x.read_words::<W>();
+    let data: &[W] = &guard;
+    CpuArray::build_words(shape, x.dtype(), |out| {
+        threads::for_chunks(out, len, GRAIN, |start, out| {
+            let bases = Walk::new(outer, &strides, start / len.max(1));
+            for ((row, at), base) in out.chunks_mut(len.max(1)).zip(at[start..].chunks(len.max(1))).zip(bases) {
+                let base = base + offset;
+                row.iter_mut().zip(at).enumerate().for_each(|(j, (o, &i))| *o = data[base + j * step + i * along]);
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Where a scatter writes.
+struct Targets<'a> {
+    axis: usize,
+    at: &'a [usize],
+    /// Of `at`, and of the source.
+    shape: &'a [usize],
+    add: bool,
+}
+
+/// Writes or adds one element.
+#[inline(always)]
+fn put<T: Sum>(to: &mut T, x: T, add: bool) {
+    *to = if add { T::narrow(T::add(to.widen(), x.widen())) } else { x };
+}
+
+fn scatter<T: Element + Sum>(x: &CpuArray, src: &CpuArray, to: &Targets) -> Result<CpuArray> {
+    let rank = x.shape().len();
+    if to.shape.len() != rank || src.shape() != to.shape || rank == 0 {
+        return Err(Error::shape(
+            "scatter",
+            "index and source must have one shape",
+            &[x.shape(), to.shape, src.shape()],
+        ));
+    }
+    let src = src.contiguous()?;
+    let (guard, src_guard) = (x.read::<T>(), src.read::<T>());
+    let values = src.slice(&src_guard);
+    let strides = contiguous_strides(x.shape());
+    CpuArray::build(x.shape(), |out: &mut [T]| {
+        copy_to(&x.source(&guard, x.shape()), out);
+        if to.at.is_empty() {
+            return Ok(());
+        }
+        if to.axis == 0 {
+            scatter_rows(out, to.shape, &strides, to, to.at, values);
+            return Ok(());
+        }
+        // Slices of dimension 0 do not see each other.
+        let (unit, each) = (strides[0], to.at.len() / to.shape[0]);
+        threads::for_chunks(out, unit, GRAIN, |start, out| {
+            for (i, out) in out.chunks_mut(unit).enumerate().take(to.shape[0].saturating_sub(start / unit)) {
+                let part = (start / unit + i) * each..(start / unit + i + 1) * each;
+                scatter_rows(out, &to.shape[1..], &strides[1..], to, &to.at[part.clone()], &values[part]);
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Scatters into an array, or a slice of its dimension 0, whose trailing dimensions have these strides.
+fn scatter_rows<T: Sum>(out: &mut [T], shape: &[usize], strides: &[usize], to: &Targets, at: &[usize], values: &[T]) {
+    let axis = to.axis + shape.len() - to.shape.len();
+    let last = shape.len() - 1;
+    let (len, along) = (shape[last], strides[axis]);
+    let mut outer: SmallVec<[usize; 4]> = SmallVec::from_slice(strides);
+    outer[axis] = 0;
+    let step = outer[last];
+    let bases = Walk::new(&shape[..last], &outer, 0);
+    for ((at, values), base) in at.chunks(len).zip(values.chunks(len)).zip(bases) {
+        for (j, (&i, &x)) in at.iter().zip(values).enumerate() {
+            put(&mut out[base + j * step + i * along], x, to.add);
+        }
+    }
+}
+
+/// Where advanced indexing reads or writes: element (a, b, c) of the indexed array lies at `before[a] + at[b] + after[c]`.
+struct Plan {
+    before: Vec<usize>,
+    at: Vec<usize>,
+    after: Vec<usize>,
+    /// Are the offsets in `after` 0, 1, 2, …?
+    dense: bool,
+}
+
+impl Plan {
+    /// For an array of this layout, indexed along `axes`, where the indexed array has the shape `indexed`.
+    fn new(op: &'static str, x: &Layout, axes: &[usize], indices: &[&CpuArray], indexed: &[usize]) -> Result<Plan> {
+        let position = index_position(axes);
+        let others: Vec<usize> = (0..x.ndim()).filter(|a| !axes.contains(a)).collect();
+        let fits = axes.len() == indices.len() && position <= others.len() && indexed.len() >= others.len();
+        if !fits {
+            let shapes: Vec<_> = indices.iter().map(|i| i.shape()).chain([indexed]).collect();
+            return Err(Error::shape(op, "the indices do not belong to the result", &shapes));
+        }
+        let shape = &indexed[position..position + indexed.len() - others.len()];
+        let mut at = vec![0; numel(shape)];
+        for (&axis, index) in axes.iter().zip(indices) {
+            let wide = checked(op, index, axis, &x.shape)?;
+            let dense = Layout::contiguous(index.shape()).broadcast_to(shape);
+            let places = Walk::new(&dense.shape, &dense.strides, 0);
+            at.iter_mut().zip(places).for_each(|(at, place)| *at += wide[place] * x.strides[axis]);
+        }
+        let offsets = |axes: &[usize], start: usize| -> Vec<usize> {
+            let shape: Vec<usize> = axes.iter().map(|&a| x.shape[a]).collect();
+            let strides: Vec<usize> = axes.iter().map(|&a| x.strides[a]).collect();
+            Walk::new(&shape, &strides, 0).take(numel(&shape)).map(|o| start + o).collect()
+        };
+        let (before, after) = others.split_at(position);
+        let dims = collapse(after.iter().map(|&a| (x.shape[a], x.strides[a])));
+        let dense = matches!(dims.as_slice(), [] | [(_, 1)]);
+        Ok(Plan { before: offsets(before, x.offset), at, after: offsets(after, 0), dense })
+    }
+
+    /// The start of each run of `after`, from that of number `first` on.
+    fn starts(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
+        let n = self.at.len().max(1);
+        let (row, column) = (first / n, first % n);
+        let rest = self.before[row.min(self.before.len())..].iter();
+        rest.enumerate().flat_map(move |(r, &b)| {
+            let from = if r == 0 { column } else { 0 };
+            self.at[from.min(self.at.len())..].iter().map(move |&a| a + b)
+        })
+    }
+}
+
+fn read_plan<W: Word>(x: &CpuArray, plan: &Plan, shape: &[usize]) -> Result<CpuArray> {
+    let guard = x.read_words::<W>();
+    let data: &[W] = &guard;
+    let n = plan.after.len().max(1);
+    CpuArray::build_words(shape, x.dtype(), |out| {
+        threads::for_chunks(out, n, GRAIN, |first, out| {
+            let starts = plan.starts(first / n);
+            match (plan.dense, n) {
+                (true, 1) => out.iter_mut().zip(starts).for_each(|(o, at)| *o = data[at]),
+                (true, _) => out.chunks_mut(n).zip(starts).for_each(|(o, at)| o.copy_from_slice(&data[at..at + n])),
+                (false, _) => out.chunks_mut(n).zip(starts).for_each(|(o, at)| {
+                    o.iter_mut().zip(&plan.after).for_each(|(o, &j)| *o = data[at + j]);
+                }),
+            }
+        });
+        Ok(())
+    })
+}
+
+fn write_plan<T: Element + Sum>(x: &CpuArray, values: &CpuArray, plan: &Plan, add: bool) -> Result<CpuArray> {
+    let values = values.contiguous()?;
+    let (guard, values_guard) = (x.read::<T>(), values.read::<T>());
+    let values = values.slice(&values_guard);
+    CpuArray::build(x.shape(), |out: &mut [T]| {
+        copy_to(&x.source(&guard, x.shape()), out);
+        // One after the other: several values may meet in one place.
+        for (values, at) in values.chunks(plan.after.len().max(1)).zip(plan.starts(0)) {
+            match plan.dense {
+                true => out[at..].iter_mut().zip(values).for_each(|(o, &x)| put(o, x, add)),
+                false => plan.after.iter().zip(values).for_each(|(&j, &x)| put(&mut out[at + j], x, add)),
+            }
+        }
+        Ok(())
+    })
+}
+
+fn slice_scatter<W: Word>(x: &CpuArray, src: &CpuArray, part: &Layout) -> Result<CpuArray> {
+    let (guard, src_guard) = (x.read_words::<W>(), src.read_words::<W>());
+    CpuArray::build_words(x.shape(), x.dtype(), |out: &mut [W]| {
+        copy_to(&x.source(&guard, x.shape()), out);
+        write_to(&src.source(&src_guard, src.shape()), out, part);
+        Ok(())
+    })
+}
+
+fn strided_add<T: Element + Sum>(x: &CpuArray, layout: &Layout, shape: &[usize]) -> Result<CpuArray> {
+    if layout.numel() != x.numel() || layout.span() > numel(shape) {
+        let why = format!("a layout that spans {} elements does not fit", layout.span());
+        return Err(Error::shape("strided_scatter_add", why, &[x.shape(), shape]));
+    }
+    let x = x.contiguous()?;
+    let guard = x.read::<T>();
+    let values = x.slice(&guard);
+    CpuArray::build(shape, |out: &mut [T]| {
+        out.fill(T::default());
+        let places = Walk::new(&layout.shape, &layout.strides, 0);
+        values.iter().zip(places).for_each(|(&x, at)| put(&mut out[layout.offset + at], x, true));
+        Ok(())
+    })
+}
+
+fn concat<W: Word>(inputs: &[&CpuArray], axis: usize, shape: &[usize]) -> Result<CpuArray> {
+    let inner = numel(&shape[axis + 1..]);
+    let row = shape[axis] * inner;
+    let total: usize = inputs.iter().map(|x| x.numel()).sum();
+    if total != numel(shape) {
+        return Err(mismatch("cat", inputs));
+    }
+    if numel(&shape[..axis]) == 1 {
+        return CpuArray::build_words(shape, inputs[0].dtype(), |mut out: &mut [W]| {
+            for x in inputs {
+                let (head, rest) = out.split_at_mut(x.numel());
+                copy_to(&x.source(&x.read_words::<W>(), x.shape()), head);
+                out = rest;
+            }
+            Ok(())
+        });
+    }
+    let dense: Vec<CpuArray> = inputs.iter().map(|x| x.contiguous()).collect::<Result<_>>()?;
+    let guards: Vec<_> = dense.iter().map(|x| x.read_words::<W>()).collect();
+    let parts: Vec<(&[W], usize)> =
+        dense.iter().zip(&guards).map(|(x, guard)| (x.slice(guard), x.shape()[axis] * inner)).collect();
+    CpuArray::build_words(shape, inputs[0].dtype(), |out| {
+        threads::for_chunks(out, row, threads::GRAIN, |start, out| {
+            for (i, mut out) in out.chunks_mut(row.max(1)).enumerate() {
+                let i = start / row.max(1) + i;
+                for &(x, n) in &parts {
+                    let (head, rest) = out.split_at_mut(n);
+                    head.copy_from_slice(&x[i * n..(i + 1) * n]);
+                    out = rest;
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
+fn flip<W: Word>(x: &CpuArray, axes: &[usize]) -> Result<CpuArray> {
+    let Layout { shape, strides, offset } = x.layout();
+    if x.numel() == 0 || shape.is_empty() {
+        return super::copy::copy(x);
+    }
+    let (mut strides, mut offset) = (strides.clone(), *offset);
+    for &axis in axes {
+        offset += (shape[axis] - 1) * strides[axis];
+        strides[axis] = strides[axis].wrapping_neg();
+    }
+    let last = shape.len() - 1;
+    let (len, step) = (shape[last], strides[last]);
+    let guard = x.read_words::<W>();
+    let data: &[W] = &guard;
+    CpuArray::build_words(shape, x.dtype(), |out| {
+        threads::for_chunks(out, len, GRAIN, |start, out| {
+            let bases = Walk::new(&shape[..last], &strides, start / len);
+            for (row, base) in out.chunks_mut(len).zip(bases) {
+                let base = offset.wrapping_add(base);
+                match step {
+                    1 => row.copy_from_slice(&data[base..base + len]),
+                    usize::MAX => {
+                        let from = data[base + 1 - len..=base].iter().rev();
+                        row.iter_mut().zip(from).for_each(|(o, x)| *o = *x);
+                    }
+                    _ => {
+                        let at = |j: usize| base.wrapping_add(j.wrapping_mul(step));
+                        row.iter_mut().enumerate().for_each(|(j, o)| *o = data[at(j)]);
+                    }
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::{array, layouts, show};
+    use crate::shape::{Axes, SliceDim};
+    use half::bf16;
+
+    fn go<T: Element>(op: IndexOp, inputs: &[&CpuArray], shape: &[usize]) -> Vec<T> {
+        show(&index(&op, inputs, &Meta::new(shape, T::DTYPE)).unwrap())
+    }
+
+    fn six() -> Vec<CpuArray> {
+        layouts(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0])
+    }
+
+    #[test]
+    fn gather_and_scatter_along_both_axes() {
+        for x in six() {
+            for i in layouts(&[2, 2], &[2i64, 0, -1, 1]) {
+                assert_eq!(go::<f32>(IndexOp::Gather { axis: 1 }, &[&x, &i], &[2, 2]), [3.0, 1.0, 6.0, 5.0]);
+                let set = IndexOp::Scatter { axis: 1, mode: ScatterMode::Set };
+                for src in layouts(&[2, 2], &[10f32, 20.0, 30.0, 40.0]) {
+                    assert_eq!(go::<f32>(set.clone(), &[&x, &i, &src], &[2, 3]), [20.0, 2.0, 10.0, 4.0, 40.0, 30.0]);
+                }
+            }
+            let i = array(&[1, 3], &[1i64, 0, -1]);
+            assert_eq!(go::<f32>(IndexOp::Gather { axis: 0 }, &[&x, &i], &[1, 3]), [4.0, 2.0, 6.0]);
+            let i = array(&[2, 2], &[1i64, 0, 1, 0]);
+            let src = array(&[1, 1], &[100f32]);
+            let src = src.with_layout(src.layout().broadcast_to(&[2, 2]));
+            let add = IndexOp::Scatter { axis: 0, mode: ScatterMode::Add };
+            assert_eq!(go::<f32>(add, &[&x, &i, &src], &[2, 3]), [1.0, 202.0, 3.0, 204.0, 5.0, 6.0]);
+        }
+    }
+
+    #[test]
+    fn scatter_over_many_rows() {
+        threads::set_num_threads(3);
+        let (rows, n) = (700, 100);
+        let at: Vec<i64> = (0..rows * n).map(|i| ((i % n * 7 + i / n) % n) as i64).collect();
+        let src: Vec<i32> = (0..(rows * n) as i32).collect();
+        let zero = array(&[rows + 1, n], &vec![0i32; (rows + 1) * n]);
+        let (at, src) = (array(&[rows, n], &at), array(&[rows, n], &src));
+        let scatter = IndexOp::Scatter { axis: 1, mode: ScatterMode::Add };
+        let y = index(&scatter, &[&zero, &at, &src], &Meta::new(&[rows + 1, n], crate::DType::I32)).unwrap();
+        let back = go::<i32>(IndexOp::Gather { axis: 1 }, &[&y, &at], &[rows, n]);
+        assert_eq!(back, show::<i32>(&src));
+    }
+
+    #[test]
+    fn out_of_range_is_an_error() {
+        let (x, i) = (array(&[3], &[0u8; 3]), array(&[1], &[5i64]));
+        let why = index(&IndexOp::Gather { axis: 0 }, &[&x, &i], &Meta::new(&[1], crate::DType::U8)).unwrap_err();
+        assert!(why.to_string().contains("index 5 is out of bounds for dimension 0 with size 3"), "{why}");
+        let low = array(&[1], &[-4i64]);
+        let put = IndexOp::IndexPut { axes: Axes::from_slice(&[0]), accumulate: true };
+        let value = array(&[1], &[1u8]);
+        assert!(index(&put, &[&x, &value, &low], &Meta::new(&[3], crate::DType::U8)).is_err());
+        let none = array::<u8>(&[0], &[]);
+        assert!(index(&IndexOp::Gather { axis: 0 }, &[&none, &i], &Meta::new(&[1], crate::DType::U8)).is_err());
+    }
+
+    #[test]
+    fn advanced_indexing() {
+        let cube: Vec<i64> = (0..24).collect();
+        for x in layouts(&[2, 3, 4], &cube) {
+            let rows = array(&[2], &[1i64, -1]);
+            let at = |axes: &[usize]| IndexOp::Index { axes: Axes::from_slice(axes) };
+            let y = go::<i64>(at(&[1]), &[&x, &rows], &[2, 2, 4]);
+            assert_eq!(y, [4, 5, 6, 7, 8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23]);
+            let columns = array(&[2, 1], &[0i64, 3]);
+            // Neighbouring axes: in place. Index (2, 1) with (2) is (2, 2).
+            let y = go::<i64>(at(&[1, 2]), &[&x, &rows, &columns], &[2, 2, 2]);
+            assert_eq!(y, [4, 8, 7, 11, 16, 20, 19, 23]);
+            // Apart: in front.
+            let y = go::<i64>(at(&[0, 2]), &[&x, &rows, &columns], &[2, 2, 3]);
+            assert_eq!(y, [12, 16, 20, 12, 16, 20, 15, 19, 23, 15, 19, 23]);
+            let all = go::<i64>(at(&[0, 1, 2]), &[&x, &rows, &rows, &array(&[], &[2i64])], &[2]);
+            assert_eq!(all, [18, 22]);
+            let empty = array::<i64>(&[0], &[]);
+            assert!(go::<i64>(at(&[0]), &[&x, &empty], &[0, 3, 4]).is_empty());
+        }
+    }
+
+    #[test]
+    fn writing_at_indices() {
+        let put = |axes: &[usize], accumulate| IndexOp::IndexPut { axes: Axes::from_slice(axes), accumulate };
+        for x in six() {
+            let i = array(&[3], &[0i64, -3, 2]);
+            let values = array(&[1, 3], &[1f32, 10.0, 100.0]);
+            let values = values.with_layout(values.layout().broadcast_to(&[2, 3]));
+            let y = go::<f32>(put(&[1], true), &[&x, &values, &i], &[2, 3]);
+            assert_eq!(y, [12.0, 2.0, 103.0, 15.0, 5.0, 106.0]);
+            let y = go::<f32>(put(&[0], false), &[&x, &values, &array(&[2], &[1i64, 1])], &[2, 3]);
+            assert_eq!(y, [1.0, 2.0, 3.0, 1.0, 10.0, 100.0]);
+        }
+        let x = array(&[2], &[bf16::ONE, bf16::ONE]);
+        let y = go::<bf16>(put(&[0], true), &[&x, &x, &array(&[2], &[1i64, 1])], &[2]);
+        assert_eq!(y, [bf16::ONE, bf16::from_f32(3.0)]);
+    }
+
+    #[test]
+    fn slices_joins_and_reversals() {
+        for x in six() {
+            let dims = [SliceDim { axis: 1, start: 0, step: 2, len: 2 }].into_iter().collect();
+            let src = array(&[2, 2], &[7f32, 8.0, 9.0, 10.0]);
+            let y = go::<f32>(IndexOp::SliceScatter { dims }, &[&x, &src], &[2, 3]);
+            assert_eq!(y, [7.0, 2.0, 8.0, 9.0, 5.0, 10.0]);
+            let y = go::<f32>(IndexOp::Concat { axis: 1 }, &[&x, &src], &[2, 5]);
+            assert_eq!(y, [1.0, 2.0, 3.0, 7.0, 8.0, 4.0, 5.0, 6.0, 9.0, 10.0]);
+            let none = array::<f32>(&[0, 3], &[]);
+            let y = go::<f32>(IndexOp::Concat { axis: 0 }, &[&x, &none, &x], &[4, 3]);
+            assert_eq!(y, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+            let flip = |axes: &[usize]| IndexOp::Flip { axes: Axes::from_slice(axes) };
+            assert_eq!(go::<f32>(flip(&[0]), &[&x], &[2, 3]), [4.0, 5.0, 6.0, 1.0, 2.0, 3.0]);
+            assert_eq!(go::<f32>(flip(&[1]), &[&x], &[2, 3]), [3.0, 2.0, 1.0, 6.0, 5.0, 4.0]);
+            assert_eq!(go::<f32>(flip(&[0, 1]), &[&x], &[2, 3]), [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]);
+        }
+        let bools = array(&[2], &[true, false]);
+        assert_eq!(go::<bool>(IndexOp::Flip { axes: Axes::from_slice(&[0]) }, &[&bools], &[2]), [false, true]);
+    }
+
+    #[test]
+    fn windows_add_where_they_overlap() {
+        let layout = Box::new(Layout { shape: [2, 3][..].into(), strides: [1, 1][..].into(), offset: 1 });
+        let op = IndexOp::StridedAdd { layout: layout.clone(), shape: [5][..].into() };
+        for x in six() {
+            assert_eq!(go::<f32>(op.clone(), &[&x], &[5]), [0.0, 1.0, 6.0, 8.0, 6.0]);
+        }
+        let short = IndexOp::StridedAdd { layout, shape: [4][..].into() };
+        assert!(index(&short, &[&six()[0]], &Meta::new(&[4], crate::DType::F32)).is_err());
+    }
+}

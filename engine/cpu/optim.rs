@@ -1,0 +1,386 @@
+//! Optimizer steps: one pass over each parameter with its gradient and state.
+//!
+//! Depends on `simd`; the formulas are those of `torch.optim`, in its order of operations. 16-bit floats are computed
+//! with in `float32` and rounded once. Invariant: every parameter is checked before the first one is written.
+
+use super::fused::{with_float, Compute, Float};
+use super::simd::{run, threads, Task, Wide};
+use super::CpuArray;
+use crate::backend::Array;
+use crate::optim::Step;
+use crate::{Error, Result};
+
+/// Elements of each array that a thread takes at once.
+const BLOCK: usize = 8192;
+
+/// Steps all parameters: `tensors` holds, for each, what [`Step`] lists. The gradient alone is not written.
+pub fn step(step: &Step, tensors: &[Vec<&CpuArray>]) -> Result<()> {
+    let wanted = match *step {
+        Step::Sgd { momentum, .. } => 2 + usize::from(momentum != 0.0),
+        Step::Adam { amsgrad, .. } => 4 + usize::from(amsgrad),
+    };
+    tensors.iter().try_for_each(|group| check(group, wanted))?;
+    for group in tensors {
+        with_float!("step", group[0].dtype(), T => one::<T>(step, group))?;
+    }
+    Ok(())
+}
+
+fn check(group: &[&CpuArray], wanted: usize) -> Result<()> {
+    let (Some(first), true) = (group.first(), group.len() == wanted) else {
+        return Err(Error::backend("step", format!("expected {wanted} arrays for a parameter, got {}", group.len())));
+    };
+    if let Some(odd) = group.iter().find(|a| a.dtype() != first.dtype() || !a.dtype().is_float()) {
+        let why = "a parameter, its gradient and its state must have one floating dtype";
+        return Err(Error::dtype("step", why, &[first.dtype(), odd.dtype()]));
+    }
+    if let Some(odd) = group.iter().find(|a| a.shape() != first.shape()) {
+        let why = "a parameter, its gradient and its state must have one shape";
+        return Err(Error::shape("step", why, &[first.shape(), odd.shape()]));
+    }
+    let written = |i: usize| i != 1;
+    for (i, a) in group.iter().enumerate().filter(|&(i, _)| written(i)) {
+        if !a.layout().is_contiguous() {
+            return Err(Error::runtime("step", "parameters and state must be contiguous"));
+        }
+        if group[..i].iter().enumerate().any(|(j, b)| written(j) && a.shares_storage(b)) {
+            return Err(Error::runtime("step", "a parameter and its state must not share storage"));
+        }
+    }
+    Ok(())
+}
+
+fn one<T: Float>(step: &Step, group: &[&CpuArray]) -> Result<()> {
+    // A gradient that shares a written array's buffer could not be read while that is locked.
+    let shared = group.iter().enumerate().any(|(i, a)| i != 1 && a.shares_storage(group[1]));
+    let gradient = if shared { super::copy::copy(group[1])? } else { group[1].contiguous()? };
+    let n = gradient.numel();
+    let part = |a: &CpuArray| a.layout().offset..a.layout().offset + n;
+    let written: Vec<&CpuArray> = group.iter().enumerate().filter(|&(i, _)| i != 1).map(|(_, a)| *a).collect();
+    let mut guards: Vec<_> = written.iter().map(|a| a.buffer().write::<T>()).collect();
+    let guard = gradient.read::<T>();
+    let mut arrays = guards.iter_mut().zip(&written).map(|(guard, a)| &mut guard[part(a)]);
+    let empty = <&mut [T]>::default;
+    let [p, a, b, c] = [(); 4].map(|()| arrays.next().unwrap_or_else(empty));
+    match *step {
+        Step::Sgd { .. } => each(Sgd::<T::W>::new(step), p, gradient.slice(&guard), [a]),
+        Step::Adam { amsgrad, .. } => {
+            let adam = Adam::<T::W>::new(step);
+            let g = gradient.slice(&guard);
+            if amsgrad {
+                each(adam, p, g, [a, b, c])
+            } else {
+                each(adam, p, g, [a, b])
+            }
+        }
+    }
+    drop(guards);
+    written.iter().for_each(|a| a.buffer().bump_version());
+    Ok(())
+}
+
+/// An update of one element: `state` is read and written.
+trait Rule<W, const S: usize>: Copy + Sync {
+    /// The parameter's new value.
+    fn update(self, p: W, g: W, state: &mut [W; S]) -> W;
+}
+
+struct Piece<'a, T, R, const S: usize> {
+    rule: R,
+    p: &'a mut [T],
+    g: &'a [T],
+    state: &'a mut [&'a mut [T]; S],
+}
+impl<T: Wide<W: Compute>, R: Rule<T::W, S>, const S: usize> Task for Piece<'_, T, R, S> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let Piece { rule, p, g, state } = self;
+        let n = p.len().min(g.len());
+        let (p, g) = (&mut p[..n], &g[..n]);
+        for i in 0..n {
+            let mut s = [T::W::of(0.0); S];
+            for (s, state) in s.iter_mut().zip(&*state) {
+                // A missing buffer is empty: its rule does not use it.
+                *s = state.get(i).map_or(*s, |x| x.widen());
+            }
+            p[i] = T::narrow(rule.update(p[i].widen(), g[i].widen(), &mut s));
+            for (s, state) in s.iter().zip(&mut *state) {
+                if let Some(x) = state.get_mut(i) {
+                    *x = T::narrow(*s);
+                }
+            }
+        }
+    }
+}
+
+/// Applies a rule to all elements, over the pool where there are many.
+fn each<T, R, const S: usize>(rule: R, p: &mut [T], g: &[T], state: [&mut [T]; S])
+where
+    T: Float,
+    R: Rule<T::W, S>,
+{
+    let mut states = state.map(|s| s.chunks_mut(BLOCK));
+    let pieces = p.chunks_mut(BLOCK).zip(g.chunks(BLOCK));
+    let mut pieces: Vec<_> =
+        pieces.map(|(p, g)| (p, g, states.each_mut().map(|s| s.next().unwrap_or_default()))).collect();
+    threads::for_chunks(&mut pieces, 1, threads::GRAIN / BLOCK / 2, |_, pieces| {
+        for (p, g, state) in pieces {
+            let state = &mut state.each_mut().map(|s| &mut **s);
+            run(Piece { rule, p, g, state });
+        }
+    });
+}
+
+#[derive(Clone, Copy)]
+struct Sgd<W> {
+    lr: W,
+    momentum: W,
+    keep: W,
+    decay: W,
+    decayed: bool,
+    buffered: bool,
+    nesterov: bool,
+    maximize: bool,
+    first: bool,
+}
+
+impl<W: Compute> Sgd<W> {
+    fn new(step: &Step) -> Sgd<W> {
+        let (lr, momentum, dampening, weight_decay, nesterov, maximize, first) = match *step {
+            Step::Sgd { lr, momentum, dampening, weight_decay, nesterov, maximize, first } => {
+                (lr, momentum, dampening, weight_decay, nesterov, maximize, first)
+            }
+            Step::Adam { .. } => (0.0, 0.0, 0.0, 0.0, false, false, false),
+        };
+        Sgd {
+            lr: W::of(-lr),
+            momentum: W::of(momentum),
+            keep: W::of(1.0 - dampening),
+            decay: W::of(weight_decay),
+            decayed: weight_decay != 0.0,
+            buffered: momentum != 0.0,
+            nesterov,
+            maximize,
+            first,
+        }
+    }
+}
+
+impl<W: Compute> Rule<W, 1> for Sgd<W> {
+    #[inline(always)]
+    fn update(self, p: W, g: W, [b]: &mut [W; 1]) -> W {
+        let g = if self.maximize { -g } else { g };
+        let g = if self.decayed { g + self.decay * p } else { g };
+        let g = if self.buffered {
+            *b = if self.first { g } else { *b * self.momentum + self.keep * g };
+            if self.nesterov {
+                g + self.momentum * *b
+            } else {
+                *b
+            }
+        } else {
+            g
+        };
+        p + self.lr * g
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Adam<W> {
+    /// `-lr / (1 - β₁ᵗ)`
+    step: W,
+    /// `1 - β₁`
+    new1: W,
+    beta2: W,
+    /// `1 - β₂`
+    new2: W,
+    /// `√(1 - β₂ᵗ)`
+    correction: W,
+    eps: W,
+    decay: W,
+    shrink: W,
+    decayed: bool,
+    decoupled: bool,
+    maximize: bool,
+}
+
+impl<W: Compute> Adam<W> {
+    fn new(step: &Step) -> Adam<W> {
+        let (lr, (beta1, beta2), eps, weight_decay, decoupled, maximize, t) = match *step {
+            Step::Adam { lr, betas, eps, weight_decay, decoupled, amsgrad: _, maximize, t } => {
+                (lr, betas, eps, weight_decay, decoupled, maximize, t)
+            }
+            Step::Sgd { .. } => (0.0, (0.0, 0.0), 1.0, 0.0, false, false, 1),
+        };
+        let power = |beta: f64| 1.0 - beta.powf(t as f64);
+        Adam {
+            step: W::of(-lr / power(beta1)),
+            new1: W::of(1.0 - beta1),
+            beta2: W::of(beta2),
+            new2: W::of(1.0 - beta2),
+            correction: W::of(power(beta2).sqrt()),
+            eps: W::of(eps),
+            decay: W::of(weight_decay),
+            shrink: W::of(1.0 - lr * weight_decay),
+            decayed: weight_decay != 0.0,
+            decoupled,
+            maximize,
+        }
+    }
+
+    /// The new parameter and moments.
+    #[inline(always)]
+    fn moments(self, p: W, g: W, m: &mut W, v: &mut W) -> (W, W) {
+        let g = if self.maximize { -g } else { g };
+        let (p, g) = match (self.decayed, self.decoupled) {
+            (false, _) => (p, g),
+            (true, true) => (p * self.shrink, g),
+            (true, false) => (p, g + self.decay * p),
+        };
+        *m = *m + self.new1 * (g - *m);
+        *v = *v * self.beta2 + self.new2 * g * g;
+        (p, *m)
+    }
+
+    #[inline(always)]
+    fn apply(self, p: W, m: W, v: W) -> W {
+        p + self.step * m / (v.sqrt() / self.correction + self.eps)
+    }
+}
+
+impl<W: Compute> Rule<W, 2> for Adam<W> {
+    #[inline(always)]
+    fn update(self, p: W, g: W, [m, v]: &mut [W; 2]) -> W {
+        let (p, mean) = self.moments(p, g, m, v);
+        self.apply(p, mean, *v)
+    }
+}
+
+impl<W: Compute> Rule<W, 3> for Adam<W> {
+    #[inline(always)]
+    fn update(self, p: W, g: W, [m, v, most]: &mut [W; 3]) -> W {
+        let (p, mean) = self.moments(p, g, m, v);
+        // NaN wins, as in torch.maximum.
+        *most = if *most > *v || most.is_nan() { *most } else { *v };
+        self.apply(p, mean, *most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::{array, show};
+    use half::bf16;
+
+    fn sgd(momentum: f64, first: bool) -> Step {
+        Step::Sgd { lr: 0.1, momentum, dampening: 0.5, weight_decay: 0.01, nesterov: false, maximize: false, first }
+    }
+
+    fn adam(decoupled: bool, amsgrad: bool, t: u64) -> Step {
+        let (lr, betas, eps) = (0.01, (0.9, 0.999), 1e-8);
+        Step::Adam { lr, betas, eps, weight_decay: 0.1, decoupled, amsgrad, maximize: false, t }
+    }
+
+    #[test]
+    fn sgd_with_momentum() {
+        let (p, g, b) = (array(&[2], &[1f64, -2.0]), array(&[2], &[0.5f64, 1.0]), array(&[2], &[9f64, 9.0]));
+        step(&sgd(0.9, true), &[vec![&p, &g, &b]]).unwrap();
+        assert_eq!(show::<f64>(&b), [0.51, 0.98]);
+        assert_eq!(show::<f64>(&p), [1.0 - 0.1 * 0.51, -2.0 - 0.1 * 0.98]);
+        step(&sgd(0.9, false), &[vec![&p, &g, &b]]).unwrap();
+        let grad = 0.5 + 0.01 * 0.949;
+        let buffer = 0.51 * 0.9 + 0.5 * grad;
+        assert!((show::<f64>(&p)[0] - (0.949 - 0.1 * buffer)).abs() < 1e-15);
+        assert_eq!((p.version(), b.version(), g.version()), (2, 2, 0));
+        let nesterov = Step::Sgd {
+            lr: 1.0,
+            momentum: 0.5,
+            dampening: 0.0,
+            weight_decay: 0.0,
+            nesterov: true,
+            maximize: true,
+            first: true,
+        };
+        let p = array(&[1], &[0f32]);
+        step(&nesterov, &[vec![&p, &array(&[1], &[2f32]), &array(&[1], &[0f32])]]).unwrap();
+        assert_eq!(show::<f32>(&p), [3.0]);
+    }
+
+    #[test]
+    fn sgd_without_momentum_on_views() {
+        let whole = array(&[4], &[1f32, 2.0, 3.0, 4.0]);
+        let part =
+            |offset| whole.with_layout(crate::shape::Layout { shape: [2][..].into(), strides: [1][..].into(), offset });
+        let g = array(&[1], &[1f32]);
+        let g = g.with_layout(g.layout().broadcast_to(&[2]));
+        let plain = Step::Sgd {
+            lr: 0.5,
+            momentum: 0.0,
+            dampening: 0.0,
+            weight_decay: 0.0,
+            nesterov: false,
+            maximize: false,
+            first: false,
+        };
+        step(&plain, &[vec![&part(0), &g], vec![&part(2), &part(2)]]).unwrap();
+        assert_eq!(show::<f32>(&whole), [0.5, 1.5, 1.5, 2.0]);
+    }
+
+    #[test]
+    fn adam_follows_the_formula() {
+        for (decoupled, amsgrad) in [(false, false), (true, false), (true, true), (false, true)] {
+            let n = 20_000;
+            let start: Vec<f64> = (0..n).map(|i| (i % 17) as f64 / 7.0 - 1.0).collect();
+            let (p, m, v) = (array(&[n], &start), array(&[n], &vec![0f64; n]), array(&[n], &vec![0f64; n]));
+            let most = array(&[n], &vec![0f64; n]);
+            let (mut x, mut mean, mut square, mut top) = (start[3], 0.0f64, 0.0f64, 0.0f64);
+            for t in 1..4u64 {
+                let g: Vec<f64> = (0..n).map(|i| ((i as u64 + t) % 5) as f64 - 1.5).collect();
+                let mut group = vec![&p];
+                let gradient = array(&[n], &g);
+                group.extend([&gradient, &m, &v]);
+                if amsgrad {
+                    group.push(&most);
+                }
+                step(&adam(decoupled, amsgrad, t), &[group]).unwrap();
+                let mut grad = g[3];
+                if decoupled {
+                    x *= 1.0 - 0.01 * 0.1
+                } else {
+                    grad += 0.1 * x
+                }
+                mean = 0.9 * mean + 0.1 * grad;
+                square = 0.999 * square + 0.001 * grad * grad;
+                top = top.max(square);
+                let t = t as i32;
+                let root = (if amsgrad { top } else { square }).sqrt() / (1.0 - 0.999f64.powi(t)).sqrt();
+                x -= 0.01 / (1.0 - 0.9f64.powi(t)) * mean / (root + 1e-8);
+            }
+            assert!((show::<f64>(&p)[3] - x).abs() < 1e-12);
+            assert_eq!(p.version(), 3);
+        }
+    }
+
+    #[test]
+    fn halves_and_nothing() {
+        let one = |x: f32| array(&[], &[bf16::from_f32(x)]);
+        let (p, g, m, v) = (one(1.0), one(1.0), one(0.0), one(0.0));
+        step(&adam(true, false, 1), &[vec![&p, &g, &m, &v]]).unwrap();
+        assert_eq!(show::<bf16>(&p), [bf16::from_f32(0.999 - 0.01)]);
+        let none = || array::<f32>(&[0], &[]);
+        let (a, b) = (none(), none());
+        step(&sgd(0.0, false), &[vec![&a, &b]]).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let (p, g) = (array(&[2], &[1f32, 2.0]), array(&[2], &[1f64, 2.0]));
+        assert!(step(&sgd(0.0, false), &[vec![&p, &g]]).is_err());
+        assert!(step(&sgd(0.0, false), &[vec![&p, &array(&[1], &[1f32])]]).is_err());
+        assert!(step(&sgd(0.9, false), &[vec![&p, &p]]).is_err());
+        let g = array(&[2], &[1f32, 2.0]);
+        assert!(step(&sgd(0.9, false), &[vec![&p, &g, &p]]).is_err());
+        assert_eq!((show::<f32>(&p), p.version()), (vec![1.0, 2.0], 0));
+    }
+}
