@@ -304,7 +304,7 @@ fn max_scatter(x: &GpuArray, g: &GpuArray, args: &PoolArgs) -> Made<Value> {
 fn route_back(x: &Array, g: &Array, lines: &[Line], dtype: DType) -> Made<Array> {
     let zero = constant(0, dtype)?;
     let mut rounds: Vec<(Line, Vec<Array>)> = Vec::new();
-    let mut level = x.clone();
+    let mut level = cropped(x, lines)?;
     for (i, line) in lines.iter().enumerate() {
         let parts = (0..line.kernel).map(|at| line.pick(&level, at)).collect::<Made<Vec<_>>>()?;
         let last = i + 1 == lines.len();
@@ -339,6 +339,18 @@ fn route_back(x: &Array, g: &Array, lines: &[Line], dtype: DType) -> Made<Array>
     }
     let low = Ints::from_elem(0, axes.len());
     Ok(ops::pad(&grad, &axes, &low, &high, &zero, "constant")?)
+}
+
+/// The array without what no window reaches.
+fn cropped(x: &Array, lines: &[Line]) -> Made<Array> {
+    if lines.iter().all(Line::fits) {
+        return Ok(x.clone());
+    }
+    let mut stop = Ints::from_slice(x.shape());
+    for line in lines {
+        stop[line.axis] = int(line.extent())?;
+    }
+    Ok(ops::slice(x, &Ints::from_elem(0, x.ndim()), &stop, &Ints::from_elem(1, x.ndim()))?)
 }
 
 /// Which part, but for the last, holds the first maximum where no part before does; and the maximum, unless not needed.
