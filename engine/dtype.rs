@@ -33,7 +33,8 @@ macro_rules! dtypes {
             }
         }
 
-        $(impl Element for $ty {
+        $(impl sealed::Sealed for $ty {}
+        impl Element for $ty {
             const DTYPE: DType = DType::$var;
         })*
 
@@ -47,8 +48,13 @@ macro_rules! dtypes {
     };
 }
 
-/// A Rust type that can be a tensor's element.
-pub trait Element: Copy + Send + Sync + fmt::Debug + Default + PartialEq + 'static {
+mod sealed {
+    /// Only the types of the dtype list are elements: memory is read by [`super::Element::DTYPE`].
+    pub trait Sealed {}
+}
+
+/// A Rust type that can be a tensor's element. No other crate can add one.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + fmt::Debug + Default + PartialEq + 'static {
     /// The dtype this type stands for.
     const DTYPE: DType;
 }

@@ -93,7 +93,7 @@ mod tests {
         let real = CreateOp::Arange { start: Scalar::Float(0.5), step: Scalar::Int(1) };
         assert_eq!(show::<i32>(&make(real, &[3], DType::I32)), [0, 1, 2]);
         assert_eq!(show::<u8>(&make(CreateOp::Eye, &[2, 3], DType::U8)), [1, 0, 0, 0, 1, 0]);
-        assert_eq!(show::<u8>(&make(CreateOp::Eye, &[0, 3], DType::U8)), []);
+        assert_eq!(show::<u8>(&make(CreateOp::Eye, &[0, 3], DType::U8)), Vec::<u8>::new());
         let full = CreateOp::Full { value: Scalar::Float(2.5) };
         assert_eq!(show::<f64>(&make(full.clone(), &[], DType::F64)), [2.5]);
         assert_eq!(show::<bool>(&make(full, &[2], DType::Bool)), [true, true]);

@@ -171,6 +171,10 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
         let why = "could not infer output dtype. Input dtype must be either a floating point or complex dtype";
         return Err(Error::dtype("mean", why, &[dtype]));
     }
+    if matches!(dtype, DType::F16 | DType::BF16) {
+        // The sum of 16-bit floats overflows, or rounds, where their mean does not.
+        return mean_body(x, dim, keepdim, Some(DType::F32))?.cast(dtype);
+    }
     let x = x.cast(dtype)?;
     let n: usize = axes_of("mean", dim, &x)?.iter().map(|&a| x.shape()[a]).product();
     // The mean of nothing is 0/0.
@@ -179,6 +183,9 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
 
 fn var_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
     schema::var.check(x.dtype())?;
+    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+        return var_body(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
+    }
     let n: usize = axes_of("var", dim, x)?.iter().map(|&a| x.shape()[a]).product();
     let centred = (x - &x.mean(dim, true, None)?)?;
     let freedom = (n as f64 - correction.to_f64()).max(0.0);
