@@ -1,0 +1,11 @@
+"""`lucid.nn`: modules, parameters, their initialisation, and the functions they call.
+
+PyTorch's names, signatures, defaults, reprs and state dict keys. Modules are thin: a hot layer is one engine call.
+"""
+
+from lucid.nn import functional, init
+from lucid.nn.modules import *  # noqa: F403
+from lucid.nn.modules import __all__ as _modules
+from lucid.nn.parameter import Buffer, Parameter
+
+__all__ = ["Buffer", "Parameter", "functional", "init", *_modules]

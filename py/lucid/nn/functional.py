@@ -1,0 +1,385 @@
+"""`lucid.nn.functional`: layers, activations and losses as functions.
+
+Most names are the engine's own functions, passed on as they are. What PyTorch's signature has beyond them (`inplace`,
+string padding, `return_indices`) is thin Python here, as are the few composites.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import lucid
+from lucid import Tensor, _C
+from lucid._C import (
+    avg_pool1d,
+    avg_pool2d,
+    batch_norm,
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    conv_transpose2d,
+    cross_entropy,
+    gelu,
+    group_norm,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    layer_norm,
+    linear,
+    mse_loss,
+    nll_loss,
+    one_hot,
+    rms_norm,
+    scaled_dot_product_attention,
+    sigmoid,
+    smooth_l1_loss,
+    softplus,
+    tanh,
+)
+
+__all__ = [
+    "avg_pool1d",
+    "avg_pool2d",
+    "batch_norm",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose2d",
+    "cross_entropy",
+    "dropout",
+    "elu",
+    "elu_",
+    "embedding",
+    "gelu",
+    "group_norm",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "leaky_relu_",
+    "linear",
+    "log_softmax",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "mse_loss",
+    "nll_loss",
+    "one_hot",
+    "pad",
+    "relu",
+    "relu6",
+    "relu_",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "softmax",
+    "softplus",
+    "tanh",
+]
+
+
+# ---- activations -----------------------------------------------------------------------------------------------------
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """`max(x, 0)`, with slope 0 at 0."""
+    return input.relu_() if inplace else _C.relu(input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """`relu` in place."""
+    return input.relu_()
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """`x · sigmoid(x)`."""
+    return input.copy_(_C.silu(input)) if inplace else _C.silu(input)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """`min(max(x, 0), 6)`."""
+    return input.copy_(_C.relu6(input)) if inplace else _C.relu6(input)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """`x` above 0, `negative_slope · x` below."""
+    made = _C.leaky_relu(input, negative_slope)
+    return input.copy_(made) if inplace else made
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """`leaky_relu` in place."""
+    return leaky_relu(input, negative_slope, inplace=True)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """`x` above 0, `alpha · (exp(x) - 1)` below."""
+    made = _C.elu(input, alpha)
+    return input.copy_(made) if inplace else made
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`elu` in place."""
+    return elu(input, alpha, inplace=True)
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """`exp(x) / sum(exp(x))` along `dim`; `dtype` casts first."""
+    return _C.softmax(input, _softmax_dim("softmax", input, dim, _stacklevel), dtype=dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """`log(softmax(x))` along `dim`, without overflow; `dtype` casts first."""
+    return _C.log_softmax(input, _softmax_dim("log_softmax", input, dim, _stacklevel), dtype=dtype)
+
+
+def _softmax_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
+    if dim is not None:
+        return dim
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel,
+    )
+    return 0 if input.dim() in (0, 1, 3) else 1
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero with probability `p`, else `x / (1 - p)`; the input itself unless `training`."""
+    made = _C.dropout(input, p, training)
+    return input.copy_(made) if inplace and made is not input else made
+
+
+# ---- layers ----------------------------------------------------------------------------------------------------------
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of `weight` (count, size) at the indices `input`: shape (…, size).
+
+    Differences from PyTorch: `max_norm`, `scale_grad_by_freq` and `sparse` are not there yet.
+    """
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise NotImplementedError("embedding: max_norm, scale_grad_by_freq and sparse are not supported")
+    return _C.embedding(input, weight, padding_idx)
+
+
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """1-D convolution: (N, C, L) with (out, C / groups, window). `padding` may be "same" or "valid"."""
+    if isinstance(padding, str):
+        input, padding = _string_padding(input, weight, padding, stride, dilation, 1)
+    return _C.conv1d(input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """2-D convolution: (N, C, H, W) with (out, C / groups, window…). `padding` may be "same" or "valid"."""
+    if isinstance(padding, str):
+        input, padding = _string_padding(input, weight, padding, stride, dilation, 2)
+    return _C.conv2d(input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """3-D convolution: (N, C, D, H, W) with (out, C / groups, window…). `padding` may be "same" or "valid"."""
+    if isinstance(padding, str):
+        input, padding = _string_padding(input, weight, padding, stride, dilation, 3)
+    return _C.conv3d(input, weight, bias, stride, padding, dilation, groups)
+
+
+def _string_padding(
+    input: Tensor, weight: Tensor, padding: str, stride: Any, dilation: Any, n: int
+) -> tuple[Tensor, Any]:
+    """The input and the number padding that "same" or "valid" stand for; an uneven "same" pads the input first."""
+    if padding not in ("same", "valid"):
+        raise ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+    if padding == "valid":
+        return input, 0
+    if any(step != 1 for step in _each(stride, n)):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    around = _around("same", tuple(weight.shape)[-n:], _each(dilation, n))
+    if all(low == high for low, high in zip(around[::2], around[1::2], strict=True)):
+        return input, tuple(reversed(around[::2]))
+    return _C.constant_pad_nd(input, around), 0
+
+
+def _each(value: Any, n: int) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, Sequence) else (value,) * n
+
+
+def _around(padding: Any, window: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """What `pad` takes for a convolution's padding: low and high of the last dimension, then of the one before, …"""
+    around: list[int] = []
+    for i in reversed(range(len(window))):
+        if padding == "valid":
+            low = high = 0
+        elif padding == "same":
+            total = dilation[i] * (window[i] - 1)
+            low, high = total // 2, total - total // 2
+        else:
+            low = high = padding[i]
+        around += [low, high]
+    return around
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window of (N, C, L); with `return_indices` also its index in L."""
+    made = _C.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)
+    if return_indices:
+        return made, _max_indices(input, 1, kernel_size, stride, padding, dilation, ceil_mode)
+    return made
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window of (N, C, H, W); with `return_indices` also its flat index in (H, W)."""
+    made = _C.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
+    if return_indices:
+        return made, _max_indices(input, 2, kernel_size, stride, padding, dilation, ceil_mode)
+    return made
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window of (N, C, D, H, W); with `return_indices` also its flat index in (D, H, W)."""
+    made = _C.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)
+    if return_indices:
+        return made, _max_indices(input, 3, kernel_size, stride, padding, dilation, ceil_mode)
+    return made
+
+
+def _max_indices(
+    input: Tensor, n: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Tensor:
+    window = _each(kernel_size, n)
+    steps = window if stride is None else _each(stride, n)
+    alone = input.dim() == n + 1
+    found = _C.max_pool_indices(
+        input.unsqueeze(0) if alone else input, window, steps, _each(padding, n), _each(dilation, n), ceil_mode
+    )
+    return found.squeeze(0) if alone else found
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Adds elements around the last dimensions; negative numbers take away.
+
+    Args:
+        input: Any shape.
+        pad: Low and high of the last dimension, then of the one before it, …
+        mode: "constant", "reflect" (without the edge), "replicate" (the edge) or "circular". Default: "constant".
+        value: The constant. Default: 0.
+    """
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(pad) // 2 > input.dim():
+        raise RuntimeError(
+            f"Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(pad)} and input of dimension {input.dim()}"
+        )
+    if mode == "constant":
+        return _C.constant_pad_nd(input, list(pad), 0 if value is None else value)
+    ends = _ENDS.get(mode)
+    if ends is None:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    for i in range(len(pad) // 2):
+        dim = input.dim() - 1 - i
+        low, high = pad[2 * i], pad[2 * i + 1]
+        cut_low, cut_high = max(-low, 0), max(-high, 0)
+        if cut_low or cut_high:
+            input = input.narrow(dim, cut_low, input.shape[dim] - cut_low - cut_high)
+        low, high = max(low, 0), max(high, 0)
+        if not low and not high:
+            continue
+        size = input.shape[dim]
+        if max(low, high) > (size - 1 if mode == "reflect" else size) and mode != "replicate":
+            raise RuntimeError(
+                f"pad: padding ({low}, {high}) at dimension {dim} of the input {list(input.shape)} is too large for mode "
+                f"{mode}"
+            )
+        first, last = ends(input, dim, low, high)
+        parts = ([first] if low else []) + [input] + ([last] if high else [])
+        input = lucid.cat(parts, dim)
+    return input
+
+
+def _reflected(x: Tensor, dim: int, low: int, high: int) -> tuple[Tensor, Tensor]:
+    size = x.shape[dim]
+    return x.narrow(dim, 1, low).flip([dim]), x.narrow(dim, size - 1 - high, high).flip([dim])
+
+
+def _replicated(x: Tensor, dim: int, low: int, high: int) -> tuple[Tensor, Tensor]:
+    def edge(at: int, count: int) -> Tensor:
+        size = list(x.shape)
+        size[dim] = count
+        return x.narrow(dim, at, 1).expand(size)
+
+    return edge(0, low), edge(x.shape[dim] - 1, high)
+
+
+def _wrapped(x: Tensor, dim: int, low: int, high: int) -> tuple[Tensor, Tensor]:
+    return x.narrow(dim, x.shape[dim] - low, low), x.narrow(dim, 0, high)
+
+
+_ENDS: dict[str, Callable[[Tensor, int, int, int], tuple[Tensor, Tensor]]] = {
+    "reflect": _reflected,
+    "replicate": _replicated,
+    "circular": _wrapped,
+}

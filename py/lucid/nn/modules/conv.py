@@ -1,0 +1,256 @@
+"""Convolutions over (N, C, space…) or (C, space…)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import lucid
+from lucid import Tensor
+from lucid.nn import functional as F
+from lucid.nn import init
+from lucid.nn.modules.module import Module
+from lucid.nn.modules.utils import tuple_of
+from lucid.nn.parameter import Parameter
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d"]
+
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+class _ConvNd(Module):
+    """What all convolutions share: arguments, parameters, repr."""
+
+    weight: Parameter
+    bias: Parameter | None
+    _spatial: int
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        transposed: bool,
+        output_padding: Any,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        n = self._spatial
+        if groups <= 0:
+            raise ValueError("groups must be a positive integer")
+        if in_channels % groups != 0:
+            raise ValueError("in_channels must be divisible by groups")
+        if out_channels % groups != 0:
+            raise ValueError("out_channels must be divisible by groups")
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            raise ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+        if padding_mode not in _PADDING_MODES:
+            raise ValueError(
+                f"padding_mode must be one of {{{', '.join(map(repr, _PADDING_MODES))}}}, but got padding_mode='{padding_mode}'"
+            )
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = tuple_of(kernel_size, n)
+        self.stride = tuple_of(stride, n)
+        self.padding = padding if isinstance(padding, str) else tuple_of(padding, n)
+        self.dilation = tuple_of(dilation, n)
+        if padding == "same" and any(step != 1 for step in self.stride):
+            raise ValueError("padding='same' is not supported for strided convolutions")
+        self.transposed = transposed
+        self.output_padding = tuple_of(output_padding, n)
+        self.groups = groups
+        self.padding_mode = padding_mode
+        shape = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
+        self.weight = Parameter(lucid.empty((*shape, *self.kernel_size), device=device, dtype=dtype))
+        self.register_parameter(
+            "bias", Parameter(lucid.empty(out_channels, device=device, dtype=dtype)) if bias else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws new parameters: uniform within ±1/sqrt(inputs that a weight sums over)."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan_in, _ = init._fans(self.weight)
+            if fan_in != 0:
+                bound = 1 / math.sqrt(fan_in)
+                init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        n = self._spatial
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        if self.padding != (0,) * n:
+            text += f", padding={self.padding}"
+        if self.dilation != (1,) * n:
+            text += f", dilation={self.dilation}"
+        if self.output_padding != (0,) * n:
+            text += f", output_padding={self.output_padding}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        if self.bias is None:
+            text += ", bias=False"
+        if self.padding_mode != "zeros":
+            text += f", padding_mode={self.padding_mode}"
+        return text
+
+
+class _Conv(_ConvNd):
+    """A convolution that is not transposed."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, False, 0, groups, bias, padding_mode, device, dtype
+        )
+
+    def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
+        """The input padded by the mode, and what is left to pad with zeros."""
+        if self.padding_mode == "zeros":
+            return input, self.padding
+        around = F._around(self.padding, self.kernel_size, self.dilation)
+        return F.pad(input, around, mode=self.padding_mode), 0
+
+
+class Conv1d(_Conv):
+    """1-D convolution: (N, C_in, L) or (C_in, L) to (N, C_out, L') or (C_out, L').
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the output.
+        kernel_size: Window size.
+        stride: Step between windows. Default: 1.
+        padding: Elements added at both ends, or "same" or "valid". Default: 0.
+        dilation: Step between a window's elements. Default: 1.
+        groups: Groups of channels that do not see each other. Default: 1.
+        bias: Whether to add a learned bias. Default: True.
+        padding_mode: "zeros", "reflect", "replicate" or "circular". Default: "zeros".
+
+    `weight` (out_channels, in_channels / groups, window) and `bias` (out_channels) start uniform within
+    ±1/sqrt(in_channels / groups · window).
+    """
+
+    _spatial = 1
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.padding_mode == "zeros":
+            return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        return F.conv1d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv2d(_Conv):
+    """2-D convolution: (N, C_in, H, W) or (C_in, H, W) to (N, C_out, H', W') or (C_out, H', W').
+
+    Arguments and parameters as in `Conv1d`; sizes are a number or one per dimension.
+    """
+
+    _spatial = 2
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.padding_mode == "zeros":
+            return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        return F.conv2d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv3d(_Conv):
+    """3-D convolution: (N, C_in, D, H, W) or (C_in, D, H, W) to (N, C_out, D', H', W') or (C_out, D', H', W').
+
+    Arguments and parameters as in `Conv1d`; sizes are a number or one per dimension.
+    """
+
+    _spatial = 3
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.padding_mode == "zeros":
+            return F.conv3d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        return F.conv3d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class ConvTranspose2d(_ConvNd):
+    """2-D transposed convolution, the gradient of `Conv2d` towards its input: (N, C_in, H, W) to (N, C_out, H', W').
+
+    H' = (H - 1) · stride - 2 · padding + dilation · (window - 1) + output_padding + 1, and W' likewise. `weight` is
+    (in_channels, out_channels / groups, window height, window width).
+    """
+
+    _spatial = 2
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            True,
+            output_padding,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+        extra = self.output_padding if output_size is None else self._output_padding(input, list(output_size))
+        return F.conv_transpose2d(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
+
+    def _output_padding(self, input: Tensor, size: list[int]) -> tuple[int, ...]:
+        """What must be added to the smallest output to give one of `size`."""
+        n = self._spatial
+        if len(size) == n + 2 or (len(size) == n + 1 and input.dim() == n + 1):
+            size = size[-n:]
+        if len(size) != n:
+            raise ValueError(f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or {n + 2} elements")
+        extra = []
+        for i, wanted in enumerate(size):
+            least = (
+                (input.shape[i - n] - 1) * self.stride[i]
+                - 2 * int(self.padding[i])
+                + self.dilation[i] * (self.kernel_size[i] - 1)
+                + 1
+            )
+            if not least <= wanted < least + max(self.stride[i], self.dilation[i]):
+                raise ValueError(f"requested an output size of {size}, but valid sizes start at {least} in dimension {i}")
+            extra.append(wanted - least)
+        return tuple(extra)

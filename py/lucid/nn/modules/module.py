@@ -1,0 +1,499 @@
+"""`Module`: the base class of everything that holds parameters.
+
+A module is a tree: parameters, buffers and child modules, each in a dict by name. Attribute access goes through these
+dicts, as in PyTorch, and so do `state_dict`, `to` and `apply`. Calling a module without hooks costs one check.
+The state-dict half is in `state.py`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from lucid import Tensor
+from lucid.nn.modules.hooks import RemovableHandle, register
+from lucid.nn.modules.move import Conversion, parse_to
+from lucid.nn.modules.state import StateDictMixin
+from lucid.nn.parameter import Buffer, Parameter
+
+__all__ = ["Module"]
+
+T = TypeVar("T", bound="Module")
+_E = TypeVar("_E")
+
+
+class Module(StateDictMixin):
+    """Base class of neural network modules, with the semantics of `torch.nn.Module`.
+
+    Subclasses call `super().__init__()`, assign parameters, buffers and child modules as attributes, and define
+    `forward`. Differences from PyTorch: backward hooks and lazy modules are still to come.
+    """
+
+    training: bool
+    _version: int = 1
+    call_super_init: bool = False
+    # Names that `__getattr__` serves, for type checkers: attributes may be parameters, buffers or modules.
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init and (args or kwargs):
+            odd = f"got an unexpected keyword argument '{next(iter(kwargs))}'" if kwargs else (
+                f"takes 1 positional argument but {len(args) + 1} were given"
+            )
+            raise TypeError(f"{type(self).__name__}.__init__() {odd}")
+        # Straight into the dict: `__setattr__` would look each of these up.
+        self.__dict__.update(
+            training=True,
+            _parameters={},
+            _buffers={},
+            _non_persistent_buffers_set=set(),
+            _modules={},
+            _forward_pre_hooks=OrderedDict(),
+            _forward_pre_hooks_with_kwargs=OrderedDict(),
+            _forward_hooks=OrderedDict(),
+            _forward_hooks_with_kwargs=OrderedDict(),
+            _forward_hooks_always_called=OrderedDict(),
+            _state_dict_hooks=OrderedDict(),
+            _state_dict_pre_hooks=OrderedDict(),
+            _load_state_dict_pre_hooks=OrderedDict(),
+            _load_state_dict_post_hooks=OrderedDict(),
+        )
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    def _forward_unimplemented(self, *inputs: Any) -> None:
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    forward: Callable[..., Any] = _forward_unimplemented
+
+    # ---- calling -----------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not (self._forward_pre_hooks or self._forward_hooks):
+            return self.forward(*args, **kwargs)
+        return self._call_with_hooks(args, kwargs)
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        called = set()
+        result = None
+        try:
+            for key, hook in list(self._forward_pre_hooks.items()):
+                if key in self._forward_pre_hooks_with_kwargs:
+                    changed = hook(self, args, kwargs)
+                    if changed is not None:
+                        if not (isinstance(changed, tuple) and len(changed) == 2):
+                            raise RuntimeError(
+                                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                            )
+                        args, kwargs = changed
+                else:
+                    changed = hook(self, args)
+                    if changed is not None:
+                        args = changed if isinstance(changed, tuple) else (changed,)
+            result = self.forward(*args, **kwargs)
+            for key, hook in list(self._forward_hooks.items()):
+                called.add(key)
+                result = self._run_forward_hook(key, hook, args, kwargs, result)
+            return result
+        except BaseException:
+            for key in list(self._forward_hooks_always_called):
+                if key in self._forward_hooks and key not in called:
+                    try:
+                        self._run_forward_hook(key, self._forward_hooks[key], args, kwargs, result)
+                    except Exception:
+                        # The first error is the one to report.
+                        continue
+            raise
+
+    def _run_forward_hook(self, key: int, hook: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        if key in self._forward_hooks_with_kwargs:
+            changed = hook(self, args, kwargs, result)
+        else:
+            changed = hook(self, args, result)
+        return result if changed is None else changed
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(module, args)` before `forward`; what it returns, if not None, replaces the arguments.
+
+        With `with_kwargs` it is `hook(module, args, kwargs)`, which returns None or both. `prepend` runs it first.
+        """
+        flags = (self._forward_pre_hooks_with_kwargs,) if with_kwargs else ()
+        return register(self._forward_pre_hooks, hook, prepend, flags)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(module, args, output)` after `forward`; what it returns, if not None, replaces the output.
+
+        With `with_kwargs` it is `hook(module, args, kwargs, output)`. `prepend` runs it before the others; `always_call`
+        runs it even where `forward` raised.
+        """
+        flags = (self._forward_hooks_with_kwargs,) if with_kwargs else ()
+        flags += (self._forward_hooks_always_called,) if always_call else ()
+        return register(self._forward_hooks, hook, prepend, flags)
+
+    # ---- attributes --------------------------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        # Only called where ordinary lookup failed.
+        slots = self.__dict__
+        for kind in ("_parameters", "_buffers", "_modules"):
+            named = slots.get(kind)
+            if named is not None and name in named:
+                return named[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        slots = self.__dict__
+        params, buffers, modules = slots.get("_parameters"), slots.get("_buffers"), slots.get("_modules")
+        if isinstance(value, Parameter):
+            if params is None:
+                raise AttributeError("cannot assign parameters before Module.__init__() call")
+            self._forget(name, keep=params)
+            self.register_parameter(name, value)
+        elif params is not None and name in params:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as parameter '{name}' (lucid.nn.Parameter or None expected)"
+                )
+            self.register_parameter(name, None)
+        elif isinstance(value, Module):
+            if modules is None:
+                raise AttributeError("cannot assign module before Module.__init__() call")
+            self._forget(name, keep=modules)
+            modules[name] = value
+        elif modules is not None and name in modules:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as child module '{name}' (lucid.nn.Module or None expected)"
+                )
+            modules[name] = None
+        elif isinstance(value, Buffer) or (buffers is not None and name in buffers):
+            if buffers is None:
+                raise AttributeError("cannot assign buffer before Module.__init__() call")
+            if value is not None and not isinstance(value, Tensor):
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as buffer '{name}' (lucid.nn.Buffer, lucid.Tensor or None expected)"
+                )
+            if isinstance(value, Buffer):
+                self._forget(name, keep=buffers)
+                self.register_buffer(name, value, value.persistent)
+            else:
+                buffers[name] = value
+        else:
+            super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        for named in (self._parameters, self._buffers, self._modules):
+            if name in named:
+                del named[name]  # type: ignore[attr-defined]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        super().__delattr__(name)
+
+    def __dir__(self) -> list[str]:
+        own = set(super().__dir__()) | set(self._parameters) | set(self._buffers) | set(self._modules)
+        return sorted(name for name in own if not name[0].isdigit())
+
+    def _forget(self, name: str, keep: object) -> None:
+        """Takes a name out of every place it may be in but one."""
+        slots = self.__dict__
+        slots.pop(name, None)
+        for named in (slots["_parameters"], slots["_buffers"], slots["_modules"]):
+            if named is not keep:
+                named.pop(name, None)
+        self._non_persistent_buffers_set.discard(name)
+
+    def _check_name(self, what: str, name: object, present: object) -> None:
+        if "_parameters" not in self.__dict__:
+            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+        if not isinstance(name, str):
+            raise TypeError(f"{what} name should be a string. Got {_typename(name)}")
+        if "." in name:
+            raise KeyError(f'{what} name can\'t contain ".", got: "{name}"')
+        if name == "":
+            raise KeyError(f'{what} name can\'t be empty string ""')
+        if hasattr(self, name) and name not in present:  # type: ignore[operator]
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Adds a parameter, or None for one that is absent and not in the state dict."""
+        self._check_name("parameter", name, self.__dict__.get("_parameters", ()))
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{_typename(param)}' object to parameter '{name}' (lucid.nn.Parameter or None required)"
+            )
+        if param is not None and not param.is_leaf:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
+                f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
+            )
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Adds a buffer: a tensor that is state but no parameter. `persistent` ones are in the state dict."""
+        self._check_name("buffer", name, self.__dict__.get("_buffers", ()))
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (lucid Tensor or None required)")
+        self._buffers[name] = tensor
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Adds a child module under a name."""
+        self._check_name("module", name, self.__dict__.get("_modules", ()))
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{_typename(module)} is not a Module subclass")
+        self._modules[name] = module
+
+    register_module = add_module
+
+    # ---- walking the tree --------------------------------------------------------------------------------------------
+
+    def get_submodule(self, target: str) -> Module:
+        """The descendant named by a dotted path; the module itself for the empty one."""
+        module: Module = self
+        for name in target.split(".") if target else ():
+            if not hasattr(module, name):
+                raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+            found = getattr(module, name)
+            if not isinstance(found, Module):
+                raise AttributeError(f"`{name}` is not an nn.Module")
+            module = found
+        return module
+
+    def set_submodule(self, target: str, module: Module) -> None:
+        """Puts a module in the place of the descendant named by a dotted path."""
+        if not target:
+            raise ValueError("Cannot set the submodule without a target name!")
+        parent, _, name = target.rpartition(".")
+        setattr(self.get_submodule(parent), name, module)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter named by a dotted path."""
+        parent, _, name = target.rpartition(".")
+        found = getattr(self.get_submodule(parent), name)
+        if not isinstance(found, Parameter):
+            raise AttributeError(f"`{name}` is not an nn.Parameter")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer named by a dotted path."""
+        parent, _, name = target.rpartition(".")
+        module = self.get_submodule(parent)
+        if name not in module._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        found: Tensor = getattr(module, name)
+        return found
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """Every module of the tree with its dotted path, itself first under the path `prefix`."""
+        seen = set() if memo is None else memo
+        # A stack, so that a deep chain of modules is no deep recursion.
+        pending: list[tuple[str, Module]] = [(prefix, self)]
+        while pending:
+            path, module = pending.pop()
+            if module in seen:
+                continue
+            if remove_duplicate:
+                seen.add(module)
+            yield path, module
+            below = [(f"{path}.{name}" if path else name, m) for name, m in module._modules.items() if m is not None]
+            pending.extend(reversed(below))
+
+    def modules(self) -> Iterator[Module]:
+        """Every module of the tree once, itself first."""
+        for _, module in self.named_modules():
+            yield module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The immediate child modules with their names, each once."""
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self) -> Iterator[Module]:
+        """The immediate child modules."""
+        for _, module in self.named_children():
+            yield module
+
+    def _named_members(
+        self,
+        members: Callable[[Module], dict[str, _E | None]],
+        prefix: str,
+        recurse: bool,
+        remove_duplicate: bool,
+    ) -> Iterator[tuple[str, _E]]:
+        seen: set[int] = set()
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in modules:
+            for name, member in members(module).items():
+                if member is None or id(member) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(member))
+                yield (f"{path}.{name}" if path else name), member
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Parameters with their dotted names, shared ones once unless `remove_duplicate` is False."""
+        return self._named_members(lambda m: m._parameters, prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """Parameters of the tree, or of this module alone without `recurse`; shared ones once."""
+        for _, param in self.named_parameters(recurse=recurse):
+            yield param
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Buffers with their dotted names."""
+        return self._named_members(lambda m: m._buffers, prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Buffers of the tree, or of this module alone without `recurse`."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def apply(self: T, fn: Callable[[Module], None]) -> T:
+        """Calls `fn` on every descendant, children first, and on the module itself last."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    # ---- moving and converting ---------------------------------------------------------------------------------------
+
+    def _apply(self: T, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> T:
+        """Replaces the data of every parameter, its gradient, and every buffer by `fn` of it.
+
+        Parameters keep their identity, so an optimizer made before still holds them.
+        """
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for param in self._parameters.values():
+            if param is None:
+                continue
+            grad = param.grad
+            data = fn(param.detach())
+            if data is not param and grad is not None:
+                param.grad = None
+            param.data = data
+            if grad is not None:
+                param.grad = fn(grad.detach()).requires_grad_(grad.requires_grad)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def to(self: T, *args: Any, **kwargs: Any) -> T:
+        """Moves and converts parameters and buffers, in place: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`.
+
+        Only floating-point and complex tensors change dtype; the others only move.
+        """
+        return self._apply(parse_to(args, kwargs))
+
+    def cpu(self: T) -> T:
+        """Moves all parameters and buffers to the CPU."""
+        return self._apply(Conversion(device="cpu"))
+
+    def gpu(self: T) -> T:
+        """Moves all parameters and buffers to the GPU device. (PyTorch: `cuda`.)"""
+        return self._apply(Conversion(device="gpu"))
+
+    def type(self: T, dst_type: Any) -> T:
+        """Casts all parameters and buffers, integers too."""
+        return self._apply(lambda t: t.to(dst_type))
+
+    def float(self: T) -> T:
+        """Casts floating-point parameters and buffers to float32."""
+        return self._apply(Conversion(dtype="float32"))
+
+    def double(self: T) -> T:
+        """Casts floating-point parameters and buffers to float64."""
+        return self._apply(Conversion(dtype="float64"))
+
+    def half(self: T) -> T:
+        """Casts floating-point parameters and buffers to float16."""
+        return self._apply(Conversion(dtype="float16"))
+
+    def bfloat16(self: T) -> T:
+        """Casts floating-point parameters and buffers to bfloat16."""
+        return self._apply(Conversion(dtype="bfloat16"))
+
+    # ---- modes and gradients -----------------------------------------------------------------------------------------
+
+    def train(self: T, mode: bool = True) -> T:
+        """Sets training mode, which dropout and batch normalisation heed, on the whole tree."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self: T) -> T:
+        """Sets evaluation mode: `train(False)`. (Not to be confused with `Tensor.eval()`, which computes.)"""
+        return self.train(False)
+
+    def requires_grad_(self: T, requires_grad: bool = True) -> T:
+        """Says whether gradients are recorded for all parameters."""
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Removes the gradients of all parameters, or zeroes them."""
+        for param in self.parameters():
+            grad = param.grad
+            if grad is None:
+                continue
+            if set_to_none:
+                param.grad = None
+            else:
+                grad.detach().zero_()
+
+    # ---- showing -----------------------------------------------------------------------------------------------------
+
+    def _get_name(self) -> str:
+        return self.__class__.__name__
+
+    def extra_repr(self) -> str:
+        """What the module's repr shows between the parentheses; for subclasses to define."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        children = [f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()]
+        name = self._get_name()
+        if len(lines) == 1 and not children:
+            return f"{name}({lines[0]})"
+        body = lines + children
+        return f"{name}(\n  " + "\n  ".join(body) + "\n)" if body else f"{name}()"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def _typename(value: object) -> str:
+    cls = builtins.type(value)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n  ")

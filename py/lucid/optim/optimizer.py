@@ -1,0 +1,280 @@
+"""`Optimizer`: parameter groups, state, hooks, and state dicts in PyTorch's format.
+
+A subclass puts its defaults in the groups and its tensors in `state`, and steps each group in one engine call.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from typing import Any
+
+import lucid
+from lucid import Tensor
+from lucid.nn.modules.hooks import RemovableHandle, register
+from lucid.nn.modules.state import as_tensor
+
+__all__ = ["Optimizer"]
+
+Params = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+
+
+class _Required:
+    """Marks a default that each group must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+class Optimizer:
+    """Base class of all optimizers.
+
+    Args:
+        params: Tensors, pairs of name and tensor, or dicts with "params" and options of that group.
+        defaults: The options, for groups that do not give them.
+    """
+
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._step_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._step_post_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._state_dict_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._state_dict_post_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._load_state_dict_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._load_state_dict_post_hooks: OrderedDict[int, Any] = OrderedDict()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                f"params argument given to the optimizer should be an iterable of Tensors or dicts, but got {_typename(params)}"
+            )
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups: list[Any] = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name in ("step_pre", "step_post"):
+            self.__dict__.setdefault(f"_{name}_hooks", OrderedDict())
+        for name in ("state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post"):
+            self.__dict__.setdefault(f"_{name}_hooks", OrderedDict())
+        for group in self.param_groups:
+            for name, default in self.defaults.items():
+                group.setdefault(name, default)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
+        return "\n".join(lines) + "\n)"
+
+    # ---- groups ------------------------------------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters with options of their own: a dict with "params" and options. Useful to unfreeze layers later."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, Tensor):
+            params = [params]
+        elif isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
+                "change between runs. Please use a list instead."
+            )
+        params = list(params)
+        if any(isinstance(p, tuple) for p in params):
+            if not all(isinstance(p, tuple) for p in params):
+                raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+            param_group["param_names"] = [name for name, _ in params]
+            params = [p for _, p in params]
+        param_group["params"] = params
+        for param in params:
+            if not isinstance(param, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_typename(param)}")
+            if not (param.is_leaf or self.defaults.get("differentiable")):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        ids = [id(p) for p in params]
+        if len(ids) != len(set(ids)):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error",
+                stacklevel=3,
+            )
+        taken = {id(p) for group in self.param_groups for p in group["params"]}
+        if not taken.isdisjoint(ids):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self._check_group(param_group)
+        self.param_groups.append(param_group)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        """Refuses options that make no sense; for subclasses."""
+
+    # ---- steps -------------------------------------------------------------------------------------------------------
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Removes the gradients of all parameters, or zeroes them in place."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if set_to_none:
+                    param.grad = None
+                elif param.grad is not None:
+                    param.grad.detach().zero_()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates the parameters by their gradients. `closure` computes the loss again, which is then returned."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _evaluate(closure: Callable[[], Any] | None) -> Any:
+        if closure is None:
+            return None
+        with lucid.enable_grad():
+            return closure()
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(optimizer, args, kwargs)` before each step; it may return new args and kwargs."""
+        return register(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """Calls `hook(optimizer, args, kwargs)` after each step."""
+        return register(self._step_post_hooks, hook)
+
+    # ---- state dicts -------------------------------------------------------------------------------------------------
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., None], prepend: bool = False) -> RemovableHandle:
+        """Calls `hook(optimizer)` before `state_dict`."""
+        return register(self._state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Calls `hook(optimizer, state_dict)` after `state_dict`; what it returns, if not None, replaces the dict."""
+        return register(self._state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Calls `hook(optimizer, state_dict)` before loading; what it returns, if not None, is loaded instead."""
+        return register(self._load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., None], prepend: bool = False) -> RemovableHandle:
+        """Calls `hook(optimizer)` after loading."""
+        return register(self._load_state_dict_post_hooks, hook, prepend)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state per parameter and the groups, in PyTorch's format: parameters are numbered through all groups."""
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self)
+        numbers: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            for param in group["params"]:
+                numbers.setdefault(id(param), len(numbers))
+            packed = {name: value for name, value in group.items() if name != "params"}
+            packed["params"] = [numbers[id(param)] for param in group["params"]]
+            groups.append(packed)
+        state = {numbers[id(key)] if isinstance(key, Tensor) else key: value for key, value in self.state.items()}
+        made: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in self._state_dict_post_hooks.values():
+            replaced = hook(self, made)
+            if replaced is not None:
+                made = replaced
+        return made
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over a state dict, also one that PyTorch made: parameters match by their order.
+
+        Raises:
+            ValueError: where the groups, or their numbers of parameters, differ.
+        """
+        given = dict(state_dict)
+        for hook in self._load_state_dict_pre_hooks.values():
+            replaced = hook(self, given)
+            if replaced is not None:
+                given = replaced
+        saved = [dict(group) for group in given["param_groups"]]
+        if len(saved) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(a["params"]) != len(b["params"]) for a, b in zip(self.param_groups, saved, strict=True)):
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+        params = [p for group in self.param_groups for p in group["params"]]
+        by_number = dict(zip((n for group in saved for n in group["params"]), params, strict=True))
+        state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        for key, value in given["state"].items():
+            if key in by_number:
+                param = by_number[key]
+                state[param] = {name: _fitted(name, item, param) for name, item in value.items()}
+            else:
+                state[key] = value
+        groups = []
+        for own, group in zip(self.param_groups, saved, strict=True):
+            merged = {name: deepcopy(value) for name, value in group.items() if name != "params"}
+            merged["params"] = own["params"]
+            if "param_names" in own and "param_names" not in merged:
+                merged["param_names"] = own["param_names"]
+            groups.append(merged)
+        self.__setstate__({"state": state, "param_groups": groups})
+        for hook in self._load_state_dict_post_hooks.values():
+            hook(self)
+
+
+def _fitted(name: str, value: Any, param: Tensor) -> Any:
+    """A copy of a piece of loaded state, with the parameter's dtype and device; step counts stay as they are."""
+    if isinstance(value, Mapping):
+        return {key: _fitted(name, item, param) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_fitted(name, item, param) for item in value)
+    if not (isinstance(value, Tensor) or hasattr(value, "detach")):
+        return deepcopy(value)
+    tensor = as_tensor(value).detach().clone()
+    if name == "step":
+        return tensor.to("cpu", lucid.float32)
+    return tensor.to(param.device, param.dtype) if param.is_floating_point() else tensor.to(param.device)
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A step method that runs the optimizer's hooks around itself."""
+    if getattr(step, "_hooked", False):
+        return step
+
+    @functools.wraps(step)
+    def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        for hook in list(self._step_pre_hooks.values()):
+            changed = hook(self, args, kwargs)
+            if changed is not None:
+                if not (isinstance(changed, tuple) and len(changed) == 2):
+                    raise RuntimeError(
+                        f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                    )
+                args, kwargs = changed
+        result = step(self, *args, **kwargs)
+        for hook in list(self._step_post_hooks.values()):
+            hook(self, args, kwargs)
+        return result
+
+    hooked._hooked = True  # type: ignore[attr-defined]
+    return hooked
+
+
+def _typename(value: object) -> str:
+    cls = type(value)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
