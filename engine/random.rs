@@ -40,18 +40,25 @@ fn words(x: u64) -> [u32; 2] {
 /// Threefry-2x32 with 20 rounds (Salmon et al., 2011): a bijection of the counter for each key.
 #[inline(always)]
 pub fn threefry2x32(key: [u32; 2], count: [u32; 2]) -> [u32; 2] {
-    const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
     let keys = [key[0], key[1], key[0] ^ key[1] ^ 0x1BD1_1BDA];
     let mut a = count[0].wrapping_add(keys[0]);
     let mut b = count[1].wrapping_add(keys[1]);
-    for round in 0..5 {
-        for r in ROTATIONS[round % 2] {
-            a = a.wrapping_add(b);
-            b = b.rotate_left(r) ^ a;
-        }
-        a = a.wrapping_add(keys[(round + 1) % 3]);
-        b = b.wrapping_add(keys[(round + 2) % 3]).wrapping_add(round as u32 + 1);
+    // Written out: a loop in here would keep the loop around it from being vectorised.
+    macro_rules! rounds {
+        ($i:literal: $($r:literal)*) => {
+            $(
+                a = a.wrapping_add(b);
+                b = b.rotate_left($r) ^ a;
+            )*
+            a = a.wrapping_add(keys[$i % 3]);
+            b = b.wrapping_add(keys[($i + 1) % 3]).wrapping_add($i);
+        };
     }
+    rounds!(1: 13 15 26 6);
+    rounds!(2: 17 29 16 24);
+    rounds!(3: 13 15 26 6);
+    rounds!(4: 17 29 16 24);
+    rounds!(5: 13 15 26 6);
     [a, b]
 }
 

@@ -96,21 +96,49 @@ impl<T: Wide<W: Compute>, R: Rule<T::W, S>, const S: usize> Task for Piece<'_, T
     #[inline(always)]
     fn run<const F: bool>(self) {
         let Piece { rule, p, g, state } = self;
-        let n = p.len().min(g.len());
-        let (p, g) = (&mut p[..n], &g[..n]);
-        for i in 0..n {
-            let mut s = [T::W::of(0.0); S];
-            for (s, state) in s.iter_mut().zip(&*state) {
-                // A missing buffer is empty: its rule does not use it.
-                *s = state.get(i).map_or(*s, |x| x.widen());
-            }
-            p[i] = T::narrow(rule.update(p[i].widen(), g[i].widen(), &mut s));
-            for (s, state) in s.iter().zip(&mut *state) {
-                if let Some(x) = state.get_mut(i) {
-                    *x = T::narrow(*s);
+        for (i, (p, g)) in p.chunks_mut(LANES).zip(g.chunks(LANES)).enumerate() {
+            let (mut wide, grad) = (load(p), load(g));
+            let mut kept: [[T::W; LANES]; S] = std::array::from_fn(|s| load(part(state[s], i)));
+            for lane in 0..LANES {
+                let mut s: [T::W; S] = std::array::from_fn(|s| kept[s][lane]);
+                wide[lane] = rule.update(wide[lane], grad[lane], &mut s);
+                for (kept, s) in kept.iter_mut().zip(s) {
+                    kept[lane] = s;
                 }
             }
+            store(wide, p);
+            for (kept, state) in kept.into_iter().zip(state.iter_mut()) {
+                // A state that the rule does not use is empty.
+                let end = state.len().min((i + 1) * LANES);
+                store(kept, &mut state[(i * LANES).min(end)..end]);
+            }
         }
+    }
+}
+
+/// Elements worked on at once: a fixed number, so that the loop over them is vectorised whatever the rule.
+const LANES: usize = 32;
+
+/// The elements of a state that belong to a group of lanes.
+#[inline(always)]
+fn part<T>(state: &[T], i: usize) -> &[T] {
+    let end = state.len().min((i + 1) * LANES);
+    &state[(i * LANES).min(end)..end]
+}
+
+#[inline(always)]
+fn load<T: Wide<W: Compute>>(x: &[T]) -> [T::W; LANES] {
+    match <&[T; LANES]>::try_from(x) {
+        Ok(x) => std::array::from_fn(|i| x[i].widen()),
+        Err(_) => std::array::from_fn(|i| x.get(i).map_or(T::W::of(0.0), |x| x.widen())),
+    }
+}
+
+#[inline(always)]
+fn store<T: Wide>(from: [T::W; LANES], to: &mut [T]) {
+    match <&mut [T; LANES]>::try_from(&mut *to) {
+        Ok(to) => (0..LANES).for_each(|i| to[i] = T::narrow(from[i])),
+        Err(_) => to.iter_mut().zip(from).for_each(|(to, x)| *to = T::narrow(x)),
     }
 }
 

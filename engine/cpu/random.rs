@@ -73,8 +73,13 @@ impl Task for Blocks<'_> {
     #[inline(always)]
     fn run<const F: bool>(self) {
         let Blocks { key: Key(key), counts: [a, b], first, second } = self;
-        for ((i, x), y) in (0u32..).zip(first).zip(second) {
-            [*x, *y] = threefry2x32(key, [a.wrapping_add(i), b.wrapping_add(i)]);
+        // By index: a zip with a counter is not vectorised.
+        let n = first.len().min(second.len());
+        let (first, second) = (&mut first[..n], &mut second[..n]);
+        for i in 0..n {
+            let [x, y] = threefry2x32(key, [a.wrapping_add(i as u32), b.wrapping_add(i as u32)]);
+            first[i] = x;
+            second[i] = y;
         }
     }
 }
