@@ -102,7 +102,7 @@ impl Sizes {
             && args.groups > 0
             && (x[0], w[0]) == (y[0], y[1])
             && x[1] == w[1] * args.groups
-            && w[0] % args.groups == 0;
+            && w[0].is_multiple_of(args.groups);
         if !fits {
             return Err(Error::shape("convolution", "input, weight and output do not belong together", &[x, w, y]));
         }
