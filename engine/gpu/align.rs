@@ -13,6 +13,18 @@ use smallvec::SmallVec;
 /// Operands, and the order of axes that they and the result have.
 pub(super) type Aligned<'a> = (SmallVec<[Ref<'a>; 3]>, Option<Perm>);
 
+/// Do all have one order of axes and as many of them, so that they can be used as they lie?
+#[inline]
+pub(super) fn agree(x: &Value, y: &Value) -> bool {
+    match (&x.perm, &y.perm) {
+        (None, None) => true,
+        (Some(p), Some(q)) => p == q,
+        // A single number has no order.
+        (Some(_), None) => y.array.ndim() == 0,
+        (None, Some(_)) => x.array.ndim() == 0,
+    }
+}
+
 /// Brings the operands to the order of axes of the first one that has an own, if they all can follow.
 pub(super) fn align<'a>(values: &[&'a Value], ndim: usize) -> Made<Aligned<'a>> {
     // Of operands with different orders, the largest one keeps its own.

@@ -161,7 +161,7 @@ pub(super) fn physical(shape: &[usize], perm: Option<&Perm>) -> Shape {
 pub(super) struct Cell {
     value: RwLock<Value>,
     version: AtomicU32,
-    shape: Shape,
+    numel: usize,
 }
 
 impl Cell {
@@ -214,6 +214,8 @@ pub(super) struct View {
     /// The view that this one is made from; `None` is the base.
     parent: Option<Arc<View>>,
     op: ViewOp,
+    /// The shape that the op is applied to, and what it makes of it.
+    from: Shape,
     shape: Shape,
     depth: u8,
     cache: RwLock<Option<(u32, Arc<Value>)>>,
@@ -254,7 +256,7 @@ impl backend::Array for GpuArray {
         Arc::strong_count(&self.cell) == 1
     }
     fn storage_numel(&self) -> usize {
-        numel(&self.cell.shape)
+        self.cell.numel
     }
 }
 
@@ -282,9 +284,9 @@ impl GpuArray {
         debug_assert_eq!(value.array.dtype(), convert::dtype(dtype)?);
         debug_assert_eq!(value.array.size(), numel(shape));
         let layout = Layout::contiguous(shape);
-        let cell = Cell { value: RwLock::new(value), version: AtomicU32::new(0), shape: layout.shape.clone() };
+        let cell = Cell { value: RwLock::new(value), version: AtomicU32::new(0), numel: layout.numel() };
         let array = GpuArray { cell: Arc::new(cell), view: None, layout, dtype };
-        lazy::note(&array.cell, array.layout.numel() * dtype.size())?;
+        lazy::note(&array.cell, array.cell.numel * dtype.size())?;
         Ok(array)
     }
 
@@ -320,11 +322,15 @@ impl GpuArray {
 
     /// A view of this array; `layout` is what `op` makes of its own.
     pub(super) fn seen_as(&self, op: &ViewOp, layout: Layout) -> GpuArray {
-        let view = match &self.view {
-            None => link(None, op, &self.cell.shape, &layout),
-            Some(v) => link(Some(v), op, &self.cell.shape, &layout),
-        };
+        let view = link(self.view.as_ref(), op, &self.layout.shape, &layout);
         GpuArray { cell: Arc::clone(&self.cell), view, layout, dtype: self.dtype }
+    }
+
+    /// Asks for the storage's elements to be moved into an order of axes when something is next evaluated.
+    pub(super) fn wish_order(&self, perm: Perm) {
+        if self.view.is_none() {
+            lazy::wish(&self.cell, perm);
+        }
     }
 
     /// Replaces the elements that this array shows. `value` has its shape and dtype.
@@ -334,42 +340,46 @@ impl GpuArray {
             Some(v) => v.write(&self.cell, value)?,
         };
         self.cell.store(value);
-        lazy::note(&self.cell, numel(&self.cell.shape) * self.dtype.size())
+        lazy::note(&self.cell, self.cell.numel * self.dtype.size())
     }
 }
 
-/// The chain for `op` after `parent`, with neighbours merged; `None` where the base itself results.
-fn link(parent: Option<&Arc<View>>, op: &ViewOp, base: &Shape, layout: &Layout) -> Option<Arc<View>> {
-    let shape = &layout.shape;
-    let new = |parent: Option<&Arc<View>>, op: ViewOp| {
+/// The chain for `op` after `parent`, which shows the shape `from`, with neighbours merged; `None` where the base itself
+/// results.
+fn link(parent: Option<&Arc<View>>, op: &ViewOp, from: &Shape, layout: &Layout) -> Option<Arc<View>> {
+    let new = |parent: Option<&Arc<View>>, op: ViewOp, from: &Shape| {
         let depth = parent.map_or(0, |p| p.depth) + 1;
-        let cache = RwLock::new(None);
-        Some(Arc::new(View { parent: parent.cloned(), op, shape: shape.clone(), depth, cache }))
+        let (from, shape) = (from.clone(), layout.shape.clone());
+        Some(Arc::new(View { parent: parent.cloned(), op, from, shape, depth, cache: RwLock::new(None) }))
     };
-    let strided = || new(None, ViewOp::AsStrided { layout: Box::new(layout.clone()) });
+    let strided = || {
+        let base = parent.map_or(from, |p| p.base_shape());
+        new(None, ViewOp::AsStrided { layout: Box::new(layout.clone()), source: None }, base)
+    };
     if matches!(op, ViewOp::AsStrided { .. }) {
         return strided();
     }
-    let below = parent.map_or(base, |p| &p.shape);
-    if view::changes_nothing(op, below) {
+    if view::changes_nothing(op, from) {
         return parent.cloned();
     }
-    let Some(p) = parent else { return new(None, op.clone()) };
-    let grand = p.parent.as_ref();
+    let Some(p) = parent else { return new(None, op.clone(), from) };
     if let Some(merged) = view::merge(&p.op, op) {
-        let below = grand.map_or(base, |g| &g.shape);
-        if view::changes_nothing(&merged, below) {
-            return grand.cloned();
+        if view::changes_nothing(&merged, &p.from) {
+            return p.parent.clone();
         }
-        return new(grand, merged);
+        return new(p.parent.as_ref(), merged, &p.from);
     }
     if p.depth >= MAX_DEPTH {
         return strided();
     }
-    new(parent, op.clone())
+    new(parent, op.clone(), from)
 }
 
 impl View {
+    fn base_shape(&self) -> &Shape {
+        self.parent.as_ref().map_or(&self.from, |p| p.base_shape())
+    }
+
     /// What the view shows of the cell's current value.
     fn show(&self, cell: &Cell) -> Made<Arc<Value>> {
         let version = cell.version();
@@ -379,8 +389,8 @@ impl View {
             }
         }
         let made = Arc::new(match &self.parent {
-            None => view::apply(&self.op, &cell.value(), &cell.shape)?,
-            Some(p) => view::apply(&self.op, &*p.show(cell)?, &p.shape)?,
+            None => view::apply(&self.op, &cell.value(), &self.from)?,
+            Some(p) => view::apply(&self.op, &*p.show(cell)?, &self.from)?,
         });
         let old = self.cache.write().replace((version, Arc::clone(&made)));
         drop(old);
@@ -390,12 +400,9 @@ impl View {
     /// The base's value with `value` written where this view shows it.
     fn write(&self, cell: &Cell, value: Value) -> Made<Value> {
         match &self.parent {
-            None => {
-                let base = cell.value();
-                view::write(&self.op, &base, &cell.shape, &self.shape, value)
-            }
+            None => view::write(&self.op, &cell.value(), &self.from, &self.shape, value),
             Some(p) => {
-                let written = view::write(&self.op, &*p.show(cell)?, &p.shape, &self.shape, value)?;
+                let written = view::write(&self.op, &*p.show(cell)?, &self.from, &self.shape, value)?;
                 p.write(cell, written)
             }
         }

@@ -68,18 +68,22 @@ fn packed<'a>(v: &'a Value, perm: &Perm) -> Made<Ref<'a>> {
     Ok(Ref::Fresh(ops::contiguous(&turned, false)?))
 }
 
-/// A weight as MLX takes it, (out, window…, in). One that is used again and again is kept that way: the first use moves
-/// its elements, the others and the optimizer's steps find them in place.
+/// A weight as MLX takes it, (out, window…, in), with whatever strides it has. One that is used again and again is moved
+/// into that order at the next evaluation; an optimizer's step keeps it there.
 fn weight(w: &GpuArray) -> Made<Array> {
     let perm = channels_last(w.ndim());
     let v = w.value()?;
-    let array = packed(&v, &perm)?.into_owned();
-    let (id, leaf, moved) = (v.array.id(), v.array.is_evaluated(), v.perm.as_ref() != Some(&perm));
-    drop(v);
-    if let Some(cell) = w.base().filter(|_| leaf && moved) {
-        cell.restate(id, Value::new(array.clone(), Some(perm)));
+    let array = v.ordered(Some(&perm))?.into_owned();
+    if v.array.is_evaluated() && v.perm.as_ref() != Some(&perm) {
+        w.wish_order(perm);
     }
     Ok(array)
+}
+
+/// Moves a value's elements into an order of axes.
+pub(super) fn settle_into(v: &Value, perm: Perm) -> Made<Value> {
+    let array = packed(v, &perm)?.into_owned();
+    Ok(Value::new(array, Some(perm)).knowing(v.known))
 }
 
 fn sizes(values: &Spatial) -> Made<Ints> {

@@ -5,7 +5,7 @@
 use super::fault::Made;
 use crate::{DType, Error, Scalar};
 use half::{bf16, f16};
-use mlx_ffi::{Array, Dtype};
+use mlx_ffi::{ops, Array, Dtype};
 use num_complex::Complex32;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -77,6 +77,34 @@ pub(super) fn constant(value: impl Into<Scalar>, dtype: DType) -> Made<Array> {
     let array = scalar(value, dtype)?;
     // A thread that is ending keeps nothing.
     let _ = CONSTANTS.try_with(|c| c.borrow_mut()[slot % KEPT].replace((dtype, key, array.clone())));
+    Ok(array)
+}
+
+/// How many of them are kept in shapes of other arrays.
+const SPREAD: usize = 256;
+
+/// A 0-d array, the shape it was broadcast to, and the result. The first is kept so that its id stays taken.
+type Spread = (Array, Ints, Array);
+
+thread_local! {
+    static SPREADS: RefCell<[Option<Spread>; SPREAD]> = const { RefCell::new([const { None }; SPREAD]) };
+}
+
+/// A constant in the shape of another array; those used lately are kept, so that after its first evaluation it costs no
+/// operation.
+pub(super) fn spread(number: &Array, like: &Array) -> Made<Array> {
+    let (id, shape) = (number.id(), like.shape());
+    let key = shape.iter().fold(id as u64, |h, &n| (h.rotate_left(7) ^ n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let slot = (key >> 56) as usize % SPREAD;
+    let kept = SPREADS.try_with(|s| match &s.borrow()[slot] {
+        Some((n, to, spread)) if n.id() == id && to.as_slice() == shape => Some(spread.clone()),
+        _ => None,
+    });
+    if let Ok(Some(array)) = kept {
+        return Ok(array);
+    }
+    let array = ops::broadcast_to(number, shape)?;
+    let _ = SPREADS.try_with(|s| s.borrow_mut()[slot].replace((number.clone(), shape.into(), array.clone())));
     Ok(array)
 }
 

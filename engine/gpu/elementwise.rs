@@ -3,8 +3,8 @@
 //! They work on the physical arrays and hand the order of axes on. Depends on `align`, `array`, `convert` and mlx-ffi.
 //! Invariant: results follow PyTorch where MLX differs (integer division and powers, `fmod`, `erfc`, booleans).
 
-use super::align::align;
-use super::array::{GpuArray, Known, Value};
+use super::align::{agree, align};
+use super::array::{GpuArray, Known, Ref, Value};
 use super::convert::{self, constant};
 use super::fault::Made;
 use super::lower::Origin;
@@ -97,7 +97,7 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
         UnaryOp::Erfc => erfc(x, dtype)?,
         UnaryOp::Erfinv => ops::erfinv(x)?,
         UnaryOp::Sigmoid => ops::sigmoid(x)?,
-        UnaryOp::Relu => ops::maximum(x, &constant(0, dtype)?)?,
+        UnaryOp::Relu => ops::maximum(x, &convert::spread(&constant(0, dtype)?, x)?)?,
         UnaryOp::Silu => ops::multiply(x, &ops::sigmoid(x)?)?,
         UnaryOp::LogicalNot => match dtype {
             DType::Bool => ops::logical_not(x)?,
@@ -148,10 +148,21 @@ fn erfc(x: &Array, dtype: DType) -> Made<Array> {
     cast_array(&y, wide, dtype)
 }
 
+/// A number as an array of the other operand's shape: MLX would make one for each op, and these are kept.
+#[inline]
+fn spread<'a>(v: &'a Value, like: &Array) -> Made<Ref<'a>> {
+    if v.array.ndim() > 0 || matches!(v.known, Known::Nothing) || like.ndim() == 0 {
+        return Ok(Ref::Held(&v.array));
+    }
+    Ok(Ref::Fresh(convert::spread(&v.array, like)?))
+}
+
 pub(super) fn binary(op: &BinaryOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<GpuArray> {
     let (x, y) = (a.value()?, b.value()?);
-    let made = if x.perm.is_none() && y.perm.is_none() {
-        Value::plain(binary_array(op, &x.array, &y.array, y.known, out.dtype)?)
+    let made = if agree(&x, &y) {
+        let perm = x.perm.as_ref().or(y.perm.as_ref()).cloned();
+        let (p, q) = (spread(&x, &y.array)?, spread(&y, &x.array)?);
+        Value::new(binary_array(op, &p, &q, y.known, out.dtype)?, perm)
     } else {
         let (arrays, perm) = align(&[&x, &y], out.shape.len())?;
         Value::new(binary_array(op, &arrays[0], &arrays[1], y.known, out.dtype)?, perm)
@@ -213,7 +224,7 @@ fn floor_divide(a: &Array, b: &Array, dtype: DType) -> Made<Array> {
 fn power(a: &Array, b: &Array, exponent: Known, dtype: DType) -> Made<Array> {
     // A 0-d exponent leaves the shape to the base.
     let Known::Constant(e) = exponent else { return Ok(ops::power(a, b)?) };
-    if b.ndim() > 0 {
+    if b.size() > 1 && b.shape() != a.shape() {
         return Ok(ops::power(a, b)?);
     }
     let one = || constant(1.0, dtype);
@@ -232,8 +243,10 @@ fn power(a: &Array, b: &Array, exponent: Known, dtype: DType) -> Made<Array> {
 pub(super) fn compare(op: &CompareOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<GpuArray> {
     let (x, y) = (a.value()?, b.value()?);
     let dtype = a.element();
-    let made = if x.perm.is_none() && y.perm.is_none() {
-        Value::plain(compare_array(op, &x.array, &y.array, dtype)?)
+    let made = if agree(&x, &y) {
+        let perm = x.perm.as_ref().or(y.perm.as_ref()).cloned();
+        let (p, q) = (spread(&x, &y.array)?, spread(&y, &x.array)?);
+        Value::new(compare_array(op, &p, &q, dtype)?, perm)
     } else {
         let (arrays, perm) = align(&[&x, &y], out.shape.len())?;
         Value::new(compare_array(op, &arrays[0], &arrays[1], dtype)?, perm)
@@ -264,7 +277,7 @@ pub(super) fn select(op: &SelectOp, c: &GpuArray, a: &GpuArray, b: &GpuArray, ou
             let (c, x, y) = (c.value()?, a.value()?, b.value()?);
             let known = union(x.known, y.known);
             let made = if c.perm.is_none() && x.perm.is_none() && y.perm.is_none() {
-                Value::plain(ops::where_(&c.array, &x.array, &y.array)?)
+                Value::plain(ops::where_(&c.array, &*spread(&x, &c.array)?, &*spread(&y, &c.array)?)?)
             } else {
                 let (arrays, perm) = align(&[&c, &x, &y], out.shape.len())?;
                 Value::new(ops::where_(&arrays[0], &arrays[1], &arrays[2])?, perm)

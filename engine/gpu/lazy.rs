@@ -5,12 +5,13 @@
 //! that never evaluates has flat memory. Depends on `array` and mlx-ffi. Invariant: a cell that may be pending is in some
 //! thread's list, or in the list that ended threads leave behind.
 
-use super::array::Cell;
+use super::array::{Cell, Perm};
+use super::conv::settle_into;
 use super::fault::Made;
 use mlx_ffi::{transforms, Array};
 use parking_lot::Mutex;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// How much may wait before it is evaluated, per thread.
@@ -35,6 +36,42 @@ pub fn limits() -> Limits {
 pub fn set_limits(limits: Limits) {
     MAX_OPS.store(limits.ops.max(1), Ordering::Relaxed);
     MAX_BYTES.store(limits.bytes.max(1), Ordering::Relaxed);
+}
+
+/// Storages whose elements should lie in another order, which is brought about beside the next evaluation: graphs that are
+/// built before it use them as they are.
+static WISHES: Mutex<Vec<(Weak<Cell>, Perm)>> = Mutex::new(Vec::new());
+static WISHED: AtomicBool = AtomicBool::new(false);
+
+/// Asks for a storage's elements to be moved into an order of axes.
+pub(super) fn wish(cell: &Arc<Cell>, perm: Perm) {
+    let mut wishes = WISHES.lock();
+    if !wishes.iter().any(|(w, _)| w.as_ptr() == Arc::as_ptr(cell)) {
+        wishes.push((Arc::downgrade(cell), perm));
+        WISHED.store(true, Ordering::Release);
+    }
+}
+
+/// Grants what was wished, and gives back the arrays to evaluate for it.
+pub(super) fn granted() -> Made<Vec<Array>> {
+    if !WISHED.swap(false, Ordering::AcqRel) {
+        return Ok(Vec::new());
+    }
+    let wishes = std::mem::take(&mut *WISHES.lock());
+    let mut arrays = Vec::new();
+    for (weak, perm) in wishes {
+        let Some(cell) = weak.upgrade() else { continue };
+        let (was, value) = {
+            let held = cell.value();
+            if held.perm.as_ref() == Some(&perm) {
+                continue;
+            }
+            (held.array.id(), settle_into(&held, perm)?)
+        };
+        arrays.push(value.array.clone());
+        cell.restate(was, value);
+    }
+    Ok(arrays)
 }
 
 #[derive(Default)]
@@ -62,6 +99,12 @@ pub(super) fn note(cell: &Arc<Cell>, bytes: usize) -> Made<()> {
     // A thread whose locals are gone is ending: its last cells are evaluated by who reads them.
     let full = PENDING.try_with(|p| {
         let p = &mut *p.borrow_mut();
+        // Short-lived results leave at once, so that their memory is used again while it is warm.
+        for back in 1..=2 {
+            if let Some(i) = p.cells.len().checked_sub(back).filter(|&i| p.cells[i].strong_count() == 0) {
+                p.cells.swap_remove(i);
+            }
+        }
         p.cells.push(Arc::downgrade(cell));
         p.ops += 1;
         p.bytes += bytes;

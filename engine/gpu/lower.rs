@@ -6,7 +6,7 @@
 //! and without lowering results are the same (an infinite bias on infinite elements apart).
 
 use super::array::Value;
-use super::convert::constant;
+use super::convert::{constant, spread};
 use super::fault::Made;
 use crate::DType;
 use mlx_ffi::{ops, Array};
@@ -82,7 +82,8 @@ impl Peeled {
             v = made;
         }
         if self.relu {
-            let mut made = Value::new(ops::maximum(&v.array, &constant(0, dtype)?)?, v.perm.clone());
+            let mut made =
+                Value::new(ops::maximum(&v.array, &spread(&constant(0, dtype)?, &v.array)?)?, v.perm.clone());
             made.origin = Origin::relu(&v);
             v = made;
         }

@@ -157,8 +157,9 @@ impl Backend for GpuBackend {
     }
     fn eval(arrays: &[&GpuArray], wait: bool) -> Result<()> {
         let evaluated = || -> Made<()> {
+            let granted = lazy::granted()?;
             let held = arrays.iter().map(|a| a.value()).collect::<Made<SmallVec<[_; 8]>>>()?;
-            let refs: SmallVec<[&Array; 8]> = held.iter().map(|v| &v.array).collect();
+            let refs: SmallVec<[&Array; 8]> = held.iter().map(|v| &v.array).chain(&granted).collect();
             if wait {
                 transforms::eval(&refs)?
             } else {

@@ -87,7 +87,7 @@ pub(super) fn apply(op: &ViewOp, v: &Value, from: &[usize]) -> Made<Value> {
             let (start, stop, step) = slice_ends(dims, v.perm.as_ref(), v.array.shape())?;
             Value::new(ops::slice(&v.array, &start, &stop, &step)?, v.perm.clone())
         }
-        ViewOp::AsStrided { layout } => {
+        ViewOp::AsStrided { layout, .. } => {
             if layout.numel() == 0 {
                 return empty(&layout.shape, v.array.dtype());
             }
@@ -162,7 +162,7 @@ pub(super) fn write(op: &ViewOp, v: &Value, from: &[usize], to: &[usize], child:
             let part = child.ordered(v.perm.as_ref())?;
             Ok(Value::new(ops::slice_update(&v.array, &part, &start, &stop, &step)?, v.perm.clone()))
         }
-        ViewOp::AsStrided { layout } => {
+        ViewOp::AsStrided { layout, .. } => {
             if numel(to) == 0 {
                 return Ok(v.clone());
             }

@@ -61,7 +61,7 @@ fn extrema_see_nan_and_the_first_of_equals() {
 fn special_functions() {
     close(
         &unary(UnaryOp::Erfc, &[0.0, 1.0, -1.0, 3.0, INF, -INF, NAN]),
-        &[1.0, 0.15729921, 1.8427008, 2.2090497e-5, 0.0, 2.0, NAN],
+        &[1.0, 0.1572992, 1.8427008, 2.2090497e-5, 0.0, 2.0, NAN],
     );
     let far = unary(UnaryOp::Erfc, &[5.0])[0];
     assert!((far / 1.5374598e-12 - 1.0).abs() < 1e-4, "{far}");
@@ -239,8 +239,8 @@ fn element_wise_ops_carry_the_order_of_axes() {
     let sum = B::binary(&BinaryOp::Add, &x, &y, &meta(&[2, 3, 2, 4])).unwrap();
     let all = B::binary(&BinaryOp::Mul, &sum, &bias, &meta(&[2, 3, 2, 4])).unwrap();
     let all = B::unary(&UnaryOp::Relu, &all, &meta(&[2, 3, 2, 4])).unwrap();
-    // Two sums and a relu, and the bias brought to the last axis.
-    assert_eq!((mlx_ffi::counters::thread() - before).ops, 4);
+    // Two products and a relu with its zeros, and the bias brought to the last axis.
+    assert_eq!((mlx_ffi::counters::thread() - before).ops, 5);
     let (x, y, b) = (get::<f32>(&x), get::<f32>(&y), get::<f32>(&bias));
     let want: Vec<f32> = (0..48).map(|i| ((x[i] + y[i]) * b[i / 8 % 3]).max(0.0)).collect();
     close(&get(&all), &want);
@@ -328,6 +328,7 @@ fn linear_and_softmax() {
 }
 
 #[test]
+#[allow(clippy::needless_range_loop)]
 fn optimizer_steps_are_the_formulas() {
     let n = 6;
     let start: Vec<Vec<f32>> =
