@@ -233,7 +233,7 @@ impl Layout {
                 }
                 out
             }
-            ViewOp::AsStrided { layout } => (**layout).clone(),
+            ViewOp::AsStrided { layout, .. } => (**layout).clone(),
         })
     }
 

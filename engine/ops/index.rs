@@ -393,7 +393,7 @@ pub(crate) fn strided_add(g: &Tensor, layout: &Layout, shape: &[usize]) -> Resul
 }
 
 /// What `layout` reads from a tensor whose elements lie in row-major order.
-fn strided_read(x: &Tensor, layout: &Layout) -> Result<Tensor> {
+pub(crate) fn strided_read(x: &Tensor, layout: &Layout) -> Result<Tensor> {
     let offset = Some(layout.offset as i64);
     let signed = |v: &[usize]| v.iter().map(|&n| n as isize).collect::<Vec<_>>();
     // The layout counts from the storage's start: give it a storage of its own.

@@ -41,7 +41,9 @@ macro_rules! view_ops {
         /// The storage seen under any sizes and strides, in elements. Elements outside of the storage are refused.
         method as_strided(size: Sizes, stride: Sizes, storage_offset: OptInt = None) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            prim AsStrided { layout: Box<Layout> } Nothing {|c, g| [super::index::strided_add(g, layout, c.shape(0))]},
+            prim AsStrided { layout: Box<Layout>, source: Option<Box<Layout>> } Nothing {|c, g| [
+                strided_gradient(g, layout, source.as_deref(), c.shape(0))
+            ]},
             run as_strided_body, torch "", samples ["N(3, 4), (2, 2), (4, 2), 1", "N(12), (5, 4), (2, 1)"]
         }
         /// Like [`reshape`], but an error where a copy would be needed.
@@ -318,7 +320,7 @@ fn as_strided_body(x: &Tensor, size: &[isize], stride: &[isize], storage_offset:
         let why = format!("sizes {size:?}, strides {stride:?} and offset {} reach outside of the storage of {room} elements", layout.offset);
         return Err(fail(why));
     }
-    must_view(ViewOp::AsStrided { layout: Box::new(layout) }, x)
+    restride(x, layout)
 }
 
 fn squeeze_body(x: &Tensor, dim: Option<&[isize]>) -> Result<Tensor> {
@@ -367,9 +369,27 @@ fn unflatten_body(x: &Tensor, dim: isize, sizes: &[isize]) -> Result<Tensor> {
     reshape_to(x, &shape)
 }
 
-/// A view whose strides follow from the tensor's own, as `as_strided` sees them.
+/// A view by a layout of the storage. How `x` itself lies there is noted where it is not the plain way, for the gradient.
 fn restride(x: &Tensor, layout: Layout) -> Result<Tensor> {
-    must_view(ViewOp::AsStrided { layout: Box::new(layout) }, x)
+    let own = x.layout();
+    let plain = own.offset == 0 && own.is_contiguous() && layout.span() <= own.numel();
+    let source = (!plain).then(|| Box::new(own.clone()));
+    must_view(ViewOp::AsStrided { layout: Box::new(layout), source }, x)
+}
+
+/// Adds `g` to zeros of the storage where `layout` reads, and reads those as `x` did. What several of `x`'s elements share
+/// is divided among them, as in PyTorch.
+fn strided_gradient(g: &Tensor, layout: &Layout, source: Option<&Layout>, shape: &[usize]) -> Result<Tensor> {
+    use super::index::{strided_add, strided_read};
+    let Some(source) = source else { return strided_add(g, layout, shape) };
+    let room = [layout.span().max(source.span())];
+    let mut storage = strided_add(g, layout, &room)?;
+    if source.may_overlap() {
+        let ones = Tensor::full_of(&source.shape, crate::Scalar::ONE, g.dtype(), g.device())?;
+        let count = strided_add(&ones, source, &room)?;
+        storage = (storage / &count.clamp(Some(crate::Operand::Scalar(crate::Scalar::ONE)), None)?)?;
+    }
+    strided_read(&storage, source)
 }
 
 fn diagonal_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<Tensor> {
