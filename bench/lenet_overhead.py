@@ -4,8 +4,8 @@
 
 Three sides do the same work on the same numbers: this project (NCHW, modules and autograd), raw MLX (`mlx.core`, NHWC,
 functions and closures, written by hand), and `mlx.nn` with `mlx.optimizers`. Each layer is timed alone and all of them
-chained; then a whole training step (forward, backward, Adam). A second, identical raw MLX side is the control: its ratio
-to the first shows the noise. Everything that is timed is evaluated. How to read the table: `bench/README.md`.
+chained; then a whole training step (forward, backward, Adam). A second, identical raw MLX side is the control: its
+ratio to the first shows the noise. Everything that is timed is evaluated. How to read the table: `bench/README.md`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import lucid
+import lucid.nn.functional as F
 import mlx.core as mx
 import mlx.nn as mnn
 import mlx.optimizers as mopt
 import mlx.utils
 import numpy as np
-from timing import Case, Variant, measure, table
-
-import lucid
-import lucid.nn.functional as F
 from lucid import nn, optim
+from timing import Case, Variant, measure, table
 
 LAYERS = ("conv1", "relu1", "pool1", "conv2", "relu2", "pool2", "flatten", "fc1", "relu3", "fc2", "relu4", "fc3")
 SIDES = ("ours", "raw", "control", "mlx.nn")
@@ -343,7 +342,9 @@ def cases(ours: Ours, raw: Raw, control: Raw, theirs: MlxNn) -> list[Case]:
     forward = [side.forward() for side in (ours, raw, control, theirs)]
     made.append(Case("forward", dict(zip(SIDES, forward, strict=True))))
     peers = {"raw": raw.step(), "control": control.step(), "mlx.nn": theirs.step()}
-    made.append(Case("adam step", {"ours": ours.step(early=False), "ours, loss.eval()": ours.step(early=True), **peers}))
+    made.append(
+        Case("adam step", {"ours": ours.step(early=False), "ours, loss.eval()": ours.step(early=True), **peers})
+    )
     return made
 
 
@@ -402,7 +403,20 @@ def profile(device: str, batch: int, seconds: float) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> str:
     """The result as a table to read."""
-    head = ["", "ours µs", "(IQR)", "raw µs", "(IQR)", "mlx.nn µs", "ours/raw", "control", "ours/mlx.nn", "build: ours", "raw", "mlx.nn"]
+    head = [
+        "",
+        "ours µs",
+        "(IQR)",
+        "raw µs",
+        "(IQR)",
+        "mlx.nn µs",
+        "ours/raw",
+        "control",
+        "ours/mlx.nn",
+        "build: ours",
+        "raw",
+        "mlx.nn",
+    ]
 
     def spread(pair: tuple[float, float]) -> str:
         return f"({pair[0]:.0f}-{pair[1]:.0f})"
@@ -429,12 +443,15 @@ def show(result: dict[str, Any]) -> str:
         )
     fused, counted, alone = result["fusion_efficiency"], result["primitives"], result["layers_alone_us"]
     lines = [
-        f"LeNet-5, batch {result['batch']}, on {result['device']} ({result['mlx_device']}), medians of {result['rounds']} rounds",
+        f"LeNet-5, batch {result['batch']}, on {result['device']} ({result['mlx_device']}), "
+        f"medians of {result['rounds']} rounds",
         "",
         table(head, rows),
         "",
         "sum of layers alone  " + ", ".join(f"{side} {t:.0f} µs" for side, t in alone.items()),
-        "fusion efficiency    " + ", ".join(f"{side} {f:.2f}" for side, f in fused.items()) + "  (chained / sum of layers alone)",
+        "fusion efficiency    "
+        + ", ".join(f"{side} {f:.2f}" for side, f in fused.items())
+        + "  (chained / sum of layers alone)",
         "forward's primitives " + ", ".join(f"{side} {n}" for side, n in counted.items()),
     ]
     return "\n".join(lines)
@@ -477,7 +494,9 @@ def picture(result: dict[str, Any], path: str) -> None:
     right.axvline(1, color="black", linewidth=0.8)
     right.scatter([r["control"] for r in rows], at, marker="|", s=90, color="#8a8a8a", label="raw / raw again (noise)")
     right.scatter([r["ratio"] for r in rows], at, color=colours["ours"], label="ours / raw")
-    right.scatter([r["ratio_mlx_nn"] for r in rows], at, marker="s", s=18, color=colours["mlx.nn"], label="ours / mlx.nn")
+    right.scatter(
+        [r["ratio_mlx_nn"] for r in rows], at, marker="s", s=18, color=colours["mlx.nn"], label="ours / mlx.nn"
+    )
     right.set_yticks(at, names)
     right.set_xscale("log")
     ticks = [t for t in (0.1, 0.2, 0.5, 0.7, 1, 1.5, 2, 3, 5) if right.get_xlim()[0] <= t <= right.get_xlim()[1]]

@@ -1,7 +1,7 @@
 """The handwritten digits of scikit-learn as LeNet wants them, for the examples in Python and in Rust.
 
-`python examples/digits.py [FILE]` writes them to FILE (default: target/digits.safetensors) as `train_x` [n, 1, 28, 28] and
-`test_x` in float32, `train_y` [n] and `test_y` in int64.
+`python examples/digits.py [FILE]` writes them to FILE (default: target/digits.safetensors) as `train_x` [n, 1, 28, 28]
+and `test_x` in float32, `train_y` [n] and `test_y` in int64.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def enlarge(images: np.ndarray, size: int = SIZE) -> np.ndarray:
 
 
 def load(test_share: float = 0.2, seed: int = 0) -> dict[str, np.ndarray]:
-    """1,797 scans of 8×8, scaled to 28×28, split with every digit in the same share, normalised by the training part."""
+    """1,797 scans of 8 by 8, scaled to 28 by 28, split with equal shares of each digit, normalised."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 

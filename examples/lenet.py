@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import digits
-
 import lucid
 import lucid.nn.functional as F
 from lucid import nn, optim

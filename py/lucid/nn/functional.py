@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import lucid
-from lucid import Tensor, _C
+from lucid import _C, Tensor, errors
 from lucid._C import (
     avg_pool1d,
     avg_pool2d,
@@ -172,7 +172,7 @@ def embedding(
     Differences from PyTorch: `max_norm`, `scale_grad_by_freq` and `sparse` are not there yet.
     """
     if max_norm is not None or scale_grad_by_freq or sparse:
-        raise NotImplementedError("embedding: max_norm, scale_grad_by_freq and sparse are not supported")
+        raise errors.NotImplementedError("embedding: max_norm, scale_grad_by_freq and sparse are not supported")
     return _C.embedding(input, weight, padding_idx)
 
 
@@ -226,11 +226,11 @@ def _string_padding(
 ) -> tuple[Tensor, Any]:
     """The input and the number padding that "same" or "valid" stand for; an uneven "same" pads the input first."""
     if padding not in ("same", "valid"):
-        raise ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+        raise errors.ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
     if padding == "valid":
         return input, 0
     if any(step != 1 for step in _each(stride, n)):
-        raise RuntimeError("padding='same' is not supported for strided convolutions")
+        raise errors.RuntimeError("padding='same' is not supported for strided convolutions")
     around = _around("same", tuple(weight.shape)[-n:], _each(dilation, n))
     if all(low == high for low, high in zip(around[::2], around[1::2], strict=True)):
         return input, tuple(reversed(around[::2]))
@@ -326,9 +326,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         value: The constant. Default: 0.
     """
     if len(pad) % 2:
-        raise RuntimeError("Padding length must be divisible by 2")
+        raise errors.RuntimeError("Padding length must be divisible by 2")
     if len(pad) // 2 > input.dim():
-        raise RuntimeError(
+        raise errors.RuntimeError(
             f"Padding length should be less than or equal to two times the input dimension but got padding length "
             f"{len(pad)} and input of dimension {input.dim()}"
         )
@@ -336,9 +336,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         return _C.constant_pad_nd(input, list(pad), 0 if value is None else value)
     ends = _ENDS.get(mode)
     if ends is None:
-        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+        raise errors.NotImplementedError(f"Unrecognised padding mode {mode}")
     if value is not None and value != 0:
-        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+        raise errors.ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
     for i in range(len(pad) // 2):
         dim = input.dim() - 1 - i
         low, high = pad[2 * i], pad[2 * i + 1]
@@ -350,9 +350,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             continue
         size = input.shape[dim]
         if max(low, high) > (size - 1 if mode == "reflect" else size) and mode != "replicate":
-            raise RuntimeError(
-                f"pad: padding ({low}, {high}) at dimension {dim} of the input {list(input.shape)} is too large for mode "
-                f"{mode}"
+            raise errors.RuntimeError(
+                f"pad: padding ({low}, {high}) at dimension {dim} of the input {list(input.shape)} is too large for "
+                f"mode {mode}"
             )
         first, last = ends(input, dim, low, high)
         parts = ([first] if low else []) + [input] + ([last] if high else [])

@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import Tensor, errors
 
 __all__ = [
     "calculate_gain",
@@ -58,11 +58,11 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         elif isinstance(param, (int, float)) and not isinstance(param, bool):
             slope = param
         else:
-            raise ValueError(f"negative_slope {param} not a valid number")
+            raise errors.ValueError(f"negative_slope {param} not a valid number")
         return math.sqrt(2.0 / (1 + slope**2))
     if nonlinearity == "selu":
         return 3.0 / 4
-    raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    raise errors.ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
@@ -83,7 +83,8 @@ def trunc_normal_(
     """Normal numbers within `a` to `b`, by the inverse of the distribution function."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
+            "The distribution of values may be incorrect.",
             stacklevel=2,
         )
 
@@ -118,7 +119,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 def eye_(tensor: Tensor) -> Tensor:
     """The identity, for a 2-D tensor."""
     if tensor.dim() != 2:
-        raise ValueError("Only tensors with 2 dimensions are supported")
+        raise errors.ValueError("Only tensors with 2 dimensions are supported")
     with lucid.no_grad():
         return tensor.copy_(lucid.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
@@ -127,7 +128,7 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     """How many inputs an output sums over, and how many outputs an input goes to."""
     shape = tuple(tensor.shape)
     if len(shape) < 2:
-        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+        raise errors.ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     window = math.prod(shape[2:])
     return shape[1] * window, shape[0] * window
 
@@ -135,7 +136,7 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
 def _fan(tensor: Tensor, mode: str) -> int:
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
-        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+        raise errors.ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
     return _fans(tensor)[mode == "fan_out"]
 
 

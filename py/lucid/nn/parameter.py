@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import Tensor, errors
 
 __all__ = ["Buffer", "Parameter"]
 
@@ -27,7 +27,7 @@ class Parameter(Tensor):
         if data is None:
             data = lucid.empty(0)
         if not isinstance(data, Tensor):
-            raise TypeError(f"expected a Tensor as a Parameter's data, got {type(data).__name__}")
+            raise errors.TypeError(f"expected a Tensor as a Parameter's data, got {type(data).__name__}")
         made: Parameter = Tensor._make_subclass(cls, data, requires_grad)
         return made
 

@@ -6,10 +6,25 @@ from collections.abc import Callable
 from typing import Any
 
 import lucid
-from lucid import Tensor, _C
+from lucid import _C, Tensor, errors
 from lucid.optim.optimizer import Optimizer, Params
 
 __all__ = ["Adam", "AdamW"]
+
+
+class _Together:
+    """Parameters that take the same step: which one it is, and their gradients and state."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.params: list[Tensor] = []
+        self.grads: list[Tensor] = []
+        self.states: list[dict[str, Any]] = []
+
+    def join(self, other: _Together) -> None:
+        self.params += other.params
+        self.grads += other.grads
+        self.states += other.states
 
 
 class Adam(Optimizer):
@@ -50,17 +65,17 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        if not 0.0 <= lr:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if not 0.0 <= eps:
-            raise ValueError(f"Invalid epsilon value: {eps}")
+        if not lr >= 0.0:
+            raise errors.ValueError(f"Invalid learning rate: {lr}")
+        if not eps >= 0.0:
+            raise errors.ValueError(f"Invalid epsilon value: {eps}")
         for i in range(2):
             if not 0.0 <= betas[i] < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
-        if not 0.0 <= weight_decay:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+                raise errors.ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
+        if not weight_decay >= 0.0:
+            raise errors.ValueError(f"Invalid weight_decay value: {weight_decay}")
         if differentiable:
-            raise NotImplementedError(f"{type(self).__name__}: differentiable=True is not supported")
+            raise errors.NotImplementedError(f"{type(self).__name__}: differentiable=True is not supported")
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -91,7 +106,7 @@ class Adam(Optimizer):
         for group in self.param_groups:
             amsgrad = group["amsgrad"]
             # Parameters that step together share one count, so its number is read once.
-            shared: dict[int, tuple[Tensor | None, list[dict[str, Any]], list[list[Tensor]]]] = {}
+            shared: dict[int, _Together] = {}
             for param in group["params"]:
                 grad = param.grad
                 if grad is None:
@@ -103,25 +118,27 @@ class Adam(Optimizer):
                     state["exp_avg_sq"] = lucid.zeros_like(param.detach())
                     if amsgrad:
                         state["max_exp_avg_sq"] = lucid.zeros_like(param.detach())
-                tensors = [param, grad, state["exp_avg"], state["exp_avg_sq"]]
-                if amsgrad:
-                    tensors.append(state["max_exp_avg_sq"])
                 count = state["step"]
-                _, states, lists = shared.setdefault(id(count), (count, [], []))
-                states.append(state)
-                lists.append(tensors)
-            by_number: dict[int, tuple[list[dict[str, Any]], list[list[Tensor]]]] = {}
-            for count, states, lists in shared.values():
-                number = 1 if count is None else int(count.item()) + 1
-                all_states, all_lists = by_number.setdefault(number, ([], []))
-                all_states += states
-                all_lists += lists
+                together = shared.get(id(count))
+                if together is None:
+                    together = shared[id(count)] = _Together(1 if count is None else int(count.item()) + 1)
+                together.params.append(param)
+                together.grads.append(grad)
+                together.states.append(state)
+            by_number: dict[int, _Together] = {}
+            for together in shared.values():
+                by_number.setdefault(together.number, _Together(together.number)).join(together)
             beta1, beta2 = group["betas"]
-            for number, (states, lists) in by_number.items():
+            for number, together in by_number.items():
                 _C.adam_step(
-                    lists,
+                    together.params,
+                    together.grads,
+                    [state["exp_avg"] for state in together.states],
+                    [state["exp_avg_sq"] for state in together.states],
+                    [state["max_exp_avg_sq"] for state in together.states] if amsgrad else [],
                     lr=float(group["lr"]),
-                    betas=(float(beta1), float(beta2)),
+                    beta1=float(beta1),
+                    beta2=float(beta2),
                     eps=float(group["eps"]),
                     weight_decay=float(group["weight_decay"]),
                     decoupled=group["decoupled_weight_decay"],
@@ -130,7 +147,7 @@ class Adam(Optimizer):
                     t=number,
                 )
                 stepped = lucid.tensor(float(number), dtype=lucid.float32)
-                for state in states:
+                for state in together.states:
                     state["step"] = stepped
         return loss
 

@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn.modules.hooks import RemovableHandle, register
 from lucid.nn.modules.state import as_tensor
 
@@ -49,14 +49,15 @@ class Optimizer:
         self._load_state_dict_pre_hooks: OrderedDict[int, Any] = OrderedDict()
         self._load_state_dict_post_hooks: OrderedDict[int, Any] = OrderedDict()
         if isinstance(params, Tensor):
-            raise TypeError(
-                f"params argument given to the optimizer should be an iterable of Tensors or dicts, but got {_typename(params)}"
+            raise errors.TypeError(
+                f"params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got {_typename(params)}"
             )
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
         groups: list[Any] = list(params)
         if not groups:
-            raise ValueError("optimizer got an empty parameter list")
+            raise errors.ValueError("optimizer got an empty parameter list")
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -90,32 +91,38 @@ class Optimizer:
     # ---- groups ------------------------------------------------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters with options of their own: a dict with "params" and options. Useful to unfreeze layers later."""
+        """Adds parameters with options of their own: a dict with "params" and options."""
         if not isinstance(param_group, dict):
-            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+            raise errors.TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params = param_group["params"]
         if isinstance(params, Tensor):
             params = [params]
         elif isinstance(params, set):
-            raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
-                "change between runs. Please use a list instead."
+            raise errors.TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+                "will change between runs. Please use a list instead."
             )
         params = list(params)
         if any(isinstance(p, tuple) for p in params):
             if not all(isinstance(p, tuple) for p in params):
-                raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+                raise errors.ValueError(
+                    "all optimizer params should be with/without names. Some param names are missing"
+                )
             param_group["param_names"] = [name for name, _ in params]
             params = [p for _, p in params]
         param_group["params"] = params
         for param in params:
             if not isinstance(param, Tensor):
-                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_typename(param)}")
+                raise errors.TypeError(
+                    f"optimizer can only optimize Tensors, but one of the params is {_typename(param)}"
+                )
             if not (param.is_leaf or self.defaults.get("differentiable")):
-                raise ValueError("can't optimize a non-leaf Tensor")
+                raise errors.ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
-                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+                raise errors.ValueError(
+                    f"parameter group didn't specify a value of required optimization parameter {name}"
+                )
             param_group.setdefault(name, default)
         ids = [id(p) for p in params]
         if len(ids) != len(set(ids)):
@@ -125,7 +132,7 @@ class Optimizer:
             )
         taken = {id(p) for group in self.param_groups for p in group["params"]}
         if not taken.isdisjoint(ids):
-            raise ValueError("some parameters appear in more than one parameter group")
+            raise errors.ValueError("some parameters appear in more than one parameter group")
         self._check_group(param_group)
         self.param_groups.append(param_group)
 
@@ -213,9 +220,11 @@ class Optimizer:
                 given = replaced
         saved = [dict(group) for group in given["param_groups"]]
         if len(saved) != len(self.param_groups):
-            raise ValueError("loaded state dict has a different number of parameter groups")
+            raise errors.ValueError("loaded state dict has a different number of parameter groups")
         if any(len(a["params"]) != len(b["params"]) for a, b in zip(self.param_groups, saved, strict=True)):
-            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+            raise errors.ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
         params = [p for group in self.param_groups for p in group["params"]]
         by_number = dict(zip((n for group in saved for n in group["params"]), params, strict=True))
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
@@ -262,7 +271,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             changed = hook(self, args, kwargs)
             if changed is not None:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
-                    raise RuntimeError(
+                    raise errors.RuntimeError(
                         f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
                     )
                 args, kwargs = changed

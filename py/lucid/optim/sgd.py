@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lucid
-from lucid import Tensor, _C
+from lucid import _C, Tensor, errors
 from lucid.optim.optimizer import Optimizer, Params
 
 __all__ = ["SGD"]
@@ -46,15 +46,15 @@ class SGD(Optimizer):
         fused: bool | None = None,
     ) -> None:
         if lr < 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
+            raise errors.ValueError(f"Invalid learning rate: {lr}")
         if momentum < 0.0:
-            raise ValueError(f"Invalid momentum value: {momentum}")
+            raise errors.ValueError(f"Invalid momentum value: {momentum}")
         if weight_decay < 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+            raise errors.ValueError(f"Invalid weight_decay value: {weight_decay}")
         if nesterov and (momentum <= 0 or dampening != 0):
-            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+            raise errors.ValueError("Nesterov momentum requires a momentum and zero dampening")
         if differentiable:
-            raise NotImplementedError("SGD: differentiable=True is not supported")
+            raise errors.NotImplementedError("SGD: differentiable=True is not supported")
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -74,26 +74,26 @@ class SGD(Optimizer):
         for group in self.param_groups:
             momentum = float(group["momentum"])
             # Parameters whose buffer is new take the gradient as it is, so they step apart from the others.
-            fresh: list[list[Tensor]] = []
-            used: list[list[Tensor]] = []
+            fresh: tuple[list[Tensor], ...] = ([], [], [])
+            used: tuple[list[Tensor], ...] = ([], [], [])
             for param in group["params"]:
                 grad = param.grad
                 if grad is None:
                     continue
-                if momentum == 0.0:
-                    used.append([param, grad])
-                    continue
-                state = self.state[param]
-                buffer = state.get("momentum_buffer")
-                if buffer is None:
-                    buffer = state["momentum_buffer"] = lucid.zeros_like(param.detach())
-                    fresh.append([param, grad, buffer])
-                else:
-                    used.append([param, grad, buffer])
-            for first, tensors in ((True, fresh), (False, used)):
-                if tensors:
+                lists = used
+                if momentum != 0.0:
+                    state = self.state[param]
+                    buffer = state.get("momentum_buffer")
+                    if buffer is None:
+                        lists = fresh
+                        buffer = state["momentum_buffer"] = lucid.zeros_like(param.detach())
+                    lists[2].append(buffer)
+                lists[0].append(param)
+                lists[1].append(grad)
+            for first, lists in ((True, fresh), (False, used)):
+                if lists[0]:
                     _C.sgd_step(
-                        tensors,
+                        *lists,
                         lr=float(group["lr"]),
                         momentum=momentum,
                         dampening=float(group["dampening"]),

@@ -1,4 +1,4 @@
-"""Modules against PyTorch's: reprs, state dict keys, weights loaded unchanged, outputs, gradients, initial distributions."""
+"""Modules against PyTorch's: reprs, state dicts loaded unchanged, outputs, gradients, initial distributions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import lucid
+import lucid.nn.functional as F
 import numpy as np
 import pytest
 import torch
 
-import lucid
-import lucid.nn.functional as F
 from tests.python import tolerances
 
 DEVICES = ["cpu", "gpu"]
@@ -129,9 +129,17 @@ MODULES: list[tuple[str, Maker, list[np.ndarray]]] = [
     ),
     ("CrossEntropyLoss soft", lambda nn: nn.CrossEntropyLoss(), [normal(6, 5), probabilities(6, 5).astype(np.float32)]),
     ("NLLLoss", lambda nn: nn.NLLLoss(reduction="none"), [normal(6, 5), integers(5, 6)]),
-    ("BCELoss", lambda nn: nn.BCELoss(), [probabilities(4, 3).astype(np.float32), probabilities(4, 3).astype(np.float32)]),
+    (
+        "BCELoss",
+        lambda nn: nn.BCELoss(),
+        [probabilities(4, 3).astype(np.float32), probabilities(4, 3).astype(np.float32)],
+    ),
     ("BCEWithLogitsLoss", lambda nn: nn.BCEWithLogitsLoss(), [normal(4, 3), probabilities(4, 3).astype(np.float32)]),
-    ("KLDivLoss", lambda nn: nn.KLDivLoss(reduction="batchmean"), [normal(4, 3), probabilities(4, 3).astype(np.float32)]),
+    (
+        "KLDivLoss",
+        lambda nn: nn.KLDivLoss(reduction="batchmean"),
+        [normal(4, 3), probabilities(4, 3).astype(np.float32)],
+    ),
     ("KLDivLoss log", lambda nn: nn.KLDivLoss(reduction="sum", log_target=True), [normal(4, 3), normal(4, 3, seed=3)]),
     ("TransformerEncoderLayer", lambda nn: nn.TransformerEncoderLayer(8, 2, 16, 0.0), [normal(5, 3, 8)]),
     (
@@ -380,7 +388,9 @@ def test_init_distributions(name: str, options: dict[str, Any], shape: tuple[int
     assert abs(a.std() - b.std()) <= 0.03 * b.std() + 1e-7
     low, high = b.min() - 0.1 * np.ptp(b), b.max() + 0.1 * np.ptp(b)
     assert low - 1e-6 <= a.min() and a.max() <= high + 1e-6
-    np.testing.assert_allclose(np.quantile(a, [0.1, 0.5, 0.9]), np.quantile(b, [0.1, 0.5, 0.9]), atol=0.04 * b.std() + 1e-7)
+    np.testing.assert_allclose(
+        np.quantile(a, [0.1, 0.5, 0.9]), np.quantile(b, [0.1, 0.5, 0.9]), atol=0.04 * b.std() + 1e-7
+    )
 
 
 @pytest.mark.parametrize("name", ["linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"])
@@ -437,7 +447,9 @@ def test_transformer_trains_as_pytorchs(device: str) -> None:
 
     def make(nn: Any) -> Any:
         layer = nn.TransformerEncoderLayer(16, 4, 32, 0.0, "gelu", batch_first=True)
-        return nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(16, 11))
+        return nn.Sequential(
+            nn.Embedding(11, 16), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(16, 11)
+        )
 
     ours, theirs = pair(make, device)
     tokens = integers(11, 8, 10)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import lucid
 import numpy as np
 import pytest
 import torch
-
-import lucid
 
 STEPS = 50
 OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
@@ -201,7 +200,14 @@ WRONG: list[tuple[str, Any]] = [
 def test_wrong_arguments_raise_as_in_pytorch(name: str, arguments: Any) -> None:
     def error(framework: Any) -> tuple[type, str]:
         with pytest.raises((TypeError, ValueError)) as caught:
-            make(framework, name, **{"params": (a := arguments(framework, framework.zeros(3, requires_grad=True))).pop("params"), "options": a})
+            make(
+                framework,
+                name,
+                **{
+                    "params": (a := arguments(framework, framework.zeros(3, requires_grad=True))).pop("params"),
+                    "options": a,
+                },
+            )
         builtin = TypeError if isinstance(caught.value, TypeError) else ValueError
         return builtin, str(caught.value)
 
@@ -211,7 +217,10 @@ def test_wrong_arguments_raise_as_in_pytorch(name: str, arguments: Any) -> None:
 def test_signatures_and_reprs() -> None:
     for name in ("SGD", "Adam", "AdamW"):
         ours, theirs = (
-            [(p.name, p.kind, p.default) for p in inspect.signature(getattr(f.optim, name).__init__).parameters.values()]
+            [
+                (p.name, p.kind, p.default)
+                for p in inspect.signature(getattr(f.optim, name).__init__).parameters.values()
+            ]
             for f in (lucid, torch)
         )
         assert ours == theirs

@@ -6,9 +6,8 @@ import copy
 import pickle
 from typing import Any
 
-import pytest
-
 import lucid
+import pytest
 from lucid import nn, optim
 
 
@@ -89,7 +88,7 @@ def test_a_stale_graph_is_caught(device: str) -> None:
     optimizer = optim.SGD([p], lr=1.0)
     p.grad = lucid.ones(1, device=device)
     optimizer.step()
-    with pytest.raises(RuntimeError, match="in-place|modified"):
+    with pytest.raises(RuntimeError, match=r"in-place|modified"):
         loss.backward()
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.modules.linear import NonDynamicallyQuantizableLinear
@@ -58,8 +58,9 @@ class MultiheadAttention(Module):
         dtype: Any = None,
     ) -> None:
         if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError(
-                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
+            raise errors.ValueError(
+                f"embed_dim and num_heads must be greater than 0, "
+                f"got embed_dim={embed_dim} and num_heads={num_heads} instead"
             )
         super().__init__()
         self.embed_dim = embed_dim
@@ -138,11 +139,13 @@ class MultiheadAttention(Module):
         Returns the output, shaped as the query, and the weights (N, L, S), (N, num_heads, L, S) or None.
         """
         if is_causal and attn_mask is None:
-            raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+            raise errors.RuntimeError("Need attn_mask if specifying the is_causal hint.")
         batched = query.dim() == 3
         if not batched:
             if query.dim() != 2:
-                raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor")
+                raise AssertionError(
+                    f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
+                )
             same_kv = key is value
             same_qk = query is key
             query = query.unsqueeze(0)
@@ -196,7 +199,7 @@ class MultiheadAttention(Module):
             if total.dim() == 3:
                 total = total.reshape([-1, self.num_heads, length, total.shape[-1]])
             elif total.dim() != 2:
-                raise RuntimeError(f"attn_mask's dimension {total.dim()} is not supported")
+                raise errors.RuntimeError(f"attn_mask's dimension {total.dim()} is not supported")
         if padding is not None:
             hidden = _additive(padding, like).reshape([count, 1, 1, padding.shape[-1]])
             total = hidden if total is None else total + hidden

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
+from lucid import errors
 from lucid.nn.modules.module import Module, _indented
 
 __all__ = ["ModuleDict", "ModuleList", "Sequential"]
@@ -23,7 +24,7 @@ class _Ordered(Module):
         """The name at a place, counted from the end where negative."""
         index, size = operator.index(index), len(self._modules)
         if not -size <= index < size:
-            raise IndexError(f"index {index} is out of range")
+            raise errors.IndexError(f"index {index} is out of range")
         return list(self._modules)[index % size]
 
     def _renumber(self, modules: Iterable[Module]) -> None:
@@ -66,7 +67,9 @@ class _Ordered(Module):
     def extend(self: S, modules: Iterable[Module]) -> S:
         """Adds modules at the end, in order."""
         if not isinstance(modules, Iterable):
-            raise TypeError(f"{type(self).__name__}.extend should be called with an iterable, but got {type(modules).__name__}")
+            raise errors.TypeError(
+                f"{type(self).__name__}.extend should be called with an iterable, but got {type(modules).__name__}"
+            )
         for module in list(modules):
             self.append(module)
         return self
@@ -77,7 +80,7 @@ class _Ordered(Module):
             raise AssertionError(f"module should be of type: {Module}")
         modules = list(self._modules.values())
         if not -len(modules) <= index <= len(modules):
-            raise IndexError(f"Index out of range: {index}")
+            raise errors.IndexError(f"Index out of range: {index}")
         modules.insert(index, module)
         self._renumber(modules)
         return self
@@ -115,12 +118,16 @@ class Sequential(_Ordered):
 
     def __add__(self, other: Any) -> Sequential:
         if not isinstance(other, Sequential):
-            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
+            raise errors.ValueError(
+                f"add operator supports only objects of Sequential class, but {type(other)} is given."
+            )
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Any) -> Sequential:
         if not isinstance(other, Sequential):
-            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
+            raise errors.ValueError(
+                f"add operator supports only objects of Sequential class, but {type(other)} is given."
+            )
         return self.extend(other)
 
     def forward(self, input: Any) -> Any:
@@ -157,7 +164,8 @@ class ModuleList(_Ordered):
         if not runs:
             return f"{name}()"
         lines = [
-            f"({a}): {_indented(text)}" if a == b else f"({a}-{b}): {b - a + 1} x {_indented(text)}" for a, b, text in runs
+            f"({a}): {_indented(text)}" if a == b else f"({a}-{b}): {b - a + 1} x {_indented(text)}"
+            for a, b, text in runs
         ]
         return f"{name}(\n  " + "\n  ".join(lines) + "\n)"
 
@@ -213,8 +221,9 @@ class ModuleDict(Module):
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Adds modules from a mapping or from pairs, replacing those of the same names."""
         if not isinstance(modules, Iterable):
-            raise TypeError(
-                f"ModuleDict.update should be called with an iterable of key/value pairs, but got {type(modules).__name__}"
+            raise errors.TypeError(
+                f"ModuleDict.update should be called with an iterable of key/value pairs, "
+                f"but got {type(modules).__name__}"
             )
         pairs = modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
         for name, module in pairs:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn import init
-from lucid.nn.modules.module import Module
+from lucid.nn.modules.module import Module, weight_and_bias
 from lucid.nn.modules.utils import tuple_of
 from lucid.nn.parameter import Parameter
 
@@ -44,16 +45,17 @@ class _ConvNd(Module):
         super().__init__()
         n = self._spatial
         if groups <= 0:
-            raise ValueError("groups must be a positive integer")
+            raise errors.ValueError("groups must be a positive integer")
         if in_channels % groups != 0:
-            raise ValueError("in_channels must be divisible by groups")
+            raise errors.ValueError("in_channels must be divisible by groups")
         if out_channels % groups != 0:
-            raise ValueError("out_channels must be divisible by groups")
+            raise errors.ValueError("out_channels must be divisible by groups")
         if isinstance(padding, str) and padding not in ("same", "valid"):
-            raise ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+            raise errors.ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
         if padding_mode not in _PADDING_MODES:
-            raise ValueError(
-                f"padding_mode must be one of {{{', '.join(map(repr, _PADDING_MODES))}}}, but got padding_mode='{padding_mode}'"
+            raise errors.ValueError(
+                f"padding_mode must be one of {{{', '.join(map(repr, _PADDING_MODES))}}}, "
+                f"but got padding_mode='{padding_mode}'"
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -62,7 +64,7 @@ class _ConvNd(Module):
         self.padding = padding if isinstance(padding, str) else tuple_of(padding, n)
         self.dilation = tuple_of(dilation, n)
         if padding == "same" and any(step != 1 for step in self.stride):
-            raise ValueError("padding='same' is not supported for strided convolutions")
+            raise errors.ValueError("padding='same' is not supported for strided convolutions")
         self.transposed = transposed
         self.output_padding = tuple_of(output_padding, n)
         self.groups = groups
@@ -104,6 +106,8 @@ class _ConvNd(Module):
 class _Conv(_ConvNd):
     """A convolution that is not transposed."""
 
+    _function: Callable[..., Tensor]
+
     def __init__(
         self,
         in_channels: int,
@@ -119,15 +123,28 @@ class _Conv(_ConvNd):
         dtype: Any = None,
     ) -> None:
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, False, 0, groups, bias, padding_mode, device, dtype
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            False,
+            0,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
         )
 
-    def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
-        """The input padded by the mode, and what is left to pad with zeros."""
-        if self.padding_mode == "zeros":
-            return input, self.padding
-        around = F._around(self.padding, self.kernel_size, self.dilation)
-        return F.pad(input, around, mode=self.padding_mode), 0
+    def forward(self, input: Tensor) -> Tensor:
+        weight, bias = weight_and_bias(self)
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            input = F.pad(input, F._around(padding, self.kernel_size, self.dilation), mode=self.padding_mode)
+            padding = 0
+        return self._function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Conv):
@@ -149,12 +166,7 @@ class Conv1d(_Conv):
     """
 
     _spatial = 1
-
-    def forward(self, input: Tensor) -> Tensor:
-        if self.padding_mode == "zeros":
-            return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-        input, padding = self._padded(input)
-        return F.conv1d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    _function = staticmethod(F.conv1d)
 
 
 class Conv2d(_Conv):
@@ -164,12 +176,7 @@ class Conv2d(_Conv):
     """
 
     _spatial = 2
-
-    def forward(self, input: Tensor) -> Tensor:
-        if self.padding_mode == "zeros":
-            return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-        input, padding = self._padded(input)
-        return F.conv2d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    _function = staticmethod(F.conv2d)
 
 
 class Conv3d(_Conv):
@@ -179,12 +186,7 @@ class Conv3d(_Conv):
     """
 
     _spatial = 3
-
-    def forward(self, input: Tensor) -> Tensor:
-        if self.padding_mode == "zeros":
-            return F.conv3d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-        input, padding = self._padded(input)
-        return F.conv3d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+    _function = staticmethod(F.conv3d)
 
 
 class ConvTranspose2d(_ConvNd):
@@ -212,7 +214,7 @@ class ConvTranspose2d(_ConvNd):
         dtype: Any = None,
     ) -> None:
         if padding_mode != "zeros":
-            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+            raise errors.ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         super().__init__(
             in_channels,
             out_channels,
@@ -231,9 +233,8 @@ class ConvTranspose2d(_ConvNd):
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         extra = self.output_padding if output_size is None else self._output_padding(input, list(output_size))
-        return F.conv_transpose2d(
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
+        weight, bias = weight_and_bias(self)
+        return F.conv_transpose2d(input, weight, bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _output_padding(self, input: Tensor, size: list[int]) -> tuple[int, ...]:
         """What must be added to the smallest output to give one of `size`."""
@@ -241,7 +242,9 @@ class ConvTranspose2d(_ConvNd):
         if len(size) == n + 2 or (len(size) == n + 1 and input.dim() == n + 1):
             size = size[-n:]
         if len(size) != n:
-            raise ValueError(f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or {n + 2} elements")
+            raise errors.ValueError(
+                f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or {n + 2} elements"
+            )
         extra = []
         for i, wanted in enumerate(size):
             least = (
@@ -251,6 +254,8 @@ class ConvTranspose2d(_ConvNd):
                 + 1
             )
             if not least <= wanted < least + max(self.stride[i], self.dilation[i]):
-                raise ValueError(f"requested an output size of {size}, but valid sizes start at {least} in dimension {i}")
+                raise errors.ValueError(
+                    f"requested an output size of {size}, but valid sizes start at {least} in dimension {i}"
+                )
             extra.append(wanted - least)
         return tuple(extra)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn.modules.module import Module
 
@@ -20,7 +20,7 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if p < 0 or p > 1:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+            raise errors.ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
         self.p = p
         self.inplace = inplace
 

@@ -14,7 +14,7 @@ _ids = itertools.count()
 
 
 class RemovableHandle:
-    """What registering a hook gives back: `remove()` takes the hook out. Also a context manager that does so at its end."""
+    """What registering a hook gives back: `remove()` takes the hook out. As a context manager it does so at its end."""
 
     id: int
 

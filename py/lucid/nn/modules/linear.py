@@ -9,7 +9,7 @@ import lucid
 from lucid import Tensor
 from lucid.nn import functional as F
 from lucid.nn import init
-from lucid.nn.modules.module import Module
+from lucid.nn.modules.module import Module, weight_and_bias
 from lucid.nn.parameter import Parameter
 
 __all__ = ["Identity", "Linear", "NonDynamicallyQuantizableLinear"]
@@ -39,7 +39,9 @@ class Linear(Module):
     weight: Parameter
     bias: Parameter | None
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
@@ -58,7 +60,7 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.linear(input, self.weight, self.bias)
+        return F.linear(input, *weight_and_bias(self))
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

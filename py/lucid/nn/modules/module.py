@@ -12,13 +12,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn.modules.hooks import RemovableHandle, register
 from lucid.nn.modules.move import Conversion, parse_to
 from lucid.nn.modules.state import StateDictMixin
 from lucid.nn.parameter import Buffer, Parameter
 
-__all__ = ["Module"]
+__all__ = ["Module", "weight_and_bias"]
 
 T = TypeVar("T", bound="Module")
 _E = TypeVar("_E")
@@ -41,10 +41,12 @@ class Module(StateDictMixin):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
-            odd = f"got an unexpected keyword argument '{next(iter(kwargs))}'" if kwargs else (
-                f"takes 1 positional argument but {len(args) + 1} were given"
+            odd = (
+                f"got an unexpected keyword argument '{next(iter(kwargs))}'"
+                if kwargs
+                else (f"takes 1 positional argument but {len(args) + 1} were given")
             )
-            raise TypeError(f"{type(self).__name__}.__init__() {odd}")
+            raise errors.TypeError(f"{type(self).__name__}.__init__() {odd}")
         # Straight into the dict: `__setattr__` would look each of these up.
         self.__dict__.update(
             training=True,
@@ -66,7 +68,7 @@ class Module(StateDictMixin):
             super().__init__(*args, **kwargs)
 
     def _forward_unimplemented(self, *inputs: Any) -> None:
-        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+        raise errors.NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     forward: Callable[..., Any] = _forward_unimplemented
 
@@ -86,8 +88,9 @@ class Module(StateDictMixin):
                     changed = hook(self, args, kwargs)
                     if changed is not None:
                         if not (isinstance(changed, tuple) and len(changed) == 2):
-                            raise RuntimeError(
-                                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                            raise errors.RuntimeError(
+                                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
+                                f"but got {changed}."
                             )
                         args, kwargs = changed
                 else:
@@ -110,10 +113,8 @@ class Module(StateDictMixin):
             raise
 
     def _run_forward_hook(self, key: int, hook: Any, args: Any, kwargs: Any, result: Any) -> Any:
-        if key in self._forward_hooks_with_kwargs:
-            changed = hook(self, args, kwargs, result)
-        else:
-            changed = hook(self, args, result)
+        given = (args, kwargs) if key in self._forward_hooks_with_kwargs else (args,)
+        changed = hook(self, *given, result)
         return result if changed is None else changed
 
     def register_forward_pre_hook(
@@ -131,8 +132,8 @@ class Module(StateDictMixin):
     ) -> RemovableHandle:
         """Calls `hook(module, args, output)` after `forward`; what it returns, if not None, replaces the output.
 
-        With `with_kwargs` it is `hook(module, args, kwargs, output)`. `prepend` runs it before the others; `always_call`
-        runs it even where `forward` raised.
+        With `with_kwargs` it is `hook(module, args, kwargs, output)`. `prepend` runs it before the others;
+        `always_call` runs it even where `forward` raised.
         """
         flags = (self._forward_hooks_with_kwargs,) if with_kwargs else ()
         flags += (self._forward_hooks_always_called,) if always_call else ()
@@ -141,11 +142,17 @@ class Module(StateDictMixin):
     # ---- attributes --------------------------------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
-        # Only called where ordinary lookup failed.
+        # Only called where ordinary lookup failed. Spelled out, not a loop: every layer's call comes through here.
         slots = self.__dict__
-        for kind in ("_parameters", "_buffers", "_modules"):
-            named = slots.get(kind)
-            if named is not None and name in named:
+        named = slots.get("_modules")
+        if named is not None:
+            if name in named:
+                return named[name]
+            named = slots["_parameters"]
+            if name in named:
+                return named[name]
+            named = slots["_buffers"]
+            if name in named:
                 return named[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
@@ -159,7 +166,7 @@ class Module(StateDictMixin):
             self.register_parameter(name, value)
         elif params is not None and name in params:
             if value is not None:
-                raise TypeError(
+                raise errors.TypeError(
                     f"cannot assign '{_typename(value)}' as parameter '{name}' (lucid.nn.Parameter or None expected)"
                 )
             self.register_parameter(name, None)
@@ -170,7 +177,7 @@ class Module(StateDictMixin):
             modules[name] = value
         elif modules is not None and name in modules:
             if value is not None:
-                raise TypeError(
+                raise errors.TypeError(
                     f"cannot assign '{_typename(value)}' as child module '{name}' (lucid.nn.Module or None expected)"
                 )
             modules[name] = None
@@ -178,8 +185,9 @@ class Module(StateDictMixin):
             if buffers is None:
                 raise AttributeError("cannot assign buffer before Module.__init__() call")
             if value is not None and not isinstance(value, Tensor):
-                raise TypeError(
-                    f"cannot assign '{_typename(value)}' as buffer '{name}' (lucid.nn.Buffer, lucid.Tensor or None expected)"
+                raise errors.TypeError(
+                    f"cannot assign '{_typename(value)}' as buffer '{name}' "
+                    f"(lucid.nn.Buffer, lucid.Tensor or None expected)"
                 )
             if isinstance(value, Buffer):
                 self._forget(name, keep=buffers)
@@ -214,7 +222,7 @@ class Module(StateDictMixin):
         if "_parameters" not in self.__dict__:
             raise AttributeError(f"cannot assign {what} before Module.__init__() call")
         if not isinstance(name, str):
-            raise TypeError(f"{what} name should be a string. Got {_typename(name)}")
+            raise errors.TypeError(f"{what} name should be a string. Got {_typename(name)}")
         if "." in name:
             raise KeyError(f'{what} name can\'t contain ".", got: "{name}"')
         if name == "":
@@ -226,11 +234,11 @@ class Module(StateDictMixin):
         """Adds a parameter, or None for one that is absent and not in the state dict."""
         self._check_name("parameter", name, self.__dict__.get("_parameters", ()))
         if param is not None and not isinstance(param, Parameter):
-            raise TypeError(
+            raise errors.TypeError(
                 f"cannot assign '{_typename(param)}' object to parameter '{name}' (lucid.nn.Parameter or None required)"
             )
         if param is not None and not param.is_leaf:
-            raise ValueError(
+            raise errors.ValueError(
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
                 f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
             )
@@ -240,7 +248,9 @@ class Module(StateDictMixin):
         """Adds a buffer: a tensor that is state but no parameter. `persistent` ones are in the state dict."""
         self._check_name("buffer", name, self.__dict__.get("_buffers", ()))
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (lucid Tensor or None required)")
+            raise errors.TypeError(
+                f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (lucid Tensor or None required)"
+            )
         self._buffers[name] = tensor
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -251,7 +261,7 @@ class Module(StateDictMixin):
         """Adds a child module under a name."""
         self._check_name("module", name, self.__dict__.get("_modules", ()))
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{_typename(module)} is not a Module subclass")
+            raise errors.TypeError(f"{_typename(module)} is not a Module subclass")
         self._modules[name] = module
 
     register_module = add_module
@@ -273,7 +283,7 @@ class Module(StateDictMixin):
     def set_submodule(self, target: str, module: Module) -> None:
         """Puts a module in the place of the descendant named by a dotted path."""
         if not target:
-            raise ValueError("Cannot set the submodule without a target name!")
+            raise errors.ValueError("Cannot set the submodule without a target name!")
         parent, _, name = target.rpartition(".")
         setattr(self.get_submodule(parent), name, module)
 
@@ -401,9 +411,10 @@ class Module(StateDictMixin):
         return self
 
     def to(self: T, *args: Any, **kwargs: Any) -> T:
-        """Moves and converts parameters and buffers, in place: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`.
+        """Moves and converts parameters and buffers, in place.
 
-        Only floating-point and complex tensors change dtype; the others only move.
+        Takes a device, a dtype, both, or a tensor to be like. Only floating-point and complex tensors change dtype; the
+        others only move.
         """
         return self._apply(parse_to(args, kwargs))
 
@@ -440,7 +451,7 @@ class Module(StateDictMixin):
     def train(self: T, mode: bool = True) -> T:
         """Sets training mode, which dropout and batch normalisation heed, on the whole tree."""
         if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
+            raise errors.ValueError("training mode is expected to be boolean")
         self.training = mode
         for module in self.children():
             module.train(mode)
@@ -488,6 +499,16 @@ class Module(StateDictMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def weight_and_bias(module: Any) -> tuple[Any, Any]:
+    """`module.weight` and `module.bias`, without the detour that attributes take to them."""
+    own = module._parameters
+    try:
+        return own["weight"], own["bias"]
+    except KeyError:
+        # Something else stands in for a parameter: a property, a plain attribute.
+        return module.weight, module.bias
 
 
 def _typename(value: object) -> str:

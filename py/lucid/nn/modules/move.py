@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import Tensor, errors
 
 __all__ = ["Conversion", "parse_to"]
 
@@ -33,7 +33,7 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Conversion:
     device, dtype = given.pop("device", None), given.pop("dtype", None)
     tensor = given.pop("tensor", None)
     if given:
-        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(given))}'")
+        raise errors.TypeError(f"to() got an unexpected keyword argument '{next(iter(given))}'")
     for arg in args:
         if isinstance(arg, Tensor):
             tensor = arg
@@ -46,8 +46,10 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Conversion:
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
     if device is None and dtype is None:
-        raise TypeError("to() needs a device, a dtype or a tensor")
+        raise errors.TypeError("to() needs a device, a dtype or a tensor")
     made = Conversion(device, dtype)
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-        raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+        raise errors.TypeError(
+            f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+        )
     return made

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn import init
-from lucid.nn.modules.module import Module
+from lucid.nn.modules.module import Module, weight_and_bias
 from lucid.nn.parameter import Parameter
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm"]
@@ -50,7 +50,7 @@ class LayerNorm(Module):
         _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+        return F.layer_norm(input, self.normalized_shape, *weight_and_bias(self), self.eps)
 
     def extra_repr(self) -> str:
         return (
@@ -123,7 +123,7 @@ class GroupNorm(Module):
     ) -> None:
         super().__init__()
         if num_channels % num_groups != 0:
-            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+            raise errors.ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps
@@ -137,11 +137,12 @@ class GroupNorm(Module):
         _reset(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+        return F.group_norm(input, self.num_groups, *weight_and_bias(self), self.eps)
 
     def extra_repr(self) -> str:
         return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
         )
 
 
@@ -178,7 +179,9 @@ class _BatchNorm(Module):
         tracked = track_running_stats
         self.register_buffer("running_mean", lucid.zeros(num_features, device=device, dtype=dtype) if tracked else None)
         self.register_buffer("running_var", lucid.ones(num_features, device=device, dtype=dtype) if tracked else None)
-        self.register_buffer("num_batches_tracked", lucid.tensor(0, dtype=lucid.int64, device=device) if tracked else None)
+        self.register_buffer(
+            "num_batches_tracked", lucid.tensor(0, dtype=lucid.int64, device=device) if tracked else None
+        )
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
@@ -211,7 +214,7 @@ class _BatchNorm(Module):
             use_batch = True
         else:
             use_batch = mean is None and var is None
-        return F.batch_norm(input, mean, var, self.weight, self.bias, use_batch, momentum, self.eps)
+        return F.batch_norm(input, mean, var, *weight_and_bias(self), use_batch, momentum, self.eps)
 
     def extra_repr(self) -> str:
         return (
@@ -230,7 +233,7 @@ class _BatchNorm(Module):
         error_msgs: list[str],
     ) -> None:
         key = prefix + "num_batches_tracked"
-        if local_metadata.get("version", None) in (None, 1) and self.track_running_stats and key not in state_dict:
+        if local_metadata.get("version") in (None, 1) and self.track_running_stats and key not in state_dict:
             # State dicts before version 2 had no count.
             count = self.num_batches_tracked
             state_dict[key] = lucid.tensor(0, dtype=lucid.int64) if count is None else count
@@ -240,7 +243,9 @@ class _BatchNorm(Module):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Normalises each channel of (N, C) or (N, C, L) by the batch's mean and variance in training, by running ones after.
+    """Normalises each channel of (N, C) or (N, C, L).
+
+    In training by the batch's mean and variance, which also update the running ones; after it by these.
 
     Args:
         num_features: C.
@@ -253,7 +258,7 @@ class BatchNorm1d(_BatchNorm):
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() not in (2, 3):
-            raise ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
+            raise errors.ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
 
 
 class BatchNorm2d(_BatchNorm):
@@ -261,7 +266,7 @@ class BatchNorm2d(_BatchNorm):
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 4:
-            raise ValueError(f"expected 4D input (got {input.dim()}D input)")
+            raise errors.ValueError(f"expected 4D input (got {input.dim()}D input)")
 
 
 def _blank(wanted: bool, shape: Sequence[int], device: Any, dtype: Any) -> Parameter | None:

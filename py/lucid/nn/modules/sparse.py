@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.modules.module import Module
@@ -44,7 +44,7 @@ class Embedding(Module):
     ) -> None:
         super().__init__()
         if max_norm is not None or scale_grad_by_freq or sparse:
-            raise NotImplementedError("Embedding: max_norm, scale_grad_by_freq and sparse are not supported")
+            raise errors.NotImplementedError("Embedding: max_norm, scale_grad_by_freq and sparse are not supported")
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise AssertionError("Padding_idx must be within num_embeddings")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lucid
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn.modules.hooks import RemovableHandle, register
 from lucid.nn.parameter import Parameter
 
@@ -68,11 +68,11 @@ class StateDictMixin:
 
     def get_extra_state(self) -> Any:
         """Anything besides tensors that the state dict shall carry; for subclasses, with `set_extra_state`."""
-        raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
+        raise errors.RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
 
     def set_extra_state(self, state: Any) -> None:
         """Takes back what `get_extra_state` gave."""
-        raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
+        raise errors.RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
 
     def _has_extra_state(self, method: str) -> bool:
         return getattr(type(self), method) is not getattr(StateDictMixin, method)
@@ -88,9 +88,7 @@ class StateDictMixin:
         if self._has_extra_state("get_extra_state"):
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
-    def state_dict(
-        self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False
-    ) -> dict[str, Any]:
+    def state_dict(self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
         """All parameters and persistent buffers by dotted name, sharing storage with the module.
 
         Args:
@@ -128,7 +126,7 @@ class StateDictMixin:
     # ---- loading -----------------------------------------------------------------------------------------------------
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """Calls `hook(module, state_dict, prefix, metadata, strict, missing_keys, unexpected_keys, errors)` before loading."""
+        """Calls `hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)` before loading."""
         return register(self._load_state_dict_pre_hooks, hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
@@ -209,11 +207,13 @@ class StateDictMixin:
                     member.copy_(value)
         except Exception as error:
             error_msgs.append(
-                f'While copying the parameter named "{key}", whose dimensions in the model are {_shape(member)} and whose '
-                f"dimensions in the checkpoint are {_shape(value)}, an exception occurred : {error.args}."
+                f'While copying the parameter named "{key}", whose dimensions in the model are {_shape(member)} and '
+                f"whose dimensions in the checkpoint are {_shape(value)}, an exception occurred : {error.args}."
             )
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> _IncompatibleKeys:
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> _IncompatibleKeys:
         """Copies tensors into the parameters and buffers of the same names.
 
         Args:
@@ -228,10 +228,10 @@ class StateDictMixin:
             RuntimeError: one that lists every missing key, unexpected key and wrong shape.
         """
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+            raise errors.TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         missing: list[str] = []
         unexpected: list[str] = []
-        errors: list[str] = []
+        wrong: list[str] = []
         metadata = getattr(state_dict, "_metadata", None)
         state = OrderedDict(state_dict)
 
@@ -239,7 +239,7 @@ class StateDictMixin:
             local = dict({} if metadata is None else metadata.get(prefix[:-1], {}))
             if assign:
                 local["assign_to_params_buffers"] = True
-            module._load_from_state_dict(entries, prefix, local, True, missing, unexpected, errors)
+            module._load_from_state_dict(entries, prefix, local, True, missing, unexpected, wrong)
             for name, child in module._modules.items():
                 if child is not None:
                     below = f"{prefix}{name}."
@@ -254,12 +254,12 @@ class StateDictMixin:
         load(self, state, "")
         if strict:
             if unexpected:
-                errors.insert(0, f"Unexpected key(s) in state_dict: {_quoted(unexpected)}. ")
+                wrong.insert(0, f"Unexpected key(s) in state_dict: {_quoted(unexpected)}. ")
             if missing:
-                errors.insert(0, f"Missing key(s) in state_dict: {_quoted(missing)}. ")
-        if errors:
-            listed = "\n\t".join(errors)
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+                wrong.insert(0, f"Missing key(s) in state_dict: {_quoted(missing)}. ")
+        if wrong:
+            listed = "\n\t".join(wrong)
+            raise errors.RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
         return _IncompatibleKeys(missing, unexpected)
 
 
@@ -276,7 +276,7 @@ def as_tensor(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (str, bytes)) or value is None:
-        raise TypeError("no tensor")
+        raise errors.TypeError("no tensor")
     if hasattr(value, "detach"):
         # A tensor of PyTorch's, which gives its numbers away only when cut off from its tape and on the CPU.
         value = value.detach().cpu()

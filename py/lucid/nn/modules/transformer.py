@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn.modules.attention import MultiheadAttention
 from lucid.nn.modules.container import ModuleList
@@ -51,7 +51,9 @@ class TransformerEncoderLayer(Module):
     ) -> None:
         super().__init__()
         place = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place)
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place
+        )
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
@@ -131,4 +133,4 @@ def _activation(name: str) -> Activation:
         return F.relu
     if name == "gelu":
         return F.gelu
-    raise RuntimeError(f"activation should be relu/gelu, not {name}")
+    raise errors.RuntimeError(f"activation should be relu/gelu, not {name}")
