@@ -497,14 +497,14 @@ def picture(result: dict[str, Any], path: str) -> None:
     right.scatter(
         [r["ratio_mlx_nn"] for r in rows], at, marker="s", s=18, color=colours["mlx.nn"], label="ours / mlx.nn"
     )
-    right.set_yticks(at, names)
+    right.set_yticks(at, [name.replace(", ", ",\n") for name in names])
     right.set_xscale("log")
     ticks = [t for t in (0.1, 0.2, 0.5, 0.7, 1, 1.5, 2, 3, 5) if right.get_xlim()[0] <= t <= right.get_xlim()[1]]
     right.set_xticks(ticks, [str(t) for t in ticks])
     right.minorticks_off()
     right.set_title("ratio of medians (left of 1: ours is faster)")
     right.grid(alpha=0.3)
-    right.legend(frameon=False, fontsize=8, loc="best")
+    right.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=3)
     fused = ", ".join(f"{side} {f:.2f}" for side, f in result["fusion_efficiency"].items())
     figure.suptitle(f"LeNet-5, batch {result['batch']}, {result['device']}: fusion efficiency {fused}", fontsize=11)
     figure.savefig(path, dpi=120)
