@@ -1,0 +1,91 @@
+"""Lucid: tensors, automatic differentiation and training, with PyTorch's names and meaning.
+
+The engine is the extension module `lucid._C`; ops and classes come from there. What is heavier (`nn`, `optim`, …) is
+imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from lucid import _load as _load
+from lucid import _C
+from lucid._C import *  # noqa: F403
+from lucid._C import __version__ as __version__
+from lucid._constants import e as e
+from lucid._constants import inf as inf
+from lucid._constants import nan as nan
+from lucid._constants import newaxis as newaxis
+from lucid._constants import pi as pi
+from lucid._dtypes import finfo as finfo
+from lucid._dtypes import iinfo as iinfo
+from lucid._evaluation import eval as eval
+from lucid._evaluation import synchronize as synchronize
+from lucid._grad_mode import enable_grad as enable_grad
+from lucid._grad_mode import inference_mode as inference_mode
+from lucid._grad_mode import no_grad as no_grad
+from lucid._grad_mode import set_grad_enabled as set_grad_enabled
+from lucid._schemas import OpSchema as OpSchema
+from lucid._schemas import op_schemas as op_schemas
+from lucid._size import Size as Size
+
+if TYPE_CHECKING:
+    from lucid import autograd as autograd
+    from lucid._convert import from_numpy as from_numpy
+    from lucid._convert import frombuffer as frombuffer
+    from lucid._profile import profile as profile
+    from lucid._repr import set_printoptions as set_printoptions
+
+# What is imported on first use: sub-packages, and names that live in a module of their own.
+_PACKAGES = {"autograd", "errors", "nn", "optim", "return_types", "utils"}
+_NAMES = {
+    "from_numpy": "lucid._convert",
+    "frombuffer": "lucid._convert",
+    "load": "lucid.serialization",
+    "profile": "lucid._profile",
+    "save": "lucid.serialization",
+    "set_printoptions": "lucid._repr",
+}
+
+
+def __getattr__(name: str) -> Any:
+    value: Any
+    if name in _PACKAGES:
+        try:
+            value = importlib.import_module(f"lucid.{name}")
+        except ModuleNotFoundError as e:
+            if e.name != f"lucid.{name}":
+                raise
+            raise AttributeError(f"module 'lucid' has no attribute {name!r}") from None
+    elif name in _NAMES:
+        value = getattr(importlib.import_module(_NAMES[name]), name)
+    else:
+        raise AttributeError(f"module 'lucid' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PACKAGES, *_NAMES})
+
+
+__all__ = [
+    *_C.__all__,
+    "OpSchema",
+    "Size",
+    "e",
+    "enable_grad",
+    "eval",
+    "finfo",
+    "iinfo",
+    "inf",
+    "inference_mode",
+    "nan",
+    "newaxis",
+    "no_grad",
+    "op_schemas",
+    "pi",
+    "set_grad_enabled",
+    "synchronize",
+]

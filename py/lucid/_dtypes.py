@@ -1,0 +1,55 @@
+"""`finfo` and `iinfo`: the limits of dtypes."""
+
+from __future__ import annotations
+
+from lucid import _C
+from lucid._C import dtype as DType
+
+# name: (bits of the significand after the point, largest exponent, decimal digits)
+_FLOATS = {
+    _C.float16: (10, 15, 3),
+    _C.bfloat16: (7, 127, 2),
+    _C.float32: (23, 127, 6),
+    _C.float64: (52, 1023, 15),
+    _C.complex64: (23, 127, 6),
+}
+
+
+class finfo:
+    """Limits of a floating dtype (the default one where none is given)."""
+
+    def __init__(self, type: DType | None = None) -> None:
+        dtype = _C.get_default_dtype() if type is None else type
+        if dtype not in _FLOATS:
+            raise TypeError(f"lucid.finfo() requires a floating point input type, got {dtype!r}. Use lucid.iinfo.")
+        bits, top, digits = _FLOATS[dtype]
+        real = dtype.to_real()
+        self.dtype = repr(real).removeprefix("lucid.")
+        self.bits = 8 * real.itemsize
+        self.eps = 2.0**-bits
+        self.max = (2.0 - 2.0**-bits) * 2.0**top
+        self.min = -self.max
+        self.smallest_normal = 2.0 ** (1 - top)
+        self.tiny = self.smallest_normal
+        self.resolution = 10.0**-digits
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """Limits of an integer dtype."""
+
+    def __init__(self, type: DType) -> None:
+        if not isinstance(type, DType) or type.is_floating_point or type.is_complex or type is _C.bool:
+            raise TypeError(f"lucid.iinfo() requires an integer input type, got {type!r}. Use lucid.finfo.")
+        self.dtype = repr(type).removeprefix("lucid.")
+        self.bits = 8 * type.itemsize
+        self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0
+        self.max = 2 ** (self.bits - 1) - 1 if type.is_signed else 2**self.bits - 1
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

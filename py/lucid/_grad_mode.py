@@ -1,0 +1,118 @@
+"""Grad mode as context managers and decorators. The mode belongs to the thread."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from lucid._C import _set_grad_enabled
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _is_generator(function: Callable[..., Any]) -> bool:
+    # What `inspect.isgeneratorfunction` looks at; importing `inspect` would double the package's import time.
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code is not None and bool(code.co_flags & 0x20)
+
+
+class _Mode:
+    """A block, or a function's body, in one grad mode. May be entered again while it is open."""
+
+    def __init__(self, mode: bool) -> None:
+        self._mode = mode
+        self._former: list[bool] = []
+
+    def _fresh(self) -> _Mode:
+        return _Mode(self._mode)
+
+    def __enter__(self) -> None:
+        self._former.append(_set_grad_enabled(self._mode))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _set_grad_enabled(self._former.pop())
+
+    def __call__(self, function: F) -> F:
+        mode = self._mode
+        if _is_generator(function):
+
+            @functools.wraps(function)
+            def generator(*args: Any, **kwargs: Any) -> Any:
+                # The mode holds while the generator runs, not while it is suspended.
+                with _Mode(mode):
+                    steps = function(*args, **kwargs)
+                sent: Any = None
+                while True:
+                    try:
+                        with _Mode(mode):
+                            item = steps.send(sent)
+                    except StopIteration as stop:
+                        return stop.value
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        steps.close()
+                        raise
+
+            return cast(F, generator)
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with _Mode(mode):
+                return function(*args, **kwargs)
+
+        return cast(F, wrapper)
+
+
+class no_grad(_Mode):
+    """Records nothing: `with lucid.no_grad():`, or as the decorator `@lucid.no_grad()`."""
+
+    def __init__(self, orig_func: Any = None) -> None:
+        super().__init__(False)
+
+    def __new__(cls, orig_func: Any = None) -> Any:
+        # `@lucid.no_grad` without parentheses.
+        return object.__new__(cls) if orig_func is None else _Mode(False)(orig_func)
+
+
+class enable_grad(_Mode):
+    """Records, also inside of `no_grad`."""
+
+    def __init__(self, orig_func: Any = None) -> None:
+        super().__init__(True)
+
+    def __new__(cls, orig_func: Any = None) -> Any:
+        return object.__new__(cls) if orig_func is None else _Mode(True)(orig_func)
+
+
+class inference_mode(_Mode):
+    """Records nothing. Here it is `no_grad`; `inference_mode(False)` records."""
+
+    def __init__(self, mode: Any = True) -> None:
+        super().__init__(not mode)
+
+    def __new__(cls, mode: Any = True) -> Any:
+        return _Mode(False)(mode) if callable(mode) else object.__new__(cls)
+
+
+class set_grad_enabled(_Mode):
+    """Sets the mode at once; as a context manager or decorator, for the block or function only."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(bool(mode))
+        self._former.append(_set_grad_enabled(bool(mode)))
+        self._entered = False
+
+    def __enter__(self) -> None:
+        if self._entered:
+            super().__enter__()
+        self._entered = True
+
+    def __call__(self, function: F) -> F:
+        # As a decorator it must not change the mode where it stands.
+        _set_grad_enabled(self._former.pop())
+        return super().__call__(function)

@@ -1,0 +1,104 @@
+"""Gradients: backward passes, gradients as values, checks against finite differences, grad modes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lucid import _C
+from lucid._C import Tensor
+from lucid._C import is_grad_enabled as is_grad_enabled
+from lucid._grad_mode import enable_grad as enable_grad
+from lucid._grad_mode import inference_mode as inference_mode
+from lucid._grad_mode import no_grad as no_grad
+from lucid._grad_mode import set_grad_enabled as set_grad_enabled
+
+if TYPE_CHECKING:
+    from lucid.autograd._gradcheck import gradcheck as gradcheck
+    from lucid.autograd._gradcheck import gradgradcheck as gradgradcheck
+
+_Tensors = Tensor | Sequence[Tensor]
+_Grads = Tensor | Sequence[Tensor | None] | None
+
+
+def _listed(tensors: _Tensors) -> Sequence[Tensor]:
+    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+
+
+def backward(
+    tensors: _Tensors,
+    grad_tensors: _Grads = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: _Tensors | None = None,
+) -> None:
+    """Adds the gradients of `tensors`, each weighed by its entry of `grad_tensors`, to their leaves or to `inputs` alone.
+
+    An entry may be `None` for a tensor of one element. The graph is let go of unless `retain_graph` or `create_graph`.
+    """
+    keep = create_graph if retain_graph is None else retain_graph
+    targets = None if inputs is None else _listed(inputs)
+    if targets is not None and not targets:
+        raise RuntimeError("'inputs' argument to backward() cannot be empty")
+    _C._backward(_listed(tensors), grad_tensors, keep, create_graph, targets)
+
+
+def grad(
+    outputs: _Tensors,
+    inputs: _Tensors,
+    grad_outputs: _Grads = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of `outputs`, weighed by `grad_outputs`, with respect to `inputs`; leaves' `grad` stay as they are.
+
+    An input that no output depends on is an error, `None` with `allow_unused`, and zeros with `materialize_grads`.
+    """
+    if is_grads_batched:
+        raise NotImplementedError("grad(): is_grads_batched needs vmap, which is not there yet")
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad(): with materialize_grads, allow_unused must not be False")
+    keep = create_graph if retain_graph is None else retain_graph
+    targets = _listed(inputs)
+    found: tuple[Any, ...] = _C._grad(_listed(outputs), targets, grad_outputs, keep, create_graph)
+    if materialize_grads:
+        return tuple(_C.zeros_like(t) if g is None else g for t, g in zip(targets, found, strict=True))
+    if not allow_unused and any(g is None for g in found):
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph. "
+            "Set allow_unused=True if this is the desired behavior."
+        )
+    return found
+
+
+class RemovableHandle:
+    """What `Tensor.register_hook` gives: `remove()` takes the hook away again."""
+
+    def __init__(self, tensor: Tensor, id: int) -> None:
+        self._tensor: Tensor | None = tensor
+        self.id = id
+
+    def remove(self) -> None:
+        """Takes the hook away; a second time it does nothing."""
+        if self._tensor is not None:
+            self._tensor._remove_hook(self.id)
+        self._tensor = None
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("gradcheck", "gradgradcheck"):
+        from importlib import import_module
+
+        module = import_module("lucid.autograd._gradcheck")
+        globals().update(gradcheck=module.gradcheck, gradgradcheck=module.gradgradcheck)
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

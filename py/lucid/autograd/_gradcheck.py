@@ -1,0 +1,214 @@
+"""Checks gradients against finite differences, in float64.
+
+The Jacobian is taken column by column: numerically by central differences on each input element, analytically by one
+backward pass per output element. Both are exact enough in float64 for the default tolerances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lucid import _C
+from lucid._C import Tensor
+from lucid._grad_mode import enable_grad, no_grad
+from lucid.autograd import grad
+
+
+class GradcheckError(RuntimeError):
+    """An analytical gradient differs from the numerical one."""
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
+    return [o for o in _listed(function(*inputs)) if isinstance(o, Tensor) and o.dtype.is_floating_point]
+
+
+def _flat(t: Tensor) -> list[float]:
+    values: list[float] = t.detach().reshape(-1).tolist()
+    return values
+
+
+def _numerical(
+    function: Callable[..., Any], inputs: Sequence[Any], which: int, eps: float
+) -> list[list[list[float]]]:
+    """Per output, per input element, the differences quotient of each output element."""
+    base: Tensor = inputs[which]
+    values = _flat(base)
+    columns: list[list[list[float]]] = []
+    with no_grad():
+        for i, value in enumerate(values):
+            sides = []
+            for step in (eps, -eps):
+                moved = [*values]
+                moved[i] = value + step
+                changed = _C.tensor(moved, dtype=base.dtype, device=base.device).reshape(tuple(base.shape))
+                args = [*inputs[:which], changed, *inputs[which + 1 :]]
+                sides.append([_flat(o) for o in _outputs(function, args)])
+            above, below = sides
+            columns.append(
+                [
+                    [(a - b) / (2 * eps) for a, b in zip(up, down, strict=True)]
+                    for up, down in zip(above, below, strict=True)
+                ]
+            )
+    outputs = len(columns[0]) if columns else 0
+    return [[column[o] for column in columns] for o in range(outputs)]
+
+
+def _analytical(output: Tensor, checked: Sequence[Tensor]) -> list[list[list[float]]]:
+    """Per input, per output element, the gradient of each input element."""
+    rows: list[list[list[float]]] = [[] for _ in checked]
+    for i in range(output.numel()):
+        weight = _C.zeros(output.numel(), dtype=output.dtype, device=output.device)
+        weight[i] = 1
+        grads = grad(
+            output, checked, weight.reshape(tuple(output.shape)), retain_graph=True, allow_unused=True
+        )
+        for row, t, g in zip(rows, checked, grads, strict=True):
+            row.append([0.0] * t.numel() if g is None else _flat(g))
+    return rows
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+) -> bool:
+    """Are the gradients of `func` at `inputs` those that finite differences give?
+
+    Checks every floating input that requires a gradient, against every floating output. Inputs should be float64.
+    Raises `GradcheckError` where they differ by more than `atol + rtol * |numerical|`, or gives `False` unless
+    `raise_exception`. `nondet_tol` is how far two backward passes may differ.
+    """
+    try:
+        _check(func, _listed(inputs), eps, atol, rtol, nondet_tol)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def _check(
+    func: Callable[..., Any], inputs: tuple[Any, ...], eps: float, atol: float, rtol: float, nondet_tol: float
+) -> None:
+    places = [
+        i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad and t.dtype.is_floating_point
+    ]
+    if not places:
+        raise ValueError("gradcheck expects at least one floating input that requires a gradient")
+    for i in places:
+        if inputs[i].dtype is not _C.float64:
+            raise ValueError(f"gradcheck needs float64 inputs, input {i} is {inputs[i].dtype}")
+    checked = [inputs[i] for i in places]
+    outputs = _outputs(func, inputs)
+    if not any(o.requires_grad for o in outputs):
+        raise ValueError("gradcheck expects at least one output that requires a gradient")
+    numerical = [_numerical(func, inputs, i, eps) for i in places]
+    for o, output in enumerate(outputs):
+        if not output.requires_grad:
+            rows = [[[0.0] * t.numel() for _ in range(output.numel())] for t in checked]
+        else:
+            rows = _analytical(output, checked)
+            again = _analytical(output, checked)
+            _compare_runs(rows, again, nondet_tol, o)
+        for k, place in enumerate(places):
+            for j in range(checked[k].numel()):
+                for i in range(output.numel()):
+                    want, got = numerical[k][o][j][i], rows[k][i][j]
+                    if not abs(got - want) <= atol + rtol * abs(want):
+                        raise GradcheckError(
+                            f"Jacobian mismatch for output {o} with respect to input {place}: d output[{i}] / d input[{j}] "
+                            f"is {got!r} analytically and {want!r} numerically"
+                        )
+
+
+def _compare_runs(
+    first: list[list[list[float]]], second: list[list[list[float]]], tol: float, output: int
+) -> None:
+    for a, b in zip(_leaves(first), _leaves(second), strict=True):
+        if not (abs(a - b) <= tol or a != a and b != b):
+            raise GradcheckError(f"two backward passes of output {output} gave different gradients, {a!r} and {b!r}")
+
+
+def _leaves(nested: list[list[list[float]]]) -> list[float]:
+    return [v for rows in nested for row in rows for v in row]
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    grad_outputs: Tensor | Sequence[Tensor] | None = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    gen_non_contig_grad_outputs: bool = False,
+) -> bool:
+    """`gradcheck` of the gradients of `func`, with respect to the inputs and to the outputs' weights.
+
+    The weights are random unless `grad_outputs` gives them.
+    """
+    args = _listed(inputs)
+    outputs = [o for o in _outputs(func, args) if o.requires_grad]
+    if grad_outputs is None:
+        generator = _C.Generator()
+        weights = [
+            _C.randn(tuple(o.shape), generator=generator, dtype=o.dtype, device=o.device).requires_grad_()
+            for o in outputs
+        ]
+        if gen_non_contig_grad_outputs:
+            weights = [_non_contiguous(w) for w in weights]
+    else:
+        weights = [w.detach().requires_grad_() for w in _listed(grad_outputs)]
+    if len(weights) != len(outputs):
+        raise ValueError(f"gradgradcheck expects {len(outputs)} grad_outputs, got {len(weights)}")
+    split = len(args)
+
+    def gradients(*values: Any) -> tuple[Tensor, ...]:
+        own, given = values[:split], values[split:]
+        checked = [t for t in own if isinstance(t, Tensor) and t.requires_grad]
+        made = [o for o in _outputs(func, own) if o.requires_grad]
+        found = grad(made, checked, given, create_graph=True, allow_unused=True)
+        return tuple(_C.zeros_like(t) if g is None else g for t, g in zip(checked, found, strict=True))
+
+    return gradcheck(
+        _recorded(gradients, [isinstance(t, Tensor) and t.requires_grad for t in args], split),
+        (*args, *weights),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+    )
+
+
+def _recorded(function: Callable[..., Any], wanted: list[bool], split: int) -> Callable[..., Any]:
+    """`function` with recording on, and with leaves in place of inputs that were moved without it."""
+    def run(*values: Any) -> Any:
+        with enable_grad():
+            own = [
+                v.detach().requires_grad_() if need and isinstance(v, Tensor) and not v.requires_grad else v
+                for v, need in zip(values[:split], wanted, strict=True)
+            ]
+            return function(*own, *values[split:])
+
+    return run
+
+
+def _non_contiguous(t: Tensor) -> Tensor:
+    if t.ndim == 0:
+        return t
+    wide = _C.stack([t.detach(), t.detach()], -1)
+    return wide.select(-1, 0).requires_grad_()

@@ -1,0 +1,63 @@
+//! PyTorch's other names for ops, and which hand-written method stands for a row's.
+
+use crate::tensor::PyTensor;
+use pyo3::prelude::*;
+
+/// (other name, name in the table). Holds for the function, the method and the in-place method, where there is one.
+pub const ALIASES: &[(&str, &str)] = &[
+    ("absolute", "abs"),
+    ("arccos", "acos"),
+    ("arccosh", "acosh"),
+    ("arcsin", "asin"),
+    ("arcsinh", "asinh"),
+    ("arctan", "atan"),
+    ("arctan2", "atan2"),
+    ("arctanh", "atanh"),
+    ("clip", "clamp"),
+    ("clone", "copy"),
+    ("concat", "cat"),
+    ("concatenate", "cat"),
+    ("conj", "conj_physical"),
+    ("divide", "div"),
+    ("empty_like", "zeros_like"),
+    ("greater", "gt"),
+    ("greater_equal", "ge"),
+    ("less", "lt"),
+    ("less_equal", "le"),
+    ("moveaxis", "movedim"),
+    ("multiply", "mul"),
+    ("negative", "neg"),
+    ("not_equal", "ne"),
+    ("subtract", "sub"),
+    ("swapaxes", "transpose"),
+    ("swapdims", "transpose"),
+    ("true_divide", "div"),
+];
+
+/// Rows whose method is written by hand, since PyTorch gives it more than the row has.
+const OVERRIDES: &[&str] = &["nonzero"];
+
+/// Adds the aliases to the module and to the class.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let class = m.py().get_type::<PyTensor>();
+    for name in OVERRIDES {
+        let own = format!("_{name}");
+        class.setattr(*name, class.getattr(own.as_str())?)?;
+        class.delattr(own.as_str())?;
+    }
+    for (alias, name) in ALIASES {
+        if let Ok(method) = class.getattr(*name) {
+            class.setattr(*alias, &method)?;
+            // A row for methods only still has a function in PyTorch under such a name (`clone`).
+            let function = m.getattr(*name).unwrap_or(method);
+            m.add(alias, function)?;
+        } else {
+            m.add(alias, m.getattr(*name)?)?;
+        }
+        let (alias, name) = (format!("{alias}_"), format!("{name}_"));
+        if let Ok(method) = class.getattr(name.as_str()) {
+            class.setattr(alias.as_str(), method)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,519 @@
+//! From Python objects to the engine's arguments: one type per parameter kind of the op table.
+//!
+//! [`Kind::hold`] converts and keeps what must live through the call, [`Kind::lend`] gives the engine its view of that.
+//! What cannot be converted is a TypeError naming op, argument, what was expected and what was given.
+
+use crate::device::device_of;
+use crate::dtype::dtype_of;
+use crate::errors;
+use crate::random::PyGenerator;
+use crate::tensor::{Guard, PyTensor};
+use lucid::{DType, Device, Scalar};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::{Borrowed, PyTypeInfo};
+use smallvec::SmallVec;
+
+/// Sizes or dimensions, as the engine takes them.
+pub type Ints = SmallVec<[isize; 6]>;
+
+/// An argument as it came, or nothing.
+#[derive(Clone, Copy)]
+pub struct Arg<'a, 'py>(pub Option<Borrowed<'a, 'py, PyAny>>);
+
+impl Arg<'_, '_> {
+    /// The argument was not given.
+    pub const MISSING: Arg<'static, 'static> = Arg(None);
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Arg<'a, 'py> {
+    type Error = PyErr;
+    #[inline]
+    fn extract(obj: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Arg(Some(obj)))
+    }
+}
+
+/// Which argument of which op is being converted.
+#[derive(Clone, Copy)]
+pub struct At {
+    pub op: &'static str,
+    pub arg: &'static str,
+}
+
+/// The name of an object's type, for messages.
+pub fn kind_name(obj: &Bound<'_, PyAny>) -> String {
+    obj.get_type().name().map_or_else(|_| "object".into(), |n| n.to_string())
+}
+
+impl At {
+    #[cold]
+    fn wrong(self, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyErr {
+        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
+        let message = format!("{op}(): argument '{arg}' must be {expected}, not {}", kind_name(&obj));
+        errors::type_error(obj.py(), message)
+    }
+
+    #[cold]
+    fn too_large(self, obj: Borrowed<'_, '_, PyAny>) -> PyErr {
+        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
+        errors::overflow_error(obj.py(), format!("{op}(): argument '{arg}' is too large for 64 bits: {}", *obj))
+    }
+
+    #[cold]
+    pub fn missing(self, py: Python<'_>) -> PyErr {
+        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
+        errors::type_error(py, format!("{op}() missing required argument '{arg}'"))
+    }
+}
+
+impl At {
+    /// The argument was given by position and by name.
+    #[cold]
+    pub fn twice(self, py: Python<'_>) -> PyErr {
+        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
+        errors::type_error(py, format!("{op}() got multiple values for argument '{arg}'"))
+    }
+}
+
+/// A parameter kind of the op table.
+pub trait Kind {
+    /// What is kept during the call.
+    type Held<'a>;
+    /// What the engine takes.
+    type Lent<'h>;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>>;
+    fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h>;
+    /// Elements on the CPU that the op will read or make, as far as this argument says.
+    #[inline]
+    fn weight(_held: &Self::Held<'_>) -> usize {
+        0
+    }
+}
+
+/// A kind that may have a default.
+pub trait Preset: Kind {
+    fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a>;
+}
+
+/// Converts an argument that must be there.
+#[inline]
+pub fn required<'a, K: Kind>(py: Python<'_>, at: At, arg: Arg<'a, '_>) -> PyResult<K::Held<'a>> {
+    match arg.0 {
+        Some(obj) => K::hold(at, obj),
+        None => Err(at.missing(py)),
+    }
+}
+
+/// Converts an argument that has a default.
+#[inline]
+pub fn optional<'a, K: Preset>(at: At, arg: Arg<'a, '_>, default: K::Lent<'static>) -> PyResult<K::Held<'a>> {
+    match arg.0 {
+        Some(obj) => K::hold(at, obj),
+        None => Ok(K::preset(default)),
+    }
+}
+
+// ---- numbers ---------------------------------------------------------------------------------------------------------
+
+/// A number as the engine sees it; `None` if the object is none. NumPy's scalars are numbers too.
+#[inline]
+pub fn scalar_of(obj: Borrowed<'_, '_, PyAny>) -> Option<Result<Scalar, TooLarge>> {
+    let py = obj.py();
+    let class = obj.get_type();
+    if class.is(PyFloat::type_object(py)) {
+        return obj.extract::<f64>().ok().map(|f| Ok(Scalar::Float(f)));
+    }
+    if class.is(PyInt::type_object(py)) {
+        return Some(obj.extract::<i64>().map(Scalar::Int).map_err(|_| TooLarge));
+    }
+    slow_scalar(obj)
+}
+
+/// An integer beyond 64 bits.
+pub struct TooLarge;
+
+#[inline(never)]
+fn slow_scalar(obj: Borrowed<'_, '_, PyAny>) -> Option<Result<Scalar, TooLarge>> {
+    if let Ok(b) = obj.cast::<PyBool>() {
+        return Some(Ok(Scalar::Bool(b.is_true())));
+    }
+    if obj.is_instance_of::<PyFloat>() {
+        return obj.extract::<f64>().ok().map(|f| Ok(Scalar::Float(f)));
+    }
+    if let Ok(c) = obj.cast::<PyComplex>() {
+        return Some(Ok(Scalar::Complex(c.getattr("real").ok()?.extract().ok()?, c.getattr("imag").ok()?.extract().ok()?)));
+    }
+    if obj.is_instance_of::<PyInt>() {
+        return Some(obj.extract::<i64>().map(Scalar::Int).map_err(|_| TooLarge));
+    }
+    // What else counts as a number, without a look at NumPy itself: its scalars have a `dtype` and no dimensions.
+    let kind = obj.getattr("dtype").ok()?.getattr("kind").ok()?.extract::<String>().ok()?;
+    if obj.getattr("ndim").ok()?.extract::<usize>().ok()? != 0 {
+        return None;
+    }
+    let item = obj.call_method0("item").ok()?;
+    match kind.as_str() {
+        "b" => item.extract::<bool>().ok().map(|b| Ok(Scalar::Bool(b))),
+        "i" | "u" => Some(item.extract::<i64>().map(Scalar::Int).map_err(|_| TooLarge)),
+        "f" => item.extract::<f64>().ok().map(|f| Ok(Scalar::Float(f))),
+        "c" => slow_scalar(item.as_borrowed()),
+        _ => None,
+    }
+}
+
+/// An integer: a Python `int`, what has `__index__`, or an integer tensor of one element.
+pub fn int_of(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<i64> {
+    if obj.is_exact_instance_of::<PyInt>() {
+        return obj.extract::<i64>().map_err(|_| at.too_large(obj));
+    }
+    if obj.is_instance_of::<PyBool>() || obj.is_instance_of::<PyFloat>() {
+        return Err(at.wrong(obj, expected));
+    }
+    match obj.extract::<i64>() {
+        Ok(i) => Ok(i),
+        Err(e) if e.is_instance_of::<pyo3::exceptions::PyOverflowError>(obj.py()) => Err(at.too_large(obj)),
+        Err(_) => Err(at.wrong(obj, expected)),
+    }
+}
+
+/// One integer or a sequence of integers.
+pub fn ints_of(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<Ints> {
+    let one = |o: &Bound<'_, PyAny>| int_of(at, o.as_borrowed(), expected).map(|i| i as isize);
+    if let Ok(items) = obj.cast::<PyTuple>() {
+        return items.iter_borrowed().map(|o| one(&o)).collect();
+    }
+    if let Ok(items) = obj.cast::<PyList>() {
+        return items.iter().map(|o| one(&o)).collect();
+    }
+    Ok(SmallVec::from_elem(one(&obj)?, 1))
+}
+
+// ---- the kinds -------------------------------------------------------------------------------------------------------
+
+/// Marker types named as the op table names its parameter kinds.
+pub mod kinds {
+    macro_rules! markers { ($($name:ident)*) => { $(pub struct $name;)* } }
+    markers! {
+        Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int OptInt Float OptFloat Bool Dim OptDim Dims OptDims
+        Sizes Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText
+    }
+}
+
+/// Elements that a tensor counts for: those on the CPU.
+#[inline]
+pub fn weight_of(t: &lucid::Tensor) -> usize {
+    if t.device() == Device::Cpu { t.numel() } else { 0 }
+}
+
+#[inline]
+fn tensor_of<'a>(obj: Borrowed<'a, '_, PyAny>) -> Option<Guard<'a>> {
+    obj.cast::<PyTensor>().ok().map(|t| t.get().read())
+}
+
+impl Kind for kinds::Tensor {
+    type Held<'a> = Guard<'a>;
+    type Lent<'h> = &'h lucid::Tensor;
+    #[inline]
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Guard<'a>> {
+        tensor_of(obj).ok_or_else(|| at.wrong(obj, "Tensor"))
+    }
+    #[inline]
+    fn lend<'h>(held: &'h Guard<'_>) -> &'h lucid::Tensor {
+        held
+    }
+    #[inline]
+    fn weight(held: &Guard<'_>) -> usize {
+        weight_of(held)
+    }
+}
+
+impl Kind for kinds::OptTensor {
+    type Held<'a> = Option<Guard<'a>>;
+    type Lent<'h> = Option<&'h lucid::Tensor>;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+        match obj.is_none() {
+            true => Ok(None),
+            false => tensor_of(obj).map(Some).ok_or_else(|| at.wrong(obj, "Tensor or None")),
+        }
+    }
+    fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
+        held.as_deref()
+    }
+}
+impl Preset for kinds::OptTensor {
+    fn preset<'a>(_default: Self::Lent<'static>) -> Self::Held<'a> {
+        None
+    }
+}
+
+impl Kind for kinds::Tensors {
+    type Held<'a> = Vec<lucid::Tensor>;
+    type Lent<'h> = &'h [lucid::Tensor];
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+        tensors_of(at, obj)
+    }
+    fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
+        held
+    }
+    fn weight(held: &Self::Held<'_>) -> usize {
+        held.iter().map(weight_of).sum()
+    }
+}
+
+/// A sequence of tensors: a list, a tuple, or what else can be iterated (a tensor gives its rows).
+pub fn tensors_of(at: At, obj: Borrowed<'_, '_, PyAny>) -> PyResult<Vec<lucid::Tensor>> {
+    const EXPECTED: &str = "a sequence of Tensors";
+    let one = |o: Bound<'_, PyAny>| match tensor_of(o.as_borrowed()) {
+        Some(t) => Ok(t.clone()),
+        None => Err(at.wrong(obj, &format!("{EXPECTED} (found {} in it)", kind_name(&o)))),
+    };
+    if obj.is_instance_of::<PyString>() {
+        return Err(at.wrong(obj, EXPECTED));
+    }
+    let items = obj.try_iter().map_err(|_| at.wrong(obj, EXPECTED))?;
+    items.map(|o| one(o?)).collect()
+}
+
+/// A tensor or a number, held.
+pub enum HeldOperand<'a> {
+    Tensor(Guard<'a>),
+    Scalar(Scalar),
+}
+
+impl HeldOperand<'_> {
+    #[inline]
+    pub fn lend(&self) -> lucid::Operand<'_> {
+        match self {
+            HeldOperand::Tensor(t) => lucid::Operand::Tensor(t),
+            HeldOperand::Scalar(s) => lucid::Operand::Scalar(*s),
+        }
+    }
+
+    #[inline]
+    pub fn weight(&self) -> usize {
+        match self {
+            HeldOperand::Tensor(t) => weight_of(t),
+            HeldOperand::Scalar(_) => 0,
+        }
+    }
+}
+
+/// A tensor or a number, if the object is one.
+#[inline]
+pub fn operand_of<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Option<HeldOperand<'a>>> {
+    // The exact type first: it is one comparison of pointers.
+    if let Ok(t) = obj.cast_exact::<PyTensor>() {
+        return Ok(Some(HeldOperand::Tensor(t.get().read())));
+    }
+    match scalar_of(obj) {
+        Some(Ok(s)) => Ok(Some(HeldOperand::Scalar(s))),
+        Some(Err(TooLarge)) => Err(at.too_large(obj)),
+        None => Ok(tensor_of(obj).map(HeldOperand::Tensor)),
+    }
+}
+
+impl Kind for kinds::Operand {
+    type Held<'a> = HeldOperand<'a>;
+    type Lent<'h> = lucid::Operand<'h>;
+    #[inline]
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<HeldOperand<'a>> {
+        operand_of(at, obj)?.ok_or_else(|| at.wrong(obj, "Tensor or a number"))
+    }
+    #[inline]
+    fn lend<'h>(held: &'h HeldOperand<'_>) -> lucid::Operand<'h> {
+        held.lend()
+    }
+    #[inline]
+    fn weight(held: &HeldOperand<'_>) -> usize {
+        held.weight()
+    }
+}
+
+impl Kind for kinds::OptOperand {
+    type Held<'a> = Option<HeldOperand<'a>>;
+    type Lent<'h> = Option<lucid::Operand<'h>>;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+        match obj.is_none() {
+            true => Ok(None),
+            false => operand_of(at, obj)?.map(Some).ok_or_else(|| at.wrong(obj, "Tensor, a number or None")),
+        }
+    }
+    fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
+        held.as_ref().map(HeldOperand::lend)
+    }
+}
+impl Preset for kinds::OptOperand {
+    fn preset<'a>(_default: Self::Lent<'static>) -> Self::Held<'a> {
+        None
+    }
+}
+
+/// Kinds that are converted to a value which the engine takes by copy.
+macro_rules! plain_kinds {
+    ($($name:ident $ty:ty: |$at:ident, $obj:ident| $convert:expr;)*) => {$(
+        impl Kind for kinds::$name {
+            type Held<'a> = $ty;
+            type Lent<'h> = $ty;
+            #[inline]
+            fn hold<'a>($at: At, $obj: Borrowed<'a, '_, PyAny>) -> PyResult<$ty> {
+                $convert
+            }
+            #[inline]
+            fn lend<'h>(held: &'h $ty) -> $ty {
+                *held
+            }
+        }
+        impl Preset for kinds::$name {
+            #[inline]
+            fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
+                default
+            }
+        }
+    )*};
+}
+plain_kinds! {
+    Number Scalar: |at, obj| number(at, obj, "a number");
+    OptNumber Option<Scalar>: |at, obj| or_none(obj, || number(at, obj, "a number or None"));
+    Int i64: |at, obj| int_of(at, obj, "int");
+    OptInt Option<i64>: |at, obj| or_none(obj, || int_of(at, obj, "int or None"));
+    Float f64: |at, obj| float(at, obj, "float");
+    OptFloat Option<f64>: |at, obj| or_none(obj, || float(at, obj, "float or None"));
+    Bool bool: |at, obj| match obj.cast::<PyBool>() {
+        Ok(b) => Ok(b.is_true()),
+        Err(_) => Err(at.wrong(obj, "bool")),
+    };
+    Dim isize: |at, obj| int_of(at, obj, "int").map(|i| i as isize);
+    OptDim Option<isize>: |at, obj| or_none(obj, || int_of(at, obj, "int or None").map(|i| i as isize));
+    Dtype DType: |at, obj| dtype_of(&obj).ok_or_else(|| at.wrong(obj, "lucid.dtype"));
+    OptDtype Option<DType>: |at, obj| or_none(obj, || dtype_of(&obj).ok_or_else(|| at.wrong(obj, "lucid.dtype or None")));
+    DeviceArg Device: |at, obj| device_of(&obj)?.ok_or_else(|| at.wrong(obj, "a device or str"));
+    OptDevice Option<Device>: |at, obj| or_none(obj, || device_of(&obj)?.ok_or_else(|| at.wrong(obj, "a device, str or None")));
+}
+
+fn or_none<T>(obj: Borrowed<'_, '_, PyAny>, convert: impl FnOnce() -> PyResult<T>) -> PyResult<Option<T>> {
+    if obj.is_none() { Ok(None) } else { convert().map(Some) }
+}
+
+fn number(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<Scalar> {
+    match scalar_of(obj) {
+        Some(Ok(s)) => Ok(s),
+        Some(Err(TooLarge)) => Err(at.too_large(obj)),
+        // A tensor of one element counts as its number, as in PyTorch; that evaluates.
+        None => match tensor_of(obj) {
+            Some(t) if t.numel() == 1 && !t.requires_grad() => {
+                let t = t.clone();
+                crate::cross::long(obj.py(), || t.item())
+            }
+            _ => Err(at.wrong(obj, expected)),
+        },
+    }
+}
+
+fn float(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<f64> {
+    match number(at, obj, expected)? {
+        Scalar::Complex(..) => Err(at.wrong(obj, expected)),
+        s => Ok(s.to_f64()),
+    }
+}
+
+/// Kinds that are lists of integers.
+macro_rules! list_kinds {
+    ($($name:ident $expected:literal;)*) => {$(
+        impl Kind for kinds::$name {
+            type Held<'a> = Ints;
+            type Lent<'h> = &'h [isize];
+            #[inline]
+            fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Ints> {
+                ints_of(at, obj, $expected)
+            }
+            #[inline]
+            fn lend<'h>(held: &'h Ints) -> &'h [isize] {
+                held
+            }
+        }
+        impl Preset for kinds::$name {
+            fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
+                Ints::from_slice(default)
+            }
+        }
+    )*};
+}
+list_kinds! {
+    Dims "int or a tuple of ints";
+    Sizes "int or a tuple of ints";
+}
+
+impl Kind for kinds::OptDims {
+    type Held<'a> = Option<Ints>;
+    type Lent<'h> = Option<&'h [isize]>;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Option<Ints>> {
+        or_none(obj, || ints_of(at, obj, "int, a tuple of ints or None"))
+    }
+    fn lend<'h>(held: &'h Option<Ints>) -> Option<&'h [isize]> {
+        held.as_deref()
+    }
+}
+impl Preset for kinds::OptDims {
+    fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
+        default.map(Ints::from_slice)
+    }
+}
+
+impl Kind for kinds::OptGenerator {
+    type Held<'a> = Option<lucid::Generator>;
+    type Lent<'h> = Option<&'h lucid::Generator>;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+        or_none(obj, || match obj.cast::<PyGenerator>() {
+            Ok(g) => Ok(g.get().0.clone()),
+            Err(_) => Err(at.wrong(obj, "Generator or None")),
+        })
+    }
+    fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
+        held.as_ref()
+    }
+}
+impl Preset for kinds::OptGenerator {
+    fn preset<'a>(_default: Self::Lent<'static>) -> Self::Held<'a> {
+        None
+    }
+}
+
+impl Kind for kinds::Text {
+    type Held<'a> = String;
+    type Lent<'h> = &'h str;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<String> {
+        text(at, obj, "str")
+    }
+    fn lend<'h>(held: &'h String) -> &'h str {
+        held
+    }
+}
+impl Preset for kinds::Text {
+    fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
+        default.into()
+    }
+}
+
+impl Kind for kinds::OptText {
+    type Held<'a> = Option<String>;
+    type Lent<'h> = Option<&'h str>;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Option<String>> {
+        or_none(obj, || text(at, obj, "str or None"))
+    }
+    fn lend<'h>(held: &'h Option<String>) -> Option<&'h str> {
+        held.as_deref()
+    }
+}
+impl Preset for kinds::OptText {
+    fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
+        default.map(Into::into)
+    }
+}
+
+fn text(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<String> {
+    match obj.cast::<PyString>() {
+        Ok(s) => s.extract(),
+        Err(_) => Err(at.wrong(obj, expected)),
+    }
+}

@@ -1,0 +1,263 @@
+//! Tensors from Python data: numbers, nested sequences, tensors; arrays and buffers go through `lucid._convert`.
+//!
+//! Nesting is walked with a depth limit, elements are gathered as [`Scalar`]s and written once in the final dtype.
+
+use crate::args::{kinds, optional, scalar_of, Arg, At, TooLarge};
+use crate::dtype::with_dtype;
+use crate::tensor::{wrap, PyTensor};
+use crate::{cross, errors};
+use half::{bf16, f16};
+use lucid::dtype::{Category, Element};
+use lucid::{DType, Device, Scalar, Tensor};
+use num_complex::Complex32;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+
+/// The deepest nesting of sequences taken.
+const DEEPEST: usize = 64;
+
+/// `dtype=` and `device=` of a hand-written function.
+pub fn options(op: &'static str, dtype: Arg<'_, '_>, device: Arg<'_, '_>) -> PyResult<(Option<DType>, Option<Device>)> {
+    let dtype = optional::<kinds::OptDtype>(At { op, arg: "dtype" }, dtype, None)?;
+    let device = optional::<kinds::OptDevice>(At { op, arg: "device" }, device, None)?;
+    Ok((dtype, device))
+}
+
+/// Elements and sizes of nested sequences.
+#[derive(Default)]
+struct Nested {
+    shape: Vec<usize>,
+    items: Vec<Scalar>,
+}
+
+fn sequence<'py>(obj: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+    if let Ok(l) = obj.cast::<PyList>() {
+        return Some(l.iter().collect());
+    }
+    if let Ok(t) = obj.cast::<PyTuple>() {
+        return Some(t.iter().collect());
+    }
+    let is_range = obj.get_type().name().is_ok_and(|n| n == "range");
+    if is_range { obj.try_iter().ok()?.collect::<PyResult<_>>().ok() } else { None }
+}
+
+impl Nested {
+    fn gather(&mut self, obj: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
+        let py = obj.py();
+        if let Some(parts) = sequence(obj) {
+            if depth >= DEEPEST {
+                return Err(errors::value_error(py, format!("tensor(): the data is nested deeper than {DEEPEST} levels")));
+            }
+            self.enter(py, depth, parts.len())?;
+            return parts.iter().try_for_each(|p| self.gather(p, depth + 1));
+        }
+        if let Some(t) = self.nested_tensor(obj)? {
+            let mut sizes = depth;
+            for &n in t.shape() {
+                self.enter(py, sizes, n)?;
+                sizes += 1;
+            }
+            self.check_leaf(py, sizes)?;
+            return with_dtype!(t.dtype(), T => {
+                let items = cross::long(py, || t.to_vec::<T>())?;
+                self.items.extend(items.into_iter().map(Scalar::from));
+                Ok(())
+            });
+        }
+        let item = match scalar_of(obj.as_borrowed()) {
+            Some(Ok(s)) => s,
+            Some(Err(TooLarge)) => return Err(errors::overflow_error(py, format!("tensor(): {obj} does not fit into 64 bits"))),
+            None => {
+                let got = crate::args::kind_name(obj);
+                return Err(errors::type_error(py, format!("tensor(): invalid data type '{got}'")));
+            }
+        };
+        self.check_leaf(py, depth)?;
+        self.items.push(item);
+        Ok(())
+    }
+
+    /// A tensor or array among the data.
+    fn nested_tensor(&self, obj: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+        if let Ok(t) = obj.cast::<PyTensor>() {
+            return Ok(Some(t.get().share()));
+        }
+        match obj.hasattr("__array__")? && obj.getattr("ndim").is_ok_and(|n| n.extract::<usize>().is_ok_and(|n| n > 0)) {
+            true => foreign(obj, None, None).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn enter(&mut self, py: Python<'_>, depth: usize, n: usize) -> PyResult<()> {
+        match self.shape.get(depth) {
+            Some(&seen) if seen != n => {
+                let why = format!("expected sequence of length {seen} at dim {depth} (got {n})");
+                Err(errors::value_error(py, why))
+            }
+            Some(_) => Ok(()),
+            None if self.items.is_empty() && depth == self.shape.len() => {
+                self.shape.push(n);
+                Ok(())
+            }
+            None => Err(errors::type_error(py, format!("tensor(): expected a number at dim {depth}, got a sequence"))),
+        }
+    }
+
+    fn check_leaf(&self, py: Python<'_>, depth: usize) -> PyResult<()> {
+        match depth == self.shape.len() {
+            true => Ok(()),
+            false => Err(errors::type_error(py, format!("tensor(): expected a sequence at dim {depth}, got a number"))),
+        }
+    }
+
+    /// The dtype that PyTorch gives such data.
+    fn dtype(&self) -> DType {
+        match self.items.iter().map(|s| s.category()).max() {
+            None | Some(Category::Float) => lucid::default_dtype(),
+            Some(Category::Complex) => DType::C64,
+            Some(Category::Integer) => DType::I64,
+            Some(Category::Bool) => DType::Bool,
+        }
+    }
+}
+
+/// A number as an element; `None` where it is out of the dtype's range.
+trait FromScalar: Element {
+    fn from_scalar(s: Scalar) -> Option<Self>;
+}
+
+macro_rules! from_scalar {
+    ($($ty:ty: |$s:ident| $e:expr;)*) => {
+        $(impl FromScalar for $ty {
+            fn from_scalar($s: Scalar) -> Option<Self> { $e }
+        })*
+    };
+}
+from_scalar! {
+    bool: |s| Some(s.to_bool());
+    // Negative numbers wrap, as in PyTorch.
+    u8: |s| exact_int(s, -255, 255).map(|i| i as u8);
+    i8: |s| exact_int(s, i8::MIN.into(), i8::MAX.into()).map(|i| i as i8);
+    i16: |s| exact_int(s, i16::MIN.into(), i16::MAX.into()).map(|i| i as i16);
+    i32: |s| exact_int(s, i32::MIN.into(), i32::MAX.into()).map(|i| i as i32);
+    i64: |s| exact_int(s, i64::MIN, i64::MAX);
+    f16: |s| real(s).map(f16::from_f64);
+    bf16: |s| real(s).map(bf16::from_f64);
+    f32: |s| real(s).map(|f| f as f32);
+    f64: |s| real(s);
+    Complex32: |s| Some(match s {
+        Scalar::Complex(re, im) => Complex32::new(re as f32, im as f32),
+        s => Complex32::new(s.to_f64() as f32, 0.0),
+    });
+}
+
+fn exact_int(s: Scalar, least: i64, most: i64) -> Option<i64> {
+    let i = match s {
+        // 2^63 itself is no i64.
+        Scalar::Float(f) => (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&f).then_some(f as i64)?,
+        Scalar::Complex(..) => return None,
+        s => s.to_i64(),
+    };
+    (least..=most).contains(&i).then_some(i)
+}
+
+fn real(s: Scalar) -> Option<f64> {
+    match s {
+        Scalar::Complex(_, im) if im != 0.0 => None,
+        s => Some(s.to_f64()),
+    }
+}
+
+/// A tensor of Python data, cut off from everything.
+pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Device>) -> PyResult<Tensor> {
+    let py = data.py();
+    if let Ok(t) = data.cast::<PyTensor>() {
+        let t = t.get().share();
+        let t = cross::quick(py, || t.detach())?;
+        let made = crate::tensor::converted(py, &t, dtype, device, true)?;
+        return Ok(made.unwrap_or(t));
+    }
+    let number = scalar_of(data.as_borrowed()).is_some();
+    if !number && sequence(data).is_none() {
+        return foreign(data, dtype, device);
+    }
+    let mut nested = Nested::default();
+    nested.gather(data, 0)?;
+    let dtype = dtype.unwrap_or_else(|| nested.dtype());
+    let device = device.unwrap_or(lucid::default_device());
+    let out_of_range = || errors::runtime_error(py, format!("value cannot be converted to type {dtype} without overflow"));
+    with_dtype!(dtype, T => {
+        let items: Option<Vec<T>> = nested.items.iter().map(|&s| T::from_scalar(s)).collect();
+        let items = items.ok_or_else(out_of_range)?;
+        cross::op(py, items.len(), || Tensor::from_slice(&items, &nested.shape, device))
+    })
+}
+
+/// A tensor of an array or buffer, made by `lucid._convert`.
+fn foreign(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Device>) -> PyResult<Tensor> {
+    static FROM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = data.py();
+    if data.is_instance_of::<PyString>() || data.is_instance_of::<PyDict>() {
+        let got = crate::args::kind_name(data);
+        return Err(errors::type_error(py, format!("tensor(): invalid data type '{got}'")));
+    }
+    let made = FROM.import(py, "lucid._convert", "from_foreign")?.call1((data,))?;
+    let t = made.cast::<PyTensor>()?.get().share();
+    Ok(crate::tensor::converted(py, &t, dtype, Some(device.unwrap_or(lucid::default_device())), false)?.unwrap_or(t))
+}
+
+/// A tensor that copies `data`: numbers, nested sequences of them, arrays, buffers, tensors. The dtype follows from the data
+/// unless given.
+#[pyfunction]
+#[pyo3(signature = (data, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false, pin_memory=false))]
+fn tensor<'py>(
+    data: &Bound<'py, PyAny>,
+    dtype: Arg<'_, 'py>,
+    device: Arg<'_, 'py>,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _ = pin_memory;
+    let (dtype, device) = options("tensor", dtype, device)?;
+    // A tensor stays on its device.
+    let device = device.or_else(|| data.cast::<PyTensor>().ok().map(|t| t.get().read().device()));
+    crate::results::leaf(data.py(), tensor_of(data, dtype, device)?, requires_grad)
+}
+
+/// `data` as a tensor: a tensor itself where dtype and device are right already.
+#[pyfunction]
+#[pyo3(signature = (data, dtype=Arg::MISSING, device=Arg::MISSING))]
+fn as_tensor<'py>(data: &Bound<'py, PyAny>, dtype: Arg<'_, 'py>, device: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (dtype, device) = options("as_tensor", dtype, device)?;
+    if let Ok(t) = data.cast::<PyTensor>() {
+        let t = t.get().share();
+        return match crate::tensor::converted(data.py(), &t, dtype, device, false)? {
+            Some(t) => wrap(data.py(), t),
+            None => Ok(data.clone()),
+        };
+    }
+    wrap(data.py(), tensor_of(data, dtype, device)?)
+}
+
+/// A tensor of row-major bytes in the machine's byte order.
+#[pyfunction]
+fn _from_bytes<'py>(
+    py: Python<'py>,
+    bytes: &Bound<'py, PyBytes>,
+    shape: Vec<usize>,
+    dtype: Arg<'_, 'py>,
+    device: Arg<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (dtype, device) = options("from_bytes", dtype, device)?;
+    let (dtype, device) = (dtype.unwrap_or(DType::U8), device.unwrap_or(Device::Cpu));
+    let bytes = bytes.as_bytes();
+    wrap(py, cross::op(py, bytes.len(), || Tensor::from_bytes(bytes, &shape, dtype, device))?)
+}
+
+/// Adds the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(tensor, m)?)?;
+    m.add_function(wrap_pyfunction!(as_tensor, m)?)?;
+    m.add_function(wrap_pyfunction!(_from_bytes, m)?)
+}

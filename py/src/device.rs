@@ -1,0 +1,103 @@
+//! `lucid.device`: one object per device, and the reading of what users write for one.
+
+use crate::{cross, errors};
+use lucid::Device;
+use pyo3::exceptions::PyUserWarning;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyString;
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A device: `lucid.device("cpu")` or `lucid.device("gpu")`.
+#[pyclass(name = "device", module = "lucid", frozen)]
+pub struct PyDevice(pub Device);
+
+#[pymethods]
+impl PyDevice {
+    #[new]
+    #[pyo3(signature = (device, index=None))]
+    fn new(py: Python<'_>, device: &Bound<'_, PyAny>, index: Option<i64>) -> PyResult<PyDevice> {
+        let Some(given) = device_of(device)? else { return Err(wrong(device, "device")) };
+        match index {
+            None | Some(0) => Ok(PyDevice(given)),
+            Some(i) => Err(errors::runtime_error(py, format!("device: there is one {given} device, with index 0; got {i}"))),
+        }
+    }
+
+    /// The real name: `cpu`, `metal`, `cuda` or `mlx`.
+    #[getter]
+    fn r#type(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// Always `None`: there is one device of each kind.
+    #[getter]
+    fn index(&self) -> Option<usize> {
+        None
+    }
+
+    fn __repr__(&self) -> String {
+        format!("device(type='{}')", self.0)
+    }
+
+    fn __str__(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<PyDevice>().is_ok_and(|d| d.get().0 == self.0)
+    }
+
+    fn __hash__(&self) -> u64 {
+        0x6c75_6369_6400 + u64::from(self.0 == Device::Gpu)
+    }
+
+    /// Pickled by kind: a tensor saved on one machine's GPU is read to another's.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, pyo3::types::PyType>, (&'static str,)) {
+        let name = if self.0 == Device::Cpu { "cpu" } else { "gpu" };
+        (py.get_type::<PyDevice>(), (name,))
+    }
+}
+
+static OBJECTS: PyOnceLock<[Py<PyDevice>; 2]> = PyOnceLock::new();
+
+/// The object of a device.
+pub fn device_object(py: Python<'_>, device: Device) -> PyResult<&'static Py<PyDevice>> {
+    let make = || PyResult::Ok([Py::new(py, PyDevice(Device::Cpu))?, Py::new(py, PyDevice(Device::Gpu))?]);
+    Ok(&OBJECTS.get_or_try_init(py, make)?[usize::from(device == Device::Gpu)])
+}
+
+/// The device that an object names; `None` if it is not of a kind that can.
+pub fn device_of(obj: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
+    if let Ok(d) = obj.cast::<PyDevice>() {
+        return Ok(Some(d.get().0));
+    }
+    match obj.cast::<PyString>() {
+        Ok(text) => parse(obj.py(), &text.to_cow()?).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The device of that name; warns once where it is another than the installed one.
+pub fn parse(py: Python<'_>, text: &str) -> PyResult<Device> {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    let parsed = cross::quick(py, || Device::parse(text))?;
+    if let Some(warning) = parsed.warning {
+        if !WARNED.swap(true, Ordering::Relaxed) {
+            let text = CString::new(warning).unwrap_or_default();
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+        }
+    }
+    Ok(parsed.device)
+}
+
+fn wrong(obj: &Bound<'_, PyAny>, op: &str) -> PyErr {
+    let got = crate::args::kind_name(obj);
+    errors::type_error(obj.py(), format!("{op}(): argument 'device' must be a device or str, not {got}"))
+}
+
+/// Adds the class.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyDevice>()
+}

@@ -1,0 +1,371 @@
+//! Functions of `lucid` without a row of their own: PyTorch's overloads, dtype arithmetic, process-wide settings,
+//! evaluation, counting, optimizer steps, files.
+
+use crate::args::{kinds, optional, required, tensors_of, Arg, At};
+use crate::device::{device_object, device_of, PyDevice};
+use crate::dtype::{dtype_object, dtype_of, PyDType};
+use crate::tensor::{nonzero_of, wrap, PyTensor};
+use crate::{cross, errors};
+use lucid::optim::Step;
+use lucid::{DType, Device, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::collections::BTreeMap;
+
+type Object<'py> = PyResult<Bound<'py, PyAny>>;
+
+// ---- overloads -------------------------------------------------------------------------------------------------------
+
+/// Elements of `input` where `condition` holds, of `other` elsewhere. With the condition alone, the indices where it holds.
+#[pyfunction]
+#[pyo3(signature = (condition, input=Arg::MISSING, other=Arg::MISSING))]
+fn r#where<'py>(py: Python<'py>, condition: Arg<'_, 'py>, input: Arg<'_, 'py>, other: Arg<'_, 'py>) -> Object<'py> {
+    let op = "where";
+    let c = required::<kinds::Tensor>(py, At { op, arg: "condition" }, condition)?.clone();
+    if input.0.is_none() && other.0.is_none() {
+        return nonzero_of(py, c, true);
+    }
+    let a = required::<kinds::Operand>(py, At { op, arg: "input" }, input)?;
+    let b = required::<kinds::Operand>(py, At { op, arg: "other" }, other)?;
+    let weight = crate::args::weight_of(&c).max(a.weight()).max(b.weight());
+    wrap(py, cross::op(py, weight, || lucid::ops::compare::select::r#where(&c, a.lend(), b.lend()))?)
+}
+
+/// The indices of the elements that are not zero: one row each, or with `as_tuple` one vector per dimension.
+#[pyfunction]
+#[pyo3(signature = (input, *, as_tuple=false))]
+fn nonzero<'py>(py: Python<'py>, input: Arg<'_, 'py>, as_tuple: bool) -> Object<'py> {
+    let t = required::<kinds::Tensor>(py, At { op: "nonzero", arg: "input" }, input)?.clone();
+    nonzero_of(py, t, as_tuple)
+}
+
+macro_rules! by_method {
+    ($($(#[$doc:meta])* $name:ident $method:literal;)*) => {$(
+        $(#[$doc])*
+        #[pyfunction]
+        #[pyo3(signature = (input, *args, **kwargs))]
+        fn $name<'py>(input: &Bound<'py, PyTensor>, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+            input.call_method($method, args, kwargs)
+        }
+    )*};
+}
+by_method! {
+    /// The largest element; with `dim` the largest along it and their indices; with `other` the larger of each two.
+    max "max";
+    /// The smallest element; with `dim` the smallest along it and their indices; with `other` the smaller of each two.
+    min "min";
+    /// Number of elements.
+    numel "numel";
+    /// All elements in one dimension.
+    ravel "ravel";
+    /// Is the dtype a real floating-point type?
+    is_floating_point "is_floating_point";
+    /// Is the dtype complex?
+    is_complex "is_complex";
+    /// The same storage, cut off from the tape.
+    detach "detach";
+}
+
+/// Is it a tensor?
+#[pyfunction]
+fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
+    obj.is_instance_of::<PyTensor>()
+}
+
+// ---- dtypes ----------------------------------------------------------------------------------------------------------
+
+fn dtype_arg(op: &'static str, arg: &'static str, obj: &Bound<'_, PyAny>) -> PyResult<DType> {
+    dtype_of(obj).ok_or_else(|| {
+        let got = crate::args::kind_name(obj);
+        errors::type_error(obj.py(), format!("{op}(): argument '{arg}' must be lucid.dtype, not {got}"))
+    })
+}
+
+/// The dtype of an operation on tensors of these dtypes.
+#[pyfunction]
+fn promote_types(type1: &Bound<'_, PyAny>, type2: &Bound<'_, PyAny>) -> PyResult<&'static Py<PyDType>> {
+    let (a, b) = (dtype_arg("promote_types", "type1", type1)?, dtype_arg("promote_types", "type2", type2)?);
+    dtype_object(type1.py(), a.promote(b))
+}
+
+/// The dtype of an operation on these tensors or numbers.
+#[pyfunction]
+fn result_type(py: Python<'_>, tensor1: Arg<'_, '_>, tensor2: Arg<'_, '_>) -> PyResult<&'static Py<PyDType>> {
+    let a = required::<kinds::Operand>(py, At { op: "result_type", arg: "tensor1" }, tensor1)?;
+    let b = required::<kinds::Operand>(py, At { op: "result_type", arg: "tensor2" }, tensor2)?;
+    dtype_object(py, lucid::ops::result_type([a.lend(), b.lend()]))
+}
+
+/// May a value of one dtype be stored in the other without a step down in category?
+#[pyfunction]
+#[pyo3(signature = (from_, to))]
+fn can_cast(from_: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(dtype_arg("can_cast", "from_", from_)?.can_cast(dtype_arg("can_cast", "to", to)?))
+}
+
+// ---- settings --------------------------------------------------------------------------------------------------------
+
+/// The dtype of new floating tensors.
+#[pyfunction]
+fn get_default_dtype(py: Python<'_>) -> PyResult<&'static Py<PyDType>> {
+    dtype_object(py, lucid::default_dtype())
+}
+
+/// Sets the dtype of new floating tensors.
+#[pyfunction]
+fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
+    let dtype = dtype_arg("set_default_dtype", "d", d)?;
+    cross::quick(d.py(), || lucid::set_default_dtype(dtype))
+}
+
+fn device_arg(op: &'static str, obj: &Bound<'_, PyAny>) -> PyResult<Device> {
+    device_of(obj)?.ok_or_else(|| {
+        let got = crate::args::kind_name(obj);
+        errors::type_error(obj.py(), format!("{op}(): argument 'device' must be a device or str, not {got}"))
+    })
+}
+
+/// Where new tensors are made.
+#[pyfunction]
+fn get_default_device(py: Python<'_>) -> PyResult<&'static Py<PyDevice>> {
+    device_object(py, lucid::default_device())
+}
+
+/// Sets where new tensors are made; `None` is the CPU.
+#[pyfunction]
+fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
+    lucid::set_default_device(if device.is_none() { Device::Cpu } else { device_arg("set_default_device", device)? });
+    Ok(())
+}
+
+/// Sets how many threads CPU kernels use.
+#[pyfunction]
+fn set_num_threads(py: Python<'_>, num: &Bound<'_, PyAny>) -> PyResult<()> {
+    match crate::tensor::int_arg("set_num_threads", "num", num)? {
+        n if n > 0 => {
+            lucid::set_num_threads(n as usize);
+            Ok(())
+        }
+        n => Err(errors::runtime_error(py, format!("set_num_threads expects a positive integer, got {n}"))),
+    }
+}
+
+/// How many threads CPU kernels use.
+#[pyfunction]
+fn get_num_threads() -> usize {
+    lucid::get_num_threads()
+}
+
+// ---- evaluation and memory -------------------------------------------------------------------------------------------
+
+/// Computes what is pending for all of these tensors in one pass.
+#[pyfunction]
+#[pyo3(signature = (tensors, wait=true))]
+fn _eval(py: Python<'_>, tensors: &Bound<'_, PyAny>, wait: bool) -> PyResult<()> {
+    let tensors = tensors_of(At { op: "eval", arg: "tensors" }, tensors.as_borrowed())?;
+    cross::long(py, || lucid::eval(&tensors.iter().collect::<Vec<_>>(), wait))
+}
+
+/// Waits until the GPU device has done all that was started; the CPU works at once.
+#[pyfunction]
+#[pyo3(signature = (device=None))]
+fn _synchronize(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    match device.filter(|d| !d.is_none()).map(|d| device_arg("synchronize", d)).transpose()? {
+        Some(Device::Cpu) => Ok(()),
+        Some(Device::Gpu) | None => {
+            py.detach(mlx_ffi::synchronize).map_err(|e| errors::runtime_error(py, e.to_string()))?;
+            py.check_signals()
+        }
+    }
+}
+
+/// An ImportError where the MLX library that was loaded is of another version than the engine was built for.
+#[pyfunction]
+fn _check_mlx() -> PyResult<()> {
+    mlx_ffi::version().map(drop).map_err(|e| pyo3::exceptions::PyImportError::new_err(e.to_string()))
+}
+
+/// Bytes in use (`current`, `peak`, `cached`) and `allocations` of a device.
+#[pyfunction]
+#[pyo3(signature = (device=None))]
+fn memory_stats<'py>(py: Python<'py>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyDict>> {
+    let device = device.map_or(Ok(lucid::default_device()), |d| device_arg("memory_stats", d))?;
+    let stats = lucid::memory_stats(device);
+    let dict = PyDict::new(py);
+    dict.set_item("current", stats.current)?;
+    dict.set_item("peak", stats.peak)?;
+    dict.set_item("cached", stats.cached)?;
+    dict.set_item("allocations", stats.allocations)?;
+    Ok(dict)
+}
+
+/// Makes the peak that `memory_stats` reports the current use.
+#[pyfunction]
+#[pyo3(signature = (device=None))]
+fn reset_peak_memory_stats(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let device = device.map_or(Ok(lucid::default_device()), |d| device_arg("reset_peak_memory_stats", d))?;
+    lucid::reset_peak_memory_stats(device);
+    Ok(())
+}
+
+/// Gives memory kept for reuse back to the system.
+#[pyfunction]
+#[pyo3(signature = (device=None))]
+fn empty_cache(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let device = device.map_or(Ok(lucid::default_device()), |d| device_arg("empty_cache", d))?;
+    cross::long(py, || lucid::empty_cache(device))
+}
+
+// ---- counting --------------------------------------------------------------------------------------------------------
+
+#[pyfunction]
+fn _profile_start() {
+    lucid::profile::start();
+}
+
+#[pyfunction]
+fn _profile_stop() {
+    lucid::profile::stop();
+}
+
+/// The counts since the start: one dict per op, and their total.
+#[pyfunction]
+fn _profile_report(py: Python<'_>) -> PyResult<(Bound<'_, PyDict>, Bound<'_, PyDict>)> {
+    let report = lucid::profile::report();
+    let count = |c: &lucid::profile::OpCount| -> PyResult<Bound<'_, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("calls", c.calls)?;
+        dict.set_item("mlx_ops", c.mlx_ops)?;
+        dict.set_item("contiguous", c.contiguous)?;
+        dict.set_item("evaluations", c.evaluations)?;
+        Ok(dict)
+    };
+    let ops = PyDict::new(py);
+    for (name, c) in &report.ops {
+        ops.set_item(name, count(c)?)?;
+    }
+    Ok((ops, count(&report.total)?))
+}
+
+// ---- optimizer steps -------------------------------------------------------------------------------------------------
+
+/// Per parameter the arrays that a step wants, from lists by kind.
+fn per_parameter(py: Python<'_>, op: &'static str, lists: Vec<Vec<Tensor>>) -> PyResult<Vec<Vec<Tensor>>> {
+    let n = lists.first().map_or(0, Vec::len);
+    if let Some(odd) = lists.iter().find(|l| l.len() != n) {
+        return Err(errors::value_error(py, format!("{op}: lists of different lengths, {n} and {}", odd.len())));
+    }
+    Ok((0..n).map(|i| lists.iter().map(|l| l[i].clone()).collect()).collect())
+}
+
+/// One step of SGD over all parameters. `buffers` is read where `momentum` is not 0, and must be tensors then.
+#[pyfunction]
+#[pyo3(signature = (params, grads, buffers, lr, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=false, maximize=false, first=false))]
+#[allow(clippy::too_many_arguments)]
+fn sgd_step(
+    py: Python<'_>,
+    params: &Bound<'_, PyAny>,
+    grads: &Bound<'_, PyAny>,
+    buffers: &Bound<'_, PyAny>,
+    lr: f64,
+    momentum: f64,
+    dampening: f64,
+    weight_decay: f64,
+    nesterov: bool,
+    maximize: bool,
+    first: bool,
+) -> PyResult<()> {
+    let op = "sgd_step";
+    let list = |arg, o: &Bound<'_, PyAny>| tensors_of(At { op, arg }, o.as_borrowed());
+    let mut lists = vec![list("params", params)?, list("grads", grads)?];
+    if momentum != 0.0 {
+        lists.push(list("buffers", buffers)?);
+    }
+    let tensors = per_parameter(py, op, lists)?;
+    let step = Step::Sgd { lr, momentum, dampening, weight_decay, nesterov, maximize, first };
+    cross::long(py, || step.run(&tensors))
+}
+
+/// One step of Adam over all parameters, the `t`-th from 1. `vmax` is read where `amsgrad`, and must be tensors then.
+#[pyfunction]
+#[pyo3(signature = (params, grads, m, v, vmax, lr, beta1, beta2, eps, weight_decay=0.0, decoupled=false, amsgrad=false, maximize=false, t=1))]
+#[allow(clippy::too_many_arguments)]
+fn adam_step(
+    py: Python<'_>,
+    params: &Bound<'_, PyAny>,
+    grads: &Bound<'_, PyAny>,
+    m: &Bound<'_, PyAny>,
+    v: &Bound<'_, PyAny>,
+    vmax: &Bound<'_, PyAny>,
+    lr: f64,
+    beta1: f64,
+    beta2: f64,
+    eps: f64,
+    weight_decay: f64,
+    decoupled: bool,
+    amsgrad: bool,
+    maximize: bool,
+    t: u64,
+) -> PyResult<()> {
+    let op = "adam_step";
+    let list = |arg, o: &Bound<'_, PyAny>| tensors_of(At { op, arg }, o.as_borrowed());
+    let mut lists = vec![list("params", params)?, list("grads", grads)?, list("m", m)?, list("v", v)?];
+    if amsgrad {
+        lists.push(list("vmax", vmax)?);
+    }
+    let tensors = per_parameter(py, op, lists)?;
+    let step = Step::Adam { lr, betas: (beta1, beta2), eps, weight_decay, decoupled, amsgrad, maximize, t };
+    cross::long(py, || step.run(&tensors))
+}
+
+// ---- files -----------------------------------------------------------------------------------------------------------
+
+fn path_of(path: &Bound<'_, PyAny>) -> PyResult<std::path::PathBuf> {
+    path.extract().map_err(|_| {
+        let got = crate::args::kind_name(path);
+        errors::type_error(path.py(), format!("expected str or os.PathLike as the file's path, not {got}"))
+    })
+}
+
+/// Writes a dict of tensors as a safetensors file. The target is always the old file or the new one, whole.
+#[pyfunction]
+fn save_safetensors(tensors: &Bound<'_, PyDict>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+    let path = path_of(path)?;
+    let mut map = BTreeMap::new();
+    for (name, t) in tensors.iter() {
+        let at = At { op: "save_safetensors", arg: "tensors" };
+        let name: String = required::<kinds::Text>(tensors.py(), at, Arg(Some(name.as_borrowed())))?;
+        let t = required::<kinds::Tensor>(tensors.py(), at, Arg(Some(t.as_borrowed())))?.clone();
+        map.insert(name, t);
+    }
+    cross::long(tensors.py(), || lucid::io::save(&path, &map))
+}
+
+/// Reads all tensors of a safetensors file to a device.
+#[pyfunction]
+#[pyo3(signature = (path, device=Arg::MISSING))]
+fn load_safetensors<'py>(py: Python<'py>, path: &Bound<'py, PyAny>, device: Arg<'_, 'py>) -> PyResult<Bound<'py, PyDict>> {
+    let device = optional::<kinds::OptDevice>(At { op: "load_safetensors", arg: "device" }, device, None)?;
+    let device = device.unwrap_or(lucid::default_device());
+    let path = path_of(path)?;
+    let tensors = cross::long(py, || lucid::io::load(&path, device))?;
+    let dict = PyDict::new(py);
+    for (name, t) in tensors {
+        dict.set_item(name, wrap(py, t)?)?;
+    }
+    Ok(dict)
+}
+
+/// Adds the functions. Those that share an op's name come after the table's and take its place.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    macro_rules! add {
+        ($($name:ident)*) => { $(m.add_function(wrap_pyfunction!($name, m)?)?;)* };
+    }
+    add! {
+        r#where nonzero max min numel ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
+        get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
+        _eval _synchronize _check_mlx memory_stats reset_peak_memory_stats empty_cache _profile_start _profile_stop _profile_report
+        sgd_step adam_step save_safetensors load_safetensors
+    }
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! Python functions and `Tensor` methods from the op table.
+//!
+//! [`bind`] is handed to the table's macros and gets their rows; nothing here names an op. A row gives a function, with
+//! PyTorch's signature, and where it is a method row the method too, and its in-place form. All go through one body.
+
+use crate::args::{kinds, optional, required, Arg, At, Kind};
+use crate::cross;
+use crate::results;
+use crate::tensor::PyTensor;
+use lucid::Scalar;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+type Object<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// The sizes or dimensions of a call that may list them one by one: `x.reshape(2, 3)`, `x.reshape((2, 3))`.
+fn listed(
+    at: At,
+    args: &Bound<'_, PyTuple>,
+    named: Arg<'_, '_>,
+) -> PyResult<crate::args::Ints> {
+    let expected = "int or a tuple of ints";
+    match (args.len(), named.0) {
+        (0, Some(given)) => crate::args::ints_of(at, given, expected),
+        (0, None) => Err(at.missing(args.py())),
+        (_, Some(_)) => Err(at.twice(args.py())),
+        (1, None) => crate::args::ints_of(at, args.get_borrowed_item(0)?, expected),
+        (_, None) => crate::args::ints_of(at, args.as_any().as_borrowed(), expected),
+    }
+}
+
+/// A row's default as the engine takes it.
+macro_rules! default {
+    (Number $d:expr) => {
+        Scalar::from($d)
+    };
+    ($k:ident $d:expr) => {
+        $d
+    };
+}
+
+/// A converted argument: with its default if it has one.
+macro_rules! held {
+    ($py:ident $op:ident $p:ident $k:ident) => {
+        required::<kinds::$k>($py, At { op: $op, arg: stringify!($p) }, $p)?
+    };
+    ($py:ident $op:ident $p:ident $k:ident $d:expr) => {
+        optional::<kinds::$k>(At { op: $op, arg: stringify!($p) }, $p, default!($k $d))?
+    };
+}
+
+/// The default of an argument in the Python signature, whatever the row says: none given.
+macro_rules! missing {
+    ($d:expr) => {
+        Arg::MISSING
+    };
+}
+
+/// The call of the engine, with converted arguments.
+macro_rules! run {
+    ($py:ident, $op:ident, $call:path, ($($p:ident: $k:ident),*)) => {{
+        let weight = 0usize $(.max(<kinds::$k as Kind>::weight(&$p)))*;
+        cross::op($py, weight, || $call($(<kinds::$k as Kind>::lend(&$p)),*))
+    }};
+}
+
+/// The row's function: body and, unless it is for methods only, the Python function.
+macro_rules! bind_function {
+    // Sizes may be listed: zeros(2, 3).
+    ([$($doc:tt)*] $name:ident ($p:ident: Sizes $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*]) => {
+        $($doc)*
+        #[pyfunction]
+        #[pyo3(signature = (*args, $p = Arg::MISSING, $($($kp = missing!($kd),)*)? requires_grad = false))]
+        #[allow(clippy::too_many_arguments)]
+        pub fn $name<'py>(
+            py: Python<'py>,
+            args: &Bound<'py, PyTuple>,
+            $p: Arg<'_, 'py>,
+            $($($kp: Arg<'_, 'py>,)*)?
+            requires_grad: bool,
+        ) -> Object<'py> {
+            const OP: &str = stringify!($name);
+            let $p = listed(At { op: OP, arg: stringify!($p) }, args, $p)?;
+            $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+            let made = run!(py, OP, ops::$name, ($p: Sizes $($(, $kp: $kk)*)?))?;
+            results::leaf(py, made, requires_grad)
+        }
+    };
+    // What makes new tensors also takes requires_grad.
+    ([$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*]) => {
+        $($doc)*
+        #[pyfunction]
+        #[pyo3(signature = ($($p $(= missing!($d))?,)* *, $($($kp = missing!($kd),)*)? requires_grad = false))]
+        #[allow(clippy::too_many_arguments)]
+        pub fn $name<'py>(
+            py: Python<'py>,
+            $($p: Arg<'_, 'py>,)*
+            $($($kp: Arg<'_, 'py>,)*)?
+            requires_grad: bool,
+        ) -> Object<'py> {
+            const OP: &str = stringify!($name);
+            $(let $p = held!(py OP $p $k $($d)?);)*
+            $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+            let made = run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?;
+            results::leaf(py, made, requires_grad)
+        }
+    };
+    ([$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [$($flag:ident)*]) => {
+        $($doc)*
+        #[pyfunction]
+        #[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]
+        #[allow(clippy::too_many_arguments)]
+        pub fn $name<'py>(py: Python<'py>, $($p: Arg<'_, 'py>,)* $($($kp: Arg<'_, 'py>,)*)?) -> Object<'py> {
+            const OP: &str = stringify!($name);
+            $(let $p = held!(py OP $p $k $($d)?);)*
+            $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+            let made = run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?;
+            results::$ret(py, OP, made)
+        }
+    };
+}
+
+/// The row's method.
+macro_rules! bind_method {
+    // Sizes and dimensions alone may be listed: x.reshape(2, 3), x.permute(1, 0).
+    ([$($doc:tt)*] $name:ident ($p:ident: Sizes) $ret:ident) => {
+        bind_method! { @listed [$($doc)*] $name $p $ret }
+    };
+    ([$($doc:tt)*] $name:ident ($p:ident: Dims) $ret:ident) => {
+        bind_method! { @listed [$($doc)*] $name $p $ret }
+    };
+    (@listed [$($doc:tt)*] $name:ident $p:ident $ret:ident) => {
+        #[pymethods]
+        impl PyTensor {
+            $($doc)*
+            #[pyo3(signature = (*args, $p = Arg::MISSING))]
+            fn $name<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>, $p: Arg<'_, 'py>) -> Object<'py> {
+                const OP: &str = stringify!($name);
+                let py = slf.py();
+                let $p = listed(At { op: OP, arg: stringify!($p) }, args, $p)?;
+                let input = slf.get().read();
+                let made = run!(py, OP, ops::$name, (input: Tensor, $p: Sizes))?;
+                results::same_or(slf, &input, made, |made| results::$ret(py, OP, made))
+            }
+        }
+    };
+    ([$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident) => {
+        #[pymethods]
+        impl PyTensor {
+            $($doc)*
+            #[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]
+            #[allow(clippy::too_many_arguments)]
+            fn $name<'py>(slf: &Bound<'py, Self>, $($p: Arg<'_, 'py>,)* $($($kp: Arg<'_, 'py>,)*)?) -> Object<'py> {
+                const OP: &str = stringify!($name);
+                let py = slf.py();
+                $(let $p = held!(py OP $p $k $($d)?);)*
+                $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                let input = slf.get().read();
+                let made = run!(py, OP, ops::$name, (input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)?))?;
+                results::same_or(slf, &input, made, |made| results::$ret(py, OP, made))
+            }
+        }
+    };
+}
+
+/// The row's in-place method, `name_`, which gives the tensor itself back.
+macro_rules! bind_in_place {
+    ($name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)) => {
+        pastey::paste! {
+            #[pymethods]
+            impl PyTensor {
+                #[doc = concat!("In-place form of `", stringify!($name), "`: the result is written to the tensor, which is given back.")]
+                #[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]
+                #[allow(clippy::too_many_arguments)]
+                fn [<$name _>]<'py>(slf: &Bound<'py, Self>, $($p: Arg<'_, 'py>,)* $($($kp: Arg<'_, 'py>,)*)?) -> PyResult<Bound<'py, Self>> {
+                    #[allow(dead_code)]
+                    const OP: &str = concat!(stringify!($name), "_");
+                    let py = slf.py();
+                    $(let $p = held!(py OP $p $k $($d)?);)*
+                    $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                    let input = slf.get().read();
+                    run!(py, OP, lucid::Tensor::[<$name _>], (input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)?))?;
+                    Ok(slf.clone())
+                }
+            }
+        }
+    };
+}
+
+/// What a row gives, by its form and flags.
+macro_rules! bind_row {
+    (function $docs:tt $name:ident $sig:tt $ret:ident $flags:tt) => {
+        bind_function! { $docs $name $sig $ret $flags }
+    };
+    (method $docs:tt $name:ident $sig:tt $ret:ident [only_method]) => {
+        bind_method! { $docs $name $sig $ret }
+    };
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace only_function]) => {
+        bind_row! { @function $docs $name ($($sig)*) $ret }
+        bind_in_place! { $name ($($sig)*) }
+    };
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [only_function]) => {
+        bind_row! { @function $docs $name ($($sig)*) $ret }
+    };
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace]) => {
+        bind_row! { @function $docs $name ($($sig)*) $ret }
+        bind_method! { $docs $name ($($sig)*) $ret }
+        bind_in_place! { $name ($($sig)*) }
+    };
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [$(nograd)?]) => {
+        bind_row! { @function $docs $name ($($sig)*) $ret }
+        bind_method! { $docs $name ($($sig)*) $ret }
+    };
+    // The function of a method row: its first parameter is `input`.
+    (@function $docs:tt $name:ident () $ret:ident) => {
+        bind_function! { $docs $name (input: Tensor) $ret [] }
+    };
+    (@function $docs:tt $name:ident (; $($kw:tt)*) $ret:ident) => {
+        bind_function! { $docs $name (input: Tensor; $($kw)*) $ret [] }
+    };
+    (@function $docs:tt $name:ident ($($sig:tt)*) $ret:ident) => {
+        bind_function! { $docs $name (input: Tensor, $($sig)*) $ret [] }
+    };
+}
+
+/// Adds a row's function to the module, if it has one.
+macro_rules! add_row {
+    ($m:ident method $name:ident [only_method]) => {};
+    ($m:ident $form:ident $name:ident $flags:tt) => {
+        $m.add_function(wrap_pyfunction!(self::$name, $m)?)?;
+    };
+}
+
+/// The rows of one family, from the op table.
+macro_rules! bind {
+    ($family:literal $Enum:ident :
+        $(
+            $(#[doc = $doc:literal])+
+            $form:ident $name:ident $sig:tt -> $ret:ident { [$($flag:ident)*] $($rest:tt)* }
+        )*
+    ) => {
+        $(bind_row! { $form [$(#[doc = $doc])+] $name $sig $ret [$($flag)*] })*
+
+        pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+            let _ = m;
+            $(add_row! { m $form $name [$($flag)*] })*
+            Ok(())
+        }
+    };
+}
+
+macro_rules! families {
+    ($($family:ident $rows:ident $path:path;)*) => {
+        $(pastey::paste! {
+            mod [<$family _family>] {
+                use super::*;
+                use $path as ops;
+                lucid::$rows! { bind }
+            }
+        })*
+
+        /// Adds every op's function to the module.
+        pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+            $(pastey::paste! { [<$family _family>]::register(m)?; })*
+            Ok(())
+        }
+    };
+}
+families! {
+    create create_ops lucid::ops::create;
+    random random_ops lucid::ops::random;
+    transfer transfer_ops lucid::ops::transfer;
+    unary unary_ops lucid::ops::unary;
+    binary binary_ops lucid::ops::binary;
+    compare compare_ops lucid::ops::compare;
+    select select_ops lucid::ops::compare::select;
+    reduce reduce_ops lucid::ops::reduce;
+    scan scan_ops lucid::ops::scan;
+    view view_ops lucid::ops::view;
+    index index_ops lucid::ops::index;
+    sort sort_ops lucid::ops::sort;
+    contract contract_ops lucid::ops::contract;
+    conv conv_ops lucid::ops::conv;
+    pool pool_ops lucid::ops::pool;
+    norm norm_ops lucid::ops::norm;
+    nn nn_ops lucid::ops::nn;
+    loss loss_ops lucid::ops::loss;
+}

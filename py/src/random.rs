@@ -1,0 +1,140 @@
+//! `lucid.Generator`, and the process's own.
+
+use crate::device::{device_object, device_of, PyDevice};
+use crate::{cross, errors};
+use lucid::{DType, Device, Generator, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::tensor::{wrap, PyTensor};
+
+/// A source of random numbers: the same seed gives the same numbers on every device.
+#[pyclass(name = "Generator", module = "lucid", frozen)]
+pub struct PyGenerator(pub Generator);
+
+#[pymethods]
+impl PyGenerator {
+    #[new]
+    #[pyo3(signature = (device=None))]
+    fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<PyGenerator> {
+        // One generator serves both devices; the argument is checked and not needed.
+        match device.map(device_of).transpose()? {
+            Some(None) => Err(errors::type_error(py, "Generator(): argument 'device' must be a device or str")),
+            _ => Ok(PyGenerator(Generator::new())),
+        }
+    }
+
+    /// Starts anew from a seed, and gives the generator back.
+    fn manual_seed<'py>(slf: &Bound<'py, Self>, seed: &Bound<'_, PyAny>) -> PyResult<Bound<'py, Self>> {
+        slf.get().0.manual_seed(seed_of(seed)?);
+        Ok(slf.clone())
+    }
+
+    /// Starts anew from a seed of the system's entropy, and gives the seed.
+    fn seed(&self) -> u64 {
+        self.0.seed()
+    }
+
+    /// The seed it started from.
+    fn initial_seed(&self) -> u64 {
+        self.0.initial_seed()
+    }
+
+    /// Its state, as a tensor of bytes.
+    fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        state_tensor(py, &self.0)
+    }
+
+    /// Goes on from a state that `get_state` gave.
+    fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyTensor>) -> PyResult<()> {
+        set_state(py, &self.0, state)
+    }
+
+    /// A generator of its own in the same state.
+    fn clone_state(&self, py: Python<'_>) -> PyResult<PyGenerator> {
+        let other = Generator::new();
+        cross::quick(py, || other.set_state(&self.0.get_state()))?;
+        Ok(PyGenerator(other))
+    }
+
+    /// The device it was made for: always the CPU, whose numbers every device shares.
+    #[getter]
+    fn device(&self, py: Python<'_>) -> PyResult<&'static Py<PyDevice>> {
+        device_object(py, Device::Cpu)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyType>, (), Bound<'py, PyAny>)> {
+        Ok((py.get_type::<PyGenerator>(), (), self.get_state(py)?))
+    }
+
+    fn __setstate__(&self, py: Python<'_>, state: &Bound<'_, PyTensor>) -> PyResult<()> {
+        self.set_state(py, state)
+    }
+}
+
+/// A seed: any integer of 64 bits, negative ones by their two's complement, as in PyTorch.
+fn seed_of(seed: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let py = seed.py();
+    let number = seed.call_method0("__int__").or_else(|_| {
+        let got = crate::args::kind_name(seed);
+        Err(errors::type_error(py, format!("manual_seed(): argument 'seed' must be int, not {got}")))
+    })?;
+    number.extract::<u64>().or_else(|_| number.extract::<i64>().map(|s| s as u64)).map_err(|_| {
+        errors::runtime_error(py, format!("Overflow when unpacking long: seed {number} does not fit into 64 bits"))
+    })
+}
+
+fn state_tensor<'py>(py: Python<'py>, generator: &Generator) -> PyResult<Bound<'py, PyAny>> {
+    let state = generator.get_state();
+    wrap(py, cross::quick(py, || Tensor::from_slice(&state, &[state.len()], Device::Cpu))?)
+}
+
+fn set_state(py: Python<'_>, generator: &Generator, state: &Bound<'_, PyTensor>) -> PyResult<()> {
+    let state = state.get().share();
+    if state.dtype() != DType::U8 {
+        return Err(errors::type_error(py, format!("RNG state must be a uint8 tensor, got {}", state.dtype())));
+    }
+    cross::long(py, || generator.set_state(&state.to_bytes()?))
+}
+
+/// Seeds the process's generator, and gives it.
+#[pyfunction]
+fn manual_seed(seed: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
+    lucid::manual_seed(seed_of(seed)?);
+    Ok(PyGenerator(lucid::random::default_generator().clone()))
+}
+
+/// Seeds the process's generator from the system's entropy, and gives the seed.
+#[pyfunction]
+fn seed() -> u64 {
+    lucid::random::default_generator().seed()
+}
+
+/// The seed that the process's generator started from.
+#[pyfunction]
+fn initial_seed() -> u64 {
+    lucid::random::default_generator().initial_seed()
+}
+
+/// The state of the process's generator, as a tensor of bytes.
+#[pyfunction]
+fn get_rng_state(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    state_tensor(py, lucid::random::default_generator())
+}
+
+/// Goes on from a state that `get_rng_state` gave.
+#[pyfunction]
+fn set_rng_state(py: Python<'_>, new_state: &Bound<'_, PyTensor>) -> PyResult<()> {
+    set_state(py, lucid::random::default_generator(), new_state)
+}
+
+/// Adds class and functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyGenerator>()?;
+    m.add("default_generator", PyGenerator(lucid::random::default_generator().clone()))?;
+    m.add_function(wrap_pyfunction!(manual_seed, m)?)?;
+    m.add_function(wrap_pyfunction!(seed, m)?)?;
+    m.add_function(wrap_pyfunction!(initial_seed, m)?)?;
+    m.add_function(wrap_pyfunction!(get_rng_state, m)?)?;
+    m.add_function(wrap_pyfunction!(set_rng_state, m)?)
+}

@@ -1,0 +1,99 @@
+//! The op table as Python data.
+
+use crate::dtype::dtype_object;
+use lucid::ops::{schemas, Amp, Determinism, ResultDType, Schema};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// Every row of the op table as a dict, family by family.
+#[pyfunction]
+fn _op_schemas(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let rows: Vec<_> = schemas().map(|s| row(py, s)).collect::<PyResult<_>>()?;
+    PyList::new(py, rows)
+}
+
+fn row<'py>(py: Python<'py>, s: &'static Schema) -> PyResult<Bound<'py, PyDict>> {
+    let amp = match s.amp {
+        Amp::Low => "low",
+        Amp::Full => "full",
+        Amp::Promote => "promote",
+        Amp::Keep => "keep",
+    };
+    let (determinism, reason) = match s.determinism {
+        Determinism::Yes => ("yes", None),
+        Determinism::Seeded => ("seeded", None),
+        Determinism::No(why) => ("no", Some(why)),
+    };
+    let result = match s.result {
+        ResultDType::Same => "same",
+        ResultDType::Float => "float",
+        ResultDType::Bool => "bool",
+        ResultDType::Index => "index",
+        ResultDType::Sum => "sum",
+        ResultDType::Real => "real",
+        ResultDType::Own => "own",
+    };
+    let dtypes: Vec<_> = s.dtypes.iter().map(|d| dtype_object(py, d)).collect::<PyResult<_>>()?;
+    let params = s.params.iter().map(|p| {
+        let dict = PyDict::new(py);
+        dict.set_item("name", p.name)?;
+        dict.set_item("kind", p.kind)?;
+        dict.set_item("default", p.default)?;
+        dict.set_item("keyword_only", p.keyword_only)?;
+        Ok(dict)
+    });
+    let params = PyList::new(py, params.collect::<PyResult<Vec<_>>>()?)?;
+    let dict = PyDict::new(py);
+    dict.set_item("name", s.name.trim_start_matches("r#"))?;
+    dict.set_item("family", s.family)?;
+    dict.set_item("version", s.version)?;
+    dict.set_item("amp", amp)?;
+    dict.set_item("determinism", determinism)?;
+    dict.set_item("determinism_reason", reason)?;
+    dict.set_item("dtypes", PyList::new(py, dtypes)?)?;
+    dict.set_item("result", result)?;
+    dict.set_item("saves", format!("{:?}", s.saves).to_lowercase())?;
+    dict.set_item("method", s.method)?;
+    dict.set_item("in_place", s.in_place)?;
+    dict.set_item("primitive", s.primitive)?;
+    dict.set_item("differentiable", s.differentiable)?;
+    dict.set_item("params", params)?;
+    dict.set_item("returns", s.returns)?;
+    dict.set_item("torch", torch_path(s))?;
+    dict.set_item("samples", PyList::new(py, s.samples)?)?;
+    dict.set_item("doc", s.doc.trim())?;
+    Ok(dict)
+}
+
+/// Where users find a row's function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// `lucid.<name>`
+    Top,
+    /// `lucid.nn.functional.<name>`
+    Functional,
+    /// Only `lucid._C.<name>`: the engine's own.
+    Internal,
+}
+
+/// PyTorch's path for a row: the row's own name unless it says another.
+fn torch_path(s: &Schema) -> &'static str {
+    if s.torch.is_empty() { s.name.trim_start_matches("r#") } else { s.torch }
+}
+
+/// Where users find a row's function, by PyTorch's path for it.
+pub fn place(s: &Schema) -> Place {
+    match torch_path(s) {
+        // PyTorch has what makes tensors too, though not with the same numbers: nothing to compare with.
+        "-" if matches!(s.family, "create" | "random") => Place::Top,
+        "-" => Place::Internal,
+        torch if torch.starts_with("nn.functional.") => Place::Functional,
+        torch if torch == s.name.trim_start_matches("r#") => Place::Top,
+        _ => Place::Internal,
+    }
+}
+
+/// Adds the function.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_op_schemas, m)?)
+}

@@ -1,0 +1,166 @@
+//! Changing dtype and device: `to` in all of its forms, and its short forms.
+
+use super::{wrap, PyTensor};
+use crate::args::{weight_of, Arg};
+use crate::device::device_of;
+use crate::dtype::{dtype_object, dtype_of};
+use crate::{cross, errors};
+use lucid::{DType, Device, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyTuple};
+
+/// A tensor with another dtype and on another device, where these are given. The same tensor where nothing changes.
+pub fn converted(
+    py: Python<'_>,
+    t: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    copy: bool,
+) -> PyResult<Option<Tensor>> {
+    let (dtype, device) = (dtype.unwrap_or(t.dtype()), device.unwrap_or(t.device()));
+    let (casts, moves) = (dtype != t.dtype(), device != t.device());
+    if !(casts || moves || copy) {
+        return Ok(None);
+    }
+    let weight = if moves { cross::LARGE } else { weight_of(t) };
+    let t = t.clone();
+    let run = move || {
+        // Narrow before moving, widen after: fewer bytes cross, and float64 never reaches a device without it.
+        let first = casts && (!moves || dtype.size() <= t.dtype().size());
+        let t = if first { t.cast(dtype)? } else { t };
+        let t = if moves { t.to_device(device)? } else { t };
+        let t = if casts && !first { t.cast(dtype)? } else { t };
+        if casts || moves { Ok(t) } else { t.copy() }
+    };
+    cross::op(py, weight, run).map(Some)
+}
+
+fn convert<'py>(slf: &Bound<'py, PyTensor>, dtype: Option<DType>, device: Option<Device>, copy: bool) -> PyResult<Bound<'py, PyAny>> {
+    let t = slf.get().share();
+    match converted(slf.py(), &t, dtype, device, copy)? {
+        Some(t) => wrap(slf.py(), t),
+        None => Ok(slf.clone().into_any()),
+    }
+}
+
+macro_rules! shortcuts {
+    ($($(#[$doc:meta])* $name:ident $dtype:ident;)*) => {
+        #[pymethods]
+        impl PyTensor {
+            $($(#[$doc])* fn $name<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+                convert(slf, Some(DType::$dtype), None, false)
+            })*
+        }
+    };
+}
+shortcuts! {
+    /// As float32.
+    float F32;
+    /// As float64.
+    double F64;
+    /// As float16.
+    half F16;
+    /// As bfloat16.
+    bfloat16 BF16;
+    /// As int8.
+    char I8;
+    /// As uint8.
+    byte U8;
+    /// As int16.
+    short I16;
+    /// As int32.
+    int I32;
+    /// As int64.
+    long I64;
+    /// As bool.
+    bool Bool;
+    /// As complex64.
+    cfloat C64;
+}
+
+#[pymethods]
+impl PyTensor {
+    /// The tensor with another dtype, on another device, or both: `to(dtype)`, `to(device)`, `to(device, dtype)`,
+    /// `to(other)`. Itself where nothing changes, unless `copy`.
+    #[pyo3(signature = (*args, dtype=Arg::MISSING, device=Arg::MISSING, non_blocking=false, copy=false))]
+    fn to<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        dtype: Arg<'_, 'py>,
+        device: Arg<'_, 'py>,
+        non_blocking: bool,
+        copy: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = non_blocking;
+        let (mut dtype, mut device) = crate::create::options("to", dtype, device)?;
+        let mut copy = copy;
+        let mut flags = 0;
+        for arg in args.iter() {
+            if let Some(d) = dtype_of(&arg) {
+                dtype = Some(d);
+            } else if let Ok(other) = arg.cast::<PyTensor>() {
+                let other = other.get().read();
+                (dtype, device) = (Some(other.dtype()), Some(other.device()));
+            } else if let Ok(flag) = arg.cast::<PyBool>() {
+                // (…, non_blocking, copy)
+                flags += 1;
+                copy |= flags == 2 && flag.is_true();
+            } else if arg.is_none() {
+            } else if let Some(d) = device_of(&arg)? {
+                device = Some(d);
+            } else {
+                let got = crate::args::kind_name(&arg);
+                let why = format!("to() received an invalid argument: expected a dtype, device, str or Tensor, not {got}");
+                return Err(errors::type_error(slf.py(), why));
+            }
+        }
+        convert(slf, dtype, device, copy)
+    }
+
+    /// On the CPU.
+    fn cpu<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert(slf, None, Some(Device::Cpu), false)
+    }
+
+    /// On the GPU device.
+    fn gpu<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert(slf, None, Some(Device::Gpu), false)
+    }
+
+    /// On the GPU device, which is a Metal one on Apple Silicon; elsewhere it warns once.
+    fn metal<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let device = crate::device::parse(slf.py(), "metal")?;
+        convert(slf, None, Some(device), false)
+    }
+
+    /// On the GPU device, which is a CUDA one where MLX offers that; elsewhere it warns once.
+    fn cuda<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let device = crate::device::parse(slf.py(), "cuda")?;
+        convert(slf, None, Some(device), false)
+    }
+
+    /// The dtype's name, or with an argument the tensor as that dtype.
+    #[pyo3(signature = (dtype=None))]
+    fn r#type<'py>(slf: &Bound<'py, Self>, dtype: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        match dtype {
+            None => Ok(dtype_object(py, slf.get().read().dtype())?.bind(py).repr()?.into_any()),
+            Some(d) => match dtype_of(d) {
+                Some(d) => convert(slf, Some(d), None, false),
+                None => {
+                    let got = crate::args::kind_name(d);
+                    Err(errors::type_error(py, format!("type(): argument 'dtype' must be lucid.dtype, not {got}")))
+                }
+            },
+        }
+    }
+
+    /// With the other's dtype and device.
+    fn type_as<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+        let (dtype, device) = {
+            let other = other.get().read();
+            (other.dtype(), other.device())
+        };
+        convert(slf, Some(dtype), Some(device), false)
+    }
+}

@@ -1,0 +1,163 @@
+//! Reading tensors: single numbers, nested lists, bytes. These evaluate.
+
+use super::{wrap, PyTensor};
+use crate::{cross, errors};
+use crate::dtype::with_dtype;
+use lucid::{Scalar, Tensor};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyByteArray, PyBytes, PyComplex, PyList};
+
+/// A number as Python's `bool`, `int`, `float` or `complex`.
+#[inline]
+pub fn scalar_object<'py>(py: Python<'py>, s: Scalar) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match s {
+        Scalar::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
+        Scalar::Int(i) => i.into_pyobject(py)?.into_any(),
+        Scalar::Float(f) => f.into_pyobject(py)?.into_any(),
+        Scalar::Complex(re, im) => PyComplex::from_doubles(py, re, im).into_any(),
+    })
+}
+
+/// Elements as nested lists.
+fn nested<'py, T: Copy + Into<Scalar>>(py: Python<'py>, data: &[T], shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+    match shape {
+        [] => scalar_object(py, data[0].into()),
+        [_] => {
+            let items: Vec<_> = data.iter().map(|&v| scalar_object(py, v.into())).collect::<PyResult<_>>()?;
+            Ok(PyList::new(py, items)?.into_any())
+        }
+        [n, rest @ ..] => {
+            let step: usize = rest.iter().product();
+            let rows: Vec<_> = (0..*n).map(|i| nested(py, &data[i * step..(i + 1) * step], rest)).collect::<PyResult<_>>()?;
+            Ok(PyList::new(py, rows)?.into_any())
+        }
+    }
+}
+
+impl PyTensor {
+    /// The only element, for a conversion to a Python number.
+    fn number(&self, py: Python<'_>) -> PyResult<Scalar> {
+        let t = self.share();
+        if t.numel() != 1 {
+            return Err(errors::value_error(py, "only one element tensors can be converted to Python scalars"));
+        }
+        cross::long(py, move || t.item())
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    /// The only element as a Python number.
+    pub fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.share();
+        scalar_object(py, cross::long(py, move || t.item())?)
+    }
+
+    /// The elements as nested lists of Python numbers.
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.share();
+        with_dtype!(t.dtype(), T => {
+            let data = cross::long(py, || t.to_vec::<T>())?;
+            nested(py, &data, t.shape())
+        })
+    }
+
+    /// Computes what is pending for this tensor, and gives it back.
+    fn eval<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let t = slf.get().share();
+        cross::long(slf.py(), || t.eval())?;
+        Ok(slf.clone())
+    }
+
+    /// The elements as a NumPy array, a copy of its own. `force` allows a tensor that requires gradients or is on the GPU.
+    #[pyo3(signature = (*, force=false))]
+    fn numpy<'py>(slf: &Bound<'py, Self>, force: bool) -> PyResult<Bound<'py, PyAny>> {
+        static NUMPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        NUMPY.import(slf.py(), "lucid._convert", "to_numpy")?.call1((slf, force))
+    }
+
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        static ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        ARRAY.import(slf.py(), "lucid._convert", "to_array")?.call1((slf, dtype, copy))
+    }
+
+    /// The elements' bytes in row-major order and the machine's byte order, writable.
+    fn _bytearray<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
+        let t = self.share();
+        Ok(PyByteArray::new(py, &cross::long(py, || t.to_bytes())?))
+    }
+
+    /// The elements' bytes in row-major order and the machine's byte order.
+    fn _bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let t = self.share();
+        Ok(PyBytes::new(py, &cross::long(py, || t.to_bytes())?))
+    }
+
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+        match self.read().numel() {
+            1 => {}
+            0 => return Err(errors::runtime_error(py, "Boolean value of Tensor with no values is ambiguous")),
+            _ => return Err(errors::runtime_error(py, "Boolean value of Tensor with more than one value is ambiguous")),
+        }
+        Ok(self.number(py)?.to_bool())
+    }
+
+    fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.number(py)? {
+            Scalar::Float(f) => f.into_pyobject(py)?.call_method0("__int__"),
+            Scalar::Complex(..) => Err(errors::type_error(py, "int() argument must not be a complex tensor")),
+            s => Ok(s.to_i64().into_pyobject(py)?.into_any()),
+        }
+    }
+
+    fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
+        match self.number(py)? {
+            Scalar::Complex(..) => Err(errors::type_error(py, "float() argument must not be a complex tensor")),
+            s => Ok(s.to_f64()),
+        }
+    }
+
+    fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyComplex>> {
+        Ok(match self.number(py)? {
+            Scalar::Complex(re, im) => PyComplex::from_doubles(py, re, im),
+            s => PyComplex::from_doubles(py, s.to_f64(), 0.0),
+        })
+    }
+
+    fn __index__(&self, py: Python<'_>) -> PyResult<i64> {
+        let integral = {
+            let t = self.read();
+            t.dtype().is_integral() && t.numel() == 1
+        };
+        match integral {
+            true => Ok(self.number(py)?.to_i64()),
+            false => Err(errors::type_error(py, "only integer tensors of a single element can be converted to an index")),
+        }
+    }
+
+    /// The indices of the elements that are not zero: one row each, or with `as_tuple` one vector per dimension.
+    #[pyo3(signature = (*, as_tuple=false))]
+    fn _nonzero<'py>(&self, py: Python<'py>, as_tuple: bool) -> PyResult<Bound<'py, PyAny>> {
+        nonzero_of(py, self.share(), as_tuple)
+    }
+}
+
+/// `nonzero` in both of its forms.
+pub fn nonzero_of(py: Python<'_>, t: Tensor, as_tuple: bool) -> PyResult<Bound<'_, PyAny>> {
+    if !as_tuple {
+        let y = cross::long(py, || t.nonzero())?;
+        return wrap(py, y);
+    }
+    let parts = cross::long(py, || {
+        let t = if t.ndim() == 0 { t.reshape(&[1])? } else { t };
+        t.nonzero()?.unbind(1)
+    })?;
+    let parts: Vec<_> = parts.into_iter().map(|p| wrap(py, p)).collect::<PyResult<_>>()?;
+    Ok(pyo3::types::PyTuple::new(py, parts)?.into_any())
+}

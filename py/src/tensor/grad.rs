@@ -1,0 +1,166 @@
+//! A tensor's place on the tape: `requires_grad`, `grad`, `backward`, hooks, and what cuts a tensor off.
+
+use super::{wrap, PyTensor};
+use crate::args::{tensors_of, At};
+use crate::autograd::{hook_of, grads_of};
+use crate::{cross, errors};
+use lucid::autograd::Keep;
+use lucid::Tensor;
+use pyo3::prelude::*;
+
+#[pymethods]
+impl PyTensor {
+    /// Is a gradient recorded for what is computed from this tensor?
+    #[getter]
+    fn requires_grad(&self) -> bool {
+        self.read().requires_grad()
+    }
+
+    #[setter]
+    fn set_requires_grad(&self, py: Python<'_>, value: bool) -> PyResult<()> {
+        let t = self.share();
+        cross::quick(py, || t.requires_grad_(value)).map(drop)
+    }
+
+    /// Says whether gradients are wanted for this leaf, and gives it back.
+    #[pyo3(signature = (requires_grad=true))]
+    fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
+        slf.get().set_requires_grad(slf.py(), requires_grad)?;
+        Ok(slf.clone())
+    }
+
+    /// Was it made by the user, rather than recorded on the tape?
+    #[getter]
+    fn is_leaf(&self) -> bool {
+        self.read().is_leaf()
+    }
+
+    /// The gradient that backward passes have summed up, or `None`.
+    #[getter]
+    fn grad<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let g = self.read().grad();
+        g.map(|g| wrap(py, g)).transpose()
+    }
+
+    #[setter]
+    fn set_grad(&self, py: Python<'_>, value: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let grad = match value {
+            None => None,
+            Some(v) => match v.cast::<PyTensor>() {
+                Ok(g) => Some(g.get().share()),
+                Err(_) => {
+                    let got = crate::args::kind_name(v);
+                    return Err(errors::type_error(py, format!("assigned grad expected to be a Tensor or None but got {got}")));
+                }
+            },
+        };
+        let t = self.share();
+        cross::quick(py, || t.set_grad(grad))
+    }
+
+    #[deleter]
+    fn delete_grad(&self, py: Python<'_>) -> PyResult<()> {
+        self.set_grad(py, None)
+    }
+
+    /// The name of the op that made it, as PyTorch shows it; `None` for a leaf.
+    #[getter]
+    fn _grad_fn_name(&self) -> Option<String> {
+        let name = self.read().grad_fn_name()?;
+        let camel = name.trim_start_matches("r#").split('_').map(|w| w[..1.min(w.len())].to_uppercase() + &w[1.min(w.len())..]);
+        Some(format!("{}Backward0", camel.collect::<String>()))
+    }
+
+    /// Adds the gradients of this tensor to the leaves it was computed from, or to `inputs` alone.
+    #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
+    fn backward(
+        &self,
+        py: Python<'_>,
+        gradient: Option<&Bound<'_, PyAny>>,
+        retain_graph: Option<bool>,
+        create_graph: bool,
+        inputs: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let keep = Keep { graph: retain_graph.unwrap_or(create_graph), create_graph };
+        let grads = grads_of(py, "backward", gradient, 1)?;
+        let inputs = match inputs {
+            None => None,
+            Some(t) => match t.cast::<PyTensor>() {
+                Ok(t) => Some(vec![t.get().share()]),
+                Err(_) => Some(tensors_of(At { op: "backward", arg: "inputs" }, t.as_borrowed())?),
+            },
+        };
+        if inputs.as_ref().is_some_and(Vec::is_empty) {
+            return Err(errors::runtime_error(py, "'inputs' argument to backward() cannot be empty"));
+        }
+        let t = self.share();
+        cross::long(py, || lucid::autograd::backward(&[t], &grads, keep, inputs.as_deref()))
+    }
+
+    /// The same storage, cut off from the tape.
+    fn detach<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.share();
+        wrap(py, cross::quick(py, || t.detach())?)
+    }
+
+    /// Cuts this tensor off from the tape, and gives it back.
+    fn detach_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let t = slf.get().share();
+        let cut = cross::quick(slf.py(), || t.detach())?;
+        slf.get().replace(slf.py(), cut);
+        Ok(slf.clone())
+    }
+
+    /// The tensor without its history. Assigning puts another tensor's elements, dtype and device in its place.
+    #[getter]
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.detach(py)
+    }
+
+    #[setter]
+    fn set_data(&self, py: Python<'_>, value: &Bound<'_, PyTensor>) -> PyResult<()> {
+        let (old, new) = (self.share(), value.get().share());
+        let new = cross::quick(py, || {
+            let new = new.detach()?;
+            if old.requires_grad() && old.is_leaf() {
+                new.requires_grad_(true)?;
+            }
+            match old.grad() {
+                // A gradient of another kind of tensor would be wrong for the new one.
+                Some(g) if g.shape() == new.shape() && g.dtype() == new.dtype() && g.device() == new.device() => {
+                    new.set_grad(Some(g))?;
+                }
+                _ => {}
+            }
+            Ok(new)
+        })?;
+        self.replace(py, new);
+        Ok(())
+    }
+
+    /// Keeps this result's gradient as `grad`, which otherwise only leaves have.
+    fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
+        let t = self.share();
+        cross::quick(py, || t.retain_grad())
+    }
+
+    /// Calls `hook(grad)` with each gradient of this tensor; what it returns, unless `None`, takes its place.
+    fn register_hook<'py>(slf: &Bound<'py, Self>, hook: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let t = slf.get().share();
+        let hook = hook_of(hook)?;
+        let handle = cross::quick(slf.py(), || t.register_hook(hook))?;
+        crate::autograd::handle(slf, handle)
+    }
+
+    fn _remove_hook(&self, handle: u64) {
+        self.read().remove_hook(handle);
+    }
+}
+
+impl PyTensor {
+    /// Puts another tensor into this object. Without the GIL: a reader may hold the lock and wait for it.
+    pub fn replace(&self, py: Python<'_>, t: Tensor) {
+        let old = py.detach(|| std::mem::replace(&mut *self.0.write(), t));
+        drop(old);
+    }
+}

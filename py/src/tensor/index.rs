@@ -1,0 +1,305 @@
+//! `x[…]` and `x[…] = …`.
+//!
+//! Integers, slices, `None`, `...` and single booleans give views; index tensors, lists and masks go through the engine's
+//! `index` and `index_put_dims`. The Python part turns the key into [`Item`]s, the rest is engine calls alone.
+
+use super::{wrap, PyTensor};
+use crate::args::{operand_of, weight_of, At, HeldOperand};
+use crate::{create, cross, errors};
+use lucid::ops::index::{index, index_put_dims};
+use lucid::{DType, Error, Operand, Result, Scalar, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
+
+/// One part of a key.
+enum Item {
+    Int(i64),
+    Slice { start: Option<i64>, stop: Option<i64>, step: i64 },
+    New,
+    Ellipsis,
+    Bool(bool),
+    Tensor(Tensor),
+}
+
+impl Item {
+    /// How many dimensions it takes up.
+    fn takes(&self) -> usize {
+        match self {
+            Item::Int(_) | Item::Slice { .. } => 1,
+            Item::New | Item::Ellipsis | Item::Bool(_) => 0,
+            Item::Tensor(t) if is_mask(t) => t.ndim(),
+            Item::Tensor(_) => 1,
+        }
+    }
+}
+
+fn is_mask(t: &Tensor) -> bool {
+    // uint8 counts as a mask, as PyTorch still has it.
+    matches!(t.dtype(), DType::Bool | DType::U8)
+}
+
+fn key_items(x: &Tensor, key: &Bound<'_, PyAny>) -> PyResult<Vec<Item>> {
+    match key.cast::<PyTuple>() {
+        Ok(parts) => parts.iter().map(|p| item_of(x, &p)).collect(),
+        Err(_) => Ok(vec![item_of(x, key)?]),
+    }
+}
+
+fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
+    let py = part.py();
+    if part.is_none() {
+        return Ok(Item::New);
+    }
+    if let Ok(b) = part.cast::<PyBool>() {
+        return Ok(Item::Bool(b.is_true()));
+    }
+    if part.is_instance_of::<PyInt>() {
+        return part.extract().map(Item::Int).map_err(|_| errors::index_error(py, format!("index {part} is out of range")));
+    }
+    if let Ok(slice) = part.cast::<PySlice>() {
+        let end = |name: &str| -> PyResult<Option<i64>> {
+            let v = slice.getattr(name)?;
+            if v.is_none() { Ok(None) } else { slice_end(&v).map(Some) }
+        };
+        let step = end("step")?.unwrap_or(1);
+        if step < 1 {
+            return Err(errors::value_error(py, "slice step must be positive"));
+        }
+        return Ok(Item::Slice { start: end("start")?, stop: end("stop")?, step });
+    }
+    if part.is_instance_of::<PyEllipsis>() {
+        return Ok(Item::Ellipsis);
+    }
+    if let Ok(t) = part.cast::<PyTensor>() {
+        let t = t.get().share();
+        if t.ndim() == 0 && t.dtype().is_integral() {
+            let t2 = t.clone();
+            return Ok(match cross::long(py, move || t2.item())? {
+                Scalar::Bool(b) => Item::Bool(b),
+                s if t.dtype() == DType::U8 => Item::Bool(s.to_bool()),
+                s => Item::Int(s.to_i64()),
+            });
+        }
+        return Ok(Item::Tensor(t));
+    }
+    if part.is_instance_of::<PyList>() || part.hasattr("__array__")? {
+        let t = create::tensor_of(part, None, Some(x.device()))?;
+        // A list without elements says nothing of its dtype.
+        let t = if t.numel() == 0 && !t.dtype().is_integral() { cross::quick(py, || t.cast(DType::I64))? } else { t };
+        return Ok(Item::Tensor(t));
+    }
+    if let Ok(i) = part.extract::<i64>() {
+        return Ok(Item::Int(i));
+    }
+    let got = crate::args::kind_name(part);
+    let why = format!("only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got {got})");
+    Err(errors::index_error(py, why))
+}
+
+/// An end of a slice: beyond 64 bits is beyond every tensor.
+fn slice_end(v: &Bound<'_, PyAny>) -> PyResult<i64> {
+    match v.extract::<i64>() {
+        Ok(i) => Ok(i),
+        Err(_) if v.is_instance_of::<PyInt>() => Ok(if v.lt(0)? { i64::MIN } else { i64::MAX }),
+        Err(_) => {
+            let why = "slice indices must be integers or None or have an __index__ method";
+            Err(errors::type_error(v.py(), why))
+        }
+    }
+}
+
+/// What the view part of a key shows, and what is left to gather by: dimensions with their index tensors or masks.
+struct Resolved {
+    view: Tensor,
+    dims: Vec<isize>,
+    tensors: Vec<Tensor>,
+}
+
+fn resolve(x: &Tensor, items: Vec<Item>) -> Result<Resolved> {
+    let fail = |why: String| Err(Box::new(Error::IndexOutOfRange { op: "index", why }));
+    let taken: usize = items.iter().map(Item::takes).sum();
+    if taken > x.ndim() {
+        return fail(format!("too many indices for tensor of dimension {}", x.ndim()));
+    }
+    if items.iter().filter(|i| matches!(i, Item::Ellipsis)).count() > 1 {
+        return fail("an index can only have a single ellipsis ('...')".into());
+    }
+    let mut r = Resolved { view: x.clone(), dims: Vec::new(), tensors: Vec::new() };
+    let mut dim = 0isize;
+    for item in items {
+        match item {
+            Item::Int(i) => {
+                let n = r.view.shape()[dim as usize] as i64;
+                if i < -n || i >= n {
+                    return fail(format!("index {i} is out of bounds for dimension {dim} with size {n}"));
+                }
+                r.view = r.view.select(dim, i)?;
+            }
+            Item::Slice { start, stop, step } => {
+                r.view = slice(&r.view, dim, start, stop, step)?;
+                dim += 1;
+            }
+            Item::New => {
+                r.view = r.view.unsqueeze(dim)?;
+                dim += 1;
+            }
+            Item::Ellipsis => dim += (x.ndim() - taken) as isize,
+            Item::Bool(b) => {
+                r.view = r.view.unsqueeze(dim)?;
+                r.dims.push(dim);
+                let count = isize::from(b);
+                r.tensors.push(lucid::ops::create::zeros(&[count], Some(DType::I64), Some(x.device()))?);
+                dim += 1;
+            }
+            Item::Tensor(t) if is_mask(&t) => {
+                let (at, n) = (dim as usize, t.ndim());
+                if r.view.shape()[at..at + n] != *t.shape() {
+                    return fail(format!(
+                        "The shape of the mask {:?} at index {dim} does not match the shape of the indexed tensor {:?}",
+                        t.shape(),
+                        x.shape()
+                    ));
+                }
+                for places in t.nonzero()?.unbind(1)? {
+                    r.dims.push(dim);
+                    r.tensors.push(places);
+                    dim += 1;
+                }
+            }
+            Item::Tensor(t) => {
+                r.dims.push(dim);
+                r.tensors.push(t);
+                dim += 1;
+            }
+        }
+    }
+    Ok(r)
+}
+
+fn slice(x: &Tensor, dim: isize, start: Option<i64>, stop: Option<i64>, step: i64) -> Result<Tensor> {
+    let s = lucid::ops::index::slice_of("slice", x, dim as usize, start, stop, step)?;
+    if s.step == 1 || s.len <= 1 {
+        return x.narrow(dim, s.start as i64, s.len as i64);
+    }
+    let signed = |v: &[usize]| v.iter().map(|&n| n as isize).collect::<Vec<_>>();
+    let (mut size, mut stride) = (signed(x.shape()), signed(x.strides()));
+    let offset = x.storage_offset() + s.start * x.strides()[s.axis];
+    size[s.axis] = s.len as isize;
+    stride[s.axis] *= s.step as isize;
+    x.as_strided(&size, &stride, Some(offset as i64))
+}
+
+/// `x[key]`.
+fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = slf.py();
+    if key.is_exact_instance_of::<PyInt>() {
+        let x = slf.get().read();
+        return match key.extract::<i64>() {
+            Ok(i) if x.ndim() > 0 => {
+                let n = x.shape()[0] as i64;
+                if i < -n || i >= n {
+                    return Err(errors::index_error(py, format!("index {i} is out of bounds for dimension 0 with size {n}")));
+                }
+                wrap(py, cross::quick(py, || x.select(0, i))?)
+            }
+            Ok(_) => Err(errors::index_error(py, "invalid index of a 0-dim tensor; use tensor.item() for its number")),
+            Err(_) => Err(errors::index_error(py, format!("index {key} is out of range"))),
+        };
+    }
+    let x = slf.get().share();
+    let items = key_items(&x, key)?;
+    let masks = items.iter().any(|i| matches!(i, Item::Tensor(t) if is_mask(t)));
+    let weight = if masks { cross::LARGE } else { weight_of(&x) };
+    let y = cross::op(py, weight, || {
+        let r = resolve(&x, items)?;
+        if r.dims.is_empty() { Ok(r.view) } else { index(&r.view, &r.dims, &r.tensors) }
+    })?;
+    wrap(py, y)
+}
+
+/// `x[key] = value`.
+fn set(slf: &Bound<'_, PyTensor>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = slf.py();
+    let x = slf.get().share();
+    let Some(value) = operand_of(At { op: "__setitem__", arg: "value" }, value.as_borrowed())? else {
+        let got = crate::args::kind_name(value);
+        return Err(errors::type_error(py, format!("can't assign a {got} to a {} tensor", x.dtype())));
+    };
+    let items = key_items(&x, key)?;
+    let heavy = items.iter().any(|i| matches!(i, Item::Tensor(_)));
+    let weight = if heavy { cross::LARGE } else { weight_of(&x) };
+    // Cloned, so that no lock is held while the GIL is waited for.
+    let value = match value {
+        HeldOperand::Tensor(t) => Value::Tensor(t.clone()),
+        HeldOperand::Scalar(s) => Value::Scalar(s),
+    };
+    cross::op(py, weight, || assign(&x, items, &value))
+}
+
+enum Value {
+    Tensor(Tensor),
+    Scalar(Scalar),
+}
+
+fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
+    // One mask and one number need no count of the mask's elements, and so no evaluation.
+    if let ([Item::Tensor(mask)], true) = (items.as_slice(), matches!(value, Value::Scalar(_))) {
+        if mask.dtype() == DType::Bool && mask.ndim() <= x.ndim() && x.shape()[..mask.ndim()] == *mask.shape() {
+            let Some(Item::Tensor(mask)) = items.pop() else { return Ok(()) };
+            return fill_where(x, &mask, value);
+        }
+    }
+    let r = resolve(x, items)?;
+    if r.dims.is_empty() {
+        return match value {
+            Value::Scalar(s) => r.view.fill_(*s),
+            Value::Tensor(t) => r.view.copy_(&fitting(t, r.view.ndim())?),
+        };
+    }
+    let values = match value {
+        Value::Scalar(s) => Tensor::full_of(&[], *s, x.dtype(), x.device())?,
+        Value::Tensor(t) if t.ndim() == 0 => t.to_device(x.device())?.cast(x.dtype())?,
+        Value::Tensor(t) => {
+            if t.device() != x.device() {
+                let why = "the value and the tensor assigned to must be on one device; move one with .to()".into();
+                return Err(Box::new(Error::DeviceMismatch { op: "index_put", why, devices: vec![x.device(), t.device()] }));
+            }
+            let index_ndim = r.tensors.iter().map(Tensor::ndim).max().unwrap_or(0);
+            fitting(t, r.view.ndim() - r.dims.len() + index_ndim)?.cast(x.dtype())?
+        }
+    };
+    r.view.copy_(&index_put_dims(&r.view, &r.dims, &r.tensors, &values, false)?)
+}
+
+fn fill_where(x: &Tensor, mask: &Tensor, value: &Value) -> Result<()> {
+    let mut sizes: Vec<isize> = mask.shape().iter().map(|&n| n as isize).collect();
+    sizes.resize(x.ndim(), 1);
+    let mask = mask.reshape(&sizes)?;
+    match value {
+        Value::Scalar(s) => {
+            let fill = Tensor::full_of(&[], *s, x.dtype(), x.device())?;
+            x.masked_fill_(&mask, Operand::Tensor(&fill))
+        }
+        Value::Tensor(t) => x.masked_fill_(&mask, Operand::Tensor(t)),
+    }
+}
+
+/// A value less its leading dimensions of size 1 that the place written to has not.
+fn fitting(value: &Tensor, ndim: usize) -> Result<Tensor> {
+    let extra = value.ndim().saturating_sub(ndim);
+    match value.shape()[..extra].iter().all(|&n| n == 1) {
+        true if extra > 0 => value.reshape(&value.shape()[extra..].iter().map(|&n| n as isize).collect::<Vec<_>>()),
+        _ => Ok(value.clone()),
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        get(slf, key)
+    }
+
+    fn __setitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        set(slf, key, value)
+    }
+}

@@ -1,0 +1,334 @@
+//! Methods without a row of their own: filling, new tensors like this one, views like another, and the overloads that
+//! PyTorch gives `max`, `min` and `where`.
+
+use super::{wrap, PyTensor};
+use crate::args::{kinds, optional, weight_of, Arg, At, HeldOperand, Kind};
+use crate::create::options;
+use crate::{cross, errors, results};
+use lucid::{Scalar, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+type Object<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// Writes over a tensor, and gives it back.
+fn write<'py>(slf: &Bound<'py, PyTensor>, f: impl FnOnce(&Tensor) -> lucid::Result<()> + Send) -> PyResult<Bound<'py, PyTensor>> {
+    let t = slf.get().share();
+    cross::op(slf.py(), weight_of(&t), || f(&t))?;
+    Ok(slf.clone())
+}
+
+fn signed(shape: &[usize]) -> Vec<isize> {
+    shape.iter().map(|&n| n as isize).collect()
+}
+
+fn number(op: &'static str, arg: &'static str, obj: Arg<'_, '_>, default: f64) -> PyResult<f64> {
+    optional::<kinds::Float>(At { op, arg }, obj, default)
+}
+
+/// Sizes given one by one or as a sequence.
+fn sizes(op: &'static str, args: &Bound<'_, PyTuple>) -> PyResult<crate::args::Ints> {
+    let at = At { op, arg: "size" };
+    match args.len() {
+        1 => crate::args::ints_of(at, args.get_borrowed_item(0)?, "int or a tuple of ints"),
+        _ => crate::args::ints_of(at, args.as_any().as_borrowed(), "int or a tuple of ints"),
+    }
+}
+
+impl PyTensor {
+    fn filled<'py>(
+        &self,
+        py: Python<'py>,
+        op: &'static str,
+        size: &[isize],
+        value: Scalar,
+        (dtype, device): (Arg<'_, '_>, Arg<'_, '_>),
+        requires_grad: bool,
+    ) -> Object<'py> {
+        let (dtype, device) = options(op, dtype, device)?;
+        let (own_dtype, own_device) = {
+            let t = self.read();
+            (t.dtype(), t.device())
+        };
+        let (dtype, device) = (dtype.unwrap_or(own_dtype), device.unwrap_or(own_device));
+        let made = cross::quick(py, || lucid::ops::create::full(size, value, Some(dtype), Some(device)))?;
+        results::leaf(py, made, requires_grad)
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    /// The dimensions in reverse order.
+    #[getter]
+    #[allow(non_snake_case)]
+    fn T<'py>(&self, py: Python<'py>) -> Object<'py> {
+        let t = self.read();
+        let dims: Vec<isize> = (0..t.ndim() as isize).rev().collect();
+        wrap(py, cross::quick(py, || t.permute(&dims))?)
+    }
+
+    /// The last two dimensions exchanged.
+    #[getter]
+    #[allow(non_snake_case)]
+    fn mT<'py>(&self, py: Python<'py>) -> Object<'py> {
+        let t = self.read();
+        if t.ndim() < 2 {
+            let why = format!("tensor.mT is only supported on matrices or batches of matrices. Got {}-D tensor.", t.ndim());
+            return Err(errors::runtime_error(py, why));
+        }
+        wrap(py, cross::quick(py, || t.transpose(-2, -1))?)
+    }
+
+    /// The conjugate transpose of a matrix.
+    #[getter]
+    #[allow(non_snake_case)]
+    fn H<'py>(&self, py: Python<'py>) -> Object<'py> {
+        let t = self.read();
+        if !matches!(t.ndim(), 0 | 2) {
+            let why = format!("tensor.H is only supported on matrices (2-D tensors). Got {}-D tensor.", t.ndim());
+            return Err(errors::runtime_error(py, why));
+        }
+        wrap(py, cross::quick(py, || t.t()?.conj_physical())?)
+    }
+
+    /// Writes `src`, which is broadcast, cast and moved, over the elements.
+    #[pyo3(signature = (src, non_blocking=false))]
+    fn copy_<'py>(slf: &Bound<'py, Self>, src: &Bound<'py, PyTensor>, non_blocking: bool) -> PyResult<Bound<'py, Self>> {
+        let _ = non_blocking;
+        let src = src.get().share();
+        let t = slf.get().share();
+        let weight = if src.device() == t.device() { weight_of(&t) } else { cross::LARGE };
+        cross::op(slf.py(), weight, || t.copy_(&src))?;
+        Ok(slf.clone())
+    }
+
+    /// Writes one number over the elements.
+    fn fill_<'py>(slf: &Bound<'py, Self>, value: Arg<'_, 'py>) -> PyResult<Bound<'py, Self>> {
+        let at = At { op: "fill_", arg: "value" };
+        match crate::args::required::<kinds::Operand>(slf.py(), at, value)? {
+            HeldOperand::Scalar(s) => write(slf, move |t| t.fill_(s)),
+            HeldOperand::Tensor(v) if v.ndim() == 0 => {
+                let v = Tensor::clone(&v);
+                write(slf, move |t| t.copy_(&v))
+            }
+            HeldOperand::Tensor(v) => {
+                let why = format!("fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.", v.ndim());
+                Err(errors::runtime_error(slf.py(), why))
+            }
+        }
+    }
+
+    /// Writes zeros over the elements.
+    fn zero_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        write(slf, |t| t.fill_(Scalar::ZERO))
+    }
+
+    /// Fills with uniform numbers from `from` to `to`.
+    #[pyo3(signature = (from=Arg::MISSING, to=Arg::MISSING, *, generator=Arg::MISSING))]
+    fn uniform_<'py>(
+        slf: &Bound<'py, Self>,
+        from: Arg<'_, 'py>,
+        to: Arg<'_, 'py>,
+        generator: Arg<'_, 'py>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let (from, to) = (number("uniform_", "from", from, 0.0)?, number("uniform_", "to", to, 1.0)?);
+        let generator = optional::<kinds::OptGenerator>(At { op: "uniform_", arg: "generator" }, generator, None)?;
+        write(slf, move |t| t.uniform_(from, to, generator.as_ref()))
+    }
+
+    /// Fills with normal numbers.
+    #[pyo3(signature = (mean=Arg::MISSING, std=Arg::MISSING, *, generator=Arg::MISSING))]
+    fn normal_<'py>(
+        slf: &Bound<'py, Self>,
+        mean: Arg<'_, 'py>,
+        std: Arg<'_, 'py>,
+        generator: Arg<'_, 'py>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let (mean, std) = (number("normal_", "mean", mean, 0.0)?, number("normal_", "std", std, 1.0)?);
+        let generator = optional::<kinds::OptGenerator>(At { op: "normal_", arg: "generator" }, generator, None)?;
+        write(slf, move |t| t.normal_(mean, std, generator.as_ref()))
+    }
+
+    /// Zeros of the given sizes, by default in this tensor's dtype and on its device.
+    #[pyo3(signature = (*size, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    fn new_zeros<'py>(
+        &self,
+        py: Python<'py>,
+        size: &Bound<'py, PyTuple>,
+        dtype: Arg<'_, 'py>,
+        device: Arg<'_, 'py>,
+        requires_grad: bool,
+    ) -> Object<'py> {
+        self.filled(py, "new_zeros", &sizes("new_zeros", size)?, Scalar::ZERO, (dtype, device), requires_grad)
+    }
+
+    /// Ones of the given sizes, by default in this tensor's dtype and on its device.
+    #[pyo3(signature = (*size, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    fn new_ones<'py>(
+        &self,
+        py: Python<'py>,
+        size: &Bound<'py, PyTuple>,
+        dtype: Arg<'_, 'py>,
+        device: Arg<'_, 'py>,
+        requires_grad: bool,
+    ) -> Object<'py> {
+        self.filled(py, "new_ones", &sizes("new_ones", size)?, Scalar::ONE, (dtype, device), requires_grad)
+    }
+
+    /// A tensor of the given sizes, by default in this tensor's dtype and on its device. Its elements are zeros.
+    #[pyo3(signature = (*size, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    fn new_empty<'py>(
+        &self,
+        py: Python<'py>,
+        size: &Bound<'py, PyTuple>,
+        dtype: Arg<'_, 'py>,
+        device: Arg<'_, 'py>,
+        requires_grad: bool,
+    ) -> Object<'py> {
+        self.filled(py, "new_empty", &sizes("new_empty", size)?, Scalar::ZERO, (dtype, device), requires_grad)
+    }
+
+    /// One number in the given sizes, by default in this tensor's dtype and on its device.
+    #[pyo3(signature = (size, fill_value, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    fn new_full<'py>(
+        &self,
+        py: Python<'py>,
+        size: Arg<'_, 'py>,
+        fill_value: Arg<'_, 'py>,
+        dtype: Arg<'_, 'py>,
+        device: Arg<'_, 'py>,
+        requires_grad: bool,
+    ) -> Object<'py> {
+        let op = "new_full";
+        let size = crate::args::required::<kinds::Sizes>(py, At { op, arg: "size" }, size)?;
+        let value = crate::args::required::<kinds::Number>(py, At { op, arg: "fill_value" }, fill_value)?;
+        self.filled(py, op, &size, value, (dtype, device), requires_grad)
+    }
+
+    /// A tensor of `data`, by default in this tensor's dtype and on its device.
+    #[pyo3(signature = (data, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    fn new_tensor<'py>(
+        &self,
+        data: &Bound<'py, PyAny>,
+        dtype: Arg<'_, 'py>,
+        device: Arg<'_, 'py>,
+        requires_grad: bool,
+    ) -> Object<'py> {
+        let (dtype, device) = options("new_tensor", dtype, device)?;
+        let (own_dtype, own_device) = {
+            let t = self.read();
+            (t.dtype(), t.device())
+        };
+        let made = crate::create::tensor_of(data, dtype.or(Some(own_dtype)), device.or(Some(own_device)))?;
+        results::leaf(data.py(), made, requires_grad)
+    }
+
+    /// `view` with the other's sizes.
+    fn view_as<'py>(&self, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
+        let sizes = signed(other.get().read().shape());
+        let t = self.read();
+        wrap(py, cross::quick(py, || t.view(&sizes))?)
+    }
+
+    /// `reshape` with the other's sizes.
+    fn reshape_as<'py>(&self, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
+        let sizes = signed(other.get().read().shape());
+        let t = self.read();
+        wrap(py, cross::quick(py, || t.reshape(&sizes))?)
+    }
+
+    /// `expand` with the other's sizes.
+    fn expand_as<'py>(&self, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
+        let sizes = signed(other.get().read().shape());
+        let t = self.read();
+        wrap(py, cross::quick(py, || t.expand(&sizes))?)
+    }
+
+    /// All elements in one dimension: a view where the strides allow it, else a copy.
+    fn ravel<'py>(&self, py: Python<'py>) -> Object<'py> {
+        let t = self.share();
+        wrap(py, cross::op(py, weight_of(&t), || t.reshape(&[-1]))?)
+    }
+
+    /// This tensor's elements where `condition` holds, those of `other` elsewhere.
+    fn r#where<'py>(&self, py: Python<'py>, condition: Arg<'_, 'py>, other: Arg<'_, 'py>) -> Object<'py> {
+        let condition = crate::args::required::<kinds::Tensor>(py, At { op: "where", arg: "condition" }, condition)?;
+        let other = crate::args::required::<kinds::Operand>(py, At { op: "where", arg: "other" }, other)?;
+        let t = self.share();
+        let condition = kinds::Tensor::lend(&condition);
+        wrap(py, cross::op(py, weight_of(&t), || lucid::ops::compare::select::r#where(condition, &t, other.lend()))?)
+    }
+
+    /// The largest element; with `dim` the largest along it and their indices; with `other` the larger of each two.
+    #[pyo3(signature = (*args, dim=Arg::MISSING, keepdim=Arg::MISSING, other=Arg::MISSING))]
+    fn max<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        dim: Arg<'_, 'py>,
+        keepdim: Arg<'_, 'py>,
+        other: Arg<'_, 'py>,
+    ) -> Object<'py> {
+        extremum(slf, true, args, dim, keepdim, other)
+    }
+
+    /// The smallest element; with `dim` the smallest along it and their indices; with `other` the smaller of each two.
+    #[pyo3(signature = (*args, dim=Arg::MISSING, keepdim=Arg::MISSING, other=Arg::MISSING))]
+    fn min<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        dim: Arg<'_, 'py>,
+        keepdim: Arg<'_, 'py>,
+        other: Arg<'_, 'py>,
+    ) -> Object<'py> {
+        extremum(slf, false, args, dim, keepdim, other)
+    }
+}
+
+/// `max` and `min` in their three forms.
+fn extremum<'py>(
+    slf: &Bound<'py, PyTensor>,
+    largest: bool,
+    args: &Bound<'py, PyTuple>,
+    dim: Arg<'_, 'py>,
+    keepdim: Arg<'_, 'py>,
+    other: Arg<'_, 'py>,
+) -> Object<'py> {
+    use lucid::ops::{binary, sort};
+    let py = slf.py();
+    let op = if largest { "max" } else { "min" };
+    if args.len() > 2 {
+        return Err(errors::type_error(py, format!("{op}() takes at most 2 positional arguments, got {}", args.len())));
+    }
+    let first = args.get_item(0).ok();
+    let second = args.get_item(1).ok();
+    let first_arg = Arg(first.as_ref().map(Bound::as_borrowed));
+    let is_tensor = first.as_ref().is_some_and(|f| f.is_instance_of::<PyTensor>());
+    let t = slf.get().share();
+    let weight = weight_of(&t);
+
+    if is_tensor || other.0.is_some() {
+        if dim.0.is_some() || keepdim.0.is_some() || second.is_some() {
+            return Err(errors::type_error(py, format!("{op}(): another tensor goes with neither 'dim' nor 'keepdim'")));
+        }
+        let other = if is_tensor { first_arg } else { other };
+        let other = crate::args::required::<kinds::Tensor>(py, At { op, arg: "other" }, other)?;
+        let other = kinds::Tensor::lend(&other);
+        let run = if largest { binary::maximum } else { binary::minimum };
+        return wrap(py, cross::op(py, weight, || run(&t, other))?);
+    }
+    let dim = if first.is_some() { first_arg } else { dim };
+    if dim.0.is_some() {
+        let second_arg = Arg(second.as_ref().map(Bound::as_borrowed));
+        let keepdim = if second.is_some() { second_arg } else { keepdim };
+        let dim = crate::args::required::<kinds::Dim>(py, At { op, arg: "dim" }, dim)?;
+        let keepdim = optional::<kinds::Bool>(At { op, arg: "keepdim" }, keepdim, false)?;
+        let run = if largest { sort::max_dim } else { sort::min_dim };
+        let pair = cross::op(py, weight, || run(&t, dim, keepdim))?;
+        return results::ValuesIndices(py, op, pair);
+    }
+    if t.numel() == 0 {
+        let why = format!("{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+        return Err(errors::runtime_error(py, why));
+    }
+    wrap(py, cross::op(py, weight, || if largest { t.amax(None, false) } else { t.amin(None, false) })?)
+}

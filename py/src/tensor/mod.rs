@@ -1,0 +1,325 @@
+//! `lucid.Tensor`, the class itself.
+//!
+//! Ops come from the table (`ops.rs`); here and in the modules below is what has no row: properties, operators, indexing,
+//! conversion, reading, gradients. Invariant: a reader may wait for the GIL, so who writes under the lock ([`PyTensor::replace`]) holds no GIL.
+
+mod convert;
+mod data;
+mod grad;
+mod index;
+mod methods;
+mod operators;
+
+use crate::args::{int_of, Arg, At};
+use crate::device::{device_object, PyDevice};
+use crate::dtype::{dtype_object, PyDType};
+use crate::{cross, errors};
+use lucid::Tensor;
+use parking_lot::{RwLock, RwLockReadGuard};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyTuple, PyType};
+
+pub use convert::converted;
+pub use data::nonzero_of;
+
+/// A tensor, read; the engine's methods work on it directly.
+pub type Guard<'a> = RwLockReadGuard<'a, Tensor>;
+
+/// A multi-dimensional array of numbers on one device, with its history where gradients are asked for.
+// Behind a lock only because `x.data = y` puts another tensor into the same Python object.
+#[pyclass(name = "Tensor", module = "lucid", subclass, dict, weakref, frozen)]
+pub struct PyTensor(RwLock<Tensor>);
+
+impl PyTensor {
+    pub fn new(t: Tensor) -> PyTensor {
+        PyTensor(RwLock::new(t))
+    }
+
+    #[inline]
+    pub fn read(&self) -> Guard<'_> {
+        self.0.read()
+    }
+
+    /// The handle on the engine's tensor, for work without the GIL.
+    pub fn share(&self) -> Tensor {
+        self.0.read().clone()
+    }
+}
+
+/// The Python object of a new tensor.
+#[inline]
+pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    Bound::new(py, PyTensor::new(t)).map(Bound::into_any)
+}
+
+/// A `lucid.Size`.
+pub fn size_object<'py>(py: Python<'py>, sizes: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    CLASS.import(py, "lucid._size", "Size")?.call1((PyTuple::new(py, sizes)?,))
+}
+
+#[pymethods]
+impl PyTensor {
+    /// An alias of a tensor, or a tensor of the given data or sizes, as PyTorch's constructor has it.
+    #[new]
+    #[pyo3(signature = (*args, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    fn new_py(
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        dtype: Arg<'_, '_>,
+        device: Arg<'_, '_>,
+        requires_grad: bool,
+    ) -> PyResult<PyTensor> {
+        let (dtype, device) = crate::create::options("Tensor", dtype, device)?;
+        let dtype = dtype.unwrap_or(lucid::default_dtype());
+        let device_or = device.unwrap_or(lucid::default_device());
+        let t = match args.len() {
+            0 => cross::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, dtype, device_or))?,
+            1 if args.get_item(0)?.is_instance_of::<PyTensor>() => {
+                let t = args.get_item(0)?.cast::<PyTensor>()?.get().share();
+                cross::quick(py, || t.detach())?
+            }
+            1 if !args.get_item(0)?.is_instance_of::<pyo3::types::PyInt>() => {
+                crate::create::tensor_of(&args.get_item(0)?, Some(dtype), device)?
+            }
+            _ => {
+                let sizes = crate::args::ints_of(At { op: "Tensor", arg: "size" }, args.as_any().as_borrowed(), "int")?;
+                cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device_or)))?
+            }
+        };
+        if requires_grad {
+            cross::quick(py, || t.requires_grad_(true))?;
+        }
+        Ok(PyTensor::new(t))
+    }
+
+    /// An instance of a subclass on the storage of `data`, as a leaf. What `nn.Parameter` is made by.
+    #[staticmethod]
+    #[pyo3(signature = (cls, data, requires_grad=false))]
+    fn _make_subclass<'py>(cls: &Bound<'py, PyType>, data: &Bound<'py, PyTensor>, requires_grad: bool) -> PyResult<Bound<'py, PyAny>> {
+        let py = cls.py();
+        let made = py.get_type::<PyTensor>().call_method1("__new__", (cls, data))?;
+        if requires_grad {
+            let t = made.cast::<PyTensor>()?.get().share();
+            cross::quick(py, || t.requires_grad_(true))?;
+        }
+        Ok(made)
+    }
+
+    /// Sizes, one per dimension.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        size_object(py, self.read().shape())
+    }
+
+    /// The sizes, or the size of one dimension.
+    #[pyo3(signature = (dim=None))]
+    fn size<'py>(&self, py: Python<'py>, dim: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.read();
+        match dim {
+            None => size_object(py, t.shape()),
+            Some(d) => Ok(t.shape()[axis(py, "size", d, t.ndim())?].into_pyobject(py)?.into_any()),
+        }
+    }
+
+    /// Steps in elements between neighbours, per dimension or along one.
+    #[pyo3(signature = (dim=None))]
+    fn stride<'py>(&self, py: Python<'py>, dim: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.read();
+        match dim {
+            None => Ok(PyTuple::new(py, t.strides())?.into_any()),
+            Some(d) => Ok(t.strides()[axis(py, "stride", d, t.ndim())?].into_pyobject(py)?.into_any()),
+        }
+    }
+
+    /// Index of the first element in the storage.
+    fn storage_offset(&self) -> usize {
+        self.read().storage_offset()
+    }
+
+    /// Number of elements.
+    fn numel(&self) -> usize {
+        self.read().numel()
+    }
+
+    /// Number of elements.
+    fn nelement(&self) -> usize {
+        self.read().numel()
+    }
+
+    /// Number of dimensions.
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.read().ndim()
+    }
+
+    /// Number of dimensions.
+    fn dim(&self) -> usize {
+        self.read().ndim()
+    }
+
+    /// Element type.
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<&'static Py<PyDType>> {
+        dtype_object(py, self.read().dtype())
+    }
+
+    /// Where it lives.
+    #[getter(device)]
+    fn device_of(&self, py: Python<'_>) -> PyResult<&'static Py<PyDevice>> {
+        device_object(py, self.read().device())
+    }
+
+    /// Index of the device: -1 for the CPU.
+    fn get_device(&self) -> i32 {
+        if self.read().device() == lucid::Device::Cpu { -1 } else { 0 }
+    }
+
+    /// Bytes per element.
+    fn element_size(&self) -> usize {
+        self.read().dtype().size()
+    }
+
+    /// Bytes per element.
+    #[getter]
+    fn itemsize(&self) -> usize {
+        self.read().dtype().size()
+    }
+
+    /// Bytes of all elements.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        let t = self.read();
+        t.numel() * t.dtype().size()
+    }
+
+    /// How often the storage was written in place.
+    #[getter]
+    fn _version(&self) -> u32 {
+        self.read().version()
+    }
+
+    /// Do the elements lie in row-major order without gaps?
+    fn is_contiguous(&self) -> bool {
+        self.read().is_contiguous()
+    }
+
+    /// Is the dtype a real floating-point type?
+    fn is_floating_point(&self) -> bool {
+        self.read().dtype().is_float()
+    }
+
+    /// Is the dtype complex?
+    fn is_complex(&self) -> bool {
+        self.read().dtype().is_complex()
+    }
+
+    /// Can the dtype hold negative numbers?
+    fn is_signed(&self) -> bool {
+        !matches!(self.read().dtype(), lucid::DType::Bool | lucid::DType::U8)
+    }
+
+    /// Is it on a Metal GPU?
+    #[getter]
+    fn is_metal(&self) -> bool {
+        self.read().device().name() == "metal"
+    }
+
+    /// Is it on a CUDA GPU?
+    #[getter]
+    fn is_cuda(&self) -> bool {
+        self.read().device().name() == "cuda"
+    }
+
+    /// Is it on the CPU?
+    #[getter]
+    fn is_cpu(&self) -> bool {
+        self.read().device() == lucid::Device::Cpu
+    }
+
+    /// Do both have the same sizes?
+    fn is_same_size(&self, other: &Bound<'_, PyTensor>) -> bool {
+        self.read().shape() == other.get().read().shape()
+    }
+
+    /// Do both show the same storage?
+    fn _shares_storage(&self, other: &Bound<'_, PyTensor>) -> bool {
+        let other = other.get().share();
+        self.read().shares_storage(&other)
+    }
+
+    fn __hash__(slf: &Bound<'_, Self>) -> isize {
+        // Objects are aligned to 16 bytes.
+        (slf.as_ptr() as isize) >> 4
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        match self.read().shape().first() {
+            Some(&n) => Ok(n),
+            None => Err(errors::type_error(py, "len() of a 0-d tensor")),
+        }
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.read();
+        if t.ndim() == 0 {
+            return Err(errors::type_error(py, "iteration over a 0-d tensor"));
+        }
+        let rows = cross::quick(py, || t.unbind(0))?;
+        let rows: Vec<_> = rows.into_iter().map(|r| wrap(py, r)).collect::<PyResult<_>>()?;
+        Ok(PyTuple::new(py, rows)?.try_iter()?.into_any())
+    }
+
+    fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        static REPR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = slf.py();
+        REPR.import(py, "lucid._repr", "tensor_repr")?.call1((slf,))
+    }
+
+    /// A number's format for one element, else as `str`.
+    fn __format__<'py>(slf: &Bound<'py, Self>, spec: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if slf.get().read().ndim() == 0 {
+            return slf.get().item(py)?.call_method1("__format__", (spec,));
+        }
+        match spec.is_empty()? {
+            true => Ok(slf.str()?.into_any()),
+            false => Err(errors::type_error(py, "unsupported format string passed to Tensor.__format__")),
+        }
+    }
+
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, memo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        static COPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        COPY.import(slf.py(), "lucid._convert", "deepcopy")?.call1((slf, memo))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        static REDUCE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        REDUCE.import(slf.py(), "lucid._convert", "reduce_tensor")?.call1((slf,))
+    }
+
+    /// NumPy leaves operators with tensors to the tensor.
+    #[classattr]
+    #[pyo3(name = "__array_priority__")]
+    const ARRAY_PRIORITY: i64 = 1000;
+}
+
+/// A dimension from 0 on, or an IndexError.
+fn axis(py: Python<'_>, op: &'static str, dim: isize, ndim: usize) -> PyResult<usize> {
+    if ndim == 0 {
+        let why = format!("{op}: Dimension specified as {dim} but tensor has no dimensions");
+        return Err(errors::index_error(py, why));
+    }
+    cross::quick(py, || lucid::shape::wrap_dim(op, dim, ndim))
+}
+
+/// An integer argument of a hand-written method.
+pub fn int_arg(op: &'static str, arg: &'static str, obj: &Bound<'_, PyAny>) -> PyResult<i64> {
+    int_of(At { op, arg }, obj.as_borrowed(), "int")
+}
+
+/// Adds the class.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyTensor>()
+}

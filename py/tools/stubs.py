@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Write the stubs of `lucid._C` from the op table.
+
+    python py/tools/stubs.py            write py/lucid/_C/*.pyi
+    python py/tools/stubs.py --check    say whether they are up to date and name all that the module has (exit status 1 if not)
+
+Ops come from `op_schemas()`; what has no row stands in stub_head.pyi beside this script. The stubs are a folder `_C/`
+beside the extension `_C.abi3.so`: Python imports the extension, type checkers read the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = HERE.parent / "lucid"
+OUT = PACKAGE / "_C"
+
+# How the kinds of the op table are written as types; the names with an underscore are defined in the head.
+KINDS = {
+    "Tensor": "Tensor",
+    "OptTensor": "Tensor | None",
+    "Tensors": "Sequence[Tensor]",
+    "Operand": "_Operand",
+    "OptOperand": "_Operand | None",
+    "Number": "_Number",
+    "OptNumber": "_Number | None",
+    "Int": "_int",
+    "OptInt": "_int | None",
+    "Float": "_float",
+    "OptFloat": "_float | None",
+    "Bool": "_bool",
+    "Dim": "_int",
+    "OptDim": "_int | None",
+    "Dims": "_Ints",
+    "OptDims": "_Ints | None",
+    "Sizes": "_Ints",
+    "Dtype": "_dtype",
+    "OptDtype": "_dtype | None",
+    "DeviceArg": "_device",
+    "OptDevice": "_device | None",
+    "OptGenerator": "Generator | None",
+    "Text": "str",
+    "OptText": "str | None",
+}
+RESULTS = {
+    "Tensor": "Tensor",
+    "Tensors": "tuple[Tensor, ...]",
+    "ValuesIndices": "ValuesIndices",
+    "Pair": "tuple[Tensor, Tensor]",
+    "Truth": "_bool",
+}
+
+
+def parameters(params: list[dict[str, Any]], extra: str = "") -> str:
+    """The parameters of a row as a signature; `extra` is a keyword-only one more."""
+    parts, keywords = [], False
+    for p in params:
+        if p["keyword_only"] and not keywords:
+            keywords = True
+            parts.append("*")
+        default = "" if p["default"] is None else " = ..."
+        parts.append(f"{p['name']}: {KINDS[p['kind']]}{default}")
+    if extra:
+        parts += [extra] if keywords else ["*", extra]
+    return ", ".join(parts)
+
+
+def may_be_listed(params: list[dict[str, Any]], kinds: tuple[str, ...]) -> bool:
+    """Do sizes or dimensions stand alone, so that a call may list them: `reshape(2, 3)`?"""
+    positional = [p for p in params if not p["keyword_only"]]
+    return len(positional) == 1 and positional[0]["kind"] in kinds and positional[0]["default"] is None
+
+
+def definitions(name: str, row: dict[str, Any], live: Any, method: bool) -> Iterator[str]:
+    params = row["params"][1:] if method else row["params"]
+    result = RESULTS[row["returns"]]
+    new = "requires_grad" in (getattr(live, "__text_signature__", None) or "")
+    extra = "requires_grad: _bool = ..." if new and not method else ""
+    first = ["self"] if method else []
+    signature = ", ".join([*first, *filter(None, [parameters(params, extra)])])
+    listed = may_be_listed(params, ("Sizes", "Dims")) if method else new and may_be_listed(params, ("Sizes",))
+    if not listed:
+        yield f"def {name}({signature}) -> {result}: ..."
+        return
+    rest = parameters(params[1:], extra).removeprefix("*, ")
+    many = ", ".join([*first, f"*{params[0]['name']}: _int", *filter(None, [rest])])
+    yield f"@overload\ndef {name}({signature}) -> {result}: ..."
+    yield f"@overload\ndef {name}({many}) -> {result}: ..."
+
+
+def in_place(name: str, row: dict[str, Any]) -> str:
+    signature = ", ".join(["self", *filter(None, [parameters(row["params"][1:])])])
+    return f"def {name}({signature}) -> Self: ..."
+
+
+def names(body: list[ast.stmt]) -> set[str]:
+    """The names that statements of a stub define."""
+    found = set()
+    for s in body:
+        if isinstance(s, (ast.FunctionDef, ast.ClassDef)):
+            found.add(s.name)
+        elif isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name):
+            found.add(s.target.id)
+        elif isinstance(s, ast.Assign):
+            found.update(t.id for t in s.targets if isinstance(t, ast.Name))
+    return found
+
+
+def class_body(tree: ast.Module, name: str) -> list[ast.stmt]:
+    return next(s.body for s in tree.body if isinstance(s, ast.ClassDef) and s.name == name)
+
+
+def generate(module: Any) -> dict[Path, str]:
+    """The stub files, by path."""
+    head = (HERE / "stub_head.pyi").read_text()
+    tree = ast.parse("\n".join(line for line in head.splitlines() if not line.startswith("@@")))
+    by_hand, methods_by_hand = names(tree.body), names(class_body(tree, "Tensor"))
+    rows = {row["name"]: row for row in module._op_schemas()}
+    tensor = module.Tensor
+
+    functions: list[str] = []
+    for name, live in sorted(vars(module).items()):
+        row = rows.get(getattr(live, "__name__", ""))
+        if name not in by_hand and callable(live) and row is not None and not isinstance(live, type):
+            functions += definitions(name, row, live, method=False)
+    methods: list[str] = []
+    for name in sorted(dir(tensor)):
+        live = getattr(tensor, name)
+        real = getattr(live, "__name__", "")
+        if name in methods_by_hand or name in dir(object):
+            continue
+        if real in rows:
+            methods += definitions(name, rows[real], live, method=True)
+        elif real.removesuffix("_") in rows:
+            methods.append(in_place(name, rows[real.removesuffix("_")]))
+
+    values = [f"{name}: dtype" for name, v in vars(module).items() if isinstance(v, module.dtype)]
+    classes = []
+    for name, v in vars(module).items():
+        if isinstance(v, type) and issubclass(v, Exception):
+            bases = ", ".join(b.__name__ if b is module.LucidError else f"builtins.{b.__name__}" for b in v.__bases__)
+            classes.append(f"class {name}({bases}): ...")
+    text = head.replace("@@ALL@@", "\n".join(["import builtins", "", *classes, "", *values]))
+    text = text.replace("@@METHODS@@", "\n".join("    " + line for m in methods for line in m.splitlines()))
+    text = text.replace("@@FUNCTIONS@@", "\n".join(functions))
+    public = "__all__ = [\n" + "".join(f'    "{n}",\n' for n in sorted(module.__all__)) + "]"
+    text = text.replace("__all__: list[str]", public)
+
+    functional = sorted(n for n in vars(module.functional) if not n.startswith("_"))
+    lines = [f"from lucid._C import {n} as {n}" for n in functional]
+    lines += ["", "__all__ = [", *(f'    "{n}",' for n in functional), "]", ""]
+    note = "# Written by py/tools/stubs.py from the op table. Do not edit.\n"
+    return {OUT / "__init__.pyi": note + text, OUT / "functional.pyi": note + "\n".join(lines)}
+
+
+def problems(module: Any, files: dict[Path, str]) -> Iterator[str]:
+    """What the stubs and the module do not agree on."""
+    for path, text in files.items():
+        if not path.exists() or path.read_text() != text:
+            yield f"{path.relative_to(PACKAGE.parent)} is not up to date: run py/tools/stubs.py"
+    tree = ast.parse(files[OUT / "__init__.pyi"])
+    stub = names(tree.body)
+    stub -= {"_Number", "_Operand", "_Ints", "_dtype", "_device", "__all__"}
+    ignored = {"__all__", "__doc__", "__file__", "__loader__", "__name__", "__package__", "__spec__", "functional"}
+    yield from differences("lucid._C", stub, set(vars(module)) - ignored)
+    for name in ("Tensor", "Generator", "dtype", "device"):
+        cls = getattr(module, name)
+        own = {n for n in vars(cls) if n not in vars(object) and n not in ("__dict__", "__weakref__", "__module__")}
+        stubbed = {n for n in names(class_body(tree, name)) if n not in vars(object)}
+        yield from differences(f"lucid.{name}", stubbed, own)
+
+
+def differences(where: str, stub: set[str], live: set[str]) -> Iterator[str]:
+    for name in sorted(live - stub):
+        yield f"{where}.{name} has no stub"
+    for name in sorted(stub - live):
+        yield f"{where}.{name} has a stub but does not exist"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if something does not agree")
+    check = parser.parse_args().check
+    sys.path.insert(0, str(PACKAGE.parent))
+    from lucid import _C as module
+
+    files = generate(module)
+    if not check:
+        OUT.mkdir(exist_ok=True)
+        for path, text in files.items():
+            path.write_text(text)
+    found = list(problems(module, files))
+    for problem in found:
+        print(problem, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
