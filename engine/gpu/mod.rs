@@ -52,12 +52,28 @@ use crate::shape::Layout;
 use crate::{DType, Result};
 use array::Value;
 use fault::{Fault, Made};
+use mlx_ffi::device::{self, Kind};
 use mlx_ffi::{graph, memory, transforms, Array};
 use smallvec::SmallVec;
+use std::sync::Once;
 
 /// MLX.
 #[derive(Debug)]
 pub(crate) struct GpuBackend;
+
+/// How much freed memory MLX's CPU allocator keeps. Its own limit, 32 MB, makes each larger temporary a fresh allocation.
+const CPU_CACHE: usize = 1 << 30;
+
+/// Sets MLX up for this process, before the first array.
+fn prepare() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if matches!(device::kind(), Ok(Kind::Cpu)) {
+            // Without it MLX is slower, not wrong.
+            let _ = memory::set_cache_limit(CPU_CACHE);
+        }
+    });
+}
 
 /// An inner result as the trait's, in the name of an op.
 macro_rules! named {
@@ -74,9 +90,11 @@ impl Backend for GpuBackend {
     }
 
     fn create(op: &CreateOp, out: &Meta) -> Result<GpuArray> {
+        prepare();
         named!(op, create::create(op, out))
     }
     fn random(op: &RandomOp, out: &Meta) -> Result<GpuArray> {
+        prepare();
         named!(op, random::random(op, out))
     }
     fn cast(x: &GpuArray, dtype: DType) -> Result<GpuArray> {
@@ -150,6 +168,7 @@ impl Backend for GpuBackend {
     }
 
     fn from_bytes(bytes: &[u8], out: &Meta) -> Result<GpuArray> {
+        prepare();
         create::from_bytes(bytes, out).map_err(|e| e.of("tensor"))
     }
     fn to_bytes(x: &GpuArray) -> Result<Vec<u8>> {
