@@ -61,10 +61,7 @@ pub(super) fn constant(value: impl Into<Scalar>, dtype: DType) -> Made<Array> {
         Scalar::Complex(..) => return scalar(value, dtype),
     };
     // Numbers of different kinds may share bits: the kind is part of the key.
-    let kind = match value.category() {
-        crate::dtype::Category::Float => 1u64,
-        _ => 0,
-    };
+    let kind = u64::from(matches!(value, Scalar::Float(_)));
     let key = bits.rotate_left(1) ^ kind;
     let slot = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize ^ dtype as usize;
     let kept = CONSTANTS.try_with(|c| match &c.borrow()[slot % KEPT] {

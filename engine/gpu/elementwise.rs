@@ -99,14 +99,9 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
         UnaryOp::Sigmoid => ops::sigmoid(x)?,
         UnaryOp::Relu => ops::maximum(x, &convert::spread(&constant(0, dtype)?, x)?)?,
         UnaryOp::Silu => ops::multiply(x, &ops::sigmoid(x)?)?,
-        UnaryOp::LogicalNot => match dtype {
-            DType::Bool => ops::logical_not(x)?,
-            _ => ops::equal(x, &constant(0, dtype)?)?,
-        },
-        UnaryOp::BitwiseNot => match dtype {
-            DType::Bool => ops::logical_not(x)?,
-            _ => ops::bitwise_invert(x)?,
-        },
+        UnaryOp::LogicalNot | UnaryOp::BitwiseNot if dtype == DType::Bool => ops::logical_not(x)?,
+        UnaryOp::LogicalNot => ops::equal(x, &constant(0, dtype)?)?,
+        UnaryOp::BitwiseNot => ops::bitwise_invert(x)?,
         UnaryOp::IsNan => ops::isnan(x)?,
         UnaryOp::IsInf if real => ops::isinf(x)?,
         UnaryOp::IsInf => ops::logical_or(&ops::isinf(&ops::real(x)?)?, &ops::isinf(&ops::imag(x)?)?)?,

@@ -26,15 +26,13 @@ fn check_divisor(op: &'static str, b: &Array, known: Known, dtype: DType) -> Mad
         Known::Within(..) | Known::Constant(_) | Known::Nothing => {}
     }
     let zero = ops::any(&ops::equal(b, &constant(0, dtype)?)?, false)?;
-    let minus = match dtype {
-        DType::U8 => zero.clone(),
-        _ => ops::any(&ops::equal(b, &constant(-1, dtype)?)?, false)?,
-    };
+    let signed = dtype != DType::U8;
+    let minus = if signed { ops::any(&ops::equal(b, &constant(-1, dtype)?)?, false)? } else { zero.clone() };
     transforms::eval(&[&zero, &minus])?;
     if zero.item::<bool>()? {
         return Err(fail().into());
     }
-    Ok(Divisor { may_be_minus_one: minus.item::<bool>()? })
+    Ok(Divisor { may_be_minus_one: signed && minus.item::<bool>()? })
 }
 
 /// The quotient rounded to zero of a divisor without zeros.

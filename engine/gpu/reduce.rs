@@ -91,7 +91,9 @@ pub(super) fn scan(op: &ScanOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
     let place = |axis: usize| int(physical_axis(v.perm.as_ref(), axis));
     let mut known = Known::Nothing;
     let array = match op {
-        _ if x.numel() == 0 => cast_array(&v.array, dtype, out.dtype)?,
+        ScanOp::Sum { .. } | ScanOp::Prod { .. } | ScanOp::ArgMax { .. } | ScanOp::ArgMin { .. } if x.numel() == 0 => {
+            cast_array(&v.array, dtype, out.dtype)?
+        }
         ScanOp::Sum { axis } => ops::cumsum_axis(&v.array, place(*axis)?, false, true, None)?,
         ScanOp::Prod { axis } => ops::cumprod_axis(&v.array, place(*axis)?, false, true, None)?,
         ScanOp::ArgMax { axis } | ScanOp::ArgMin { axis } => {
