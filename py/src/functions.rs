@@ -9,7 +9,7 @@ use crate::{cross, errors};
 use lucid::optim::Step;
 use lucid::{DType, Device, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 use std::collections::BTreeMap;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
@@ -216,6 +216,36 @@ fn empty_cache(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<()
     cross::long(py, || lucid::empty_cache(device))
 }
 
+/// How many ops and bytes may wait on the GPU, per thread, before they are evaluated.
+#[pyfunction]
+fn lazy_limits() -> (usize, usize) {
+    let limits = lucid::lazy::limits();
+    (limits.ops, limits.bytes)
+}
+
+/// Sets how many ops and bytes may wait on the GPU, per thread; what is not given stays.
+#[pyfunction]
+#[pyo3(signature = (*, ops=None, bytes=None))]
+fn set_lazy_limits(ops: Option<usize>, bytes: Option<usize>) {
+    let now = lucid::lazy::limits();
+    lucid::lazy::set_limits(lucid::lazy::Limits { ops: ops.unwrap_or(now.ops), bytes: bytes.unwrap_or(now.bytes) });
+}
+
+/// Turns the GPU's lowerings on or off, for comparing both.
+#[pyfunction]
+fn set_lowering(on: bool) {
+    lucid::lazy::set_lowering(on);
+}
+
+/// The MLX primitives that evaluating these tensors would run, by name.
+#[pyfunction]
+#[pyo3(signature = (*tensors))]
+fn primitives<'py>(py: Python<'py>, tensors: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyDict>> {
+    let tensors = tensors_of(At { op: "primitives", arg: "tensors" }, tensors.as_any().as_borrowed())?;
+    let counts = cross::long(py, || lucid::lazy::primitives(&tensors.iter().collect::<Vec<_>>()))?;
+    counts.into_py_dict(py)
+}
+
 // ---- counting --------------------------------------------------------------------------------------------------------
 
 #[pyfunction]
@@ -364,7 +394,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! {
         r#where nonzero max min numel ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
-        _eval _synchronize _check_mlx memory_stats reset_peak_memory_stats empty_cache _profile_start _profile_stop _profile_report
+        _eval _synchronize _check_mlx memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_stop _profile_report
         sgd_step adam_step save_safetensors load_safetensors
     }
     Ok(())

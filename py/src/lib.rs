@@ -19,12 +19,10 @@ mod schema;
 mod tensor;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
-use schema::Place;
+use pyo3::types::PyList;
 
-#[pymodule(gil_used = true)]
-#[allow(non_snake_case)]
-fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
+#[pymodule(name = "_C", gil_used = true)]
+fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     errors::register(m)?;
     dtype::register(m)?;
@@ -40,26 +38,14 @@ fn _C(m: &Bound<'_, PyModule>) -> PyResult<()> {
     publish(m)
 }
 
-/// Sets `__all__` of the module to what `lucid` itself shows, and makes the submodule `functional` of what belongs to
-/// `lucid.nn.functional`.
+/// Sets `__all__` of the module to what `lucid` itself shows.
 fn publish(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    let py = m.py();
-    let functional = PyModule::new(py, "lucid._C.functional")?;
-    let mut hidden: Vec<&str> = vec!["IndexError", "ValueError", "TypeError", "OverflowError", "RuntimeError", "NotImplementedError", "FileNotFoundError"];
-    hidden.extend(["sgd_step", "adam_step"]);
-    for s in lucid::ops::schemas() {
-        let name = s.name.trim_start_matches("r#");
-        match schema::place(s) {
-            Place::Top => continue,
-            Place::Functional => functional.add(name, m.getattr(name)?)?,
-            Place::Internal => {}
-        }
-        hidden.push(name);
-    }
-    let public: Vec<String> = m.dict().keys().iter().map(|k| k.extract()).collect::<PyResult<_>>()?;
-    let public = public.into_iter().filter(|n| !n.starts_with('_') && !hidden.contains(&n.as_str()));
-    m.setattr("__all__", PyList::new(py, public)?)?;
-    m.setattr("functional", &functional)?;
-    let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
-    modules.set_item("lucid._C.functional", &functional)
+    // Under `lucid.errors` only, or for `lucid.optim`, `lucid.nn` and tests.
+    let mut hidden = vec!["sgd_step", "adam_step", "primitives", "lazy_limits", "set_lazy_limits", "set_lowering"];
+    hidden.extend(["IndexError", "ValueError", "TypeError", "OverflowError", "RuntimeError", "NotImplementedError"]);
+    hidden.extend(["FileNotFoundError"]);
+    hidden.extend(lucid::ops::schemas().filter(|s| !schema::is_top(s)).map(|s| s.name.trim_start_matches("r#")));
+    let names: Vec<String> = m.dict().keys().iter().map(|k| k.extract()).collect::<PyResult<_>>()?;
+    let public = names.into_iter().filter(|n| !n.starts_with('_') && !hidden.contains(&n.as_str()));
+    m.setattr("__all__", PyList::new(m.py(), public)?)
 }

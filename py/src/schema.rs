@@ -65,31 +65,17 @@ fn row<'py>(py: Python<'py>, s: &'static Schema) -> PyResult<Bound<'py, PyDict>>
     Ok(dict)
 }
 
-/// Where users find a row's function.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// `lucid.<name>`
-    Top,
-    /// `lucid.nn.functional.<name>`
-    Functional,
-    /// Only `lucid._C.<name>`: the engine's own.
-    Internal,
-}
-
 /// PyTorch's path for a row: the row's own name unless it says another.
 fn torch_path(s: &Schema) -> &'static str {
     if s.torch.is_empty() { s.name.trim_start_matches("r#") } else { s.torch }
 }
 
-/// Where users find a row's function, by PyTorch's path for it.
-pub fn place(s: &Schema) -> Place {
+/// Do users find the row's function as `lucid.<name>`? Others are the engine's own, or shown by `lucid.nn.functional`.
+pub fn is_top(s: &Schema) -> bool {
     match torch_path(s) {
-        // PyTorch has what makes tensors too, though not with the same numbers: nothing to compare with.
-        "-" if matches!(s.family, "create" | "random") => Place::Top,
-        "-" => Place::Internal,
-        torch if torch.starts_with("nn.functional.") => Place::Functional,
-        torch if torch == s.name.trim_start_matches("r#") => Place::Top,
-        _ => Place::Internal,
+        // PyTorch makes tensors too, but not of the same numbers: there is nothing to compare with.
+        "-" => matches!(s.family, "create" | "random"),
+        torch => torch == s.name.trim_start_matches("r#"),
     }
 }
 

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Write the stubs of `lucid._C` from the op table.
 
-    python py/tools/stubs.py            write py/lucid/_C/*.pyi
+    python py/tools/stubs.py            write py/lucid/_C.pyi
     python py/tools/stubs.py --check    say whether they are up to date and name all that the module has (exit status 1 if not)
 
-Ops come from `op_schemas()`; what has no row stands in stub_head.pyi beside this script. The stubs are a folder `_C/`
-beside the extension `_C.abi3.so`: Python imports the extension, type checkers read the folder.
+Ops come from `op_schemas()`; what has no row stands in stub_head.pyi beside this script.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent / "lucid"
-OUT = PACKAGE / "_C"
+OUT = PACKAGE / "_C.pyi"
 
 # How the kinds of the op table are written as types; the names with an underscore are defined in the head.
 KINDS = {
@@ -116,8 +115,8 @@ def class_body(tree: ast.Module, name: str) -> list[ast.stmt]:
     return next(s.body for s in tree.body if isinstance(s, ast.ClassDef) and s.name == name)
 
 
-def generate(module: Any) -> dict[Path, str]:
-    """The stub files, by path."""
+def generate(module: Any) -> str:
+    """The stubs' text."""
     head = (HERE / "stub_head.pyi").read_text()
     tree = ast.parse("\n".join(line for line in head.splitlines() if not line.startswith("@@")))
     by_hand, methods_by_hand = names(tree.body), names(class_body(tree, "Tensor"))
@@ -152,22 +151,17 @@ def generate(module: Any) -> dict[Path, str]:
     public = "__all__ = [\n" + "".join(f'    "{n}",\n' for n in sorted(module.__all__)) + "]"
     text = text.replace("__all__: list[str]", public)
 
-    functional = sorted(n for n in vars(module.functional) if not n.startswith("_"))
-    lines = [f"from lucid._C import {n} as {n}" for n in functional]
-    lines += ["", "__all__ = [", *(f'    "{n}",' for n in functional), "]", ""]
-    note = "# Written by py/tools/stubs.py from the op table. Do not edit.\n"
-    return {OUT / "__init__.pyi": note + text, OUT / "functional.pyi": note + "\n".join(lines)}
+    return "# Written by py/tools/stubs.py from the op table. Do not edit.\n" + text
 
 
-def problems(module: Any, files: dict[Path, str]) -> Iterator[str]:
+def problems(module: Any, text: str) -> Iterator[str]:
     """What the stubs and the module do not agree on."""
-    for path, text in files.items():
-        if not path.exists() or path.read_text() != text:
-            yield f"{path.relative_to(PACKAGE.parent)} is not up to date: run py/tools/stubs.py"
-    tree = ast.parse(files[OUT / "__init__.pyi"])
+    if not OUT.exists() or OUT.read_text() != text:
+        yield f"{OUT.name} is not up to date: run py/tools/stubs.py"
+    tree = ast.parse(text)
     stub = names(tree.body)
     stub -= {"_Number", "_Operand", "_Ints", "_dtype", "_device", "__all__"}
-    ignored = {"__all__", "__doc__", "__file__", "__loader__", "__name__", "__package__", "__spec__", "functional"}
+    ignored = {"__all__", "__doc__", "__file__", "__loader__", "__name__", "__package__", "__spec__"}
     yield from differences("lucid._C", stub, set(vars(module)) - ignored)
     for name in ("Tensor", "Generator", "dtype", "device"):
         cls = getattr(module, name)
@@ -190,12 +184,10 @@ def main() -> int:
     sys.path.insert(0, str(PACKAGE.parent))
     from lucid import _C as module
 
-    files = generate(module)
+    text = generate(module)
     if not check:
-        OUT.mkdir(exist_ok=True)
-        for path, text in files.items():
-            path.write_text(text)
-    found = list(problems(module, files))
+        OUT.write_text(text)
+    found = list(problems(module, text))
     for problem in found:
         print(problem, file=sys.stderr)
     return 1 if found else 0

@@ -11,7 +11,6 @@ from typing import Any
 
 from lucid import _C
 from lucid._C import Tensor
-from lucid._grad_mode import enable_grad, no_grad
 from lucid.autograd import grad
 
 
@@ -32,29 +31,36 @@ def _flat(t: Tensor) -> list[float]:
     return values
 
 
+def _place(shape: Sequence[int], element: int) -> tuple[int, ...]:
+    """The index of an element by its number in row-major order."""
+    place: list[int] = []
+    for size in reversed(shape):
+        element, index = divmod(element, size)
+        place.append(index)
+    return tuple(reversed(place))
+
+
 def _numerical(
     function: Callable[..., Any], inputs: Sequence[Any], which: int, eps: float
 ) -> list[list[list[float]]]:
-    """Per output, per input element, the differences quotient of each output element."""
-    base: Tensor = inputs[which]
-    values = _flat(base)
+    """Per output, per input element, the differences quotient of each output element.
+
+    The input is moved in place, so that the function is called with the very tensors whose gradients are checked.
+    """
+    data = inputs[which].detach()
     columns: list[list[list[float]]] = []
-    with no_grad():
-        for i, value in enumerate(values):
-            sides = []
-            for step in (eps, -eps):
-                moved = [*values]
-                moved[i] = value + step
-                changed = _C.tensor(moved, dtype=base.dtype, device=base.device).reshape(tuple(base.shape))
-                args = [*inputs[:which], changed, *inputs[which + 1 :]]
-                sides.append([_flat(o) for o in _outputs(function, args)])
-            above, below = sides
-            columns.append(
-                [
-                    [(a - b) / (2 * eps) for a, b in zip(up, down, strict=True)]
-                    for up, down in zip(above, below, strict=True)
-                ]
-            )
+    for i, value in enumerate(_flat(data)):
+        place = _place(data.shape, i)
+        above, below = [], []
+        try:
+            for side, step in ((above, eps), (below, -eps)):
+                data[place] = value + step
+                side += [_flat(o) for o in _outputs(function, inputs)]
+        finally:
+            data[place] = value
+        columns.append(
+            [[(a - b) / (2 * eps) for a, b in zip(up, down, strict=True)] for up, down in zip(above, below, strict=True)]
+        )
     outputs = len(columns[0]) if columns else 0
     return [[column[o] for column in columns] for o in range(outputs)]
 
@@ -86,6 +92,7 @@ def gradcheck(
     """Are the gradients of `func` at `inputs` those that finite differences give?
 
     Checks every floating input that requires a gradient, against every floating output. Inputs should be float64.
+    An output without history must not depend on them at all.
     Raises `GradcheckError` where they differ by more than `atol + rtol * |numerical|`, or gives `False` unless
     `raise_exception`. `nondet_tol` is how far two backward passes may differ.
     """
@@ -109,11 +116,12 @@ def _check(
     for i in places:
         if inputs[i].dtype is not _C.float64:
             raise ValueError(f"gradcheck needs float64 inputs, input {i} is {inputs[i].dtype}")
+        if any(step == 0 and size > 1 for size, step in zip(inputs[i].shape, inputs[i].stride(), strict=True)):
+            raise ValueError(f"gradcheck moves elements one by one, but input {i} has several at one place: clone it")
     checked = [inputs[i] for i in places]
-    outputs = _outputs(func, inputs)
-    if not any(o.requires_grad for o in outputs):
-        raise ValueError("gradcheck expects at least one output that requires a gradient")
+    # The inputs are moved before the graph is made: it would refuse to run after.
     numerical = [_numerical(func, inputs, i, eps) for i in places]
+    outputs = _outputs(func, inputs)
     for o, output in enumerate(outputs):
         if not output.requires_grad:
             rows = [[[0.0] * t.numel() for _ in range(output.numel())] for t in checked]
@@ -184,7 +192,7 @@ def gradgradcheck(
         return tuple(_C.zeros_like(t) if g is None else g for t, g in zip(checked, found, strict=True))
 
     return gradcheck(
-        _recorded(gradients, [isinstance(t, Tensor) and t.requires_grad for t in args], split),
+        gradients,
         (*args, *weights),
         eps=eps,
         atol=atol,
@@ -192,19 +200,6 @@ def gradgradcheck(
         raise_exception=raise_exception,
         nondet_tol=nondet_tol,
     )
-
-
-def _recorded(function: Callable[..., Any], wanted: list[bool], split: int) -> Callable[..., Any]:
-    """`function` with recording on, and with leaves in place of inputs that were moved without it."""
-    def run(*values: Any) -> Any:
-        with enable_grad():
-            own = [
-                v.detach().requires_grad_() if need and isinstance(v, Tensor) and not v.requires_grad else v
-                for v, need in zip(values[:split], wanted, strict=True)
-            ]
-            return function(*own, *values[split:])
-
-    return run
 
 
 def _non_contiguous(t: Tensor) -> Tensor:

@@ -11,6 +11,9 @@ from lucid.optim.optimizer import Optimizer, Params
 
 __all__ = ["SGD"]
 
+# Parameters, their gradients, their momentum buffers.
+_Lists = tuple[list[Tensor], list[Tensor], list[Tensor]]
+
 
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum as PyTorch has it (Sutskever et al., 2013).
@@ -74,8 +77,8 @@ class SGD(Optimizer):
         for group in self.param_groups:
             momentum = float(group["momentum"])
             # Parameters whose buffer is new take the gradient as it is, so they step apart from the others.
-            fresh: tuple[list[Tensor], ...] = ([], [], [])
-            used: tuple[list[Tensor], ...] = ([], [], [])
+            fresh: _Lists = ([], [], [])
+            used: _Lists = ([], [], [])
             for param in group["params"]:
                 grad = param.grad
                 if grad is None:
@@ -92,8 +95,11 @@ class SGD(Optimizer):
                 lists[1].append(grad)
             for first, lists in ((True, fresh), (False, used)):
                 if lists[0]:
+                    params, grads, buffers = lists
                     _C.sgd_step(
-                        *lists,
+                        params,
+                        grads,
+                        buffers,
                         lr=float(group["lr"]),
                         momentum=momentum,
                         dampening=float(group["dampening"]),

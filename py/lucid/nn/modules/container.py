@@ -22,10 +22,10 @@ class _Ordered(Module):
 
     def _at(self, index: Any) -> str:
         """The name at a place, counted from the end where negative."""
-        index, size = operator.index(index), len(self._modules)
-        if not -size <= index < size:
-            raise errors.IndexError(f"index {index} is out of range")
-        return list(self._modules)[index % size]
+        at, size = operator.index(index), len(self._modules)
+        if not -size <= at < size:
+            raise errors.IndexError(f"index {at} is out of range")
+        return list(self._modules)[at % size]
 
     def _renumber(self, modules: Iterable[Module]) -> None:
         self._modules = {str(i): module for i, module in enumerate(modules)}

@@ -135,9 +135,9 @@ class Module(StateDictMixin):
         With `with_kwargs` it is `hook(module, args, kwargs, output)`. `prepend` runs it before the others;
         `always_call` runs it even where `forward` raised.
         """
-        flags = (self._forward_hooks_with_kwargs,) if with_kwargs else ()
-        flags += (self._forward_hooks_always_called,) if always_call else ()
-        return register(self._forward_hooks, hook, prepend, flags)
+        flags = [self._forward_hooks_with_kwargs] if with_kwargs else []
+        flags += [self._forward_hooks_always_called] if always_call else []
+        return register(self._forward_hooks, hook, prepend, tuple(flags))
 
     # ---- attributes --------------------------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Module(StateDictMixin):
     def __delattr__(self, name: str) -> None:
         for named in (self._parameters, self._buffers, self._modules):
             if name in named:
-                del named[name]  # type: ignore[attr-defined]
+                del named[name]
                 self._non_persistent_buffers_set.discard(name)
                 return
         super().__delattr__(name)

@@ -204,7 +204,7 @@ class StateDictMixin:
                 if assign:
                     place[name] = Parameter(value, member.requires_grad) if isinstance(member, Parameter) else value
                 else:
-                    member.copy_(value)
+                    member.copy_(value.to(member.device, member.dtype))
         except Exception as error:
             error_msgs.append(
                 f'While copying the parameter named "{key}", whose dimensions in the model are {_shape(member)} and '
