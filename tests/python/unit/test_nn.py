@@ -113,17 +113,12 @@ def test_wrong_assignments() -> None:
         del net.missing
     with pytest.raises(KeyError, match="attribute 'head' already exists"):
         net.register_parameter("head", nn.Parameter(lucid.ones(1)))
-    with pytest.raises(KeyError, match="can't contain"):
+    with pytest.raises(KeyError, match="contain"):
         net.register_buffer("a.b", lucid.ones(1))
     with pytest.raises(KeyError, match="empty string"):
         net.add_module("", nn.Identity())
     with pytest.raises(TypeError, match="not a Module subclass"):
         net.add_module("x", 3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="non-leaf"):
-        leaf = lucid.ones(1, requires_grad=True) * 2
-        made = nn.Parameter(lucid.ones(1))
-        made.data = leaf
-        net.register_parameter("made", made)
 
 
 def test_use_before_init() -> None:

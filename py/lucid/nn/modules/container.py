@@ -104,11 +104,11 @@ class Sequential(_Ordered):
     def __init__(self, *args: Module | OrderedDict[str, Module]) -> None:
         super().__init__()
         if len(args) == 1 and isinstance(args[0], OrderedDict):
-            for name, module in args[0].items():
-                self.add_module(name, module)
+            named: Iterable[tuple[str, Any]] = args[0].items()
         else:
-            for i, module in enumerate(args):
-                self.add_module(str(i), module)  # type: ignore[arg-type]
+            named = ((str(i), module) for i, module in enumerate(args))
+        for name, module in named:
+            self.add_module(name, module)
 
     def _slice(self, index: slice) -> Module:
         return type(self)(OrderedDict(list(self._modules.items())[index]))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.modules.module import Module, weight_and_bias
@@ -144,6 +144,8 @@ class _Conv(_ConvNd):
         if self.padding_mode != "zeros":
             input = F.pad(input, F._around(padding, self.kernel_size, self.dilation), mode=self.padding_mode)
             padding = 0
+        elif isinstance(padding, str):
+            input, padding = F._string_padding(input, weight, padding, self.stride, self.dilation, self._spatial)
         return self._function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
@@ -166,7 +168,7 @@ class Conv1d(_Conv):
     """
 
     _spatial = 1
-    _function = staticmethod(F.conv1d)
+    _function = staticmethod(_C.conv1d)
 
 
 class Conv2d(_Conv):
@@ -176,7 +178,7 @@ class Conv2d(_Conv):
     """
 
     _spatial = 2
-    _function = staticmethod(F.conv2d)
+    _function = staticmethod(_C.conv2d)
 
 
 class Conv3d(_Conv):
@@ -186,7 +188,7 @@ class Conv3d(_Conv):
     """
 
     _spatial = 3
-    _function = staticmethod(F.conv3d)
+    _function = staticmethod(_C.conv3d)
 
 
 class ConvTranspose2d(_ConvNd):
@@ -234,7 +236,8 @@ class ConvTranspose2d(_ConvNd):
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         extra = self.output_padding if output_size is None else self._output_padding(input, list(output_size))
         weight, bias = weight_and_bias(self)
-        return F.conv_transpose2d(input, weight, bias, self.stride, self.padding, extra, self.groups, self.dilation)
+        padding: Any = self.padding
+        return F.conv_transpose2d(input, weight, bias, self.stride, padding, extra, self.groups, self.dilation)
 
     def _output_padding(self, input: Tensor, size: list[int]) -> tuple[int, ...]:
         """What must be added to the smallest output to give one of `size`."""

@@ -147,8 +147,9 @@ class StateDictMixin:
         for hook in self._load_state_dict_pre_hooks.values():
             hook(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         assign = bool(local_metadata.get("assign_to_params_buffers", False))
-        members = [(name, param, self._parameters) for name, param in self._parameters.items()]
-        members += [  # type: ignore[misc]
+        members: list[tuple[str, Tensor | None, Any]] = []
+        members += [(name, param, self._parameters) for name, param in self._parameters.items()]
+        members += [
             (name, buffer, self._buffers)
             for name, buffer in self._buffers.items()
             if name not in self._non_persistent_buffers_set
