@@ -103,7 +103,7 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
     };
     ops.push(op.clone());
     if ops.len() > LONGEST_CHAIN && base.layout().is_contiguous() && base.layout().offset == 0 {
-        ops = smallvec![ViewOp::AsStrided { layout: Box::new(storage.layout().clone()), source: None }];
+        ops = smallvec![ViewOp::AsStrided { layout: Box::new(storage.layout().clone()), source: crate::ops::view::Source::Plain }];
     }
     let mut auto = match edge {
         Some(edge) => {

@@ -354,7 +354,7 @@ fn link(parent: Option<&Arc<View>>, op: &ViewOp, from: &Shape, layout: &Layout) 
     };
     let strided = || {
         let base = parent.map_or(from, |p| p.base_shape());
-        new(None, ViewOp::AsStrided { layout: Box::new(layout.clone()), source: None }, base)
+        new(None, ViewOp::AsStrided { layout: Box::new(layout.clone()), source: crate::ops::view::Source::Plain }, base)
     };
     if matches!(op, ViewOp::AsStrided { .. }) {
         return strided();

@@ -6,6 +6,7 @@
 use super::macros::define_ops;
 use super::{result_type, Operand};
 use crate::dispatch::{self, Meta, Prim};
+use crate::dtype::Category;
 use crate::{shape, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -43,7 +44,7 @@ macro_rules! binary_ops {
         /// `floor(input / other)`. Integer division by zero raises.
         method floor_divide(other: Operand) -> Tensor {
             [inplace] Promote Yes DTypes::REAL, Same,
-            prim FloorDivide Nothing {none},
+            prim FloorDivide Nothing {|c, g| [c.zeros(0), c.zeros(1)]},
             run binary[BinaryOp::FloorDivide], torch "", samples ["I(-9, 9, 3, 4), I(1, 5, 3, 4)", "N(3, 4), 2"]
         }
         /// `input - other * floor(input / other)`: the divisor's sign, as Python's `%`.
@@ -177,10 +178,15 @@ fn scaled<T>(name: &'static str, a: &Tensor, b: Operand<'_>, alpha: Scalar, run:
     if alpha == Scalar::ONE {
         return run(b);
     }
-    if alpha.outranks(result_type([Operand::Tensor(a), b])) {
-        let why = format!("alpha={alpha} must not be of a higher category than the tensors");
-        return Err(Error::runtime(name, why));
-    }
+    let common = result_type([Operand::Tensor(a), b]);
+    let alpha = match common.category() {
+        Category::Bool => Scalar::Bool(alpha.to_bool()),
+        Category::Integer if alpha.category() > Category::Integer => {
+            let why = format!("For integral input tensors, argument alpha must not be a floating point number, got {alpha}");
+            return Err(Error::runtime(name, why));
+        }
+        _ => alpha,
+    };
     let b = match b {
         Operand::Tensor(b) => b.mul(alpha)?,
         Operand::Scalar(s) => Tensor::constant(s, super::scalar_dtype(s), a.device())?.mul(alpha)?,
@@ -210,14 +216,13 @@ fn rsub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
 fn div_rounded(a: &Tensor, b: Operand<'_>, rounding_mode: Option<&str>) -> Result<Tensor> {
     match rounding_mode {
         None => binary(BinaryOp::Div, a, b),
-        // Rounding has no slope, so neither has the quotient: PyTorch gives zeros.
-        Some("floor") => binary(BinaryOp::FloorDivide, &a.detach()?, detached(b)?.as_operand()),
+        Some("floor") => binary(BinaryOp::FloorDivide, a, b),
         Some("trunc") => {
             let common = result_type([Operand::Tensor(a), b]);
             let q = match common.is_integral() {
                 // (a - fmod(a, b)) is a multiple of b, so the floor is exact.
                 true => binary(BinaryOp::FloorDivide, &a.sub(&a.fmod(b)?, 1)?, b)?,
-                false => binary(BinaryOp::Div, &a.detach()?, detached(b)?.as_operand())?.trunc()?,
+                false => binary(BinaryOp::Div, a, b)?.trunc()?,
             };
             Ok(q)
         }
@@ -228,31 +233,9 @@ fn div_rounded(a: &Tensor, b: Operand<'_>, rounding_mode: Option<&str>) -> Resul
     }
 }
 
-/// An operand cut off from the tape.
-enum Detached {
-    Tensor(Tensor),
-    Scalar(Scalar),
-}
-
-impl Detached {
-    fn as_operand(&self) -> Operand<'_> {
-        match self {
-            Detached::Tensor(t) => Operand::Tensor(t),
-            Detached::Scalar(s) => Operand::Scalar(*s),
-        }
-    }
-}
-
-fn detached(b: Operand<'_>) -> Result<Detached> {
-    Ok(match b {
-        Operand::Tensor(t) => Detached::Tensor(t.detach()?),
-        Operand::Scalar(s) => Detached::Scalar(s),
-    })
-}
-
 fn pow_checked(a: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
     if let Operand::Scalar(s) = exponent {
-        if a.dtype().is_integral() && s.category() < crate::dtype::Category::Float && s.to_i64() < 0 {
+        if a.dtype().is_integral() && s.category() < Category::Float && s.to_i64() < 0 {
             return Err(Error::runtime("pow", "Integers to negative integer powers are not allowed."));
         }
         if s.to_f64() == 2.0 && a.dtype() != crate::DType::Bool && !s.outranks(a.dtype()) {
@@ -283,8 +266,13 @@ fn tie_share(c: &crate::autograd::Ctx<'_>, won: &Tensor, g: &Tensor) -> Result<T
     won.cast(g.dtype())? + &(tie.cast(g.dtype())? * 0.5)?
 }
 
+/// A factor as PyTorch applies it to integers: without its fraction.
+pub(crate) fn within(x: &Tensor, factor: Scalar) -> Scalar {
+    if x.dtype().is_integral() { Scalar::Int(factor.to_i64()) } else { factor }
+}
+
 fn addcmul_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
-    x.add(&(a * b)?, value)
+    x.add(&(a * b)?, within(x, value))
 }
 
 fn addcdiv_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {

@@ -103,8 +103,8 @@ pub mod select {
 
     fn masked_fill_body(x: &Tensor, mask: &Tensor, value: Operand<'_>) -> Result<Tensor> {
         let value = match value {
-            Operand::Scalar(s) if s.outranks(x.dtype()) => {
-                let why = format!("value {s} cannot be converted to {} without loss", x.dtype());
+            Operand::Scalar(s @ Scalar::Complex(..)) if !x.dtype().is_complex() => {
+                let why = format!("value {s} cannot be converted to {}", x.dtype());
                 return Err(Error::runtime("masked_fill", why));
             }
             Operand::Scalar(s) => Tensor::constant(s, x.dtype(), x.device())?,
@@ -168,7 +168,7 @@ pub mod select {
 impl Tensor {
     /// The tensor's elements where `condition` holds, zero elsewhere.
     pub(crate) fn where_else_zero(&self, condition: &Tensor) -> Result<Tensor> {
-        select::r#where(condition, self, Scalar::ZERO)
+        select::r#where(condition, self, &Tensor::constant(Scalar::ZERO, self.dtype(), self.device())?)
     }
 }
 

@@ -146,6 +146,7 @@ fn add_product(
     alpha: Scalar,
 ) -> Result<Tensor> {
     let y = multiply(a, b)?;
+    let (alpha, beta) = (super::binary::within(&y, alpha), super::binary::within(&y, beta));
     let y = if alpha == Scalar::ONE { y } else { y.mul(alpha)? };
     if shape::broadcast("addmm", x.shape(), y.shape())?.as_slice() != y.shape() {
         let why = "the input must be expandable to the product";

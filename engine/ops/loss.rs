@@ -35,22 +35,22 @@ macro_rules! loss_ops {
         /// `ignore_index` count nothing; the mean is weighted by the classes' `weight`.
         function nll_loss(input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean") -> Tensor {
             [] Full Yes DTypes::FLOAT, Same,
-            run nll_body, torch "nn.functional.nll_loss", samples ["N(3, 5), I(0, 5, 3)", "N(2, 5, 4), I(0, 5, 2, 4), P(5), reduction='sum'", "N(5), I(0, 5)"]
+            run nll_body, torch "nn.functional.nll_loss", samples ["N(3, 5), I(0, 5, 3)", "N(2, 5, 4), I(0, 5, 2, 4), FIXED(P(5)), reduction='sum'", "N(5), I(0, 5)"]
         }
         /// [`nll_loss`] of the log-softmax of logits (N, C, …); `target` may also be class probabilities of input's shape.
         function cross_entropy(input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean", label_smoothing: Float = 0.0) -> Tensor {
             [] Full Yes DTypes::FLOAT, Same,
-            run cross_entropy_body, torch "nn.functional.cross_entropy", samples ["N(3, 5), I(0, 5, 3)", "N(3, 5), I(0, 5, 3), P(5)", "N(2, 5, 4), I(0, 5, 2, 4), label_smoothing=0.1", "N(3, 5), U(3, 5)", "N(3, 5), I(0, 5, 3), ignore_index=1, reduction='none'"]
+            run cross_entropy_body, torch "nn.functional.cross_entropy", samples ["N(3, 5), I(0, 5, 3)", "N(3, 5), I(0, 5, 3), FIXED(P(5))", "N(2, 5, 4), I(0, 5, 2, 4), label_smoothing=0.1", "N(3, 5), U(3, 5)", "N(3, 5), I(0, 5, 3), ignore_index=1, reduction='none'"]
         }
         /// `-(t log p + (1 - t) log(1 - p))`, each logarithm held above -100.
         function binary_cross_entropy(input: Tensor, target: Tensor, weight: OptTensor = None; reduction: Text = "mean") -> Tensor {
             [] Full Yes DTypes::FLOAT, Same,
-            run bce_body, torch "nn.functional.binary_cross_entropy", samples ["P(3, 4, lo=0.1, hi=0.9), P(3, 4, lo=0.1, hi=0.9)"]
+            run bce_body, torch "nn.functional.binary_cross_entropy", samples ["P(3, 4, lo=0.1, hi=0.9), FIXED(P(3, 4, lo=0.1, hi=0.9))"]
         }
         /// [`binary_cross_entropy`] of the sigmoid of logits, without overflow; `pos_weight` weighs the positive part.
         function binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: OptTensor = None; reduction: Text = "mean", pos_weight: OptTensor = None) -> Tensor {
             [] Full Yes DTypes::FLOAT, Same,
-            run bce_logits_body, torch "nn.functional.binary_cross_entropy_with_logits", samples ["N(3, 4), P(3, 4, lo=0.1, hi=0.9)", "N(3, 4), P(3, 4, lo=0.1, hi=0.9), P(4), pos_weight=P(4)"]
+            run bce_logits_body, torch "nn.functional.binary_cross_entropy_with_logits", samples ["N(3, 4), P(3, 4, lo=0.1, hi=0.9)", "N(3, 4), P(3, 4, lo=0.1, hi=0.9), FIXED(P(4)), pos_weight=FIXED(P(4))"]
         }
         /// `target (log target - input)` for log-probabilities `input`; `log_target` says that the target is one too.
         function kl_div(input: Tensor, target: Tensor; reduction: Text = "mean", log_target: Bool = false) -> Tensor {

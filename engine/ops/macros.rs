@@ -23,7 +23,7 @@ macro_rules! define_ops {
                 [$($flag:ident)*] $amp:ident $det:tt $dtypes:expr, $result:ident,
                 $(prim $Var:ident $({ $($pf:ident : $pt:ty),* $(,)? })? $saves:ident $grad:tt,)?
                 run $run:path $([$($extra:expr),*])?,
-                torch $torch:literal,
+                torch $torch:tt,
                 samples [$($sample:literal),* $(,)?]
             }
         )*
@@ -83,7 +83,8 @@ macro_rules! define_ops {
 
 /// Spells out the shared signature of a family's rows, then calls `$cb` with them.
 ///
-/// A row reads `name = Variant [flags] Amp DTYPES, ResultDType, Saves {gradient}, samples […];`.
+/// A row reads `name = Variant [flags] Amp DTYPES, ResultDType, Saves {gradient}, samples […];`, with `torch "path",`
+/// before the samples where PyTorch's name is another.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! define_uniform {
@@ -91,7 +92,7 @@ macro_rules! define_uniform {
         $(
             $(#[doc = $doc:literal])+
             $name:ident = $Var:ident [$($flag:ident)*] $amp:ident $dtypes:expr, $result:ident, $saves:ident $grad:tt,
-            samples $samples:tt;
+            $(torch $torch:literal,)? samples $samples:tt;
         )*
     ) => {
         $cb! { $family $Enum :
@@ -101,7 +102,7 @@ macro_rules! define_uniform {
                     [$($flag)*] $amp Yes $dtypes, $result,
                     prim $Var $saves $grad,
                     run $run [$Enum::$Var],
-                    torch "",
+                    torch ($($torch)?),
                     samples $samples
                 }
             )*
@@ -134,10 +135,10 @@ macro_rules! schema_of {
     (
         $form:ident $family:literal $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident
         [$($flag:ident)*] $amp:ident $det:tt $dtypes:expr, $result:ident,
-        [$($Var:ident $saves:ident $grad:tt)?] $torch:literal [$($sample:literal),*] $doc:expr
+        [$($Var:ident $saves:ident $grad:tt)?] $torch:tt [$($sample:literal),*] $doc:expr
     ) => {
         Schema {
-            name: stringify!($name),
+            name: $crate::ops::macros::plain(stringify!($name)),
             family: $family,
             version: 1,
             amp: Amp::$amp,
@@ -162,7 +163,7 @@ macro_rules! schema_of {
                 keyword_only: true,
             },)*)?]),
             returns: stringify!($ret),
-            torch: $crate::ops::macros::torch_name!($torch $name),
+            torch: $crate::ops::macros::torch_name($crate::ops::macros::torch_path!($torch), stringify!($name)),
             samples: &[$($sample),*],
             doc: $doc,
         }
@@ -178,9 +179,10 @@ macro_rules! differs {
     ({none}) => { false };
     ($other:tt) => { true };
 }
-macro_rules! torch_name {
-    ("" $name:ident) => { stringify!($name) };
-    ($torch:literal $name:ident) => { $torch };
+macro_rules! torch_path {
+    (()) => { "" };
+    (($torch:literal)) => { $torch };
+    ($torch:literal) => { $torch };
 }
 macro_rules! params {
     (method [$($rest:tt)*]) => {
@@ -199,6 +201,19 @@ macro_rules! has {
         const LIST: &[&str] = &[$(stringify!($item)),*];
         $crate::ops::macros::contains(LIST, WORD)
     }};
+}
+
+/// A name without the `r#` of one that is also a keyword.
+pub(crate) const fn plain(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        [b'r', b'#', ..] => name.split_at(2).1,
+        _ => name,
+    }
+}
+
+/// PyTorch's name: the row's own where none is given.
+pub(crate) const fn torch_name(torch: &'static str, name: &'static str) -> &'static str {
+    if torch.is_empty() { plain(name) } else { torch }
 }
 
 pub(crate) const fn contains(list: &[&str], word: &str) -> bool {
@@ -300,5 +315,5 @@ macro_rules! pass {
 
 pub(crate) use {
     arg, define_fn, define_in_place, define_ops, determinism, differs, first, gradient, has, in_place_method, params, pass,
-    schema_of, torch_name,
+    schema_of, torch_path,
 };

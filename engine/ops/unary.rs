@@ -96,7 +96,7 @@ macro_rules! unary_ops {
             {|c, g| [g.where_else_zero(&c.out()?.gt(0)?)]}, samples ["N(3, 4)"];
         /// `x * sigmoid(x)`, also called swish (Ramachandran et al., 2017).
         silu = Silu [inplace only_function] Keep DTypes::FLOAT, Same, Inputs
-            {|c, g| [g * &silu_slope(&c.x(0)?)?]}, samples ["N(3, 4)"];
+            {|c, g| [g * &silu_slope(&c.x(0)?)?]}, torch "nn.functional.silu", samples ["N(3, 4)"];
         /// True where the element is zero.
         logical_not = LogicalNot [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)", "I(0, 2, 3, 4)"];
         /// Every bit flipped; for `bool`, logical not.

@@ -41,8 +41,8 @@ macro_rules! view_ops {
         /// The storage seen under any sizes and strides, in elements. Elements outside of the storage are refused.
         method as_strided(size: Sizes, stride: Sizes, storage_offset: OptInt = None) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            prim AsStrided { layout: Box<Layout>, source: Option<Box<Layout>> } Nothing {|c, g| [
-                strided_gradient(g, layout, source.as_deref(), c.shape(0))
+            prim AsStrided { layout: Box<Layout>, source: Source } Nothing {|c, g| [
+                strided_gradient(g, layout, source, c.shape(0))
             ]},
             run as_strided_body, torch "", samples ["N(3, 4), (2, 2), (4, 2), 1", "N(12), (5, 4), (2, 1)"]
         }
@@ -129,6 +129,17 @@ macro_rules! view_ops {
     }};
 }
 view_ops!(define_ops);
+
+/// How the tensor lies that an `AsStrided` view was taken of; its gradient needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Row-major from the storage's start, as the layout sees it.
+    Plain,
+    /// Otherwise; over the tensor's own elements in row-major order the view would have this layout.
+    Logical(Box<Layout>),
+    /// Otherwise; the view is one of the storage, where the tensor has this layout.
+    Storage(Box<Layout>),
+}
 
 /// A view of `x`; `None` where strides cannot express it.
 fn view_as(op: ViewOp, x: &Tensor) -> Result<Option<Tensor>> {
@@ -320,7 +331,10 @@ fn as_strided_body(x: &Tensor, size: &[isize], stride: &[isize], storage_offset:
         let why = format!("sizes {size:?}, strides {stride:?} and offset {} reach outside of the storage of {room} elements", layout.offset);
         return Err(fail(why));
     }
-    restride(x, layout)
+    let own = x.layout();
+    let plain = own.offset == 0 && own.is_contiguous() && layout.span() <= own.numel();
+    let source = if plain { Source::Plain } else { Source::Storage(Box::new(own.clone())) };
+    must_view(ViewOp::AsStrided { layout: Box::new(layout), source }, x)
 }
 
 fn squeeze_body(x: &Tensor, dim: Option<&[isize]>) -> Result<Tensor> {
@@ -369,27 +383,33 @@ fn unflatten_body(x: &Tensor, dim: isize, sizes: &[isize]) -> Result<Tensor> {
     reshape_to(x, &shape)
 }
 
-/// A view by a layout of the storage. How `x` itself lies there is noted where it is not the plain way, for the gradient.
-fn restride(x: &Tensor, layout: Layout) -> Result<Tensor> {
+/// A view whose strides follow from the tensor's own: `place` says how, for any layout of it.
+fn restride(x: &Tensor, place: impl Fn(Layout) -> Layout) -> Result<Tensor> {
     let own = x.layout();
-    let plain = own.offset == 0 && own.is_contiguous() && layout.span() <= own.numel();
-    let source = (!plain).then(|| Box::new(own.clone()));
-    must_view(ViewOp::AsStrided { layout: Box::new(layout), source }, x)
+    let source = match own.offset == 0 && own.is_contiguous() {
+        true => Source::Plain,
+        false => Source::Logical(Box::new(place(Layout::contiguous(x.shape())))),
+    };
+    must_view(ViewOp::AsStrided { layout: Box::new(place(own.clone())), source }, x)
 }
 
-/// Adds `g` to zeros of the storage where `layout` reads, and reads those as `x` did. What several of `x`'s elements share
-/// is divided among them, as in PyTorch.
-fn strided_gradient(g: &Tensor, layout: &Layout, source: Option<&Layout>, shape: &[usize]) -> Result<Tensor> {
+/// Adds `g` to zeros where the view reads. By storage, what several of `x`'s elements share is divided among them, as in
+/// PyTorch.
+fn strided_gradient(g: &Tensor, layout: &Layout, source: &Source, shape: &[usize]) -> Result<Tensor> {
     use super::index::{strided_add, strided_read};
-    let Some(source) = source else { return strided_add(g, layout, shape) };
-    let room = [layout.span().max(source.span())];
+    let own = match source {
+        Source::Plain => return strided_add(g, layout, shape),
+        Source::Logical(logical) => return strided_add(g, logical, shape),
+        Source::Storage(own) => own,
+    };
+    let room = [layout.span().max(own.span())];
     let mut storage = strided_add(g, layout, &room)?;
-    if source.may_overlap() {
-        let ones = Tensor::full_of(&source.shape, crate::Scalar::ONE, g.dtype(), g.device())?;
-        let count = strided_add(&ones, source, &room)?;
+    if own.may_overlap() {
+        let ones = Tensor::full_of(&own.shape, crate::Scalar::ONE, g.dtype(), g.device())?;
+        let count = strided_add(&ones, own, &room)?;
         storage = (storage / &count.clamp(Some(crate::Operand::Scalar(crate::Scalar::ONE)), None)?)?;
     }
-    strided_read(&storage, source)
+    strided_read(&storage, own)
 }
 
 fn diagonal_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<Tensor> {
@@ -397,21 +417,22 @@ fn diagonal_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<Te
     if a == b || x.ndim() < 2 {
         return Err(Error::runtime("diagonal", format!("diagonal dimensions cannot be identical {dim1}, {dim2}")));
     }
-    let Layout { mut shape, mut strides, offset: mut start } = x.layout().clone();
-    let (rows, cols) = (shape[a], shape[b]);
-    let (down, right) = (offset.min(0).unsigned_abs() as usize, offset.max(0) as usize);
-    let len = rows.saturating_sub(down).min(cols.saturating_sub(right));
-    if len > 0 {
-        start += down * strides[a] + right * strides[b];
-    }
-    let step = strides[a] + strides[b];
-    for i in [a.max(b), a.min(b)] {
-        shape.remove(i);
-        strides.remove(i);
-    }
-    shape.push(len);
-    strides.push(step);
-    restride(x, Layout { shape, strides, offset: start })
+    restride(x, |Layout { mut shape, mut strides, offset: mut start }| {
+        let (rows, cols) = (shape[a], shape[b]);
+        let (down, right) = (offset.min(0).unsigned_abs() as usize, offset.max(0) as usize);
+        let len = rows.saturating_sub(down).min(cols.saturating_sub(right));
+        if len > 0 {
+            start += down * strides[a] + right * strides[b];
+        }
+        let step = strides[a] + strides[b];
+        for i in [a.max(b), a.min(b)] {
+            shape.remove(i);
+            strides.remove(i);
+        }
+        shape.push(len);
+        strides.push(step);
+        Layout { shape, strides, offset: start }
+    })
 }
 
 fn unfold_body(x: &Tensor, dimension: isize, size: i64, step: i64) -> Result<Tensor> {
@@ -421,16 +442,17 @@ fn unfold_body(x: &Tensor, dimension: isize, size: i64, step: i64) -> Result<Ten
         let why = format!("maximum size for tensor at dimension {axis} is {n} but size is {size}; step is {step}");
         return Err(Error::runtime("unfold", why));
     }
-    let Layout { mut shape, mut strides, offset } = x.layout().clone();
-    if shape.is_empty() {
-        (shape, strides) = (smallvec![1], smallvec![1]);
-    }
-    let own = strides[axis];
-    shape[axis] = ((n - size) / step + 1) as usize;
-    strides[axis] = own * step as usize;
-    shape.push(size as usize);
-    strides.push(own);
-    restride(x, Layout { shape, strides, offset })
+    restride(x, |Layout { mut shape, mut strides, offset }| {
+        if shape.is_empty() {
+            (shape, strides) = (smallvec![1], smallvec![1]);
+        }
+        let own = strides[axis];
+        shape[axis] = ((n - size) / step + 1) as usize;
+        strides[axis] = own * step as usize;
+        shape.push(size as usize);
+        strides.push(own);
+        Layout { shape, strides, offset }
+    })
 }
 
 fn pieces(x: &Tensor, axis: usize, sizes: impl Iterator<Item = usize>) -> Result<Vec<Tensor>> {

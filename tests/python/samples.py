@@ -24,8 +24,10 @@ class Data:
     """Numbers for a tensor argument."""
 
     values: np.ndarray
-    #: Does it take part in varying the dtype and in gradients?
+    #: Does it take part in varying the dtype?
     varies: bool = True
+    #: And in gradients?
+    gradient: bool = True
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
         return Data(np.stack([rng.permutation(cols) for _ in range(rows)]), varies=False)
 
     def fixed(d: Data) -> Data:
-        return Data(d.values.astype(np.float32), varies=False)
+        return Data(d.values, gradient=False)
 
     dtypes = SimpleNamespace(**{name: DType(name) for name in lucid_dtypes()})
     return {
@@ -113,9 +115,14 @@ def samples(schema: Any, integers: bool = False) -> Iterator[Sample]:
         yield Sample(text, args, kwargs)
 
 
-def rows() -> list[Any]:
-    """The rows that have samples."""
-    return [s for s in lucid.op_schemas() if s["samples"]]
+def rows() -> list[dict[str, Any]]:
+    """The rows that have samples, with the names of their dtypes."""
+    return [{**s, "dtypes": [plain(d) for d in s["dtypes"]]} for s in lucid.op_schemas() if s["samples"]]
+
+
+def plain(dtype: Any) -> str:
+    """A dtype's name without its package."""
+    return str(dtype).rsplit(".", 1)[-1]
 
 
 def dress(values: np.ndarray, layout: str) -> tuple[np.ndarray, Callable[[Any], Any]]:

@@ -59,7 +59,7 @@ fn random_view(x: &GpuArray, pick: &mut impl FnMut(usize) -> usize) -> Option<Vi
             let l = x.layout();
             let (len, step) = (shape[0].min(shape[1]), l.strides[0] + l.strides[1]);
             let layout = Layout { shape: smallvec![len], strides: smallvec![step], offset: l.offset };
-            ViewOp::AsStrided { layout: Box::new(layout), source: None }
+            ViewOp::AsStrided { layout: Box::new(layout), source: crate::ops::view::Source::Plain }
         }
         4 => {
             let mut to = shape.clone();

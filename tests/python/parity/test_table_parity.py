@@ -11,7 +11,7 @@ import torch
 
 import lucid
 from tests.python import limitations, tolerances
-from tests.python.samples import LAYOUTS, Data, DType, Sample, dress, lucid_function, results, rows, samples
+from tests.python.samples import LAYOUTS, Data, DType, Sample, dress, lucid_dtypes, lucid_function, plain, results, rows, samples
 
 ROWS = [r for r in rows() if r["torch"] != "-"]
 ELEMENTWISE = [r for r in ROWS if r["family"] in ("unary", "binary", "compare", "reduce", "scan", "sort")]
@@ -37,21 +37,19 @@ def torch_tensor(d: Data, dtype: str, layout: str, grad: bool) -> torch.Tensor:
     t = torch.tensor(numbers)
     if d.varies:
         t = t.to(getattr(torch, dtype))
-    elif t.dtype == torch.float64:
-        t = t.float()
     t = views(t).detach()
-    return t.requires_grad_() if grad and d.varies and t.is_floating_point() else t
+    return t.requires_grad_() if grad and d.varies and d.gradient and t.is_floating_point() else t
 
 
 def lucid_tensor(d: Data, dtype: str, layout: str, grad: bool, device: str) -> lucid.Tensor:
     numbers, views = dress(d.values, layout)
+    if numbers.dtype == np.float64 and device == "gpu":
+        numbers = numbers.astype(np.float32)
     t = lucid.tensor(numbers, device=device)
     if d.varies:
         t = t.to(getattr(lucid, dtype))
-    elif t.dtype == lucid.float64:
-        t = t.to(lucid.float32)
     t = views(t).detach()
-    return t.requires_grad_() if grad and d.varies and t.is_floating_point() else t
+    return t.requires_grad_() if grad and d.varies and d.gradient and t.is_floating_point() else t
 
 
 def to_numpy(t: Any) -> np.ndarray:
@@ -114,13 +112,19 @@ def compare(row: Any, sample: Sample, dtype: str, layout: str, device: str, grad
         return
     got, lucid_leaves = run_lucid(row, sample, dtype, layout, grad, device)
     assert len(got) == len(wanted), where
+    if row["name"] == "topk":
+        # Which of several equal elements is picked is not defined; what the indices point at is.
+        dim = sample.args[2] if len(sample.args) > 2 else -1
+        source = lucid_tensor(sample.args[0], dtype, layout, False, device)
+        np.testing.assert_array_equal(to_numpy(source.gather(dim, got[1])), to_numpy(got[0]), err_msg=where)
+        wanted, got = wanted[:1], got[:1]
     for w, g in zip(wanted, got, strict=True):
         if not isinstance(w, torch.Tensor):
             assert g == w, where
             continue
-        assert str(g.dtype).split(".")[-1] == str(w.dtype).split(".")[-1], f"{where}: {g.dtype} for {w.dtype}"
+        assert plain(g.dtype) == plain(w.dtype), f"{where}: {g.dtype} for {w.dtype}"
         assert tuple(g.shape) == tuple(w.shape), where
-        rtol, atol = tolerances.forward(str(w.dtype).split(".")[-1])
+        rtol, atol = tolerances.forward(plain(w.dtype))
         if dtype in ("float16", "bfloat16"):
             rtol, atol = tolerances.forward(dtype)
         np.testing.assert_allclose(to_numpy(g), to_numpy(w), rtol, atol, err_msg=where)
@@ -142,7 +146,12 @@ def compare_gradients(wanted: list[Any], torch_leaves: list[Any], got: list[Any]
     loss = weighted(wanted, lambda a, b, like: torch.arange(a, b).to(like.dtype))
     ours = weighted(got, lambda a, b, like: lucid.arange(a, b, device=like.device).to(like.dtype))
     assert ours is not None, f"{where}: PyTorch has a gradient here"
-    loss.backward()
+    try:
+        loss.backward()
+    except RuntimeError as refused:
+        # What PyTorch has no derivative for may have one here.
+        assert "is not implemented" in str(refused), where
+        return
     ours.backward()
     rtol, atol = tolerances.backward(dtype)
     for w, g in zip(torch_leaves, lucid_leaves, strict=True):
@@ -215,31 +224,32 @@ def test_complex(row: Any, device: str) -> None:
         compare(row, Sample(f"complex {sample.text}", tuple(args), kwargs), "complex64", "transposed", device, grad=False)
 
 
-DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
+DTYPES = lucid_dtypes()
+# PyTorch's complex dtypes of other widths; complex64 stands in for all of them here.
+OTHER_COMPLEX = {"complex32", "bcomplex32", "complex128"}
+
+
+def agree(ours: Any, theirs: Any) -> bool:
+    return plain(ours) == plain(theirs) or (plain(theirs) in OTHER_COMPLEX and plain(ours) == "complex64")
 
 
 @pytest.mark.parametrize("a", DTYPES)
 def test_promotion_table(a: str) -> None:
     for b in DTYPES:
-        wanted = torch.promote_types(getattr(torch, a), getattr(torch, b))
-        if wanted == torch.complex128:
-            continue  # There is no complex128 here: complex64 stands in.
-        assert str(lucid.promote_types(getattr(lucid, a), getattr(lucid, b))).split(".")[-1] == str(wanted).split(".")[-1], (a, b)
-        assert lucid.can_cast(getattr(lucid, a), getattr(lucid, b)) == torch.can_cast(getattr(torch, a), getattr(torch, b)), (a, b)
+        (la, lb), (ta, tb) = ((getattr(m, a), getattr(m, b)) for m in (lucid, torch))
+        assert agree(lucid.promote_types(la, lb), torch.promote_types(ta, tb)), (a, b)
+        assert lucid.can_cast(la, lb) == torch.can_cast(ta, tb), (a, b)
         for left in ([1, 0], 1):
             for right in ([1, 1], 1):
-                ours = lucid.tensor(left).to(getattr(lucid, a)) * lucid.tensor(right).to(getattr(lucid, b))
-                theirs = torch.tensor(left).to(getattr(torch, a)) * torch.tensor(right).to(getattr(torch, b))
-                if theirs.dtype != torch.complex128:
-                    assert str(ours.dtype).split(".")[-1] == str(theirs.dtype).split(".")[-1], (a, left, b, right)
+                theirs = torch.result_type(torch.tensor(left).to(ta), torch.tensor(right).to(tb))
+                ours = lucid.tensor(left).to(la) * lucid.tensor(right).to(lb)
+                assert agree(ours.dtype, theirs), (a, left, b, right)
 
 
 @pytest.mark.parametrize("scalar", [True, 2, 2.5, 1j])
 def test_promotion_with_numbers(scalar: Any) -> None:
     for dtype in DTYPES:
         for data in ([1, 0], 1):
-            theirs = torch.tensor(data).to(getattr(torch, dtype)) * scalar
-            if theirs.dtype == torch.complex128 or theirs.dtype == getattr(torch, "complex32", None):
-                continue
+            theirs = torch.result_type(torch.tensor(data).to(getattr(torch, dtype)), scalar)
             ours = lucid.tensor(data).to(getattr(lucid, dtype)) * scalar
-            assert str(ours.dtype).split(".")[-1] == str(theirs.dtype).split(".")[-1], (dtype, data, scalar)
+            assert agree(ours.dtype, theirs), (dtype, data, scalar)
