@@ -90,7 +90,8 @@ class Ours:
     def __init__(self, device: str, given: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray) -> None:
         self.model = LeNet()
         self.model.load_state_dict(given)
-        self.model.to(device)
+        # Nothing is recorded for a model whose parameters want no gradients.
+        self.model.to(device).requires_grad_(False)
         self.trained = LeNet()
         self.trained.load_state_dict(given)
         self.trained.to(device)
@@ -103,16 +104,15 @@ class Ours:
         """Each layer on the output of the one before it, as that left it."""
         made = {}
         x = self.x
-        with lucid.no_grad():
-            for name in LAYERS:
-                layer = getattr(self.model, name)
-                made[name] = Variant(_unrecorded(lambda layer=layer, x=x: layer(x)), lucid.Tensor.eval)
-                x = layer(x).eval()
+        for name in LAYERS:
+            layer = getattr(self.model, name)
+            made[name] = Variant(lambda layer=layer, x=x: layer(x), lucid.Tensor.eval)
+            x = layer(x).eval()
         return made
 
     def forward(self) -> Variant:
         """The chained forward pass, without recording gradients."""
-        return Variant(_unrecorded(lambda: self.model(self.x)), lucid.Tensor.eval)
+        return Variant(lambda: self.model(self.x), lucid.Tensor.eval)
 
     def step(self, early: bool) -> Variant:
         """Forward, backward and Adam; `early` evaluates the loss before going backward, as the documented loop does."""
@@ -131,14 +131,6 @@ class Ours:
             lucid.eval(loss, *params)
 
         return Variant(build, finish)
-
-
-def _unrecorded(run: Callable[[], Any]) -> Callable[[], Any]:
-    def inner() -> Any:
-        with lucid.no_grad():
-            return run()
-
-    return inner
 
 
 # ---- raw MLX ---------------------------------------------------------------------------------------------------------
@@ -319,8 +311,7 @@ def our_primitives(tensor: lucid.Tensor) -> int:
 
 def check(ours: Ours, raw: Raw, theirs: MlxNn) -> None:
     """All sides must compute the same, before anyone is timed."""
-    with lucid.no_grad():
-        got = np.asarray(ours.model(ours.x).tolist())
+    got = np.asarray(ours.model(ours.x).tolist())
     for other in (raw_forward(raw.params, raw.x), theirs.model(theirs.x)):
         wanted = np.array(other)
         if not np.allclose(got, wanted, rtol=1e-3, atol=1e-4):
@@ -374,9 +365,11 @@ def profile(device: str, batch: int, seconds: float) -> dict[str, Any]:
     ours, theirs = Ours(device, given, images, labels), MlxNn(given, images, labels)
     raw, control = Raw(given, images, labels), Raw(given, images, labels)
     check(ours, raw, theirs)
-    with lucid.no_grad():
-        counted = {"ours": our_primitives(ours.model(ours.x)), "raw": raw_primitives(raw_forward(raw.params, raw.x))}
-    counted["mlx.nn"] = raw_primitives(theirs.model(theirs.x))
+    counted = {
+        "ours": our_primitives(ours.model(ours.x)),
+        "raw": raw_primitives(raw_forward(raw.params, raw.x)),
+        "mlx.nn": raw_primitives(theirs.model(theirs.x)),
+    }
     work = cases(ours, raw, control, theirs)
     rounds = measure(work, seconds)
     rows = [row(case.name, case.variants["ours"], case) for case in work]
