@@ -11,9 +11,8 @@ MLX_VERSION = 0.32.2
 OPENBLAS_VERSION = 0.3.34.481.3
 MLX_EXTRA ?= $$(test "$$(uname -s)" = Darwin || echo '[cpu]')
 OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OPENBLAS_VERSION)')
-TORCH_INDEX ?=
 
-.PHONY: help vendor venv venv-test build run test test-fast lint wheel clean
+.PHONY: help vendor venv venv-test build stubs run test test-fast lint wheel clean
 
 help:
 	@echo 'make run        build, train LeNet-5 on both devices, print the overhead table'
@@ -27,19 +26,25 @@ help:
 
 # --- setting up -------------------------------------------------------------------------------------------------------
 
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(PIP) --upgrade pip
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.made Makefile
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    'maturin>=1.9,<2' "mlx$(MLX_EXTRA)==$(MLX_VERSION)" $(OPENBLAS_WHEEL) numpy ruff mypy pytest
+	$(PIP) 'maturin>=1.9,<2' "mlx$(MLX_EXTRA)==$(MLX_VERSION)" $(OPENBLAS_WHEEL) numpy ruff mypy pytest
+	touch $@
+
+# The digits that the examples learn, progress bars and pictures.
+$(VENV)/.examples: $(VENV)/.tools
+	$(PIP) scikit-learn tqdm matplotlib
 	touch $@
 
 # PyTorch is what the tests compare with; nothing else needs it.
-$(VENV)/.test: $(VENV)/.tools
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch scikit-learn
+$(VENV)/.test: $(VENV)/.examples
+	$(PIP) torch
 	touch $@
 
 venv: $(VENV)/.tools
@@ -55,21 +60,39 @@ vendor: $(VENV)/.made
 
 build: vendor venv
 	$(CARGO) build --release --workspace
+	@$(BIN)/python py/tools/develop.py
 
-run: build
+# The stubs of lucid._C, from the module that was built.
+stubs:
+	$(BIN)/python py/tools/stubs.py
 
-test: build venv-test
+run: build $(VENV)/.examples
+	$(BIN)/python examples/lenet.py --device cpu
+	$(BIN)/python examples/lenet.py --device gpu
+	$(BIN)/python bench/lenet_overhead.py --device gpu
+
+# Every test there is. The Rust example learns what examples/digits.py writes.
+test: lint venv-test
 	$(CARGO) test --release --workspace
+	$(BIN)/python -m pytest -q tests/python
+	$(BIN)/python examples/digits.py
+	$(CARGO) run --quiet --release --example lenet -- --device gpu --epochs 2 --json
+	$(CARGO) run --quiet --release --package embed -- gpu
 
+# The loop while working, without PyTorch.
 test-fast: build
-	$(CARGO) test --release --workspace
+	$(CARGO) test --release --package lucid --tests
+	$(BIN)/python -m pytest -q tests/python/unit
 
-lint: vendor venv
+lint: build
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --quiet --release --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check .
+	$(BIN)/python py/tools/stubs.py --check
+	cd py && ../$(BIN)/mypy
 
-wheel: vendor venv
+# The stubs come from the built module, so that is built first.
+wheel: build
 	$(BIN)/maturin build --release --out dist --manifest-path py/Cargo.toml
 
 clean:

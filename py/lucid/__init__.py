@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lucid import _load as _load
 from lucid import _C
+from lucid import _load as _load
 from lucid._C import *  # noqa: F403
 from lucid._C import __version__ as __version__
 from lucid._constants import e as e

@@ -120,7 +120,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
 
 def to_numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     """A NumPy array of the tensor's elements, a copy."""
-    np = _numpy()
+    numpy = _numpy()
     if not force:
         if tensor.requires_grad:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
@@ -132,8 +132,8 @@ def to_numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     if tensor.dtype is _C.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16: NumPy has none; use .float() first")
     name = repr(tensor.dtype).removeprefix("lucid.")
-    array: np.ndarray[Any, Any] = np.frombuffer(tensor._bytearray(), dtype=np.dtype(name)).reshape(tuple(tensor.shape))
-    return array
+    array: np.ndarray[Any, Any] = numpy.frombuffer(tensor._bytearray(), dtype=numpy.dtype(name))
+    return array.reshape(tuple(tensor.shape))
 
 
 def to_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -152,7 +152,8 @@ def _rebuild(
 ) -> Tensor:
     tensor = _C._from_bytes(data, list(shape), dtype, device)
     if cls is not Tensor:
-        return Tensor._make_subclass(cls, tensor, requires_grad)
+        made: Tensor = Tensor._make_subclass(cls, tensor, requires_grad)
+        return made
     return tensor.requires_grad_() if requires_grad else tensor
 
 

@@ -27,7 +27,7 @@ def _advice(error: ImportError) -> str:
     if "scipy_openblas" in text:
         return "Lucid needs OpenBLAS: run pip install 'scipy-openblas32==0.3.34.481.3'."
     if "libmlx" in text or found is None:
-        return f"Lucid needs MLX {_MLX}, which is not installed: run pip install with {extras}, whichever fits this machine."
+        return f"Lucid needs MLX {_MLX}, which is not installed: run pip install with {extras}, as fits this machine."
     return f"Lucid's extension module could not be loaded: {text}"
 
 

@@ -60,7 +60,7 @@ def set_printoptions(
 class _Formatter:
     """Formats the numbers of one tensor, padded to one width.
 
-    The width is that of the widest finite number but zero; what is wider still (`nan`, `-inf`) sticks out, as in PyTorch.
+    The width is that of the widest finite number but zero; what is wider still sticks out, as in PyTorch.
     """
 
     def __init__(self, values: list[Any], floating: bool) -> None:

@@ -18,5 +18,5 @@ class OpSchema(dict[str, Any]):
 
 
 def op_schemas() -> list[OpSchema]:
-    """Every op: name, family, version, amp, determinism, dtypes, params, gradient, samples, torch's name, documentation."""
+    """Every op: name, family, version, autocast policy, determinism, dtypes, parameters, samples, PyTorch's name, …"""
     return [OpSchema(row) for row in _C._op_schemas()]

@@ -178,8 +178,10 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
         let made = crate::tensor::converted(py, &t, dtype, device, true)?;
         return Ok(made.unwrap_or(t));
     }
-    let number = scalar_of(data.as_borrowed()).is_some();
-    if !number && sequence(data).is_none() {
+    // A NumPy scalar or 0-d array is a number to Python, but brings its own dtype.
+    let array = data.hasattr("__array__")?;
+    let number = !array && scalar_of(data.as_borrowed()).is_some();
+    if !number && (array || sequence(data).is_none()) {
         return foreign(data, dtype, device);
     }
     let mut nested = Nested::default();

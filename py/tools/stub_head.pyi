@@ -1,5 +1,5 @@
 # What the op table does not state; `stubs.py` puts the table's functions and methods in place of the marks.
-# ruff: noqa: F821
+# ruff: noqa
 
 from collections.abc import Callable, Iterator, Sequence
 from builtins import bool as _bool, bytes as _bytes, complex as _complex, float as _float, int as _int, type as _type
@@ -17,7 +17,7 @@ _Ints: TypeAlias = _int | Sequence[_int]
 __version__: str
 __all__: list[str]
 
-@@ALL@@
+# @@EXCEPTIONS AND DTYPES@@
 
 class dtype:
     @property
@@ -276,7 +276,7 @@ class Tensor:
     def __ge__(self, other: _Operand) -> Tensor: ...
 
     # --- from the op table
-@@METHODS@@
+    # @@METHODS@@
 
 # --- overloads of ops
 @overload
@@ -357,4 +357,4 @@ def save_safetensors(tensors: dict[str, Tensor], path: str | PathLike[str]) -> N
 def load_safetensors(path: str | PathLike[str], device: _device | None = ...) -> dict[str, Tensor]: ...
 
 # --- from the op table
-@@FUNCTIONS@@
+# @@FUNCTIONS@@

@@ -2,7 +2,7 @@
 """Write the stubs of `lucid._C` from the op table.
 
     python py/tools/stubs.py            write py/lucid/_C.pyi
-    python py/tools/stubs.py --check    say whether they are up to date and name all that the module has (exit status 1 if not)
+    python py/tools/stubs.py --check    are they up to date and complete? (exit status 1 if not)
 
 Ops come from `op_schemas()`; what has no row stands in stub_head.pyi beside this script.
 """
@@ -118,7 +118,7 @@ def class_body(tree: ast.Module, name: str) -> list[ast.stmt]:
 def generate(module: Any) -> str:
     """The stubs' text."""
     head = (HERE / "stub_head.pyi").read_text()
-    tree = ast.parse("\n".join(line for line in head.splitlines() if not line.startswith("@@")))
+    tree = ast.parse(head)
     by_hand, methods_by_hand = names(tree.body), names(class_body(tree, "Tensor"))
     rows = {row["name"]: row for row in module._op_schemas()}
     tensor = module.Tensor
@@ -145,9 +145,9 @@ def generate(module: Any) -> str:
         if isinstance(v, type) and issubclass(v, Exception):
             bases = ", ".join(b.__name__ if b is module.LucidError else f"builtins.{b.__name__}" for b in v.__bases__)
             classes.append(f"class {name}({bases}): ...")
-    text = head.replace("@@ALL@@", "\n".join(["import builtins", "", *classes, "", *values]))
-    text = text.replace("@@METHODS@@", "\n".join("    " + line for m in methods for line in m.splitlines()))
-    text = text.replace("@@FUNCTIONS@@", "\n".join(functions))
+    text = head.replace("# @@EXCEPTIONS AND DTYPES@@", "\n".join(["import builtins", "", *classes, "", *values]))
+    text = text.replace("    # @@METHODS@@", "\n".join("    " + line for m in methods for line in m.splitlines()))
+    text = text.replace("# @@FUNCTIONS@@", "\n".join(functions))
     public = "__all__ = [\n" + "".join(f'    "{n}",\n' for n in sorted(module.__all__)) + "]"
     text = text.replace("__all__: list[str]", public)
 

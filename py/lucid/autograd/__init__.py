@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lucid import _C
 from lucid._C import Tensor
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from lucid.autograd._gradcheck import gradcheck as gradcheck
     from lucid.autograd._gradcheck import gradgradcheck as gradgradcheck
 
-_Tensors = Tensor | Sequence[Tensor]
-_Grads = Tensor | Sequence[Tensor | None] | None
+_Tensors: TypeAlias = Tensor | Sequence[Tensor]
+_Grads: TypeAlias = Tensor | Sequence[Tensor | None] | None
 
 
 def _listed(tensors: _Tensors) -> Sequence[Tensor]:
@@ -32,9 +32,10 @@ def backward(
     create_graph: bool = False,
     inputs: _Tensors | None = None,
 ) -> None:
-    """Adds the gradients of `tensors`, each weighed by its entry of `grad_tensors`, to their leaves or to `inputs` alone.
+    """Adds the gradients of `tensors` to their leaves, or to `inputs` alone.
 
-    An entry may be `None` for a tensor of one element. The graph is let go of unless `retain_graph` or `create_graph`.
+    Each tensor is weighed by its entry of `grad_tensors`, which may be `None` for a tensor of one element. The graph is
+    let go of unless `retain_graph` or `create_graph`.
     """
     keep = create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else _listed(inputs)

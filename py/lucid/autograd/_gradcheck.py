@@ -40,9 +40,7 @@ def _place(shape: Sequence[int], element: int) -> tuple[int, ...]:
     return tuple(reversed(place))
 
 
-def _numerical(
-    function: Callable[..., Any], inputs: Sequence[Any], which: int, eps: float
-) -> list[list[list[float]]]:
+def _numerical(function: Callable[..., Any], inputs: Sequence[Any], which: int, eps: float) -> list[list[list[float]]]:
     """Per output, per input element, the differences quotient of each output element.
 
     The input is moved in place, so that the function is called with the very tensors whose gradients are checked.
@@ -51,16 +49,16 @@ def _numerical(
     columns: list[list[list[float]]] = []
     for i, value in enumerate(_flat(data)):
         place = _place(data.shape, i)
-        above, below = [], []
+        above: list[list[float]] = []
+        below: list[list[float]] = []
         try:
             for side, step in ((above, eps), (below, -eps)):
                 data[place] = value + step
                 side += [_flat(o) for o in _outputs(function, inputs)]
         finally:
             data[place] = value
-        columns.append(
-            [[(a - b) / (2 * eps) for a, b in zip(up, down, strict=True)] for up, down in zip(above, below, strict=True)]
-        )
+        pairs = zip(above, below, strict=True)
+        columns.append([[(a - b) / (2 * eps) for a, b in zip(up, down, strict=True)] for up, down in pairs])
     outputs = len(columns[0]) if columns else 0
     return [[column[o] for column in columns] for o in range(outputs)]
 
@@ -71,9 +69,7 @@ def _analytical(output: Tensor, checked: Sequence[Tensor]) -> list[list[list[flo
     for i in range(output.numel()):
         weight = _C.zeros(output.numel(), dtype=output.dtype, device=output.device)
         weight[i] = 1
-        grads = grad(
-            output, checked, weight.reshape(tuple(output.shape)), retain_graph=True, allow_unused=True
-        )
+        grads = grad(output, checked, weight.reshape(tuple(output.shape)), retain_graph=True, allow_unused=True)
         for row, t, g in zip(rows, checked, grads, strict=True):
             row.append([0.0] * t.numel() if g is None else _flat(g))
     return rows
@@ -135,16 +131,14 @@ def _check(
                     want, got = numerical[k][o][j][i], rows[k][i][j]
                     if not abs(got - want) <= atol + rtol * abs(want):
                         raise GradcheckError(
-                            f"Jacobian mismatch for output {o} with respect to input {place}: d output[{i}] / d input[{j}] "
-                            f"is {got!r} analytically and {want!r} numerically"
+                            f"Jacobian mismatch for output {o} with respect to input {place}: "
+                            f"d output[{i}] / d input[{j}] is {got!r} analytically and {want!r} numerically"
                         )
 
 
-def _compare_runs(
-    first: list[list[list[float]]], second: list[list[list[float]]], tol: float, output: int
-) -> None:
+def _compare_runs(first: list[list[list[float]]], second: list[list[list[float]]], tol: float, output: int) -> None:
     for a, b in zip(_leaves(first), _leaves(second), strict=True):
-        if not (abs(a - b) <= tol or a != a and b != b):
+        if not (abs(a - b) <= tol or (a != a and b != b)):
             raise GradcheckError(f"two backward passes of output {output} gave different gradients, {a!r} and {b!r}")
 
 
