@@ -9,8 +9,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lucid import _C
 from lucid import _load as _load
+
+# isort: split
+# Only after `_load` has seen to it that the extension can be imported.
+from lucid import _C
 from lucid._C import *  # noqa: F403
 from lucid._C import __version__ as __version__
 from lucid._constants import e as e
