@@ -45,9 +45,7 @@ _PACKAGES = {"autograd", "errors", "nn", "optim", "return_types", "utils"}
 _NAMES = {
     "from_numpy": "lucid._convert",
     "frombuffer": "lucid._convert",
-    "load": "lucid.serialization",
     "profile": "lucid._profile",
-    "save": "lucid.serialization",
     "set_printoptions": "lucid._repr",
 }
 

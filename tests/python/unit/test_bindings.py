@@ -6,10 +6,9 @@ import inspect
 import pickle
 from typing import Any
 
+import lucid
 import numpy as np
 import pytest
-
-import lucid
 from lucid import errors
 
 x = lucid.ones(2, 3)
@@ -123,7 +122,14 @@ def test_numbers_of_every_kind_are_operands() -> None:
 
 def test_sizes_may_be_listed_or_given_as_one() -> None:
     t = lucid.arange(6)
-    for made in (t.reshape(2, 3), t.reshape((2, 3)), t.reshape([2, 3]), t.reshape(shape=(2, 3)), t.view(2, -1), t.reshape(lucid.Size([2, 3]))):
+    for made in (
+        t.reshape(2, 3),
+        t.reshape((2, 3)),
+        t.reshape([2, 3]),
+        t.reshape(shape=(2, 3)),
+        t.view(2, -1),
+        t.reshape(lucid.Size([2, 3])),
+    ):
         assert made.shape == (2, 3)
     assert lucid.zeros(2, 3).shape == lucid.zeros((2, 3)).shape == lucid.zeros(size=(2, 3)).shape == (2, 3)
     assert lucid.zeros(()).shape == ()
@@ -158,7 +164,11 @@ def test_every_public_row_has_its_function_method_and_in_place_form() -> None:
 
 
 def test_functions_have_pytorchs_signatures() -> None:
-    assert [(p.name, p.kind is p.KEYWORD_ONLY) for p in inspect.signature(lucid.add).parameters.values()] == [("input", False), ("other", False), ("alpha", True)]
+    assert [(p.name, p.kind is p.KEYWORD_ONLY) for p in inspect.signature(lucid.add).parameters.values()] == [
+        ("input", False),
+        ("other", False),
+        ("alpha", True),
+    ]
     assert list(inspect.signature(lucid.Tensor.sum).parameters) == ["self", "dim", "keepdim", "dtype"]
     assert lucid.exp.__doc__ and "e" in lucid.exp.__doc__
 

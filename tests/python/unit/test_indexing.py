@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import lucid
 import numpy as np
 import pytest
-
-import lucid
 
 DEVICES = ("cpu", "gpu")
 mask2 = np.array([[True, False, True, False], [False] * 4, [True] * 4])
@@ -102,7 +101,9 @@ def test_writing(key: Any, value: str, device: str) -> None:
         t[ours(key, device)] = lucid.tensor(v, device=device)
         # Where an index names an element twice, which of the values stays is open: only these need a look.
         a[key] = v
-        if isinstance(key, tuple) and any(isinstance(k, np.ndarray) and k.dtype != bool and len(np.unique(k % 3)) < k.size for k in key):
+        if isinstance(key, tuple) and any(
+            isinstance(k, np.ndarray) and k.dtype != bool and len(np.unique(k % 3)) < k.size for k in key
+        ):
             touched = np.zeros((3, 4, 5), dtype=bool)
             touched[key] = True
             assert np.array_equal(np.array(t.tolist())[~touched], a[~touched])
@@ -159,7 +160,14 @@ def test_assignment_casts_and_drops_leading_ones(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients_pass_through_keys(device: str) -> None:
-    for key in (0, slice(None, None, 2), (slice(None), 1), [0, 0, 2], None, lucid.tensor([True, False, True], device=device)):
+    for key in (
+        0,
+        slice(None, None, 2),
+        (slice(None), 1),
+        [0, 0, 2],
+        None,
+        lucid.tensor([True, False, True], device=device),
+    ):
         t = lucid.ones(3, 2, device=device, requires_grad=True)
         (t[key] * 3).sum().backward()
         a = np.zeros((3, 2))
