@@ -9,9 +9,9 @@ use crate::cpu::{CpuArray, CpuBackend};
 use crate::gpu::{GpuArray, GpuBackend};
 use crate::ops::schema::Schema;
 use crate::ops::{
-    binary::BinaryOp, compare::select::SelectOp, compare::CompareOp, contract::ContractOp, conv::ConvOp, create::CreateOp,
-    index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, random::RandomOp, reduce::ReduceOp, reduce::Reduction,
-    scan::ScanOp, sort::SortOp, transfer::TransferOp, unary::UnaryOp, view::ViewOp,
+    binary::BinaryOp, compare::select::SelectOp, compare::CompareOp, contract::ContractOp, conv::ConvOp,
+    create::CreateOp, index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, random::RandomOp, reduce::ReduceOp,
+    reduce::Reduction, scan::ScanOp, sort::SortOp, transfer::TransferOp, unary::UnaryOp, view::ViewOp,
 };
 use crate::optim::Step;
 use crate::profile;
@@ -335,7 +335,11 @@ pub(crate) fn step(op: &'static str, step: &Step, tensors: &[Vec<Tensor>]) -> Re
 pub(crate) fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
     fn run<B: Wrapped>(tensors: &[&Tensor], wait: bool) -> Result<()> {
         let own: Vec<&B::Array> = tensors.iter().filter_map(|t| B::unwrap(t.storage())).collect();
-        if own.is_empty() { Ok(()) } else { B::eval(&own, wait) }
+        if own.is_empty() {
+            Ok(())
+        } else {
+            B::eval(&own, wait)
+        }
     }
     run::<CpuBackend>(tensors, wait)?;
     run::<GpuBackend>(tensors, wait)

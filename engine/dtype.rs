@@ -260,6 +260,19 @@ impl Scalar {
         }
     }
 
+    /// Is the number within the range of an integer dtype? Always so for the others.
+    pub fn fits(self, dtype: DType) -> bool {
+        let (low, high) = match dtype {
+            DType::U8 => (0.0, 255.0),
+            DType::I8 => (-128.0, 127.0),
+            DType::I16 => (-32768.0, 32767.0),
+            DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
+            DType::I64 => (i64::MIN as f64, i64::MAX as f64),
+            DType::Bool | DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 => return true,
+        };
+        (low..=high).contains(&self.to_f64().trunc())
+    }
+
     /// Truth: anything but zero, NaN included.
     pub fn to_bool(self) -> bool {
         match self {

@@ -58,11 +58,14 @@ fn write_whole(path: &Path, data: &[u8]) -> std::io::Result<()> {
 pub fn load(path: impl AsRef<Path>, device: Device) -> Result<BTreeMap<String, Tensor>> {
     let path = path.as_ref();
     let data = std::fs::read(path).map_err(|e| Error::io(path, e))?;
-    let file = SafeTensors::deserialize(&data).map_err(|e| Error::file(path, format!("not a safetensors file: {e}")))?;
+    let file =
+        SafeTensors::deserialize(&data).map_err(|e| Error::file(path, format!("not a safetensors file: {e}")))?;
     file.iter()
         .map(|(name, view)| {
             let dtype = DTYPES.iter().find(|(_, d)| *d == view.dtype()).map(|(d, _)| *d);
-            let dtype = dtype.ok_or_else(|| Error::file(path, format!("tensor {name} has dtype {:?}, unknown here", view.dtype())))?;
+            let dtype = dtype.ok_or_else(|| {
+                Error::file(path, format!("tensor {name} has dtype {:?}, unknown here", view.dtype()))
+            })?;
             Ok((name.to_string(), Tensor::from_bytes(view.data(), view.shape(), dtype, device)?))
         })
         .collect()

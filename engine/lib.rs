@@ -69,7 +69,11 @@ pub fn set_default_dtype(dtype: DType) -> Result<()> {
 
 /// Where new tensors are made; the CPU unless set.
 pub fn default_device() -> Device {
-    if DEFAULT_DEVICE.load(Ordering::Relaxed) == 0 { Device::Cpu } else { Device::Gpu }
+    if DEFAULT_DEVICE.load(Ordering::Relaxed) == 0 {
+        Device::Cpu
+    } else {
+        Device::Gpu
+    }
 }
 
 /// Sets where new tensors are made.

@@ -116,7 +116,9 @@ pub fn infer_size(op: &'static str, target: &[isize], shape: &[usize]) -> Result
             -1 => return Err(Error::runtime(op, "only one dimension can be inferred")),
             n if n < 0 => return Err(Error::runtime(op, format!("invalid shape dimension {n}"))),
             n => {
-                known = known.checked_mul(n as usize).ok_or_else(|| Error::runtime(op, format!("shape {target:?} overflows")))?;
+                known = known
+                    .checked_mul(n as usize)
+                    .ok_or_else(|| Error::runtime(op, format!("shape {target:?} overflows")))?;
             }
         }
     }
@@ -207,7 +209,9 @@ impl Layout {
     pub fn view(&self, op: &ViewOp) -> Option<Layout> {
         let Layout { shape, strides, offset } = self;
         Some(match op {
-            ViewOp::Reshape { shape: to } => Layout { shape: to.clone(), strides: self.reshape_strides(to)?, offset: *offset },
+            ViewOp::Reshape { shape: to } => {
+                Layout { shape: to.clone(), strides: self.reshape_strides(to)?, offset: *offset }
+            }
             ViewOp::Permute { axes } => Layout {
                 shape: axes.iter().map(|&a| shape[a]).collect(),
                 strides: axes.iter().map(|&a| strides[a]).collect(),

@@ -167,7 +167,11 @@ impl Tensor {
     /// [`Error::Runtime`] where there is not exactly one element, and what the evaluation reports.
     pub fn item(&self) -> Result<Scalar> {
         if self.numel() != 1 {
-            let why = format!("a Tensor with {} elements cannot be converted to Scalar (shape: {:?})", self.numel(), self.shape());
+            let why = format!(
+                "a Tensor with {} elements cannot be converted to Scalar (shape: {:?})",
+                self.numel(),
+                self.shape()
+            );
             return Err(Error::runtime("item", why));
         }
         let bytes = self.to_bytes()?;
@@ -216,7 +220,8 @@ impl Tensor {
     /// [`Error::Runtime`] for a dtype without gradients, or a recorded tensor.
     pub fn requires_grad_(&self, requires_grad: bool) -> Result<Tensor> {
         if requires_grad && !self.dtype().is_differentiable() {
-            let why = format!("only Tensors of floating point and complex dtype can require gradients, got {}", self.dtype());
+            let why =
+                format!("only Tensors of floating point and complex dtype can require gradients, got {}", self.dtype());
             return Err(Error::runtime("requires_grad_", why));
         }
         if !self.is_leaf() && !requires_grad {
@@ -241,10 +246,18 @@ impl Tensor {
     pub fn set_grad(&self, grad: Option<Tensor>) -> Result<()> {
         if let Some(g) = &grad {
             if g.shape() != self.shape() {
-                return Err(Error::shape("grad", "assigned grad has data of a different size", &[self.shape(), g.shape()]));
+                return Err(Error::shape(
+                    "grad",
+                    "assigned grad has data of a different size",
+                    &[self.shape(), g.shape()],
+                ));
             }
             if g.dtype() != self.dtype() {
-                return Err(Error::dtype("grad", "assigned grad has data of a different type", &[self.dtype(), g.dtype()]));
+                return Err(Error::dtype(
+                    "grad",
+                    "assigned grad has data of a different type",
+                    &[self.dtype(), g.dtype()],
+                ));
             }
             if g.device() != self.device() {
                 return Err(Error::device("grad", "assigned grad is on another device", &[self.device(), g.device()]));
@@ -269,7 +282,11 @@ impl Tensor {
     /// # Errors
     /// Where it does not broadcast, for a leaf that requires gradients, and for expanded tensors.
     pub fn copy_(&self, value: &Tensor) -> Result<()> {
-        let value = value.to_device(self.device())?.cast(self.dtype())?;
+        // The cast happens where both dtypes exist: the GPU has no float64.
+        let value = match self.device() {
+            Device::Gpu => value.cast(self.dtype())?.to_device(Device::Gpu)?,
+            Device::Cpu => value.to_device(Device::Cpu)?.cast(self.dtype())?,
+        };
         self.write_in_place("copy_", &value)
     }
 
@@ -282,16 +299,21 @@ impl Tensor {
     pub(crate) fn write_in_place(&self, op: &'static str, value: &Tensor) -> Result<()> {
         autograd::check_in_place(op, self, value)?;
         if self.layout().may_overlap() {
-            let why = "unsupported operation: more than one element of the written-to tensor refers to a single memory \
+            let why =
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory \
                        location. Please clone() the tensor before performing the operation.";
             return Err(Error::runtime(op, why));
         }
         if !value.dtype().can_cast(self.dtype()) {
-            let why = format!("result type {} can't be cast to the desired output type {}", value.dtype(), self.dtype());
+            let why =
+                format!("result type {} can't be cast to the desired output type {}", value.dtype(), self.dtype());
             return Err(Error::dtype(op, why, &[value.dtype(), self.dtype()]));
         }
-        if value.ndim() > self.ndim() || crate::shape::broadcast(op, self.shape(), value.shape())?.as_slice() != self.shape() {
-            let why = format!("output with shape {:?} doesn't match the broadcast shape {:?}", self.shape(), value.shape());
+        if value.ndim() > self.ndim()
+            || crate::shape::broadcast(op, self.shape(), value.shape())?.as_slice() != self.shape()
+        {
+            let why =
+                format!("output with shape {:?} doesn't match the broadcast shape {:?}", self.shape(), value.shape());
             return Err(Error::shape(op, why, &[self.shape(), value.shape()]));
         }
         let value = crate::ops::view::expand_to(&value.cast(self.dtype())?, self.shape())?;
@@ -377,4 +399,3 @@ impl Neg for Tensor {
 pub(crate) fn signed(shape: &[usize]) -> smallvec::SmallVec<[isize; 4]> {
     shape.iter().map(|&n| n as isize).collect()
 }
-

@@ -40,8 +40,13 @@ impl Module for LeNet {
     }
 
     fn named_parameters(&self) -> Vec<(String, Tensor)> {
-        let layers: [(&str, &dyn Module); 5] =
-            [("conv1", &self.conv1), ("conv2", &self.conv2), ("fc1", &self.fc1), ("fc2", &self.fc2), ("fc3", &self.fc3)];
+        let layers: [(&str, &dyn Module); 5] = [
+            ("conv1", &self.conv1),
+            ("conv2", &self.conv2),
+            ("fc1", &self.fc1),
+            ("fc2", &self.fc2),
+            ("fc3", &self.fc3),
+        ];
         layers.into_iter().flat_map(|(name, layer)| prefixed(name, layer)).collect()
     }
 }
@@ -85,7 +90,8 @@ fn train(args: &Args) -> Result<()> {
     lucid::manual_seed(0);
     let data = lucid::io::load(&args.data, args.device)?;
     let part = |name: &str| {
-        let missing = || lucid::Error::Io { path: args.data.clone(), why: format!("has no tensor {name}"), missing: false };
+        let missing =
+            || lucid::Error::Io { path: args.data.clone(), why: format!("has no tensor {name}"), missing: false };
         data.get(name).cloned().ok_or_else(|| Box::new(missing()))
     };
     let (train_x, train_y, test_x, test_y) = (part("train_x")?, part("train_y")?, part("test_x")?, part("test_y")?);

@@ -48,11 +48,13 @@ fn a_lenet_forward_records_no_more_than_hand_written_mlx() -> Result<()> {
         .flat_map(|m| m.parameters())
         .collect();
     lucid::eval(&params.iter().collect::<Vec<_>>(), true)?;
-    // What functional MLX in NHWC records for the same network, batch 64: bench/lenet_overhead.py counts it.
-    const RAW_MLX: usize = 33;
+    // What functional MLX in NHWC records for the same network: bench/lenet_overhead.py counts it.
+    const RAW_MLX: usize = 30;
     for batch in [64, 1] {
         let x = image(batch)?;
         x.eval()?;
+        // The first forward also brings the weights into MLX's order and broadcasts the constants, once.
+        no_grad(|| model.forward(&x))?.eval()?;
         profile::start();
         let y = no_grad(|| model.forward(&x))?;
         profile::stop();

@@ -10,7 +10,12 @@ const THREADS: usize = 8;
 /// Runs `f` in eight threads at once and gives what each returned.
 fn all<T: Send>(f: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     thread::scope(|scope| {
-        let handles: Vec<_> = (0..THREADS).map(|i| { let f = &f; scope.spawn(move || f(i)) }).collect();
+        let handles: Vec<_> = (0..THREADS)
+            .map(|i| {
+                let f = &f;
+                scope.spawn(move || f(i))
+            })
+            .collect();
         handles.into_iter().map(|h| h.join().expect("a thread panicked")).collect()
     })
 }

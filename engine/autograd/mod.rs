@@ -7,9 +7,9 @@ mod node;
 mod record;
 mod run;
 
+pub use node::Hook;
 pub(crate) use node::{Auto, Ctx, Edge, Grads};
 pub(crate) use record::{check_in_place, edge_of, record, record_view, record_write, requires_grad};
-pub use node::Hook;
 pub use run::{backward, grad, Keep};
 
 use std::cell::Cell;

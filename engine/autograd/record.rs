@@ -38,7 +38,7 @@ pub(crate) fn edge_of(t: &Tensor) -> Option<Edge> {
             edges: SmallVec::new(),
             metas: smallvec![InputMeta::of(t)],
             saved: Mutex::default(),
-                hooks: Hooks::default(),
+            hooks: Hooks::default(),
         })
     });
     Some(Edge { node, nr: 0 })
@@ -60,7 +60,7 @@ fn refresh(t: &Tensor) {
             edges: smallvec![Some(edge)],
             metas: smallvec![meta],
             saved: Mutex::default(),
-                hooks: Hooks::default(),
+            hooks: Hooks::default(),
         };
         edge = Edge { node: Arc::new(node), nr: 0 };
         match layout.view(op) {
@@ -103,7 +103,10 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
     };
     ops.push(op.clone());
     if ops.len() > LONGEST_CHAIN && base.layout().is_contiguous() && base.layout().offset == 0 {
-        ops = smallvec![ViewOp::AsStrided { layout: Box::new(storage.layout().clone()), source: crate::ops::view::Source::Plain }];
+        ops = smallvec![ViewOp::AsStrided {
+            layout: Box::new(storage.layout().clone()),
+            source: crate::ops::view::Source::Plain
+        }];
     }
     let mut auto = match edge {
         Some(edge) => {
@@ -129,7 +132,8 @@ pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Re
     }
     let leaf = |t: &Tensor| requires_grad(t) && t.is_leaf();
     if leaf(t) {
-        let why = "a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or .detach()";
+        let why =
+            "a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or .detach()";
         return Err(Error::runtime(op, why));
     }
     if t.0.auto.view.as_ref().is_some_and(|v| leaf(&v.base)) {
@@ -207,7 +211,10 @@ impl Tensor {
     /// [`Error::Runtime`] for a tensor that does not require a gradient.
     pub fn register_hook(&self, hook: Hook) -> Result<u64> {
         let Some(edge) = edge_of(self) else {
-            return Err(Error::runtime("register_hook", "cannot register a hook on a tensor that doesn't require gradient"));
+            return Err(Error::runtime(
+                "register_hook",
+                "cannot register a hook on a tensor that doesn't require gradient",
+            ));
         };
         Ok(match edge.node.kind {
             Kind::Accumulate(_) => self.0.auto.leaf_hooks().add(0, hook),

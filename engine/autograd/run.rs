@@ -73,7 +73,12 @@ pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs
 ///
 /// # Errors
 /// As [`backward`].
-pub fn grad(outputs: &[Tensor], inputs: &[Tensor], grads: &[Option<Tensor>], keep: Keep) -> Result<Vec<Option<Tensor>>> {
+pub fn grad(
+    outputs: &[Tensor],
+    inputs: &[Tensor],
+    grads: &[Option<Tensor>],
+    keep: Keep,
+) -> Result<Vec<Option<Tensor>>> {
     let targets = targets("grad", inputs)?;
     walk(roots("grad", outputs, grads, keep)?, keep, Some(&targets))
 }
@@ -97,7 +102,11 @@ fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: K
                 return Err(Error::shape(op, why, &[t.shape(), g.shape()]));
             }
             Some(g) if g.device() != t.device() => {
-                return Err(Error::device(op, "the gradient must be on the tensor's device", &[t.device(), g.device()]));
+                return Err(Error::device(
+                    op,
+                    "the gradient must be on the tensor's device",
+                    &[t.device(), g.device()],
+                ));
             }
             Some(g) => with_grad(keep.create_graph, || g.cast(t.dtype()))?,
             None if t.numel() == 1 => Tensor::full_of(t.shape(), Scalar::ONE, t.dtype(), t.device())?,

@@ -174,7 +174,13 @@ fn extremum(op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 /// `b * alpha`, less the multiplication where alpha is 1.
-fn scaled<T>(name: &'static str, a: &Tensor, b: Operand<'_>, alpha: Scalar, run: impl Fn(Operand<'_>) -> Result<T>) -> Result<T> {
+fn scaled<T>(
+    name: &'static str,
+    a: &Tensor,
+    b: Operand<'_>,
+    alpha: Scalar,
+    run: impl Fn(Operand<'_>) -> Result<T>,
+) -> Result<T> {
     if alpha == Scalar::ONE {
         return run(b);
     }
@@ -182,7 +188,8 @@ fn scaled<T>(name: &'static str, a: &Tensor, b: Operand<'_>, alpha: Scalar, run:
     let alpha = match common.category() {
         Category::Bool => Scalar::Bool(alpha.to_bool()),
         Category::Integer if alpha.category() > Category::Integer => {
-            let why = format!("For integral input tensors, argument alpha must not be a floating point number, got {alpha}");
+            let why =
+                format!("For integral input tensors, argument alpha must not be a floating point number, got {alpha}");
             return Err(Error::runtime(name, why));
         }
         _ => alpha,
@@ -268,7 +275,11 @@ fn tie_share(c: &crate::autograd::Ctx<'_>, won: &Tensor, g: &Tensor) -> Result<T
 
 /// A factor as PyTorch applies it to integers: without its fraction.
 pub(crate) fn within(x: &Tensor, factor: Scalar) -> Scalar {
-    if x.dtype().is_integral() { Scalar::Int(factor.to_i64()) } else { factor }
+    if x.dtype().is_integral() {
+        Scalar::Int(factor.to_i64())
+    } else {
+        factor
+    }
 }
 
 fn addcmul_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {

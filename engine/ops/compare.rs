@@ -107,10 +107,15 @@ pub mod select {
                 let why = format!("value {s} cannot be converted to {}", x.dtype());
                 return Err(Error::runtime("masked_fill", why));
             }
+            Operand::Scalar(s) if !s.fits(x.dtype()) => {
+                let why = format!("value {s} cannot be converted to {} without overflow", x.dtype());
+                return Err(Error::runtime("masked_fill", why));
+            }
             Operand::Scalar(s) => Tensor::constant(s, x.dtype(), x.device())?,
             Operand::Tensor(t) if t.ndim() == 0 => t.cast(x.dtype())?,
             Operand::Tensor(t) => {
-                let why = format!("value must be a number or a 0-dimensional tensor, got one with {} dimensions", t.ndim());
+                let why =
+                    format!("value must be a number or a 0-dimensional tensor, got one with {} dimensions", t.ndim());
                 return Err(Error::shape("masked_fill", why, &[t.shape()]));
             }
         };
@@ -136,7 +141,10 @@ pub mod select {
 
     fn isclose_body(x: &Tensor, y: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
         if rtol < 0.0 || atol < 0.0 {
-            return Err(Error::runtime("isclose", format!("rtol and atol must not be negative, got {rtol} and {atol}")));
+            return Err(Error::runtime(
+                "isclose",
+                format!("rtol and atol must not be negative, got {rtol} and {atol}"),
+            ));
         }
         if x.dtype() != y.dtype() {
             let why = "both tensors must have the same dtype; cast one with .to()";

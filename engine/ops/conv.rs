@@ -91,16 +91,32 @@ pub(crate) fn spatial(op: &'static str, what: &str, values: &[isize], n: usize, 
     match values.len() {
         1 => Ok(Spatial::from_elem(values[0] as usize, n)),
         len if len == n => Ok(values.iter().map(|&v| v as usize).collect()),
-        len => Err(Error::runtime(op, format!("expected {what} to be a single integer or a list of {n}, got {len} values"))),
+        len => Err(Error::runtime(
+            op,
+            format!("expected {what} to be a single integer or a list of {n}, got {len} values"),
+        )),
     }
 }
 
 /// The size of one output dimension; `None` where the window does not fit.
-pub(crate) fn window_count(size: usize, window: usize, stride: usize, padding: usize, dilation: usize) -> Option<usize> {
+pub(crate) fn window_count(
+    size: usize,
+    window: usize,
+    stride: usize,
+    padding: usize,
+    dilation: usize,
+) -> Option<usize> {
     Some((size + 2 * padding).checked_sub(dilation * window.checked_sub(1)? + 1)? / stride + 1)
 }
 
-fn conv_args(op: &'static str, n: usize, stride: &[isize], padding: &[isize], dilation: &[isize], groups: i64) -> Result<Box<ConvArgs>> {
+fn conv_args(
+    op: &'static str,
+    n: usize,
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    groups: i64,
+) -> Result<Box<ConvArgs>> {
     if groups < 1 {
         return Err(Error::runtime(op, format!("non-positive groups is not supported, got {groups}")));
     }
@@ -159,7 +175,11 @@ fn conv_checked(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Tensor>,
     if let Some(b) = bias {
         check_dtypes(op, x, &[b])?;
         if b.shape() != [out] {
-            return Err(Error::shape(op, format!("expected bias to be 1-dimensional with {out} elements"), &[b.shape()]));
+            return Err(Error::shape(
+                op,
+                format!("expected bias to be 1-dimensional with {out} elements"),
+                &[b.shape()],
+            ));
         }
     }
     if output_space(x.shape(), w.shape(), args).is_none() {
@@ -175,8 +195,9 @@ fn output_space(x: &[usize], w: &[usize], args: &ConvArgs) -> Option<Spatial> {
 }
 
 fn conv_forward(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, args: &ConvArgs) -> Result<Tensor> {
-    let space = output_space(x.shape(), w.shape(), args)
-        .ok_or_else(|| Error::shape("convolution", "the window is larger than the padded input", &[x.shape(), w.shape()]))?;
+    let space = output_space(x.shape(), w.shape(), args).ok_or_else(|| {
+        Error::shape("convolution", "the window is larger than the padded input", &[x.shape(), w.shape()])
+    })?;
     let mut shape = Shape::from_slice(&[x.shape()[0], w.shape()[0]]);
     shape.extend_from_slice(&space);
     let meta = Meta { shape, dtype: x.dtype() };
@@ -248,7 +269,8 @@ fn input_gradient_body(
 ) -> Result<Tensor> {
     const OP: &str = "convolution_input_gradient";
     check_dtypes(OP, g, &[w])?;
-    let (shape, args) = (sizes_of(OP, input_size)?, conv_args(OP, w.ndim().saturating_sub(2), stride, padding, dilation, groups)?);
+    let (shape, args) =
+        (sizes_of(OP, input_size)?, conv_args(OP, w.ndim().saturating_sub(2), stride, padding, dilation, groups)?);
     check_triple(OP, &shape, w.shape(), g.shape(), &args)?;
     conv_input_gradient(g, w, &args, &shape)
 }
@@ -264,7 +286,8 @@ fn weight_gradient_body(
 ) -> Result<Tensor> {
     const OP: &str = "convolution_weight_gradient";
     check_dtypes(OP, x, &[g])?;
-    let (shape, args) = (sizes_of(OP, weight_size)?, conv_args(OP, x.ndim().saturating_sub(2), stride, padding, dilation, groups)?);
+    let (shape, args) =
+        (sizes_of(OP, weight_size)?, conv_args(OP, x.ndim().saturating_sub(2), stride, padding, dilation, groups)?);
     check_triple(OP, x.shape(), &shape, g.shape(), &args)?;
     conv_weight_gradient(x, g, &args, &shape)
 }
@@ -285,12 +308,14 @@ fn conv_transpose_nd(
     check_dtypes(op, x, &[w])?;
     if x.ndim() == n + 1 {
         let batched = x.unsqueeze(0)?;
-        return conv_transpose_nd(op, n, &batched, w, bias, stride, padding, output_padding, groups, dilation)?.squeeze(Some(&[0]));
+        return conv_transpose_nd(op, n, &batched, w, bias, stride, padding, output_padding, groups, dilation)?
+            .squeeze(Some(&[0]));
     }
     let args = conv_args(op, n, stride, padding, dilation, groups)?;
     let extra = spatial(op, "output_padding", output_padding, n, 0)?;
     if x.ndim() != n + 2 || w.ndim() != n + 2 || x.shape()[1] != w.shape()[0] || w.shape()[0] % args.groups != 0 {
-        let why = format!("expected a {}D input whose channels are the weight's first dimension, groups={groups}", n + 2);
+        let why =
+            format!("expected a {}D input whose channels are the weight's first dimension, groups={groups}", n + 2);
         return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
     }
     let mut shape = Shape::from_slice(&[x.shape()[0], w.shape()[1] * args.groups]);
@@ -299,9 +324,16 @@ fn conv_transpose_nd(
             let why = format!("output padding must be smaller than either stride or dilation, but got {}", extra[i]);
             return Err(Error::runtime(op, why));
         }
-        let reach = (x.shape()[i + 2].max(1) - 1) * args.stride[i] + args.dilation[i] * (w.shape()[i + 2].max(1) - 1) + extra[i] + 1;
+        let reach = (x.shape()[i + 2].max(1) - 1) * args.stride[i]
+            + args.dilation[i] * (w.shape()[i + 2].max(1) - 1)
+            + extra[i]
+            + 1;
         shape.push(reach.checked_sub(2 * args.padding[i]).filter(|&s| s > 0).ok_or_else(|| {
-            Error::shape(op, "Given input size and padding, the calculated output size is too small", &[x.shape(), w.shape()])
+            Error::shape(
+                op,
+                "Given input size and padding, the calculated output size is too small",
+                &[x.shape(), w.shape()],
+            )
         })?);
     }
     let y = conv_input_gradient(x, w, &args, &shape)?;

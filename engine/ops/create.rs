@@ -104,7 +104,13 @@ fn full_like_body(x: &Tensor, value: Scalar, dtype: Option<DType>, device: Optio
     like(value, x, dtype, device)
 }
 
-fn arange_body(start: Scalar, end: Option<Scalar>, step: Scalar, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+fn arange_body(
+    start: Scalar,
+    end: Option<Scalar>,
+    step: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
     let (start, end) = end.map_or((Scalar::ZERO, start), |end| (start, end));
     let real = [start, end, step].iter().any(|s| s.category() == crate::dtype::Category::Float);
     let dtype = dtype.unwrap_or(if real { crate::default_dtype() } else { DType::I64 });
@@ -140,7 +146,13 @@ fn eye_body(n: i64, m: Option<i64>, dtype: Option<DType>, device: Option<Device>
     create(CreateOp::Eye, &shape, dtype.unwrap_or(crate::default_dtype()), device.unwrap_or(crate::default_device()))
 }
 
-fn linspace_body(start: Scalar, end: Scalar, steps: i64, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+fn linspace_body(
+    start: Scalar,
+    end: Scalar,
+    steps: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
     let dtype = dtype.unwrap_or(crate::default_dtype());
     schema::linspace.check(dtype)?;
     let device = device.unwrap_or(crate::default_device());

@@ -186,7 +186,11 @@ fn check_extent(op: &'static str, index: &Tensor, other: &Tensor, axis: Option<u
 
 /// Runs an op along a dimension on 0-d tensors as on vectors of one element.
 fn with_dims(x: &Tensor) -> Result<Tensor> {
-    if x.ndim() == 0 { x.reshape(&[1]) } else { Ok(x.clone()) }
+    if x.ndim() == 0 {
+        x.reshape(&[1])
+    } else {
+        Ok(x.clone())
+    }
 }
 
 fn gather_body(x: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
@@ -222,7 +226,11 @@ fn scatter_checked(mode: ScatterMode, x: &Tensor, dim: isize, index: &Tensor, sr
     let trim = |src: &Tensor| -> Result<Tensor> {
         let dims = index.shape().iter().enumerate().filter(|&(a, &len)| len != src.shape()[a]);
         let dims: Slices = dims.map(|(axis, &len)| SliceDim { axis, start: 0, step: 1, len }).collect();
-        if dims.is_empty() { Ok(src.clone()) } else { super::view::slice_dims(src, dims) }
+        if dims.is_empty() {
+            Ok(src.clone())
+        } else {
+            super::view::slice_dims(src, dims)
+        }
     };
     scatter_along(mode, x, axis, &index, &trim(src)?)
 }
@@ -247,7 +255,10 @@ fn indexed_shape(op: &'static str, x: &Tensor, axes: &[usize], indices: &[Tensor
     for i in indices {
         index = shape::broadcast(op, &index, i.shape()).map_err(|_| {
             let shapes: Vec<_> = indices.iter().map(Tensor::shape).collect();
-            Error::index(op, format!("shape mismatch: indexing tensors could not be broadcast together with shapes {shapes:?}"))
+            Error::index(
+                op,
+                format!("shape mismatch: indexing tensors could not be broadcast together with shapes {shapes:?}"),
+            )
         })?;
     }
     let mut out: Shape = x.shape().iter().enumerate().filter(|(a, _)| !axes.contains(a)).map(|(_, &n)| n).collect();
@@ -328,11 +339,16 @@ fn index_add_body(x: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha
     let axis = shape::wrap_dim("index_add", dim, x.ndim())?;
     let index = vector_index("index_add", index)?;
     if x.dtype() != source.dtype() {
-        return Err(Error::dtype("index_add", "self and source expected to have the same dtype", &[x.dtype(), source.dtype()]));
+        return Err(Error::dtype(
+            "index_add",
+            "self and source expected to have the same dtype",
+            &[x.dtype(), source.dtype()],
+        ));
     }
     let (expected, _) = indexed_shape("index_add", x, &[axis], std::slice::from_ref(&index))?;
     if source.shape() != expected.as_slice() {
-        let why = format!("source must have the shape {expected:?}: that of the tensor, and along dim {axis} that of index");
+        let why =
+            format!("source must have the shape {expected:?}: that of the tensor, and along dim {axis} that of index");
         return Err(Error::shape("index_add", why, &[x.shape(), source.shape()]));
     }
     let source = if alpha == Scalar::ONE { source.clone() } else { source.mul(alpha)? };
@@ -422,7 +438,8 @@ fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
     let mut shape = Shape::from_slice(lead.shape());
     shape[axis] = 0;
     for t in &parts {
-        let same = t.ndim() == lead.ndim() && t.shape().iter().enumerate().all(|(a, &n)| a == axis || n == lead.shape()[a]);
+        let same =
+            t.ndim() == lead.ndim() && t.shape().iter().enumerate().all(|(a, &n)| a == axis || n == lead.shape()[a]);
         if !same {
             let why = format!("Sizes of tensors must match except in dimension {axis}");
             return Err(Error::shape("cat", why, &parts.iter().map(|t| t.shape()).collect::<Vec<_>>()));
@@ -440,7 +457,11 @@ fn cat_gradient(c: &crate::autograd::Ctx<'_>, g: &Tensor, axis: usize) -> Result
             let len = c.shape(i)[axis];
             let dim = SliceDim { axis, start, step: 1, len };
             start += len;
-            if c.needs(i) { super::view::slice_dims(g, smallvec::smallvec![dim]).map(Some) } else { Ok(None) }
+            if c.needs(i) {
+                super::view::slice_dims(g, smallvec::smallvec![dim]).map(Some)
+            } else {
+                Ok(None)
+            }
         })
         .collect()
 }
@@ -463,7 +484,11 @@ fn flip_axes(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
 
 fn flip_body(x: &Tensor, dims: &[isize]) -> Result<Tensor> {
     let axes = shape::wrap_dims("flip", dims, x.ndim())?;
-    if x.ndim() == 0 { x.copy() } else { flip_axes(x, &axes) }
+    if x.ndim() == 0 {
+        x.copy()
+    } else {
+        flip_axes(x, &axes)
+    }
 }
 
 fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) -> Result<Tensor> {

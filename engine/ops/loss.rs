@@ -74,7 +74,8 @@ fn difference(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     if !x.dtype().is_float() {
         return Err(Error::dtype(op, "expected a floating input", &[x.dtype()]));
     }
-    x.sub(y, 1).map_err(|_| Error::shape(op, "input and target must have shapes that broadcast", &[x.shape(), y.shape()]))
+    x.sub(y, 1)
+        .map_err(|_| Error::shape(op, "input and target must have shapes that broadcast", &[x.shape(), y.shape()]))
 }
 
 fn mse_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
@@ -100,7 +101,10 @@ fn smooth_l1_body(x: &Tensor, y: &Tensor, reduction: &str, beta: f64) -> Result<
 
 fn huber_body(x: &Tensor, y: &Tensor, reduction: &str, delta: f64) -> Result<Tensor> {
     if delta <= 0.0 {
-        return Err(Error::runtime("huber_loss", format!("does not support non-positive values for delta, got {delta}")));
+        return Err(Error::runtime(
+            "huber_loss",
+            format!("does not support non-positive values for delta, got {delta}"),
+        ));
     }
     let d = difference("huber_loss", x, y)?;
     let a = d.abs()?;
@@ -110,7 +114,11 @@ fn huber_body(x: &Tensor, y: &Tensor, reduction: &str, delta: f64) -> Result<Ten
 
 /// Class dimension of (C), (N, C) or (N, C, …).
 fn class_dim(x: &Tensor) -> isize {
-    if x.ndim() < 2 { 0 } else { 1 }
+    if x.ndim() < 2 {
+        0
+    } else {
+        1
+    }
 }
 
 fn check_classes(op: &'static str, x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
@@ -215,7 +223,11 @@ fn cross_entropy_body(
     let mut terms = (logs * &target)?;
     if let Some(w) = weight {
         if w.shape() != [classes] {
-            return Err(Error::shape(OP, format!("weight tensor should be defined for all {classes} classes"), &[w.shape()]));
+            return Err(Error::shape(
+                OP,
+                format!("weight tensor should be defined for all {classes} classes"),
+                &[w.shape()],
+            ));
         }
         let mut wide = vec![1; x.ndim()];
         wide[dim as usize] = -1;

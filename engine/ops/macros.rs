@@ -171,18 +171,34 @@ macro_rules! schema_of {
 }
 
 macro_rules! determinism {
-    (Yes) => { Determinism::Yes };
-    (Seeded) => { Determinism::Seeded };
-    ([$why:literal]) => { Determinism::No($why) };
+    (Yes) => {
+        Determinism::Yes
+    };
+    (Seeded) => {
+        Determinism::Seeded
+    };
+    ([$why:literal]) => {
+        Determinism::No($why)
+    };
 }
 macro_rules! differs {
-    ({none}) => { false };
-    ($other:tt) => { true };
+    ({none}) => {
+        false
+    };
+    ($other:tt) => {
+        true
+    };
 }
 macro_rules! torch_path {
-    (()) => { "" };
-    (($torch:literal)) => { $torch };
-    ($torch:literal) => { $torch };
+    (()) => {
+        ""
+    };
+    (($torch:literal)) => {
+        $torch
+    };
+    ($torch:literal) => {
+        $torch
+    };
 }
 macro_rules! params {
     (method [$($rest:tt)*]) => {
@@ -191,8 +207,12 @@ macro_rules! params {
     (function [$($rest:tt)*]) => { &[$($rest)*] };
 }
 macro_rules! first {
-    ([$a:expr] $b:expr) => { $a };
-    ([] $b:expr) => { $b };
+    ([$a:expr] $b:expr) => {
+        $a
+    };
+    ([] $b:expr) => {
+        $b
+    };
 }
 /// Is the word in the list? A `const`-friendly search over identifiers.
 macro_rules! has {
@@ -213,7 +233,11 @@ pub(crate) const fn plain(name: &'static str) -> &'static str {
 
 /// PyTorch's name: the row's own where none is given.
 pub(crate) const fn torch_name(torch: &'static str, name: &'static str) -> &'static str {
-    if torch.is_empty() { plain(name) } else { torch }
+    if torch.is_empty() {
+        plain(name)
+    } else {
+        torch
+    }
 }
 
 pub(crate) const fn contains(list: &[&str], word: &str) -> bool {
@@ -308,12 +332,18 @@ macro_rules! arg {
     ($kind:ident) => { $crate::ops::kinds::$kind };
 }
 macro_rules! pass {
-    (Operand $p:ident) => { $p.into() };
-    (Number $p:ident) => { $p.into() };
-    ($kind:ident $p:ident) => { $p };
+    (Operand $p:ident) => {
+        $p.into()
+    };
+    (Number $p:ident) => {
+        $p.into()
+    };
+    ($kind:ident $p:ident) => {
+        $p
+    };
 }
 
 pub(crate) use {
-    arg, define_fn, define_in_place, define_ops, determinism, differs, first, gradient, has, in_place_method, params, pass,
-    schema_of, torch_path,
+    arg, define_fn, define_in_place, define_ops, determinism, differs, first, gradient, has, in_place_method, params,
+    pass, schema_of, torch_path,
 };

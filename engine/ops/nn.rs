@@ -144,7 +144,12 @@ fn gelu_body(x: &Tensor, approximate: &str) -> Result<Tensor> {
     let tanh = match approximate {
         "none" => false,
         "tanh" => true,
-        other => return Err(Error::runtime("gelu", format!("approximate argument must be either none or tanh, got {other}"))),
+        other => {
+            return Err(Error::runtime(
+                "gelu",
+                format!("approximate argument must be either none or tanh, got {other}"),
+            ))
+        }
     };
     dispatch::apply1(Prim::Nn(NnOp::Gelu { tanh }), &[x], Meta::new(x.shape(), x.dtype()))
 }
@@ -267,7 +272,9 @@ fn attention_body(
     let mut scores = (q * scale)?.matmul(&k.transpose(-2, -1)?)?;
     if is_causal {
         let (rows, cols) = (q.shape()[q.ndim() - 2], k.shape()[k.ndim() - 2]);
-        let later = super::create::arange_of(rows, q.device())?.unsqueeze(1)?.lt(&super::create::arange_of(cols, q.device())?)?;
+        let later = super::create::arange_of(rows, q.device())?
+            .unsqueeze(1)?
+            .lt(&super::create::arange_of(cols, q.device())?)?;
         scores = scores.masked_fill(&later, f64::NEG_INFINITY)?;
     }
     if let Some(m) = mask {

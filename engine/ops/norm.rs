@@ -73,7 +73,9 @@ fn check_last(op: &'static str, x: &Tensor, normalized: &[isize], affine: &[Opti
         return Err(Error::shape(op, why, &[x.shape()]));
     }
     match affine.iter().flatten().find(|t| t.shape() != want.as_slice()) {
-        Some(t) => Err(Error::shape(op, "weight and bias must have the shape of normalized_shape", &[&want, t.shape()])),
+        Some(t) => {
+            Err(Error::shape(op, "weight and bias must have the shape of normalized_shape", &[&want, t.shape()]))
+        }
         None => Ok(()),
     }
 }
@@ -83,7 +85,13 @@ fn scale_and_shift(y: Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) ->
     bias.map_or(Ok(y.clone()), |b| y + b)
 }
 
-fn layer_norm_body(x: &Tensor, normalized: &[isize], weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+fn layer_norm_body(
+    x: &Tensor,
+    normalized: &[isize],
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> Result<Tensor> {
     check_last("layer_norm", x, normalized, &[weight, bias])?;
     scale_and_shift(standardize(x, normalized.len(), eps)?, weight, bias)
 }
@@ -110,7 +118,13 @@ fn per_channel(op: &'static str, x: &Tensor, v: Option<&Tensor>) -> Result<Optio
     v.reshape(&wide).map(Some)
 }
 
-fn group_norm_body(x: &Tensor, groups: i64, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+fn group_norm_body(
+    x: &Tensor,
+    groups: i64,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> Result<Tensor> {
     schema::group_norm.check(x.dtype())?;
     if x.ndim() < 2 || groups < 1 || x.shape()[1] % groups as usize != 0 {
         let why = format!("Expected number of channels in input to be divisible by num_groups={groups}");
@@ -142,7 +156,10 @@ fn batch_norm_body(
     let (mean, var) = if training {
         let n = x.numel() / x.shape()[1].max(1);
         if n <= 1 {
-            return Err(Error::value(OP, format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape())));
+            return Err(Error::value(
+                OP,
+                format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape()),
+            ));
         }
         let over: Vec<isize> = std::iter::once(0).chain(2..x.ndim() as isize).collect();
         let (mean, var) = (x.mean(Some(&over), true, None)?, x.var(Some(&over), 0, true)?);
@@ -158,7 +175,12 @@ fn batch_norm_body(
     } else {
         match (per_channel(OP, x, running_mean)?, per_channel(OP, x, running_var)?) {
             (Some(mean), Some(var)) => (mean, var),
-            _ => return Err(Error::runtime(OP, "expected running_mean and running_var to be defined when training=False")),
+            _ => {
+                return Err(Error::runtime(
+                    OP,
+                    "expected running_mean and running_var to be defined when training=False",
+                ))
+            }
         }
     };
     let scale = (var + eps)?.rsqrt()?;

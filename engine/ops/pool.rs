@@ -118,13 +118,17 @@ fn pool_args(
     let mut output = Spatial::new();
     for i in 0..n {
         if padding[i] * 2 > dilation[i] * (kernel[i] - 1) + 1 {
-            let why = format!("pad should be at most half of effective kernel size, but got pad={}, kernel_size={}", padding[i], kernel[i]);
+            let why = format!(
+                "pad should be at most half of effective kernel size, but got pad={}, kernel_size={}",
+                padding[i], kernel[i]
+            );
             return Err(Error::runtime(op, why));
         }
         let (size, reach) = (x[i + 2] + 2 * padding[i], dilation[i] * (kernel[i] - 1) + 1);
-        let room = size.checked_sub(reach).filter(|_| x[i + 2] > 0).ok_or_else(|| {
-            Error::shape(op, format!("the window {kernel:?} is larger than the padded input"), &[x])
-        })?;
+        let room = size
+            .checked_sub(reach)
+            .filter(|_| x[i + 2] > 0)
+            .ok_or_else(|| Error::shape(op, format!("the window {kernel:?} is larger than the padded input"), &[x]))?;
         let mut count = if ceil_mode { room.div_ceil(stride[i]) } else { room / stride[i] } + 1;
         // A window must start inside the input or the padding before it.
         if ceil_mode && (count - 1) * stride[i] >= x[i + 2] + padding[i] {
@@ -189,9 +193,7 @@ fn max_pool_nd(
     ceil_mode: bool,
 ) -> Result<Tensor> {
     let op = ["max_pool1d", "max_pool2d", "max_pool3d"][n - 1];
-    batched(n, x, |x| {
-        max(x, pool_args(op, x.shape(), kernel, stride.unwrap_or(&[]), padding, dilation, ceil_mode, n)?)
-    })
+    batched(n, x, |x| max(x, pool_args(op, x.shape(), kernel, stride.unwrap_or(&[]), padding, dilation, ceil_mode, n)?))
 }
 
 /// The indices that PyTorch's `return_indices=True` gives beside the pooled values, for (N, C, space…) or (C, space…).
@@ -220,11 +222,25 @@ fn max_indices(x: &Tensor, args: Box<PoolArgs>) -> Result<Tensor> {
     run(PoolOp::MaxIndices { args }, &[&x.detach()?], shape, DType::I64)
 }
 
-fn max_pool_body(x: &Tensor, kernel: &[isize], stride: &[isize], padding: &[isize], dilation: &[isize], ceil: bool) -> Result<Tensor> {
+fn max_pool_body(
+    x: &Tensor,
+    kernel: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    ceil: bool,
+) -> Result<Tensor> {
     max(x, pool_args("max_pool", x.shape(), kernel, stride, padding, dilation, ceil, kernel.len())?)
 }
 
-fn max_indices_body(x: &Tensor, kernel: &[isize], stride: &[isize], padding: &[isize], dilation: &[isize], ceil: bool) -> Result<Tensor> {
+fn max_indices_body(
+    x: &Tensor,
+    kernel: &[isize],
+    stride: &[isize],
+    padding: &[isize],
+    dilation: &[isize],
+    ceil: bool,
+) -> Result<Tensor> {
     schema::max_pool.check(x.dtype())?;
     max_indices(x, pool_args("max_pool_indices", x.shape(), kernel, stride, padding, dilation, ceil, kernel.len())?)
 }
@@ -261,7 +277,11 @@ fn expect(op: &'static str, x: &Tensor, other: &Tensor, shape: &[usize]) -> Resu
     schema::max_pool.check(x.dtype())?;
     match other.shape() == shape {
         true => Ok(()),
-        false => Err(Error::shape(op, format!("expected the second tensor to have the shape {shape:?}"), &[x.shape(), other.shape()])),
+        false => Err(Error::shape(
+            op,
+            format!("expected the second tensor to have the shape {shape:?}"),
+            &[x.shape(), other.shape()],
+        )),
     }
 }
 

@@ -68,7 +68,12 @@ fn draw(op: RandomOp, shape: &[usize], dtype: DType, device: Device) -> Result<T
 }
 
 /// Uniform numbers in [0, 1).
-pub(crate) fn uniform_of(shape: &[usize], dtype: DType, device: Device, generator: Option<&Generator>) -> Result<Tensor> {
+pub(crate) fn uniform_of(
+    shape: &[usize],
+    dtype: DType,
+    device: Device,
+    generator: Option<&Generator>,
+) -> Result<Tensor> {
     draw(RandomOp::Uniform { key: key_of(generator) }, shape, dtype, device)
 }
 
@@ -80,12 +85,22 @@ fn defaults(dtype: Option<DType>, device: Option<Device>) -> (DType, Device) {
     (dtype.unwrap_or(crate::default_dtype()), device.unwrap_or(crate::default_device()))
 }
 
-fn rand_body(size: &[isize], generator: Option<&Generator>, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+fn rand_body(
+    size: &[isize],
+    generator: Option<&Generator>,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
     let (dtype, device) = defaults(dtype, device);
     uniform_of(&super::create::sizes("rand", size)?, dtype, device, generator)
 }
 
-fn randn_body(size: &[isize], generator: Option<&Generator>, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+fn randn_body(
+    size: &[isize],
+    generator: Option<&Generator>,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
     let (dtype, device) = defaults(dtype, device);
     normal_of(&super::create::sizes("randn", size)?, dtype, device, generator)
 }
@@ -100,7 +115,10 @@ fn randint_body(
 ) -> Result<Tensor> {
     let shape: Shape = super::create::sizes("randint", size)?;
     if low >= high {
-        return Err(Error::runtime("randint", format!("random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")));
+        return Err(Error::runtime(
+            "randint",
+            format!("random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"),
+        ));
     }
     let dtype = dtype.unwrap_or(DType::I64);
     schema::randint.check(dtype)?;
@@ -108,7 +126,12 @@ fn randint_body(
     draw(op, &shape, DType::I64, device.unwrap_or(crate::default_device()))?.cast(dtype)
 }
 
-fn randperm_body(n: i64, generator: Option<&Generator>, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+fn randperm_body(
+    n: i64,
+    generator: Option<&Generator>,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
     let shape = super::create::sizes("randperm", &[n as isize])?;
     let device = device.unwrap_or(crate::default_device());
     // 62 random bits each: equal keys are too rare to bias the order.
@@ -129,11 +152,21 @@ fn bernoulli_body(p: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
     uniform_of(p.shape(), drawn, p.device(), generator)?.lt(&p.cast(drawn)?)?.cast(p.dtype())
 }
 
-fn rand_like_body(x: &Tensor, generator: Option<&Generator>, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+fn rand_like_body(
+    x: &Tensor,
+    generator: Option<&Generator>,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
     uniform_of(x.shape(), dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()), generator)
 }
 
-fn randn_like_body(x: &Tensor, generator: Option<&Generator>, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+fn randn_like_body(
+    x: &Tensor,
+    generator: Option<&Generator>,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
     normal_of(x.shape(), dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()), generator)
 }
 
@@ -144,7 +177,10 @@ impl Tensor {
     /// For a dtype that is not floating, or bounds in the wrong order.
     pub fn uniform_(&self, from: f64, to: f64, generator: Option<&Generator>) -> Result<()> {
         if from > to {
-            return Err(Error::runtime("uniform_", format!("expects to return a [from, to) range, but found from={from} > to={to}")));
+            return Err(Error::runtime(
+                "uniform_",
+                format!("expects to return a [from, to) range, but found from={from} > to={to}"),
+            ));
         }
         let draw = uniform_of(self.shape(), self.dtype(), self.device(), generator)?;
         self.write_in_place("uniform_", &((draw * (to - from))? + from)?)

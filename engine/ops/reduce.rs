@@ -207,7 +207,11 @@ fn logsumexp_body(x: &Tensor, dim: &[isize], keepdim: bool) -> Result<Tensor> {
     let top = top.where_else_zero(&top.isfinite()?)?;
     let sum = (&x - &top)?.exp()?.sum(Some(dim), true, None)?;
     let y = sum.log()? + &top;
-    if keepdim { y } else { y?.squeeze(Some(&axes.iter().map(|&a| a as isize).collect::<Vec<_>>())) }
+    if keepdim {
+        y
+    } else {
+        y?.squeeze(Some(&axes.iter().map(|&a| a as isize).collect::<Vec<_>>()))
+    }
 }
 
 fn count_nonzero_body(x: &Tensor, dim: Option<&[isize]>) -> Result<Tensor> {

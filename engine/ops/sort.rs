@@ -11,34 +11,36 @@ use crate::{shape, DType, Error, Result, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! sort_ops {
-    ($cb:ident) => { $cb! { "sort" SortOp :
-        /// The indices that sort along `dim`; equal elements keep their order, NaN is largest.
-        method argsort(dim: Dim = -1, descending: Bool = false, stable: Bool = true) -> Tensor {
-            [] Keep Yes DTypes::ORDERED, Index,
-            prim ArgSort { axis: usize, descending: bool } Nothing {none},
-            run argsort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True"]
+    ($cb:ident) => {
+        $cb! { "sort" SortOp :
+            /// The indices that sort along `dim`; equal elements keep their order, NaN is largest.
+            method argsort(dim: Dim = -1, descending: Bool = false, stable: Bool = true) -> Tensor {
+                [] Keep Yes DTypes::ORDERED, Index,
+                prim ArgSort { axis: usize, descending: bool } Nothing {none},
+                run argsort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True"]
+            }
+            /// The elements in order along `dim`, and the indices they came from.
+            method sort(dim: Dim = -1, descending: Bool = false, stable: Bool = true) -> ValuesIndices {
+                [] Keep Yes DTypes::ORDERED, Same,
+                run sort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True"]
+            }
+            /// The `k` largest (or smallest) elements along `dim`, in order, and their indices.
+            method topk(k: Int, dim: Dim = -1, largest: Bool = true, sorted: Bool = true) -> ValuesIndices {
+                [] Keep Yes DTypes::REAL, Same,
+                run topk_body, torch "", samples ["N(3, 6), 2", "N(6, 3), 3, 0, largest=False"]
+            }
+            /// The largest element along `dim` and its index; the first at a tie, which gets the whole gradient.
+            function max_dim(input: Tensor, dim: Dim, keepdim: Bool = false) -> ValuesIndices {
+                [] Keep Yes DTypes::ORDERED, Same,
+                run extremum_dim[true], torch "max", samples ["N(3, 4), 1", "N(2, 3, 4), 0, True"]
+            }
+            /// The smallest element along `dim` and its index; the first at a tie, which gets the whole gradient.
+            function min_dim(input: Tensor, dim: Dim, keepdim: Bool = false) -> ValuesIndices {
+                [] Keep Yes DTypes::ORDERED, Same,
+                run extremum_dim[false], torch "min", samples ["N(3, 4), 1", "N(2, 3, 4), 0, True"]
+            }
         }
-        /// The elements in order along `dim`, and the indices they came from.
-        method sort(dim: Dim = -1, descending: Bool = false, stable: Bool = true) -> ValuesIndices {
-            [] Keep Yes DTypes::ORDERED, Same,
-            run sort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True"]
-        }
-        /// The `k` largest (or smallest) elements along `dim`, in order, and their indices.
-        method topk(k: Int, dim: Dim = -1, largest: Bool = true, sorted: Bool = true) -> ValuesIndices {
-            [] Keep Yes DTypes::REAL, Same,
-            run topk_body, torch "", samples ["N(3, 6), 2", "N(6, 3), 3, 0, largest=False"]
-        }
-        /// The largest element along `dim` and its index; the first at a tie, which gets the whole gradient.
-        function max_dim(input: Tensor, dim: Dim, keepdim: Bool = false) -> ValuesIndices {
-            [] Keep Yes DTypes::ORDERED, Same,
-            run extremum_dim[true], torch "max", samples ["N(3, 4), 1", "N(2, 3, 4), 0, True"]
-        }
-        /// The smallest element along `dim` and its index; the first at a tie, which gets the whole gradient.
-        function min_dim(input: Tensor, dim: Dim, keepdim: Bool = false) -> ValuesIndices {
-            [] Keep Yes DTypes::ORDERED, Same,
-            run extremum_dim[false], torch "min", samples ["N(3, 4), 1", "N(2, 3, 4), 0, True"]
-        }
-    }};
+    };
 }
 sort_ops!(define_ops);
 
@@ -48,7 +50,11 @@ fn argsort_body(x: &Tensor, dim: isize, descending: bool, _stable: bool) -> Resu
     if x.ndim() == 0 {
         return x.zeros_like()?.cast(DType::I64);
     }
-    dispatch::apply1(Prim::Sort(SortOp::ArgSort { axis, descending }), &[&x.detach()?], Meta::new(x.shape(), DType::I64))
+    dispatch::apply1(
+        Prim::Sort(SortOp::ArgSort { axis, descending }),
+        &[&x.detach()?],
+        Meta::new(x.shape(), DType::I64),
+    )
 }
 
 fn sort_body(x: &Tensor, dim: isize, descending: bool, stable: bool) -> Result<(Tensor, Tensor)> {

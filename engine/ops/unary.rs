@@ -115,9 +115,7 @@ fn unary(op: UnaryOp, x: &Tensor) -> Result<Tensor> {
     let schema = op.schema();
     schema.check(x.dtype())?;
     match schema.result {
-        super::ResultDType::Float if x.dtype().is_integral() => {
-            unary_as(op, &x.cast(crate::default_dtype())?)
-        }
+        super::ResultDType::Float if x.dtype().is_integral() => unary_as(op, &x.cast(crate::default_dtype())?),
         _ => unary_as(op, x),
     }
 }

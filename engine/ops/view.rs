@@ -276,7 +276,10 @@ fn narrow_body(x: &Tensor, dim: isize, start: i64, length: i64) -> Result<Tensor
     let axis = shape::wrap_dim("narrow", dim, x.ndim())?;
     let n = x.shape()[axis] as i64;
     if start < -n || start > n {
-        return Err(Error::index("narrow", format!("start out of range (expected to be in range of [{}, {n}], but got {start})", -n)));
+        return Err(Error::index(
+            "narrow",
+            format!("start out of range (expected to be in range of [{}, {n}], but got {start})", -n),
+        ));
     }
     let start = if start < 0 { start + n } else { start };
     if length < 0 || start + length > n {
@@ -328,7 +331,10 @@ fn as_strided_body(x: &Tensor, size: &[isize], stride: &[isize], storage_offset:
     let room = x.storage_numel();
     let empty = layout.shape.contains(&0);
     if !empty && reach.is_none_or(|r| r >= room) {
-        let why = format!("sizes {size:?}, strides {stride:?} and offset {} reach outside of the storage of {room} elements", layout.offset);
+        let why = format!(
+            "sizes {size:?}, strides {stride:?} and offset {} reach outside of the storage of {room} elements",
+            layout.offset
+        );
         return Err(fail(why));
     }
     let own = x.layout();
@@ -357,7 +363,10 @@ fn unsqueeze_body(x: &Tensor, dim: isize) -> Result<Tensor> {
 fn flatten_body(x: &Tensor, start_dim: isize, end_dim: isize) -> Result<Tensor> {
     let (a, b) = (shape::wrap_dim("flatten", start_dim, x.ndim())?, shape::wrap_dim("flatten", end_dim, x.ndim())?);
     if a > b {
-        return Err(Error::runtime("flatten", format!("start_dim ({start_dim}) cannot come after end_dim ({end_dim})")));
+        return Err(Error::runtime(
+            "flatten",
+            format!("start_dim ({start_dim}) cannot come after end_dim ({end_dim})"),
+        ));
     }
     if x.ndim() == 0 {
         return reshape_to(x, &[1]);
@@ -494,7 +503,9 @@ fn split_body(x: &Tensor, sizes: &[isize], dim: isize) -> Result<Vec<Tensor>> {
         [0] if n > 0 => Err(Error::runtime("split", "split_size can only be 0 if dimension size is 0")),
         [size] => equal_pieces(x, axis, size as usize),
         _ if sizes.iter().sum::<isize>() != n as isize => {
-            let why = format!("expects split_sizes {sizes:?} to sum exactly to {n} (input tensor's size at dimension {axis})");
+            let why = format!(
+                "expects split_sizes {sizes:?} to sum exactly to {n} (input tensor's size at dimension {axis})"
+            );
             Err(Error::shape("split", why, &[x.shape()]))
         }
         _ => pieces(x, axis, sizes.iter().map(|&s| s as usize)),
@@ -514,5 +525,9 @@ fn unbind_body(x: &Tensor, dim: isize) -> Result<Vec<Tensor>> {
 }
 
 fn contiguous_body(x: &Tensor) -> Result<Tensor> {
-    if x.layout().is_contiguous() { Ok(x.clone()) } else { x.copy() }
+    if x.layout().is_contiguous() {
+        Ok(x.clone())
+    } else {
+        x.copy()
+    }
 }

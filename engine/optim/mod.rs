@@ -105,7 +105,11 @@ impl Step {
         }
         for t in rest {
             if t.shape() != param.shape() {
-                return Err(Error::shape(op, "gradient and state must have the parameter's shape", &[param.shape(), t.shape()]));
+                return Err(Error::shape(
+                    op,
+                    "gradient and state must have the parameter's shape",
+                    &[param.shape(), t.shape()],
+                ));
             }
             if t.dtype() != param.dtype() {
                 let why = "gradient and state must have the parameter's dtype";

@@ -78,6 +78,7 @@ fn make_main() -> Result<sys::mlx_stream> {
         return Ok(sys::mlx_stream { ctx });
     }
     crate::version::version()?;
+    full_precision();
     // Loading MLX in the parent and first computing in a forked child is fine; the reverse is not.
     OWNER.store(std::process::id(), Ordering::Relaxed);
     let on_cpu = device::kind()? == Kind::Cpu;
@@ -88,6 +89,15 @@ fn make_main() -> Result<sys::mlx_stream> {
     let made = make_on(on_cpu)?;
     MAIN.store(made.ctx, Ordering::Release);
     Ok(made)
+}
+
+/// Has float32 products computed in float32: on CUDA, MLX rounds their inputs to TF32's ten bits unless told not to.
+/// `MLX_ENABLE_TF32=1` in the environment asks for that speed.
+fn full_precision() {
+    const SWITCH: &str = "MLX_ENABLE_TF32";
+    if std::env::var_os(SWITCH).is_none() {
+        std::env::set_var(SWITCH, "0");
+    }
 }
 
 #[cold]

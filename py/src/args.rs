@@ -142,7 +142,10 @@ fn slow_scalar(obj: Borrowed<'_, '_, PyAny>) -> Option<Result<Scalar, TooLarge>>
         return obj.extract::<f64>().ok().map(|f| Ok(Scalar::Float(f)));
     }
     if let Ok(c) = obj.cast::<PyComplex>() {
-        return Some(Ok(Scalar::Complex(c.getattr("real").ok()?.extract().ok()?, c.getattr("imag").ok()?.extract().ok()?)));
+        return Some(Ok(Scalar::Complex(
+            c.getattr("real").ok()?.extract().ok()?,
+            c.getattr("imag").ok()?.extract().ok()?,
+        )));
     }
     if obj.is_instance_of::<PyInt>() {
         return Some(obj.extract::<i64>().map(Scalar::Int).map_err(|_| TooLarge));
@@ -203,7 +206,11 @@ pub mod kinds {
 /// Elements that a tensor counts for: those on the CPU.
 #[inline]
 pub fn weight_of(t: &lucid::Tensor) -> usize {
-    if t.device() == Device::Cpu { t.numel() } else { 0 }
+    if t.device() == Device::Cpu {
+        t.numel()
+    } else {
+        0
+    }
 }
 
 #[inline]
@@ -392,7 +399,11 @@ plain_kinds! {
 }
 
 fn or_none<T>(obj: Borrowed<'_, '_, PyAny>, convert: impl FnOnce() -> PyResult<T>) -> PyResult<Option<T>> {
-    if obj.is_none() { Ok(None) } else { convert().map(Some) }
+    if obj.is_none() {
+        Ok(None)
+    } else {
+        convert().map(Some)
+    }
 }
 
 fn number(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<Scalar> {

@@ -1,9 +1,9 @@
 //! Grad mode, backward passes, and Python functions as hooks.
 
 use crate::args::{tensors_of, At};
+use crate::cross;
 use crate::errors;
 use crate::tensor::{wrap, PyTensor};
-use crate::cross;
 use lucid::autograd::{Hook, Keep};
 use lucid::{Error, Tensor};
 use pyo3::prelude::*;
@@ -23,7 +23,12 @@ pub fn take_raised() -> Option<PyErr> {
 }
 
 /// Weights of results: `None`, a tensor, or a sequence of tensors and `None`, for `n` results.
-pub fn grads_of(py: Python<'_>, op: &'static str, given: Option<&Bound<'_, PyAny>>, n: usize) -> PyResult<Vec<Option<Tensor>>> {
+pub fn grads_of(
+    py: Python<'_>,
+    op: &'static str,
+    given: Option<&Bound<'_, PyAny>>,
+    n: usize,
+) -> PyResult<Vec<Option<Tensor>>> {
     let Some(given) = given else { return Ok(vec![None; n]) };
     let one = |o: &Bound<'_, PyAny>| match o.cast::<PyTensor>() {
         Ok(t) => Ok(Some(t.get().share())),

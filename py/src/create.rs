@@ -39,7 +39,11 @@ fn sequence<'py>(obj: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
         return Some(t.iter().collect());
     }
     let is_range = obj.get_type().name().is_ok_and(|n| n == "range");
-    if is_range { obj.try_iter().ok()?.collect::<PyResult<_>>().ok() } else { None }
+    if is_range {
+        obj.try_iter().ok()?.collect::<PyResult<_>>().ok()
+    } else {
+        None
+    }
 }
 
 impl Nested {
@@ -47,7 +51,10 @@ impl Nested {
         let py = obj.py();
         if let Some(parts) = sequence(obj) {
             if depth >= DEEPEST {
-                return Err(errors::value_error(py, format!("tensor(): the data is nested deeper than {DEEPEST} levels")));
+                return Err(errors::value_error(
+                    py,
+                    format!("tensor(): the data is nested deeper than {DEEPEST} levels"),
+                ));
             }
             self.enter(py, depth, parts.len())?;
             return parts.iter().try_for_each(|p| self.gather(p, depth + 1));
@@ -67,7 +74,9 @@ impl Nested {
         }
         let item = match scalar_of(obj.as_borrowed()) {
             Some(Ok(s)) => s,
-            Some(Err(TooLarge)) => return Err(errors::overflow_error(py, format!("tensor(): {obj} does not fit into 64 bits"))),
+            Some(Err(TooLarge)) => {
+                return Err(errors::overflow_error(py, format!("tensor(): {obj} does not fit into 64 bits")))
+            }
             None => {
                 let got = crate::args::kind_name(obj);
                 return Err(errors::type_error(py, format!("tensor(): invalid data type '{got}'")));
@@ -83,7 +92,8 @@ impl Nested {
         if let Ok(t) = obj.cast::<PyTensor>() {
             return Ok(Some(t.get().share()));
         }
-        match obj.hasattr("__array__")? && obj.getattr("ndim").is_ok_and(|n| n.extract::<usize>().is_ok_and(|n| n > 0)) {
+        match obj.hasattr("__array__")? && obj.getattr("ndim").is_ok_and(|n| n.extract::<usize>().is_ok_and(|n| n > 0))
+        {
             true => foreign(obj, None, None).map(Some),
             false => Ok(None),
         }
@@ -155,7 +165,9 @@ from_scalar! {
 fn exact_int(s: Scalar, least: i64, most: i64) -> Option<i64> {
     let i = match s {
         // 2^63 itself is no i64.
-        Scalar::Float(f) => (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&f).then_some(f as i64)?,
+        Scalar::Float(f) => {
+            (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&f).then_some(f as i64)?
+        }
         Scalar::Complex(..) => return None,
         s => s.to_i64(),
     };
@@ -188,7 +200,8 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
     nested.gather(data, 0)?;
     let dtype = dtype.unwrap_or_else(|| nested.dtype());
     let device = device.unwrap_or(lucid::default_device());
-    let out_of_range = || errors::runtime_error(py, format!("value cannot be converted to type {dtype} without overflow"));
+    let out_of_range =
+        || errors::runtime_error(py, format!("value cannot be converted to type {dtype} without overflow"));
     with_dtype!(dtype, T => {
         let items: Option<Vec<T>> = nested.items.iter().map(|&s| T::from_scalar(s)).collect();
         let items = items.ok_or_else(out_of_range)?;

@@ -36,5 +36,9 @@ pub fn long<T: Send>(py: Python<'_>, f: impl FnOnce() -> lucid::Result<T> + Send
 /// Runs an op: without the GIL where `weight` elements on the CPU make it long.
 #[inline]
 pub fn op<T: Send>(py: Python<'_>, weight: usize, f: impl FnOnce() -> lucid::Result<T> + Send) -> PyResult<T> {
-    if weight < LARGE { quick(py, f) } else { long(py, f) }
+    if weight < LARGE {
+        quick(py, f)
+    } else {
+        long(py, f)
+    }
 }

@@ -21,7 +21,9 @@ impl PyDevice {
         let Some(given) = device_of(device)? else { return Err(wrong(device, "device")) };
         match index {
             None | Some(0) => Ok(PyDevice(given)),
-            Some(i) => Err(errors::runtime_error(py, format!("device: there is one {given} device, with index 0; got {i}"))),
+            Some(i) => {
+                Err(errors::runtime_error(py, format!("device: there is one {given} device, with index 0; got {i}")))
+            }
         }
     }
 

@@ -374,7 +374,11 @@ fn save_safetensors(tensors: &Bound<'_, PyDict>, path: &Bound<'_, PyAny>) -> PyR
 /// Reads all tensors of a safetensors file to a device.
 #[pyfunction]
 #[pyo3(signature = (path, device=Arg::MISSING))]
-fn load_safetensors<'py>(py: Python<'py>, path: &Bound<'py, PyAny>, device: Arg<'_, 'py>) -> PyResult<Bound<'py, PyDict>> {
+fn load_safetensors<'py>(
+    py: Python<'py>,
+    path: &Bound<'py, PyAny>,
+    device: Arg<'_, 'py>,
+) -> PyResult<Bound<'py, PyDict>> {
     let device = optional::<kinds::OptDevice>(At { op: "load_safetensors", arg: "device" }, device, None)?;
     let device = device.unwrap_or(lucid::default_device());
     let path = path_of(path)?;

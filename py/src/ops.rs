@@ -14,11 +14,7 @@ use pyo3::types::PyTuple;
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
 /// The sizes or dimensions of a call that may list them one by one: `x.reshape(2, 3)`, `x.reshape((2, 3))`.
-fn listed(
-    at: At,
-    args: &Bound<'_, PyTuple>,
-    named: Arg<'_, '_>,
-) -> PyResult<crate::args::Ints> {
+fn listed(at: At, args: &Bound<'_, PyTuple>, named: Arg<'_, '_>) -> PyResult<crate::args::Ints> {
     let expected = "int or a tuple of ints";
     match (args.len(), named.0) {
         (0, Some(given)) => crate::args::ints_of(at, given, expected),

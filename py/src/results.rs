@@ -72,5 +72,9 @@ pub fn same_or<'py, T: Same>(
     made: T,
     wrap: impl FnOnce(T) -> Object<'py>,
 ) -> Object<'py> {
-    if made.is(input) { Ok(slf.clone().into_any()) } else { wrap(made) }
+    if made.is(input) {
+        Ok(slf.clone().into_any())
+    } else {
+        wrap(made)
+    }
 }

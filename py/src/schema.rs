@@ -67,7 +67,11 @@ fn row<'py>(py: Python<'py>, s: &'static Schema) -> PyResult<Bound<'py, PyDict>>
 
 /// PyTorch's path for a row: the row's own name unless it says another.
 fn torch_path(s: &Schema) -> &'static str {
-    if s.torch.is_empty() { s.name.trim_start_matches("r#") } else { s.torch }
+    if s.torch.is_empty() {
+        s.name.trim_start_matches("r#")
+    } else {
+        s.torch
+    }
 }
 
 /// Do users find the row's function as `lucid.<name>`? Others are the engine's own, or shown by `lucid.nn.functional`.

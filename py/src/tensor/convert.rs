@@ -30,12 +30,21 @@ pub fn converted(
         let t = if first { t.cast(dtype)? } else { t };
         let t = if moves { t.to_device(device)? } else { t };
         let t = if casts && !first { t.cast(dtype)? } else { t };
-        if casts || moves { Ok(t) } else { t.copy() }
+        if casts || moves {
+            Ok(t)
+        } else {
+            t.copy()
+        }
     };
     cross::op(py, weight, run).map(Some)
 }
 
-fn convert<'py>(slf: &Bound<'py, PyTensor>, dtype: Option<DType>, device: Option<Device>, copy: bool) -> PyResult<Bound<'py, PyAny>> {
+fn convert<'py>(
+    slf: &Bound<'py, PyTensor>,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    copy: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let t = slf.get().share();
     match converted(slf.py(), &t, dtype, device, copy)? {
         Some(t) => wrap(slf.py(), t),
@@ -110,7 +119,8 @@ impl PyTensor {
                 device = Some(d);
             } else {
                 let got = crate::args::kind_name(&arg);
-                let why = format!("to() received an invalid argument: expected a dtype, device, str or Tensor, not {got}");
+                let why =
+                    format!("to() received an invalid argument: expected a dtype, device, str or Tensor, not {got}");
                 return Err(errors::type_error(slf.py(), why));
             }
         }

@@ -1,8 +1,8 @@
 //! Reading tensors: single numbers, nested lists, bytes. These evaluate.
 
 use super::{wrap, PyTensor};
-use crate::{cross, errors};
 use crate::dtype::with_dtype;
+use crate::{cross, errors};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -29,7 +29,8 @@ fn nested<'py, T: Copy + Into<Scalar>>(py: Python<'py>, data: &[T], shape: &[usi
         }
         [n, rest @ ..] => {
             let step: usize = rest.iter().product();
-            let rows: Vec<_> = (0..*n).map(|i| nested(py, &data[i * step..(i + 1) * step], rest)).collect::<PyResult<_>>()?;
+            let rows: Vec<_> =
+                (0..*n).map(|i| nested(py, &data[i * step..(i + 1) * step], rest)).collect::<PyResult<_>>()?;
             Ok(PyList::new(py, rows)?.into_any())
         }
     }
@@ -103,7 +104,9 @@ impl PyTensor {
         match self.read().numel() {
             1 => {}
             0 => return Err(errors::runtime_error(py, "Boolean value of Tensor with no values is ambiguous")),
-            _ => return Err(errors::runtime_error(py, "Boolean value of Tensor with more than one value is ambiguous")),
+            _ => {
+                return Err(errors::runtime_error(py, "Boolean value of Tensor with more than one value is ambiguous"))
+            }
         }
         Ok(self.number(py)?.to_bool())
     }
@@ -137,7 +140,9 @@ impl PyTensor {
         };
         match integral {
             true => Ok(self.number(py)?.to_i64()),
-            false => Err(errors::type_error(py, "only integer tensors of a single element can be converted to an index")),
+            false => {
+                Err(errors::type_error(py, "only integer tensors of a single element can be converted to an index"))
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{wrap, PyTensor};
 use crate::args::{tensors_of, At};
-use crate::autograd::{hook_of, grads_of};
+use crate::autograd::{grads_of, hook_of};
 use crate::{cross, errors};
 use lucid::autograd::Keep;
 use lucid::Tensor;
@@ -50,7 +50,10 @@ impl PyTensor {
                 Ok(g) => Some(g.get().share()),
                 Err(_) => {
                     let got = crate::args::kind_name(v);
-                    return Err(errors::type_error(py, format!("assigned grad expected to be a Tensor or None but got {got}")));
+                    return Err(errors::type_error(
+                        py,
+                        format!("assigned grad expected to be a Tensor or None but got {got}"),
+                    ));
                 }
             },
         };
@@ -67,7 +70,8 @@ impl PyTensor {
     #[getter]
     fn _grad_fn_name(&self) -> Option<String> {
         let name = self.read().grad_fn_name()?;
-        let camel = name.trim_start_matches("r#").split('_').map(|w| w[..1.min(w.len())].to_uppercase() + &w[1.min(w.len())..]);
+        let camel =
+            name.trim_start_matches("r#").split('_').map(|w| w[..1.min(w.len())].to_uppercase() + &w[1.min(w.len())..]);
         Some(format!("{}Backward0", camel.collect::<String>()))
     }
 

@@ -54,12 +54,19 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
         return Ok(Item::Bool(b.is_true()));
     }
     if part.is_instance_of::<PyInt>() {
-        return part.extract().map(Item::Int).map_err(|_| errors::index_error(py, format!("index {part} is out of range")));
+        return part
+            .extract()
+            .map(Item::Int)
+            .map_err(|_| errors::index_error(py, format!("index {part} is out of range")));
     }
     if let Ok(slice) = part.cast::<PySlice>() {
         let end = |name: &str| -> PyResult<Option<i64>> {
             let v = slice.getattr(name)?;
-            if v.is_none() { Ok(None) } else { slice_end(&v).map(Some) }
+            if v.is_none() {
+                Ok(None)
+            } else {
+                slice_end(&v).map(Some)
+            }
         };
         let step = end("step")?.unwrap_or(1);
         if step < 1 {
@@ -92,7 +99,9 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
         return Ok(Item::Int(i));
     }
     let got = crate::args::kind_name(part);
-    let why = format!("only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got {got})");
+    let why = format!(
+        "only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got {got})"
+    );
     Err(errors::index_error(py, why))
 }
 
@@ -198,7 +207,10 @@ fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bou
             Ok(i) if x.ndim() > 0 => {
                 let n = x.shape()[0] as i64;
                 if i < -n || i >= n {
-                    return Err(errors::index_error(py, format!("index {i} is out of bounds for dimension 0 with size {n}")));
+                    return Err(errors::index_error(
+                        py,
+                        format!("index {i} is out of bounds for dimension 0 with size {n}"),
+                    ));
                 }
                 wrap(py, cross::quick(py, || x.select(0, i))?)
             }
@@ -212,7 +224,11 @@ fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bou
     let weight = if masks { cross::LARGE } else { weight_of(&x) };
     let y = cross::op(py, weight, || {
         let r = resolve(&x, items)?;
-        if r.dims.is_empty() { Ok(r.view) } else { index(&r.view, &r.dims, &r.tensors) }
+        if r.dims.is_empty() {
+            Ok(r.view)
+        } else {
+            index(&r.view, &r.dims, &r.tensors)
+        }
     })?;
     wrap(py, y)
 }
@@ -262,7 +278,11 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
         Value::Tensor(t) => {
             if t.device() != x.device() {
                 let why = "the value and the tensor assigned to must be on one device; move one with .to()".into();
-                return Err(Box::new(Error::DeviceMismatch { op: "index_put", why, devices: vec![x.device(), t.device()] }));
+                return Err(Box::new(Error::DeviceMismatch {
+                    op: "index_put",
+                    why,
+                    devices: vec![x.device(), t.device()],
+                }));
             }
             let index_ndim = r.tensors.iter().map(Tensor::ndim).max().unwrap_or(0);
             fitting(t, r.view.ndim() - r.dims.len() + index_ndim)?.cast(x.dtype())?

@@ -12,7 +12,10 @@ use pyo3::types::PyTuple;
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
 /// Writes over a tensor, and gives it back.
-fn write<'py>(slf: &Bound<'py, PyTensor>, f: impl FnOnce(&Tensor) -> lucid::Result<()> + Send) -> PyResult<Bound<'py, PyTensor>> {
+fn write<'py>(
+    slf: &Bound<'py, PyTensor>,
+    f: impl FnOnce(&Tensor) -> lucid::Result<()> + Send,
+) -> PyResult<Bound<'py, PyTensor>> {
     let t = slf.get().share();
     cross::op(slf.py(), weight_of(&t), || f(&t))?;
     Ok(slf.clone())
@@ -73,7 +76,8 @@ impl PyTensor {
     fn mT<'py>(&self, py: Python<'py>) -> Object<'py> {
         let t = self.read();
         if t.ndim() < 2 {
-            let why = format!("tensor.mT is only supported on matrices or batches of matrices. Got {}-D tensor.", t.ndim());
+            let why =
+                format!("tensor.mT is only supported on matrices or batches of matrices. Got {}-D tensor.", t.ndim());
             return Err(errors::runtime_error(py, why));
         }
         wrap(py, cross::quick(py, || t.transpose(-2, -1))?)
@@ -93,7 +97,11 @@ impl PyTensor {
 
     /// Writes `src`, which is broadcast, cast and moved, over the elements.
     #[pyo3(signature = (src, non_blocking=false))]
-    fn copy_<'py>(slf: &Bound<'py, Self>, src: &Bound<'py, PyTensor>, non_blocking: bool) -> PyResult<Bound<'py, Self>> {
+    fn copy_<'py>(
+        slf: &Bound<'py, Self>,
+        src: &Bound<'py, PyTensor>,
+        non_blocking: bool,
+    ) -> PyResult<Bound<'py, Self>> {
         let _ = non_blocking;
         let src = src.get().share();
         let t = slf.get().share();
@@ -112,7 +120,10 @@ impl PyTensor {
                 write(slf, move |t| t.copy_(&v))
             }
             HeldOperand::Tensor(v) => {
-                let why = format!("fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.", v.ndim());
+                let why = format!(
+                    "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
+                    v.ndim()
+                );
                 Err(errors::runtime_error(slf.py(), why))
             }
         }
@@ -308,7 +319,10 @@ fn extremum<'py>(
 
     if is_tensor || other.0.is_some() {
         if dim.0.is_some() || keepdim.0.is_some() || second.is_some() {
-            return Err(errors::type_error(py, format!("{op}(): another tensor goes with neither 'dim' nor 'keepdim'")));
+            return Err(errors::type_error(
+                py,
+                format!("{op}(): another tensor goes with neither 'dim' nor 'keepdim'"),
+            ));
         }
         let other = if is_tensor { first_arg } else { other };
         let other = crate::args::required::<kinds::Tensor>(py, At { op, arg: "other" }, other)?;

@@ -97,7 +97,11 @@ impl PyTensor {
     /// An instance of a subclass on the storage of `data`, as a leaf. What `nn.Parameter` is made by.
     #[staticmethod]
     #[pyo3(signature = (cls, data, requires_grad=false))]
-    fn _make_subclass<'py>(cls: &Bound<'py, PyType>, data: &Bound<'py, PyTensor>, requires_grad: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn _make_subclass<'py>(
+        cls: &Bound<'py, PyType>,
+        data: &Bound<'py, PyTensor>,
+        requires_grad: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = cls.py();
         let made = py.get_type::<PyTensor>().call_method1("__new__", (cls, data))?;
         if requires_grad {
@@ -173,7 +177,11 @@ impl PyTensor {
 
     /// Index of the device: -1 for the CPU.
     fn get_device(&self) -> i32 {
-        if self.read().device() == lucid::Device::Cpu { -1 } else { 0 }
+        if self.read().device() == lucid::Device::Cpu {
+            -1
+        } else {
+            0
+        }
     }
 
     /// Bytes per element.

@@ -67,7 +67,10 @@ fn in_place(
     let py = slf.py();
     let Some(b) = held(name, other)? else {
         let got = crate::args::kind_name(other);
-        return Err(errors::type_error(py, format!("{name}(): argument 'other' must be Tensor or a number, not {got}")));
+        return Err(errors::type_error(
+            py,
+            format!("{name}(): argument 'other' must be Tensor or a number, not {got}"),
+        ));
     };
     let a = slf.get().read();
     let a: &Tensor = &a;
@@ -242,7 +245,10 @@ impl PyTensor {
         let py = slf.py();
         let Some(b) = held("__contains__", element)? else {
             let got = crate::args::kind_name(element);
-            return Err(errors::type_error(py, format!("Tensor.__contains__ only supports Tensor or numbers, not {got}")));
+            return Err(errors::type_error(
+                py,
+                format!("Tensor.__contains__ only supports Tensor or numbers, not {got}"),
+            ));
         };
         let a = slf.get().share();
         cross::long(py, || compare::eq(&a, b.lend())?.any(None, false)?.item_bool())
