@@ -129,7 +129,7 @@ pub fn infer_size(op: &'static str, target: &[isize], shape: &[usize]) -> Result
             let why = format!("cannot reshape tensor of {total} elements into shape {target:?} because the unspecified dimension size -1 can be any value and is ambiguous");
             return Err(Error::shape(op, why, &[shape]));
         }
-        Some(i) if total % known == 0 => out[i] = total / known,
+        Some(i) if total.is_multiple_of(known) => out[i] = total / known,
         None if known == total => {}
         _ => return Err(fail()),
     }

@@ -292,7 +292,7 @@ impl Tensor {
 
     /// May the tape have kept this tensor for the gradient of `value`, so that it must not be written over?
     pub(crate) fn is_saved_by(&self, schema: &crate::ops::Schema, value: &Tensor) -> bool {
-        value.requires_grad() && !(schema.primitive && !schema.saves.input(0, |_| true))
+        value.requires_grad() && (!schema.primitive || schema.saves.input(0, |_| true))
     }
 
     /// The end of every in-place op: writes `value` over this tensor's elements, records that, and raises the version.

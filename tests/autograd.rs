@@ -58,7 +58,7 @@ fn third_derivative_of_a_power() -> Result<()> {
         let keep = Keep { graph: true, create_graph: true };
         let mut y = x.pow(4)?;
         for expected in [32.0, 48.0, 48.0] {
-            y = grad(&[y], &[x.clone()], &[None], keep)?.remove(0).unwrap();
+            y = grad(&[y], std::slice::from_ref(&x), &[None], keep)?.remove(0).unwrap();
             assert_eq!(y.item_f64()?, expected);
         }
     }
@@ -70,7 +70,7 @@ fn a_second_walk_needs_the_graph_kept() -> Result<()> {
     for device in DEVICES {
         let x = leaf(&[2.0], &[], device)?;
         let y = x.square()?;
-        backward(&[y.clone()], &[None], Keep { graph: true, create_graph: false }, None)?;
+        backward(std::slice::from_ref(&y), &[None], Keep { graph: true, create_graph: false }, None)?;
         y.backward()?;
         let error = y.backward().unwrap_err();
         assert!(error.to_string().contains("a second time"), "{error}");

@@ -60,7 +60,10 @@ pub type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
 
 /// The hooks on the results of a node or on a leaf, in the order of registration.
 #[derive(Default)]
-pub(crate) struct Hooks(Mutex<Option<Box<Vec<(u64, u32, Hook)>>>>);
+pub(crate) struct Hooks(Mutex<Option<Box<Registered>>>);
+
+/// Handle, number of the result, and hook, of each.
+type Registered = Vec<(u64, u32, Hook)>;
 
 /// Handles are unique in the process, so that any of them can be removed from anywhere.
 static NEXT_HOOK: AtomicU64 = AtomicU64::new(1);

@@ -80,11 +80,6 @@ impl CpuArray {
         Ok(CpuArray { buffer: Arc::new(buffer), layout })
     }
 
-    /// An array over a buffer of its own, such as memory shared with NumPy. None where the layout reaches outside of it.
-    pub fn of_buffer(buffer: Buffer, layout: Layout) -> Option<CpuArray> {
-        (layout.span() <= buffer.len()).then(|| CpuArray { buffer: Arc::new(buffer), layout })
-    }
-
     /// The sizes.
     pub fn shape(&self) -> &[usize] {
         &self.layout.shape

@@ -503,6 +503,7 @@ mod tests {
         out
     }
 
+    #[allow(clippy::vec_box)] // The ops take their arguments boxed.
     fn cases() -> Vec<Box<PoolArgs>> {
         vec![
             args(&[2, 2], &[2, 2], &[0, 0], &[1, 1], &[3, 3]),

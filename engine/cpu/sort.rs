@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::cpu::tests::{array, layouts, show};
 
-    fn order<T: Element>(x: &CpuArray, axis: usize, descending: bool) -> Vec<i64> {
+    fn order(x: &CpuArray, axis: usize, descending: bool) -> Vec<i64> {
         let meta = Meta::new(x.shape(), DType::I64);
         show(&sort(&SortOp::ArgSort { axis, descending }, x, &meta).unwrap())
     }
@@ -115,33 +115,33 @@ mod tests {
     fn ties_keep_their_order_and_nan_is_largest() {
         let data = [2f32, f32::NAN, -1.0, 0.0, -0.0, f32::INFINITY, -f32::NAN, 2.0, f32::NEG_INFINITY];
         for x in layouts(&[9], &data) {
-            assert_eq!(order::<f32>(&x, 0, false), [8, 2, 3, 4, 0, 7, 5, 1, 6]);
-            assert_eq!(order::<f32>(&x, 0, true), [1, 6, 5, 0, 7, 3, 4, 2, 8]);
+            assert_eq!(order(&x, 0, false), [8, 2, 3, 4, 0, 7, 5, 1, 6]);
+            assert_eq!(order(&x, 0, true), [1, 6, 5, 0, 7, 3, 4, 2, 8]);
         }
         let wide: Vec<f64> = data.iter().map(|&x| f64::from(x)).collect();
-        assert_eq!(order::<f64>(&array(&[9], &wide), 0, false), [8, 2, 3, 4, 0, 7, 5, 1, 6]);
+        assert_eq!(order(&array(&[9], &wide), 0, false), [8, 2, 3, 4, 0, 7, 5, 1, 6]);
         let half: Vec<f16> = data.iter().map(|&x| f16::from_f32(x)).collect();
-        assert_eq!(order::<f16>(&array(&[9], &half), 0, true), [1, 6, 5, 0, 7, 3, 4, 2, 8]);
+        assert_eq!(order(&array(&[9], &half), 0, true), [1, 6, 5, 0, 7, 3, 4, 2, 8]);
     }
 
     #[test]
     fn every_axis() {
         for x in layouts(&[2, 3], &[3i32, 1, 2, -3, 5, 2]) {
-            assert_eq!(order::<i32>(&x, 1, false), [1, 2, 0, 0, 2, 1]);
-            assert_eq!(order::<i32>(&x, 0, false), [1, 0, 0, 0, 1, 1]);
-            assert_eq!(order::<i32>(&x, 0, true), [0, 1, 0, 1, 0, 1]);
+            assert_eq!(order(&x, 1, false), [1, 2, 0, 0, 2, 1]);
+            assert_eq!(order(&x, 0, false), [1, 0, 0, 0, 1, 1]);
+            assert_eq!(order(&x, 0, true), [0, 1, 0, 1, 0, 1]);
         }
-        assert!(order::<i32>(&array::<i32>(&[2, 0], &[]), 1, false).is_empty());
-        assert!(order::<i32>(&array::<i32>(&[0, 2], &[]), 0, false).is_empty());
+        assert!(order(&array::<i32>(&[2, 0], &[]), 1, false).is_empty());
+        assert!(order(&array::<i32>(&[0, 2], &[]), 0, false).is_empty());
     }
 
     #[test]
     fn integers_of_every_width() {
-        assert_eq!(order::<i8>(&array(&[3], &[1i8, -128, 127]), 0, false), [1, 0, 2]);
-        assert_eq!(order::<i16>(&array(&[3], &[1i16, i16::MIN, i16::MAX]), 0, true), [2, 0, 1]);
-        assert_eq!(order::<i64>(&array(&[3], &[1i64, i64::MIN, i64::MAX]), 0, false), [1, 0, 2]);
-        assert_eq!(order::<u8>(&array(&[3], &[1u8, 0, 255]), 0, false), [1, 0, 2]);
-        assert_eq!(order::<bool>(&array(&[3], &[true, false, true]), 0, true), [0, 2, 1]);
+        assert_eq!(order(&array(&[3], &[1i8, -128, 127]), 0, false), [1, 0, 2]);
+        assert_eq!(order(&array(&[3], &[1i16, i16::MIN, i16::MAX]), 0, true), [2, 0, 1]);
+        assert_eq!(order(&array(&[3], &[1i64, i64::MIN, i64::MAX]), 0, false), [1, 0, 2]);
+        assert_eq!(order(&array(&[3], &[1u8, 0, 255]), 0, false), [1, 0, 2]);
+        assert_eq!(order(&array(&[3], &[true, false, true]), 0, true), [0, 2, 1]);
         let x = array(&[1], &[num_complex::Complex32::default()]);
         assert!(sort(&SortOp::ArgSort { axis: 0, descending: false }, &x, &Meta::new(&[1], DType::I64)).is_err());
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn long_rows_are_sorted() {
         let data: Vec<i32> = (0..50_000).map(|i: i32| i.wrapping_mul(40_503) % 1009).collect();
-        let at = order::<i32>(&array(&[2, 25_000], &data), 1, false);
+        let at = order(&array(&[2, 25_000], &data), 1, false);
         for (row, at) in data.chunks(25_000).zip(at.chunks(25_000)) {
             let key = |i: i64| (row[i as usize], i);
             assert!(at.windows(2).all(|w| key(w[0]) < key(w[1])));

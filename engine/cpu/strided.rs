@@ -48,14 +48,6 @@ impl<'a, T: Copy> Source<'a, T> {
         Source { data, dims, offset }
     }
 
-    /// The elements as one slice, where they are dense.
-    pub fn dense(&self, len: usize) -> Option<&'a [T]> {
-        match self.dims.as_slice() {
-            [] | [(_, 1)] => Some(&self.data[self.offset..self.offset + len]),
-            _ => None,
-        }
-    }
-
     /// A cursor at the element of that number.
     pub fn cursor(&self, mut position: usize) -> Cursor<'a, '_, T> {
         let mut index: SmallVec<[usize; 4]> = SmallVec::from_elem(0, self.dims.len());

@@ -137,6 +137,7 @@ fn check_dtypes(op: &'static str, x: &Tensor, rest: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
+#[allow(clippy::too_many_arguments)]
 fn conv_nd(
     op: &'static str,
     n: usize,
@@ -162,7 +163,7 @@ fn conv_nd(
 
 fn conv_checked(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, args: &ConvArgs) -> Result<Tensor> {
     let (channels, out) = (x.shape()[1], w.shape()[0]);
-    if w.shape()[1] * args.groups != channels || out % args.groups != 0 {
+    if w.shape()[1] * args.groups != channels || !out.is_multiple_of(args.groups) {
         let why = format!(
             "Given groups={}, weight of size {:?}, expected input {:?} to have {} channels, but got {channels} channels instead",
             args.groups,
@@ -250,7 +251,7 @@ fn check_triple(op: &'static str, x: &[usize], w: &[usize], g: &[usize], args: &
         && x[0] == g[0]
         && w[0] == g[1]
         && w[1] * args.groups == x[1]
-        && w[0] % args.groups == 0
+        && w[0].is_multiple_of(args.groups)
         && output_space(x, w, args).is_some_and(|s| s.as_slice() == &g[2..]);
     match fits {
         true => Ok(()),
@@ -313,7 +314,11 @@ fn conv_transpose_nd(
     }
     let args = conv_args(op, n, stride, padding, dilation, groups)?;
     let extra = spatial(op, "output_padding", output_padding, n, 0)?;
-    if x.ndim() != n + 2 || w.ndim() != n + 2 || x.shape()[1] != w.shape()[0] || w.shape()[0] % args.groups != 0 {
+    if x.ndim() != n + 2
+        || w.ndim() != n + 2
+        || x.shape()[1] != w.shape()[0]
+        || !w.shape()[0].is_multiple_of(args.groups)
+    {
         let why =
             format!("expected a {}D input whose channels are the weight's first dimension, groups={groups}", n + 2);
         return Err(Error::shape(op, why, &[x.shape(), w.shape()]));

@@ -516,7 +516,7 @@ fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) -> Result<Ten
 }
 
 fn pad_body(x: &Tensor, pad: &[isize], value: Scalar) -> Result<Tensor> {
-    if pad.len() % 2 != 0 || pad.len() / 2 > x.ndim() {
+    if !pad.len().is_multiple_of(2) || pad.len() / 2 > x.ndim() {
         let why = format!("Padding length {} must be even and at most twice the number of dimensions", pad.len());
         return Err(Error::shape("constant_pad_nd", why, &[x.shape()]));
     }

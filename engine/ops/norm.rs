@@ -126,7 +126,7 @@ fn group_norm_body(
     eps: f64,
 ) -> Result<Tensor> {
     schema::group_norm.check(x.dtype())?;
-    if x.ndim() < 2 || groups < 1 || x.shape()[1] % groups as usize != 0 {
+    if x.ndim() < 2 || groups < 1 || !x.shape()[1].is_multiple_of(groups as usize) {
         let why = format!("Expected number of channels in input to be divisible by num_groups={groups}");
         return Err(Error::shape("group_norm", why, &[x.shape()]));
     }

@@ -306,6 +306,7 @@ fn avg_args(
     Ok(args)
 }
 
+#[allow(clippy::too_many_arguments)]
 fn avg_pool_nd(
     n: usize,
     x: &Tensor,

@@ -7,7 +7,6 @@ use super::alloc::Block;
 use crate::dtype::{DType, Element};
 use crate::error::Result;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::any::Any;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{fmt, slice};
@@ -20,15 +19,10 @@ pub struct Buffer {
     version: AtomicU32,
     lock: RwLock<()>,
     /// Frees the memory when dropped.
-    _owner: Owner,
+    _block: Block,
 }
 
-enum Owner {
-    Block { _block: Block },
-    External { _keep: Box<dyn Any + Send + Sync> },
-}
-
-// SAFETY: the memory belongs to the buffer (or to an owner that is Send + Sync), and is reached only under the lock.
+// SAFETY: the memory belongs to the buffer, and is reached only under the lock.
 unsafe impl Send for Buffer {}
 // SAFETY: as above; readers get shared slices and the one writer an exclusive one.
 unsafe impl Sync for Buffer {}
@@ -42,37 +36,23 @@ impl Buffer {
         let block = Block::new(len, dtype.size(), dtype == DType::Bool)?;
         let ptr = block.as_ptr();
         let (version, lock) = (AtomicU32::new(0), RwLock::new(()));
-        Ok(Buffer { ptr, len, dtype, version, lock, _owner: Owner::Block { _block: block } })
+        Ok(Buffer { ptr, len, dtype, version, lock, _block: block })
     }
 
     /// A buffer with the elements of a slice.
     ///
     /// # Errors
     /// `OutOfMemory`.
+    #[cfg(test)]
     pub fn from_slice<T: Element>(data: &[T]) -> Result<Buffer> {
         let mut buffer = Buffer::uninit(T::DTYPE, data.len())?;
         buffer.get_mut::<T>().copy_from_slice(data);
         Ok(buffer)
     }
 
-    /// Memory owned by something else, such as a NumPy array, which `keep` keeps alive.
-    ///
-    /// # Safety
-    /// `ptr` must be aligned to the size of an element, point to `len` initialised elements (0 or 1 for `bool`) that stay valid, and
-    /// that nothing else accesses without synchronisation, for as long as `keep` lives.
-    pub unsafe fn external(ptr: *mut u8, dtype: DType, len: usize, keep: Box<dyn Any + Send + Sync>) -> Buffer {
-        let (version, lock) = (AtomicU32::new(0), RwLock::new(()));
-        Buffer { ptr, len, dtype, version, lock, _owner: Owner::External { _keep: keep } }
-    }
-
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// Is there no element?
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Size in bytes.
@@ -83,11 +63,6 @@ impl Buffer {
     /// The elements' dtype.
     pub fn dtype(&self) -> DType {
         self.dtype
-    }
-
-    /// The address of the first element. What is done with it must respect the lock.
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.ptr
     }
 
     /// How often the memory was written in place.
@@ -234,6 +209,7 @@ words! {
     u32: I32 | F32;
     u64: I64 | F64 | C64;
 }
+#[allow(clippy::single_component_path_imports)] // Puts the macro on this module's path.
 pub(crate) use with_word;
 
 impl fmt::Debug for Buffer {
@@ -277,13 +253,12 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn elements_go_in_and_out() {
         let b = Buffer::from_slice(&[1.5f32, 2.5]).unwrap();
         assert_eq!((b.len(), b.bytes(), b.version()), (2, 8, 0));
-        assert_eq!(b.as_ptr() as usize % 64, 0);
+        assert_eq!(b.read::<f32>().as_ptr() as usize % 64, 0);
         b.write::<f32>()[1] = 3.0;
         b.bump_version();
         let (x, y) = (b.read::<f32>(), b.read::<f32>());
@@ -299,22 +274,10 @@ mod tests {
     }
 
     #[test]
-    fn external_memory_lives_as_long_as_the_buffer() {
-        let keep = Arc::new(vec![1i64, 2, 3]);
-        let ptr = keep.as_ptr() as *mut u8;
-        // SAFETY: the vector lives in the box, and nothing writes to it.
-        let b = unsafe { Buffer::external(ptr, DType::I64, 3, Box::new(keep.clone())) };
-        assert_eq!(&b.read::<i64>()[..], &[1, 2, 3]);
-        assert_eq!(Arc::strong_count(&keep), 2);
-        drop(b);
-        assert_eq!(Arc::strong_count(&keep), 1);
-    }
-
-    #[test]
     fn absurd_sizes_are_errors() {
         assert!(Buffer::uninit(DType::F64, usize::MAX / 4).is_err());
         assert!(Buffer::uninit(DType::F64, usize::MAX / 16).is_err());
-        assert!(Buffer::uninit(DType::F64, 0).unwrap().is_empty());
+        assert_eq!(Buffer::uninit(DType::F64, 0).unwrap().len(), 0);
     }
 
     #[test]

@@ -6,7 +6,6 @@
 use parking_lot::RwLock;
 use rayon::prelude::*;
 use std::num::NonZeroUsize;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Elements of cheap work below which one thread does it.
@@ -93,15 +92,6 @@ fn piece_size(n: usize, unit: usize, grain: usize) -> usize {
     n.div_ceil(pieces.min(4 * num_threads())).next_multiple_of(unit)
 }
 
-/// Runs `f` over `0..n` in pieces of at least `grain`.
-pub fn for_ranges(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
-    let size = piece_size(n, 1, grain);
-    if size >= n {
-        return f(0..n);
-    }
-    each_piece(n.div_ceil(size), &|i| f(i * size..((i + 1) * size).min(n)));
-}
-
 /// A pointer that pieces of a slice are cut from.
 struct Base<T>(*mut T);
 // SAFETY: each thread gets another part of the slice, whose elements can be sent.
@@ -146,11 +136,6 @@ mod tests {
                     piece.iter_mut().enumerate().for_each(|(i, x)| *x += start + i + 1);
                 });
                 assert!(out.iter().enumerate().all(|(i, &x)| x == i + 1));
-                let sum = std::sync::atomic::AtomicUsize::new(0);
-                for_ranges(n, 10, |r| {
-                    sum.fetch_add(r.sum(), std::sync::atomic::Ordering::Relaxed);
-                });
-                assert_eq!(sum.into_inner(), n * n.saturating_sub(1) / 2);
             }
         }
     }
