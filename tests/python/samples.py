@@ -95,8 +95,15 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
 
     dtypes = SimpleNamespace(**{name: DType(name) for name in lucid_dtypes()})
     return {
-        "N": normal, "P": positive, "U": unit, "I": whole, "B": truth, "PERM": permutations, "FIXED": fixed, "DT": dtypes,
-    }  # fmt: skip
+        "N": normal,
+        "P": positive,
+        "U": unit,
+        "I": whole,
+        "B": truth,
+        "PERM": permutations,
+        "FIXED": fixed,
+        "DT": dtypes,
+    }
 
 
 @dataclass(frozen=True)

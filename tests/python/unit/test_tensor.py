@@ -205,7 +205,7 @@ def test_shapes_strides_and_counts() -> None:
     assert t.shape == t.size() == (4, 3, 2)
     assert isinstance(t.shape, lucid.Size) and isinstance(t.shape[1:], lucid.Size) and t.shape.numel() == 24
     assert repr(t.shape) == "lucid.Size([4, 3, 2])"
-    assert t.shape + (1,) == lucid.Size([4, 3, 2, 1])
+    assert t.shape + (1,) == lucid.Size([4, 3, 2, 1])  # noqa: RUF005 (the operator is what is tested)
     assert (t.size(-1), t.stride(), t.stride(0), t.ndim, t.dim(), t.numel()) == (2, (1, 4, 12), 1, 3, 3, 24)
     assert not t.is_contiguous() and t.contiguous().is_contiguous()
     assert (t.element_size(), t.nbytes, t[1:].storage_offset()) == (4, 96, 1)
