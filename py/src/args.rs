@@ -367,7 +367,7 @@ macro_rules! plain_kinds {
                 $convert
             }
             #[inline]
-            fn lend<'h>(held: &'h $ty) -> $ty {
+            fn lend(held: &$ty) -> $ty {
                 *held
             }
         }
@@ -439,7 +439,7 @@ macro_rules! list_kinds {
                 ints_of(at, obj, $expected)
             }
             #[inline]
-            fn lend<'h>(held: &'h Ints) -> &'h [isize] {
+            fn lend(held: &Ints) -> &[isize] {
                 held
             }
         }
@@ -461,7 +461,7 @@ impl Kind for kinds::OptDims {
     fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Option<Ints>> {
         or_none(obj, || ints_of(at, obj, "int, a tuple of ints or None"))
     }
-    fn lend<'h>(held: &'h Option<Ints>) -> Option<&'h [isize]> {
+    fn lend(held: &Option<Ints>) -> Option<&[isize]> {
         held.as_deref()
     }
 }
@@ -496,7 +496,7 @@ impl Kind for kinds::Text {
     fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<String> {
         text(at, obj, "str")
     }
-    fn lend<'h>(held: &'h String) -> &'h str {
+    fn lend(held: &String) -> &str {
         held
     }
 }
@@ -512,7 +512,7 @@ impl Kind for kinds::OptText {
     fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Option<String>> {
         or_none(obj, || text(at, obj, "str or None"))
     }
-    fn lend<'h>(held: &'h Option<String>) -> Option<&'h str> {
+    fn lend(held: &Option<String>) -> Option<&str> {
         held.as_deref()
     }
 }

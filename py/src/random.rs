@@ -75,9 +75,9 @@ impl PyGenerator {
 /// A seed: any integer of 64 bits, negative ones by their two's complement, as in PyTorch.
 fn seed_of(seed: &Bound<'_, PyAny>) -> PyResult<u64> {
     let py = seed.py();
-    let number = seed.call_method0("__int__").or_else(|_| {
+    let number = seed.call_method0("__int__").map_err(|_| {
         let got = crate::args::kind_name(seed);
-        Err(errors::type_error(py, format!("manual_seed(): argument 'seed' must be int, not {got}")))
+        errors::type_error(py, format!("manual_seed(): argument 'seed' must be int, not {got}"))
     })?;
     number.extract::<u64>().or_else(|_| number.extract::<i64>().map(|s| s as u64)).map_err(|_| {
         errors::runtime_error(py, format!("Overflow when unpacking long: seed {number} does not fit into 64 bits"))
