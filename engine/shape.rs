@@ -229,7 +229,7 @@ impl Layout {
                 let mut out = self.clone();
                 for d in dims {
                     // The start of an empty slice is not an element: keep the offset inside the storage.
-                    if d.len > 0 {
+                    if d.len > 0 && !shape.contains(&0) {
                         out.offset += d.start * strides[d.axis];
                     }
                     out.strides[d.axis] = strides[d.axis] * d.step;

@@ -283,10 +283,12 @@ fn index_axes(x: &Tensor, axes: &[usize], indices: &[Tensor]) -> Result<Tensor> 
 
 fn index_put_axes(x: &Tensor, axes: &[usize], indices: &[Tensor], values: &Tensor, accumulate: bool) -> Result<Tensor> {
     let (shape, _) = indexed_shape("index_put", x, axes, indices)?;
-    let values = super::view::expand_to(values, &shape).map_err(|_| {
+    let fits = shape::broadcast("index_put", values.shape(), &shape).is_ok_and(|s| s == shape);
+    if !fits {
         let why = "shape mismatch: value tensor cannot be broadcast to indexing result";
-        Error::shape("index_put", why, &[values.shape(), &shape])
-    })?;
+        return Err(Error::shape("index_put", why, &[values.shape(), &shape]));
+    }
+    let values = super::view::expand_to(values, &shape)?;
     let inputs: SmallVec<[&Tensor; 4]> = [x, &values].into_iter().chain(indices).collect();
     run(IndexOp::IndexPut { axes: Axes::from_slice(axes), accumulate }, &inputs, x.shape())
 }

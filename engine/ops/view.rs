@@ -232,6 +232,7 @@ fn movedim_body(x: &Tensor, source: &[isize], destination: &[isize]) -> Result<T
     permute_axes(x, &axes)
 }
 
+/// `x` broadcast to a shape that it is known to broadcast to.
 pub(crate) fn expand_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     match x.shape() == shape {
         true => Ok(x.clone()),
