@@ -1,6 +1,6 @@
 //! Gathering, scattering, joining and flipping: elements are moved, or added where they meet.
 //!
-//! Depends on `strided` and `simd`. Index elements are int64, negative ones counting from the end. Invariant: all of them
+//! Depends on `strided` and `simd`. Index elements are int64, negative ones only in advanced indexing. Invariant: all of them
 //! are checked before anything is written, and what is written does not depend on the number of threads.
 
 use super::simd::{threads, with_word, Sum, Word};
@@ -23,11 +23,11 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
     let x = inputs[0];
     match op {
         IndexOp::Gather { axis } => {
-            let at = checked("gather", inputs[1], *axis, x.shape())?;
+            let at = checked("gather", inputs[1], *axis, x.shape(), Negative::Refused)?;
             with_word!(out.dtype, W => gather::<W>(x, *axis, &at, &out.shape))
         }
         IndexOp::Scatter { axis, mode } => {
-            let at = checked("scatter", inputs[1], *axis, x.shape())?;
+            let at = checked("scatter", inputs[1], *axis, x.shape(), Negative::Refused)?;
             let to = Targets { axis: *axis, at: &at, shape: inputs[1].shape(), add: *mode == ScatterMode::Add };
             with_dtype!(out.dtype, T => scatter::<T>(x, inputs[2], &to))
         }
@@ -58,14 +58,22 @@ fn mismatch(op: &'static str, inputs: &[&CpuArray]) -> Box<Error> {
     Error::shape(op, "the shapes do not belong together", &shapes)
 }
 
+/// What a negative index means: advanced indexing counts from the end, `gather` and `scatter` refuse, as in PyTorch.
+#[derive(Clone, Copy, PartialEq)]
+enum Negative {
+    FromTheEnd,
+    Refused,
+}
+
 /// The elements of an index array, in order, wrapped into `0..shape[axis]`.
-fn checked(op: &'static str, index: &CpuArray, axis: usize, shape: &[usize]) -> Result<Vec<usize>> {
+fn checked(op: &'static str, index: &CpuArray, axis: usize, shape: &[usize], negative: Negative) -> Result<Vec<usize>> {
     let size = shape.get(axis).copied().unwrap_or(1);
     let index = index.contiguous()?;
     let guard = index.read::<i64>();
     let index = index.slice(&guard);
     let n = size as i64;
-    if let Some(bad) = index.iter().find(|&&i| i < -n || i >= n) {
+    let least = if negative == Negative::FromTheEnd { -n } else { 0 };
+    if let Some(bad) = index.iter().find(|&&i| i < least || i >= n) {
         return Err(Error::index(op, format!("index {bad} is out of bounds for dimension {axis} with size {size}")));
     }
     Ok(index.iter().map(|&i| (if i < 0 { i + n } else { i }) as usize).collect())
@@ -221,7 +229,7 @@ impl Plan {
         let shape = &indexed[position..position + indexed.len() - others.len()];
         let mut at = vec![0; numel(shape)];
         for (&axis, index) in axes.iter().zip(indices) {
-            let wide = checked(op, index, axis, &x.shape)?;
+            let wide = checked(op, index, axis, &x.shape, Negative::FromTheEnd)?;
             let dense = Layout::contiguous(index.shape()).broadcast_to(shape);
             let places = Walk::new(&dense.shape, &dense.strides, 0);
             at.iter_mut().zip(places).for_each(|(at, place)| *at += wide[place] * x.strides[axis]);
@@ -400,14 +408,14 @@ mod tests {
     #[test]
     fn gather_and_scatter_along_both_axes() {
         for x in six() {
-            for i in layouts(&[2, 2], &[2i64, 0, -1, 1]) {
+            for i in layouts(&[2, 2], &[2i64, 0, 2, 1]) {
                 assert_eq!(go::<f32>(IndexOp::Gather { axis: 1 }, &[&x, &i], &[2, 2]), [3.0, 1.0, 6.0, 5.0]);
                 let set = IndexOp::Scatter { axis: 1, mode: ScatterMode::Set };
                 for src in layouts(&[2, 2], &[10f32, 20.0, 30.0, 40.0]) {
                     assert_eq!(go::<f32>(set.clone(), &[&x, &i, &src], &[2, 3]), [20.0, 2.0, 10.0, 4.0, 40.0, 30.0]);
                 }
             }
-            let i = array(&[1, 3], &[1i64, 0, -1]);
+            let i = array(&[1, 3], &[1i64, 0, 1]);
             assert_eq!(go::<f32>(IndexOp::Gather { axis: 0 }, &[&x, &i], &[1, 3]), [4.0, 2.0, 6.0]);
             let i = array(&[2, 2], &[1i64, 0, 1, 0]);
             let src = array(&[1, 1], &[100f32]);

@@ -2,6 +2,9 @@
 //!
 //! Depends on nothing. Both are cblas with 32-bit integers (LP64). Only `blas` may call these.
 
+// Named so that it is linked: it brings Apple's Accelerate.
+#[cfg(target_os = "macos")]
+use accelerate_src as _;
 use num_complex::Complex32;
 use std::ffi::c_int;
 
