@@ -322,4 +322,9 @@ impl PyTensor {
     fn __setitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         set(slf, key, value)
     }
+
+    /// A tensor has as many elements as its shape says.
+    fn __delitem__(slf: &Bound<'_, Self>, _key: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(errors::type_error(slf.py(), "Tensor does not support deleting items"))
+    }
 }
