@@ -54,26 +54,66 @@ _CLANG = ((f"libclang-{LIBCLANG}.data/platlib/clang/native/", "libclang/"), ("cl
 # One row per wheel, by machine; none depends on the version of Python.
 PARTS: dict[tuple[str, str], tuple[Wheel, ...]] = {
     ("Linux", "x86_64"): (
-        Wheel("mlx-cpu", MLX, "manylinux_2_35_x86_64",
-              "fc5d31b90fc4f457b2f9614ed45651a567d22a6a11a03d114a90a4e10bdd8878", _MLX),
-        Wheel("scipy-openblas32", OPENBLAS, "manylinux_2_28_x86_64",
-              "0595f94cd58c1f8a0d90c975621f4587337a003916b1979e834ebdf2cb5d9504", _BLAS),
-        Wheel("libclang", LIBCLANG, "manylinux2010_x86_64",
-              "c533091d8a3bbf7460a00cb6c1a71da93bffe148f172c7d03b1c31fbf8aa2a0b", _CLANG),
+        Wheel(
+            "mlx-cpu",
+            MLX,
+            "manylinux_2_35_x86_64",
+            "fc5d31b90fc4f457b2f9614ed45651a567d22a6a11a03d114a90a4e10bdd8878",
+            _MLX,
+        ),
+        Wheel(
+            "scipy-openblas32",
+            OPENBLAS,
+            "manylinux_2_28_x86_64",
+            "0595f94cd58c1f8a0d90c975621f4587337a003916b1979e834ebdf2cb5d9504",
+            _BLAS,
+        ),
+        Wheel(
+            "libclang",
+            LIBCLANG,
+            "manylinux2010_x86_64",
+            "c533091d8a3bbf7460a00cb6c1a71da93bffe148f172c7d03b1c31fbf8aa2a0b",
+            _CLANG,
+        ),
     ),
     ("Linux", "aarch64"): (
-        Wheel("mlx-cpu", MLX, "manylinux_2_35_aarch64",
-              "d0f94625588b51a878786dd51cec5617894ce586cf3c94645ce1b64e24c27c0b", _MLX),
-        Wheel("scipy-openblas32", OPENBLAS, "manylinux_2_28_aarch64",
-              "e085dddbc5b9aa130f83def515d31c440e69f387a90c7e63b154a5575b4466bc", _BLAS),
-        Wheel("libclang", LIBCLANG, "manylinux2014_aarch64",
-              "54dda940a4a0491a9d1532bf071ea3ef26e6dbaf03b5000ed94dd7174e8f9592", _CLANG),
+        Wheel(
+            "mlx-cpu",
+            MLX,
+            "manylinux_2_35_aarch64",
+            "d0f94625588b51a878786dd51cec5617894ce586cf3c94645ce1b64e24c27c0b",
+            _MLX,
+        ),
+        Wheel(
+            "scipy-openblas32",
+            OPENBLAS,
+            "manylinux_2_28_aarch64",
+            "e085dddbc5b9aa130f83def515d31c440e69f387a90c7e63b154a5575b4466bc",
+            _BLAS,
+        ),
+        Wheel(
+            "libclang",
+            LIBCLANG,
+            "manylinux2014_aarch64",
+            "54dda940a4a0491a9d1532bf071ea3ef26e6dbaf03b5000ed94dd7174e8f9592",
+            _CLANG,
+        ),
     ),
     ("Darwin", "arm64"): (
-        Wheel("mlx-metal", MLX, "macosx_14_0_arm64",
-              "3825fff379dbc107dd3413e564a06caeaa24819910ec49c0439e454c06a1b9b8", _MLX),
-        Wheel("libclang", LIBCLANG, "macosx_11_0_arm64",
-              "0b2e143f0fac830156feb56f9231ff8338c20aecfe72b4ffe96f19e5a1dbb69a", _CLANG),
+        Wheel(
+            "mlx-metal",
+            MLX,
+            "macosx_14_0_arm64",
+            "3825fff379dbc107dd3413e564a06caeaa24819910ec49c0439e454c06a1b9b8",
+            _MLX,
+        ),
+        Wheel(
+            "libclang",
+            LIBCLANG,
+            "macosx_11_0_arm64",
+            "0b2e143f0fac830156feb56f9231ff8338c20aecfe72b4ffe96f19e5a1dbb69a",
+            _CLANG,
+        ),
     ),
 }
 
@@ -97,9 +137,22 @@ def download(wheel: Wheel, into: Path) -> Path:
     requirements = into / "requirements.txt"
     requirements.write_text(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
     command = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
-        "--no-deps", "--only-binary=:all:", "--python-version=3.11", "--implementation=cp",
-        f"--platform={wheel.tag}", "--require-hashes", "--dest", str(into), "-r", str(requirements),
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--python-version=3.11",
+        "--implementation=cp",
+        f"--platform={wheel.tag}",
+        "--require-hashes",
+        "--dest",
+        str(into),
+        "-r",
+        str(requirements),
     ]
     if subprocess.run(command, check=False).returncode != 0:
         raise SystemExit(
@@ -117,7 +170,7 @@ def unpack(wheel: Wheel, archive: Path) -> list[str]:
             for prefix, target in wheel.keep:
                 if member.is_dir() or not member.filename.startswith(prefix):
                     continue
-                path = HERE / target / member.filename[len(prefix):]
+                path = HERE / target / member.filename[len(prefix) :]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # A library may be mapped by a running program: replace the file, do not rewrite it.
                 path.unlink(missing_ok=True)

@@ -88,6 +88,7 @@ pub mod results {
     pub type Tensors = Vec<crate::Tensor>;
     pub type ValuesIndices = (crate::Tensor, crate::Tensor);
     pub type Pair = (crate::Tensor, crate::Tensor);
+    pub type Each = Vec<crate::Tensor>;
     pub type Truth = bool;
 }
 

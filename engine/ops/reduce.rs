@@ -77,12 +77,12 @@ macro_rules! reduce_ops {
         }
         /// The variance over `dim` (all by default), divided by `n - correction`.
         method var(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [only_function] Full Yes DTypes::FLOAT, Same,
             run var_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
         /// The square root of [`var`].
         method std(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [only_function] Full Yes DTypes::FLOAT, Same,
             run std_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
         /// `log(sum(exp(x)))` over `dim`, without overflow.

@@ -74,6 +74,16 @@ impl At {
         let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
         errors::type_error(py, format!("{op}() got multiple values for argument '{arg}'"))
     }
+
+    /// The argument under its own name or another one, not both.
+    #[inline]
+    pub fn either<'a, 'py>(self, py: Python<'py>, own: Arg<'a, 'py>, other: Arg<'a, 'py>) -> PyResult<Arg<'a, 'py>> {
+        match (own.0, other.0) {
+            (_, None) => Ok(own),
+            (None, Some(_)) => Ok(other),
+            (Some(_), Some(_)) => Err(self.twice(py)),
+        }
+    }
 }
 
 /// A parameter kind of the op table.

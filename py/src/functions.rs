@@ -1,10 +1,10 @@
-//! Functions of `lucid` without a row of their own: PyTorch's overloads, dtype arithmetic, process-wide settings,
+//! Functions of `lucid` without a row of their own: dtype arithmetic, process-wide settings,
 //! evaluation, counting, optimizer steps, files.
 
 use crate::args::{kinds, optional, required, tensors_of, Arg, At};
 use crate::device::{device_object, device_of, PyDevice};
 use crate::dtype::{dtype_object, dtype_of, PyDType};
-use crate::tensor::{nonzero_of, wrap, PyTensor};
+use crate::tensor::{wrap, PyTensor};
 use crate::{cross, errors};
 use lucid::optim::Step;
 use lucid::{DType, Device, Tensor};
@@ -14,30 +14,7 @@ use std::collections::BTreeMap;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
-// ---- overloads -------------------------------------------------------------------------------------------------------
-
-/// Elements of `input` where `condition` holds, of `other` elsewhere. With the condition alone, the indices where it holds.
-#[pyfunction]
-#[pyo3(signature = (condition, input=Arg::MISSING, other=Arg::MISSING))]
-fn r#where<'py>(py: Python<'py>, condition: Arg<'_, 'py>, input: Arg<'_, 'py>, other: Arg<'_, 'py>) -> Object<'py> {
-    let op = "where";
-    let c = required::<kinds::Tensor>(py, At { op, arg: "condition" }, condition)?.clone();
-    if input.0.is_none() && other.0.is_none() {
-        return nonzero_of(py, c, true);
-    }
-    let a = required::<kinds::Operand>(py, At { op, arg: "input" }, input)?;
-    let b = required::<kinds::Operand>(py, At { op, arg: "other" }, other)?;
-    let weight = crate::args::weight_of(&c).max(a.weight()).max(b.weight());
-    wrap(py, cross::op(py, weight, || lucid::ops::compare::select::r#where(&c, a.lend(), b.lend()))?)
-}
-
-/// The indices of the elements that are not zero: one row each, or with `as_tuple` one vector per dimension.
-#[pyfunction]
-#[pyo3(signature = (input, *, as_tuple=false))]
-fn nonzero<'py>(py: Python<'py>, input: Arg<'_, 'py>, as_tuple: bool) -> Object<'py> {
-    let t = required::<kinds::Tensor>(py, At { op: "nonzero", arg: "input" }, input)?.clone();
-    nonzero_of(py, t, as_tuple)
-}
+// ---- methods as functions -------------------------------------------------------------------------------------------------------
 
 macro_rules! by_method {
     ($($(#[$doc:meta])* $name:ident $method:literal;)*) => {$(
@@ -50,10 +27,6 @@ macro_rules! by_method {
     )*};
 }
 by_method! {
-    /// The largest element; with `dim` the largest along it and their indices; with `other` the larger of each two.
-    max "max";
-    /// The smallest element; with `dim` the smallest along it and their indices; with `other` the smaller of each two.
-    min "min";
     /// Number of elements.
     numel "numel";
     /// All elements in one dimension.
@@ -396,7 +369,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($name:ident)*) => { $(m.add_function(wrap_pyfunction!($name, m)?)?;)* };
     }
     add! {
-        r#where nonzero max min numel ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
+        numel ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_stop _profile_report
         sgd_step adam_step save_safetensors load_safetensors

@@ -3,6 +3,8 @@
 //! `args`, `cross` and `errors` are the crossing: conversion, call, exceptions. `ops` makes functions and methods from the
 //! op table; the rest is what has no row. No `unsafe` anywhere: PyO3 does what needs it.
 
+#![recursion_limit = "512"]
+
 mod aliases;
 mod args;
 mod autograd;
@@ -13,6 +15,8 @@ mod dtype;
 mod errors;
 mod functions;
 mod ops;
+mod out;
+mod overloads;
 mod random;
 mod results;
 mod schema;
@@ -33,6 +37,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     create::register(m)?;
     autograd::register(m)?;
     functions::register(m)?;
+    overloads::register(m)?;
     schema::register(m)?;
     aliases::register(m)?;
     publish(m)

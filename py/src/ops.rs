@@ -60,58 +60,213 @@ macro_rules! run {
     }};
 }
 
+/// Finds the parameters that also go by NumPy's names, as in PyTorch, and calls `$cb` with
+/// `head… signature [(other name, the row's)…]`.
+macro_rules! with_others {
+    (@next $cb:ident $head:tt $sig:tt [$($found:tt)*] $p:ident : $($rest:tt)*) => {
+        with_others! { @name $cb $head $sig [$($found)*] ($p $p) $($rest)* }
+    };
+    (@next $cb:ident $head:tt $sig:tt $found:tt $skipped:tt $($rest:tt)*) => {
+        with_others! { @next $cb $head $sig $found $($rest)* }
+    };
+    (@next $cb:ident ($($head:tt)*) $sig:tt $found:tt) => { $cb! { $($head)* $sig $found } };
+    (@name $cb:ident $head:tt $sig:tt [$($found:tt)*] (dim $p:ident) $($rest:tt)*) => {
+        with_others! { @next $cb $head $sig [$($found)* (axis $p)] $($rest)* }
+    };
+    (@name $cb:ident $head:tt $sig:tt [$($found:tt)*] (keepdim $p:ident) $($rest:tt)*) => {
+        with_others! { @next $cb $head $sig [$($found)* (keepdims $p)] $($rest)* }
+    };
+    (@name $cb:ident $head:tt $sig:tt $found:tt ($p:ident $same:ident) $($rest:tt)*) => {
+        with_others! { @next $cb $head $sig $found $($rest)* }
+    };
+    ($cb:ident $head:tt ($($sig:tt)*)) => { with_others! { @next $cb $head ($($sig)*) [] $($sig)* } };
+}
+
+/// Arguments under the row's name or NumPy's.
+macro_rules! either {
+    ($py:ident $op:ident $(($other:ident $p:ident))*) => {
+        $(let $p = At { op: $op, arg: stringify!($p) }.either($py, $p, $other)?;)*
+    };
+}
+
+/// The result, written to `out` where one is given.
+macro_rules! finish {
+    ($py:ident $op:ident $ret:ident $made:ident) => {
+        results::$ret($py, $op, $made)
+    };
+    ($py:ident $op:ident $ret:ident $made:ident $out:ident) => {
+        match $out.0 {
+            None => results::$ret($py, $op, $made),
+            Some(out) if out.is_none() => results::$ret($py, $op, $made),
+            Some(out) => crate::out::store($py, $op, out, $made),
+        }
+    };
+}
+
+/// The Python function of a row.
+macro_rules! function_item {
+    // What the row requires PyO3 requires, unless it may come under another name.
+    ($docs:tt $name:ident $ret:ident []
+        ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) []) => {
+        function_item! { @item $docs $name $ret []
+            [#[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]]
+            ($($p: $k $(= $d)?),* $(; $($kp: $kk = $kd),*)?) }
+    };
+    ($docs:tt $name:ident $ret:ident [$out:ident]
+        ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) []) => {
+        function_item! { @item $docs $name $ret [$out]
+            [#[pyo3(signature = ($($p $(= missing!($d))?,)* *, $($($kp = missing!($kd),)*)? $out = Arg::MISSING))]]
+            ($($p: $k $(= $d)?),* $(; $($kp: $kk = $kd),*)?) }
+    };
+    ($docs:tt $name:ident $ret:ident [$($out:ident)?]
+        ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) [$(($other:ident $of:ident))+]) => {
+        function_item! { @item $docs $name $ret [$($out)?]
+            [#[pyo3(signature = ($($p = Arg::MISSING,)* *, $($($kp = missing!($kd),)*)? $($other = Arg::MISSING,)+ $($out = Arg::MISSING)?))]]
+            ($($p: $k $(= $d)?),* $(; $($kp: $kk = $kd),*)?) $(($other $of))+ }
+    };
+    (@item [$($doc:tt)*] $name:ident $ret:ident [$($out:ident)?] [$($attr:tt)*]
+        ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),*)?) $(($other:ident $of:ident))*) => {
+        $($doc)*
+        #[pyfunction]
+        $($attr)*
+        #[allow(clippy::too_many_arguments)]
+        pub fn $name<'py>(
+            py: Python<'py>,
+            $($p: Arg<'_, 'py>,)*
+            $($($kp: Arg<'_, 'py>,)*)?
+            $($other: Arg<'_, 'py>,)*
+            $($out: Arg<'_, 'py>,)?
+        ) -> Object<'py> {
+            const OP: &str = stringify!($name);
+            either! { py OP $(($other $of))* }
+            let made = {
+                $(let $p = held!(py OP $p $k $($d)?);)*
+                $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?
+            };
+            finish!(py OP $ret made $($out)?)
+        }
+    };
+}
+
 /// The row's function: body and, unless it is for methods only, the Python function.
 macro_rules! bind_function {
     // Sizes may be listed: zeros(2, 3).
-    ([$($doc:tt)*] $name:ident ($p:ident: Sizes $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*]) => {
+    ([$($doc:tt)*] $name:ident ($p:ident: Sizes $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] $out:tt) => {
         $($doc)*
         #[pyfunction]
-        #[pyo3(signature = (*args, $p = Arg::MISSING, $($($kp = missing!($kd),)*)? requires_grad = false))]
+        #[pyo3(signature = (*args, $p = Arg::MISSING, $($($kp = missing!($kd),)*)? out = Arg::MISSING, requires_grad = false))]
         #[allow(clippy::too_many_arguments)]
         pub fn $name<'py>(
             py: Python<'py>,
             args: &Bound<'py, PyTuple>,
             $p: Arg<'_, 'py>,
             $($($kp: Arg<'_, 'py>,)*)?
+            out: Arg<'_, 'py>,
             requires_grad: bool,
         ) -> Object<'py> {
             const OP: &str = stringify!($name);
             let $p = listed(At { op: OP, arg: stringify!($p) }, args, $p)?;
             $($(let $kp = held!(py OP $kp $kk $kd);)*)?
             let made = run!(py, OP, ops::$name, ($p: Sizes $($(, $kp: $kk)*)?))?;
-            results::leaf(py, made, requires_grad)
+            made_new(py, OP, made, out, requires_grad)
         }
     };
     // What makes new tensors also takes requires_grad.
-    ([$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*]) => {
+    ([$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] $out:tt) => {
         $($doc)*
         #[pyfunction]
-        #[pyo3(signature = ($($p $(= missing!($d))?,)* *, $($($kp = missing!($kd),)*)? requires_grad = false))]
+        #[pyo3(signature = ($($p $(= missing!($d))?,)* *, $($($kp = missing!($kd),)*)? out = Arg::MISSING, requires_grad = false))]
         #[allow(clippy::too_many_arguments)]
         pub fn $name<'py>(
             py: Python<'py>,
             $($p: Arg<'_, 'py>,)*
             $($($kp: Arg<'_, 'py>,)*)?
+            out: Arg<'_, 'py>,
             requires_grad: bool,
         ) -> Object<'py> {
             const OP: &str = stringify!($name);
-            $(let $p = held!(py OP $p $k $($d)?);)*
-            $($(let $kp = held!(py OP $kp $kk $kd);)*)?
-            let made = run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?;
-            results::leaf(py, made, requires_grad)
+            let made = {
+                $(let $p = held!(py OP $p $k $($d)?);)*
+                $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?
+            };
+            made_new(py, OP, made, out, requires_grad)
         }
     };
-    ([$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [$($flag:ident)*]) => {
+    // The tensors one by one, or as one sequence: atleast_1d(x, y).
+    ([$($doc:tt)*] $name:ident ($p:ident: Tensors $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [variadic $($flag:ident)*] $out:tt) => {
         $($doc)*
         #[pyfunction]
-        #[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]
-        #[allow(clippy::too_many_arguments)]
-        pub fn $name<'py>(py: Python<'py>, $($p: Arg<'_, 'py>,)* $($($kp: Arg<'_, 'py>,)*)?) -> Object<'py> {
+        #[pyo3(signature = (*$p, $($($kp = missing!($kd),)*)?))]
+        pub fn $name<'py>(py: Python<'py>, $p: &Bound<'py, PyTuple>, $($($kp: Arg<'_, 'py>,)*)?) -> Object<'py> {
             const OP: &str = stringify!($name);
-            $(let $p = held!(py OP $p $k $($d)?);)*
+            let (at, alone) = (At { op: OP, arg: stringify!($p) }, $p.len() == 1);
+            let alone = if alone { Some($p.get_item(0)?) } else { None };
+            let alone_sequence = alone.as_ref().filter(|a| !a.is_instance_of::<PyTensor>());
+            let $p = crate::args::tensors_of(at, alone_sequence.unwrap_or($p.as_any()).as_borrowed())?;
             $($(let $kp = held!(py OP $kp $kk $kd);)*)?
-            let made = run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?;
-            results::$ret(py, OP, made)
+            let made = run!(py, OP, ops::$name, ($p: Tensors $($(, $kp: $kk)*)?))?;
+            // One tensor by itself gives one tensor.
+            results::variadic::$ret(py, OP, made, alone.is_some() && alone_sequence.is_none())
+        }
+    };
+    ($docs:tt $name:ident $sig:tt $ret:ident $flags:tt $out:tt) => {
+        with_others! { function_item ($docs $name $ret $out) $sig }
+    };
+}
+
+/// A new tensor: a leaf, or written to `out`.
+fn made_new<'py>(
+    py: Python<'py>,
+    op: &'static str,
+    made: lucid::Tensor,
+    out: Arg<'_, 'py>,
+    requires_grad: bool,
+) -> Object<'py> {
+    match out.0.filter(|o| !o.is_none()) {
+        None => results::leaf(py, made, requires_grad),
+        Some(out) => {
+            let out = crate::out::store(py, op, out, made)?;
+            if requires_grad {
+                out.cast::<PyTensor>()?.call_method1("requires_grad_", (true,))?;
+            }
+            Ok(out)
+        }
+    }
+}
+
+/// A method of a row.
+macro_rules! method_item {
+    ($docs:tt $name:ident $ret:ident
+        ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) []) => {
+        method_item! { @item $docs $name $ret
+            [#[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]]
+            ($($p: $k $(= $d)?),* $(; $($kp: $kk = $kd),*)?) }
+    };
+    ($docs:tt $name:ident $ret:ident
+        ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) [$(($other:ident $of:ident))+]) => {
+        method_item! { @item $docs $name $ret
+            [#[pyo3(signature = ($($p = Arg::MISSING,)* *, $($($kp = missing!($kd),)*)? $($other = Arg::MISSING),+))]]
+            ($($p: $k $(= $d)?),* $(; $($kp: $kk = $kd),*)?) $(($other $of))+ }
+    };
+    (@item [$($doc:tt)*] $name:ident $ret:ident [$($attr:tt)*]
+        ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),*)?) $(($other:ident $of:ident))*) => {
+        #[pymethods]
+        impl PyTensor {
+            $($doc)*
+            $($attr)*
+            #[allow(clippy::too_many_arguments)]
+            fn $name<'py>(slf: &Bound<'py, Self>, $($p: Arg<'_, 'py>,)* $($($kp: Arg<'_, 'py>,)*)? $($other: Arg<'_, 'py>,)*) -> Object<'py> {
+                const OP: &str = stringify!($name);
+                let py = slf.py();
+                either! { py OP $(($other $of))* }
+                $(let $p = held!(py OP $p $k $($d)?);)*
+                $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                let input = slf.get().read();
+                let made = run!(py, OP, ops::$name, (input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)?))?;
+                results::same_or(slf, &input, made, |made| results::$ret(py, OP, made))
+            }
         }
     };
 }
@@ -140,22 +295,8 @@ macro_rules! bind_method {
             }
         }
     };
-    ([$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident) => {
-        #[pymethods]
-        impl PyTensor {
-            $($doc)*
-            #[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]
-            #[allow(clippy::too_many_arguments)]
-            fn $name<'py>(slf: &Bound<'py, Self>, $($p: Arg<'_, 'py>,)* $($($kp: Arg<'_, 'py>,)*)?) -> Object<'py> {
-                const OP: &str = stringify!($name);
-                let py = slf.py();
-                $(let $p = held!(py OP $p $k $($d)?);)*
-                $($(let $kp = held!(py OP $kp $kk $kd);)*)?
-                let input = slf.get().read();
-                let made = run!(py, OP, ops::$name, (input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)?))?;
-                results::same_or(slf, &input, made, |made| results::$ret(py, OP, made))
-            }
-        }
+    ($docs:tt $name:ident $sig:tt $ret:ident) => {
+        with_others! { method_item ($docs $name $ret) $sig }
     };
 }
 
@@ -183,40 +324,55 @@ macro_rules! bind_in_place {
     };
 }
 
-/// What a row gives, by its form and flags.
+/// What a row gives, by its form and flags. `$out` is `[out]` where the family's functions write to one.
 macro_rules! bind_row {
-    (function $docs:tt $name:ident $sig:tt $ret:ident $flags:tt) => {
-        bind_function! { $docs $name $sig $ret $flags }
+    (function $docs:tt $name:ident $sig:tt $ret:ident $flags:tt $out:tt) => {
+        bind_function! { $docs $name $sig $ret $flags $out }
     };
-    (method $docs:tt $name:ident $sig:tt $ret:ident [only_method]) => {
+    (method $docs:tt $name:ident $sig:tt $ret:ident [only_method] $out:tt) => {
         bind_method! { $docs $name $sig $ret }
     };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace only_function]) => {
-        bind_row! { @function $docs $name ($($sig)*) $ret }
-        bind_in_place! { $name ($($sig)*) }
-    };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [only_function]) => {
-        bind_row! { @function $docs $name ($($sig)*) $ret }
-    };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace]) => {
-        bind_row! { @function $docs $name ($($sig)*) $ret }
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace only_method] $out:tt) => {
         bind_method! { $docs $name ($($sig)*) $ret }
         bind_in_place! { $name ($($sig)*) }
     };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [$(nograd)?]) => {
-        bind_row! { @function $docs $name ($($sig)*) $ret }
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace only_function] $out:tt) => {
+        bind_row! { @function $docs $name ($($sig)*) $ret $out }
+        bind_in_place! { $name ($($sig)*) }
+    };
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [only_function] $out:tt) => {
+        bind_row! { @function $docs $name ($($sig)*) $ret $out }
+    };
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace] $out:tt) => {
+        bind_row! { @function $docs $name ($($sig)*) $ret $out }
+        bind_method! { $docs $name ($($sig)*) $ret }
+        bind_in_place! { $name ($($sig)*) }
+    };
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [$(nograd)?] $out:tt) => {
+        bind_row! { @function $docs $name ($($sig)*) $ret $out }
         bind_method! { $docs $name ($($sig)*) $ret }
     };
     // The function of a method row: its first parameter is `input`.
-    (@function $docs:tt $name:ident () $ret:ident) => {
-        bind_function! { $docs $name (input: Tensor) $ret [] }
+    (@function $docs:tt $name:ident () $ret:ident $out:tt) => {
+        bind_function! { $docs $name (input: Tensor) $ret [] $out }
     };
-    (@function $docs:tt $name:ident (; $($kw:tt)*) $ret:ident) => {
-        bind_function! { $docs $name (input: Tensor; $($kw)*) $ret [] }
+    (@function $docs:tt $name:ident (; $($kw:tt)*) $ret:ident $out:tt) => {
+        bind_function! { $docs $name (input: Tensor; $($kw)*) $ret [] $out }
     };
-    (@function $docs:tt $name:ident ($($sig:tt)*) $ret:ident) => {
-        bind_function! { $docs $name (input: Tensor, $($sig)*) $ret [] }
+    (@function $docs:tt $name:ident ($($sig:tt)*) $ret:ident $out:tt) => {
+        bind_function! { $docs $name (input: Tensor, $($sig)*) $ret [] $out }
     };
+}
+
+/// `[out]` for families whose functions write to one in PyTorch.
+macro_rules! with_out {
+    ("view" $($row:tt)*) => { bind_row! { $($row)* [] } };
+    ("transfer" $($row:tt)*) => { bind_row! { $($row)* [] } };
+    ("conv" $($row:tt)*) => { bind_row! { $($row)* [] } };
+    ("pool" $($row:tt)*) => { bind_row! { $($row)* [] } };
+    ("norm" $($row:tt)*) => { bind_row! { $($row)* [] } };
+    ("loss" $($row:tt)*) => { bind_row! { $($row)* [] } };
+    ($family:tt $($row:tt)*) => { bind_row! { $($row)* [out] } };
 }
 
 /// Adds a row's function to the module, if it has one.
@@ -229,13 +385,13 @@ macro_rules! add_row {
 
 /// The rows of one family, from the op table.
 macro_rules! bind {
-    ($family:literal $Enum:ident :
+    ($family:tt $Enum:ident :
         $(
             $(#[doc = $doc:literal])+
             $form:ident $name:ident $sig:tt -> $ret:ident { [$($flag:ident)*] $($rest:tt)* }
         )*
     ) => {
-        $(bind_row! { $form [$(#[doc = $doc])+] $name $sig $ret [$($flag)*] })*
+        $(with_out! { $family $form [$(#[doc = $doc])+] $name $sig $ret [$($flag)*] })*
 
         pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             let _ = m;

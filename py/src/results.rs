@@ -5,7 +5,7 @@ use crate::cross;
 use crate::tensor::{wrap, PyTensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyTuple};
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
@@ -21,11 +21,20 @@ pub fn Tensors<'py>(py: Python<'py>, _op: &'static str, tensors: Vec<lucid::Tens
     Ok(PyTuple::new(py, objects)?.into_any())
 }
 
+/// The named tuple of an op's results, where it has one, else a plain tuple.
+pub fn named<'py>(py: Python<'py>, op: &'static str, parts: Vec<Bound<'py, PyAny>>) -> Object<'py> {
+    static CLASSES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let classes = CLASSES.import(py, "lucid.return_types", "CLASSES")?;
+    let parts = PyTuple::new(py, parts)?;
+    match classes.cast::<PyDict>()?.get_item(op)? {
+        Some(class) => class.call1(parts),
+        None => Ok(parts.into_any()),
+    }
+}
+
 /// A named tuple `(values, indices)`.
 pub fn ValuesIndices<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Tensor, lucid::Tensor)) -> Object<'py> {
-    static CLASSES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let class = CLASSES.import(py, "lucid.return_types", "CLASSES")?.get_item(op)?;
-    class.call1((wrap(py, pair.0)?, wrap(py, pair.1)?))
+    named(py, op, vec![wrap(py, pair.0)?, wrap(py, pair.1)?])
 }
 
 /// A pair of tensors.
@@ -37,6 +46,35 @@ pub fn Pair<'py>(py: Python<'py>, _op: &'static str, pair: (lucid::Tensor, lucid
 /// A Python bool.
 pub fn Truth<'py>(py: Python<'py>, _op: &'static str, truth: bool) -> Object<'py> {
     Ok(PyBool::new(py, truth).to_owned().into_any())
+}
+
+/// A tuple of tensors, one per tensor given.
+pub fn Each<'py>(py: Python<'py>, op: &'static str, tensors: Vec<lucid::Tensor>) -> Object<'py> {
+    Tensors(py, op, tensors)
+}
+
+/// The results of functions that take tensors one by one; `alone` says that one tensor was given by itself.
+pub mod variadic {
+    use super::*;
+
+    pub fn Tensor<'py>(py: Python<'py>, op: &'static str, t: lucid::Tensor, _alone: bool) -> Object<'py> {
+        super::Tensor(py, op, t)
+    }
+
+    pub fn Tensors<'py>(py: Python<'py>, op: &'static str, t: Vec<lucid::Tensor>, _alone: bool) -> Object<'py> {
+        super::Tensors(py, op, t)
+    }
+
+    /// One tensor by itself gives one tensor.
+    pub fn Each<'py>(py: Python<'py>, op: &'static str, mut t: Vec<lucid::Tensor>, alone: bool) -> Object<'py> {
+        match t.pop() {
+            Some(only) if alone && t.is_empty() => wrap(py, only),
+            last => {
+                t.extend(last);
+                super::Tensors(py, op, t)
+            }
+        }
+    }
 }
 
 /// A new tensor as a leaf.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,18 +53,34 @@ RESULTS = {
     "Tensors": "tuple[Tensor, ...]",
     "ValuesIndices": "ValuesIndices",
     "Pair": "tuple[Tensor, Tensor]",
+    "Each": "Any",
     "Truth": "_bool",
 }
 
 
-def parameters(params: list[dict[str, Any]], extra: str = "") -> str:
-    """The parameters of a row as a signature; `extra` is a keyword-only one more."""
-    parts, keywords = [], False
+# What the bindings add to a row's own parameters, and NumPy's names for some of these.
+BESIDE = {"out": "Any", "requires_grad": "_bool"}
+OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def extras(row: dict[str, Any], live: Any) -> str:
+    """The keyword-only parameters that the bindings add to a row's."""
+    taken = set(inspect.signature(live).parameters) - {p["name"] for p in row["params"]}
+    kinds = {p["name"]: KINDS[p["kind"]] for p in row["params"]}
+    found = [f"{name}: {kinds[own]} = ..." for name, own in OTHER_NAMES.items() if name in taken]
+    return ", ".join([*found, *(f"{name}: {kind} = ..." for name, kind in BESIDE.items() if name in taken)])
+
+
+def parameters(params: list[dict[str, Any]], extra: str = "", optional: bool = False) -> str:
+    """The parameters of a row as a signature; `extra` is keyword-only ones more. With `optional`, what has another
+    name, and what follows it, need not be given."""
+    parts, keywords, seen = [], False, False
     for p in params:
+        seen |= optional and p["name"] in OTHER_NAMES.values()
         if p["keyword_only"] and not keywords:
             keywords = True
             parts.append("*")
-        default = "" if p["default"] is None else " = ..."
+        default = "" if p["default"] is None and not seen else " = ..."
         parts.append(f"{p['name']}: {KINDS[p['kind']]}{default}")
     if extra:
         parts += [extra] if keywords else ["*", extra]
@@ -79,10 +96,10 @@ def may_be_listed(params: list[dict[str, Any]], kinds: tuple[str, ...]) -> bool:
 def definitions(name: str, row: dict[str, Any], live: Any, method: bool) -> Iterator[str]:
     params = row["params"][1:] if method else row["params"]
     result = RESULTS[row["returns"]]
-    new = "requires_grad" in (getattr(live, "__text_signature__", None) or "")
-    extra = "requires_grad: _bool = ..." if new and not method else ""
+    extra = extras(row, live)
+    new = "requires_grad" in extra
     first = ["self"] if method else []
-    signature = ", ".join([*first, *filter(None, [parameters(params, extra)])])
+    signature = ", ".join([*first, *filter(None, [parameters(params, extra, "axis:" in extra)])])
     listed = may_be_listed(params, ("Sizes", "Dims")) if method else new and may_be_listed(params, ("Sizes",))
     if not listed:
         yield f"def {name}({signature}) -> {result}: ..."

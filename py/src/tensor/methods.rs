@@ -1,5 +1,5 @@
-//! Methods without a row of their own: filling, new tensors like this one, views like another, and the overloads that
-//! PyTorch gives `max`, `min` and `where`.
+//! Methods without a row of their own: filling, new tensors like this one, views like another, `where`.
+//! What PyTorch gives several signatures is in `overloads.rs`.
 
 use super::{wrap, PyTensor};
 use crate::args::{kinds, optional, weight_of, Arg, At, HeldOperand, Kind};
@@ -269,80 +269,4 @@ impl PyTensor {
         let condition = kinds::Tensor::lend(&condition);
         wrap(py, cross::op(py, weight_of(&t), || lucid::ops::compare::select::r#where(condition, &t, other.lend()))?)
     }
-
-    /// The largest element; with `dim` the largest along it and their indices; with `other` the larger of each two.
-    #[pyo3(signature = (*args, dim=Arg::MISSING, keepdim=Arg::MISSING, other=Arg::MISSING))]
-    fn max<'py>(
-        slf: &Bound<'py, Self>,
-        args: &Bound<'py, PyTuple>,
-        dim: Arg<'_, 'py>,
-        keepdim: Arg<'_, 'py>,
-        other: Arg<'_, 'py>,
-    ) -> Object<'py> {
-        extremum(slf, true, args, dim, keepdim, other)
-    }
-
-    /// The smallest element; with `dim` the smallest along it and their indices; with `other` the smaller of each two.
-    #[pyo3(signature = (*args, dim=Arg::MISSING, keepdim=Arg::MISSING, other=Arg::MISSING))]
-    fn min<'py>(
-        slf: &Bound<'py, Self>,
-        args: &Bound<'py, PyTuple>,
-        dim: Arg<'_, 'py>,
-        keepdim: Arg<'_, 'py>,
-        other: Arg<'_, 'py>,
-    ) -> Object<'py> {
-        extremum(slf, false, args, dim, keepdim, other)
-    }
-}
-
-/// `max` and `min` in their three forms.
-fn extremum<'py>(
-    slf: &Bound<'py, PyTensor>,
-    largest: bool,
-    args: &Bound<'py, PyTuple>,
-    dim: Arg<'_, 'py>,
-    keepdim: Arg<'_, 'py>,
-    other: Arg<'_, 'py>,
-) -> Object<'py> {
-    use lucid::ops::{binary, sort};
-    let py = slf.py();
-    let op = if largest { "max" } else { "min" };
-    if args.len() > 2 {
-        return Err(errors::type_error(py, format!("{op}() takes at most 2 positional arguments, got {}", args.len())));
-    }
-    let first = args.get_item(0).ok();
-    let second = args.get_item(1).ok();
-    let first_arg = Arg(first.as_ref().map(Bound::as_borrowed));
-    let is_tensor = first.as_ref().is_some_and(|f| f.is_instance_of::<PyTensor>());
-    let t = slf.get().share();
-    let weight = weight_of(&t);
-
-    if is_tensor || other.0.is_some() {
-        if dim.0.is_some() || keepdim.0.is_some() || second.is_some() {
-            return Err(errors::type_error(
-                py,
-                format!("{op}(): another tensor goes with neither 'dim' nor 'keepdim'"),
-            ));
-        }
-        let other = if is_tensor { first_arg } else { other };
-        let other = crate::args::required::<kinds::Tensor>(py, At { op, arg: "other" }, other)?;
-        let other = kinds::Tensor::lend(&other);
-        let run = if largest { binary::maximum } else { binary::minimum };
-        return wrap(py, cross::op(py, weight, || run(&t, other))?);
-    }
-    let dim = if first.is_some() { first_arg } else { dim };
-    if dim.0.is_some() {
-        let second_arg = Arg(second.as_ref().map(Bound::as_borrowed));
-        let keepdim = if second.is_some() { second_arg } else { keepdim };
-        let dim = crate::args::required::<kinds::Dim>(py, At { op, arg: "dim" }, dim)?;
-        let keepdim = optional::<kinds::Bool>(At { op, arg: "keepdim" }, keepdim, false)?;
-        let run = if largest { sort::max_dim } else { sort::min_dim };
-        let pair = cross::op(py, weight, || run(&t, dim, keepdim))?;
-        return results::ValuesIndices(py, op, pair);
-    }
-    if t.numel() == 0 {
-        let why = format!("{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
-        return Err(errors::runtime_error(py, why));
-    }
-    wrap(py, cross::op(py, weight, || if largest { t.amax(None, false) } else { t.amin(None, false) })?)
 }

@@ -168,8 +168,10 @@ def test_functions_have_pytorchs_signatures() -> None:
         ("input", False),
         ("other", False),
         ("alpha", True),
+        ("out", True),
     ]
-    assert list(inspect.signature(lucid.Tensor.sum).parameters) == ["self", "dim", "keepdim", "dtype"]
+    own = ["self", "dim", "keepdim", "dtype", "axis", "keepdims"]
+    assert list(inspect.signature(lucid.Tensor.sum).parameters) == own
     assert lucid.exp.__doc__ and "e" in lucid.exp.__doc__
 
 

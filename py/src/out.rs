@@ -1,0 +1,163 @@
+//! `out=`: results written to tensors that the caller gives, as PyTorch has it.
+//!
+//! The op runs as ever, then its result is copied over the given tensor, which is what the call gives back. A tensor of
+//! another shape is resized: it gets storage of its own, so views of it keep what they showed (in PyTorch they may not).
+
+use crate::args::{kind_name, weight_of};
+use crate::results;
+use crate::tensor::PyTensor;
+use crate::{cross, errors};
+use lucid::{Error, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use pyo3::Borrowed;
+
+/// A result that can be written to `out`.
+pub trait Store {
+    fn store<'py>(
+        self,
+        py: Python<'py>,
+        op: &'static str,
+        out: Borrowed<'_, 'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>>;
+}
+
+/// Writes a result to `out`, and gives that back.
+#[cold]
+#[inline(never)]
+pub fn store<'py>(
+    py: Python<'py>,
+    op: &'static str,
+    out: Borrowed<'_, 'py, PyAny>,
+    made: impl Store,
+) -> PyResult<Bound<'py, PyAny>> {
+    made.store(py, op.trim_start_matches("r#"), out)
+}
+
+impl Store for Tensor {
+    fn store<'py>(
+        self,
+        py: Python<'py>,
+        op: &'static str,
+        out: Borrowed<'_, 'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Ok(target) = out.cast::<PyTensor>() else {
+            let got = kind_name(&out);
+            return Err(errors::type_error(py, format!("{op}(): argument 'out' must be Tensor, not {got}")));
+        };
+        let t = target.get().share();
+        check(py, op, &t, &self)?;
+        if t.shape() == self.shape() {
+            cross::op(py, weight_of(&t), || t.copy_(&self))?;
+        } else {
+            resize(py, &t, self.shape())?;
+            let fresh = cross::op(py, weight_of(&self), || {
+                let cast = self.cast(t.dtype())?;
+                if cast.is_same(&self) || cast.shares_storage(&self) {
+                    self.copy()
+                } else {
+                    Ok(cast)
+                }
+            })?;
+            target.get().replace(py, fresh);
+        }
+        Ok(out.to_owned())
+    }
+}
+
+fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor) -> PyResult<()> {
+    let fail = |e: Error| Err(errors::raise(py, &e));
+    if made.requires_grad() || out.requires_grad() && lucid::grad_enabled() {
+        let why = format!(
+            "{op}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments \
+             requires grad."
+        );
+        return fail(Error::Runtime { op, why });
+    }
+    if made.device() != out.device() {
+        let why = "Expected all tensors to be on the same device; the argument 'out' is on another one".into();
+        return fail(Error::DeviceMismatch { op, why, devices: vec![made.device(), out.device()] });
+    }
+    if !made.dtype().can_cast(out.dtype()) {
+        let why = format!("result type {} can't be cast to the desired output type {}", made.dtype(), out.dtype());
+        return fail(Error::DtypeMismatch { op, why, dtypes: vec![made.dtype(), out.dtype()] });
+    }
+    Ok(())
+}
+
+/// PyTorch's warning where a tensor that holds something is resized.
+fn resize(py: Python<'_>, out: &Tensor, shape: &[usize]) -> PyResult<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let text = format!(
+        "An output with one or more elements was resized since it had shape {:?}, which does not match the required output \
+         shape {shape:?}. This behavior is deprecated, and in a future release outputs will not be resized unless they \
+         have zero elements.",
+        out.shape()
+    );
+    let category = py.get_type::<pyo3::exceptions::PyUserWarning>();
+    let text = std::ffi::CString::new(text).unwrap_or_default();
+    PyErr::warn(py, &category, &text, 1)
+}
+
+/// The parts of `out` for several results.
+fn parts<'py>(
+    py: Python<'py>,
+    op: &'static str,
+    out: Borrowed<'_, 'py, PyAny>,
+    n: usize,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let items: Option<Vec<_>> = match (out.cast::<PyTuple>(), out.cast::<PyList>()) {
+        (Ok(t), _) => Some(t.iter().collect()),
+        (_, Ok(l)) => Some(l.iter().collect()),
+        _ => None,
+    };
+    match items {
+        Some(items) if items.len() == n => Ok(items),
+        _ => {
+            let got = kind_name(&out);
+            Err(errors::type_error(py, format!("{op}(): argument 'out' must be tuple of {n} Tensors, not {got}")))
+        }
+    }
+}
+
+impl Store for Vec<Tensor> {
+    fn store<'py>(
+        self,
+        py: Python<'py>,
+        op: &'static str,
+        out: Borrowed<'_, 'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let parts = parts(py, op, out, self.len())?;
+        let stored = parts.iter().zip(self).map(|(out, made)| made.store(py, op, out.as_borrowed()));
+        let stored = stored.collect::<PyResult<Vec<_>>>()?;
+        results::named(py, op, stored)
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident)+: $($ty:ty)+;)*) => {$(
+        impl Store for ($($ty),+) {
+            fn store<'py>(self, py: Python<'py>, op: &'static str, out: Borrowed<'_, 'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                let ($($name),+) = self;
+                vec![$($name),+].store(py, op, out)
+            }
+        }
+    )*};
+}
+tuples! {
+    a b: Tensor Tensor;
+    a b c: Tensor Tensor Tensor;
+}
+
+impl Store for bool {
+    fn store<'py>(
+        self,
+        py: Python<'py>,
+        op: &'static str,
+        _out: Borrowed<'_, 'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Err(errors::type_error(py, format!("{op}() got an unexpected keyword argument 'out'")))
+    }
+}

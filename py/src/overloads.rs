@@ -1,0 +1,304 @@
+//! Functions and methods with several of PyTorch's signatures, which one row cannot state.
+//!
+//! Each reads its arguments with [`Call`], by position, by name or by NumPy's name, and picks the op by what it found.
+
+use crate::args::{kind_name, kinds, optional, required, weight_of, Arg, At};
+use crate::tensor::{nonzero_of, wrap, PyTensor};
+use crate::{cross, errors, out, results};
+use lucid::ops::{binary, compare, reduce, sort};
+use lucid::{Scalar, Tensor};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyTuple};
+use smallvec::SmallVec;
+
+type Object<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// The arguments of a call, by the names of one signature.
+struct Call<'py> {
+    op: &'static str,
+    py: Python<'py>,
+    names: &'static [&'static str],
+    given: SmallVec<[Option<Bound<'py, PyAny>>; 8]>,
+}
+
+impl<'py> Call<'py> {
+    /// `names` are the parameters, the first `positional` of which may come by position. `slf` is the first of a method.
+    fn read(
+        op: &'static str,
+        (names, positional): (&'static [&'static str], usize),
+        slf: Option<&Bound<'py, PyTensor>>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Call<'py>> {
+        let py = args.py();
+        let mut given: SmallVec<[Option<Bound<'py, PyAny>>; 8]> = SmallVec::from_elem(None, names.len());
+        let first = usize::from(slf.is_some());
+        if let Some(slf) = slf {
+            given[0] = Some(slf.clone().into_any());
+        }
+        if args.len() + first > positional {
+            let text =
+                format!("{op}() takes {} positional arguments but {} were given", positional - first, args.len());
+            return Err(errors::type_error(py, text));
+        }
+        for (slot, arg) in given[first..].iter_mut().zip(args.iter()) {
+            *slot = Some(arg);
+        }
+        for (key, value) in kwargs.into_iter().flat_map(|k| k.iter()) {
+            let key: String = key.extract()?;
+            let own = match key.as_str() {
+                "axis" => "dim",
+                "keepdims" => "keepdim",
+                own => own,
+            };
+            match names.iter().position(|n| *n == own) {
+                Some(i) if given[i].is_none() => given[i] = Some(value),
+                Some(i) => return Err(At { op, arg: names[i] }.twice(py)),
+                None => {
+                    return Err(errors::type_error(py, format!("{op}() got an unexpected keyword argument '{key}'")))
+                }
+            }
+        }
+        Ok(Call { op, py, names, given })
+    }
+
+    fn get(&self, name: &'static str) -> Option<&Bound<'py, PyAny>> {
+        self.names.iter().position(|n| *n == name).and_then(|i| self.given[i].as_ref())
+    }
+
+    fn arg(&self, name: &'static str) -> Arg<'_, 'py> {
+        Arg(self.get(name).map(Bound::as_borrowed))
+    }
+
+    fn at(&self, arg: &'static str) -> At {
+        At { op: self.op, arg }
+    }
+
+    /// Was the argument given, and not as `None`?
+    fn has(&self, name: &'static str) -> bool {
+        self.get(name).is_some_and(|v| !v.is_none())
+    }
+
+    fn tensor(&self, name: &'static str) -> PyResult<Tensor> {
+        Ok(required::<kinds::Tensor>(self.py, self.at(name), self.arg(name))?.clone())
+    }
+
+    fn flag(&self, name: &'static str, default: bool) -> PyResult<bool> {
+        match self.has(name) {
+            true => optional::<kinds::Bool>(self.at(name), self.arg(name), default),
+            false => Ok(default),
+        }
+    }
+
+    /// The result, or `out` with the result written to it.
+    fn finish<T: out::Store>(&self, made: T, results: impl FnOnce(T) -> Object<'py>) -> Object<'py> {
+        match self.get("out").filter(|o| !o.is_none()) {
+            Some(out) => out::store(self.py, self.op, out.as_borrowed(), made),
+            None => results(made),
+        }
+    }
+
+    fn wrong(&self, name: &'static str, expected: &str) -> PyErr {
+        let got = self.get(name).map_or_else(|| "nothing".into(), |v| kind_name(v));
+        errors::type_error(self.py, format!("{}(): argument '{name}' must be {expected}, not {got}", self.op))
+    }
+}
+
+// ---- max and min -----------------------------------------------------------------------------------------------------
+
+/// `max(x)`, `max(x, dim, keepdim)`, `max(x, other)`; likewise `min`.
+fn extremum<'py>(
+    largest: bool,
+    slf: Option<&Bound<'py, PyTensor>>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> Object<'py> {
+    const NAMES: &[&str] = &["input", "dim", "keepdim", "other", "out"];
+    let op = if largest { "max" } else { "min" };
+    let mut call = Call::read(op, (NAMES, 3), slf, args, kwargs)?;
+    if call.given[1].as_ref().is_some_and(|v| v.is_instance_of::<PyTensor>()) {
+        if call.given[3].is_some() {
+            return Err(call.at("other").twice(call.py));
+        }
+        call.given[3] = call.given[1].take();
+    }
+    let t = call.tensor("input")?;
+    let weight = weight_of(&t);
+    let py = call.py;
+    if call.get("other").is_some() {
+        if call.get("dim").is_some() || call.get("keepdim").is_some() {
+            let why = format!("{op}(): another tensor goes with neither 'dim' nor 'keepdim'");
+            return Err(errors::type_error(py, why));
+        }
+        let other = call.tensor("other")?;
+        let run = if largest { binary::maximum } else { binary::minimum };
+        return call.finish(cross::op(py, weight, || run(&t, &other))?, |made| wrap(py, made));
+    }
+    if call.get("dim").is_some() {
+        let dim = required::<kinds::Dim>(py, call.at("dim"), call.arg("dim"))?;
+        let keepdim = call.flag("keepdim", false)?;
+        let run = if largest { sort::max_dim } else { sort::min_dim };
+        let pair = cross::op(py, weight, || run(&t, dim, keepdim))?;
+        return call.finish(pair, |pair| results::ValuesIndices(py, op, pair));
+    }
+    if call.get("keepdim").is_some() {
+        return Err(errors::type_error(py, format!("{op}(): 'keepdim' goes with 'dim'")));
+    }
+    if t.numel() == 0 {
+        let why = format!("{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+        return Err(errors::runtime_error(py, why));
+    }
+    let made = cross::op(py, weight, || if largest { t.amax(None, false) } else { t.amin(None, false) })?;
+    call.finish(made, |made| wrap(py, made))
+}
+
+// ---- std and var -----------------------------------------------------------------------------------------------------
+
+/// What `std`, `var`, `std_mean` and `var_mean` compute.
+#[derive(Clone, Copy)]
+struct Spread {
+    op: &'static str,
+    root: bool,
+    mean: bool,
+}
+
+/// `std(x, dim, *, correction, keepdim)`, `std(x, dim, unbiased, keepdim)`, `std(x, unbiased)`, and so on.
+fn spread<'py>(
+    what: Spread,
+    slf: Option<&Bound<'py, PyTensor>>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> Object<'py> {
+    const NAMES: &[&str] = &["input", "dim", "unbiased", "keepdim", "correction", "out"];
+    let mut call = Call::read(what.op, (NAMES, 4), slf, args, kwargs)?;
+    let py = call.py;
+    if call.given[1].as_ref().is_some_and(|v| v.is_instance_of::<PyBool>()) {
+        if call.given[2].is_some() {
+            return Err(call.wrong("dim", "int, a tuple of ints or None"));
+        }
+        call.given[2] = call.given[1].take();
+    }
+    if call.get("unbiased").is_some() && call.get("correction").is_some() {
+        return Err(errors::type_error(py, format!("{}(): takes 'unbiased' or 'correction', not both", what.op)));
+    }
+    let t = call.tensor("input")?;
+    let dim = optional::<kinds::OptDims>(call.at("dim"), call.arg("dim"), None)?;
+    let keepdim = call.flag("keepdim", false)?;
+    let unbiased = call.flag("unbiased", true)?;
+    let correction = optional::<kinds::OptNumber>(call.at("correction"), call.arg("correction"), None)?;
+    let correction = correction.unwrap_or(Scalar::Int(i64::from(unbiased)));
+    let (dim, weight) = (dim.as_deref(), weight_of(&t));
+    let run = |t: &Tensor| match what.root {
+        true => reduce::std(t, dim, correction, keepdim),
+        false => reduce::var(t, dim, correction, keepdim),
+    };
+    if !what.mean {
+        let made = cross::op(py, weight, || run(&t))?;
+        return call.finish(made, |made| wrap(py, made));
+    }
+    let pair = cross::op(py, weight, || Ok((run(&t)?, t.mean(dim, keepdim, None)?)))?;
+    call.finish(pair, |pair| results::Pair(py, what.op, pair))
+}
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident |$slf:ident, $args:ident, $kwargs:ident| $run:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[pyfunction]
+            #[pyo3(signature = (*args, **kwargs))]
+            fn $name<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+                let ($slf, $args, $kwargs) = (None, args, kwargs);
+                $run
+            }
+        )*
+    };
+}
+
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident |$slf:ident, $args:ident, $kwargs:ident| $run:expr;)*) => {
+        #[pymethods]
+        impl PyTensor {
+            $(
+                $(#[$doc])*
+                #[pyo3(signature = (*args, **kwargs))]
+                fn $name<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+                    let ($slf, $args, $kwargs) = (Some(slf), args, kwargs);
+                    $run
+                }
+            )*
+        }
+    };
+}
+
+/// The rows of both, once.
+macro_rules! both {
+    ($($rows:tt)*) => {
+        functions! { $($rows)* }
+        methods! { $($rows)* }
+    };
+}
+both! {
+    /// The largest element; with `dim` the largest along it and their indices; with `other` the larger of each two.
+    max |slf, args, kwargs| extremum(true, slf, args, kwargs);
+    /// The smallest element; with `dim` the smallest along it and their indices; with `other` the smaller of each two.
+    min |slf, args, kwargs| extremum(false, slf, args, kwargs);
+    /// The standard deviation over `dim` (all by default): the square root of `var`. `unbiased` is `correction` as a flag.
+    std |slf, args, kwargs| spread(Spread { op: "std", root: true, mean: false }, slf, args, kwargs);
+    /// The variance over `dim` (all by default), divided by `n - correction`. `unbiased` is `correction` as a flag.
+    var |slf, args, kwargs| spread(Spread { op: "var", root: false, mean: false }, slf, args, kwargs);
+}
+functions! {
+    /// `std` and the mean over the same dimensions.
+    std_mean |slf, args, kwargs| spread(Spread { op: "std_mean", root: true, mean: true }, slf, args, kwargs);
+    /// `var` and the mean over the same dimensions.
+    var_mean |slf, args, kwargs| spread(Spread { op: "var_mean", root: false, mean: true }, slf, args, kwargs);
+}
+
+// ---- where and nonzero -----------------------------------------------------------------------------------------------
+
+/// Elements of `input` where `condition` holds, of `other` elsewhere. With the condition alone, the indices where it holds.
+#[pyfunction]
+#[pyo3(signature = (condition, input=Arg::MISSING, other=Arg::MISSING, *, out=Arg::MISSING))]
+fn r#where<'py>(
+    py: Python<'py>,
+    condition: Arg<'_, 'py>,
+    input: Arg<'_, 'py>,
+    other: Arg<'_, 'py>,
+    out: Arg<'_, 'py>,
+) -> Object<'py> {
+    let op = "where";
+    let made = {
+        let c = required::<kinds::Tensor>(py, At { op, arg: "condition" }, condition)?.clone();
+        if input.0.is_none() && other.0.is_none() {
+            return nonzero_of(py, c, true);
+        }
+        let a = required::<kinds::Operand>(py, At { op, arg: "input" }, input)?;
+        let b = required::<kinds::Operand>(py, At { op, arg: "other" }, other)?;
+        let weight = weight_of(&c).max(a.weight()).max(b.weight());
+        cross::op(py, weight, || compare::select::r#where(&c, a.lend(), b.lend()))?
+    };
+    match out.0.filter(|o| !o.is_none()) {
+        None => wrap(py, made),
+        Some(out) => out::store(py, op, out, made),
+    }
+}
+
+/// The indices of the elements that are not zero: one row each, or with `as_tuple` one vector per dimension.
+#[pyfunction]
+#[pyo3(signature = (input, *, out=Arg::MISSING, as_tuple=false))]
+fn nonzero<'py>(py: Python<'py>, input: Arg<'_, 'py>, out: Arg<'_, 'py>, as_tuple: bool) -> Object<'py> {
+    let t = required::<kinds::Tensor>(py, At { op: "nonzero", arg: "input" }, input)?.clone();
+    match out.0.filter(|o| !o.is_none() && !as_tuple) {
+        None => nonzero_of(py, t, as_tuple),
+        Some(out) => out::store(py, "nonzero", out, cross::long(py, || t.nonzero())?),
+    }
+}
+
+/// Adds the functions. Those that share a row's name come after the table's and take its place.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    macro_rules! add {
+        ($($name:ident)*) => { $(m.add_function(wrap_pyfunction!(self::$name, m)?)?;)* };
+    }
+    add! { max min std var std_mean var_mean r#where nonzero }
+    Ok(())
+}
