@@ -3,8 +3,9 @@
 //! Depends on `numbers`, `simd` and `strided`. Invariant: 16-bit floats are computed in float32 and rounded once per op.
 
 use super::cast::{cast, widened1, widened2};
-use super::numbers::{Bits, Integer, Number, RealNumber};
+use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
 use super::simd::{call1, call2, light1, light2, light2_symmetric, threads::GRAIN, Better, Map1, Map2, Math, Real};
+use super::special;
 use super::strided::{each1, each2, F1, F2};
 use super::CpuArray;
 use crate::backend::Array;
@@ -218,6 +219,26 @@ fn math(op: Math, name: &'static str, x: &CpuArray) -> Result<CpuArray> {
     Loops1 { f32: Some(f32), f64: Some(f64), ..Loops1::default() }.run(name, x, COSTLY)
 }
 
+/// A function that is computed in double precision, element by element.
+fn exact(f: fn(f64) -> f64, name: &'static str, x: &CpuArray) -> Result<CpuArray> {
+    let f32: &F1<f32, f32> = &|x, out| out.iter_mut().zip(x).for_each(|(o, &v)| *o = f(v.into()) as f32);
+    let f64: &F1<f64, f64> = &|x, out| call1(f, x, out);
+    Loops1 { f32: Some(f32), f64: Some(f64), ..Loops1::default() }.run(name, x, COSTLY / 4)
+}
+
+/// The sign bit of each element.
+fn sign_bit(x: &CpuArray) -> Result<CpuArray> {
+    match x.dtype() {
+        DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| call1(f32::is_sign_negative, x, out)),
+        DType::F64 => apply1::<f64, bool>(x, GRAIN, &|x, out| call1(f64::is_sign_negative, x, out)),
+        DType::F16 => apply1::<f16, bool>(x, GRAIN, &|x, out| call1(f16::is_sign_negative, x, out)),
+        DType::BF16 => apply1::<bf16, bool>(x, GRAIN, &|x, out| call1(bf16::is_sign_negative, x, out)),
+        DType::Bool | DType::U8 | DType::C64 => test(x, false, |_| false),
+        DType::I8 | DType::I16 | DType::I32 => sign_bit(&cast(x, DType::I64)?),
+        DType::I64 => apply1::<i64, bool>(x, GRAIN, &|x, out| call1(i64::is_negative, x, out)),
+    }
+}
+
 /// Rounding, which leaves integers as they are.
 fn rounding(loops: &Loops1, name: &'static str, x: &CpuArray) -> Result<CpuArray> {
     match x.dtype().is_integral() {
@@ -305,6 +326,16 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, _: &Meta) -> Result<CpuArray> {
                 (&|x, out| call1(|v| v.max(0), x, out), &|x, out| call1(|v| v.max(0), x, out));
             Loops1 { i32: Some(i32), i64: Some(i64), ..loops1!(Relu; f32 f64) }.run(name, x, GRAIN)
         }
+        U::Lgamma => exact(special::lgamma, name, x),
+        U::Digamma => exact(special::digamma, name, x),
+        U::I0 => exact(special::i0, name, x),
+        U::I0e => exact(special::i0e, name, x),
+        U::I1 => exact(special::i1, name, x),
+        U::I1e => exact(special::i1e, name, x),
+        U::Erfcx => exact(special::erfcx, name, x),
+        U::Exponent => exact(|x| special::frexp(x).1, name, x),
+        U::Mantissa => exact(|x| special::frexp(x).0, name, x),
+        U::SignBit => sign_bit(x),
         U::LogicalNot => loops1!(Not; bool).run(name, &cast(x, DType::Bool)?, GRAIN),
         U::BitwiseNot => loops1!(Not; bool u8 i32 i64).run(name, x, GRAIN),
         U::IsNan => test(x, false, f64::is_nan),
@@ -388,6 +419,27 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<C
                 &|a, b, out| call2(|a: f32, b: f32| log_add_exp(a.into(), b.into()) as f32, a, b, out);
             let f64: &F<f64, f64> = &|a, b, out| call2(log_add_exp, a, b, out);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY)
+        }
+        B::Hypot => {
+            let (f32, f64): (&F<f32, f32>, &F<f64, f64>) =
+                (&|a, b, out| call2(f32::hypot, a, b, out), &|a, b, out| call2(f64::hypot, a, b, out));
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY)
+        }
+        B::NextAfter if a.dtype() == DType::BF16 => {
+            apply2::<bf16, bf16>(a, b, shape, GRAIN, &|a, b, out| call2(next_after::<bf16>, a, b, out))
+        }
+        B::NextAfter => {
+            let (f32, f64): (&F<f32, f32>, &F<f64, f64>) =
+                (&|a, b, out| call2(next_after, a, b, out), &|a, b, out| call2(next_after, a, b, out));
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, GRAIN)
+        }
+        B::Gcd => run(&calls!(gcd), COSTLY),
+        B::Lcm => run(&calls!(lcm), COSTLY),
+        B::Zeta => {
+            let f32: &F<f32, f32> =
+                &|a, b, out| call2(|s: f32, q: f32| special::zeta(s.into(), q.into()) as f32, a, b, out);
+            let f64: &F<f64, f64> = &|a, b, out| call2(special::zeta, a, b, out);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY / 4)
         }
         B::BitwiseAnd => run(&loops2!(light2_symmetric And; bool u8 i32 i64), GRAIN),
         B::BitwiseOr => run(&loops2!(light2_symmetric Or; bool u8 i32 i64), GRAIN),

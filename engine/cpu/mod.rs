@@ -21,6 +21,7 @@ mod reduce;
 mod scan;
 pub(crate) mod simd;
 mod sort;
+mod special;
 mod strided;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -155,11 +155,52 @@ macro_rules! bits {
 }
 bits!(bool, u8, i8, i16, i32, i64);
 
-/// Integers: shifts and powers.
+/// Floats whose neighbours are found by counting their bits up or down.
+pub trait Neighbours: Copy + PartialOrd {
+    fn up(self) -> Self;
+    fn down(self) -> Self;
+}
+macro_rules! neighbours {
+    ($($t:ty),*) => {
+        $(impl Neighbours for $t {
+            fn up(self) -> $t { self.next_up() }
+            fn down(self) -> $t { self.next_down() }
+        })*
+    };
+}
+neighbours!(f32, f64);
+impl Neighbours for half::bf16 {
+    fn up(self) -> Self {
+        let bits = self.to_bits();
+        Self::from_bits(match bits {
+            0x8000 => 1,
+            b if b & 0x8000 == 0 => b + 1,
+            b => b - 1,
+        })
+    }
+    fn down(self) -> Self {
+        -(-self).up()
+    }
+}
+
+/// The number next to `a` on the way to `b`; NaN where either is.
+pub fn next_after<T: Neighbours>(a: T, b: T) -> T {
+    match a.partial_cmp(&b) {
+        Some(std::cmp::Ordering::Less) => a.up(),
+        Some(std::cmp::Ordering::Greater) => a.down(),
+        Some(std::cmp::Ordering::Equal) => b,
+        None if a.partial_cmp(&a).is_none() => a,
+        None => b,
+    }
+}
+
+/// Integers: shifts, powers, divisors.
 pub trait Integer: Copy + PartialEq + Default {
     fn shift_left(self, b: Self) -> Self;
     fn shift_right(self, b: Self) -> Self;
     fn power(self, b: Self) -> Self;
+    fn gcd(self, b: Self) -> Self;
+    fn lcm(self, b: Self) -> Self;
 }
 macro_rules! integer {
     ($($t:ty),*) => {
@@ -178,6 +219,17 @@ macro_rules! integer {
                     return if signed { self >> (<$t>::BITS - 1) } else { 0 };
                 }
                 self >> b
+            }
+            #[allow(unused_comparisons)]
+            fn gcd(self, b: $t) -> $t {
+                let size = |x: $t| if x < 0 { (x as i64).unsigned_abs() } else { x as u64 };
+                super::special::gcd(size(self), size(b)) as $t
+            }
+            fn lcm(self, b: $t) -> $t {
+                match self.gcd(b) {
+                    0 => 0,
+                    g => RealNumber::abs(self.wrapping_div(g).wrapping_mul(b)),
+                }
             }
             #[inline(always)]
             #[allow(unused_comparisons)]

@@ -8,6 +8,7 @@ use super::array::{GpuArray, Known, Ref, Value};
 use super::convert::{self, constant};
 use super::fault::Made;
 use super::lower::Origin;
+use super::special::{self, in_float32};
 use crate::dispatch::Meta;
 use crate::ops::binary::BinaryOp;
 use crate::ops::compare::{select::SelectOp, CompareOp};
@@ -94,11 +95,22 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
         UnaryOp::Acosh => ops::arccosh(x)?,
         UnaryOp::Atanh => ops::arctanh(x)?,
         UnaryOp::Erf => ops::erf(x)?,
-        UnaryOp::Erfc => erfc(x, dtype)?,
+        UnaryOp::Erfc => in_float32(x, dtype, |x| erfc(x, false))?,
         UnaryOp::Erfinv => ops::erfinv(x)?,
         UnaryOp::Sigmoid => ops::sigmoid(x)?,
         UnaryOp::Relu => ops::maximum(x, &convert::spread(&constant(0, dtype)?, x)?)?,
         UnaryOp::Silu => ops::multiply(x, &ops::sigmoid(x)?)?,
+        UnaryOp::Lgamma => in_float32(x, dtype, special::lgamma)?,
+        UnaryOp::Digamma => in_float32(x, dtype, special::digamma)?,
+        UnaryOp::I0 => in_float32(x, dtype, |x| special::bessel(0, x))?,
+        UnaryOp::I0e => in_float32(x, dtype, |x| special::bessel_scaled(0, x))?,
+        UnaryOp::I1 => in_float32(x, dtype, |x| special::bessel(1, x))?,
+        UnaryOp::I1e => in_float32(x, dtype, |x| special::bessel_scaled(1, x))?,
+        UnaryOp::Erfcx => in_float32(x, dtype, |x| erfc(x, true))?,
+        UnaryOp::Exponent => in_float32(x, dtype, |x| Ok(special::frexp(x)?.0))?,
+        UnaryOp::Mantissa => in_float32(x, dtype, |x| Ok(special::frexp(x)?.1))?,
+        UnaryOp::SignBit if dtype.is_float() => special::sign_bit(x, dtype)?,
+        UnaryOp::SignBit => ops::less(x, &constant(0, dtype)?)?,
         UnaryOp::LogicalNot | UnaryOp::BitwiseNot if dtype == DType::Bool => ops::logical_not(x)?,
         UnaryOp::LogicalNot => ops::equal(x, &constant(0, dtype)?)?,
         UnaryOp::BitwiseNot => ops::bitwise_invert(x)?,
@@ -111,8 +123,8 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
 }
 
 /// `1 - erf(x)` without cancellation: a Chebyshev fit of relative error 1.2e-7 everywhere (Press et al., Numerical
-/// Recipes, 6.2), since MLX has no `erfc`.
-fn erfc(x: &Array, dtype: DType) -> Made<Array> {
+/// Recipes, 6.2), since MLX has no `erfc`. `scaled` by `e^(x²)`, where the fit is without its exponential.
+fn erfc(x: &Array, scaled: bool) -> Made<Array> {
     const FIT: [f64; 10] = [
         -1.26551223,
         1.00002368,
@@ -127,20 +139,23 @@ fn erfc(x: &Array, dtype: DType) -> Made<Array> {
     ];
     let wide = DType::F32;
     let number = |n: f64| constant(n, wide);
-    let x = cast_array(x, dtype, wide)?;
-    let a = ops::abs(&x)?;
+    let a = ops::abs(x)?;
     let one = number(1.0)?;
     let t = ops::divide(&one, &ops::add(&one, &ops::multiply(&a, &number(0.5)?)?)?)?;
     let mut sum = number(FIT[9])?;
     for &c in FIT[..9].iter().rev() {
         sum = ops::add(&ops::multiply(&sum, &t)?, &number(c)?)?;
     }
+    let negative = ops::less(x, &number(0.0)?)?;
+    if scaled {
+        let tail = ops::multiply(&t, &ops::exp(&sum)?)?;
+        let twice = ops::multiply(&ops::exp(&ops::square(&a)?)?, &number(2.0)?)?;
+        return Ok(ops::where_(&negative, &ops::subtract(&twice, &tail)?, &tail)?);
+    }
     let tail = ops::multiply(&t, &ops::exp(&ops::subtract(&sum, &ops::square(&a)?)?)?)?;
-    let negative = ops::less(&x, &number(0.0)?)?;
     let y = ops::where_(&negative, &ops::subtract(&number(2.0)?, &tail)?, &tail)?;
     // inf - inf inside of the exponent
-    let y = ops::where_(&ops::isposinf(&a)?, &ops::where_(&negative, &number(2.0)?, &number(0.0)?)?, &y)?;
-    cast_array(&y, wide, dtype)
+    Ok(ops::where_(&ops::isposinf(&a)?, &ops::where_(&negative, &number(2.0)?, &number(0.0)?)?, &y)?)
 }
 
 /// A number as an array of the other operand's shape: MLX would make one for each op, and these are kept.
@@ -190,12 +205,22 @@ fn binary_array(op: &BinaryOp, a: &Array, b: &Array, known: Known, dtype: DType)
         BinaryOp::Minimum => ops::minimum(a, b)?,
         BinaryOp::Atan2 => ops::arctan2(a, b)?,
         BinaryOp::LogAddExp => ops::logaddexp(a, b)?,
+        BinaryOp::Hypot => both_in_float32(a, b, dtype, special::hypot)?,
+        BinaryOp::NextAfter => special::next_after(a, b, dtype)?,
+        BinaryOp::Gcd => super::integer::gcd(a, b, dtype)?,
+        BinaryOp::Lcm => super::integer::lcm(a, b, dtype)?,
+        BinaryOp::Zeta => both_in_float32(a, b, dtype, special::zeta)?,
         BinaryOp::BitwiseAnd => ops::bitwise_and(a, b)?,
         BinaryOp::BitwiseOr => ops::bitwise_or(a, b)?,
         BinaryOp::BitwiseXor => ops::bitwise_xor(a, b)?,
         BinaryOp::LeftShift => super::integer::left_shift(a, b, known, dtype)?,
         BinaryOp::RightShift => super::integer::right_shift(a, b, known, dtype)?,
     })
+}
+
+/// A function of two numbers computed in float32, whatever float it is asked for.
+fn both_in_float32(a: &Array, b: &Array, dtype: DType, f: fn(&Array, &Array) -> Made<Array>) -> Made<Array> {
+    in_float32(a, dtype, |a| f(a, &cast_array(b, dtype, DType::F32)?))
 }
 
 /// C's `fmod`. MLX's remainder is exact for positive operands; the dividend's sign is put back.

@@ -95,6 +95,31 @@ pub(super) fn power(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Ar
     Ok(ops::where_(&ops::less(b, &zero)?, &inverse, &plain)?)
 }
 
+/// Euclid's algorithm, as many steps as the widest numbers may need: `log_φ 2` per bit. Of
+/// magnitudes; a divisor that has become 0 stays so.
+pub(super) fn gcd(a: &Array, b: &Array, dtype: DType) -> Made<Array> {
+    let (zero, one) = (constant(0, dtype)?, constant(1, dtype)?);
+    let size = |x: &Array| if dtype == DType::U8 { Ok(x.clone()) } else { ops::abs(x) };
+    let (mut a, mut b) = (size(a)?, size(b)?);
+    for _ in 0..bits(dtype) * 3 / 2 {
+        let done = ops::equal(&b, &zero)?;
+        let rest = ops::remainder(&a, &ops::where_(&done, &one, &b)?)?;
+        (a, b) = (ops::where_(&done, &a, &b)?, ops::where_(&done, &zero, &rest)?);
+    }
+    Ok(a)
+}
+
+/// `|a / gcd · b|`, 0 where both are.
+pub(super) fn lcm(a: &Array, b: &Array, dtype: DType) -> Made<Array> {
+    let g = gcd(a, b, dtype)?;
+    let (zero, one) = (constant(0, dtype)?, constant(1, dtype)?);
+    let none = ops::equal(&g, &zero)?;
+    let part = ops::floor_divide(a, &ops::where_(&none, &one, &g)?)?;
+    let product = ops::multiply(&part, b)?;
+    let size = if dtype == DType::U8 { product } else { ops::abs(&product)? };
+    Ok(ops::where_(&none, &zero, &size)?)
+}
+
 fn bits(dtype: DType) -> i64 {
     8 * dtype.size() as i64
 }

@@ -22,6 +22,7 @@ mod optim;
 mod pool;
 mod random;
 mod reduce;
+mod special;
 mod view;
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ macro_rules! binary_ops {
         }
         /// The larger of the two; NaN where either is. At a tie each gets half of the gradient.
         method maximum(other: Tensor) -> Tensor {
-            [] Promote Yes DTypes::ORDERED, Same,
+            [inplace] Promote Yes DTypes::ORDERED, Same,
             prim Maximum Inputs {|c, g| [
                 g * &tie_share(c, &c.x(0)?.gt(&c.x(1)?)?, g)?,
                 g * &tie_share(c, &c.x(1)?.gt(&c.x(0)?)?, g)?
@@ -76,7 +76,7 @@ macro_rules! binary_ops {
         }
         /// The smaller of the two; NaN where either is. At a tie each gets half of the gradient.
         method minimum(other: Tensor) -> Tensor {
-            [] Promote Yes DTypes::ORDERED, Same,
+            [inplace] Promote Yes DTypes::ORDERED, Same,
             prim Minimum Inputs {|c, g| [
                 g * &tie_share(c, &c.x(0)?.lt(&c.x(1)?)?, g)?,
                 g * &tie_share(c, &c.x(1)?.lt(&c.x(0)?)?, g)?
@@ -130,6 +130,40 @@ macro_rules! binary_ops {
             [inplace] Keep Yes DTypes::INTEGER, Same,
             prim RightShift Nothing {none},
             run binary[BinaryOp::RightShift], torch "", samples ["I(0, 99, 3, 4), I(0, 5, 4)", "I(0, 99, 3, 4), 2"]
+        }
+        /// `√(input² + other²)` without overflow.
+        method hypot(other: Tensor) -> Tensor {
+            [inplace] Promote Yes DTypes::FLOAT, Same,
+            prim Hypot Both {|c, g| [g * &(c.x(0)? / &c.out()?)?, g * &(c.x(1)? / &c.out()?)?]},
+            run extremum[BinaryOp::Hypot], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+        }
+        /// The next representable number after `input` towards `other`.
+        method nextafter(other: Tensor) -> Tensor {
+            [inplace] Keep Yes DTypes::FLOAT.less(DTypes::of(&[crate::DType::F16])), Same,
+            prim NextAfter Nothing {none},
+            run extremum[BinaryOp::NextAfter], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+        }
+        /// The greatest common divisor, never negative; `gcd(0, 0)` is 0.
+        method gcd(other: Tensor) -> Tensor {
+            [inplace] Keep Yes DTypes::INTEGER, Same,
+            prim Gcd Nothing {none},
+            run extremum[BinaryOp::Gcd], torch "", samples ["I(-30, 30, 3, 4), I(-30, 30, 3, 4)", "I(0, 99, 3, 4), I(0, 99, 4)"]
+        }
+        /// The least common multiple, never negative; 0 where either is 0.
+        method lcm(other: Tensor) -> Tensor {
+            [inplace] Keep Yes DTypes::INTEGER, Same,
+            prim Lcm Nothing {none},
+            run extremum[BinaryOp::Lcm], torch "", samples ["I(-30, 30, 3, 4), I(-30, 30, 3, 4)", "I(0, 99, 3, 4), I(0, 99, 4)"]
+        }
+        /// The Hurwitz zeta function `Σ (other + k)^-input` over `k ≥ 0`; inf at its poles. It has a gradient to `other`
+        /// only.
+        method zeta(other: Operand) -> Tensor {
+            [only_function] Full Yes DTypes::ORDERED, Float,
+            prim Zeta Inputs {|c, g| [
+                Err(Error::runtime("zeta", "the derivative for 'input' is not implemented")),
+                -&((g * &c.x(0)?)? * &zeta(&(c.x(0)? + 1.0)?, &c.x(1)?)?)?
+            ]},
+            run binary[BinaryOp::Zeta], torch "special.zeta", samples ["FIXED(P(3, 4, lo=1.5, hi=6.0)), P(3, 4)", "FIXED(P(3, 4, lo=1.5, hi=6.0)), 2.5"]
         }
         /// `other - alpha * input`.
         method rsub(other: Operand; alpha: Number = 1) -> Tensor {

@@ -17,6 +17,7 @@ pub mod index;
 pub mod loss;
 pub mod nn;
 pub mod norm;
+pub mod pointwise;
 pub mod pool;
 pub mod random;
 pub mod reduce;
@@ -87,6 +88,7 @@ pub mod results {
     pub type Tensor = crate::Tensor;
     pub type Tensors = Vec<crate::Tensor>;
     pub type ValuesIndices = (crate::Tensor, crate::Tensor);
+    pub type MantissaExponent = (crate::Tensor, crate::Tensor);
     pub type Pair = (crate::Tensor, crate::Tensor);
     pub type Each = Vec<crate::Tensor>;
     pub type Truth = bool;
@@ -100,6 +102,7 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         transfer::SCHEMAS,
         unary::SCHEMAS,
         binary::SCHEMAS,
+        pointwise::SCHEMAS,
         compare::SCHEMAS,
         compare::select::SCHEMAS,
         reduce::SCHEMAS,

@@ -50,7 +50,7 @@ macro_rules! unary_ops {
         /// The integer part. Its gradient is 0.
         trunc = Trunc [inplace] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
         /// The nearest integer, halves to even. Its gradient is 0.
-        round = Round [inplace] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
+        rint = Round [inplace only_function] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, torch "round", samples ["N(3, 4)"];
         /// The sine, of radians.
         sin = Sin [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.cos()?]}, samples ["N(3, 4)"];
         /// The cosine, of radians.
@@ -95,10 +95,37 @@ macro_rules! unary_ops {
         relu = Relu [inplace] Keep DTypes::REAL, Same, Output
             {|c, g| [g.where_else_zero(&c.out()?.gt(0)?)]}, samples ["N(3, 4)"];
         /// `x * sigmoid(x)`, also called swish (Ramachandran et al., 2017).
-        silu = Silu [inplace only_function] Keep DTypes::FLOAT, Same, Inputs
+        silu = Silu [inplace] Keep DTypes::FLOAT, Same, Inputs
             {|c, g| [g * &silu_slope(&c.x(0)?)?]}, torch "nn.functional.silu", samples ["N(3, 4)"];
+        /// The logarithm of the absolute value of the gamma function; inf at 0 and the negative integers.
+        lgamma = Lgamma [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.digamma()?]}, samples ["P(3, 4)", "N(3, 4)"];
+        /// The logarithmic derivative of the gamma function, `ψ = Γ'/Γ`; -inf at 0, NaN at the negative integers.
+        digamma = Digamma [inplace] Full DTypes::ORDERED, Float, Inputs
+            {|c, g| [g * &super::pointwise::polygamma(1, &c.x(0)?)?]}, samples ["P(3, 4)", "N(3, 4)"];
+        /// The modified Bessel function of the first kind, of order 0: `Σ (x²/4)^k / (k!)²`.
+        i0 = I0 [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.i1()?]}, samples ["N(3, 4)"];
+        /// `e^-|x| i0(x)`, which does not overflow.
+        i0e = I0e [only_function] Full DTypes::ORDERED, Float, Both
+            {|c, g| [g * &(c.x(0)?.i1e()? - &(c.x(0)?.sign()? * &c.out()?)?)?]}, torch "special.i0e", samples ["N(3, 4)"];
+        /// The modified Bessel function of the first kind, of order 1: `x/2 Σ (x²/4)^k / (k! (k+1)!)`.
+        i1 = I1 [only_function] Full DTypes::ORDERED, Float, Both
+            {|c, g| [g * &(c.x(0)?.i0()? - &over_x(&c.out()?, &c.x(0)?)?)?]}, torch "special.i1", samples ["N(3, 4)"];
+        /// `e^-|x| i1(x)`, which does not overflow.
+        i1e = I1e [only_function] Full DTypes::ORDERED, Float, Both
+            {|c, g| [g * &((c.x(0)?.i0e()? - &(c.x(0)?.sign()? * &c.out()?)?)? - &over_x(&c.out()?, &c.x(0)?)?)?]},
+            torch "special.i1e", samples ["N(3, 4)"];
+        /// The scaled complementary error function, `e^(x²) erfc(x)`.
+        erfcx = Erfcx [only_function] Full DTypes::ORDERED, Float, Both
+            {|c, g| [g * &(((c.x(0)? * 2.0)? * &c.out()?)? - FRAC_2_SQRT_PI)?]}, torch "special.erfcx", samples ["N(3, 4)", "P(3, 4)"];
+        /// The exponent `e` of `x = m 2^e` with `½ ≤ |m| < 1`, in `x`'s dtype; 0 for 0, infinities and NaN.
+        frexp_exponent = Exponent [only_function] Keep DTypes::FLOAT, Same, Nothing {none}, torch "-", samples ["N(3, 4)"];
+        /// The mantissa `m` of `x = m 2^e` with `½ ≤ |m| < 1`; `x` itself for 0, infinities and NaN.
+        frexp_mantissa = Mantissa [only_function] Keep DTypes::FLOAT, Same, Inputs
+            {|c, g| [g * &(-&frexp_exponent(&c.x(0)?)?)?.exp2()?]}, torch "-", samples ["N(3, 4)"];
+        /// True where the sign bit is set: of negative numbers, of -0.0, and of NaN by its bit.
+        signbit = SignBit [] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["N(3, 4)"];
         /// True where the element is zero.
-        logical_not = LogicalNot [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)", "I(0, 2, 3, 4)"];
+        logical_not = LogicalNot [inplace] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)", "I(0, 2, 3, 4)"];
         /// Every bit flipped; for `bool`, logical not.
         bitwise_not = BitwiseNot [inplace] Keep DTypes::INTEGRAL, Same, Nothing {none}, samples ["I(0, 100, 3, 4)"];
         /// True where the element is not a number.
@@ -129,4 +156,11 @@ fn unary_as(op: UnaryOp, x: &Tensor) -> Result<Tensor> {
 fn silu_slope(x: &Tensor) -> Result<Tensor> {
     let s = x.sigmoid()?;
     &s * &((x * &(1.0 - &s)?)? + 1.0)?
+}
+
+/// `y / x` for an odd function `y` of slope ½ at 0: ½ there.
+fn over_x(y: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let zero = x.eq(0)?;
+    let safe = x.masked_fill(&zero, 1.0)?;
+    (y / &safe)?.masked_fill(&zero, 0.5)
 }

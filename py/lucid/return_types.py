@@ -15,17 +15,27 @@ class ValuesIndices(NamedTuple):
     indices: Tensor
 
 
-def _make(name: str) -> type[ValuesIndices]:
+class MantissaExponent(NamedTuple):
+    """Mantissas, and the exponents of the powers of 2 that they are to be multiplied by."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+def _make(name: str, kind: type[Any]) -> type[Any]:
     def show(self: Any) -> str:
-        return f"lucid.return_types.{name}(\nvalues={self.values!r},\nindices={self.indices!r})"
+        fields = ",\n".join(f"{field}={value!r}" for field, value in zip(self._fields, self, strict=True))
+        return f"lucid.return_types.{name}(\n{fields})"
 
-    body = {"__slots__": (), "__repr__": show, "__module__": __name__, "__doc__": ValuesIndices.__doc__}
-    return type(name, (ValuesIndices,), body)
+    body = {"__slots__": (), "__repr__": show, "__module__": __name__, "__doc__": kind.__doc__}
+    return type(name, (kind,), body)
 
 
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (ValuesIndices, MantissaExponent)}
+_ROWS = {row["name"]: row["returns"] for row in _C._op_schemas() if row["returns"] in _KINDS}
 # By the op's name; `max` and `min` have no row of that name.
 CLASSES = {
-    name: _make(name.removesuffix("_dim"))
-    for name in (*(row["name"] for row in _C._op_schemas() if row["returns"] == "ValuesIndices"), "max", "min")
+    name: _make(name.removesuffix("_dim"), _KINDS[kind])
+    for name, kind in (*_ROWS.items(), ("max", "ValuesIndices"), ("min", "ValuesIndices"))
 }
 globals().update({cls.__name__: cls for cls in CLASSES.values()})

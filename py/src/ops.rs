@@ -340,6 +340,9 @@ macro_rules! bind_row {
         bind_row! { @function $docs $name ($($sig)*) $ret $out }
         bind_in_place! { $name ($($sig)*) }
     };
+    (method $docs:tt $name:ident $sig:tt $ret:ident [inplace nograd] $out:tt) => {
+        bind_row! { method $docs $name $sig $ret [inplace] $out }
+    };
     (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [only_function] $out:tt) => {
         bind_row! { @function $docs $name ($($sig)*) $ret $out }
     };
@@ -424,6 +427,7 @@ families! {
     transfer transfer_ops lucid::ops::transfer;
     unary unary_ops lucid::ops::unary;
     binary binary_ops lucid::ops::binary;
+    pointwise pointwise_ops lucid::ops::pointwise;
     compare compare_ops lucid::ops::compare;
     select select_ops lucid::ops::compare::select;
     reduce reduce_ops lucid::ops::reduce;

@@ -37,6 +37,11 @@ pub fn ValuesIndices<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Tenso
     named(py, op, vec![wrap(py, pair.0)?, wrap(py, pair.1)?])
 }
 
+/// A named tuple `(mantissa, exponent)`.
+pub fn MantissaExponent<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Tensor, lucid::Tensor)) -> Object<'py> {
+    ValuesIndices(py, op, pair)
+}
+
 /// A pair of tensors.
 #[allow(dead_code)]
 pub fn Pair<'py>(py: Python<'py>, _op: &'static str, pair: (lucid::Tensor, lucid::Tensor)) -> Object<'py> {

@@ -52,6 +52,7 @@ RESULTS = {
     "Tensor": "Tensor",
     "Tensors": "tuple[Tensor, ...]",
     "ValuesIndices": "ValuesIndices",
+    "MantissaExponent": "MantissaExponent",
     "Pair": "tuple[Tensor, Tensor]",
     "Each": "Any",
     "Truth": "_bool",

@@ -17,7 +17,13 @@ class Limitation:
 
 OVERFLOW = "the squares overflow float32 above 1.8e19; PyTorch sums them in float64"
 
+POLES = "at the poles PyTorch's trigamma gives large finite numbers, from sin(πx) of a rounded πx"
+NO_FLOAT64 = "the GPU device has no float64; float32 stands in, as documented"
+
 LIMITATIONS: tuple[Limitation, ...] = (
+    Limitation("float_power", "gpu", "*", NO_FLOAT64),
+    Limitation("polygamma", "cpu", "special", POLES),
+    Limitation("polygamma", "gpu", "special", POLES),
     Limitation("std", "cpu", "special", OVERFLOW),
     Limitation("std", "gpu", "special", OVERFLOW),
 )

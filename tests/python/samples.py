@@ -179,6 +179,8 @@ def lucid_function(schema: Any) -> Callable[..., Any]:
     if path.startswith("Tensor."):
         name = schema["name"]
         return lambda x, *a, **k: getattr(x, name)(*a, **k)
+    if path == "-" or path.startswith("special."):
+        return getattr(lucid._C, schema["name"])
     owner: Any = lucid.nn.functional if path.startswith("nn.functional.") else lucid
     return getattr(owner, path.rsplit(".", 1)[-1])
 

@@ -26,7 +26,7 @@ from tests.python.samples import (
 )
 
 ROWS = [r for r in rows() if r["torch"] != "-"]
-ELEMENTWISE = [r for r in ROWS if r["family"] in ("unary", "binary", "compare", "reduce", "scan", "sort")]
+ELEMENTWISE = [r for r in ROWS if r["family"] in ("unary", "binary", "pointwise", "compare", "reduce", "scan", "sort")]
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e-40, 3e38, -3e38, 0.5, 88.0, -104.0])
 
 

@@ -1,0 +1,391 @@
+//! Element-wise functions made of other ops: rounding, replacing, limiting, special functions in closed form.
+//!
+//! No kernels of their own, so no gradient rules either. 16-bit floats are computed in float32 and rounded once. Where a
+//! branch that was not taken would give NaN in a gradient, its argument is replaced first.
+
+use super::compare::select::{clamp, r#where};
+use super::macros::define_ops;
+use super::{result_type, Operand};
+use crate::{DType, Device, Error, Result, Scalar, Tensor};
+use std::f64::consts::{LN_2, PI};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! pointwise_ops {
+    ($cb:ident) => {
+        $cb! { "pointwise" PointwiseOp :
+            /// The tensor itself; an error for `bool`, which has no sign.
+            method positive() -> Tensor {
+                [] Keep Yes DTypes::NUMERIC, Same,
+                run positive_body, torch "", samples ["N(3, 4)"]
+            }
+            /// The nearest integer, halves to even; with `decimals` the nearest multiple of `10^-decimals`. Its gradient is 0.
+            method round(; decimals: Int = 0) -> Tensor {
+                [inplace] Keep Yes DTypes::REAL, Same,
+                run round_body, torch "", samples ["N(3, 4)", "N(3, 4), decimals=2", "N(3, 4), decimals=-1"]
+            }
+            /// The part behind the point, `x - trunc(x)`, with the sign of `x`.
+            method frac() -> Tensor {
+                [inplace] Keep Yes DTypes::FLOAT, Same,
+                run frac_body, torch "", samples ["N(3, 4)"]
+            }
+            /// The product `x · x · x`. PyTorch has no such function.
+            method cube() -> Tensor {
+                [inplace] Keep Yes DTypes::NUMERIC, Same,
+                run cube_body, torch "-", samples ["N(3, 4)"]
+            }
+            /// NaN as `nan` (0), inf as `posinf` (the largest number of the dtype), -inf as `neginf` (the smallest). Of
+            /// complex numbers each part. No gradient flows where an element was replaced.
+            method nan_to_num(nan: OptFloat = None, posinf: OptFloat = None, neginf: OptFloat = None) -> Tensor {
+                [inplace] Keep Yes DTypes::ORDERED, Same,
+                run nan_to_num_body, torch "", samples ["N(3, 4)", "N(3, 4), 1.0, 2.0, -3.0", "N(3, 4), posinf=5.0"]
+            }
+            /// `sin(πx) / (πx)`, 1 at 0.
+            method sinc() -> Tensor {
+                [inplace] Full Yes DTypes::ORDERED, Float,
+                run sinc_body, torch "", samples ["N(3, 4)"]
+            }
+            /// 0 below zero, 1 above, `values` at zero. Both need one dtype. Differs from a comparison for NaN: 0.
+            method heaviside(values: Tensor) -> Tensor {
+                [inplace nograd] Keep Yes DTypes::ORDERED, Same,
+                run heaviside_body, torch "", samples ["N(3, 4), N(3, 4)", "I(-1, 2, 3, 4), I(0, 9, 4)"]
+            }
+            /// `input · log(other)`, 0 where `input` is 0 and `other` is not NaN.
+            method xlogy(other: Operand) -> Tensor {
+                [inplace] Full Yes DTypes::ORDERED, Float,
+                run xlogy_body, torch "", samples ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "P(3, 4), 2.0"]
+            }
+            /// `input · log1p(other)`, 0 where `input` is 0 and `other` is not NaN.
+            method xlog1py(other: Operand) -> Tensor {
+                [only_function] Full Yes DTypes::ORDERED, Float,
+                run xlog1py_body, torch "special.xlog1py", samples ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "P(3, 4), 2.0"]
+            }
+            /// `log(x / (1 - x))`; with `eps`, `x` is first brought into `eps` to `1 - eps`, outside of which the gradient is 0.
+            method logit(eps: OptFloat = None) -> Tensor {
+                [inplace] Full Yes DTypes::ORDERED, Float,
+                run logit_body, torch "", samples ["P(3, 4, lo=0.1, hi=0.9)", "P(3, 4, lo=0.05, hi=0.95), 0.1"]
+            }
+            /// `log2(2^input + 2^other)` without overflow.
+            method logaddexp2(other: Tensor) -> Tensor {
+                [] Full Yes DTypes::FLOAT, Same,
+                run logaddexp2_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+            }
+            /// `input` to the power `exponent`, in float64 (complex numbers in complex64, where PyTorch takes complex128). The
+            /// GPU device has no float64; there it is computed in float32.
+            method float_power(exponent: Operand) -> Tensor {
+                [inplace] Keep Yes DTypes::ORDERED, Own,
+                run float_power_body, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "P(3, 4), 0.5"]
+            }
+            /// The larger of the two; where one is NaN, the other. At a tie the gradient goes to `input`.
+            method fmax(other: Tensor) -> Tensor {
+                [] Promote Yes DTypes::ORDERED, Same,
+                run fmax_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+            }
+            /// The smaller of the two; where one is NaN, the other. At a tie the gradient goes to `input`.
+            method fmin(other: Tensor) -> Tensor {
+                [] Promote Yes DTypes::ORDERED, Same,
+                run fmin_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+            }
+            /// The magnitude of `input` with the sign of `other`, that of -0.0 too. The gradient at 0 is 0.
+            method copysign(other: Operand) -> Tensor {
+                [inplace] Promote Yes DTypes::ORDERED, Float,
+                run copysign_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 4), -2.0"]
+            }
+            /// `input · 2^other`.
+            method ldexp(other: Tensor) -> Tensor {
+                [inplace] Promote Yes DTypes::ORDERED, Float,
+                run ldexp_body, torch "", samples ["N(3, 4), I(-3, 4, 3, 4)", "N(3, 4), N(4)"]
+            }
+            /// Mantissa and exponent of each element: `input = mantissa · 2^exponent` with `½ ≤ |mantissa| < 1` and an int32
+            /// exponent. Zero, infinities and NaN are their own mantissa, with exponent 0.
+            method frexp() -> MantissaExponent {
+                [] Keep Yes DTypes::FLOAT, Same,
+                run frexp_body, torch "", samples ["N(3, 4)"]
+            }
+            /// Degrees from radians.
+            method rad2deg() -> Tensor {
+                [inplace] Keep Yes DTypes::ORDERED, Float,
+                run rad2deg_body, torch "", samples ["N(3, 4)"]
+            }
+            /// Radians from degrees.
+            method deg2rad() -> Tensor {
+                [inplace] Keep Yes DTypes::ORDERED, Float,
+                run deg2rad_body, torch "", samples ["N(3, 4)"]
+            }
+            /// Each element or `min`, whichever is larger.
+            method clamp_min(min: Operand) -> Tensor {
+                [inplace] Keep Yes DTypes::ORDERED, Same,
+                run clamp_min_body, torch "", samples ["N(3, 4), -0.1", "N(3, 4), N(4)"]
+            }
+            /// Each element or `max`, whichever is smaller.
+            method clamp_max(max: Operand) -> Tensor {
+                [inplace] Keep Yes DTypes::ORDERED, Same,
+                run clamp_max_body, torch "", samples ["N(3, 4), 0.1", "N(3, 4), N(4)"]
+            }
+            /// True where the element is inf.
+            method isposinf() -> Tensor {
+                [nograd] Keep Yes DTypes::ORDERED, Bool,
+                run isposinf_body, torch "", samples ["N(3, 4)"]
+            }
+            /// True where the element is -inf.
+            method isneginf() -> Tensor {
+                [nograd] Keep Yes DTypes::ORDERED, Bool,
+                run isneginf_body, torch "", samples ["N(3, 4)"]
+            }
+            /// The derivative of order `n` of [`digamma`](crate::ops::unary::digamma): `(-1)^(n+1) n! ζ(n+1, x)`.
+            function polygamma(n: Int, input: Tensor) -> Tensor {
+                [] Full Yes DTypes::ORDERED, Float,
+                run polygamma_body, torch "", samples ["0, P(3, 4)", "1, P(3, 4)", "2, N(3, 4)", "3, P(3, 4)"]
+            }
+            /// The logarithm of the multivariate gamma function of dimension `p`: `Σ lgamma(x - i/2) + p(p-1)/4 log π`.
+            method mvlgamma(p: Int) -> Tensor {
+                [inplace] Full Yes DTypes::REAL, Float,
+                run mvlgamma_body, torch "", samples ["P(3, 4, lo=2.1, hi=4.0), 3", "P(3, 4), 1"]
+            }
+        }
+    };
+}
+pointwise_ops!(define_ops);
+
+/// A function of several steps, in float32 for 16-bit floats; integers become the default float.
+fn wide(schema: &super::Schema, x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    schema.check(x.dtype())?;
+    match x.dtype() {
+        DType::F16 | DType::BF16 => f(&x.cast(DType::F32)?)?.cast(x.dtype()),
+        d if d.is_integral() => f(&x.cast(crate::default_dtype())?),
+        _ => f(x),
+    }
+}
+
+/// Both operands as tensors of the dtype in which the op computes, and the dtype of its result.
+fn wide2(schema: &super::Schema, a: &Tensor, b: Operand<'_>) -> Result<(Tensor, Tensor, DType)> {
+    let common = result_type([Operand::Tensor(a), b]);
+    schema.check(common)?;
+    let out = schema.result.of(common);
+    let dtype = if matches!(out, DType::F16 | DType::BF16) { DType::F32 } else { out };
+    let b = match b {
+        Operand::Tensor(b) => b.cast(dtype)?,
+        Operand::Scalar(s) => Tensor::constant(s, dtype, a.device())?,
+    };
+    Ok((a.cast(dtype)?, b, out))
+}
+
+fn positive_body(x: &Tensor) -> Result<Tensor> {
+    if x.dtype() == DType::Bool {
+        return Err(Error::runtime("positive", "The `+` operator, on a bool tensor is not supported."));
+    }
+    Ok(x.clone())
+}
+
+fn round_body(x: &Tensor, decimals: i64) -> Result<Tensor> {
+    if decimals == 0 {
+        return x.rint();
+    }
+    if x.dtype().is_integral() {
+        let why = format!("not implemented for {} with decimals={decimals}", x.dtype());
+        return Err(Error::dtype("round", why, &[x.dtype()]));
+    }
+    wide(&schema::round, x, |x| {
+        let ten = 10f64.powi(decimals.unsigned_abs().min(400) as i32);
+        match decimals > 0 {
+            true => (x * ten)?.rint()? / ten,
+            false => (x / ten)?.rint()? * ten,
+        }
+    })
+}
+
+fn frac_body(x: &Tensor) -> Result<Tensor> {
+    schema::frac.check(x.dtype())?;
+    x - &x.trunc()?
+}
+
+fn cube_body(x: &Tensor) -> Result<Tensor> {
+    schema::cube.check(x.dtype())?;
+    &(x * x)? * x
+}
+
+/// The largest finite number of a floating dtype.
+fn largest(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 65504.0,
+        DType::BF16 => half::bf16::MAX.to_f64(),
+        DType::F64 => f64::MAX,
+        _ => f64::from(f32::MAX),
+    }
+}
+
+fn nan_to_num_body(x: &Tensor, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) -> Result<Tensor> {
+    if x.dtype().is_integral() {
+        return x.copy();
+    }
+    let top = largest(x.dtype());
+    let with = |y: &Tensor, here: &Tensor, v: f64| {
+        r#where(here, &Tensor::constant(Scalar::Float(v), x.dtype(), x.device())?, y)
+    };
+    let y = with(x, &x.isnan()?, nan.unwrap_or(0.0))?;
+    let y = with(&y, &x.isposinf()?, posinf.unwrap_or(top))?;
+    with(&y, &x.isneginf()?, neginf.unwrap_or(-top))
+}
+
+fn sinc_body(x: &Tensor) -> Result<Tensor> {
+    wide(&schema::sinc, x, |x| {
+        let zero = x.eq(0)?;
+        let angle = (x.masked_fill(&zero, 1.0)? * PI)?;
+        (angle.sin()? / &angle)?.masked_fill(&zero, 1.0)
+    })
+}
+
+fn heaviside_body(x: &Tensor, values: &Tensor) -> Result<Tensor> {
+    if x.dtype() != values.dtype() {
+        let why = "heaviside is not yet implemented for tensors with different dtypes.";
+        return Err(Error::dtype("heaviside", why, &[x.dtype(), values.dtype()]));
+    }
+    schema::heaviside.check(x.dtype())?;
+    let (x, values) = (x.detach()?, values.detach()?);
+    r#where(&x.eq(0)?, &values, &x.gt(0)?.cast(x.dtype())?)
+}
+
+/// `x log y`, or `x log1p y` where `one`, made 0 at `x = 0`; where the logarithm is infinite or NaN there, it is not taken.
+fn x_log(a: &Tensor, b: &Tensor, one: bool) -> Result<Tensor> {
+    let edge = if one { -1.0 } else { 0.0 };
+    let unsafe_log = b.le(edge)?.logical_or(&b.isposinf()?)?;
+    let flat = a.eq(0)?.logical_and(&unsafe_log)?;
+    let b = r#where(&flat, 1.0, b)?;
+    let log = if one { b.log1p()? } else { b.log()? };
+    r#where(&flat, 0.0, &(a * &log)?)
+}
+
+fn xlogy_body(a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
+    let (a, b, out) = wide2(&schema::xlogy, a, b)?;
+    x_log(&a, &b, false)?.cast(out)
+}
+
+fn xlog1py_body(a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
+    let (a, b, out) = wide2(&schema::xlog1py, a, b)?;
+    x_log(&a, &b, true)?.cast(out)
+}
+
+fn logit_body(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
+    wide(&schema::logit, x, |x| {
+        let x = match eps {
+            // As by PyTorch: NaN for a bound above 1/2, too.
+            Some(eps) => clamp(x, Some(eps.into()), Some((1.0 - eps).into()))?,
+            None => x.clone(),
+        };
+        (&x / &(1.0 - &x)?)?.log()
+    })
+}
+
+fn logaddexp2_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let (a, b, out) = wide2(&schema::logaddexp2, a, b.into())?;
+    ((a * LN_2)?.logaddexp(&(b * LN_2)?)? * (1.0 / LN_2))?.cast(out)
+}
+
+fn float_power_body(x: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
+    let dtype = match (result_type([Operand::Tensor(x), exponent]), x.device()) {
+        (d, _) if d.is_complex() => DType::C64,
+        (_, Device::Cpu) => DType::F64,
+        (_, Device::Gpu) => DType::F32,
+    };
+    let x = x.cast(dtype)?;
+    match exponent {
+        Operand::Tensor(e) => x.pow(&e.cast(dtype)?),
+        Operand::Scalar(e) => x.pow(e),
+    }
+}
+
+fn fmax_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    schema::fmax.check(result_type([Operand::Tensor(a), b.into()]))?;
+    r#where(&a.ge(b)?.logical_or(&b.isnan()?)?, a, b)
+}
+
+fn fmin_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    schema::fmin.check(result_type([Operand::Tensor(a), b.into()]))?;
+    r#where(&a.le(b)?.logical_or(&b.isnan()?)?, a, b)
+}
+
+fn copysign_body(x: &Tensor, other: Operand<'_>) -> Result<Tensor> {
+    let common = result_type([Operand::Tensor(x), other]);
+    schema::copysign.check(common)?;
+    let dtype = schema::copysign.result.of(common);
+    let size = x.cast(dtype)?.abs()?;
+    let minus = match other {
+        Operand::Tensor(t) => t.detach()?.signbit()?,
+        Operand::Scalar(s) => {
+            let minus = s.to_f64().is_sign_negative();
+            return if minus { -&size } else { Ok(size) };
+        }
+    };
+    r#where(&minus, &(-&size)?, &size)
+}
+
+fn ldexp_body(x: &Tensor, other: &Tensor) -> Result<Tensor> {
+    // An integer exponent does not widen a 16-bit float.
+    let dtype = match (other.dtype().is_integral(), x.dtype().is_integral()) {
+        (true, false) => x.dtype(),
+        (true, true) => crate::default_dtype(),
+        (false, _) => other.dtype(),
+    };
+    x * &other.cast(dtype)?.exp2()?
+}
+
+fn frexp_body(x: &Tensor) -> Result<(Tensor, Tensor)> {
+    schema::frexp.check(x.dtype())?;
+    Ok((super::unary::frexp_mantissa(x)?, super::unary::frexp_exponent(&x.detach()?)?.cast(DType::I32)?))
+}
+
+fn rad2deg_body(x: &Tensor) -> Result<Tensor> {
+    schema::rad2deg.check(x.dtype())?;
+    x * (180.0 / PI)
+}
+
+fn deg2rad_body(x: &Tensor) -> Result<Tensor> {
+    schema::deg2rad.check(x.dtype())?;
+    x * (PI / 180.0)
+}
+
+fn clamp_min_body(x: &Tensor, min: Operand<'_>) -> Result<Tensor> {
+    clamp(x, Some(min), None)
+}
+
+fn clamp_max_body(x: &Tensor, max: Operand<'_>) -> Result<Tensor> {
+    clamp(x, None, Some(max))
+}
+
+fn isposinf_body(x: &Tensor) -> Result<Tensor> {
+    schema::isposinf.check(x.dtype())?;
+    x.eq(f64::INFINITY)
+}
+
+fn isneginf_body(x: &Tensor) -> Result<Tensor> {
+    schema::isneginf.check(x.dtype())?;
+    x.eq(f64::NEG_INFINITY)
+}
+
+fn polygamma_body(n: i64, x: &Tensor) -> Result<Tensor> {
+    if n < 0 {
+        return Err(Error::runtime("polygamma", "polygamma(n, x) does not support negative n."));
+    }
+    if n == 0 {
+        return x.digamma();
+    }
+    wide(&schema::polygamma, x, |x| {
+        let size = libm::tgamma(n as f64 + 1.0);
+        let order = Tensor::constant(Scalar::Float(n as f64 + 1.0), x.dtype(), x.device())?;
+        super::binary::zeta(&order, x)? * if n % 2 == 0 { -size } else { size }
+    })
+}
+
+fn mvlgamma_body(x: &Tensor, p: i64) -> Result<Tensor> {
+    if p < 1 {
+        return Err(Error::runtime("mvlgamma", format!("p has to be greater than or equal to 1, got {p}")));
+    }
+    wide(&schema::mvlgamma, x, |x| {
+        let mut sum = x.lgamma()?;
+        for i in 1..p {
+            sum = (sum + &(x - 0.5 * i as f64)?.lgamma()?)?;
+        }
+        sum + (p as f64 * (p as f64 - 1.0) / 4.0 * PI.ln())
+    })
+}
