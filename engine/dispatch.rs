@@ -5,6 +5,7 @@
 
 use crate::autograd;
 use crate::backend::{Array, Backend, MemoryStats};
+use crate::batching::{self, Batch};
 use crate::cpu::{CpuArray, CpuBackend};
 use crate::gpu::{GpuArray, GpuBackend};
 use crate::ops::schema::Schema;
@@ -18,6 +19,7 @@ use crate::profile;
 use crate::shape::{Layout, Shape};
 use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Shape and dtype of a result, known before any kernel runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,42 +102,59 @@ pub(crate) struct Storage(Repr);
 enum Repr {
     Cpu(CpuArray),
     Gpu(GpuArray),
+    /// Inside of `vmap`: a tensor whose first dimension this one does not show.
+    Batched(Arc<Batch>),
 }
 
 macro_rules! on_device {
-    ($storage:expr, $array:ident => $body:expr) => {
+    ($storage:expr, $array:ident => $body:expr, $batch:ident => $batched:expr) => {
         match &$storage.0 {
             Repr::Cpu($array) => $body,
             Repr::Gpu($array) => $body,
+            Repr::Batched($batch) => $batched,
         }
     };
 }
 
 impl Storage {
     pub(crate) fn layout(&self) -> &Layout {
-        on_device!(self, a => a.layout())
+        on_device!(self, a => a.layout(), b => &b.layout)
     }
 
     pub(crate) fn dtype(&self) -> DType {
-        on_device!(self, a => a.dtype())
+        on_device!(self, a => a.dtype(), b => b.value.dtype())
     }
 
     pub(crate) fn version(&self) -> u32 {
-        on_device!(self, a => a.version())
+        on_device!(self, a => a.version(), b => b.value.version())
     }
 
     pub(crate) fn storage_numel(&self) -> usize {
-        on_device!(self, a => a.storage_numel())
+        on_device!(self, a => a.storage_numel(), b => b.value.storage_numel())
     }
 
     pub(crate) fn is_unshared(&self) -> bool {
-        on_device!(self, a => a.is_unshared())
+        on_device!(self, a => a.is_unshared(), b => b.value.storage().is_unshared())
+    }
+
+    pub(crate) fn batched(batch: Batch) -> Storage {
+        Storage(Repr::Batched(Arc::new(batch)))
+    }
+
+    /// What `vmap` knows of a tensor that it hides a dimension of.
+    #[inline]
+    pub(crate) fn batch(&self) -> Option<&Batch> {
+        match &self.0 {
+            Repr::Batched(batch) => Some(batch),
+            Repr::Cpu(_) | Repr::Gpu(_) => None,
+        }
     }
 
     pub(crate) fn device(&self) -> Device {
-        match self.0 {
+        match &self.0 {
             Repr::Cpu(_) => Device::Cpu,
             Repr::Gpu(_) => Device::Gpu,
+            Repr::Batched(b) => b.value.device(),
         }
     }
 
@@ -144,6 +163,8 @@ impl Storage {
             (Repr::Cpu(a), Repr::Cpu(b)) => a.shares_storage(b),
             (Repr::Gpu(a), Repr::Gpu(b)) => a.shares_storage(b),
             (Repr::Cpu(_), Repr::Gpu(_)) | (Repr::Gpu(_), Repr::Cpu(_)) => false,
+            (Repr::Batched(a), _) => a.value.storage().shares_storage(other),
+            (_, Repr::Batched(b)) => self.shares_storage(b.value.storage()),
         }
     }
 }
@@ -163,7 +184,7 @@ impl Wrapped for CpuBackend {
     fn unwrap(storage: &Storage) -> Option<&CpuArray> {
         match &storage.0 {
             Repr::Cpu(a) => Some(a),
-            Repr::Gpu(_) => None,
+            Repr::Gpu(_) | Repr::Batched(_) => None,
         }
     }
 }
@@ -176,7 +197,7 @@ impl Wrapped for GpuBackend {
     fn unwrap(storage: &Storage) -> Option<&GpuArray> {
         match &storage.0 {
             Repr::Gpu(a) => Some(a),
-            Repr::Cpu(_) => None,
+            Repr::Cpu(_) | Repr::Batched(_) => None,
         }
     }
 }
@@ -200,6 +221,9 @@ where
         .iter()
         .map(|t| {
             B::unwrap(t.storage()).ok_or_else(|| {
+                if let Some(refused) = batching::refuse(op, inputs) {
+                    return refused;
+                }
                 let devices: Vec<Device> = inputs.iter().map(|t| t.device()).collect();
                 Error::device(op, "Expected all tensors to be on the same device; move one with .to()", &devices)
             })
@@ -244,6 +268,9 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
 
 /// Runs a primitive of one result and records it on the tape where a gradient may be asked for.
 pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor> {
+    if inputs.iter().any(|t| t.storage().batch().is_some()) {
+        return batching::apply(prim, inputs, meta);
+    }
     let begun = profile::begin();
     let storage = match prim {
         Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], device)?,
@@ -257,6 +284,14 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
 
 /// Runs a primitive without inputs.
 pub(crate) fn create(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
+    if matches!(prim, Prim::Random(_)) && batching::is_active() {
+        return batching::draw(prim, meta, device);
+    }
+    create_plain(prim, meta, device)
+}
+
+/// [`create`], whatever `vmap` says.
+pub(crate) fn create_plain(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
     let begun = profile::begin();
     let storage = with_backend!(device, execute(&prim, &[], &meta))?;
     profile::end(begun, prim.schema());
@@ -267,6 +302,9 @@ pub(crate) fn create(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
 pub(crate) fn view(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
     fn run<B: Wrapped>(op: &ViewOp, x: &Tensor, layout: Layout) -> Result<Storage> {
         B::view(op, arrays::<B>(op.schema().name, &[x])?[0], layout).map(B::wrap)
+    }
+    if let Some(batch) = x.storage().batch() {
+        return batching::view(op, batch, layout);
     }
     let begun = profile::begin();
     let storage = with_backend!(x.device(), run(&op, x, layout))?;
@@ -334,7 +372,7 @@ pub(crate) fn step(op: &'static str, step: &Step, tensors: &[Vec<Tensor>]) -> Re
 /// Computes what is pending for these tensors, each on its own device; waits unless told not to.
 pub(crate) fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
     fn run<B: Wrapped>(tensors: &[&Tensor], wait: bool) -> Result<()> {
-        let own: Vec<&B::Array> = tensors.iter().filter_map(|t| B::unwrap(t.storage())).collect();
+        let own: Vec<&B::Array> = tensors.iter().filter_map(|t| B::unwrap(batching::bare(t).storage())).collect();
         if own.is_empty() {
             Ok(())
         } else {

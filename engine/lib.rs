@@ -18,6 +18,7 @@
 
 pub mod autograd;
 mod backend;
+pub mod batching;
 mod cpu;
 mod device;
 mod dispatch;

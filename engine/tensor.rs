@@ -128,6 +128,11 @@ impl Tensor {
         self.0.storage.shares_storage(&other.0.storage)
     }
 
+    /// Does `vmap` hide a dimension of it?
+    pub fn is_batched(&self) -> bool {
+        self.0.storage.batch().is_some()
+    }
+
     /// Is this the only handle on the tensor, and the only tensor on its storage?
     pub(crate) fn is_unshared(&self) -> bool {
         Arc::strong_count(&self.0) == 1 && self.0.storage.is_unshared()
@@ -138,6 +143,9 @@ impl Tensor {
     /// # Errors
     /// None today; a `Result` so that it reads as the ops do.
     pub fn detach(&self) -> Result<Tensor> {
+        if let Some(batch) = self.0.storage.batch() {
+            return batch.value.detach().map(|value| batch.with(value));
+        }
         Ok(Tensor::from_storage(self.0.storage.clone()))
     }
 
@@ -166,6 +174,9 @@ impl Tensor {
     /// # Errors
     /// [`Error::Runtime`] where there is not exactly one element, and what the evaluation reports.
     pub fn item(&self) -> Result<Scalar> {
+        if self.is_batched() {
+            return Err(Error::runtime("item", crate::batching::ITEM));
+        }
         if self.numel() != 1 {
             let why = format!(
                 "a Tensor with {} elements cannot be converted to Scalar (shape: {:?})",
@@ -211,7 +222,7 @@ impl Tensor {
 
     /// Was this tensor made by the user, rather than recorded on the tape?
     pub fn is_leaf(&self) -> bool {
-        !autograd::requires_grad(self) || self.0.auto.is_leaf()
+        !autograd::requires_grad(self) || crate::batching::bare(self).0.auto.is_leaf()
     }
 
     /// Says whether gradients are wanted for this leaf, and gives it back.
@@ -219,6 +230,10 @@ impl Tensor {
     /// # Errors
     /// [`Error::Runtime`] for a dtype without gradients, or a recorded tensor.
     pub fn requires_grad_(&self, requires_grad: bool) -> Result<Tensor> {
+        if let Some(batch) = self.0.storage.batch() {
+            batch.value.requires_grad_(requires_grad)?;
+            return Ok(self.clone());
+        }
         if requires_grad && !self.dtype().is_differentiable() {
             let why =
                 format!("only Tensors of floating point and complex dtype can require gradients, got {}", self.dtype());
@@ -297,6 +312,9 @@ impl Tensor {
 
     /// The end of every in-place op: writes `value` over this tensor's elements, records that, and raises the version.
     pub(crate) fn write_in_place(&self, op: &'static str, value: &Tensor) -> Result<()> {
+        if self.is_batched() || value.is_batched() {
+            return crate::batching::write(op, self, value);
+        }
         autograd::check_in_place(op, self, value)?;
         if self.layout().may_overlap() {
             let why =

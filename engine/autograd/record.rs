@@ -18,6 +18,10 @@ const LONGEST_CHAIN: usize = 8;
 
 /// Is a gradient recorded for what is computed from `t`? Looks at the base's writes first.
 pub(crate) fn requires_grad(t: &Tensor) -> bool {
+    // The tape knows only what `vmap` computes with.
+    if let Some(batch) = t.storage().batch() {
+        return requires_grad(&batch.value);
+    }
     if t.0.auto.view.is_some() {
         refresh(t);
     }
@@ -26,6 +30,9 @@ pub(crate) fn requires_grad(t: &Tensor) -> bool {
 
 /// Where the gradient of `t` goes: its node, or the one that adds to the leaf.
 pub(crate) fn edge_of(t: &Tensor) -> Option<Edge> {
+    if let Some(batch) = t.storage().batch() {
+        return edge_of(&batch.value);
+    }
     if !requires_grad(t) {
         return None;
     }

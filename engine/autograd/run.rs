@@ -6,6 +6,7 @@
 use super::node::{Ctx, Edge, Grads, InputMeta, Kind, Node};
 use super::record::write_gradient;
 use super::with_grad;
+use crate::batching;
 use crate::ops::view::reshape_to;
 use crate::{Error, Result, Scalar, Tensor};
 use std::collections::hash_map::Entry;
@@ -54,6 +55,11 @@ fn key(node: &Arc<Node>) -> *const Node {
 /// [`Error::Runtime`] where a tensor has no history or a weight is missing, [`Error::ShapeMismatch`] where a weight has
 /// another shape, and what the gradients' ops report.
 pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs: Option<&[Tensor]>) -> Result<()> {
+    if tensors.iter().chain(grads.iter().flatten()).any(Tensor::is_batched) {
+        let why = "backward() called inside of vmap. This is not supported, please use lucid.func.grad or \
+                   lucid.func.vjp, or lucid.autograd.grad, instead.";
+        return Err(Error::runtime("backward", why));
+    }
     let roots = roots("backward", tensors, grads, keep)?;
     match inputs {
         None => walk(roots, keep, None).map(drop),
@@ -80,7 +86,26 @@ pub fn grad(
     keep: Keep,
 ) -> Result<Vec<Option<Tensor>>> {
     let targets = targets("grad", inputs)?;
-    walk(roots("grad", outputs, grads, keep)?, keep, Some(&targets))
+    let found = walk(roots("grad", outputs, grads, keep)?, keep, Some(&targets))?;
+    let of_input = |(g, t): (Option<Tensor>, &Tensor)| g.map(|g| batching::rewrapped(g, t)).transpose();
+    with_grad(keep.create_graph, || found.into_iter().zip(inputs).map(of_input).collect())
+}
+
+/// Does the history of `outputs` lead to a leaf other than `but`? Says whether gradients are wanted elsewhere too.
+pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor]) -> bool {
+    let own: HashSet<*const Node, Build> = but.iter().filter_map(Tensor::edge).map(|e| key(&e.node)).collect();
+    let mut seen: HashSet<*const Node, Build> = HashSet::default();
+    let mut stack: Vec<Arc<Node>> = outputs.iter().filter_map(Tensor::edge).map(|e| e.node).collect();
+    while let Some(node) = stack.pop() {
+        if !seen.insert(key(&node)) {
+            continue;
+        }
+        if node.edges.is_empty() && !own.contains(&key(&node)) {
+            return true;
+        }
+        stack.extend(node.edges.iter().flatten().map(|e| Arc::clone(&e.node)));
+    }
+    false
 }
 
 fn targets(op: &'static str, inputs: &[Tensor]) -> Result<Vec<Edge>> {
@@ -115,7 +140,7 @@ fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: K
                 return Err(Error::runtime(op, why));
             }
         };
-        Ok((edge, g))
+        Ok((edge, with_grad(keep.create_graph, || batching::bare_like(g, t))?))
     };
     tensors.iter().zip(grads).map(root).collect()
 }

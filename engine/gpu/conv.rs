@@ -1,8 +1,8 @@
 //! Convolutions, over MLX's channels-last arrays.
 //!
 //! Inputs and results are physically (N, space…, C), which their order of axes says, so that neighbours need no
-//! transposition. Depends on `array`, `view` and mlx-ffi. Invariant: the only calls of `contiguous` are those of
-//! [`packed`], on what MLX would otherwise get with strides.
+//! transposition. Depends on `array`, `view` and mlx-ffi. Invariant: `contiguous` is called on
+//! what MLX would otherwise get with strides.
 
 use super::array::{physical, GpuArray, Perm, Ref, Value};
 use super::convert::{self, int, ints, Ints};
@@ -90,6 +90,29 @@ fn sizes(values: &Spatial) -> Made<Ints> {
     ints(values)
 }
 
+/// MLX's convolution; `how` holds stride, padding before and after, and the dilations of kernel and input. MLX has no
+/// groups in three dimensions: there each group is a convolution of its own.
+fn convolve(x: &Array, kernel: &Array, how: [&Ints; 5], groups: usize, flip: bool) -> Made<Array> {
+    let [stride, low, high, dilation, spread] = how;
+    let one = |x: &Array, w: &Array, groups: usize| -> Made<Array> {
+        Ok(ops::conv_general(x, w, stride, low, high, dilation, spread, int(groups)?, flip)?)
+    };
+    if groups == 1 || stride.len() < 3 {
+        return one(x, kernel, groups);
+    }
+    let part = |a: &Array, axis: usize, i: usize| -> Made<Array> {
+        let (mut start, mut stop) = (Ints::from_elem(0, a.ndim()), Ints::from_slice(a.shape()));
+        let n = stop[axis] / int(groups)?;
+        start[axis] = n * int(i)?;
+        stop[axis] = start[axis] + n;
+        Ok(ops::slice(a, &start, &stop, &Ints::from_elem(1, a.ndim()))?)
+    };
+    let last = x.ndim() - 1;
+    let parts: Vec<Array> =
+        (0..groups).map(|i| one(&part(x, last, i)?, &part(kernel, 0, i)?, 1)).collect::<Made<_>>()?;
+    Ok(ops::concatenate_axis(&parts.iter().collect::<Vec<_>>(), last as i32)?)
+}
+
 fn forward(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, args: &ConvArgs) -> Made<Value> {
     let perm = channels_last(x.ndim());
     let kernel = weight(w)?;
@@ -97,8 +120,7 @@ fn forward(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, args: &ConvArgs)
     let input = packed(&v, &perm)?;
     let (stride, padding, dilation) = (sizes(&args.stride)?, sizes(&args.padding)?, sizes(&args.dilation)?);
     let unit = Ints::from_elem(1, stride.len());
-    let raw =
-        ops::conv_general(&input, &kernel, &stride, &padding, &padding, &dilation, &unit, int(args.groups)?, false)?;
+    let raw = convolve(&input, &kernel, [&stride, &padding, &padding, &dilation, &unit], args.groups, false)?;
     let raw = Value::new(raw, Some(perm));
     let Some(bias) = bias else { return Ok(raw) };
     let b = bias.value()?.logical()?.into_owned();
@@ -130,7 +152,7 @@ fn input_gradient(g: &GpuArray, w: &GpuArray, args: &ConvArgs, shape: &[usize]) 
     let unit = Ints::from_elem(1, n);
     let (low, high) = (clamped(&pads.low)?, clamped(&pads.high)?);
     let (stride, dilation) = (sizes(&args.stride)?, sizes(&args.dilation)?);
-    let mut y = ops::conv_general(&input, &kernel, &unit, &low, &high, &dilation, &stride, int(args.groups)?, true)?;
+    let mut y = convolve(&input, &kernel, [&unit, &low, &high, &dilation, &stride], args.groups, true)?;
     if pads.low.iter().chain(&pads.high).any(|&p| p < 0) {
         // A negative padding cuts.
         let (mut start, mut stop) = (Ints::from_elem(0, n + 2), Ints::from_slice(y.shape()));
@@ -181,7 +203,8 @@ fn by_patches(x: &Array, g: &Array, args: &ConvArgs, shape: &[usize]) -> Made<Ar
     let axes: Ints = (1..=n as i32).collect();
     let pad = sizes(&args.padding)?;
     let x = match args.padding.iter().all(|&p| p == 0) {
-        true => x.clone(),
+        // Windows need row-major elements, which a slice's own layout may not be.
+        true => ops::contiguous(x, false)?,
         false => ops::pad(x, &axes, &pad, &pad, &zero_like(x)?, "constant")?,
     };
     let dims: Vec<i64> = x.shape().iter().map(|&d| i64::from(d)).collect();
@@ -223,7 +246,7 @@ fn by_convolution(input: &[usize], x: &Value, g: &Value, args: &ConvArgs, shape:
     let x = cut_negative(x, &mut high)?;
     let (stride, dilation) = (sizes(&args.stride)?, sizes(&args.dilation)?);
     let unit = Ints::from_elem(1, n);
-    let y = ops::conv_general(&x, &g, &dilation, &low, &high, &stride, &unit, int(args.groups)?, false)?;
+    let y = convolve(&x, &g, [&dilation, &low, &high, &stride, &unit], args.groups, false)?;
     Ok(ops::swapaxes(&y, 0, -1)?)
 }
 

@@ -92,7 +92,9 @@ pub(super) fn apply(op: &ViewOp, v: &Value, from: &[usize]) -> Made<Value> {
                 return empty(&layout.shape, v.array.dtype());
             }
             let strides: SmallVec<[i64; 8]> = layout.strides.iter().map(|&s| s as i64).collect();
-            Value::plain(ops::as_strided(&*v.logical()?, &ints(&layout.shape)?, &strides, layout.offset)?)
+            // MLX's kernel takes row-major arrays only, and its own flattening keeps a stride that all elements share.
+            let whole = ops::contiguous(&*v.logical()?, false)?;
+            Value::plain(ops::as_strided(&whole, &ints(&layout.shape)?, &strides, layout.offset)?)
         }
     };
     Ok(shown.knowing(v.known))

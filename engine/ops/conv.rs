@@ -72,7 +72,7 @@ macro_rules! conv_ops {
         /// 3-D convolution: (N, C, D, H, W) with (out, C / groups, window depth, height, width).
         function conv3d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], dilation: Dims = &[1], groups: Int = 1) -> Tensor {
             [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
-            run conv_nd["conv3d", 3], torch "nn.functional.conv3d", samples ["N(1, 2, 4, 4, 4), N(3, 2, 2, 2, 2), N(3)"]
+            run conv_nd["conv3d", 3], torch "nn.functional.conv3d", samples ["N(1, 2, 4, 4, 4), N(3, 2, 2, 2, 2), N(3)", "N(2, 4, 3, 4, 3), N(4, 2, 2, 2, 2), None, (1, 2, 1), 1, 1, 2"]
         }
         /// 2-D transposed convolution: the gradient of `conv2d` towards its input, with a bias.
         function conv_transpose2d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {

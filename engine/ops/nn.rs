@@ -235,6 +235,11 @@ fn embedding_body(input: &Tensor, weight: &Tensor, padding_idx: Option<i64>) -> 
 fn one_hot_body(x: &Tensor, num_classes: i64) -> Result<Tensor> {
     schema::one_hot.check(x.dtype())?;
     let fail = |why: &str| Err(Error::runtime("one_hot", why));
+    if x.is_batched() && num_classes == -1 {
+        return fail("vmap: the number of classes depends on the data; give num_classes");
+    }
+    // The range is that of all samples.
+    let (sample, x) = (x, crate::batching::bare(x));
     if x.numel() > 0 && x.amin(None, false)?.item()?.to_i64() < 0 {
         return fail("Class values must be non-negative.");
     }
@@ -246,7 +251,7 @@ fn one_hot_body(x: &Tensor, num_classes: i64) -> Result<Tensor> {
         n if n < least => return fail("Class values must be smaller than num_classes."),
         n => n,
     };
-    x.unsqueeze(-1)?.eq(&super::create::arange_of(classes as usize, x.device())?)?.cast(DType::I64)
+    sample.unsqueeze(-1)?.eq(&super::create::arange_of(classes as usize, x.device())?)?.cast(DType::I64)
 }
 
 #[allow(clippy::too_many_arguments)]

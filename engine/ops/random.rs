@@ -144,7 +144,7 @@ fn bernoulli_body(p: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
     let p = p.detach()?;
     let drawn = if p.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     if p.numel() > 0 {
-        let inside = p.ge(0)?.logical_and(&p.le(1)?)?.all(None, false)?.item_bool()?;
+        let inside = crate::batching::everywhere(&p.ge(0)?.logical_and(&p.le(1)?)?.all(None, false)?)?;
         if !inside {
             return Err(Error::runtime("bernoulli", "Expected p_in >= 0 && p_in <= 1 to be true, but got false"));
         }

@@ -35,18 +35,21 @@ from lucid._size import Size as Size
 
 if TYPE_CHECKING:
     from lucid import autograd as autograd
+    from lucid import func as func
     from lucid._convert import from_numpy as from_numpy
     from lucid._convert import frombuffer as frombuffer
     from lucid._profile import profile as profile
     from lucid._repr import set_printoptions as set_printoptions
+    from lucid.func import vmap as vmap
 
 # What is imported on first use: sub-packages, and names that live in a module of their own.
-_PACKAGES = {"autograd", "errors", "nn", "optim", "return_types", "utils"}
+_PACKAGES = {"autograd", "errors", "func", "nn", "optim", "return_types", "utils"}
 _NAMES = {
     "from_numpy": "lucid._convert",
     "frombuffer": "lucid._convert",
     "profile": "lucid._profile",
     "set_printoptions": "lucid._repr",
+    "vmap": "lucid.func",
 }
 
 

@@ -166,6 +166,10 @@ def tensor_repr(tensor: Tensor) -> str:
 
 
 def _tensor_repr(tensor: Tensor) -> str:
+    parts = _C._vmap_parts(tensor)
+    if parts is not None:
+        inner = "\n".join("    " + line for line in _tensor_repr(parts[2]).splitlines())
+        return f"BatchedTensor(lvl={parts[0]}, bdim=0, value=\n{inner}\n)"
     kind = type(tensor).__name__
     prefix = "tensor(" if kind in ("Tensor", "Parameter") else f"{kind}("
     indent = len(prefix)

@@ -8,6 +8,7 @@
 mod aliases;
 mod args;
 mod autograd;
+mod batching;
 mod create;
 mod cross;
 mod device;
@@ -36,6 +37,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     ops::register(m)?;
     create::register(m)?;
     autograd::register(m)?;
+    batching::register(m)?;
     functions::register(m)?;
     overloads::register(m)?;
     schema::register(m)?;

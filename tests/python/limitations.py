@@ -35,3 +35,24 @@ def known(op: str, device: str, dtype: str) -> Limitation | None:
         if gap.op == op and gap.device == device and gap.dtype in ("*", dtype):
             return gap
     return None
+
+
+#: Primitives without a batching rule, by name: under `vmap` they run sample by sample. Why each has none.
+VMAP_FALLBACKS: dict[str, str] = {}
+
+DYNAMIC = (
+    "what it gives depends on the values, so that samples would differ in shape or in control flow; PyTorch refuses too"
+)
+
+#: Rows, or samples of them, that `vmap` refuses, as PyTorch does.
+VMAP_REFUSED: dict[str, str] = dict.fromkeys(
+    ("allclose", "equal", "masked_select", "nonzero", "one_hot(I(0, 5, 4))"), DYNAMIC
+)
+
+#: Rows that read a sample's memory, and so need the samples one after the other in it, as in PyTorch.
+VMAP_BY_MEMORY: dict[str, str] = {"as_strided": "strides are those of the storage that the samples share"}
+
+
+def vmap_refuses(op: str, sample: str) -> bool:
+    """Is it an error to run this sample of the row under `vmap`?"""
+    return op in VMAP_REFUSED or f"{op}({sample})" in VMAP_REFUSED

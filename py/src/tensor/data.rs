@@ -102,6 +102,9 @@ impl PyTensor {
 
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
         match self.read().numel() {
+            _ if self.read().is_batched() => {
+                return Err(errors::runtime_error(py, lucid::batching::CONTROL_FLOW));
+            }
             1 => {}
             0 => return Err(errors::runtime_error(py, "Boolean value of Tensor with no values is ambiguous")),
             _ => {

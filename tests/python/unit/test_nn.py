@@ -566,3 +566,22 @@ def test_init_is_seeded(device: str) -> None:
     there = nn.Linear(4, 5, device=device).weight.tolist()
     for row, wanted in zip(there, first, strict=True):
         assert row == pytest.approx(wanted, rel=1e-5)
+
+
+def test_gpu_windows_of_a_strided_input() -> None:
+    """MLX's strided views take row-major arrays only: elements that lie one stride apart had slipped through."""
+    big = lucid.randn(2, 1, 6, 6, 3)
+    found = []
+    for device in ("cpu", "gpu"):
+        x = big.to(device)[..., 1]
+        w = lucid.ones(2, 1, 3, 3, device=device, requires_grad=True)
+        lucid.nn.functional.conv2d(x, w).sum().backward()
+        found.append((w.grad.cpu(), x[0, 0].diagonal().cpu(), x[0, 0].clone().diagonal(1).cpu()))
+    for a, b in zip(*found, strict=True):
+        assert lucid.allclose(a, b, atol=1e-5)
+
+
+def test_gpu_groups_in_three_dimensions() -> None:
+    x, w = lucid.randn(2, 4, 3, 4, 3), lucid.randn(4, 2, 2, 2, 2)
+    wanted = lucid.nn.functional.conv3d(x, w, groups=2)
+    assert lucid.allclose(lucid.nn.functional.conv3d(x.to("gpu"), w.to("gpu"), groups=2).cpu(), wanted, atol=1e-5)

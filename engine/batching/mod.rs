@@ -1,0 +1,186 @@
+//! Batched tensors: what `vmap` computes with.
+//!
+//! A batched tensor hides the first dimension of another, its *value*: ops see the shape of one sample, so that shape
+//! checks, composites and gradient rules hold as they are. `dispatch` hands every primitive with a batched input to
+//! [`apply`], which takes off the innermost level and computes with the values; these may be batched by outer levels
+//! themselves, so nesting needs no care. The tape records what is computed in the end, never a batched tensor.
+//! Levels belong to the thread. Invariant: an inner level has a larger id than an outer one, ids are never used twice,
+//! and a batched tensor's value is batched by smaller ids only.
+
+mod contract;
+mod fold;
+mod index;
+mod level;
+mod place;
+mod rules;
+
+pub use level::{active, depth_of, enter, exit, fallbacks, forbid_random, is_active, Randomness};
+pub(crate) use place::{bare, bare_like, everywhere, rewrapped};
+pub use place::{fresh, hide, parts, show};
+
+use crate::dispatch::{self, Meta, Prim};
+use crate::ops::view::ViewOp;
+use crate::shape::{Layout, Shape};
+use crate::{Device, Error, Result, Tensor};
+use level::Level;
+
+/// A tensor seen without its first dimension.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// The id of the `vmap` that hides the dimension.
+    pub(crate) level: u64,
+    /// The tensor with that dimension, in front.
+    pub(crate) value: Tensor,
+    /// The value's layout without it.
+    pub(crate) layout: Layout,
+}
+
+impl Batch {
+    /// Hides the first dimension of `value` from the level.
+    pub(crate) fn wrap(level: u64, value: Tensor) -> Tensor {
+        let Layout { shape, strides, offset } = value.layout();
+        let layout = Layout {
+            shape: Shape::from_slice(&shape[1..]),
+            strides: Shape::from_slice(&strides[1..]),
+            offset: *offset,
+        };
+        Tensor::from_storage(dispatch::Storage::batched(Batch { level, value, layout }))
+    }
+
+    /// Another value at the same level.
+    pub(crate) fn with(&self, value: Tensor) -> Tensor {
+        Batch::wrap(self.level, value)
+    }
+
+    /// The size of the hidden dimension.
+    pub(crate) fn size(&self) -> usize {
+        self.value.shape()[0]
+    }
+}
+
+/// Why `item` cannot be.
+pub(crate) const ITEM: &str =
+    "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, \
+     please try to rewrite what you're doing with other operations.";
+
+/// Why a value cannot decide what runs.
+pub const CONTROL_FLOW: &str =
+    "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that \
+     yet; use lucid.where or other operations instead.";
+
+const IN_PLACE: &str =
+    "is not possible because there exists a Tensor `other` in extra_args that has more elements than `self`. This \
+     happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to use \
+     out-of-place operators instead of inplace arithmetic.";
+
+/// The innermost level that any of these is batched at.
+fn top<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Option<u64> {
+    tensors.into_iter().filter_map(|t| t.storage().batch()).map(|b| b.level).max()
+}
+
+/// One input of a primitive, with one level taken off.
+pub(crate) struct Input<'a> {
+    /// The tensor, with the batch in front where it is batched.
+    pub(crate) value: &'a Tensor,
+    /// Is it?
+    pub(crate) batched: bool,
+}
+
+impl Input<'_> {
+    /// Number of dimensions of a sample.
+    pub(crate) fn ndim(&self) -> usize {
+        self.value.ndim() - usize::from(self.batched)
+    }
+
+    /// Sizes of a sample.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.value.shape()[usize::from(self.batched)..]
+    }
+}
+
+fn peel<'a>(t: &'a Tensor, level: u64) -> Input<'a> {
+    match t.storage().batch().filter(|b| b.level == level) {
+        Some(b) => Input { value: &b.value, batched: true },
+        None => Input { value: t, batched: false },
+    }
+}
+
+/// Runs a primitive that has a batched input: on the values, with the batch as one dimension more.
+pub(crate) fn apply(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor> {
+    let name = prim.schema().name;
+    let Some(id) = top(inputs.iter().copied()) else { return dispatch::apply1(prim, inputs, meta) };
+    let Level { size, .. } = level::find(name, id)?;
+    let inputs: Vec<Input<'_>> = inputs.iter().map(|t| peel(t, id)).collect();
+    let mut shape = Shape::from_slice(&[size]);
+    shape.extend_from_slice(&meta.shape);
+    let out = rules::run(prim, &inputs, size, Meta { shape, dtype: meta.dtype })?;
+    debug_assert_eq!(&out.shape()[1..], meta.shape.as_slice(), "{name}");
+    Ok(Batch::wrap(id, out))
+}
+
+/// A view of a batched tensor, whose layout has been worked out: the same view of each sample.
+pub(crate) fn view(op: ViewOp, batch: &Batch, layout: Layout) -> Result<Tensor> {
+    level::find(op.schema().name, batch.level)?;
+    index::view(op, batch, layout).map(|value| batch.with(value))
+}
+
+/// Writes `value` over `dst`, either of which is batched.
+pub(crate) fn write(op: &'static str, dst: &Tensor, value: &Tensor) -> Result<()> {
+    let Some(id) = top([dst, value]) else { return dst.write_in_place(op, value) };
+    level::find(op, id)?;
+    let (to, from) = (peel(dst, id), peel(value, id));
+    if !to.batched {
+        return Err(Error::runtime(op, format!("vmap: inplace arithmetic(self, *extra_args) {IN_PLACE}")));
+    }
+    if from.ndim() > to.ndim() || crate::shape::broadcast(op, to.shape(), from.shape())?.as_slice() != to.shape() {
+        let why = format!("output with shape {:?} doesn't match the broadcast shape {:?}", to.shape(), from.shape());
+        return Err(Error::shape(op, why, &[to.shape(), from.shape()]));
+    }
+    to.value.write_in_place(op, &place::aligned(&from, to.ndim())?)
+}
+
+/// Random numbers inside of `vmap`: one draw per sample, one for all, or none, as each level says.
+pub(crate) fn draw(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
+    let name = prim.schema().name;
+    if level::random_forbidden() {
+        return Err(Error::runtime(name, RANDOM));
+    }
+    let levels = level::stack();
+    let mut own = Vec::new();
+    let mut shape = Shape::new();
+    for level in &levels {
+        match level.randomness {
+            Randomness::Error => return Err(Error::runtime(name, RANDOM)),
+            Randomness::Same => {}
+            Randomness::Different => {
+                shape.push(level.size);
+                own.push(level.id);
+            }
+        }
+    }
+    shape.extend_from_slice(&meta.shape);
+    let mut drawn = dispatch::create_plain(prim, Meta { shape, dtype: meta.dtype }, device)?;
+    for id in own {
+        drawn = Batch::wrap(id, drawn);
+    }
+    Ok(drawn)
+}
+
+const RANDOM: &str =
+    "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' \
+     randomness flags on vmap or perform the randomness operation out of vmap";
+
+/// The error for a batched tensor where only plain ones can be, if there is one among the inputs.
+pub(crate) fn refuse(op: &'static str, inputs: &[&Tensor]) -> Option<Box<Error>> {
+    inputs.iter().any(|t| t.is_batched()).then(|| {
+        let why = match op {
+            "nonzero" => {
+                "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over \
+                 nonzero; use lucid.where or a mask instead."
+            }
+            "to_bytes" => "vmap: the elements of a batched tensor cannot be read; return it from the function instead",
+            _ => "vmap: this operation takes no tensors that are being vmapped over",
+        };
+        Error::runtime(op, why)
+    })
+}

@@ -1,0 +1,110 @@
+//! The batching rules: a primitive with its arguments, and inputs with a dimension in front, to a result with one.
+//!
+//! A rule calls the primitive, or other ops, with the dimension as data. `match`es name every op, so that a new primitive
+//! asks for its rule; [`each_sample`] is what to write where there is none yet.
+
+use super::place::{aligned, batched};
+use super::{contract, fold, index, level, Input};
+use crate::dispatch::{apply1, Meta, Prim};
+use crate::ops::nn::NnOp;
+use crate::ops::norm::NormOp;
+use crate::ops::reduce::{ReduceOp, Reduction};
+use crate::ops::scan::ScanOp;
+use crate::ops::sort::SortOp;
+use crate::ops::transfer::TransferOp;
+use crate::ops::view::reshape_to;
+use crate::shape::{Axes, Shape};
+use crate::{Error, Result, Tensor};
+
+/// The result of a primitive for every sample; `out` has the batch, of `size`, in front.
+pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
+    match prim {
+        Prim::Create(_) | Prim::Random(_) => Err(Error::runtime(prim.schema().name, "takes no tensors")),
+        Prim::Transfer(TransferOp::Cast { .. } | TransferOp::Copy | TransferOp::Move { .. }) => same(prim, x, out),
+        Prim::Unary(_) => same(prim, x, out),
+        Prim::Binary(_) | Prim::Compare(_) | Prim::Select(_) => pointwise(prim, x, out),
+        Prim::Reduce(op, how) => reduce(op, how, x, out),
+        Prim::Scan(op) => {
+            let op = match op {
+                ScanOp::Sum { axis } => ScanOp::Sum { axis: axis + 1 },
+                ScanOp::Prod { axis } => ScanOp::Prod { axis: axis + 1 },
+                ScanOp::ArgMax { axis } => ScanOp::ArgMax { axis: axis + 1 },
+                ScanOp::ArgMin { axis } => ScanOp::ArgMin { axis: axis + 1 },
+            };
+            along(Prim::Scan(op), x, out)
+        }
+        Prim::Sort(SortOp::ArgSort { axis, descending }) => {
+            along(Prim::Sort(SortOp::ArgSort { axis: axis + 1, descending }), x, out)
+        }
+        Prim::View(op) => Err(Error::runtime(op.schema().name, "a view has a layout")),
+        Prim::Index(op) => index::run(op, x, size, out),
+        Prim::Contract(op) => contract::run(op, x, out),
+        Prim::Conv(op) => fold::conv(op, x, size, out),
+        Prim::Pool(op) => fold::pool(op, x, size, out),
+        Prim::Nn(NnOp::Linear) => contract::linear(x, out),
+        Prim::Nn(NnOp::Softmax { axis }) => along(Prim::Nn(NnOp::Softmax { axis: axis + 1 }), x, out),
+        Prim::Nn(NnOp::LogSoftmax { axis }) => along(Prim::Nn(NnOp::LogSoftmax { axis: axis + 1 }), x, out),
+        Prim::Nn(NnOp::Gelu { .. }) => same(prim, x, out),
+        Prim::Norm(NormOp::Standardize { .. }) => same(prim, x, out),
+    }
+}
+
+/// One input, and an op that does not see dimensions, or only the last ones.
+fn same(prim: Prim, x: &[Input<'_>], out: Meta) -> Result<Tensor> {
+    apply1(prim, &[x[0].value], out)
+}
+
+/// An op along one dimension, which has been counted from the batch on; samples of no dimensions get one.
+fn along(prim: Prim, x: &[Input<'_>], out: Meta) -> Result<Tensor> {
+    if x[0].ndim() > 0 {
+        return same(prim, x, out);
+    }
+    let wide = Meta::new(&[out.shape[0], 1], out.dtype);
+    reshape_to(&apply1(prim, &[&reshape_to(x[0].value, &[out.shape[0], 1])?], wide)?, &out.shape)
+}
+
+/// An op that broadcasts its inputs.
+fn pointwise(prim: Prim, x: &[Input<'_>], out: Meta) -> Result<Tensor> {
+    let ndim = out.shape.len() - 1;
+    let x: Vec<Tensor> = x.iter().map(|x| aligned(x, ndim)).collect::<Result<_>>()?;
+    apply1(prim, &x.iter().collect::<Vec<_>>(), out)
+}
+
+fn reduce(op: ReduceOp, how: Reduction, x: &[Input<'_>], out: Meta) -> Result<Tensor> {
+    let Reduction { axes, keepdim } = how;
+    if !axes.is_empty() {
+        let axes: Axes = axes.iter().map(|a| a + 1).collect();
+        return same(Prim::Reduce(op, Reduction { axes, keepdim }), x, out);
+    }
+    // Over no dimensions: over one of size 1.
+    let mut shape = Shape::from_slice(x[0].value.shape());
+    let axes = Axes::from_slice(&[shape.len()]);
+    shape.push(1);
+    apply1(Prim::Reduce(op, Reduction { axes, keepdim: false }), &[&reshape_to(x[0].value, &shape)?], out)
+}
+
+/// Every input with the batch in front: for a primitive that takes leading dimensions as they come.
+#[allow(dead_code)]
+pub(super) fn leading(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
+    let x: Vec<Tensor> = x.iter().map(|x| batched(x, size)).collect::<Result<_>>()?;
+    apply1(prim, &x.iter().collect::<Vec<_>>(), out)
+}
+
+/// One sample after the other: right for every primitive, and slow.
+#[allow(dead_code)]
+pub(super) fn each_sample(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
+    let name = prim.schema().name;
+    level::note_fallback(name);
+    if size == 0 {
+        return Err(Error::runtime(name, "vmap: has no batching rule, and so takes no batch of size 0"));
+    }
+    let meta = Meta::new(&out.shape[1..], out.dtype);
+    let one = |i: usize| {
+        let x: Vec<Tensor> = x
+            .iter()
+            .map(|x| if x.batched { x.value.select(0, i as i64) } else { Ok(x.value.clone()) })
+            .collect::<Result<_>>()?;
+        apply1(prim.clone(), &x.iter().collect::<Vec<_>>(), meta.clone())
+    };
+    crate::ops::index::stack(&(0..size).map(one).collect::<Result<Vec<_>>>()?, 0)
+}

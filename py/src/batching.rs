@@ -1,0 +1,90 @@
+//! What `lucid.func` asks of the engine: levels of `vmap`, batched tensors, inputs to differentiate by.
+
+use crate::args::{tensors_of, At};
+use crate::cross;
+use crate::tensor::{wrap, PyTensor};
+use lucid::batching;
+use pyo3::prelude::*;
+
+type Object<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// Starts a level of `vmap` in this thread and gives its id.
+#[pyfunction]
+fn _vmap_enter(py: Python<'_>, size: usize, randomness: &str) -> PyResult<u64> {
+    cross::quick(py, || Ok(batching::enter(size, randomness.parse()?)))
+}
+
+/// Ends a level of `vmap`.
+#[pyfunction]
+fn _vmap_exit(level: u64) {
+    batching::exit(level);
+}
+
+/// The tensor with dimension `dim` hidden from a level.
+#[pyfunction]
+fn _vmap_hide<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>, dim: isize, level: u64) -> Object<'py> {
+    let t = t.get().share();
+    wrap(py, cross::quick(py, || batching::hide(&t, dim, level))?)
+}
+
+/// The tensor with what a level hides at `dim`.
+#[pyfunction]
+fn _vmap_show<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>, dim: isize, level: u64) -> Object<'py> {
+    let t = t.get().share();
+    wrap(py, cross::quick(py, || batching::show(&t, level, dim))?)
+}
+
+/// The depth, id and value of a batched tensor, or `None`.
+#[pyfunction]
+fn _vmap_parts<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>) -> PyResult<Option<(usize, u64, Bound<'py, PyAny>)>> {
+    let parts = batching::parts(&t.get().share());
+    parts.map(|(level, value)| Ok((batching::depth_of(level), level, wrap(py, value)?))).transpose()
+}
+
+/// The ids and sizes of the levels that this thread is inside of, the outermost first.
+#[pyfunction]
+fn _vmap_active() -> Vec<(u64, usize)> {
+    batching::active()
+}
+
+/// The ops that ran sample by sample since the last call, each named once in the process; or all that ever did.
+#[pyfunction]
+#[pyo3(signature = (all=false))]
+fn _vmap_fallbacks(all: bool) -> Vec<&'static str> {
+    batching::fallbacks(all)
+}
+
+/// Refuses random ops in this thread, or no longer.
+#[pyfunction]
+fn _forbid_random(on: bool) {
+    batching::forbid_random(on);
+}
+
+/// The tensor as an input of a differentiation that starts here.
+#[pyfunction]
+fn _fresh<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>) -> Object<'py> {
+    let t = t.get().share();
+    wrap(py, cross::quick(py, || batching::fresh(&t))?)
+}
+
+/// Does the history of `outputs` lead to other leaves than `but`?
+#[pyfunction]
+fn _leads_elsewhere(outputs: &Bound<'_, PyAny>, but: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let outputs = tensors_of(At { op: "grad", arg: "outputs" }, outputs.as_borrowed())?;
+    let but = tensors_of(At { op: "grad", arg: "inputs" }, but.as_borrowed())?;
+    Ok(lucid::autograd::leads_elsewhere(&outputs, &but))
+}
+
+/// Adds the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_vmap_enter, m)?)?;
+    m.add_function(wrap_pyfunction!(_vmap_exit, m)?)?;
+    m.add_function(wrap_pyfunction!(_vmap_hide, m)?)?;
+    m.add_function(wrap_pyfunction!(_vmap_show, m)?)?;
+    m.add_function(wrap_pyfunction!(_vmap_parts, m)?)?;
+    m.add_function(wrap_pyfunction!(_vmap_active, m)?)?;
+    m.add_function(wrap_pyfunction!(_vmap_fallbacks, m)?)?;
+    m.add_function(wrap_pyfunction!(_forbid_random, m)?)?;
+    m.add_function(wrap_pyfunction!(_fresh, m)?)?;
+    m.add_function(wrap_pyfunction!(_leads_elsewhere, m)?)
+}
