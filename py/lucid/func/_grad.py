@@ -20,7 +20,6 @@ Argnums: TypeAlias = int | tuple[int, ...]
 
 
 # ---- arguments
----------------------------------------------------------------------------------------------------------
 
 
 def chosen(argnums: Argnums, count: int) -> tuple[int, ...]:
@@ -123,7 +122,6 @@ def pulled(
 
 
 # ---- reverse
------------------------------------------------------------------------------------------------------------
 
 
 def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -204,7 +202,6 @@ def vjp_by(func: Callable[..., Any], primals: tuple[Any, ...], argnums: Argnums 
 
 
 # ---- forward
------------------------------------------------------------------------------------------------------------
 
 
 class Pushed:

@@ -86,8 +86,10 @@ def _built(leaves: Iterator[Any], spec: Spec) -> Any:
         return deque(children, maxlen=spec.context)
     if spec.kind in (dict, OrderedDict, defaultdict):
         keys, factory = spec.context
-        pairs = zip(keys, children, strict=True)
-        return defaultdict(factory, dict(pairs)) if spec.kind is defaultdict else spec.kind(pairs)
+        pairs = dict(zip(keys, children, strict=True))
+        if spec.kind is defaultdict:
+            return defaultdict(factory, pairs)
+        return dict(pairs) if spec.kind is dict else OrderedDict(pairs)
     return spec.kind(children) if spec.kind in (tuple, list) else spec.kind(*children)
 
 
