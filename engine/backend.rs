@@ -87,8 +87,8 @@ pub(crate) trait Backend {
     /// Writes `src`, of the same shape and dtype, over the elements of `dst`'s storage that `dst` shows, and raises the
     /// storage's version. `src` may share the storage.
     fn assign(dst: &Self::Array, src: &Self::Array) -> Result<()>;
-    /// One optimizer step over all parameters: `tensors` holds, per parameter, what [`Step`] says, all contiguous.
-    fn step(step: &Step, tensors: &[Vec<&Self::Array>]) -> Result<()>;
+    /// Optimizer steps: per step and parameter its arrays, as [`Step`] says, all contiguous.
+    fn steps(batches: &[(Step, Vec<Vec<&Self::Array>>)]) -> Result<()>;
 
     /// A new array from row-major bytes in native order.
     fn from_bytes(bytes: &[u8], out: &Meta) -> Result<Self::Array>;

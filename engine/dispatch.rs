@@ -354,19 +354,29 @@ pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor) -> Result<()>
     with_backend!(dst.device(), run(op, dst, src))
 }
 
-/// One optimizer step over all parameters.
-pub(crate) fn step(op: &'static str, step: &Step, tensors: &[Vec<Tensor>]) -> Result<()> {
-    fn run<B: Wrapped>(op: &'static str, step: &Step, tensors: &[Vec<Tensor>]) -> Result<()> {
-        let lists: Vec<Vec<&B::Array>> = tensors
-            .iter()
-            .map(|list| Ok(arrays::<B>(op, &list.iter().collect::<Vec<_>>())?.into_vec()))
-            .collect::<Result<_>>()?;
-        B::step(step, &lists)
+/// Optimizer steps over all parameters, each on its own device.
+pub(crate) fn steps(batches: &[(Step, Vec<Vec<Tensor>>)]) -> Result<()> {
+    fn run<B: Wrapped>(batches: &[(Step, Vec<Vec<Tensor>>)]) -> Result<()> {
+        let on_device = |list: &&Vec<Tensor>| list.first().is_some_and(|p| B::unwrap(p.storage()).is_some());
+        let mut own = Vec::with_capacity(batches.len());
+        for (step, lists) in batches {
+            let mut of_step: Vec<Vec<&B::Array>> = Vec::with_capacity(lists.len());
+            for list in lists.iter().filter(on_device) {
+                let refs: SmallVec<[&Tensor; 6]> = list.iter().collect();
+                of_step.push(arrays::<B>(step.name(), &refs)?.into_vec());
+            }
+            if !of_step.is_empty() {
+                own.push((*step, of_step));
+            }
+        }
+        if own.is_empty() {
+            Ok(())
+        } else {
+            B::steps(&own)
+        }
     }
-    match tensors.first().and_then(|t| t.first()) {
-        Some(first) => with_backend!(first.device(), run(op, step, tensors)),
-        None => Ok(()),
-    }
+    run::<CpuBackend>(batches)?;
+    run::<GpuBackend>(batches)
 }
 
 /// Computes what is pending for these tensors, each on its own device; waits unless told not to.

@@ -269,8 +269,8 @@ impl Backend for CpuBackend {
         copy::assign(dst, src)
     }
 
-    fn step(step: &Step, tensors: &[Vec<&CpuArray>]) -> Result<()> {
-        optim::step(step, tensors)
+    fn steps(batches: &[(Step, Vec<Vec<&CpuArray>>)]) -> Result<()> {
+        optim::steps(batches)
     }
 
     fn from_bytes(bytes: &[u8], out: &Meta) -> Result<CpuArray> {

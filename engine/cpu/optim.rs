@@ -1,27 +1,31 @@
 //! Optimizer steps: one pass over each parameter with its gradient and state.
 //!
-//! Depends on `simd`; the formulas are those of `torch.optim`, in its order of operations. 16-bit floats are computed
-//! with in `float32` and rounded once. Invariant: every parameter is checked before the first one is written.
+//! Depends on `simd`, and on `optim` for the formulas. 16-bit floats are computed with in `float32` and rounded once.
+//! Invariant: every parameter is checked before the first one is written.
 
 use super::fused::{with_float, Compute, Float};
-use super::simd::{run, threads, Task, Wide};
+use super::simd::{run_light, threads, Task, Wide};
 use super::CpuArray;
 use crate::backend::Array;
+use crate::optim::algebra::Algebra;
+use crate::optim::rules::{Rule, Visit};
 use crate::optim::Step;
 use crate::{Error, Result};
+use std::convert::Infallible;
+use std::marker::PhantomData;
 
 /// Elements of each array that a thread takes at once.
 const BLOCK: usize = 8192;
 
-/// Steps all parameters: `tensors` holds, for each, what [`Step`] lists. The gradient alone is not written.
-pub fn step(step: &Step, tensors: &[Vec<&CpuArray>]) -> Result<()> {
-    let wanted = match *step {
-        Step::Sgd { momentum, .. } => 2 + usize::from(momentum != 0.0),
-        Step::Adam { amsgrad, .. } => 4 + usize::from(amsgrad),
-    };
-    tensors.iter().try_for_each(|group| check(group, wanted))?;
-    for group in tensors {
-        with_float!("step", group[0].dtype(), T => one::<T>(step, group))?;
+/// Steps all parameters: each batch holds, for each parameter, what [`Step`] lists. The gradient alone is not written.
+pub fn steps(batches: &[(Step, Vec<Vec<&CpuArray>>)]) -> Result<()> {
+    for (step, groups) in batches {
+        groups.iter().try_for_each(|group| check(group, step.arity()))?;
+    }
+    for (step, groups) in batches {
+        for group in groups {
+            with_float!("step", group[0].dtype(), T => step.visit(One::<T>(group, PhantomData)))?;
+        }
     }
     Ok(())
 }
@@ -50,39 +54,68 @@ fn check(group: &[&CpuArray], wanted: usize) -> Result<()> {
     Ok(())
 }
 
-fn one<T: Float>(step: &Step, group: &[&CpuArray]) -> Result<()> {
-    // A gradient that shares a written array's buffer could not be read while that is locked.
-    let shared = group.iter().enumerate().any(|(i, a)| i != 1 && a.shares_storage(group[1]));
-    let gradient = if shared { super::copy::copy(group[1])? } else { group[1].contiguous()? };
-    let n = gradient.numel();
-    let part = |a: &CpuArray| a.layout().offset..a.layout().offset + n;
-    let written: Vec<&CpuArray> = group.iter().enumerate().filter(|&(i, _)| i != 1).map(|(_, a)| *a).collect();
-    let mut guards: Vec<_> = written.iter().map(|a| a.buffer().write::<T>()).collect();
-    let guard = gradient.read::<T>();
-    let mut arrays = guards.iter_mut().zip(&written).map(|(guard, a)| &mut guard[part(a)]);
-    let empty = <&mut [T]>::default;
-    let [p, a, b, c] = [(); 4].map(|()| arrays.next().unwrap_or_else(empty));
-    match *step {
-        Step::Sgd { .. } => each(Sgd::<T::W>::new(step), p, gradient.slice(&guard), [a]),
-        Step::Adam { amsgrad, .. } => {
-            let adam = Adam::<T::W>::new(step);
-            let g = gradient.slice(&guard);
-            if amsgrad {
-                each(adam, p, g, [a, b, c])
-            } else {
-                each(adam, p, g, [a, b])
-            }
-        }
+/// A parameter with its gradient and state.
+struct One<'a, T>(&'a [&'a CpuArray], PhantomData<T>);
+
+impl<T: Float> Visit for One<'_, T> {
+    type Out = Result<()>;
+
+    fn rule<R: Rule, const S: usize>(self, rule: R) -> Result<()> {
+        let One(group, _) = self;
+        // A gradient that shares a written array's buffer could not be read while that is locked.
+        let shared = group.iter().enumerate().any(|(i, a)| i != 1 && a.shares_storage(group[1]));
+        let gradient = if shared { super::copy::copy(group[1])? } else { group[1].contiguous()? };
+        let n = gradient.numel();
+        let part = |a: &CpuArray| a.layout().offset..a.layout().offset + n;
+        let written: Vec<&CpuArray> = group.iter().enumerate().filter(|&(i, _)| i != 1).map(|(_, a)| *a).collect();
+        let mut guards: Vec<_> = written.iter().map(|a| a.buffer().write::<T>()).collect();
+        let guard = gradient.read::<T>();
+        let mut arrays = guards.iter_mut().zip(&written).map(|(guard, a)| &mut guard[part(a)]);
+        let p = arrays.next().unwrap_or_default();
+        let state: [&mut [T]; S] = std::array::from_fn(|_| arrays.next().unwrap_or_default());
+        each(rule, p, gradient.slice(&guard), state);
+        drop(guards);
+        written.iter().for_each(|a| a.buffer().bump_version());
+        Ok(())
     }
-    drop(guards);
-    written.iter().for_each(|a| a.buffer().bump_version());
-    Ok(())
 }
 
-/// An update of one element: `state` is read and written.
-trait Rule<W, const S: usize>: Copy + Sync {
-    /// The parameter's new value.
-    fn update(self, p: W, g: W, state: &mut [W; S]) -> W;
+/// Plain numbers.
+struct Lane<W>(PhantomData<W>);
+
+macro_rules! plain {
+    ($($name:ident($($arg:ident: $ty:ty),*) $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(&self, $($arg: $ty),*) -> std::result::Result<W, Infallible> {
+            Ok($body)
+        }
+    )*};
+}
+impl<W: Compute> Algebra for Lane<W> {
+    type V = W;
+    type E = Infallible;
+    plain! {
+        add(a: &W, b: &W) *a + *b;
+        sub(a: &W, b: &W) *a - *b;
+        mul(a: &W, b: &W) *a * *b;
+        div(a: &W, b: &W) *a / *b;
+        // NaN wins, as in torch.maximum.
+        max(a: &W, b: &W) if *a > *b || a.is_nan() { *a } else { *b };
+        times(a: &W, c: f64) *a * W::of(c);
+        plus(a: &W, c: f64) *a + W::of(c);
+        neg(a: &W) -*a;
+        abs(a: &W) a.abs();
+        sqrt(a: &W) num_traits::Float::sqrt(*a);
+        square(a: &W) *a * *a;
+        sign(a: &W) if *a > W::of(0.0) { W::of(1.0) } else if *a < W::of(0.0) { W::of(-1.0) } else { W::of(0.0) };
+        clamp(a: &W, low: f64, high: f64) {
+            let x = if *a < W::of(low) { W::of(low) } else { *a };
+            if x > W::of(high) { W::of(high) } else { x }
+        };
+        by_sign(s: &W, below: f64, above: f64)
+            if *s < W::of(0.0) { W::of(below) } else if *s > W::of(0.0) { W::of(above) } else { W::of(1.0) };
+        unless_negative(s: &W, a: &W) if *s < W::of(0.0) { W::of(0.0) } else { *a };
+    }
 }
 
 struct Piece<'a, T, R, const S: usize> {
@@ -91,24 +124,25 @@ struct Piece<'a, T, R, const S: usize> {
     g: &'a [T],
     state: &'a mut [&'a mut [T]; S],
 }
-impl<T: Wide<W: Compute>, R: Rule<T::W, S>, const S: usize> Task for Piece<'_, T, R, S> {
+impl<T: Wide<W: Compute>, R: Rule, const S: usize> Task for Piece<'_, T, R, S> {
     type Out = ();
     #[inline(always)]
     fn run<const F: bool>(self) {
         let Piece { rule, p, g, state } = self;
+        let plain = Lane(PhantomData);
         for (i, (p, g)) in p.chunks_mut(LANES).zip(g.chunks(LANES)).enumerate() {
             let (mut wide, grad) = (load(p), load(g));
             let mut kept: [[T::W; LANES]; S] = std::array::from_fn(|s| load(part(state[s], i)));
             for lane in 0..LANES {
                 let mut s: [T::W; S] = std::array::from_fn(|s| kept[s][lane]);
-                wide[lane] = rule.update(wide[lane], grad[lane], &mut s);
+                let Ok(new) = rule.update(&plain, wide[lane], grad[lane], &mut s);
+                wide[lane] = new;
                 for (kept, s) in kept.iter_mut().zip(s) {
                     kept[lane] = s;
                 }
             }
             store(wide, p);
             for (kept, state) in kept.into_iter().zip(state.iter_mut()) {
-                // A state that the rule does not use is empty.
                 let end = state.len().min((i + 1) * LANES);
                 store(kept, &mut state[(i * LANES).min(end)..end]);
             }
@@ -143,11 +177,7 @@ fn store<T: Wide>(from: [T::W; LANES], to: &mut [T]) {
 }
 
 /// Applies a rule to all elements, over the pool where there are many.
-fn each<T, R, const S: usize>(rule: R, p: &mut [T], g: &[T], state: [&mut [T]; S])
-where
-    T: Float,
-    R: Rule<T::W, S>,
-{
+fn each<T: Float, R: Rule, const S: usize>(rule: R, p: &mut [T], g: &[T], state: [&mut [T]; S]) {
     let mut states = state.map(|s| s.chunks_mut(BLOCK));
     let pieces = p.chunks_mut(BLOCK).zip(g.chunks(BLOCK));
     let mut pieces: Vec<_> =
@@ -155,159 +185,30 @@ where
     threads::for_chunks(&mut pieces, 1, threads::GRAIN / BLOCK / 2, |_, pieces| {
         for (p, g, state) in pieces {
             let state = &mut state.each_mut().map(|s| &mut **s);
-            run(Piece { rule, p, g, state });
+            run_light(Piece { rule, p, g, state });
         }
     });
-}
-
-#[derive(Clone, Copy)]
-struct Sgd<W> {
-    lr: W,
-    momentum: W,
-    keep: W,
-    decay: W,
-    decayed: bool,
-    buffered: bool,
-    nesterov: bool,
-    maximize: bool,
-    first: bool,
-}
-
-impl<W: Compute> Sgd<W> {
-    fn new(step: &Step) -> Sgd<W> {
-        let (lr, momentum, dampening, weight_decay, nesterov, maximize, first) = match *step {
-            Step::Sgd { lr, momentum, dampening, weight_decay, nesterov, maximize, first } => {
-                (lr, momentum, dampening, weight_decay, nesterov, maximize, first)
-            }
-            Step::Adam { .. } => (0.0, 0.0, 0.0, 0.0, false, false, false),
-        };
-        Sgd {
-            lr: W::of(-lr),
-            momentum: W::of(momentum),
-            keep: W::of(1.0 - dampening),
-            decay: W::of(weight_decay),
-            decayed: weight_decay != 0.0,
-            buffered: momentum != 0.0,
-            nesterov,
-            maximize,
-            first,
-        }
-    }
-}
-
-impl<W: Compute> Rule<W, 1> for Sgd<W> {
-    #[inline(always)]
-    fn update(self, p: W, g: W, [b]: &mut [W; 1]) -> W {
-        let g = if self.maximize { -g } else { g };
-        let g = if self.decayed { g + self.decay * p } else { g };
-        let g = if self.buffered {
-            *b = if self.first { g } else { *b * self.momentum + self.keep * g };
-            if self.nesterov {
-                g + self.momentum * *b
-            } else {
-                *b
-            }
-        } else {
-            g
-        };
-        p + self.lr * g
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Adam<W> {
-    /// `-lr / (1 - β₁ᵗ)`
-    step: W,
-    /// `1 - β₁`
-    new1: W,
-    beta2: W,
-    /// `1 - β₂`
-    new2: W,
-    /// `√(1 - β₂ᵗ)`
-    correction: W,
-    eps: W,
-    decay: W,
-    shrink: W,
-    decayed: bool,
-    decoupled: bool,
-    maximize: bool,
-}
-
-impl<W: Compute> Adam<W> {
-    fn new(step: &Step) -> Adam<W> {
-        let (lr, (beta1, beta2), eps, weight_decay, decoupled, maximize, t) = match *step {
-            Step::Adam { lr, betas, eps, weight_decay, decoupled, amsgrad: _, maximize, t } => {
-                (lr, betas, eps, weight_decay, decoupled, maximize, t)
-            }
-            Step::Sgd { .. } => (0.0, (0.0, 0.0), 1.0, 0.0, false, false, 1),
-        };
-        let power = |beta: f64| 1.0 - beta.powf(t as f64);
-        Adam {
-            step: W::of(-lr / power(beta1)),
-            new1: W::of(1.0 - beta1),
-            beta2: W::of(beta2),
-            new2: W::of(1.0 - beta2),
-            correction: W::of(power(beta2).sqrt()),
-            eps: W::of(eps),
-            decay: W::of(weight_decay),
-            shrink: W::of(1.0 - lr * weight_decay),
-            decayed: weight_decay != 0.0,
-            decoupled,
-            maximize,
-        }
-    }
-
-    /// The new parameter and moments.
-    #[inline(always)]
-    fn moments(self, p: W, g: W, m: &mut W, v: &mut W) -> (W, W) {
-        let g = if self.maximize { -g } else { g };
-        let (p, g) = match (self.decayed, self.decoupled) {
-            (false, _) => (p, g),
-            (true, true) => (p * self.shrink, g),
-            (true, false) => (p, g + self.decay * p),
-        };
-        *m = *m + self.new1 * (g - *m);
-        *v = *v * self.beta2 + self.new2 * g * g;
-        (p, *m)
-    }
-
-    #[inline(always)]
-    fn apply(self, p: W, m: W, v: W) -> W {
-        p + self.step * m / (v.sqrt() / self.correction + self.eps)
-    }
-}
-
-impl<W: Compute> Rule<W, 2> for Adam<W> {
-    #[inline(always)]
-    fn update(self, p: W, g: W, [m, v]: &mut [W; 2]) -> W {
-        let (p, mean) = self.moments(p, g, m, v);
-        self.apply(p, mean, *v)
-    }
-}
-
-impl<W: Compute> Rule<W, 3> for Adam<W> {
-    #[inline(always)]
-    fn update(self, p: W, g: W, [m, v, most]: &mut [W; 3]) -> W {
-        let (p, mean) = self.moments(p, g, m, v);
-        // NaN wins, as in torch.maximum.
-        *most = if *most > *v || most.is_nan() { *most } else { *v };
-        self.apply(p, mean, *most)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cpu::tests::{array, show};
+    use crate::optim::step::{Adam, Sgd};
     use half::bf16;
 
+    fn step(step: &Step, groups: &[Vec<&CpuArray>]) -> Result<()> {
+        steps(&[(*step, groups.to_vec())])
+    }
+
     fn sgd(momentum: f64, first: bool) -> Step {
-        Step::Sgd { lr: 0.1, momentum, dampening: 0.5, weight_decay: 0.01, nesterov: false, maximize: false, first }
+        Sgd { lr: 0.1, momentum, dampening: 0.5, weight_decay: 0.01, nesterov: false, maximize: false, first }.into()
     }
 
     fn adam(decoupled: bool, amsgrad: bool, t: u64) -> Step {
-        let (lr, betas, eps) = (0.01, (0.9, 0.999), 1e-8);
-        Step::Adam { lr, betas, eps, weight_decay: 0.1, decoupled, amsgrad, maximize: false, t }
+        let (lr, beta1, beta2, eps, t) = (0.01, 0.9, 0.999, 1e-8, t as f64);
+        let decoupled_weight_decay = decoupled;
+        Adam { lr, beta1, beta2, eps, weight_decay: 0.1, decoupled_weight_decay, amsgrad, maximize: false, t }.into()
     }
 
     #[test]
@@ -321,7 +222,7 @@ mod tests {
         let buffer = 0.51 * 0.9 + 0.5 * grad;
         assert!((show::<f64>(&p)[0] - (0.949 - 0.1 * buffer)).abs() < 1e-15);
         assert_eq!((p.version(), b.version(), g.version()), (2, 2, 0));
-        let nesterov = Step::Sgd {
+        let nesterov: Step = Sgd {
             lr: 1.0,
             momentum: 0.5,
             dampening: 0.0,
@@ -329,7 +230,8 @@ mod tests {
             nesterov: true,
             maximize: true,
             first: true,
-        };
+        }
+        .into();
         let p = array(&[1], &[0f32]);
         step(&nesterov, &[vec![&p, &array(&[1], &[2f32]), &array(&[1], &[0f32])]]).unwrap();
         assert_eq!(show::<f32>(&p), [3.0]);
@@ -342,7 +244,7 @@ mod tests {
             |offset| whole.with_layout(crate::shape::Layout { shape: [2][..].into(), strides: [1][..].into(), offset });
         let g = array(&[1], &[1f32]);
         let g = g.with_layout(g.layout().broadcast_to(&[2]));
-        let plain = Step::Sgd {
+        let plain: Step = Sgd {
             lr: 0.5,
             momentum: 0.0,
             dampening: 0.0,
@@ -350,7 +252,8 @@ mod tests {
             nesterov: false,
             maximize: false,
             first: false,
-        };
+        }
+        .into();
         step(&plain, &[vec![&part(0), &g], vec![&part(2), &part(2)]]).unwrap();
         assert_eq!(show::<f32>(&whole), [0.5, 1.5, 1.5, 2.0]);
     }

@@ -164,8 +164,8 @@ impl Backend for GpuBackend {
         };
         assigned().map_err(|e| e.of("copy_"))
     }
-    fn step(step: &Step, tensors: &[Vec<&GpuArray>]) -> Result<()> {
-        optim::step(step, tensors).map_err(|e| e.of("step"))
+    fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Result<()> {
+        optim::steps(batches).map_err(|e| e.of("step"))
     }
 
     fn from_bytes(bytes: &[u8], out: &Meta) -> Result<GpuArray> {

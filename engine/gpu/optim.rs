@@ -1,13 +1,15 @@
 //! Optimizer steps: the new values of all parameters and of their state, in one graph and one evaluation.
 //!
-//! Depends on `array`, `align`, `convert` and mlx-ffi. Invariant: formulas are PyTorch's; constants are folded on the host,
-//! so that each costs one operation at most.
+//! Depends on `array`, `align`, `convert` and mlx-ffi, and on `optim` for the formulas. 16-bit floats are computed with in
+//! float32, as on the CPU. Invariant: nothing is written before all is recorded.
 
 use super::align::align;
 use super::array::{GpuArray, Perm, Value};
-use super::convert::constant;
-use super::fault::Made;
+use super::convert::{constant, dtype};
+use super::fault::{Fault, Made};
 use super::lazy;
+use crate::optim::algebra::{is_half, Algebra};
+use crate::optim::rules::{Rule, Visit};
 use crate::optim::Step;
 use crate::{DType, Error};
 use mlx_ffi::{ops, transforms, Array};
@@ -16,15 +18,23 @@ use smallvec::SmallVec;
 /// The arrays of one parameter, all in one order of axes.
 type Slots = SmallVec<[Array; 5]>;
 
-pub(super) fn step(step: &Step, tensors: &[Vec<&GpuArray>]) -> Made<()> {
-    let mut results = Vec::with_capacity(tensors.len());
-    for list in tensors {
-        let (slots, perm, dtype) = open(list)?;
-        let new = match step {
-            Step::Sgd { .. } => sgd(step, &slots, dtype)?,
-            Step::Adam { .. } => adam(step, &slots, dtype)?,
-        };
-        results.push((list, new, perm));
+pub(super) fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Made<()> {
+    let mut results = Vec::new();
+    for (step, lists) in batches {
+        for list in lists {
+            if list.len() != step.arity() {
+                let why = format!("{} does not take {} arrays per parameter", step.name(), list.len());
+                return Err(Error::runtime("step", why).into());
+            }
+            let (slots, perm, element) = open(list)?;
+            let wide = if is_half(element) { DType::F32 } else { element };
+            let mut new = step.visit(One { slots, graph: Graph(wide) })?;
+            if wide != element {
+                let narrow = dtype(element)?;
+                new = new.iter().map(|a| Ok(ops::astype(a, narrow)?)).collect::<Made<_>>()?;
+            }
+            results.push((list, new, perm));
+        }
     }
     let mut fresh: Vec<Array> = Vec::new();
     for (list, new, perm) in results {
@@ -44,79 +54,95 @@ fn open(list: &[&GpuArray]) -> Made<(Slots, Option<Perm>, DType)> {
     let Some(first) = list.first() else {
         return Err(Error::runtime("step", "a parameter without arrays").into());
     };
+    let element = first.element();
     let held = list.iter().map(|t| t.value()).collect::<Made<SmallVec<[_; 5]>>>()?;
     let values: SmallVec<[&Value; 5]> = held.iter().map(|v| &**v).collect();
     let (arrays, perm) = align(&values, first.ndim())?;
-    Ok((arrays.into_iter().map(|a| a.into_owned()).collect(), perm, first.element()))
+    let wide = |a: Array| if is_half(element) { ops::astype(&a, mlx_ffi::Dtype::Float32) } else { Ok(a) };
+    let slots = arrays.into_iter().map(|a| Ok(wide(a.into_owned())?)).collect::<Made<_>>()?;
+    Ok((slots, perm, element))
 }
 
-fn wrong(what: &str, n: usize) -> super::fault::Fault {
-    Error::runtime("step", format!("{what} does not take {n} arrays per parameter")).into()
+/// A parameter with its gradient and state, to be stepped.
+struct One {
+    slots: Slots,
+    graph: Graph,
 }
 
-/// `x * c`, less the multiplication by one.
-fn times(x: &Array, c: f64, dtype: DType) -> Made<Array> {
-    match c {
-        1.0 => Ok(x.clone()),
-        -1.0 => Ok(ops::negative(x)?),
-        c => Ok(ops::multiply(x, &constant(c, dtype)?)?),
-    }
-}
+impl Visit for One {
+    type Out = Made<Slots>;
 
-/// The new parameter and the new momentum buffer.
-fn sgd(step: &Step, slots: &[Array], dtype: DType) -> Made<Slots> {
-    let Step::Sgd { lr, momentum, dampening, weight_decay, nesterov, maximize, first } = *step else {
-        return Err(wrong("sgd", slots.len()));
-    };
-    let (p, g, buffer) = match slots {
-        [p, g] if momentum == 0.0 => (p, g, None),
-        [p, g, b] => (p, g, Some(b)),
-        other => return Err(wrong("sgd", other.len())),
-    };
-    let mut g = if maximize { ops::negative(g)? } else { g.clone() };
-    if weight_decay != 0.0 {
-        g = ops::add(&g, &times(p, weight_decay, dtype)?)?;
-    }
-    let mut new = Slots::new();
-    if let Some(b) = buffer {
-        let b = match first {
-            true => g.clone(),
-            false => ops::add(&times(b, momentum, dtype)?, &times(&g, 1.0 - dampening, dtype)?)?,
+    fn rule<R: Rule, const S: usize>(self, rule: R) -> Made<Slots> {
+        let [p, g, state @ ..] = self.slots.as_slice() else {
+            return Err(Error::runtime("step", "a parameter without a gradient").into());
         };
-        g = if nesterov { ops::add(&g, &times(&b, momentum, dtype)?)? } else { b.clone() };
-        new.push(b);
+        let mut state: Slots = state.iter().cloned().collect();
+        let p = rule.update(&self.graph, p.clone(), g.clone(), &mut state)?;
+        state.insert(0, p);
+        Ok(state)
     }
-    new.insert(0, ops::subtract(p, &times(&g, lr, dtype)?)?);
-    Ok(new)
 }
 
-/// The new parameter, its moments, and the largest second moment.
-fn adam(step: &Step, slots: &[Array], dtype: DType) -> Made<Slots> {
-    let Step::Adam { lr, betas: (b1, b2), eps, weight_decay, decoupled, amsgrad, maximize, t } = *step else {
-        return Err(wrong("adam", slots.len()));
-    };
-    let (p, g, m, v, top) = match slots {
-        [p, g, m, v] if !amsgrad => (p, g, m, v, None),
-        [p, g, m, v, top] if amsgrad => (p, g, m, v, Some(top)),
-        other => return Err(wrong("adam", other.len())),
-    };
-    let mut g = if maximize { ops::negative(g)? } else { g.clone() };
-    let mut p = p.clone();
-    if weight_decay != 0.0 {
-        match decoupled {
-            true => p = times(&p, 1.0 - lr * weight_decay, dtype)?,
-            false => g = ops::add(&g, &times(&p, weight_decay, dtype)?)?,
+/// MLX's lazy arrays, with constants of one dtype.
+struct Graph(DType);
+
+impl Algebra for Graph {
+    type V = Array;
+    type E = Fault;
+
+    fn add(&self, a: &Array, b: &Array) -> Made<Array> {
+        Ok(ops::add(a, b)?)
+    }
+    fn sub(&self, a: &Array, b: &Array) -> Made<Array> {
+        Ok(ops::subtract(a, b)?)
+    }
+    fn mul(&self, a: &Array, b: &Array) -> Made<Array> {
+        Ok(ops::multiply(a, b)?)
+    }
+    fn div(&self, a: &Array, b: &Array) -> Made<Array> {
+        Ok(ops::divide(a, b)?)
+    }
+    fn max(&self, a: &Array, b: &Array) -> Made<Array> {
+        Ok(ops::maximum(a, b)?)
+    }
+    fn times(&self, a: &Array, c: f64) -> Made<Array> {
+        match c {
+            1.0 => Ok(a.clone()),
+            -1.0 => Ok(ops::negative(a)?),
+            c => Ok(ops::multiply(a, &constant(c, self.0)?)?),
         }
     }
-    let m = ops::add(&times(m, b1, dtype)?, &times(&g, 1.0 - b1, dtype)?)?;
-    let v = ops::add(&times(v, b2, dtype)?, &times(&ops::square(&g)?, 1.0 - b2, dtype)?)?;
-    let top = top.map(|top| ops::maximum(top, &v)).transpose()?;
-    // lr / c₁ · m / (√v / √c₂ + eps), with √c₂ multiplied out of the denominator.
-    let t = t as i32;
-    let (c1, c2) = (1.0 - b1.powi(t), (1.0 - b2.powi(t)).sqrt());
-    let below = ops::add(&ops::sqrt(top.as_ref().unwrap_or(&v))?, &constant(eps * c2, dtype)?)?;
-    let change = ops::divide(&times(&m, lr * c2 / c1, dtype)?, &below)?;
-    let mut new: Slots = [ops::subtract(&p, &change)?, m, v].into_iter().collect();
-    new.extend(top);
-    Ok(new)
+    fn plus(&self, a: &Array, c: f64) -> Made<Array> {
+        match c {
+            0.0 => Ok(a.clone()),
+            c => Ok(ops::add(a, &constant(c, self.0)?)?),
+        }
+    }
+    fn neg(&self, a: &Array) -> Made<Array> {
+        Ok(ops::negative(a)?)
+    }
+    fn abs(&self, a: &Array) -> Made<Array> {
+        Ok(ops::abs(a)?)
+    }
+    fn sqrt(&self, a: &Array) -> Made<Array> {
+        Ok(ops::sqrt(a)?)
+    }
+    fn square(&self, a: &Array) -> Made<Array> {
+        Ok(ops::square(a)?)
+    }
+    fn sign(&self, a: &Array) -> Made<Array> {
+        Ok(ops::sign(a)?)
+    }
+    fn clamp(&self, a: &Array, low: f64, high: f64) -> Made<Array> {
+        Ok(ops::minimum(&ops::maximum(a, &constant(low, self.0)?)?, &constant(high, self.0)?)?)
+    }
+    fn by_sign(&self, s: &Array, below: f64, above: f64) -> Made<Array> {
+        let zero = constant(0.0, self.0)?;
+        let rest = ops::where_(&ops::greater(s, &zero)?, &constant(above, self.0)?, &constant(1.0, self.0)?)?;
+        Ok(ops::where_(&ops::less(s, &zero)?, &constant(below, self.0)?, &rest)?)
+    }
+    fn unless_negative(&self, s: &Array, a: &Array) -> Made<Array> {
+        let zero = constant(0.0, self.0)?;
+        Ok(ops::where_(&ops::less(s, &zero)?, &zero, a)?)
+    }
 }

@@ -1,128 +1,16 @@
 //! Optimizers: all parameters of a step in one backend call.
 //!
-//! [`Step`] is what the backends implement (`cpu/optim.rs`, `gpu/optim.rs`); [`Sgd`] and [`Adam`] keep the state.
+//! `step` declares the kinds of step and runs them; `rules` holds their formulas, once, over an `algebra` that both
+//! backends and the tape implement (`cpu/optim.rs`, `gpu/optim.rs`). [`Sgd`] and [`Adam`] keep the state for Rust.
 
-use crate::{dispatch, no_grad, Error, Result, Tensor};
+pub(crate) mod algebra;
+pub(crate) mod rules;
+pub mod step;
+
+pub use step::{run_steps, run_steps_recorded, Batch, Step};
+
+use crate::{no_grad, Result, Tensor};
 use std::collections::BTreeMap;
-
-/// One optimizer step, as the backends see it. The arrays of each parameter are listed in the variant's order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Arrays: parameter, gradient, and the momentum buffer where `momentum` is not 0.
-    ///
-    /// `b = momentum · b + (1 - dampening) · g` (or `b = g` at the first step), then `p -= lr · b` (with Nesterov,
-    /// `p -= lr · (g + momentum · b)`).
-    Sgd {
-        /// Learning rate.
-        lr: f64,
-        /// Momentum.
-        momentum: f64,
-        /// Dampening of the gradient's entry into the buffer.
-        dampening: f64,
-        /// L2 penalty, added to the gradient.
-        weight_decay: f64,
-        /// Nesterov's momentum?
-        nesterov: bool,
-        /// Ascend instead?
-        maximize: bool,
-        /// Is this the buffers' first step?
-        first: bool,
-    },
-    /// Arrays: parameter, gradient, first moment, second moment, and its maximum where `amsgrad`.
-    ///
-    /// `m = β₁ m + (1 - β₁) g`, `v = β₂ v + (1 - β₂) g²`, `p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + eps)`
-    /// (Kingma and Ba, 2015).
-    Adam {
-        /// Learning rate.
-        lr: f64,
-        /// Decay rates of the moments.
-        betas: (f64, f64),
-        /// Added to the denominator.
-        eps: f64,
-        /// Penalty.
-        weight_decay: f64,
-        /// Does the penalty shrink the parameter directly (AdamW; Loshchilov and Hutter, 2019)?
-        decoupled: bool,
-        /// Divide by the largest second moment so far (Reddi et al., 2018)?
-        amsgrad: bool,
-        /// Ascend instead?
-        maximize: bool,
-        /// Which step this is, from 1.
-        t: u64,
-    },
-}
-
-impl Step {
-    fn name(&self) -> &'static str {
-        match self {
-            Step::Sgd { .. } => "sgd_step",
-            Step::Adam { .. } => "adam_step",
-        }
-    }
-
-    /// How many arrays each parameter brings.
-    fn arity(&self) -> usize {
-        match self {
-            Step::Sgd { momentum, .. } => 2 + usize::from(*momentum != 0.0),
-            Step::Adam { amsgrad, .. } => 4 + usize::from(*amsgrad),
-        }
-    }
-
-    /// Runs the step over all parameters; `tensors` holds, per parameter, the arrays that the variant lists. Parameters and
-    /// state are written in place, unseen by the tape. On the GPU the work is started and not waited for.
-    ///
-    /// # Errors
-    /// Where a list has the wrong length, or its tensors differ in shape, dtype or device, or are not floating.
-    pub fn run(&self, tensors: &[Vec<Tensor>]) -> Result<()> {
-        let op = self.name();
-        for list in tensors {
-            self.check(op, list)?;
-        }
-        no_grad(|| {
-            // Kernels walk plain rows of memory: what does not lie so takes part as a copy.
-            let dense = |list: &Vec<Tensor>| list.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>();
-            let lists: Vec<Vec<Tensor>> = tensors.iter().map(dense).collect::<Result<_>>()?;
-            dispatch::step(op, self, &lists)?;
-            for (own, used) in tensors.iter().flatten().zip(lists.iter().flatten()) {
-                if !own.is_same(used) {
-                    own.copy_(used)?;
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn check(&self, op: &'static str, list: &[Tensor]) -> Result<()> {
-        let [param, rest @ ..] = list else {
-            return Err(Error::runtime(op, "a parameter without arrays"));
-        };
-        if list.len() != self.arity() {
-            let why = format!("expected {} arrays per parameter, got {}", self.arity(), list.len());
-            return Err(Error::runtime(op, why));
-        }
-        if !param.dtype().is_float() {
-            return Err(Error::dtype(op, "parameters must be of a floating dtype", &[param.dtype()]));
-        }
-        for t in rest {
-            if t.shape() != param.shape() {
-                return Err(Error::shape(
-                    op,
-                    "gradient and state must have the parameter's shape",
-                    &[param.shape(), t.shape()],
-                ));
-            }
-            if t.dtype() != param.dtype() {
-                let why = "gradient and state must have the parameter's dtype";
-                return Err(Error::dtype(op, why, &[param.dtype(), t.dtype()]));
-            }
-            if t.device() != param.device() {
-                let why = "gradient and state must be on the parameter's device";
-                return Err(Error::device(op, why, &[param.device(), t.device()]));
-            }
-        }
-        Ok(())
-    }
-}
 
 /// What every optimizer does.
 pub trait Optimizer {
@@ -202,7 +90,8 @@ impl Optimizer for Sgd {
         }
         for (first, lists) in [(true, fresh), (false, used)] {
             let &mut Sgd { lr, momentum, weight_decay, nesterov, .. } = self;
-            Step::Sgd { lr, momentum, dampening: 0.0, weight_decay, nesterov, maximize: false, first }.run(&lists)?;
+            let step = step::Sgd { lr, momentum, dampening: 0.0, weight_decay, nesterov, maximize: false, first };
+            Step::from(step).run(&lists)?;
         }
         Ok(())
     }
@@ -259,9 +148,20 @@ impl Optimizer for Adam {
             }
         }
         let &mut Adam { lr, betas, eps, weight_decay, decoupled, .. } = self;
-        for (t, lists) in by_step {
-            Step::Adam { lr, betas, eps, weight_decay, decoupled, amsgrad: false, maximize: false, t }.run(&lists)?;
-        }
-        Ok(())
+        let batch = |(t, lists): (u64, Vec<Vec<Tensor>>)| {
+            let step = step::Adam {
+                lr,
+                beta1: betas.0,
+                beta2: betas.1,
+                eps,
+                weight_decay,
+                decoupled_weight_decay: decoupled,
+                amsgrad: false,
+                maximize: false,
+                t: t as f64,
+            };
+            (step.into(), lists)
+        };
+        run_steps(&by_step.into_iter().map(batch).collect::<Vec<_>>())
     }
 }

@@ -6,10 +6,10 @@ use crate::device::{device_object, device_of, PyDevice};
 use crate::dtype::{dtype_object, dtype_of, PyDType};
 use crate::tensor::{wrap, PyTensor};
 use crate::{cross, errors};
-use lucid::optim::Step;
+use lucid::optim::{Batch, Step};
 use lucid::{DType, Device, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 use std::collections::BTreeMap;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
@@ -252,73 +252,53 @@ fn _profile_report(py: Python<'_>) -> PyResult<(Bound<'_, PyDict>, Bound<'_, PyD
 
 // ---- optimizer steps -------------------------------------------------------------------------------------------------
 
-/// Per parameter the arrays that a step wants, from lists by kind.
-fn per_parameter(py: Python<'_>, op: &'static str, lists: Vec<Vec<Tensor>>) -> PyResult<Vec<Vec<Tensor>>> {
-    let n = lists.first().map_or(0, Vec::len);
-    if let Some(odd) = lists.iter().find(|l| l.len() != n) {
-        return Err(errors::value_error(py, format!("{op}: lists of different lengths, {n} and {}", odd.len())));
+/// Optimizer steps over any number of parameters, in one call. Each batch is the kind of step, its options as numbers,
+/// and lists by kind: parameters, gradients, and the state in the step's order. With `differentiable` the tape records.
+#[pyfunction]
+#[pyo3(signature = (batches, differentiable=false))]
+fn _optimizer_step(py: Python<'_>, batches: &Bound<'_, PyList>, differentiable: bool) -> PyResult<()> {
+    let mut steps: Vec<Batch> = Vec::with_capacity(batches.len());
+    for batch in batches.iter() {
+        let (kind, options, lists) = batch.extract::<(String, Bound<'_, PyDict>, Bound<'_, PyList>)>()?;
+        let option = |name: &'static str| match options.get_item(name) {
+            Ok(Some(value)) => value.extract::<f64>().map_err(Failed::Python),
+            Ok(None) => Err(Failed::Python(errors::type_error(py, format!("{kind} step without option '{name}'")))),
+            Err(e) => Err(Failed::Python(e)),
+        };
+        let step = Step::parse(&kind, option).map_err(|e| e.raise(py))?;
+        let at = At { op: step.name(), arg: "tensors" };
+        let lists: Vec<Vec<Tensor>> =
+            lists.iter().map(|list| tensors_of(at, list.as_borrowed())).collect::<PyResult<_>>()?;
+        let n = lists.first().map_or(0, Vec::len);
+        if let Some(odd) = lists.iter().find(|l| l.len() != n) {
+            let why = format!("{}: lists of different lengths, {n} and {}", step.name(), odd.len());
+            return Err(errors::value_error(py, why));
+        }
+        steps.push((step, (0..n).map(|i| lists.iter().map(|l| l[i].clone()).collect()).collect()));
     }
-    Ok((0..n).map(|i| lists.iter().map(|l| l[i].clone()).collect()).collect())
+    let run = if differentiable { lucid::optim::run_steps_recorded } else { lucid::optim::run_steps };
+    cross::long(py, || run(&steps))
 }
 
-/// One step of SGD over all parameters. `buffers` is read where `momentum` is not 0, and must be tensors then.
-#[pyfunction]
-#[pyo3(signature = (params, grads, buffers, lr, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=false, maximize=false, first=false))]
-#[allow(clippy::too_many_arguments)]
-fn sgd_step(
-    py: Python<'_>,
-    params: &Bound<'_, PyAny>,
-    grads: &Bound<'_, PyAny>,
-    buffers: &Bound<'_, PyAny>,
-    lr: f64,
-    momentum: f64,
-    dampening: f64,
-    weight_decay: f64,
-    nesterov: bool,
-    maximize: bool,
-    first: bool,
-) -> PyResult<()> {
-    let op = "sgd_step";
-    let list = |arg, o: &Bound<'_, PyAny>| tensors_of(At { op, arg }, o.as_borrowed());
-    let mut lists = vec![list("params", params)?, list("grads", grads)?];
-    if momentum != 0.0 {
-        lists.push(list("buffers", buffers)?);
-    }
-    let tensors = per_parameter(py, op, lists)?;
-    let step = Step::Sgd { lr, momentum, dampening, weight_decay, nesterov, maximize, first };
-    cross::long(py, || step.run(&tensors))
+/// An error of either side.
+enum Failed {
+    Python(PyErr),
+    Engine(Box<lucid::Error>),
 }
 
-/// One step of Adam over all parameters, the `t`-th from 1. `vmax` is read where `amsgrad`, and must be tensors then.
-#[pyfunction]
-#[pyo3(signature = (params, grads, m, v, vmax, lr, beta1, beta2, eps, weight_decay=0.0, decoupled=false, amsgrad=false, maximize=false, t=1))]
-#[allow(clippy::too_many_arguments)]
-fn adam_step(
-    py: Python<'_>,
-    params: &Bound<'_, PyAny>,
-    grads: &Bound<'_, PyAny>,
-    m: &Bound<'_, PyAny>,
-    v: &Bound<'_, PyAny>,
-    vmax: &Bound<'_, PyAny>,
-    lr: f64,
-    beta1: f64,
-    beta2: f64,
-    eps: f64,
-    weight_decay: f64,
-    decoupled: bool,
-    amsgrad: bool,
-    maximize: bool,
-    t: u64,
-) -> PyResult<()> {
-    let op = "adam_step";
-    let list = |arg, o: &Bound<'_, PyAny>| tensors_of(At { op, arg }, o.as_borrowed());
-    let mut lists = vec![list("params", params)?, list("grads", grads)?, list("m", m)?, list("v", v)?];
-    if amsgrad {
-        lists.push(list("vmax", vmax)?);
+impl From<Box<lucid::Error>> for Failed {
+    fn from(e: Box<lucid::Error>) -> Failed {
+        Failed::Engine(e)
     }
-    let tensors = per_parameter(py, op, lists)?;
-    let step = Step::Adam { lr, betas: (beta1, beta2), eps, weight_decay, decoupled, amsgrad, maximize, t };
-    cross::long(py, || step.run(&tensors))
+}
+
+impl Failed {
+    fn raise(self, py: Python<'_>) -> PyErr {
+        match self {
+            Failed::Python(e) => e,
+            Failed::Engine(e) => errors::raise(py, &e),
+        }
+    }
 }
 
 // ---- files -----------------------------------------------------------------------------------------------------------
@@ -372,7 +352,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         numel ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_stop _profile_report
-        sgd_step adam_step save_safetensors load_safetensors
+        _optimizer_step save_safetensors load_safetensors
     }
     Ok(())
 }

@@ -446,33 +446,8 @@ def _profile_report() -> tuple[dict[str, dict[str, _int]], dict[str, _int]]: ...
 def _op_schemas() -> list[dict[str, Any]]: ...
 
 # --- optimizer steps
-def sgd_step(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    buffers: Sequence[Tensor],
-    lr: _float,
-    momentum: _float = ...,
-    dampening: _float = ...,
-    weight_decay: _float = ...,
-    nesterov: _bool = ...,
-    maximize: _bool = ...,
-    first: _bool = ...,
-) -> None: ...
-def adam_step(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    m: Sequence[Tensor],
-    v: Sequence[Tensor],
-    vmax: Sequence[Tensor],
-    lr: _float,
-    beta1: _float,
-    beta2: _float,
-    eps: _float,
-    weight_decay: _float = ...,
-    decoupled: _bool = ...,
-    amsgrad: _bool = ...,
-    maximize: _bool = ...,
-    t: _int = ...,
+def _optimizer_step(
+    batches: list[tuple[str, dict[str, _float], list[list[Tensor]]]], differentiable: _bool = ...
 ) -> None: ...
 
 # --- files

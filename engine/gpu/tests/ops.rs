@@ -11,7 +11,7 @@ use crate::ops::reduce::{ReduceOp, Reduction};
 use crate::ops::scan::ScanOp;
 use crate::ops::sort::SortOp;
 use crate::ops::unary::UnaryOp;
-use crate::optim::Step;
+use crate::optim::step::{Adam, Sgd};
 use crate::random::{threefry2x32, Key};
 use crate::{Error, Scalar};
 use smallvec::smallvec;
@@ -337,10 +337,11 @@ fn optimizer_steps_are_the_formulas() {
     for (decoupled, amsgrad, maximize, weight_decay) in
         [(false, false, false, 0.0), (true, true, false, 0.1), (false, false, true, 0.1)]
     {
-        let (lr, betas, eps, t) = (0.01, (0.9, 0.99), 1e-8, 3);
-        let step = Step::Adam { lr, betas, eps, weight_decay, decoupled, amsgrad, maximize, t };
+        let (lr, beta1, beta2, eps, t) = (0.01, 0.9, 0.99, 1e-8, 3.0);
+        let decoupled_weight_decay = decoupled;
+        let step = Adam { lr, beta1, beta2, eps, weight_decay, decoupled_weight_decay, amsgrad, maximize, t }.into();
         let a = arrays();
-        B::step(&step, &[a[..if amsgrad { 5 } else { 4 }].iter().collect()]).unwrap();
+        B::steps(&[(step, vec![a[..if amsgrad { 5 } else { 4 }].iter().collect()])]).unwrap();
         for i in 0..n {
             let [mut p, mut g, m, v, top] = [0, 1, 2, 3, 4].map(|k| f64::from(start[k][i]));
             g = if maximize { -g } else { g };
@@ -361,9 +362,9 @@ fn optimizer_steps_are_the_formulas() {
     }
     for (nesterov, first, momentum) in [(false, true, 0.9), (true, false, 0.9), (false, false, 0.0)] {
         let step =
-            Step::Sgd { lr: 0.1, momentum, dampening: 0.0, weight_decay: 0.01, nesterov, maximize: false, first };
+            Sgd { lr: 0.1, momentum, dampening: 0.0, weight_decay: 0.01, nesterov, maximize: false, first }.into();
         let a = arrays();
-        B::step(&step, &[a[..if momentum == 0.0 { 2 } else { 3 }].iter().collect()]).unwrap();
+        B::steps(&[(step, vec![a[..if momentum == 0.0 { 2 } else { 3 }].iter().collect()])]).unwrap();
         for i in 0..n {
             let (p, b) = (start[0][i], start[2][i]);
             let g = start[1][i] + 0.01 * p;

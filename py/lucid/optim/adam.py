@@ -1,33 +1,36 @@
-"""Adam and AdamW."""
+"""Adam and its relatives: AdamW, Adamax, NAdam, RAdam."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import lucid
-from lucid import _C, Tensor, errors
-from lucid.optim.optimizer import Optimizer, Params
+from lucid.optim.optimizer import Params
+from lucid.optim.stepping import Counts, Stepping, check, check_betas, check_rate, check_variants
 
-__all__ = ["Adam", "AdamW"]
-
-
-class _Together:
-    """Parameters that take the same step: which one it is, and their gradients and state."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.params: list[Tensor] = []
-        self.grads: list[Tensor] = []
-        self.states: list[dict[str, Any]] = []
-
-    def join(self, other: _Together) -> None:
-        self.params += other.params
-        self.grads += other.grads
-        self.states += other.states
+__all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
 
 
-class Adam(Optimizer):
+def _moments(group: dict[str, Any]) -> dict[str, float]:
+    beta1, beta2 = group["betas"]
+    return {
+        "lr": float(group["lr"]),
+        "beta1": float(beta1),
+        "beta2": float(beta2),
+        "eps": float(group["eps"]),
+        "weight_decay": float(group["weight_decay"]),
+        "maximize": group["maximize"],
+    }
+
+
+def _check(lr: float, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
+    check_rate(lr)
+    check(eps >= 0.0, f"Invalid epsilon value: {eps}")
+    check_betas(betas)
+    check(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+
+
+class Adam(Stepping):
     """Adam (Kingma and Ba, 2015).
 
     `m = β₁ m + (1 - β₁) g`, `v = β₂ v + (1 - β₂) g²`, `p -= lr / (1 - β₁ᵗ) · m / (sqrt(v / (1 - β₂ᵗ)) + eps)`.
@@ -42,12 +45,14 @@ class Adam(Optimizer):
         foreach: Accepted; a step is one engine call in any case.
         maximize: Ascend instead. Default: False.
         capturable: Accepted; no effect.
-        differentiable: Not supported; only False.
+        differentiable: Record the step, for gradients through it; parameters must not be leaves then. Default: False.
         fused: Accepted as `foreach`.
         decoupled_weight_decay: Shrink parameters by the penalty directly, which makes it AdamW. Default: False.
 
     State per parameter: `step` (0-d float32 on the CPU), `exp_avg`, `exp_avg_sq`, and `max_exp_avg_sq` with `amsgrad`.
     """
+
+    _kind = "adam"
 
     def __init__(
         self,
@@ -65,17 +70,8 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        if not lr >= 0.0:
-            raise errors.ValueError(f"Invalid learning rate: {lr}")
-        if not eps >= 0.0:
-            raise errors.ValueError(f"Invalid epsilon value: {eps}")
-        for i in range(2):
-            if not 0.0 <= betas[i] < 1.0:
-                raise errors.ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
-        if not weight_decay >= 0.0:
-            raise errors.ValueError(f"Invalid weight_decay value: {weight_decay}")
-        if differentiable:
-            raise errors.NotImplementedError(f"{type(self).__name__}: differentiable=True is not supported")
+        _check(lr, betas, eps, weight_decay)
+        check(all(isinstance(beta, float) for beta in betas), "betas must be either both floats or both Tensors")
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -90,66 +86,17 @@ class Adam(Optimizer):
             "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)
+        check_variants(fused, foreach, differentiable)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for own in self.state.values():
-            if "step" in own and not isinstance(own["step"], Tensor):
-                own["step"] = lucid.tensor(float(own["step"]))
+    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates every parameter that has a gradient, in one engine call per group; asynchronous on the GPU device.
-
-        Parameters of a group that have stepped a different number of times take one call per number.
-        """
-        loss = self._evaluate(closure)
-        for group in self.param_groups:
-            amsgrad = group["amsgrad"]
-            # Parameters that step together share one count, so its number is read once.
-            shared: dict[int, _Together] = {}
-            for param in group["params"]:
-                grad = param.grad
-                if grad is None:
-                    continue
-                state = self.state[param]
-                if not state:
-                    state["step"] = None
-                    state["exp_avg"] = lucid.zeros_like(param.detach())
-                    state["exp_avg_sq"] = lucid.zeros_like(param.detach())
-                    if amsgrad:
-                        state["max_exp_avg_sq"] = lucid.zeros_like(param.detach())
-                count = state["step"]
-                together = shared.get(id(count))
-                if together is None:
-                    together = shared[id(count)] = _Together(1 if count is None else int(count.item()) + 1)
-                together.params.append(param)
-                together.grads.append(grad)
-                together.states.append(state)
-            by_number: dict[int, _Together] = {}
-            for together in shared.values():
-                by_number.setdefault(together.number, _Together(together.number)).join(together)
-            beta1, beta2 = group["betas"]
-            for number, together in by_number.items():
-                _C.adam_step(
-                    together.params,
-                    together.grads,
-                    [state["exp_avg"] for state in together.states],
-                    [state["exp_avg_sq"] for state in together.states],
-                    [state["max_exp_avg_sq"] for state in together.states] if amsgrad else [],
-                    lr=float(group["lr"]),
-                    beta1=float(beta1),
-                    beta2=float(beta2),
-                    eps=float(group["eps"]),
-                    weight_decay=float(group["weight_decay"]),
-                    decoupled=group["decoupled_weight_decay"],
-                    amsgrad=amsgrad,
-                    maximize=group["maximize"],
-                    t=number,
-                )
-                stepped = lucid.tensor(float(number), dtype=lucid.float32)
-                for state in together.states:
-                    state["step"] = stepped
-        return loss
+    def _options(self, group: dict[str, Any]) -> dict[str, float]:
+        return {
+            **_moments(group),
+            "amsgrad": group["amsgrad"],
+            "decoupled_weight_decay": group["decoupled_weight_decay"],
+        }
 
 
 class AdamW(Adam):
@@ -193,3 +140,189 @@ class AdamW(Adam):
         # State dicts from before the option existed are AdamW's all the same.
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+class Adamax(Stepping):
+    """Adam with the infinity norm in place of the second moment (Kingma and Ba, 2015).
+
+    `u = max(β₂ u, |g| + eps)`, `p -= lr / (1 - β₁ᵗ) · m / u`.
+
+    Args:
+        params: Parameters, pairs of name and parameter, or dicts of groups.
+        lr: Learning rate. Default: 2e-3.
+        betas: Decay rates of the first moment and the norm. Default: (0.9, 0.999).
+        eps: Added to the gradient's magnitude. Default: 1e-8.
+        weight_decay: L2 penalty. Default: 0.
+        foreach: Accepted; a step is one engine call in any case.
+        maximize: Ascend instead. Default: False.
+        differentiable: Record the step, for gradients through it. Default: False.
+        capturable: Accepted; no effect.
+
+    State per parameter: `step`, `exp_avg`, `exp_inf`.
+    """
+
+    _kind = "adamax"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        _check(lr, betas, eps, weight_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("exp_avg", "exp_inf")
+
+    def _options(self, group: dict[str, Any]) -> dict[str, float]:
+        return _moments(group)
+
+
+class NAdam(Stepping):
+    """Adam with Nesterov's momentum (Dozat, 2016).
+
+    With `μₜ = β₁ (1 - 0.5 · 0.96^(t · momentum_decay))` and `Mₜ` the product of all so far,
+    `p -= lr · ((1 - μₜ) / (1 - Mₜ) · g + μₜ₊₁ / (1 - Mₜ₊₁) · m) / (sqrt(v / (1 - β₂ᵗ)) + eps)`.
+
+    Args:
+        params: Parameters, pairs of name and parameter, or dicts of groups.
+        lr: Learning rate. Default: 2e-3.
+        betas: Decay rates of the moments. Default: (0.9, 0.999).
+        eps: Added to the denominator. Default: 1e-8.
+        weight_decay: Penalty. Default: 0.
+        momentum_decay: How fast the momentum approaches β₁. Default: 4e-3.
+        decoupled_weight_decay: Shrink parameters by the penalty directly. Default: False.
+        foreach: Accepted; a step is one engine call in any case.
+        maximize: Ascend instead. Default: False.
+        capturable: Accepted; no effect.
+        differentiable: Record the step, for gradients through it. Default: False.
+
+    State per parameter: `step` and `mu_product` (0-d float32 on the CPU), `exp_avg`, `exp_avg_sq`.
+    """
+
+    _kind = "nadam"
+    _counts = ("step", "mu_product")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        _check(lr, betas, eps, weight_decay)
+        check(momentum_decay >= 0.0, f"Invalid momentum_decay value: {momentum_decay}")
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _first_counts(self, group: dict[str, Any]) -> Counts:
+        return {"step": 0.0, "mu_product": 1.0}
+
+    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def _options(self, group: dict[str, Any]) -> dict[str, float]:
+        return {**_moments(group), "decoupled_weight_decay": group["decoupled_weight_decay"]}
+
+    def _advance(self, group: dict[str, Any], counts: Counts) -> tuple[dict[str, float], Counts]:
+        t = counts["step"] + 1.0
+        beta1, decay = float(group["betas"][0]), float(group["momentum_decay"])
+        mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (n * decay)) for n in (t, t + 1.0))
+        # Kept in float32, and used as it is kept.
+        product = lucid.tensor(counts["mu_product"], dtype=lucid.float32).mul(mu).item()
+        return (
+            {"t": t, "mu": mu, "mu_next": mu_next, "mu_product": product},
+            {"step": t, "mu_product": product},
+        )
+
+
+class RAdam(Stepping):
+    """Adam whose rate follows how well the variance is known (Liu et al., 2020); at first the momentum alone leads.
+
+    Args:
+        params: Parameters, pairs of name and parameter, or dicts of groups.
+        lr: Learning rate. Default: 1e-3.
+        betas: Decay rates of the moments. Default: (0.9, 0.999).
+        eps: Added to the denominator. Default: 1e-8.
+        weight_decay: Penalty. Default: 0.
+        decoupled_weight_decay: Shrink parameters by the penalty directly. Default: False.
+        foreach: Accepted; a step is one engine call in any case.
+        maximize: Ascend instead. Default: False.
+        capturable: Accepted; no effect.
+        differentiable: Record the step, for gradients through it. Default: False.
+
+    State per parameter: `step`, `exp_avg`, `exp_avg_sq`.
+    """
+
+    _kind = "radam"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        _check(lr, betas, eps, weight_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def _options(self, group: dict[str, Any]) -> dict[str, float]:
+        return {**_moments(group), "decoupled_weight_decay": group["decoupled_weight_decay"]}

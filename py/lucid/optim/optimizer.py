@@ -10,7 +10,7 @@ import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import lucid
 from lucid import Tensor, errors
@@ -39,6 +39,9 @@ class Optimizer:
         params: Tensors, pairs of name and tensor, or dicts with "params" and options of that group.
         defaults: The options, for groups that do not give them.
     """
+
+    # State that counts rather than belonging to the parameter's elements: 0-d float32 on the CPU.
+    _counts: ClassVar[tuple[str, ...]] = ("step",)
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -231,7 +234,7 @@ class Optimizer:
         for key, value in given["state"].items():
             if key in by_number:
                 param = by_number[key]
-                state[param] = {name: _fitted(name, item, param) for name, item in value.items()}
+                state[param] = {name: _fitted(name, item, param, self._counts) for name, item in value.items()}
             else:
                 state[key] = value
         groups = []
@@ -246,16 +249,16 @@ class Optimizer:
             hook(self)
 
 
-def _fitted(name: str, value: Any, param: Tensor) -> Any:
-    """A copy of a piece of loaded state, with the parameter's dtype and device; step counts stay as they are."""
+def _fitted(name: str, value: Any, param: Tensor, counts: tuple[str, ...]) -> Any:
+    """A copy of a piece of loaded state, with the parameter's dtype and device; counts stay as they are, on the CPU."""
     if isinstance(value, Mapping):
-        return {key: _fitted(name, item, param) for key, item in value.items()}
+        return {key: _fitted(name, item, param, counts) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_fitted(name, item, param) for item in value)
+        return type(value)(_fitted(name, item, param, counts) for item in value)
     if not (isinstance(value, Tensor) or hasattr(value, "detach")):
         return deepcopy(value)
     tensor = as_tensor(value).detach().clone()
-    if name == "step":
+    if name in counts:
         return tensor.to("cpu", lucid.float32)
     return tensor.to(param.device, param.dtype) if param.is_floating_point() else tensor.to(param.device)
 

@@ -8,11 +8,9 @@ from typing import Any
 import lucid
 from lucid import _C, Tensor, errors
 from lucid.optim.optimizer import Optimizer, Params
+from lucid.optim.stepping import Batch, check, check_variants
 
 __all__ = ["SGD"]
-
-# Parameters, their gradients, their momentum buffers.
-_Lists = tuple[list[Tensor], list[Tensor], list[Tensor]]
 
 
 class SGD(Optimizer):
@@ -31,7 +29,9 @@ class SGD(Optimizer):
         maximize: Ascend instead. Default: False.
         foreach: Accepted; a step is one engine call in any case.
         fused: Accepted likewise.
-        differentiable: Not supported; only False.
+        differentiable: Record the step, for gradients through it; parameters must not be leaves then. Default: False.
+
+    State per parameter: `momentum_buffer`, where `momentum` is not 0.
     """
 
     def __init__(
@@ -48,16 +48,13 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        if lr < 0.0:
-            raise errors.ValueError(f"Invalid learning rate: {lr}")
-        if momentum < 0.0:
-            raise errors.ValueError(f"Invalid momentum value: {momentum}")
-        if weight_decay < 0.0:
-            raise errors.ValueError(f"Invalid weight_decay value: {weight_decay}")
+        check(not isinstance(lr, Tensor) or lr.numel() == 1, "Tensor lr must be 1-element")
+        # NaN passes, as it does in PyTorch.
+        check(not lr < 0.0, f"Invalid learning rate: {lr}")
+        check(not momentum < 0.0, f"Invalid momentum value: {momentum}")
+        check(not weight_decay < 0.0, f"Invalid weight_decay value: {weight_decay}")
         if nesterov and (momentum <= 0 or dampening != 0):
             raise errors.ValueError("Nesterov momentum requires a momentum and zero dampening")
-        if differentiable:
-            raise errors.NotImplementedError("SGD: differentiable=True is not supported")
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -70,42 +67,40 @@ class SGD(Optimizer):
             "fused": fused,
         }
         super().__init__(params, defaults)
+        check_variants(fused, foreach, differentiable)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates every parameter that has a gradient, in one engine call per group; asynchronous on the GPU device."""
+        """Updates every parameter that has a gradient, in one engine call; asynchronous on the GPU device."""
         loss = self._evaluate(closure)
+        batches: list[Batch] = []
         for group in self.param_groups:
             momentum = float(group["momentum"])
             # Parameters whose buffer is new take the gradient as it is, so they step apart from the others.
-            fresh: _Lists = ([], [], [])
-            used: _Lists = ([], [], [])
+            lists: dict[bool, list[list[Tensor]]] = {}
             for param in group["params"]:
                 grad = param.grad
                 if grad is None:
                     continue
-                lists = used
-                if momentum != 0.0:
+                if momentum == 0.0:
+                    together = lists.setdefault(False, [[], []])
+                else:
                     state = self.state[param]
                     buffer = state.get("momentum_buffer")
+                    together = lists.setdefault(buffer is None, [[], [], []])
                     if buffer is None:
-                        lists = fresh
                         buffer = state["momentum_buffer"] = lucid.zeros_like(param.detach())
-                    lists[2].append(buffer)
-                lists[0].append(param)
-                lists[1].append(grad)
-            for first, lists in ((True, fresh), (False, used)):
-                if lists[0]:
-                    params, grads, buffers = lists
-                    _C.sgd_step(
-                        params,
-                        grads,
-                        buffers,
-                        lr=float(group["lr"]),
-                        momentum=momentum,
-                        dampening=float(group["dampening"]),
-                        weight_decay=float(group["weight_decay"]),
-                        nesterov=group["nesterov"],
-                        maximize=group["maximize"],
-                        first=first,
-                    )
+                    together[2].append(buffer)
+                together[0].append(param)
+                together[1].append(grad)
+            options = {
+                "lr": float(group["lr"]),
+                "momentum": momentum,
+                "dampening": float(group["dampening"]),
+                "weight_decay": float(group["weight_decay"]),
+                "nesterov": group["nesterov"],
+                "maximize": group["maximize"],
+            }
+            batches += [("sgd", {**options, "first": first}, together) for first, together in lists.items()]
+        if batches:
+            _C._optimizer_step(batches, bool(self.defaults["differentiable"]))
         return loss

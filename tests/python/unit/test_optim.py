@@ -224,8 +224,11 @@ def test_duplicates() -> None:
 def test_tensor_instead_of_a_list() -> None:
     with pytest.raises(TypeError, match="should be an iterable of Tensors or dicts"):
         optim.SGD(leaf([1.0]))  # type: ignore[arg-type]
-    with pytest.raises(NotImplementedError, match="differentiable"):
-        optim.Adam([leaf([1.0])], differentiable=True)
+    p = leaf([1.0])
+    adam = optim.Adam([p], differentiable=True)
+    p.grad = lucid.ones(1)
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        adam.step()
 
 
 def test_wrong_gradients_leave_everything_as_it_was(device: str) -> None:
@@ -234,6 +237,34 @@ def test_wrong_gradients_leave_everything_as_it_was(device: str) -> None:
         p.grad = lucid.ones(3, device=device)
     with pytest.raises(RuntimeError):
         p.grad = lucid.ones(2, dtype=lucid.float16, device=device)
+
+
+def test_lion_by_hand(device: str) -> None:
+    p = leaf([1.0, -2.0, 3.0], device)
+    lion = optim.Lion([p], lr=0.1, betas=(0.5, 0.9), weight_decay=0.5)
+    p.grad = lucid.tensor([2.0, -1e-3, 0.0], device=device)
+    lion.step()
+    assert p.tolist() == pytest.approx([0.95 - 0.1, -1.9 + 0.1, 2.85])
+    assert lion.state[p]["exp_avg"].tolist() == pytest.approx([0.2, -1e-4, 0.0])
+    p.grad = lucid.tensor([-0.1, -1.0, 1.0], device=device)
+    lion.step()
+    assert p.tolist() == pytest.approx([0.85 * 0.95 - 0.1, -1.8 * 0.95 + 0.1, 2.85 * 0.95 - 0.1])
+
+
+def test_one_engine_call_for_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    step = lucid._C._optimizer_step
+    monkeypatch.setattr(
+        lucid._C, "_optimizer_step", lambda batches, *rest: calls.append(len(batches)) or step(batches, *rest)
+    )
+    for make in (optim.SGD, optim.Adam, optim.RMSprop, optim.NAdam, optim.ASGD):
+        params = [leaf([1.0, 2.0]) for _ in range(6)]
+        optimizer = make([{"params": params[:4]}, {"params": params[4:], "lr": 0.5}])
+        for _ in range(3):
+            for p in params:
+                p.grad = lucid.ones(2)
+            optimizer.step()
+    assert calls == [2] * 15
 
 
 def test_half_precision(device: str) -> None:

@@ -1,0 +1,143 @@
+"""Optimizers whose step is one of the engine's: what they share.
+
+A subclass names the engine's step, its state tensors and its numbers; `step` brings all parameters of all groups to the
+engine in one call. Counts (`step` and the like) are 0-d float32 tensors on the CPU whatever the parameter's device, and
+are replaced, not written, at each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import lucid
+from lucid import _C, Tensor, errors
+from lucid.optim.optimizer import Optimizer
+
+__all__ = ["Batch", "Stepping", "check", "check_betas", "check_rate", "check_variants"]
+
+# The kind of step, its options, and lists of parameters, gradients and state.
+Batch = tuple[str, dict[str, float], list[list[Tensor]]]
+Counts = dict[str, float]
+
+
+def check(holds: bool, message: str) -> None:
+    """A ValueError with the message where an argument is out of its range."""
+    if not holds:
+        raise errors.ValueError(message)
+
+
+def check_rate(lr: Any, message: str = "Invalid learning rate: ") -> None:
+    """Refuses learning rates below 0, NaN, and tensors of more than one number."""
+    check(not isinstance(lr, Tensor) or lr.numel() == 1, "Tensor lr must be 1-element")
+    check(bool(lr >= 0.0), f"{message}{lr}")
+
+
+def check_betas(betas: tuple[float, float]) -> None:
+    """Refuses decay rates outside of [0, 1)."""
+    for i in range(2):
+        check(0.0 <= betas[i] < 1.0, f"Invalid beta parameter at index {i}: {betas[i]}")
+
+
+def check_variants(fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
+    """Refuses what PyTorch cannot combine. Here a step is one engine call in any case."""
+    if fused and differentiable:
+        raise errors.RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise errors.RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+class Stepping(Optimizer):
+    """Base of optimizers that step in one engine call."""
+
+    _kind: ClassVar[str]
+    _counts: ClassVar[tuple[str, ...]] = ("step",)
+
+    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
+        """Names of a parameter's state tensors, in the order of the engine's step."""
+        raise NotImplementedError
+
+    def _options(self, group: dict[str, Any]) -> dict[str, float]:
+        """The step's options that only depend on the group."""
+        raise NotImplementedError
+
+    def _advance(self, group: dict[str, Any], counts: Counts) -> tuple[dict[str, float], Counts]:
+        """The options that depend on counts, and the counts after this step."""
+        number = counts["step"] + 1.0
+        return {"t": number}, {"step": number}
+
+    def _first_counts(self, group: dict[str, Any]) -> Counts:
+        return dict.fromkeys(self._counts, 0.0)
+
+    def _first_array(self, group: dict[str, Any], name: str, param: Tensor) -> Tensor:
+        return lucid.zeros_like(param.detach())
+
+    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        for name, value in self._first_counts(group).items():
+            state[name] = lucid.tensor(value, dtype=lucid.float32)
+        for name in self._state_order(group):
+            state[name] = self._first_array(group, name, param)
+
+    def _state_order(self, group: dict[str, Any]) -> tuple[str, ...]:
+        """The state tensors' order in the state dict."""
+        return self._arrays(group)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        # State from before counts were tensors.
+        for own in self.state.values():
+            for name in self._counts:
+                if name in own and not isinstance(own[name], Tensor):
+                    own[name] = lucid.tensor(float(own[name]), dtype=lucid.float32)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates every parameter that has a gradient, in one engine call; asynchronous on the GPU device."""
+        loss = self._evaluate(closure)
+        batches: list[Batch] = []
+        after: list[tuple[Counts, list[dict[str, Any]]]] = []
+        for group in self.param_groups:
+            self._collect(group, batches, after)
+        if batches:
+            _C._optimizer_step(batches, bool(self.defaults.get("differentiable", False)))
+        for counts, states in after:
+            # Parameters that step together share their counts, so that each is read once at the next step.
+            for name, value in counts.items():
+                tensor = lucid.tensor(value, dtype=lucid.float32)
+                for state in states:
+                    state[name] = tensor
+        return loss
+
+    def _collect(
+        self, group: dict[str, Any], batches: list[Batch], after: list[tuple[Counts, list[dict[str, Any]]]]
+    ) -> None:
+        arrays = self._arrays(group)
+        known: dict[tuple[int, ...], tuple[float, ...]] = {}
+        together: dict[tuple[float, ...], tuple[list[list[Tensor]], list[dict[str, Any]]]] = {}
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                continue
+            state = self.state[param]
+            if not state:
+                self._begin(group, param, state)
+            held = [state[name] for name in self._counts]
+            ids = tuple(map(id, held))
+            key = known.get(ids)
+            if key is None:
+                key = known[ids] = tuple(float(count.item()) for count in held)
+            entry = together.get(key)
+            if entry is None:
+                entry = together[key] = ([[] for _ in range(2 + len(arrays))], [])
+            lists, states = entry
+            lists[0].append(param)
+            lists[1].append(grad)
+            for into, name in zip(lists[2:], arrays, strict=True):
+                into.append(state[name])
+            states.append(state)
+        if not together:
+            return
+        options = self._options(group)
+        for key, (lists, states) in together.items():
+            own, counts = self._advance(group, dict(zip(self._counts, key, strict=True)))
+            batches.append((self._kind, {**options, **own}, lists))
+            after.append((counts, states))
