@@ -36,6 +36,16 @@ pub struct MemoryStats {
     pub allocations: u64,
 }
 
+/// A storage's memory, for others to look at.
+pub(crate) struct Exposed {
+    /// Where its first element is.
+    pub address: usize,
+    /// May others write there?
+    pub writable: bool,
+    /// Keeps it.
+    pub owner: crate::cpu::Owner,
+}
+
 /// One array of a backend.
 pub(crate) trait Array: Clone + Send + Sync + std::fmt::Debug {
     /// Shape, and strides as PyTorch reports them.
@@ -46,6 +56,8 @@ pub(crate) trait Array: Clone + Send + Sync + std::fmt::Debug {
     fn version(&self) -> u32;
     /// Do both lie in one storage?
     fn shares_storage(&self, other: &Self) -> bool;
+    /// A number that arrays have in common exactly when they lie in one storage, while one of them lives.
+    fn storage_key(&self) -> usize;
     /// Is this array the only one on its storage?
     fn is_unshared(&self) -> bool;
     /// Number of elements of the storage.
@@ -96,6 +108,9 @@ pub(crate) trait Backend {
     fn to_bytes(x: &Self::Array) -> Result<Vec<u8>>;
     /// Computes what is pending for these arrays; waits unless told not to.
     fn eval(arrays: &[&Self::Array], wait: bool) -> Result<()>;
+
+    /// Where the storage of `x` begins, with its elements in the order that layouts mean. Evaluates.
+    fn expose(x: &Self::Array) -> Result<Exposed>;
 
     fn memory() -> MemoryStats;
     fn reset_peak_memory();

@@ -4,8 +4,8 @@
 //! arrays of one op are of one device.
 
 use crate::autograd;
-use crate::backend::{Array, Backend, MemoryStats};
 use crate::batching::{self, Batch};
+use crate::backend::{Array, Backend, Exposed, MemoryStats};
 use crate::cpu::{CpuArray, CpuBackend};
 use crate::gpu::{GpuArray, GpuBackend};
 use crate::ops::schema::Schema;
@@ -131,6 +131,10 @@ impl Storage {
 
     pub(crate) fn storage_numel(&self) -> usize {
         on_device!(self, a => a.storage_numel(), b => b.value.storage_numel())
+    }
+
+    pub(crate) fn storage_key(&self) -> usize {
+        on_device!(self, a => a.storage_key(), b => b.value.storage_key())
     }
 
     pub(crate) fn is_unshared(&self) -> bool {
@@ -332,6 +336,24 @@ pub(crate) fn to_bytes(x: &Tensor) -> Result<Vec<u8>> {
         B::to_bytes(arrays::<B>("to_bytes", &[x])?[0])
     }
     with_backend!(x.device(), run(x))
+}
+
+/// Where the storage of a tensor begins. Evaluates.
+pub(crate) fn expose(x: &Tensor) -> Result<Exposed> {
+    fn run<B: Wrapped>(x: &Tensor) -> Result<Exposed> {
+        B::expose(arrays::<B>("data_ptr", &[x])?[0])
+    }
+    with_backend!(x.device(), run(x))
+}
+
+/// The CPU's array of a tensor; `None` for one on the GPU.
+pub(crate) fn cpu_array(x: &Tensor) -> Option<&CpuArray> {
+    CpuBackend::unwrap(x.storage())
+}
+
+/// A tensor of the CPU's array.
+pub(crate) fn of_cpu_array(array: CpuArray) -> Tensor {
+    Tensor::from_storage(CpuBackend::wrap(array))
 }
 
 /// Indices of the elements that are not zero. Evaluates.

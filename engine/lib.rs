@@ -25,6 +25,7 @@ mod dispatch;
 pub mod dtype;
 mod error;
 mod gpu;
+pub mod interop;
 pub mod io;
 pub mod nn;
 pub mod ops;
@@ -36,6 +37,7 @@ mod tensor;
 
 pub use autograd::{enable_grad, grad_enabled, no_grad, set_grad_enabled};
 pub use backend::MemoryStats;
+pub use cpu::{Foreign, Owner};
 pub use device::{Device, Parsed};
 pub use dispatch::{empty_cache, memory_stats, reset_peak_memory_stats};
 pub(crate) use dtype::with_dtype;

@@ -57,6 +57,12 @@ pub fn contiguous_strides(shape: &[usize]) -> Strides {
     strides
 }
 
+/// The same, where the product of the sizes is a number.
+pub fn contiguous_strides_checked(shape: &[usize]) -> Option<Strides> {
+    shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n.max(1)))?;
+    Some(contiguous_strides(shape))
+}
+
 /// Wraps a possibly negative dimension into `0..ndim` (a 0-d tensor counts as 1-d, as in PyTorch).
 pub fn wrap_dim(op: &'static str, dim: isize, ndim: usize) -> Result<usize> {
     let n = ndim.max(1) as isize;

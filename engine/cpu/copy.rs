@@ -28,7 +28,8 @@ pub fn assign(dst: &CpuArray, src: &CpuArray) -> Result<()> {
         let why = "the source of a write must have the target's dtype";
         return Err(Error::dtype("assign", why, &[dst.dtype(), src.dtype()]));
     }
-    if Arc::ptr_eq(&dst.buffer, &src.buffer) {
+    refuse_read_only("assign", dst)?;
+    if dst.buffer.overlaps(&src.buffer) {
         return assign(dst, &copy(src)?);
     }
     with_word!(dst.dtype(), W => {
@@ -38,6 +39,15 @@ pub fn assign(dst: &CpuArray, src: &CpuArray) -> Result<()> {
     });
     dst.buffer.bump_version();
     Ok(())
+}
+
+/// An error where the elements lie in memory that must not be written to.
+pub fn refuse_read_only(op: &'static str, x: &CpuArray) -> Result<()> {
+    if x.buffer.writable() {
+        return Ok(());
+    }
+    let why = "the tensor shows memory that is not writable, such as a read-only array's or that of bytes; clone() it first";
+    Err(Error::runtime(op, why))
 }
 
 /// A new array from row-major bytes in native order.

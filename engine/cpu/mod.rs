@@ -26,7 +26,7 @@ mod strided;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::backend::{Array, Backend, MemoryStats};
+use crate::backend::{Array, Backend, Exposed, MemoryStats};
 use crate::dispatch::Meta;
 use crate::dtype::Element;
 use crate::ops::binary::BinaryOp;
@@ -46,10 +46,13 @@ use crate::ops::unary::UnaryOp;
 use crate::ops::view::ViewOp;
 use crate::optim::Step;
 use crate::shape::Layout;
-use crate::{DType, Result};
+use crate::{DType, Error, Result};
 pub(crate) use simd::threads::{num_threads, set_num_threads};
 pub(crate) use simd::{as_bytes, from_bytes};
-use simd::{Buffer, ReadGuard, Word};
+pub(crate) use simd::shared::release_names;
+pub use simd::{Foreign, Owner};
+pub(crate) use simd::Buffer;
+use simd::{ReadGuard, Word};
 use std::sync::Arc;
 use strided::Source;
 
@@ -135,6 +138,18 @@ impl CpuArray {
         }
     }
 
+    /// An array of the elements that a layout shows of a buffer.
+    ///
+    /// # Errors
+    /// `InvalidValue` where the layout reaches beyond the buffer.
+    pub fn on(buffer: Buffer, layout: Layout) -> Result<CpuArray> {
+        if layout.span() > buffer.len() {
+            let why = format!("{layout:?} reaches beyond {} elements", buffer.len());
+            return Err(Error::value("from_foreign", why));
+        }
+        Ok(CpuArray { buffer: Arc::new(buffer), layout })
+    }
+
     /// The array seen under another layout of the same buffer.
     fn with_layout(&self, layout: Layout) -> CpuArray {
         debug_assert!(layout.span() <= self.buffer.len());
@@ -166,6 +181,10 @@ impl Array for CpuArray {
 
     fn shares_storage(&self, other: &CpuArray) -> bool {
         Arc::ptr_eq(&self.buffer, &other.buffer)
+    }
+
+    fn storage_key(&self) -> usize {
+        Arc::as_ptr(&self.buffer) as usize
     }
 
     fn is_unshared(&self) -> bool {
@@ -283,6 +302,11 @@ impl Backend for CpuBackend {
 
     fn eval(_: &[&CpuArray], _: bool) -> Result<()> {
         Ok(())
+    }
+
+    fn expose(x: &CpuArray) -> Result<Exposed> {
+        let owner = Box::new(x.buffer.clone());
+        Ok(Exposed { address: x.buffer.address(), writable: x.buffer.writable(), owner })
     }
 
     fn memory() -> MemoryStats {

@@ -47,7 +47,8 @@ fn check(group: &[&CpuArray], wanted: usize) -> Result<()> {
         if !a.layout().is_contiguous() {
             return Err(Error::runtime("step", "parameters and state must be contiguous"));
         }
-        if group[..i].iter().enumerate().any(|(j, b)| written(j) && a.shares_storage(b)) {
+        super::copy::refuse_read_only("step", a)?;
+        if group[..i].iter().enumerate().any(|(j, b)| written(j) && a.buffer().overlaps(b.buffer())) {
             return Err(Error::runtime("step", "a parameter and its state must not share storage"));
         }
     }
@@ -63,7 +64,7 @@ impl<T: Float> Visit for One<'_, T> {
     fn rule<R: Rule, const S: usize>(self, rule: R) -> Result<()> {
         let One(group, _) = self;
         // A gradient that shares a written array's buffer could not be read while that is locked.
-        let shared = group.iter().enumerate().any(|(i, a)| i != 1 && a.shares_storage(group[1]));
+        let shared = group.iter().enumerate().any(|(i, a)| i != 1 && a.buffer().overlaps(group[1].buffer()));
         let gradient = if shared { super::copy::copy(group[1])? } else { group[1].contiguous()? };
         let n = gradient.numel();
         let part = |a: &CpuArray| a.layout().offset..a.layout().offset + n;

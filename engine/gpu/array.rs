@@ -252,6 +252,9 @@ impl backend::Array for GpuArray {
     fn shares_storage(&self, other: &GpuArray) -> bool {
         Arc::ptr_eq(&self.cell, &other.cell)
     }
+    fn storage_key(&self) -> usize {
+        Arc::as_ptr(&self.cell) as usize
+    }
     fn is_unshared(&self) -> bool {
         Arc::strong_count(&self.cell) == 1
     }
@@ -331,6 +334,32 @@ impl GpuArray {
         if self.view.is_none() {
             lazy::wish(&self.cell, perm);
         }
+    }
+
+    /// Where the storage's elements lie in row-major order; puts them there if they do not.
+    pub(super) fn expose(&self) -> Made<backend::Exposed> {
+        let (was, array) = {
+            let value = self.cell.value();
+            (value.array.id(), value.logical()?.into_owned())
+        };
+        if array.size() == 0 {
+            return Ok(backend::Exposed { address: 0, writable: false, owner: Box::new(()) });
+        }
+        let (array, address) = match array.address()? {
+            Some(address) => (array, address),
+            None => {
+                let dense = ops::contiguous(&array, false)?;
+                let address = dense.address()?.ok_or_else(|| {
+                    crate::Error::backend("data_ptr", "MLX's contiguous copy is not contiguous")
+                })?;
+                (dense, address)
+            }
+        };
+        // Kept, so that the address stays the same until the next write.
+        if array.id() != was {
+            self.cell.restate(was, Value::plain(array.clone()));
+        }
+        Ok(backend::Exposed { address, writable: false, owner: Box::new(array) })
     }
 
     /// Replaces the elements that this array shows. `value` has its shape and dtype.

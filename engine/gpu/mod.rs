@@ -31,7 +31,7 @@ mod tests;
 pub(crate) use array::GpuArray;
 pub use lower::set_lowering;
 
-use crate::backend::{Backend, MemoryStats};
+use crate::backend::{Backend, Exposed, MemoryStats};
 use crate::dispatch::Meta;
 use crate::ops::binary::BinaryOp;
 use crate::ops::compare::{select::SelectOp, CompareOp};
@@ -189,6 +189,10 @@ impl Backend for GpuBackend {
             Ok(())
         };
         evaluated().map_err(|e| e.of("eval"))
+    }
+
+    fn expose(x: &GpuArray) -> Result<Exposed> {
+        x.expose().map_err(|e| e.of("data_ptr"))
     }
 
     fn memory() -> MemoryStats {

@@ -168,6 +168,14 @@ impl Array {
         Ok(f(unsafe { std::slice::from_raw_parts(data, len) }))
     }
 
+    /// Evaluates and says where the value's bytes are in the memory of this process; `None` where they are not in
+    /// row-major order. The bytes stay there while a handle of the array exists, and must not be written.
+    pub fn address(&self) -> Result<Option<usize>> {
+        self.eval()?;
+        let data = self.data()?;
+        Ok((!data.is_null()).then_some(data as usize))
+    }
+
     /// Where an available array's bytes are; null if they are not in row-major order.
     fn data(&self) -> Result<*const u8> {
         let mut data = std::ptr::null();

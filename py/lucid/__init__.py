@@ -36,15 +36,28 @@ from lucid._size import Size as Size
 if TYPE_CHECKING:
     from lucid import autograd as autograd
     from lucid import func as func
+    from lucid._convert import asarray as asarray
     from lucid._convert import from_numpy as from_numpy
     from lucid._convert import frombuffer as frombuffer
     from lucid._profile import profile as profile
+    from lucid._repr import get_printoptions as get_printoptions
+    from lucid._repr import printoptions as printoptions
     from lucid._repr import set_printoptions as set_printoptions
     from lucid.func import vmap as vmap
 
+    from lucid._storage import UntypedStorage as UntypedStorage
+    from lucid.utils.dlpack import from_dlpack as from_dlpack
+    from lucid.utils.dlpack import to_dlpack as to_dlpack
+
 # What is imported on first use: sub-packages, and names that live in a module of their own.
-_PACKAGES = {"autograd", "errors", "func", "nn", "optim", "return_types", "utils"}
+_PACKAGES = {"autograd", "errors", "func", "multiprocessing", "nn", "optim", "return_types", "utils"}
 _NAMES = {
+    "UntypedStorage": "lucid._storage",
+    "asarray": "lucid._convert",
+    "from_dlpack": "lucid.utils.dlpack",
+    "to_dlpack": "lucid.utils.dlpack",
+    "get_printoptions": "lucid._repr",
+    "printoptions": "lucid._repr",
     "from_numpy": "lucid._convert",
     "frombuffer": "lucid._convert",
     "profile": "lucid._profile",

@@ -1,11 +1,14 @@
 """Tensors from and to what is not a tensor: NumPy, buffers, pickles, copies.
 
-The only module that imports NumPy, and only where an array is asked for.
+The only module that imports NumPy, and only where an array is asked for. On the CPU memory is shared both ways; who shares
+sees the other's writes.
 """
 
 from __future__ import annotations
 
-import copy
+import copy as copy_module
+import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lucid import _C
@@ -15,11 +18,12 @@ from lucid._C import dtype as DType
 if TYPE_CHECKING:
     import numpy as np
 
-# A buffer's element format: the struct module's letter, or NumPy's kind and size.
+# A buffer's element format: the struct module's letter, or NumPy's.
 _FORMATS = {
     "?": _C.bool,
     "B": _C.uint8,
     "b": _C.int8,
+    "c": _C.uint8,
     "h": _C.int16,
     "i": _C.int32,
     "e": _C.float16,
@@ -28,16 +32,16 @@ _FORMATS = {
     "Zf": _C.complex64,
 }
 _NUMPY = {
-    "bool": _C.bool,
-    "uint8": _C.uint8,
-    "int8": _C.int8,
-    "int16": _C.int16,
-    "int32": _C.int32,
-    "int64": _C.int64,
-    "float16": _C.float16,
-    "float32": _C.float32,
     "float64": _C.float64,
+    "float32": _C.float32,
+    "float16": _C.float16,
     "complex64": _C.complex64,
+    "int64": _C.int64,
+    "int32": _C.int32,
+    "int16": _C.int16,
+    "int8": _C.int8,
+    "uint8": _C.uint8,
+    "bool": _C.bool,
 }
 
 
@@ -49,25 +53,38 @@ def _numpy() -> Any:
     return numpy
 
 
+def _warn_read_only(what: str) -> None:
+    warnings.warn(
+        f"The given {what} is not writable. The tensor shows its memory and must not be written to, which is an error; "
+        "copy it first (lucid.tensor(...)) if it is to be changed.",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
 # ---- into tensors ----------------------------------------------------------------------------------------------------
 
 
-def from_foreign(data: Any) -> Tensor:
-    """A CPU tensor that copies an array or a buffer."""
-    if hasattr(data, "__array__"):
-        return from_array(_numpy().asarray(data))
+def from_foreign(data: Any, share: bool = False) -> Tensor:
+    """A CPU tensor of an array or a buffer. With `share` it shows that memory where it can, else it is a copy."""
+    if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        return _of_array(_numpy().asarray(data), share)
     try:
         view = memoryview(data)
     except TypeError:
         pass
     else:
-        return _from_view(view)
-    if hasattr(data, "__iter__") and hasattr(data, "__len__"):
+        return _of_view(view, share)
+    if hasattr(data, "__dlpack__"):
+        from lucid.utils.dlpack import from_dlpack
+
+        return from_dlpack(data) if share else from_dlpack(data).clone()
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, Mapping):
         return _C.tensor(list(data))
     raise TypeError(f"tensor(): invalid data type '{type(data).__name__}'")
 
 
-def _from_view(view: memoryview) -> Tensor:
+def _of_view(view: memoryview, share: bool) -> Tensor:
     code = view.format.lstrip("@=<") if view.format else "B"
     if code in ("l", "q", "n"):
         dtype: DType | None = _C.int64 if view.itemsize == 8 else _C.int32
@@ -75,51 +92,170 @@ def _from_view(view: memoryview) -> Tensor:
         dtype = _FORMATS.get(code)
     if dtype is None or dtype.itemsize != view.itemsize or (view.format or "").startswith((">", "!")):
         raise TypeError(f"tensor(): a buffer of format {view.format!r} has no dtype here")
-    return _C._from_bytes(view.tobytes(), list(view.shape or ()), dtype, None)
+    shape, strides = view.shape or (), view.strides or ()
+    steps = [s // dtype.itemsize for s in strides]
+    if share and all(s >= 0 and s % dtype.itemsize == 0 for s in strides):
+        if view.readonly:
+            _warn_read_only("buffer")
+        return _C._show_buffer(view, dtype, shape, steps, 0)
+    return _C._from_bytes(view.tobytes(), list(shape), dtype, None)
 
 
-def from_array(array: np.ndarray[Any, Any]) -> Tensor:
-    """A CPU tensor that copies a NumPy array."""
+def _of_array(array: np.ndarray[Any, Any], share: bool) -> Tensor:
     dtype = _NUMPY.get(array.dtype.name)
     if dtype is None:
-        names = ", ".join(_NUMPY)
-        raise TypeError(f"can't convert np.ndarray of type {array.dtype}. The supported types are: {names}.")
-    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-    return _C._from_bytes(native.tobytes(), list(array.shape), dtype, None)
+        names = ", ".join([*_NUMPY][:-1])
+        kind = f"numpy.{array.dtype.type.__name__}"
+        raise TypeError(f"can't convert np.ndarray of type {kind}. The only supported types are: {names}, and bool.")
+    if not array.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. "
+            "Conversion between byte orders is currently not supported."
+        )
+    if any(s < 0 for s in array.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
+            "currently supported. (You can probably work around this by making a copy of your array with array.copy().)"
+        )
+    if not share:
+        return _C._from_bytes(array.tobytes(), list(array.shape), dtype, None)
+    if any(s % dtype.itemsize for s in array.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. "
+            "Copy the numpy array to reallocate the memory."
+        )
+    return _C._show_buffer(memoryview(array), dtype, array.shape, [s // dtype.itemsize for s in array.strides], 0)
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A CPU tensor of a NumPy array's elements.
+    """A CPU tensor that shows a NumPy array's memory: writes to either are seen by both.
 
-    Differs from PyTorch: it is a copy, so that a write to one is not seen by the other.
+    The array's strides are kept; negative ones are a ValueError, as are a foreign byte order and memory that is not aligned
+    for the dtype. Differs from PyTorch: writing to a tensor on a read-only array, which is undefined there, is a
+    RuntimeError.
     """
     if not isinstance(ndarray, _numpy().ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
-    return from_array(ndarray)
+    if not ndarray.flags.writeable:
+        _warn_read_only("NumPy array")
+    return _of_array(ndarray, True)
+
+
+def share_foreign(data: Any) -> Tensor:
+    """What `as_tensor` makes of data that is neither a tensor nor nested numbers."""
+    if hasattr(data, "__array__") and not getattr(getattr(data, "flags", None), "writeable", True):
+        if getattr(data, "ndim", 0) == 0:
+            return from_foreign(data)
+        _warn_read_only("NumPy array")
+    return from_foreign(data, True)
 
 
 def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A vector of a buffer's bytes, read as `dtype`; a copy. `offset` is in bytes, `count` in elements."""
-    data = memoryview(buffer).cast("B")
-    room = len(data) - offset
-    if offset < 0 or room < 0 or (offset > 0 and room == 0):
-        raise ValueError(f"offset ({offset} bytes) must be within the buffer of {len(data)} bytes")
+    """A vector that shows a buffer's memory, read as `dtype`. `offset` is in bytes, `count` in elements (all by default).
+
+    Differs from PyTorch: writing to a tensor on a read-only buffer is a RuntimeError. What cannot be shown in place is
+    copied where the buffer is read-only (an offset that is not aligned), and a bool is a copy where a byte is neither 0
+    nor 1.
+    """
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ValueError("object does not implement Python buffer protocol.") from None
+    if not isinstance(dtype, DType):
+        raise TypeError(f"frombuffer(): argument 'dtype' must be lucid.dtype, not {type(dtype).__name__}")
+    if not view.c_contiguous:
+        raise ValueError("frombuffer(): the buffer's memory must be contiguous")
+    data = view.cast("B") if view.nbytes else memoryview(b"")
+    size, length = dtype.itemsize, len(data)
+    if length == 0 or count == 0:
+        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
+    if not 0 <= offset < length:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({length} bytes) minus 1"
+        )
     if count < 0:
-        count, rest = divmod(room, dtype.itemsize)
+        count, rest = divmod(length - offset, size)
         if rest:
-            raise ValueError(f"buffer length ({room} bytes) after offset must be a multiple of {dtype.itemsize}")
-    if count * dtype.itemsize > room:
-        raise ValueError(f"the buffer holds {room} bytes after the offset, {count} elements of {dtype} need more")
-    part = data[offset : offset + count * dtype.itemsize]
-    tensor = _C._from_bytes(part.tobytes(), [count], dtype, None)
+            raise ValueError(
+                f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a multiple of element "
+                f"size ({size})"
+            )
+    if offset + count * size > length:
+        raise ValueError(
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than "
+            f"actual buffer length ({length} bytes)"
+        )
+    if data.readonly:
+        _warn_read_only("buffer")
+    part = data[offset : offset + count * size]
+    if dtype is _C.bool and any(b > 1 for b in part):
+        tensor = _C._from_bytes(part.tobytes(), [count], dtype, None)
+    else:
+        try:
+            tensor = _C._show_buffer(part, dtype, [count], [1], 0)
+        except ValueError:
+            if not data.readonly:
+                raise
+            tensor = _C._from_bytes(part.tobytes(), [count], dtype, None)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`obj` as a tensor that shares its memory where that can be: a tensor, a NumPy array, a DLPack capsule or exporter, a
+    buffer; numbers and sequences are copied. With `copy=True` it is always a copy, with `copy=False` needing one is a
+    ValueError."""
+    if isinstance(obj, Tensor):
+        tensor = obj
+    elif isinstance(obj, (bool, int, float, complex, list, tuple, range)):
+        if copy is False:
+            raise ValueError("can't alias arbitrary sequence into a tensor.")
+        made = _C.tensor(obj, dtype=dtype, device=device)
+        return made.requires_grad_() if requires_grad else made
+    elif type(obj).__name__ == "PyCapsule":
+        tensor = _C._from_dlpack(obj)[0]
+    else:
+        tensor = share_foreign(obj)
+    wanted_dtype = tensor.dtype if dtype is None else dtype
+    wanted_device = tensor.device if device is None else _C.device(device)
+    if copy is False:
+        if wanted_device != tensor.device:
+            raise ValueError(f"can't alias tensor from device '{tensor.device}' to '{wanted_device}'.")
+        if wanted_dtype is not tensor.dtype:
+            raise ValueError(f"can't alias tensor with dtype '{tensor.dtype}' into dtype '{wanted_dtype}'.")
+    same = wanted_device == tensor.device and wanted_dtype is tensor.dtype
+    if not same:
+        tensor = tensor.to(wanted_device, wanted_dtype)
+    elif copy:
+        tensor = tensor.clone()
+    if isinstance(obj, Tensor) and obj.requires_grad:
+        return tensor
     return tensor.requires_grad_() if requires_grad else tensor
 
 
 # ---- out of tensors --------------------------------------------------------------------------------------------------
 
 
+class _Shown:
+    """What NumPy asks for an array's memory; the array keeps it, and it keeps the tensor."""
+
+    def __init__(self, interface: dict[str, Any], tensor: Tensor) -> None:
+        self.__array_interface__ = interface
+        self._tensor = tensor
+
+
 def to_numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
-    """A NumPy array of the tensor's elements, a copy."""
+    """A NumPy array that shows a CPU tensor's memory, strides included: writes to either are seen by both.
+
+    A tensor that requires gradients is a RuntimeError, one on the GPU device and bfloat16 are TypeErrors. `force` detaches
+    and copies from the GPU device instead.
+    """
     numpy = _numpy()
     if not force:
         if tensor.requires_grad:
@@ -131,26 +267,92 @@ def to_numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
             )
     if tensor.dtype is _C.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16: NumPy has none; use .float() first")
-    name = repr(tensor.dtype).removeprefix("lucid.")
-    array: np.ndarray[Any, Any] = numpy.frombuffer(tensor._bytearray(), dtype=numpy.dtype(name))
-    return array.reshape(tuple(tensor.shape))
+    # An alias of its own: `tensor.data = …` puts other memory behind the object that was given.
+    tensor = tensor.detach().cpu()
+    dtype = numpy.dtype(repr(tensor.dtype).removeprefix("lucid."))
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    if tensor.numel() == 0:
+        return numpy.empty(shape, dtype)  # type: ignore[no-any-return]
+    interface = {
+        "version": 3,
+        "typestr": dtype.str,
+        "shape": shape,
+        "strides": tuple(s * dtype.itemsize for s in strides),
+        "data": (tensor.data_ptr(), not tensor._is_writable()),
+    }
+    return numpy.asarray(_Shown(interface, tensor))  # type: ignore[no-any-return]
 
 
 def to_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-    """NumPy's array protocol."""
-    if copy is False:
-        raise ValueError("a tensor's elements cannot be shown to NumPy without a copy")
+    """NumPy's array protocol: the tensor's memory, or a copy where the dtype is another or `copy` asks for one."""
     array = to_numpy(tensor)
-    return array if dtype is None else array.astype(dtype, copy=False)
+    if dtype is None or _numpy().dtype(dtype) == array.dtype:
+        return array.copy() if copy else array
+    if copy is False:
+        raise ValueError(f"a tensor of {tensor.dtype} cannot be shown as {dtype} without a copy")
+    return array.astype(dtype)
+
+
+def wrap_array(array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    """What NumPy's functions give where a tensor is among their arguments: a tensor, as in PyTorch with uint8 for bool."""
+    numpy = _numpy()
+    array = numpy.asarray(array)
+    return _of_array(array.astype("uint8") if array.dtype == bool else array, True)
 
 
 # ---- copies and pickles ----------------------------------------------------------------------------------------------
 
 
+class _Storage:
+    """A storage on its way through one pickle or one deepcopy: tensors that share it share it afterwards."""
+
+    def __init__(self, whole: Tensor) -> None:
+        self.whole = whole
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        w = self.whole
+        return _storage, (w._bytes(), tuple(w.shape), w.dtype, w.device)
+
+
+def _storage(data: bytes, shape: tuple[int, ...], dtype: DType, device: Any) -> _Storage:
+    return _Storage(_C._from_bytes(data, list(shape), dtype, device))
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """A row-major tensor of all elements of a tensor's storage: the tensor itself, where it shows them."""
+    if tensor.storage_offset() == 0 and tensor.numel() == tensor._storage_numel() and tensor.is_contiguous():
+        return tensor.detach()
+    return tensor._storage_vector()
+
+
+# Storages that are being pickled, by what identifies them, so that one pickle names each once.
+_PICKLED: dict[tuple[int, int], Any] = {}
+
+
+def _storage_of(tensor: Tensor) -> _Storage:
+    """The storage of a tensor; one object for all tensors on it, while any such object lives."""
+    import weakref
+
+    key = tensor._storage_key()
+    known = _PICKLED.get(key)
+    found: _Storage | None = known() if known is not None else None
+    if found is None or not found.whole._shares_storage(tensor) or found.whole.dtype is not tensor.dtype:
+        found = _Storage(_whole(tensor))
+        _PICKLED[key] = weakref.ref(found, lambda _: _PICKLED.pop(key, None))
+    return found
+
+
 def _rebuild(
-    cls: type[Tensor], data: bytes, shape: tuple[int, ...], dtype: DType, device: Any, requires_grad: bool
+    cls: type[Tensor],
+    storage: _Storage,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    requires_grad: bool,
 ) -> Tensor:
-    tensor = _C._from_bytes(data, list(shape), dtype, device)
+    whole = storage.whole
+    same = offset == 0 and tuple(whole.shape) == shape and whole.stride() == strides
+    tensor = whole.detach() if same else whole.as_strided(shape, strides, offset).detach()
     if cls is not Tensor:
         made: Tensor = Tensor._make_subclass(cls, tensor, requires_grad)
         return made
@@ -158,20 +360,21 @@ def _rebuild(
 
 
 def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
-    """The pickle protocol: elements, and what the instance carries. The tape is not kept."""
+    """The pickle protocol: the storage, what the tensor shows of it, and what the instance carries. The tape is not kept."""
     args = (
         type(tensor),
-        tensor._bytes(),
+        _storage_of(tensor),
+        tensor.storage_offset(),
         tuple(tensor.shape),
-        tensor.dtype,
-        tensor.device,
+        tensor.stride(),
         tensor.requires_grad,
     )
     return (_rebuild, args, tensor.__dict__ or None)
 
 
 def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """A tensor of its own with the same elements, gradient and attributes; leaves only."""
+    """A tensor of its own with the same elements, gradient and attributes; leaves only. Tensors that share storage share
+    their copies' storage, within one deepcopy."""
     if not tensor.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
@@ -179,13 +382,17 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(tensor) in memo:
         found: Tensor = memo[id(tensor)]
         return found
-    made = tensor.detach().clone()
-    if type(tensor) is not Tensor:
-        made = Tensor._make_subclass(type(tensor), made, tensor.requires_grad)
-    elif tensor.requires_grad:
-        made.requires_grad_()
+    # Keyed apart from the ids of objects; the storage is kept alive by the memo so that its key stays its own.
+    key: Any = ("lucid storage", *tensor._storage_key())
+    if key not in memo:
+        whole = _whole(tensor)
+        memo[key] = (_Storage(whole.clone()), whole)
+    storage = memo[key][0]
+    made = _rebuild(
+        type(tensor), storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad
+    )
     memo[id(tensor)] = made
     if tensor.grad is not None:
-        made.grad = tensor.grad.detach().clone()
-    made.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
+        made.grad = deepcopy(tensor.grad, memo)
+    made.__dict__.update(copy_module.deepcopy(tensor.__dict__, memo))
     return made

@@ -12,7 +12,7 @@ use lucid::{DType, Device, Scalar, Tensor};
 use num_complex::Complex32;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 /// The deepest nesting of sequences taken.
 const DEEPEST: usize = 64;
@@ -29,6 +29,8 @@ pub fn options(op: &'static str, dtype: Arg<'_, '_>, device: Arg<'_, '_>) -> PyR
 struct Nested {
     shape: Vec<usize>,
     items: Vec<Scalar>,
+    /// The dtypes of all elements, promoted.
+    dtype: Option<DType>,
 }
 
 fn sequence<'py>(obj: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
@@ -66,6 +68,7 @@ impl Nested {
                 sizes += 1;
             }
             self.check_leaf(py, sizes)?;
+            self.note(t.dtype());
             return with_dtype!(t.dtype(), T => {
                 let items = cross::long(py, || t.to_vec::<T>())?;
                 self.items.extend(items.into_iter().map(Scalar::from));
@@ -83,6 +86,7 @@ impl Nested {
             }
         };
         self.check_leaf(py, depth)?;
+        self.note(dtype_of_number(obj, item));
         self.items.push(item);
         Ok(())
     }
@@ -121,15 +125,26 @@ impl Nested {
         }
     }
 
-    /// The dtype that PyTorch gives such data.
-    fn dtype(&self) -> DType {
-        match self.items.iter().map(|s| s.category()).max() {
-            None | Some(Category::Float) => lucid::default_dtype(),
-            Some(Category::Complex) => DType::C64,
-            Some(Category::Integer) => DType::I64,
-            Some(Category::Bool) => DType::Bool,
+    /// Takes an element's dtype into account: what brings its own is promoted with those of Python's numbers.
+    fn note(&mut self, dtype: DType) {
+        if self.dtype != Some(dtype) {
+            self.dtype = Some(self.dtype.map_or(dtype, |d| d.promote(dtype)));
         }
     }
+}
+
+/// The dtype of a number among the data.
+fn dtype_of_number(obj: &Bound<'_, PyAny>, number: Scalar) -> DType {
+    // NumPy's numbers bring their own; its float64 is a Python float too.
+    let exact = obj.is_exact_instance_of::<PyInt>() || obj.is_exact_instance_of::<PyFloat>();
+    let own = || obj.getattr("dtype").ok()?.getattr("name").ok()?.extract::<String>().ok();
+    let own = if exact { None } else { own().and_then(|name| DType::from_name(&name)) };
+    own.unwrap_or_else(|| match number.category() {
+        Category::Float => lucid::default_dtype(),
+        Category::Complex => DType::C64,
+        Category::Integer => DType::I64,
+        Category::Bool => DType::Bool,
+    })
 }
 
 /// A number as an element; `None` where it is out of the dtype's range.
@@ -198,7 +213,7 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
     }
     let mut nested = Nested::default();
     nested.gather(data, 0)?;
-    let dtype = dtype.unwrap_or_else(|| nested.dtype());
+    let dtype = dtype.or(nested.dtype).unwrap_or(lucid::default_dtype());
     let device = device.unwrap_or(lucid::default_device());
     let out_of_range =
         || errors::runtime_error(py, format!("value cannot be converted to type {dtype} without overflow"));
@@ -240,7 +255,8 @@ fn tensor<'py>(
     crate::results::leaf(data.py(), tensor_of(data, dtype, device)?, requires_grad)
 }
 
-/// `data` as a tensor: a tensor itself where dtype and device are right already.
+/// `data` as a tensor: a tensor itself where dtype and device are right already, the memory of a NumPy array or a buffer
+/// shared where they are, else a copy.
 #[pyfunction]
 #[pyo3(signature = (data, dtype=Arg::MISSING, device=Arg::MISSING))]
 fn as_tensor<'py>(data: &Bound<'py, PyAny>, dtype: Arg<'_, 'py>, device: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -252,7 +268,17 @@ fn as_tensor<'py>(data: &Bound<'py, PyAny>, dtype: Arg<'_, 'py>, device: Arg<'_,
             None => Ok(data.clone()),
         };
     }
-    wrap(data.py(), tensor_of(data, dtype, device)?)
+    let plain = sequence(data).is_some() || (!data.hasattr("__array__")? && scalar_of(data.as_borrowed()).is_some());
+    if plain || data.is_none() || data.is_instance_of::<PyString>() || data.is_instance_of::<PyDict>() {
+        return wrap(data.py(), tensor_of(data, dtype, device)?);
+    }
+    let shown = crate::tensor::shown(data)?;
+    let t = shown.cast::<PyTensor>()?.get().share();
+    let device = device.unwrap_or(lucid::default_device());
+    match crate::tensor::converted(data.py(), &t, dtype, Some(device), false)? {
+        Some(t) => wrap(data.py(), t),
+        None => Ok(shown),
+    }
 }
 
 /// A tensor of row-major bytes in the machine's byte order.

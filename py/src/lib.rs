@@ -1,7 +1,7 @@
 //! `lucid._C`: the engine as a Python extension module.
 //!
 //! `args`, `cross` and `errors` are the crossing: conversion, call, exceptions. `ops` makes functions and methods from the
-//! op table; the rest is what has no row. No `unsafe` anywhere: PyO3 does what needs it.
+//! op table; the rest is what has no row. `unsafe` is in `dlpack` alone: PyO3 does what else needs it.
 
 #![recursion_limit = "512"]
 
@@ -12,6 +12,7 @@ mod batching;
 mod create;
 mod cross;
 mod device;
+mod dlpack;
 mod dtype;
 mod errors;
 mod functions;
@@ -38,6 +39,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     create::register(m)?;
     autograd::register(m)?;
     batching::register(m)?;
+    dlpack::register(m)?;
     functions::register(m)?;
     overloads::register(m)?;
     schema::register(m)?;

@@ -1,11 +1,14 @@
 //! Memory of CPU tensors: aligned, shared between threads, read and written through guards.
 //!
-//! Depends on `alloc`. Invariants: a buffer holds elements of one dtype for its whole life; every byte of it has a value
-//! (an arbitrary one after `uninit`, 0 or 1 in a `bool` buffer); a slice of it lives no longer than its guard.
+//! Depends on `memory`. Invariants: a buffer holds elements of one dtype for its whole life; every byte of it has a value
+//! (an arbitrary one after `uninit`, 0 or 1 in a `bool` buffer); a slice of it lives no longer than its guard. An address
+//! that was handed out stays valid as long as the buffer.
 
 use super::alloc::Block;
+use super::memory::{Foreign, Memory};
+use super::shared::Segment;
 use crate::dtype::{DType, Element};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,19 +16,30 @@ use std::{fmt, slice};
 
 /// A piece of memory holding elements of one dtype.
 pub struct Buffer {
-    ptr: *mut u8,
     len: usize,
     dtype: DType,
     version: AtomicU32,
-    lock: RwLock<()>,
-    /// Frees the memory when dropped.
-    _block: Block,
+    place: RwLock<Place>,
 }
 
-// SAFETY: the memory belongs to the buffer, and is reached only under the lock.
-unsafe impl Send for Buffer {}
+/// Where the elements are now.
+struct Place {
+    ptr: *mut u8,
+    memory: Memory,
+    /// Where they were before they moved; somebody may still look there.
+    left: Vec<Memory>,
+}
+
+// SAFETY: the memory is as long-lived as the place, and its elements are reached only under the buffer's lock.
+unsafe impl Send for Place {}
 // SAFETY: as above; readers get shared slices and the one writer an exclusive one.
-unsafe impl Sync for Buffer {}
+unsafe impl Sync for Place {}
+
+impl From<Memory> for Place {
+    fn from(memory: Memory) -> Place {
+        Place { ptr: memory.as_ptr(), memory, left: Vec::new() }
+    }
+}
 
 impl Buffer {
     /// Memory for `len` elements with arbitrary values (zeros for `bool`).
@@ -33,10 +47,100 @@ impl Buffer {
     /// # Errors
     /// `OutOfMemory`.
     pub fn uninit(dtype: DType, len: usize) -> Result<Buffer> {
-        let block = Block::new(len, dtype.size(), dtype == DType::Bool)?;
-        let ptr = block.as_ptr();
-        let (version, lock) = (AtomicU32::new(0), RwLock::new(()));
-        Ok(Buffer { ptr, len, dtype, version, lock, _block: block })
+        Ok(Buffer::on(Memory::Own(Block::new(len, dtype.size(), dtype == DType::Bool)?), dtype, len))
+    }
+
+    fn on(memory: Memory, dtype: DType, len: usize) -> Buffer {
+        Buffer { len, dtype, version: AtomicU32::new(0), place: RwLock::new(memory.into()) }
+    }
+
+    /// A buffer of the elements that lie in somebody else's memory.
+    ///
+    /// # Errors
+    /// `InvalidValue` where there are too few bytes, their address is not a multiple of the element's size, or a `bool` is
+    /// neither 0 nor 1.
+    pub fn foreign(memory: Foreign, dtype: DType, len: usize) -> Result<Buffer> {
+        let size = dtype.size();
+        if len.checked_mul(size).is_none_or(|bytes| bytes > memory.bytes()) {
+            let why = format!("{len} elements of {dtype} do not lie in {} bytes", memory.bytes());
+            return Err(Error::value("from_foreign", why));
+        }
+        if len == 0 {
+            // An address of nothing may be anything, null too.
+            return Buffer::uninit(dtype, 0);
+        }
+        if memory.address() == 0 || !memory.address().is_multiple_of(size) {
+            let why = format!(
+                "the memory at {:#x} is not aligned for {dtype}; copy it (numpy.require(a, requirements='A'))",
+                memory.address()
+            );
+            return Err(Error::value("from_foreign", why));
+        }
+        if dtype == DType::Bool && memory.as_bytes()[..len].iter().any(|&b| b > 1) {
+            let why = "a Boolean tensor cannot show bytes other than 0 and 1; compare them with 0 first";
+            return Err(Error::value("from_foreign", why));
+        }
+        Ok(Buffer::on(Memory::Foreign(memory), dtype, len))
+    }
+
+    /// A buffer of the elements in a segment that another process shares.
+    ///
+    /// # Errors
+    /// As [`Segment::open`].
+    pub fn open(name: &str, dtype: DType, len: usize) -> Result<Buffer> {
+        let bytes = len.checked_mul(dtype.size()).ok_or_else(|| Error::value("from_shared", "the sizes overflow"))?;
+        Ok(Buffer::on(Memory::Shared(Segment::open(name, bytes)?), dtype, len))
+    }
+
+    /// Where the first element is. The address stays valid, for as many elements, as long as the buffer.
+    pub fn address(&self) -> usize {
+        self.place.read_recursive().ptr as usize
+    }
+
+    /// May the elements be written to?
+    pub fn writable(&self) -> bool {
+        self.place.read_recursive().memory.writable()
+    }
+
+    /// Do both have bytes in common?
+    pub fn overlaps(&self, other: &Buffer) -> bool {
+        if std::ptr::eq(self, other) {
+            return true;
+        }
+        let (a, b) = (self.address(), other.address());
+        a < b + other.bytes() && b < a + self.bytes()
+    }
+
+    /// Do the elements lie in a segment that other processes can map?
+    pub fn is_shared(&self) -> bool {
+        matches!(self.place.read_recursive().memory, Memory::Shared(_))
+    }
+
+    /// Moves the elements to a segment that other processes can map, unless they are in one.
+    ///
+    /// # Errors
+    /// `OutOfMemory` where the system has no room for it.
+    pub fn share(&self) -> Result<()> {
+        let mut place = self.place.write();
+        if matches!(place.memory, Memory::Shared(_)) {
+            return Ok(());
+        }
+        let segment = Segment::create(self.bytes())?;
+        let to = segment.as_ptr();
+        // SAFETY: both are that long, the segment is new, and the lock keeps readers and writers away.
+        unsafe { std::ptr::copy_nonoverlapping(place.ptr, to, self.bytes()) };
+        let old = std::mem::replace(&mut place.memory, Memory::Shared(segment));
+        place.ptr = to;
+        place.left.push(old);
+        Ok(())
+    }
+
+    /// The name by which one other process can map the elements, once; `None` where they are not shared.
+    pub fn lend(&self) -> Option<String> {
+        match &self.place.read_recursive().memory {
+            Memory::Shared(segment) => Some(segment.lend().to_owned()),
+            Memory::Own(_) | Memory::Foreign(_) => None,
+        }
     }
 
     /// A buffer with the elements of a slice.
@@ -81,10 +185,10 @@ impl Buffer {
     /// If `T` is not the element type: a bug of the engine, which knows the dtype.
     pub fn read<T: Element>(&self) -> ReadGuard<'_, T> {
         self.check::<T>();
-        let lock = self.lock.read_recursive();
+        let place = self.place.read_recursive();
         // SAFETY: initialised, aligned, of this type (checked); the lock keeps writers away while the guard lives.
-        let data = unsafe { slice::from_raw_parts(self.ptr.cast::<T>(), self.len) };
-        ReadGuard { data, _lock: lock }
+        let data = unsafe { slice::from_raw_parts(place.ptr.cast::<T>(), self.len) };
+        ReadGuard { data, _place: place }
     }
 
     /// The elements, to write. Waits for all other guards, so the thread must hold none of this buffer.
@@ -93,10 +197,11 @@ impl Buffer {
     /// If `T` is not the element type.
     pub fn write<T: Element>(&self) -> WriteGuard<'_, T> {
         self.check::<T>();
-        let lock = self.lock.write();
+        let place = self.place.write();
+        assert!(place.memory.writable(), "a write to read-only memory");
         // SAFETY: as in `read`, and the write lock makes this the only slice.
-        let data = unsafe { slice::from_raw_parts_mut(self.ptr.cast::<T>(), self.len) };
-        WriteGuard { data, _lock: lock }
+        let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<T>(), self.len) };
+        WriteGuard { data, _place: place }
     }
 
     /// The elements of a buffer that nobody shares.
@@ -106,7 +211,7 @@ impl Buffer {
     pub fn get_mut<T: Element>(&mut self) -> &mut [T] {
         self.check::<T>();
         // SAFETY: as in `read`, and `&mut self` makes this the only access.
-        unsafe { slice::from_raw_parts_mut(self.ptr.cast::<T>(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.place.get_mut().ptr.cast::<T>(), self.len) }
     }
 
     /// The elements as words of their size, for code that only moves them.
@@ -115,10 +220,10 @@ impl Buffer {
     /// If the word does not fit the dtype.
     pub fn read_words<W: Word>(&self) -> ReadGuard<'_, W> {
         self.check_word::<W>();
-        let lock = self.lock.read_recursive();
+        let place = self.place.read_recursive();
         // SAFETY: as in `read`; any bits make a word of the element's size (checked), and a `bool` stands for itself only.
-        let data = unsafe { slice::from_raw_parts(self.ptr.cast::<W>(), self.len) };
-        ReadGuard { data, _lock: lock }
+        let data = unsafe { slice::from_raw_parts(place.ptr.cast::<W>(), self.len) };
+        ReadGuard { data, _place: place }
     }
 
     /// The same, to write.
@@ -127,10 +232,11 @@ impl Buffer {
     /// If the word does not fit the dtype.
     pub fn write_words<W: Word>(&self) -> WriteGuard<'_, W> {
         self.check_word::<W>();
-        let lock = self.lock.write();
+        let place = self.place.write();
+        assert!(place.memory.writable(), "a write to read-only memory");
         // SAFETY: as in `read_words`; any word makes an element, since `bool` is only written as `bool`.
-        let data = unsafe { slice::from_raw_parts_mut(self.ptr.cast::<W>(), self.len) };
-        WriteGuard { data, _lock: lock }
+        let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<W>(), self.len) };
+        WriteGuard { data, _place: place }
     }
 
     /// The same, of a buffer that nobody shares.
@@ -140,15 +246,15 @@ impl Buffer {
     pub fn words_mut<W: Word>(&mut self) -> &mut [W] {
         self.check_word::<W>();
         // SAFETY: as in `write_words`, and `&mut self` makes this the only access.
-        unsafe { slice::from_raw_parts_mut(self.ptr.cast::<W>(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.place.get_mut().ptr.cast::<W>(), self.len) }
     }
 
     /// The memory as bytes, to read.
     pub fn read_bytes(&self) -> ReadGuard<'_, u8> {
-        let lock = self.lock.read_recursive();
+        let place = self.place.read_recursive();
         // SAFETY: every byte is initialised, and no element type has padding; the lock as in `read`.
-        let data = unsafe { slice::from_raw_parts(self.ptr, self.bytes()) };
-        ReadGuard { data, _lock: lock }
+        let data = unsafe { slice::from_raw_parts(place.ptr, self.bytes()) };
+        ReadGuard { data, _place: place }
     }
 
     /// Overwrites a buffer that nobody shares with the bytes of as many elements; any but 0 is `true` in a `bool` buffer.
@@ -158,7 +264,7 @@ impl Buffer {
     pub fn fill_from_bytes(&mut self, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.bytes(), "bytes of another buffer");
         // SAFETY: `&mut self` makes this the only access; u8 has no alignment.
-        let to = unsafe { slice::from_raw_parts_mut(self.ptr, self.bytes()) };
+        let to = unsafe { slice::from_raw_parts_mut(self.place.get_mut().ptr, self.len * self.dtype.size()) };
         match self.dtype {
             DType::Bool => to.iter_mut().zip(bytes).for_each(|(t, &b)| *t = u8::from(b != 0)),
             _ => to.copy_from_slice(bytes),
@@ -214,14 +320,14 @@ pub(crate) use with_word;
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} x {} at {:?})", self.len, self.dtype, self.ptr)
+        write!(f, "Buffer({} x {} at {:#x})", self.len, self.dtype, self.address())
     }
 }
 
 /// A buffer's elements, to read.
 pub struct ReadGuard<'a, T> {
     data: &'a [T],
-    _lock: RwLockReadGuard<'a, ()>,
+    _place: RwLockReadGuard<'a, Place>,
 }
 
 impl<T> Deref for ReadGuard<'_, T> {
@@ -234,7 +340,7 @@ impl<T> Deref for ReadGuard<'_, T> {
 /// A buffer's elements, to write.
 pub struct WriteGuard<'a, T> {
     data: &'a mut [T],
-    _lock: RwLockWriteGuard<'a, ()>,
+    _place: RwLockWriteGuard<'a, Place>,
 }
 
 impl<T> Deref for WriteGuard<'_, T> {
@@ -271,6 +377,43 @@ mod tests {
         assert_eq!(&b.read::<bool>()[..], &[false; 3]);
         b.fill_from_bytes(&[0, 1, 7]);
         assert_eq!(&b.read_bytes()[..], &[0, 1, 1]);
+    }
+
+    #[test]
+    fn foreign_memory_is_shown_and_given_back() {
+        let held = std::sync::Arc::new(());
+        let mut data = vec![1.0f64, 2.0, 3.0];
+        let ptr = data.as_mut_ptr().cast::<u8>();
+        let owner = Box::new(held.clone());
+        // SAFETY: `data` outlives the buffer.
+        let b = Buffer::foreign(unsafe { Foreign::new(ptr, 24, true, owner) }, DType::F64, 3).unwrap();
+        b.write::<f64>()[1] = 5.0;
+        assert_eq!((b.address(), &b.read::<f64>()[..]), (ptr as usize, &[1.0, 5.0, 3.0][..]));
+        assert_eq!(std::sync::Arc::strong_count(&held), 2);
+        b.share().unwrap();
+        b.share().unwrap();
+        b.write::<f64>()[0] = 9.0;
+        assert!(b.is_shared() && b.lend().is_some());
+        assert_eq!(&b.read::<f64>()[..], &[9.0, 5.0, 3.0]);
+        drop(b);
+        assert_eq!((std::sync::Arc::strong_count(&held), data), (1, vec![1.0, 5.0, 3.0]));
+    }
+
+    #[test]
+    fn foreign_memory_that_fits_not_is_refused() {
+        let mut data = [2u8; 16];
+        let ptr = data.as_mut_ptr();
+        let made = |at: usize, writable, dtype, len| {
+            // SAFETY: `data` outlives the buffer.
+            Buffer::foreign(unsafe { Foreign::new(ptr.wrapping_add(at), 16 - at, writable, Box::new(())) }, dtype, len)
+        };
+        assert!(made(0, true, DType::U8, 17).is_err() && made(0, true, DType::F64, usize::MAX).is_err());
+        let odd = usize::from(ptr as usize % 2 == 0);
+        assert!(made(odd, true, DType::I16, 1).is_err());
+        assert!(made(0, true, DType::Bool, 1).is_err());
+        assert!(!made(0, false, DType::U8, 16).unwrap().writable());
+        let (a, b) = (made(0, true, DType::U8, 8).unwrap(), made(8, true, DType::U8, 8).unwrap());
+        assert!(!a.overlaps(&b) && a.overlaps(&made(7, true, DType::U8, 1).unwrap()) && a.overlaps(&a));
     }
 
     #[test]

@@ -13,7 +13,9 @@ mod half;
 mod math;
 mod math32;
 mod math64;
+mod memory;
 mod reduce;
+pub mod shared;
 pub mod threads;
 
 pub(crate) use buffer::with_word;
@@ -24,6 +26,7 @@ pub use dispatch::{
 };
 pub use half::{Narrow, Wide, Widen};
 pub use math::{Math, Real};
+pub use memory::{Foreign, Owner};
 pub use reduce::{arg_extremum, arg_row, extremum, product, sum, sum_rows, Better, Extreme, Sum};
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::{cross, errors};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyComplex, PyList};
+use pyo3::types::{PyBytes, PyComplex, PyList};
 
 /// A number as Python's `bool`, `int`, `float` or `complex`.
 #[inline]
@@ -71,7 +71,8 @@ impl PyTensor {
         Ok(slf.clone())
     }
 
-    /// The elements as a NumPy array, a copy of its own. `force` allows a tensor that requires gradients or is on the GPU.
+    /// A NumPy array that shows the tensor's memory: writes to either are seen by both. A tensor that requires gradients is a
+    /// RuntimeError, one on the GPU device or of bfloat16 a TypeError; `force` detaches and copies from the GPU device.
     #[pyo3(signature = (*, force=false))]
     fn numpy<'py>(slf: &Bound<'py, Self>, force: bool) -> PyResult<Bound<'py, PyAny>> {
         static NUMPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -86,12 +87,6 @@ impl PyTensor {
     ) -> PyResult<Bound<'py, PyAny>> {
         static ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         ARRAY.import(slf.py(), "lucid._convert", "to_array")?.call1((slf, dtype, copy))
-    }
-
-    /// The elements' bytes in row-major order and the machine's byte order, writable.
-    fn _bytearray<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
-        let t = self.share();
-        Ok(PyByteArray::new(py, &cross::long(py, || t.to_bytes())?))
     }
 
     /// The elements' bytes in row-major order and the machine's byte order.

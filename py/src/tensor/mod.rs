@@ -7,6 +7,7 @@ mod convert;
 mod data;
 mod grad;
 mod index;
+mod memory;
 mod methods;
 mod operators;
 
@@ -22,6 +23,7 @@ use pyo3::types::{PyTuple, PyType};
 
 pub use convert::converted;
 pub use data::nonzero_of;
+pub use memory::shown;
 
 /// A tensor, read; the engine's methods work on it directly.
 pub type Guard<'a> = RwLockReadGuard<'a, Tensor>;
@@ -329,5 +331,6 @@ pub fn int_arg(op: &'static str, arg: &'static str, obj: &Bound<'_, PyAny>) -> P
 
 /// Adds the class.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyTensor>()
+    m.add_class::<PyTensor>()?;
+    memory::register(m)
 }

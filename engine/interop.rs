@@ -1,0 +1,163 @@
+//! Sharing memory with what is not a tensor: others' arrays shown as tensors, tensors' memory shown to others and to other
+//! processes.
+//!
+//! Depends on the tensor and its storage; all `unsafe` is in the CPU backend's memory module. What is shared so is read and
+//! written without the engine's locks by the other side, which must not do that while an op works on it.
+
+use crate::backend::Exposed;
+use crate::cpu::{CpuArray, Foreign, Owner};
+use crate::shape::{numel, Layout, Shape, Strides};
+use crate::{dispatch, DType, Error, Result, Tensor};
+
+/// A tensor's elements in the memory of this process.
+pub struct Export {
+    /// Where the first element is; of no meaning where there are none.
+    pub address: usize,
+    /// Sizes.
+    pub shape: Shape,
+    /// Steps in elements.
+    pub strides: Strides,
+    /// Element type.
+    pub dtype: DType,
+    /// May the elements be written to? Not on the GPU device, whose arrays never change, nor where they cannot be.
+    pub writable: bool,
+    /// Keeps the memory.
+    pub owner: Owner,
+}
+
+/// What another process needs to map a tensor's elements: made by [`Tensor::lend`], used up by [`Tensor::from_shared`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handle {
+    /// The segment's name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// How many elements the segment holds.
+    pub storage_numel: usize,
+    /// What the tensor shows of them.
+    pub layout: Layout,
+}
+
+/// A layout that sizes and strides from elsewhere give, with the number of elements it spans.
+fn checked(op: &'static str, shape: &[usize], strides: &[usize], offset: usize) -> Result<(Layout, usize)> {
+    let fail = || Error::value(op, format!("sizes {shape:?} with strides {strides:?} overflow or do not match"));
+    if shape.len() != strides.len() {
+        return Err(fail());
+    }
+    let total = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).ok_or_else(fail)?;
+    let mut span = offset;
+    if total > 0 {
+        for (&n, &s) in shape.iter().zip(strides) {
+            span = (n - 1).checked_mul(s).and_then(|reach| span.checked_add(reach)).ok_or_else(fail)?;
+        }
+        span = span.checked_add(1).ok_or_else(fail)?;
+    }
+    if total.max(span) > isize::MAX as usize / 16 {
+        return Err(fail());
+    }
+    Ok((Layout { shape: Shape::from_slice(shape), strides: Strides::from_slice(strides), offset }, span))
+}
+
+impl Tensor {
+    /// A CPU tensor that shows somebody else's memory: writes through either are seen by both. `strides` are in elements.
+    /// Writing to a tensor on memory that is not writable is an error.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] where the elements do not lie in the memory, it is not aligned for the dtype, or a Boolean is
+    /// neither 0 nor 1.
+    pub fn from_foreign(memory: Foreign, shape: &[usize], strides: &[usize], dtype: DType) -> Result<Tensor> {
+        let (layout, span) = checked("from_foreign", shape, strides, 0)?;
+        let buffer = crate::cpu::Buffer::foreign(memory, dtype, span)?;
+        Ok(dispatch::of_cpu_array(CpuArray::on(buffer, layout)?))
+    }
+
+    /// The address of the first element, as PyTorch gives it: equal for views at one offset of one storage, 0 where there
+    /// are no elements. Evaluates. On the GPU device it is where the host sees the elements, until the next in-place write.
+    ///
+    /// # Errors
+    /// What the evaluation reports.
+    pub fn data_ptr(&self) -> Result<usize> {
+        if self.numel() == 0 {
+            return Ok(0);
+        }
+        Ok(dispatch::expose(self)?.address + self.storage_offset() * self.dtype().size())
+    }
+
+    /// The elements where they lie, without a copy. Evaluates.
+    ///
+    /// # Errors
+    /// What the evaluation reports.
+    pub fn export(&self) -> Result<Export> {
+        let Exposed { address, writable, owner } = dispatch::expose(self)?;
+        let Layout { shape, strides, offset } = self.layout().clone();
+        let address = if numel(&shape) == 0 { 0 } else { address + offset * self.dtype().size() };
+        Ok(Export { address, shape, strides, dtype: self.dtype(), writable, owner })
+    }
+
+    /// A number that tensors have in common exactly when they show one storage, while one of them lives.
+    pub fn storage_key(&self) -> usize {
+        self.storage().storage_key()
+    }
+
+    /// May the elements be written to? Those in somebody else's read-only memory may not.
+    pub fn is_writable(&self) -> bool {
+        dispatch::cpu_array(self).is_none_or(|a| a.buffer().writable())
+    }
+
+    /// The whole storage as a vector of its elements, cut off from the tape.
+    ///
+    /// # Errors
+    /// None on the CPU; on the GPU, what the view reports.
+    pub fn storage_vector(&self) -> Result<Tensor> {
+        self.detach()?.as_strided(&[self.storage_numel() as isize], &[1], Some(0))
+    }
+
+    /// Do the elements lie in memory that other processes can map? On the GPU device they never do.
+    pub fn is_shared(&self) -> bool {
+        dispatch::cpu_array(self).is_some_and(|a| a.buffer().is_shared())
+    }
+
+    /// Moves the storage, for all tensors that show it, to memory that other processes can map. Addresses that were handed
+    /// out before show what was there then.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where the system has not enough shared memory, [`Error::DeviceMismatch`] on the GPU device.
+    pub fn share_memory(&self) -> Result<()> {
+        match dispatch::cpu_array(self) {
+            Some(array) => array.buffer().share(),
+            None => {
+                let why = "memory is shared between processes on the cpu only; move the tensor with .cpu()";
+                Err(Error::device("share_memory_", why, &[self.device()]))
+            }
+        }
+    }
+
+    /// What one other process needs to map this tensor's elements, which are moved to shared memory first if need be. The
+    /// memory lives until that process, too, has dropped it.
+    ///
+    /// # Errors
+    /// As [`Tensor::share_memory`].
+    pub fn lend(&self) -> Result<Handle> {
+        self.share_memory()?;
+        let name = dispatch::cpu_array(self).and_then(|a| a.buffer().lend());
+        let name = name.ok_or_else(|| Error::runtime("share_memory_", "the tensor is not in shared memory"))?;
+        let (storage_numel, layout) = (self.storage_numel(), self.layout().clone());
+        Ok(Handle { name, dtype: self.dtype(), storage_numel, layout })
+    }
+
+    /// The tensor that another process lent.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where its memory is gone or is none of ours, [`Error::InvalidValue`] where the sizes do not fit it.
+    pub fn from_shared(handle: &Handle) -> Result<Tensor> {
+        let Handle { name, dtype, storage_numel, layout } = handle;
+        let (layout, _) = checked("from_shared", &layout.shape, &layout.strides, layout.offset)?;
+        let buffer = crate::cpu::Buffer::open(name, *dtype, *storage_numel)?;
+        Ok(dispatch::of_cpu_array(CpuArray::on(buffer, layout)?))
+    }
+}
+
+/// Removes what only this process shares; call it when the process ends and tensors may still be alive.
+pub fn release_shared_memory() {
+    crate::cpu::release_names();
+}

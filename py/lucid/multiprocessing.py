@@ -1,0 +1,65 @@
+"""Tensors between processes: what `multiprocessing` sends of a CPU tensor is a handle on shared memory, not its bytes.
+
+`init_reductions` sees to that, for every pickle that `multiprocessing` makes afterwards in this process; `share_memory_`
+calls it. The receiver and the sender see each other's writes. The memory lives until both have dropped it; the sender must
+live until the tensor is received. GPU tensors are sent as bytes.
+"""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any
+
+from lucid import _C
+from lucid._C import Tensor
+
+__all__ = ["init_reductions"]
+
+
+def _rebuild_shared(
+    cls: type[Tensor],
+    handle: tuple[str, int, int, list[int], list[int]],
+    dtype: Any,
+    requires_grad: bool,
+    state: dict[str, Any] | None,
+) -> Tensor:
+    init_reductions()
+    tensor = _C._from_shared(*handle, dtype)
+    if cls is not Tensor:
+        tensor = Tensor._make_subclass(cls, tensor, requires_grad)
+    elif requires_grad:
+        tensor.requires_grad_()
+    if state:
+        tensor.__dict__.update(state)
+    return tensor
+
+
+def _reduce(tensor: Tensor) -> Any:
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(
+            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+            "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor before "
+            "serializing (e.g., putting it on the queue)."
+        )
+    if not tensor.is_cpu or tensor.numel() == 0:
+        return tensor.__reduce_ex__(4)
+    handle = tensor.detach()._lend()
+    return _rebuild_shared, (type(tensor), handle, tensor.dtype, tensor.requires_grad, tensor.__dict__ or None)
+
+
+_done = False
+
+
+def init_reductions() -> None:
+    """From now on `multiprocessing` sends CPU tensors of this process as handles."""
+    global _done
+    if _done:
+        return
+    _done = True
+    from multiprocessing.reduction import ForkingPickler
+
+    from lucid.nn.parameter import Buffer, Parameter
+
+    for cls in (Tensor, Parameter, Buffer):
+        ForkingPickler.register(cls, _reduce)
+    atexit.register(_C._release_shared_memory)

@@ -1,0 +1,142 @@
+//! Where a tensor's elements lie: addresses, storages, memory that other libraries and processes see.
+
+use super::{wrap, PyTensor};
+use crate::args::{kinds, required, Arg, At};
+use crate::{cross, errors};
+use lucid::interop::Handle;
+use lucid::shape::Layout;
+use lucid::Tensor;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+/// A function of the package's Python part, looked up once.
+macro_rules! python {
+    ($py:expr, $module:literal, $name:literal) => {{
+        static FOUND: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        FOUND.import($py, $module, $name)
+    }};
+}
+
+#[pymethods]
+impl PyTensor {
+    /// The address of the first element: equal for views at one offset of one storage, 0 where there are no elements.
+    /// Evaluates. On the GPU device it is where the host sees the elements, until the next in-place write.
+    fn data_ptr(&self, py: Python<'_>) -> PyResult<usize> {
+        let t = self.share();
+        cross::long(py, || t.data_ptr())
+    }
+
+    /// The storage that the tensor shows, as bytes.
+    fn untyped_storage<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        python!(slf.py(), "lucid._storage", "UntypedStorage")?.call_method1("_of", (slf,))
+    }
+
+    /// Does the tensor lie in memory that other processes can map? On the GPU device it never does.
+    fn is_shared(&self) -> bool {
+        self.read().is_shared()
+    }
+
+    /// Moves the storage to memory that other processes can map, and gives the tensor back. On the GPU device it does
+    /// nothing, as in PyTorch for CUDA.
+    fn share_memory_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let t = slf.get().share();
+        if t.device() == lucid::Device::Cpu {
+            // Makes other processes get handles instead of copies.
+            python!(slf.py(), "lucid.multiprocessing", "init_reductions")?.call0()?;
+            cross::long(slf.py(), || t.share_memory())?;
+        }
+        Ok(slf.clone())
+    }
+
+    /// Number of elements that the storage has.
+    fn _storage_numel(&self) -> usize {
+        self.read().storage_numel()
+    }
+
+    /// What identifies the storage, while a tensor on it lives.
+    fn _storage_key(&self) -> (u8, usize) {
+        let t = self.read();
+        (u8::from(t.device() != lucid::Device::Cpu), t.storage_key())
+    }
+
+    /// The whole storage as a vector, cut off from the tape.
+    fn _storage_vector<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let t = self.share();
+        wrap(py, cross::quick(py, || t.storage_vector())?)
+    }
+
+    /// May the elements be written to?
+    fn _is_writable(&self) -> bool {
+        self.read().is_writable()
+    }
+
+    /// What one other process needs to map the elements: name, number of elements of the storage, offset, sizes, strides.
+    #[allow(clippy::type_complexity)]
+    fn _lend(&self, py: Python<'_>) -> PyResult<(String, usize, usize, Vec<usize>, Vec<usize>)> {
+        let t = self.share();
+        let h = cross::long(py, || t.lend())?;
+        let Layout { shape, strides, offset } = h.layout;
+        Ok((h.name, h.storage_numel, offset, shape.to_vec(), strides.to_vec()))
+    }
+
+    /// DLPack's protocol: a capsule of the elements where they lie.
+    #[pyo3(signature = (**kwargs))]
+    fn __dlpack__<'py>(slf: &Bound<'py, Self>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        python!(slf.py(), "lucid.utils.dlpack", "_export")?.call((slf,), kwargs)
+    }
+
+    /// DLPack's protocol: the kind and number of the device. Elements are always seen in the host's memory.
+    fn __dlpack_device__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        python!(slf.py(), "lucid.utils.dlpack", "_device")?.call0()
+    }
+
+    /// What NumPy's functions give where a tensor is among their arguments.
+    #[pyo3(signature = (array, context=None, return_scalar=false))]
+    fn __array_wrap__<'py>(
+        &self,
+        array: &Bound<'py, PyAny>,
+        context: Option<&Bound<'py, PyAny>>,
+        return_scalar: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        python!(array.py(), "lucid._convert", "wrap_array")?.call1((array, context, return_scalar))
+    }
+}
+
+/// The tensor that another process lent, from what `_lend` gave there.
+#[pyfunction]
+fn _from_shared<'py>(
+    py: Python<'py>,
+    name: String,
+    storage_numel: usize,
+    offset: usize,
+    shape: Vec<usize>,
+    strides: Vec<usize>,
+    dtype: Arg<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let dtype = required::<kinds::Dtype>(py, At { op: "from_shared", arg: "dtype" }, dtype)?;
+    let layout = Layout { shape: shape.into(), strides: strides.into(), offset };
+    let handle = Handle { name, dtype, storage_numel, layout };
+    wrap(py, cross::quick(py, || Tensor::from_shared(&handle))?)
+}
+
+/// Removes what only this process shares; for when it ends.
+#[pyfunction]
+fn _release_shared_memory() {
+    lucid::interop::release_shared_memory();
+}
+
+/// `data` as a tensor on the CPU that shows its memory: what `as_tensor` does with arrays and buffers.
+pub fn shown<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let made = python!(data.py(), "lucid._convert", "share_foreign")?.call1((data,))?;
+    if made.is_instance_of::<PyTensor>() {
+        return Ok(made);
+    }
+    Err(errors::type_error(data.py(), "as_tensor(): the data did not make a tensor"))
+}
+
+/// Adds the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_from_shared, m)?)?;
+    m.add_function(wrap_pyfunction!(_release_shared_memory, m)?)
+}
