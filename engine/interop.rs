@@ -72,7 +72,8 @@ impl Tensor {
     }
 
     /// The address of the first element, as PyTorch gives it: equal for views at one offset of one storage, 0 where there
-    /// are no elements. Evaluates. On the GPU device it is where the host sees the elements, until the next in-place write.
+    /// are no elements. Evaluates. On the GPU device it is where the host sees the elements, until the next in-place write;
+    /// copies there share it until one of them is written to.
     ///
     /// # Errors
     /// What the evaluation reports.

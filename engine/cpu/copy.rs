@@ -46,7 +46,8 @@ pub fn refuse_read_only(op: &'static str, x: &CpuArray) -> Result<()> {
     if x.buffer.writable() {
         return Ok(());
     }
-    let why = "the tensor shows memory that is not writable, such as a read-only array's or that of bytes; clone() it first";
+    let why =
+        "the tensor shows memory that is not writable, such as a read-only array's or that of bytes; clone() it first";
     Err(Error::runtime(op, why))
 }
 

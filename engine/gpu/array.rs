@@ -349,9 +349,9 @@ impl GpuArray {
             Some(address) => (array, address),
             None => {
                 let dense = ops::contiguous(&array, false)?;
-                let address = dense.address()?.ok_or_else(|| {
-                    crate::Error::backend("data_ptr", "MLX's contiguous copy is not contiguous")
-                })?;
+                let address = dense
+                    .address()?
+                    .ok_or_else(|| crate::Error::backend("data_ptr", "MLX's contiguous copy is not contiguous"))?;
                 (dense, address)
             }
         };

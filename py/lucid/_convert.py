@@ -1,7 +1,7 @@
 """Tensors from and to what is not a tensor: NumPy, buffers, pickles, copies.
 
-The only module that imports NumPy, and only where an array is asked for. On the CPU memory is shared both ways; who shares
-sees the other's writes.
+The only module that imports NumPy, and only where an array is asked for. On the CPU memory is shared both ways; who
+shares sees the other's writes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _of_view(view: memoryview, share: bool) -> Tensor:
     if share and all(s >= 0 and s % dtype.itemsize == 0 for s in strides):
         if view.readonly:
             _warn_read_only("buffer")
-        return _C._show_buffer(view, dtype, shape, steps, 0)
+        return _C._show_buffer(view if view.ndim else view.cast("B"), dtype, shape, steps, 0)
     return _C._from_bytes(view.tobytes(), list(shape), dtype, None)
 
 
@@ -107,6 +107,9 @@ def _of_array(array: np.ndarray[Any, Any], share: bool) -> Tensor:
         names = ", ".join([*_NUMPY][:-1])
         kind = f"numpy.{array.dtype.type.__name__}"
         raise TypeError(f"can't convert np.ndarray of type {kind}. The only supported types are: {names}, and bool.")
+    if not share:
+        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return _C._from_bytes(native.tobytes(), list(array.shape), dtype, None)
     if not array.dtype.isnative:
         raise ValueError(
             "given numpy array has byte order different from the native byte order. "
@@ -117,22 +120,22 @@ def _of_array(array: np.ndarray[Any, Any], share: bool) -> Tensor:
             "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
             "currently supported. (You can probably work around this by making a copy of your array with array.copy().)"
         )
-    if not share:
-        return _C._from_bytes(array.tobytes(), list(array.shape), dtype, None)
     if any(s % dtype.itemsize for s in array.strides):
         raise ValueError(
             "given numpy array strides not a multiple of the element byte size. "
             "Copy the numpy array to reallocate the memory."
         )
-    return _C._show_buffer(memoryview(array), dtype, array.shape, [s // dtype.itemsize for s in array.strides], 0)
+    seen: Any = array if array.ndim else array.reshape(1)
+    view = memoryview(seen)
+    return _C._show_buffer(view, dtype, array.shape, [s // dtype.itemsize for s in array.strides], 0)
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """A CPU tensor that shows a NumPy array's memory: writes to either are seen by both.
 
-    The array's strides are kept; negative ones are a ValueError, as are a foreign byte order and memory that is not aligned
-    for the dtype. Differs from PyTorch: writing to a tensor on a read-only array, which is undefined there, is a
-    RuntimeError.
+    The array's strides are kept; negative ones are a ValueError, as are a foreign byte order and memory that is not
+    aligned for the dtype. Differs from PyTorch: writing to a tensor on a read-only array, which is undefined there, is
+    a RuntimeError.
     """
     if not isinstance(ndarray, _numpy().ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
@@ -151,7 +154,8 @@ def share_foreign(data: Any) -> Tensor:
 
 
 def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A vector that shows a buffer's memory, read as `dtype`. `offset` is in bytes, `count` in elements (all by default).
+    """A vector that shows a buffer's memory, read as `dtype`. `offset` is in bytes, `count` in elements (all by
+    default).
 
     Differs from PyTorch: writing to a tensor on a read-only buffer is a RuntimeError. What cannot be shown in place is
     copied where the buffer is read-only (an offset that is not aligned), and a bool is a copy where a byte is neither 0
@@ -208,9 +212,9 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`obj` as a tensor that shares its memory where that can be: a tensor, a NumPy array, a DLPack capsule or exporter, a
-    buffer; numbers and sequences are copied. With `copy=True` it is always a copy, with `copy=False` needing one is a
-    ValueError."""
+    """`obj` as a tensor that shares its memory where that can be: a tensor, a NumPy array, a DLPack capsule or
+    exporter, a buffer; numbers and sequences are copied. With `copy=True` it is always a copy, with `copy=False`
+    needing one is a ValueError."""
     if isinstance(obj, Tensor):
         tensor = obj
     elif isinstance(obj, (bool, int, float, complex, list, tuple, range)):
@@ -253,8 +257,8 @@ class _Shown:
 def to_numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     """A NumPy array that shows a CPU tensor's memory, strides included: writes to either are seen by both.
 
-    A tensor that requires gradients is a RuntimeError, one on the GPU device and bfloat16 are TypeErrors. `force` detaches
-    and copies from the GPU device instead.
+    A tensor that requires gradients is a RuntimeError, one on the GPU device and bfloat16 are TypeErrors. `force`
+    detaches and copies from the GPU device instead.
     """
     numpy = _numpy()
     if not force:
@@ -294,7 +298,8 @@ def to_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.
 
 
 def wrap_array(array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-    """What NumPy's functions give where a tensor is among their arguments: a tensor, as in PyTorch with uint8 for bool."""
+    """What NumPy's functions give where a tensor is among their arguments: a tensor, as in PyTorch with uint8 for
+    bool."""
     numpy = _numpy()
     array = numpy.asarray(array)
     return _of_array(array.astype("uint8") if array.dtype == bool else array, True)
@@ -360,7 +365,8 @@ def _rebuild(
 
 
 def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
-    """The pickle protocol: the storage, what the tensor shows of it, and what the instance carries. The tape is not kept."""
+    """The pickle protocol: the storage, what the tensor shows of it, and what the instance carries. The tape is not
+    kept."""
     args = (
         type(tensor),
         _storage_of(tensor),
@@ -373,8 +379,8 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """A tensor of its own with the same elements, gradient and attributes; leaves only. Tensors that share storage share
-    their copies' storage, within one deepcopy."""
+    """A tensor of its own with the same elements, gradient and attributes; leaves only. Tensors that share storage
+    share their copies' storage, within one deepcopy."""
     if not tensor.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."

@@ -1,12 +1,15 @@
-"""How tensors print: PyTorch's layout, precision and rules.
+"""How tensors print: PyTorch's layout, precision and rules, and a table for notebooks.
 
 Prints evaluate. Of large tensors only the edges are read.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import html
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from lucid import _C
@@ -14,7 +17,7 @@ from lucid._C import Tensor
 from lucid._grad_mode import no_grad
 
 
-@dataclass
+@dataclasses.dataclass
 class _Options:
     precision: int = 4
     threshold: float = 1000
@@ -40,21 +43,47 @@ def set_printoptions(
     sci_mode: bool | None = None,
 ) -> None:
     """Sets digits after the point, the number of elements from which tensors are summarised, how many are shown at each
-    edge then, the line width, and whether floats print in scientific notation (`None` decides by the values)."""
+    edge then, the line width, and whether floats print in scientific notation (`None` decides by the values).
+
+    `profile` is one of default, short and full, and is set before the rest.
+    """
     global _options
+    options = dataclasses.replace(_options)
     if profile is not None:
         if profile not in _PROFILES:
             raise ValueError(f"expected one of {', '.join(_PROFILES)} as the profile, got {profile!r}")
-        _options = _Options(*_PROFILES[profile])
+        options = _Options(*_PROFILES[profile])
     if precision is not None:
-        _options.precision = precision
+        options.precision = precision
     if threshold is not None:
-        _options.threshold = threshold
+        options.threshold = threshold
     if edgeitems is not None:
-        _options.edgeitems = edgeitems
+        options.edgeitems = edgeitems
     if linewidth is not None:
-        _options.linewidth = linewidth
-    _options.sci_mode = sci_mode
+        options.linewidth = linewidth
+    options.sci_mode = sci_mode
+    for name in ("precision", "edgeitems", "linewidth"):
+        value = getattr(options, name)
+        if not isinstance(value, int) or value < 0:
+            raise ValueError(f"set_printoptions(): {name} must be an int from 0 on, got {value!r}")
+    _options = options
+
+
+def get_printoptions() -> dict[str, Any]:
+    """The options as a dictionary that `set_printoptions` takes."""
+    return dataclasses.asdict(_options)
+
+
+@contextmanager
+def printoptions(**options: Any) -> Iterator[None]:
+    """Inside of it other options hold; takes what `set_printoptions` does."""
+    global _options
+    before = _options
+    set_printoptions(**options)
+    try:
+        yield
+    finally:
+        _options = before
 
 
 class _Formatter:
@@ -69,17 +98,16 @@ class _Formatter:
         self.sci = False
         self.width = 1
         if not floating:
-            self.width = max(len(str(v)) for v in values)
+            self.width = max((len(str(v)) for v in values), default=1)
             return
         shown = [v for v in values if v != 0 and math.isfinite(v)]
-        if shown:
-            least, most = min(abs(v) for v in shown), max(abs(v) for v in shown)
-            self.whole = all(v == math.ceil(v) for v in shown)
-            # Wide ranges and extremes print in powers of ten.
-            self.sci = most / least > 1000.0 or most > 1e8 or (not self.whole and least < 1e-4)
-            self.width = max(1, *(len(self._text(v)) for v in shown))
-        if _options.sci_mode is not None:
-            self.sci = _options.sci_mode
+        if not shown:
+            return
+        least, most = min(abs(v) for v in shown), max(abs(v) for v in shown)
+        self.whole = all(v == math.ceil(v) for v in shown)
+        # Wide ranges and extremes print in powers of ten.
+        self.sci = _options.sci_mode if _options.sci_mode is not None else _extreme(least, most)
+        self.width = max(1, *(len(self._text(v)) for v in shown))
 
     def _text(self, v: Any) -> str:
         if not self.floating:
@@ -87,12 +115,16 @@ class _Formatter:
         if self.sci:
             return f"{v:.{_options.precision}e}"
         if self.whole:
-            return f"{v:.0f}." if math.isfinite(v) else str(v)
+            return f"{v:.0f}." if math.isfinite(v) else f"{v:.0f}"
         return f"{v:.{_options.precision}f}"
 
     def padded(self, v: Any) -> str:
         """One number, padded from the left."""
         return self._text(v).rjust(self.width)
+
+
+def _extreme(least: float, most: float) -> bool:
+    return most / least > 1000.0 or most > 1.0e8 or least < 1.0e-4
 
 
 class _ComplexFormatter:
@@ -103,7 +135,7 @@ class _ComplexFormatter:
 
     def padded(self, v: complex) -> str:
         imag = self.imag.padded(v.imag).lstrip()
-        return self.real.padded(v.real) + ("" if imag.startswith("-") else "+") + imag + "j"
+        return self.real.padded(v.real) + ("" if imag.startswith(("-", "+")) else "+") + imag + "j"
 
 
 def _flat(data: Any) -> list[Any]:
@@ -135,6 +167,8 @@ def _lines(data: Any, shape: tuple[int, ...], indent: int, summarise: bool, form
         return str(form.padded(data))
     size, rest = shape[0], shape[1:]
     cut = summarise and size > 2 * n
+    if cut and n == 0:
+        return "[...]"
     if not rest:
         per_line = max(1, (_options.linewidth - indent) // (form.width + 2))
         items = [form.padded(v) for v in data]
@@ -148,15 +182,14 @@ def _lines(data: Any, shape: tuple[int, ...], indent: int, summarise: bool, form
     return "[" + ("," + "\n" * len(rest) + " " * (indent + 1)).join(parts) + "]"
 
 
+def _formatter(dtype: Any, values: list[Any]) -> Any:
+    return _ComplexFormatter(values) if dtype.is_complex else _Formatter(values, dtype.is_floating_point)
+
+
 def _body(t: Tensor, indent: int) -> str:
     summarise = t.numel() > _options.threshold
     data = _edges(t, summarise).tolist()
-    values = _flat(data)
-    if t.dtype.is_complex:
-        form: Any = _ComplexFormatter(values)
-    else:
-        form = _Formatter(values, t.dtype.is_floating_point)
-    return _lines(data, tuple(t.shape), indent, summarise, form)
+    return _lines(data, tuple(t.shape), indent, summarise, _formatter(t.dtype, _flat(data)))
 
 
 def tensor_repr(tensor: Tensor) -> str:
@@ -176,15 +209,19 @@ def _tensor_repr(tensor: Tensor) -> str:
     suffixes = []
     if not tensor.is_cpu:
         suffixes.append(f"device='{tensor.device}'")
-    plain = (_C.get_default_dtype(), _C.int64, _C.bool)
-    named = tensor.dtype not in plain and not (tensor.dtype.is_complex and _C.get_default_dtype() is _C.float32)
+    default = _C.get_default_dtype()
+    named = tensor.dtype not in (default, _C.int64, _C.bool)
+    if tensor.dtype.is_complex and default is not _C.float64:
+        named = False
     if tensor.numel() == 0:
         if tensor.ndim != 1:
             suffixes.append(f"size={tuple(tensor.shape)}")
-        if tensor.dtype is not _C.get_default_dtype():
+        if tensor.dtype is not default:
             suffixes.append(f"dtype={tensor.dtype}")
         text = "[]"
     else:
+        if not _options.edgeitems:
+            suffixes.append(f"size={tuple(tensor.shape)}")
         if named:
             suffixes.append(f"dtype={tensor.dtype}")
         text = _body(tensor.detach(), indent)
@@ -204,3 +241,72 @@ def _tensor_repr(tensor: Tensor) -> str:
             out += ", " + suffix
             last += len(suffix) + 2
     return out + ")"
+
+
+# ---- notebooks -------------------------------------------------------------------------------------------------------
+
+_CELL = "text-align:right;font-family:monospace;white-space:pre"
+
+
+def tensor_html(tensor: Tensor) -> str:
+    """A table of up to two dimensions, under a line of shape, dtype, device and statistics; text for more dimensions.
+
+    Of large tensors the edges are shown, as in print; the statistics are those of all elements.
+    """
+    with no_grad():
+        t = tensor.detach()
+        facts = [
+            type(tensor).__name__,
+            f"shape {tuple(t.shape)}",
+            repr(t.dtype).removeprefix("lucid."),
+            str(t.device),
+            *(["requires_grad"] if tensor.requires_grad else []),
+            *_statistics(t),
+        ]
+        head = f"<div><small>{html.escape(' · '.join(facts))}</small></div>"
+        if t.ndim > 2 or t.numel() == 0:
+            return f"{head}<pre>{html.escape(repr(tensor))}</pre>"
+        return head + _table(t)
+
+
+def _table(t: Tensor) -> str:
+    rows = t.reshape(1, -1) if t.ndim < 2 else t
+    n = max(1, _options.edgeitems)
+    summarise = t.numel() > _options.threshold
+    with printoptions(**{**get_printoptions(), "edgeitems": n}):
+        data = _edges(rows, summarise).tolist()
+        form = _formatter(t.dtype, _flat(data))
+        cells = [[html.escape(form.padded(v)) for v in row] for row in data]
+    height, width = rows.shape
+    columns: list[int | None] = [*range(width)]
+    numbers: list[int | None] = [*range(height)]
+    if summarise and width > 2 * n:
+        columns = [*range(n), None, *range(width - n, width)]
+        cells = [[*row[:n], "…", *row[n:]] for row in cells]
+    if summarise and height > 2 * n:
+        numbers = [*range(n), None, *range(height - n, height)]
+        cells = [*cells[:n], ["…"] * len(columns), *cells[n:]]
+    header = "".join(f"<th>{_mark(i)}</th>" for i in columns)
+    body = "".join(
+        f"<tr><th>{_mark(i)}</th>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in row) + "</tr>"
+        for i, row in zip(numbers, cells, strict=True)
+    )
+    return f"<table><thead><tr><th></th>{header}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _mark(i: int | None) -> str:
+    return "…" if i is None else str(i)
+
+
+def _statistics(t: Tensor) -> list[str]:
+    """What is worth knowing of all elements."""
+    if t.numel() == 0 or t.dtype.is_complex:
+        return []
+    if t.dtype is _C.bool:
+        return [f"{int(t.sum())} of {t.numel()} true"]
+    if not t.dtype.is_floating_point:
+        return [f"min {int(t.amin())}", f"max {int(t.amax())}", f"mean {float(t.to(_C.float32).mean()):.4g}"]
+    wide = t.to(_C.float32) if t.dtype.itemsize < 4 else t
+    bad = int((wide != wide).sum())
+    found = [f"min {float(wide.amin()):.4g}", f"max {float(wide.amax()):.4g}", f"mean {float(wide.mean()):.4g}"]
+    return [*found, f"{bad} NaN"] if bad else found

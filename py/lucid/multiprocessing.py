@@ -1,8 +1,8 @@
 """Tensors between processes: what `multiprocessing` sends of a CPU tensor is a handle on shared memory, not its bytes.
 
-`init_reductions` sees to that, for every pickle that `multiprocessing` makes afterwards in this process; `share_memory_`
-calls it. The receiver and the sender see each other's writes. The memory lives until both have dropped it; the sender must
-live until the tensor is received. GPU tensors are sent as bytes.
+`init_reductions` sees to that, for every pickle that `multiprocessing` makes afterwards in this process;
+`share_memory_` calls it. The receiver and the sender see each other's writes. The memory lives until both have dropped
+it; the sender must live until the tensor is received. GPU tensors are sent as bytes.
 """
 
 from __future__ import annotations

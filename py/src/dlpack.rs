@@ -34,7 +34,10 @@ fn _show_buffer<'py>(
     let buffer = PyUntypedBuffer::get(view.as_any())?;
     let extents = buffer.shape().iter().zip(buffer.strides());
     if buffer.suboffsets().is_some() || extents.clone().any(|(_, &s)| s < 0) {
-        return Err(errors::value_error(py, "from_numpy(): a buffer with negative strides or pointers cannot be shown"));
+        return Err(errors::value_error(
+            py,
+            "from_numpy(): a buffer with negative strides or pointers cannot be shown",
+        ));
     }
     // What lies between the first and the last element belongs to the buffer.
     let bytes = match buffer.item_count() {
@@ -258,11 +261,7 @@ fn export<'py, M: Managed>(py: Python<'py>, e: Export, copied: bool) -> PyResult
 /// A capsule of a tensor's elements where they lie. Evaluates. What cannot be written goes out only in versioned capsules,
 /// which can say so.
 #[pyfunction]
-fn _to_dlpack<'py>(
-    tensor: &Bound<'py, PyTensor>,
-    versioned: bool,
-    copied: bool,
-) -> PyResult<Bound<'py, PyAny>> {
+fn _to_dlpack<'py>(tensor: &Bound<'py, PyTensor>, versioned: bool, copied: bool) -> PyResult<Bound<'py, PyAny>> {
     let (py, t) = (tensor.py(), tensor.get().share());
     let e = cross::long(py, || t.export())?;
     match versioned {
@@ -309,11 +308,15 @@ struct Described {
 fn describe(t: &DlTensor) -> PyResult<Described> {
     if !matches!(t.device.kind, CPU | CUDA_HOST) {
         let kind = t.device.kind;
-        return Err(refuse(format!("from_dlpack: memory of DLPack's device type {kind} cannot be shared, only the CPU's; move it there first")));
+        return Err(refuse(format!(
+            "from_dlpack: memory of DLPack's device type {kind} cannot be shared, only the CPU's; move it there first"
+        )));
     }
     let DataType { code, bits, lanes } = t.dtype;
     let dtype = dtype_of(t.dtype).ok_or_else(|| {
-        refuse(format!("from_dlpack: there is no dtype for DLPack's type code {code} with {bits} bits and {lanes} lanes"))
+        refuse(format!(
+            "from_dlpack: there is no dtype for DLPack's type code {code} with {bits} bits and {lanes} lanes"
+        ))
     })?;
     let ndim = usize::try_from(t.ndim).map_err(|_| refuse("from_dlpack: a negative number of dimensions"))?;
     let list = |p: *mut i64| -> PyResult<Vec<i64>> {
@@ -346,7 +349,8 @@ fn describe(t: &DlTensor) -> PyResult<Described> {
         false => (n - 1).checked_mul(s).and_then(|reach| span.checked_add(reach)),
     });
     let bytes = span.and_then(|n| n.checked_mul(dtype.size())).filter(|&b| b <= isize::MAX as usize);
-    let bytes = bytes.ok_or_else(|| refuse(format!("from_dlpack: sizes {shape:?} with strides {strides:?} overflow")))?;
+    let bytes =
+        bytes.ok_or_else(|| refuse(format!("from_dlpack: sizes {shape:?} with strides {strides:?} overflow")))?;
     let offset = usize::try_from(t.byte_offset).map_err(|_| refuse("from_dlpack: the offset overflows"))?;
     if t.data.is_null() && !empty {
         return Err(refuse("from_dlpack: there is no memory behind the elements"));
@@ -391,7 +395,10 @@ fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>
     let py = capsule.py();
     let Ok(capsule) = capsule.cast::<PyCapsule>() else {
         let got = crate::args::kind_name(capsule);
-        return Err(errors::type_error(py, format!("from_dlpack(): expected an object with __dlpack__ or a capsule, not {got}")));
+        return Err(errors::type_error(
+            py,
+            format!("from_dlpack(): expected an object with __dlpack__ or a capsule, not {got}"),
+        ));
     };
     let named = |name: &CStr| capsule.is_valid_checked(Some(name));
     let (made, copied) = if named(Versioned::NAME) {

@@ -1,8 +1,8 @@
 """DLPack: tensors from other libraries and for them, without a copy.
 
 Only memory of the host is shared. On the GPU device a tensor is evaluated and shown where the host sees its elements,
-read-only, since MLX's arrays never change; that is what MLX's CPU stream has anyway, and the unified memory of Metal; with
-Metal and CUDA it has never been run.
+read-only, since MLX's arrays never change; that is what MLX's CPU stream has anyway, and the unified memory of Metal;
+with Metal and CUDA it has never been run.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def _export(
 ) -> Any:
     """A capsule of the tensor's elements where they lie: `Tensor.__dlpack__`.
 
-    Versioned where `max_version` is at least (1, 0), else of the old kind. A tensor that requires gradients, another device
-    than the host's memory and, in an old capsule, memory that is not writable are a BufferError.
+    Versioned where `max_version` is at least (1, 0), else of the old kind. A tensor that requires gradients, another
+    device than the host's memory and, in an old capsule, memory that is not writable are a BufferError.
     """
     if tensor.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
@@ -61,7 +61,9 @@ def _export(
     if stream is not None and stream != -1:
         raise AssertionError("stream should be None on cpu.")
     if dl_device is not None and tuple(int(d) for d in dl_device) != (1, 0):
-        raise BufferError(f"Can't export to DLPack's device {tuple(dl_device)}: only the host's memory, (1, 0), is shared")
+        raise BufferError(
+            f"Can't export to DLPack's device {tuple(dl_device)}: only the host's memory, (1, 0), is shared"
+        )
     versioned = max_version is not None and max_version[0] >= 1
     tensor = tensor.detach()
     if copy:
@@ -84,9 +86,9 @@ def to_dlpack(tensor: Tensor) -> Any:
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor that shows the memory of a DLPack capsule, or of an object with `__dlpack__`.
 
-    Writes to either are seen by both; what the producer marks as read-only cannot be written to. With `device` the tensor
-    is moved there, with `copy=True` it is always a copy, with `copy=False` needing one is a ValueError. Memory that the
-    host does not see is a BufferError.
+    Writes to either are seen by both; what the producer marks as read-only cannot be written to. With `device` the
+    tensor is moved there, with `copy=True` it is always a copy, with `copy=False` needing one is a ValueError. Memory
+    that the host does not see is a BufferError.
     """
     if not hasattr(ext_tensor, "__dlpack__"):
         if device is not None or copy is not None:

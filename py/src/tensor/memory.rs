@@ -91,6 +91,11 @@ impl PyTensor {
         python!(slf.py(), "lucid.utils.dlpack", "_device")?.call0()
     }
 
+    /// A table for notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        python!(slf.py(), "lucid._repr", "tensor_html")?.call1((slf,))
+    }
+
     /// What NumPy's functions give where a tensor is among their arguments.
     #[pyo3(signature = (array, context=None, return_scalar=false))]
     fn __array_wrap__<'py>(
