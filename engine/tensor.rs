@@ -56,7 +56,8 @@ impl Tensor {
     /// # Errors
     /// Where the number of bytes is not the shape's, or the device has not the dtype or no room.
     pub fn from_bytes(bytes: &[u8], shape: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
-        if bytes.len() != numel(shape) * dtype.size() {
+        let size = shape.iter().try_fold(dtype.size(), |size, &n| size.checked_mul(n));
+        if size != Some(bytes.len()) {
             let why = format!("{} bytes do not make a {dtype} tensor of shape {shape:?}", bytes.len());
             return Err(Error::shape("tensor", why, &[shape]));
         }

@@ -101,6 +101,7 @@ fn push(bytes: &mut Vec<u8>, x: Scalar, dtype: DType) {
 
 /// A new array from row-major bytes.
 pub(super) fn from_bytes(bytes: &[u8], out: &Meta) -> Made<GpuArray> {
+    mlx_ffi::ensure_allowed()?;
     let array = Array::from_bytes(bytes, &ints(&out.shape)?, convert::dtype(out.dtype)?)?;
     let small = numel(&out.shape) <= SMALL && out.dtype != DType::Bool;
     let known = if small { range_of(bytes, out.dtype) } else { Known::Nothing };

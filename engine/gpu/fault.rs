@@ -41,7 +41,9 @@ impl Fault {
                            processes with the 'spawn' method";
                 Error::runtime(op, why)
             }
-            e @ mlx_ffi::Error::VersionMismatch { .. } => Box::new(Error::GpuNotAvailable(e.to_string())),
+            e @ (mlx_ffi::Error::VersionMismatch { .. } | mlx_ffi::Error::Forbidden(_)) => {
+                Box::new(Error::GpuNotAvailable(e.to_string()))
+            }
             e => Error::backend(op, e.to_string()),
         }
     }

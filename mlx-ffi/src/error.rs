@@ -21,6 +21,9 @@ pub enum Error {
     /// MLX was used before the process forked; evaluating in the child would hang.
     #[error("MLX was used before this process was forked and cannot evaluate here: start the process by spawning it")]
     ForkedProcess,
+    /// This process said, by [`forbid`](crate::forbid), that it must not use MLX; its reason.
+    #[error("{0}")]
+    Forbidden(&'static str),
     /// The MLX library that was loaded is not the one this crate was built against.
     #[error("MLX {expected} is needed but {found} was loaded: install mlx=={expected}")]
     VersionMismatch {

@@ -50,7 +50,7 @@ pub use array::Array;
 pub use dtype::Dtype;
 pub use element::Element;
 pub use error::{Error, Result};
-pub use stream::synchronize;
+pub use stream::{ensure_allowed, forbid, in_use, synchronize};
 pub use version::{version, MLX_VERSION};
 
 /// The generated bindings. Nothing outside this crate sees them.

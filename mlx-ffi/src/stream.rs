@@ -6,7 +6,7 @@
 
 use std::os::raw::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use crate::device::{self, Kind};
 use crate::error::{self, check, Error, Result};
@@ -17,6 +17,26 @@ static CPU: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static MAKING: Mutex<()> = Mutex::new(());
 /// The process that made the streams; 0 before that.
 static OWNER: AtomicU32 = AtomicU32::new(0);
+/// Why this process must not use MLX.
+static FORBIDDEN: OnceLock<&'static str> = OnceLock::new();
+
+/// Makes every first use of MLX in this process an error with this reason; without effect where MLX is in use already.
+pub fn forbid(why: &'static str) {
+    let _ = FORBIDDEN.set(why);
+}
+
+/// Was MLX used in this process: does its stream exist?
+pub fn in_use() -> bool {
+    !MAIN.load(Ordering::Acquire).is_null()
+}
+
+/// An error in a process that has forbidden itself MLX and does not use it yet.
+pub fn ensure_allowed() -> Result<()> {
+    match FORBIDDEN.get() {
+        Some(why) if !in_use() => Err(Error::Forbidden(why)),
+        _ => Ok(()),
+    }
+}
 
 /// The stream of the device that MLX offers.
 #[inline(always)]
@@ -76,6 +96,9 @@ fn make_main() -> Result<sys::mlx_stream> {
     let ctx = MAIN.load(Ordering::Acquire);
     if !ctx.is_null() {
         return Ok(sys::mlx_stream { ctx });
+    }
+    if let Some(why) = FORBIDDEN.get() {
+        return Err(Error::Forbidden(why));
     }
     crate::version::version()?;
     full_precision();

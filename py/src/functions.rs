@@ -158,6 +158,20 @@ fn _check_mlx() -> PyResult<()> {
     mlx_ffi::version().map(drop).map_err(|e| pyo3::exceptions::PyImportError::new_err(e.to_string()))
 }
 
+/// Makes every use of the GPU in this process an error; in the worker processes of a data loader.
+#[pyfunction]
+fn _forbid_gpu() {
+    mlx_ffi::forbid(
+        "the GPU device cannot be used in a data loader's worker process; move the batch in the main process",
+    );
+}
+
+/// Has this process used MLX?
+#[pyfunction]
+fn _gpu_in_use() -> bool {
+    mlx_ffi::in_use()
+}
+
 /// Bytes in use (`current`, `peak`, `cached`) and `allocations` of a device.
 #[pyfunction]
 #[pyo3(signature = (device=None))]
@@ -351,7 +365,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! {
         numel ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
-        _eval _synchronize _check_mlx memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_stop _profile_report
+        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_stop _profile_report
         _optimizer_step save_safetensors load_safetensors
     }
     Ok(())

@@ -1,1 +1,1 @@
-"""Tools around tensors."""
+"""Tools around tensors and training: data loading, DLPack."""

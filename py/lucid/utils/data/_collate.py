@@ -1,0 +1,155 @@
+"""How samples become a batch: `collate` and what it does by default.
+
+NumPy's types are recognised by name, so that batches without arrays need no NumPy.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+import lucid
+
+CollateMap = dict[type | tuple[type, ...], Callable[..., Any]]
+
+_REFUSED = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+# NumPy's dtypes of strings and objects.
+_NOT_NUMBERS = re.compile("[SaUO]")
+
+
+def _is_numpy(obj: Any) -> bool:
+    cls = type(obj)
+    return any(c.__module__ == "numpy" and c.__name__ in ("ndarray", "generic") for c in cls.__mro__)
+
+
+def _is_array(obj: Any) -> bool:
+    return _is_numpy(obj) and hasattr(obj, "__array_finalize__")
+
+
+def _mapping(like: Any, convert: Callable[[Any], Any]) -> Any:
+    """A mapping of `like`'s type, with `convert(key)` for its keys; a dict where the type cannot be made."""
+    values = {key: convert(key) for key in like}
+    try:
+        if isinstance(like, MutableMapping):
+            # The type may carry more than its items: change a copy.
+            clone = copy.copy(like)
+            clone.update(values)
+            return clone
+        return type(like)(values)
+    except TypeError:
+        return values
+
+
+def _sequence(like: Any, values: list[Any]) -> Any:
+    """A sequence of `like`'s type with these values; a list where the type cannot be made."""
+    try:
+        if isinstance(like, MutableSequence):
+            clone = copy.copy(like)
+            for i, value in enumerate(values):
+                clone[i] = value
+            return clone
+        return type(like)(values)
+    except TypeError:
+        return values
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays and numbers, also inside mappings, tuples and sequences, as tensors; all else as it is.
+
+    Tuples become lists, as in PyTorch. What a `DataLoader` with `batch_size=None` does to each sample.
+    """
+    if isinstance(data, lucid.Tensor):
+        return data
+    if _is_numpy(data) and type(data).__name__ not in ("str_", "bytes_", "string_"):
+        if _is_array(data) and _NOT_NUMBERS.search(data.dtype.str):
+            return data
+        return lucid.tensor(data, device="cpu") if not _is_array(data) else lucid.from_numpy(data)
+    if isinstance(data, Mapping):
+        return _mapping(data, lambda key: default_convert(data[key]))
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(d) for d in data))
+    if isinstance(data, tuple):
+        return [default_convert(d) for d in data]
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        return _sequence(data, [default_convert(d) for d in data])
+    return data
+
+
+def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """One object of a list of samples: mappings key by key, tuples and sequences position by position.
+
+    Args:
+        batch: The samples, of which the first says how all are put together.
+        collate_fn_map: Functions for elements of a type: by the type itself, else by the first entry that it is an
+            instance of. Each is called as `f(batch, collate_fn_map=collate_fn_map)`.
+
+    Raises TypeError for elements without an entry; RuntimeError for sequences of unequal lengths.
+    """
+    first = batch[0]
+    kind = type(first)
+    if collate_fn_map is not None:
+        if kind in collate_fn_map:
+            return collate_fn_map[kind](batch, collate_fn_map=collate_fn_map)
+        for each, function in collate_fn_map.items():
+            if isinstance(first, each):
+                return function(batch, collate_fn_map=collate_fn_map)
+        if _is_numpy(first) and collate_fn_map is default_collate_fn_map:
+            return _numpy_batch(batch, collate_fn_map)
+    if isinstance(first, Mapping):
+        return _mapping(first, lambda key: collate([d[key] for d in batch], collate_fn_map=collate_fn_map))
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        columns = zip(*batch, strict=False)
+        return kind(*(collate(column, collate_fn_map=collate_fn_map) for column in columns))
+    if isinstance(first, Sequence):
+        if any(len(sample) != len(first) for sample in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        made = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)]
+        return made if isinstance(first, tuple) else _sequence(first, made)
+    raise TypeError(_REFUSED.format(kind))
+
+
+def _numpy_batch(batch: Any, collate_fn_map: CollateMap) -> Any:
+    first = batch[0]
+    if _is_array(first):
+        if _NOT_NUMBERS.search(first.dtype.str):
+            raise TypeError(_REFUSED.format(first.dtype))
+        return collate([lucid.from_numpy(b) for b in batch], collate_fn_map=collate_fn_map)
+    return lucid.stack([lucid.tensor(b, device="cpu") for b in batch])
+
+
+def _tensors(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    return lucid.stack(list(batch), 0)
+
+
+def _floats(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    return lucid.tensor(list(batch), dtype=lucid.float64, device="cpu")
+
+
+def _ints(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    return lucid.tensor(list(batch), device="cpu")
+
+
+def _unchanged(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    return batch
+
+
+default_collate_fn_map: CollateMap = {
+    lucid.Tensor: _tensors,
+    float: _floats,
+    int: _ints,
+    str: _unchanged,
+    bytes: _unchanged,
+}
+
+
+def default_collate(batch: Any) -> Any:
+    """A batch of samples, with a first dimension of its size.
+
+    Tensors and NumPy arrays are stacked, NumPy's and Python's numbers become a vector (floats float64, ints int64),
+    strings and bytes stay a list; mappings, named tuples and sequences are taken apart, tuples giving lists.
+
+    Raises RuntimeError for tensors of unequal shapes and sequences of unequal lengths; TypeError for anything else.
+    """
+    return collate(batch, collate_fn_map=default_collate_fn_map)
