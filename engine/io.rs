@@ -1,12 +1,14 @@
-//! Reading and writing named tensors as safetensors files.
+//! Reading and writing named tensors as safetensors files, and replacing files in one step.
 //!
-//! The format and its checks are the `safetensors` crate's. A write goes to a temporary file beside the target, is synced
-//! and renamed, so the target is always the old file or the new one, whole.
+//! The header's format and checks are the `safetensors` crate's; tensors are written and read one at a time, so that no
+//! file is in memory whole. A write goes to a temporary file beside the target, is synced and renamed, so the target is
+//! always the old file or the new one, whole.
 
 use crate::{DType, Device, Error, Result, Tensor};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use std::collections::BTreeMap;
-use std::io::Write;
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 const DTYPES: [(DType, Dtype); 11] = [
@@ -22,31 +24,153 @@ const DTYPES: [(DType, Dtype); 11] = [
     (DType::F64, Dtype::F64),
     (DType::C64, Dtype::C64),
 ];
+/// The format's own limit, in bytes.
+const LARGEST_HEADER: u64 = 100_000_000;
+const PREFIX: usize = 8;
 
-/// Writes tensors under their names; evaluates them.
+/// One tensor of a file: what it is and where its bytes lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes.
+    pub shape: Vec<usize>,
+    /// Where in the file its first byte is.
+    pub start: usize,
+    /// How many bytes.
+    pub len: usize,
+}
+
+/// What a file says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The tensors, in the file's order.
+    pub entries: Vec<Entry>,
+    /// Free text by name.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// How many bytes the prefix and the header have, by the file's first eight.
+///
+/// # Errors
+/// [`Error::Io`] where the file is too short for it.
+pub fn header_len(path: &Path, prefix: &[u8], file_len: u64) -> Result<usize> {
+    let bytes: [u8; PREFIX] = prefix
+        .get(..PREFIX)
+        .and_then(|b| b.try_into().ok())
+        .ok_or_else(|| Error::file(path, "not a safetensors file: it has less than 8 bytes"))?;
+    let n = u64::from_le_bytes(bytes);
+    if n > LARGEST_HEADER || n > file_len.saturating_sub(PREFIX as u64) {
+        return Err(Error::file(path, format!("not a safetensors file: a header of {n} bytes")));
+    }
+    Ok(PREFIX + n as usize)
+}
+
+/// Reads the header of a file of `file_len` bytes from its beginning, which must have all of it.
+///
+/// # Errors
+/// [`Error::Io`] with the path for anything that is not as the format demands.
+pub fn header(path: &Path, head: &[u8], file_len: u64) -> Result<Header> {
+    let bad = |why: String| Error::file(path, format!("not a safetensors file: {why}"));
+    let len = header_len(path, head, file_len)?;
+    let text = head.get(PREFIX..len).ok_or_else(|| bad("its header is truncated".into()))?;
+    let parsed: Metadata = serde_json::from_slice(text).map_err(|e| bad(format!("its header is damaged: {e}")))?;
+    if (parsed.data_len() as u64).checked_add(len as u64) != Some(file_len) {
+        return Err(bad(format!("its tensors have {} bytes, the file {}", parsed.data_len(), file_len - len as u64)));
+    }
+    let mut entries = Vec::new();
+    for name in parsed.offset_keys() {
+        let Some(info) = parsed.info(&name) else { continue };
+        let dtype = DTYPES.iter().find(|(_, d)| *d == info.dtype).map(|(d, _)| *d);
+        let dtype = dtype
+            .ok_or_else(|| Error::file(path, format!("tensor {name} has dtype {:?}, unknown here", info.dtype)))?;
+        let (start, end) = info.data_offsets;
+        let shape = info.shape.clone();
+        entries.push(Entry { name, dtype, shape, start: len + start, len: end - start });
+    }
+    let metadata = parsed.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+    Ok(Header { entries, metadata })
+}
+
+/// Writes tensors under their names; evaluates them. The target is replaced in one step.
 ///
 /// # Errors
 /// [`Error::Io`] with the path where the file cannot be written, and what the evaluation reports.
 pub fn save(path: impl AsRef<Path>, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
-    let path = path.as_ref();
-    let bytes: Vec<(&String, Vec<u8>, &Tensor)> =
-        tensors.iter().map(|(name, t)| Ok((name, t.to_bytes()?, t))).collect::<Result<_>>()?;
-    let views = bytes.iter().map(|(name, bytes, t)| {
-        let dtype = DTYPES.iter().find(|(d, _)| *d == t.dtype()).map_or(Dtype::U8, |(_, d)| *d);
-        let view = TensorView::new(dtype, t.shape().to_vec(), bytes);
-        view.map(|v| (name.as_str(), v)).map_err(|e| Error::file(path, e.to_string()))
-    });
-    let views: Vec<(&str, TensorView<'_>)> = views.collect::<Result<_>>()?;
-    let data = safetensors::serialize(views, None).map_err(|e| Error::file(path, e.to_string()))?;
-    write_whole(path, &data).map_err(|e| Error::io(path, e))
+    save_with(path, tensors, &BTreeMap::new())
 }
 
-fn write_whole(path: &Path, data: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(data)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|e| e.error)?;
+/// The same with free text beside the tensors.
+///
+/// # Errors
+/// As [`save`].
+pub fn save_with(
+    path: impl AsRef<Path>,
+    tensors: &BTreeMap<String, Tensor>,
+    metadata: &BTreeMap<String, String>,
+) -> Result<()> {
+    let path = path.as_ref();
+    crate::eval(&tensors.values().collect::<Vec<_>>(), true)?;
+    // Wide elements first, as the crate itself orders them: then each tensor is aligned.
+    let mut order: Vec<(&String, &Tensor)> = tensors.iter().collect();
+    order.sort_by_key(|(_, t)| std::cmp::Reverse(t.dtype().size()));
+    let mut at = 0;
+    let mut infos = Vec::with_capacity(order.len());
+    for (name, t) in &order {
+        let dtype = DTYPES.iter().find(|(d, _)| *d == t.dtype()).map_or(Dtype::U8, |(_, d)| *d);
+        let end = at + t.numel() * t.dtype().size();
+        infos.push(((*name).clone(), TensorInfo { dtype, shape: t.shape().to_vec(), data_offsets: (at, end) }));
+        at = end;
+    }
+    let text: HashMap<String, String> = metadata.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    let made = Metadata::new((!text.is_empty()).then_some(text), infos);
+    let made = made.map_err(|e| Error::file(path, e.to_string()))?;
+    let mut header = serde_json::to_vec(&made).map_err(|e| Error::file(path, e.to_string()))?;
+    header.resize(header.len().next_multiple_of(PREFIX), b' ');
+    if header.len() as u64 > LARGEST_HEADER {
+        return Err(Error::file(path, format!("the header would have {} bytes, too many", header.len())));
+    }
+    replace(path, |file| {
+        let io = |e| Error::io(path, e);
+        file.write_all(&(header.len() as u64).to_le_bytes()).map_err(io)?;
+        file.write_all(&header).map_err(io)?;
+        order.iter().try_for_each(|(_, t)| file.write_all(&t.to_bytes()?).map_err(io))
+    })
+}
+
+/// Gives a file new contents in one step: a crash at any moment leaves the old file or the new one, whole.
+///
+/// A symbolic link stays one, and an existing file keeps its permissions.
+///
+/// # Errors
+/// [`Error::Io`] with the path, and what `write` reports; the old file is untouched then.
+pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> Result<()>) -> Result<()> {
+    let io = |e| Error::io(path, e);
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".lucid").suffix(".part");
+    #[cfg(unix)]
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    // Less the umask, as any new file; the crate's own default is for the owner alone.
+    #[cfg(unix)]
+    builder.permissions(everyone);
+    let part = builder.tempfile_in(folder).map_err(io)?;
+    if let Ok(old) = std::fs::metadata(&target) {
+        part.as_file().set_permissions(old.permissions()).map_err(io)?;
+    }
+    let mut file = BufWriter::new(part.as_file());
+    write(&mut file)?;
+    file.flush().map_err(io)?;
+    drop(file);
+    part.as_file().sync_all().map_err(io)?;
+    part.persist(&target).map_err(|e| io(e.error))?;
+    // The rename itself is lasting once the folder is; some file systems do not let folders be synced.
+    if let Ok(folder) = File::open(folder) {
+        let _ = folder.sync_all();
+    }
     Ok(())
 }
 
@@ -57,16 +181,20 @@ fn write_whole(path: &Path, data: &[u8]) -> std::io::Result<()> {
 /// the device has not a tensor's dtype.
 pub fn load(path: impl AsRef<Path>, device: Device) -> Result<BTreeMap<String, Tensor>> {
     let path = path.as_ref();
-    let data = std::fs::read(path).map_err(|e| Error::io(path, e))?;
-    let file =
-        SafeTensors::deserialize(&data).map_err(|e| Error::file(path, format!("not a safetensors file: {e}")))?;
-    file.iter()
-        .map(|(name, view)| {
-            let dtype = DTYPES.iter().find(|(_, d)| *d == view.dtype()).map(|(d, _)| *d);
-            let dtype = dtype.ok_or_else(|| {
-                Error::file(path, format!("tensor {name} has dtype {:?}, unknown here", view.dtype()))
-            })?;
-            Ok((name.to_string(), Tensor::from_bytes(view.data(), view.shape(), dtype, device)?))
-        })
-        .collect()
+    let io = |e| Error::io(path, e);
+    let mut file = File::open(path).map_err(io)?;
+    let size = file.metadata().map_err(io)?.len();
+    let mut head = vec![0; PREFIX.min(size as usize)];
+    file.read_exact(&mut head).map_err(io)?;
+    head.resize(header_len(path, &head, size)?, 0);
+    file.read_exact(&mut head[PREFIX..]).map_err(io)?;
+    let header = header(path, &head, size)?;
+    let mut bytes = Vec::new();
+    let read = |e: Entry| {
+        bytes.resize(e.len, 0);
+        file.seek(SeekFrom::Start(e.start as u64)).map_err(io)?;
+        file.read_exact(&mut bytes).map_err(io)?;
+        Ok((e.name, Tensor::from_bytes(&bytes, &e.shape, e.dtype, device)?))
+    };
+    header.entries.into_iter().map(read).collect()
 }

@@ -36,6 +36,8 @@ from lucid._size import Size as Size
 if TYPE_CHECKING:
     from lucid import autograd as autograd
     from lucid import func as func
+    from lucid import serialization as serialization
+    from lucid import utils as utils
     from lucid._convert import asarray as asarray
     from lucid._convert import from_numpy as from_numpy
     from lucid._convert import frombuffer as frombuffer
@@ -48,9 +50,15 @@ if TYPE_CHECKING:
     from lucid._storage import UntypedStorage as UntypedStorage
     from lucid.utils.dlpack import from_dlpack as from_dlpack
     from lucid.utils.dlpack import to_dlpack as to_dlpack
+    from lucid.serialization import load as load
+    from lucid.serialization import load_safetensors as load_safetensors
+    from lucid.serialization import load_sharded as load_sharded
+    from lucid.serialization import save as save
+    from lucid.serialization import save_safetensors as save_safetensors
+    from lucid.serialization import save_sharded as save_sharded
 
 # What is imported on first use: sub-packages, and names that live in a module of their own.
-_PACKAGES = {"autograd", "errors", "func", "multiprocessing", "nn", "optim", "return_types", "utils"}
+_PACKAGES = {"autograd", "errors", "func", "multiprocessing", "nn", "optim", "return_types", "serialization", "utils"}
 _NAMES = {
     "UntypedStorage": "lucid._storage",
     "asarray": "lucid._convert",
@@ -60,7 +68,13 @@ _NAMES = {
     "printoptions": "lucid._repr",
     "from_numpy": "lucid._convert",
     "frombuffer": "lucid._convert",
+    "load": "lucid.serialization",
+    "load_safetensors": "lucid.serialization",
+    "load_sharded": "lucid.serialization",
     "profile": "lucid._profile",
+    "save": "lucid.serialization",
+    "save_safetensors": "lucid.serialization",
+    "save_sharded": "lucid.serialization",
     "set_printoptions": "lucid._repr",
     "vmap": "lucid.func",
 }

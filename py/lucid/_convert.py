@@ -402,3 +402,12 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
         made.grad = deepcopy(tensor.grad, memo)
     made.__dict__.update(copy_module.deepcopy(tensor.__dict__, memo))
     return made
+
+
+def scalar_of_bytes(code: str, data: bytes) -> Any:
+    """A NumPy scalar of a dtype such as `<f8` from its bytes."""
+    numpy = _numpy()
+    dtype = numpy.dtype(code)
+    if len(data) != dtype.itemsize:
+        raise ValueError(f"{len(data)} bytes do not make a NumPy scalar of dtype {code}")
+    return numpy.frombuffer(data, dtype)[0]

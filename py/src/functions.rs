@@ -1,10 +1,10 @@
 //! Functions of `lucid` without a row of their own: dtype arithmetic, process-wide settings,
 //! evaluation, counting, optimizer steps, files.
 
-use crate::args::{kinds, optional, required, tensors_of, Arg, At};
+use crate::args::{kinds, required, tensors_of, Arg, At};
 use crate::device::{device_object, device_of, PyDevice};
 use crate::dtype::{dtype_object, dtype_of, PyDType};
-use crate::tensor::{wrap, PyTensor};
+use crate::tensor::PyTensor;
 use crate::{cross, errors};
 use lucid::optim::{Batch, Step};
 use lucid::{DType, Device, Tensor};
@@ -324,9 +324,13 @@ fn path_of(path: &Bound<'_, PyAny>) -> PyResult<std::path::PathBuf> {
     })
 }
 
-/// Writes a dict of tensors as a safetensors file. The target is always the old file or the new one, whole.
+/// Writes a dict of tensors and one of texts as a safetensors file. The target is always the old file or the new one, whole.
 #[pyfunction]
-fn save_safetensors(tensors: &Bound<'_, PyDict>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+fn _save_safetensors(
+    tensors: &Bound<'_, PyDict>,
+    path: &Bound<'_, PyAny>,
+    metadata: BTreeMap<String, String>,
+) -> PyResult<()> {
     let path = path_of(path)?;
     let mut map = BTreeMap::new();
     for (name, t) in tensors.iter() {
@@ -335,26 +339,32 @@ fn save_safetensors(tensors: &Bound<'_, PyDict>, path: &Bound<'_, PyAny>) -> PyR
         let t = required::<kinds::Tensor>(tensors.py(), at, Arg(Some(t.as_borrowed())))?.clone();
         map.insert(name, t);
     }
-    cross::long(tensors.py(), || lucid::io::save(&path, &map))
+    cross::long(tensors.py(), || lucid::io::save_with(&path, &map, &metadata))
 }
 
-/// Reads all tensors of a safetensors file to a device.
+/// How many bytes the header of a safetensors file has, with the eight before it.
 #[pyfunction]
-#[pyo3(signature = (path, device=Arg::MISSING))]
-fn load_safetensors<'py>(
-    py: Python<'py>,
-    path: &Bound<'py, PyAny>,
-    device: Arg<'_, 'py>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let device = optional::<kinds::OptDevice>(At { op: "load_safetensors", arg: "device" }, device, None)?;
-    let device = device.unwrap_or(lucid::default_device());
+fn _safetensors_header_len(path: &Bound<'_, PyAny>, prefix: &[u8], file_len: u64) -> PyResult<usize> {
+    let py = path.py();
     let path = path_of(path)?;
-    let tensors = cross::long(py, || lucid::io::load(&path, device))?;
-    let dict = PyDict::new(py);
-    for (name, t) in tensors {
-        dict.set_item(name, wrap(py, t)?)?;
-    }
-    Ok(dict)
+    cross::quick(py, || lucid::io::header_len(&path, prefix, file_len))
+}
+
+/// The tensors of a safetensors file, as (name, dtype, shape, start, bytes) in its order, and its texts.
+#[pyfunction]
+fn _safetensors_header<'py>(
+    path: &Bound<'py, PyAny>,
+    head: &[u8],
+    file_len: u64,
+) -> PyResult<(Vec<Bound<'py, PyTuple>>, BTreeMap<String, String>)> {
+    let py = path.py();
+    let path = path_of(path)?;
+    let header = cross::quick(py, || lucid::io::header(&path, head, file_len))?;
+    let entry = |e: &lucid::io::Entry| {
+        let shape = PyTuple::new(py, &e.shape)?;
+        (e.name.as_str(), dtype_object(py, e.dtype)?, shape, e.start, e.len).into_pyobject(py)
+    };
+    Ok((header.entries.iter().map(entry).collect::<PyResult<_>>()?, header.metadata))
 }
 
 /// Adds the functions. Those that share an op's name come after the table's and take its place.
@@ -366,7 +376,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         numel ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_stop _profile_report
-        _optimizer_step save_safetensors load_safetensors
+        _optimizer_step _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())
 }

@@ -1,0 +1,20 @@
+"""Saving and loading: PyTorch's checkpoints, safetensors, and sharded checkpoints with an index.
+
+`docs/serialization.md` describes the formats. Files are replaced in one step, and reading them runs none of their code.
+"""
+
+from __future__ import annotations
+
+from lucid.serialization._errors import InvalidFileError as InvalidFileError
+from lucid.serialization._errors import UnpicklingError as UnpicklingError
+from lucid.serialization._load import load as load
+from lucid.serialization._safetensors import load_safetensors as load_safetensors
+from lucid.serialization._safetensors import safe_open as safe_open
+from lucid.serialization._safetensors import save_safetensors as save_safetensors
+from lucid.serialization._save import save as save
+from lucid.serialization._sharded import load_sharded as load_sharded
+from lucid.serialization._sharded import save_sharded as save_sharded
+from lucid.serialization._unpickle import add_safe_globals as add_safe_globals
+from lucid.serialization._unpickle import clear_safe_globals as clear_safe_globals
+from lucid.serialization._unpickle import get_safe_globals as get_safe_globals
+from lucid.serialization._unpickle import safe_globals as safe_globals

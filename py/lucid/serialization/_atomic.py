@@ -1,0 +1,56 @@
+"""Files that are always the old one or the new one, whole: written beside the target, synced, and renamed over it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+
+def _sync_folder(folder: str) -> None:
+    try:
+        fd = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        # Some file systems do not let folders be synced; the rename is as durable as they make it.
+        with contextlib.suppress(OSError):
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """A binary file to write; when the block ends well it takes the place of `path`, else nothing changes.
+
+    A symbolic link stays one, and an existing file's permissions are kept. What is no regular file is written to as it
+    is.
+    """
+    target = os.path.realpath(os.fspath(path))
+    mode = None
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.stat(target).st_mode
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(target, "wb") as file:
+            yield file
+        return
+    folder, name = os.path.split(target)
+    part = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.part")
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        with open(fd, "wb") as file:
+            yield file
+            file.flush()
+            if mode is not None:
+                os.chmod(part, stat.S_IMODE(mode))
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+        raise
+    _sync_folder(folder)

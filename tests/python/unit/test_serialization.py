@@ -1,0 +1,734 @@
+"""Saving and loading: what goes in comes out, whatever the format, and hostile files do nothing but raise."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pickle
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+import tracemalloc
+import zipfile
+from collections import Counter, OrderedDict
+from pathlib import Path
+from typing import Any
+
+import lucid
+import lucid.nn as nn
+import pytest
+from lucid import serialization as ser
+
+DTYPES = (
+    lucid.bool,
+    lucid.uint8,
+    lucid.int8,
+    lucid.int16,
+    lucid.int32,
+    lucid.int64,
+    lucid.float16,
+    lucid.bfloat16,
+    lucid.float32,
+    lucid.float64,
+    lucid.complex64,
+)
+
+
+def through(obj: Any, **kwargs: Any) -> Any:
+    file = io.BytesIO()
+    lucid.save(obj, file)
+    file.seek(0)
+    return lucid.load(file, **kwargs)
+
+
+def same(a: lucid.Tensor, b: lucid.Tensor) -> bool:
+    return a.dtype is b.dtype and a.shape == b.shape and a.device == b.device and a._bytes() == b._bytes()
+
+
+# ---- what can be saved -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype"),
+    [(device, d) for device in ("cpu", "gpu") for d in DTYPES if (device, d) != ("gpu", lucid.float64)],
+    ids=str,
+)
+def test_tensors_of_every_dtype_and_layout(dtype: Any, device: str, tmp_path: Path) -> None:
+    base = (lucid.arange(24) % 2 if dtype is lucid.bool else lucid.arange(24)).to(dtype).reshape(2, 3, 4).to(device)
+    views = [base, base.transpose(0, 2), base[1:, ::2], base[0, 0, 0], base[:0], base.reshape(-1)[:1].expand(5)]
+    path = tmp_path / "x.pt"
+    lucid.save(views, path)
+    for mmap in (False, True):
+        back = lucid.load(path, mmap=mmap)
+        for a, b in zip(views, back, strict=True):
+            assert same(a, b)
+            assert a.stride() == b.stride()
+            assert a.storage_offset() == b.storage_offset()
+            assert b._shares_storage(back[0])
+        back[0].zero_()
+        assert not back[1].to(lucid.float32).any().item() if dtype is not lucid.complex64 else True
+    # The file does not see what is written to a mapped tensor.
+    assert same(lucid.load(path)[0], base)
+
+
+def test_containers_and_scalars() -> None:
+    obj = {
+        "none": None,
+        "bools": (True, False),
+        "ints": [0, -1, 255, 256, 65536, 2**31, -(2**40), 10**50],
+        "floats": [1.5, float("inf"), -0.0],
+        "complex": 1 - 2j,
+        "text": ["", "ü😀", "\ud800"],
+        "bytes": [b"", b"\x00\xff", bytearray(b"ab")],
+        "set": {1, "a", (2, 3)},
+        "frozen": frozenset({1}),
+        "ordered": OrderedDict(b=1, a=2),
+        "counter": Counter("aab"),
+        "dtypes": [*DTYPES],
+        "devices": [lucid.device("cpu"), lucid.device("gpu")],
+        "size": lucid.Size([2, 3]),
+        (1, "key"): {2: 3},
+    }
+    back = through(obj)
+    assert back == obj
+    assert type(back["ordered"]) is OrderedDict
+    assert type(back["counter"]) is Counter
+    assert type(back["size"]) is lucid.Size
+    assert all(a is b for a, b in zip(back["dtypes"], DTYPES, strict=True))
+    shared: list[Any] = [1]
+    twice = through([shared, shared])
+    assert twice[0] is twice[1]
+    loop: list[Any] = []
+    loop.append(loop)
+    turned = through(loop)
+    assert turned[0] is turned
+
+
+def test_parameters_buffers_attributes_and_gradients() -> None:
+    p = nn.Parameter(lucid.ones(2), requires_grad=False)
+    b = nn.Buffer(lucid.ones(3), persistent=False)
+    t = lucid.ones(2, requires_grad=True)
+    u = lucid.ones(1)
+    u.note = "here"
+    p.note = [1]
+    back = through({"p": p, "b": b, "t": t, "u": u, "again": p})
+    assert type(back["p"]) is nn.Parameter
+    assert not back["p"].requires_grad
+    assert back["p"].note == [1]
+    assert back["again"] is back["p"]
+    assert type(back["b"]) is nn.Buffer
+    assert back["b"].persistent is False
+    assert back["t"].requires_grad
+    assert back["t"].is_leaf
+    assert back["u"].note == "here"
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_training_goes_on_from_its_checkpoint(device: str, tmp_path: Path) -> None:
+    lucid.manual_seed(0)
+    x = lucid.randn(8, 3, device=device)
+
+    def step(model: Any, optimizer: Any) -> float:
+        loss = (model(x) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return float(loss.item())
+
+    def make() -> tuple[Any, Any]:
+        model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).to(device)
+        return model, lucid.optim.Adam(model.parameters(), lr=0.1)
+
+    model, optimizer = make()
+    for _ in range(3):
+        step(model, optimizer)
+    path = tmp_path / "checkpoint.pt"
+    lucid.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}, path)
+    wanted = [step(model, optimizer) for _ in range(3)]
+    model, optimizer = make()
+    read = lucid.load(path)
+    assert all(t.device == lucid.device(device) for t in read["model"].values())
+    assert read["model"]._metadata[""]["version"] == 1
+    model.load_state_dict(read["model"])
+    optimizer.load_state_dict(read["optimizer"])
+    assert [step(model, optimizer) for _ in range(3)] == wanted
+
+
+def test_map_location(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    lucid.save({"g": lucid.ones(2, 2, device="gpu"), "c": lucid.zeros(2)}, path)
+    gpu = lucid.device("gpu")
+    assert [lucid.load(path)[k].device == gpu for k in "gc"] == [True, False]
+    for where in ("cpu", lucid.device("cpu"), {"gpu": "cpu"}, lambda t, tag: t):
+        read = lucid.load(path, where)
+        assert all(t.is_cpu for t in read.values())
+        assert read["g"].shape == (2, 2)
+    assert all(t.device == gpu for t in lucid.load(path, map_location="gpu").values())
+    tags: list[str] = []
+    lucid.load(path, map_location=lambda t, tag: tags.append(tag))
+    assert sorted(tags) == ["cpu", "gpu"]
+    with pytest.raises(TypeError, match="map_location"):
+        lucid.load(path, map_location=3)
+    with pytest.raises(TypeError, match="map_location"):
+        lucid.load(path, map_location=lambda t, tag: 3)
+    double = tmp_path / "double.pt"
+    lucid.save(lucid.ones(1, dtype=lucid.float64), double)
+    with pytest.raises(RuntimeError, match="float64"):
+        lucid.load(double, map_location="gpu")
+
+
+def test_files_and_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "a file ü.pt"
+    for f in (path, str(path)):
+        lucid.save([1], f)
+        assert lucid.load(f) == [1]
+    with path.open("wb") as file:
+        lucid.save([2], file)
+    with path.open("rb") as file:
+        assert lucid.load(file) == [2]
+    shifted = io.BytesIO(b"before")
+    shifted.seek(6)
+    lucid.save([3], shifted)
+    shifted.seek(6)
+    assert lucid.load(shifted) == [3]
+    with pytest.raises(FileNotFoundError):
+        lucid.load(tmp_path / "none.pt")
+    with pytest.raises(FileNotFoundError):
+        lucid.load(tmp_path / "none.pt", mmap=True)
+    with pytest.raises(FileNotFoundError):
+        lucid.save(1, tmp_path / "no folder" / "x.pt")
+    with pytest.raises(EOFError):
+        lucid.load(io.BytesIO())
+    with pytest.raises(TypeError):
+        lucid.save(1, 5)
+    with pytest.raises(AttributeError):
+        lucid.load(5)
+    with pytest.raises(ValueError, match="protocol"):
+        lucid.save(1, path, pickle_protocol=4)
+    with pytest.raises(ValueError, match="mmap"):
+        lucid.load(io.BytesIO(b"x"), mmap=True)
+    with pytest.raises(pickle.PicklingError, match="lambda"):
+        lucid.save(lambda: None, path)
+    # A save that failed leaves the old file and nothing beside it.
+    assert lucid.load(path) == [2]
+    assert [p.name for p in tmp_path.iterdir() if "part" in p.name] == []
+
+
+def test_equal_objects_make_equal_files_with_aligned_entries(tmp_path: Path) -> None:
+    obj = {"a": lucid.arange(3), "b": lucid.ones(5, dtype=lucid.float16), "c": nn.Linear(2, 2, bias=False).state_dict()}
+    one, two = io.BytesIO(), io.BytesIO()
+    lucid.save(obj, one)
+    lucid.save(obj, two)
+    assert one.getvalue() == two.getvalue()
+    archive = zipfile.ZipFile(one)
+    assert archive.testzip() is None
+    raw = one.getvalue()
+    for info in archive.infolist():
+        assert info.compress_type == zipfile.ZIP_STORED
+        names, extras = struct.unpack_from("<2H", raw, info.header_offset + 26)
+        assert (info.header_offset + 30 + names + extras) % 64 == 0
+    record = json.loads(archive.read("archive/lucid"))
+    assert record == {"schema": 1, "lucid": lucid.__version__, "gpu": []}
+
+
+def test_a_newer_schema_is_refused_and_a_missing_record_is_no_fault() -> None:
+    file = io.BytesIO()
+    lucid.save([1], file)
+
+    def changed(record: bytes | None) -> io.BytesIO:
+        out = io.BytesIO()
+        with zipfile.ZipFile(file) as old, zipfile.ZipFile(out, "w") as new:
+            for name in old.namelist():
+                if name == "archive/lucid":
+                    if record is not None:
+                        new.writestr(name, record)
+                else:
+                    new.writestr(name, old.read(name))
+        out.seek(0)
+        return out
+
+    assert lucid.load(changed(None)) == [1]
+    with pytest.raises(ser.InvalidFileError, match="newer version"):
+        lucid.load(changed(b'{"schema": 99, "lucid": "9.0", "gpu": []}'))
+    for bad in (b"{", b"[]", b'{"schema": "1"}', b"[" * 100_000):
+        with pytest.raises(ser.InvalidFileError, match="record"):
+            lucid.load(changed(bad))
+
+
+# ---- what must not be read -------------------------------------------------------------------------------------------
+
+RAN: list[Any] = []
+
+
+def run(*args: Any) -> None:
+    RAN.append(args)
+
+
+class Calls:
+    def __reduce__(self) -> Any:
+        return run, ("harm",)
+
+
+class Plain:
+    def __init__(self, a: int) -> None:
+        self.a = a
+
+
+def test_code_is_not_run() -> None:
+    RAN.clear()
+    file = io.BytesIO()
+    lucid.save({"x": Calls()}, file)
+    file.seek(0)
+    with pytest.raises(ser.UnpicklingError, match=r"Unsupported global.*\.run .*add_safe_globals") as caught:
+        lucid.load(file)
+    assert isinstance(caught.value, pickle.UnpicklingError)
+    assert RAN == []
+    for target in (os.system, eval, exec, getattr, __import__, open, pickle.loads):
+        evil = pickle.dumps((target, ("1",)), 2).replace(b"\x86q", b"Rq")
+        with pytest.raises((ser.UnpicklingError, ser.InvalidFileError)):
+            lucid.load(io.BytesIO(evil))
+
+
+def test_safe_globals() -> None:
+    file = io.BytesIO()
+    lucid.save([Plain(3), Calls()], file)
+
+    def load(**kwargs: Any) -> Any:
+        file.seek(0)
+        return lucid.load(file, **kwargs)
+
+    with pytest.raises(ser.UnpicklingError, match="Plain"):
+        load()
+    RAN.clear()
+    with ser.safe_globals([Plain, run]):
+        assert load()[0].a == 3
+        assert {Plain, run} <= set(ser.get_safe_globals())
+    assert RAN == [("harm",)]
+    with pytest.raises(ser.UnpicklingError, match="Plain"):
+        load()
+    ser.add_safe_globals([Plain, (run, f"{run.__module__}.run")])
+    assert load()[0].a == 3
+    ser.clear_safe_globals()
+    assert ser.get_safe_globals() == []
+    with pytest.raises(ser.UnpicklingError):
+        load()
+    with pytest.warns(UserWarning, match="runs whatever code"):
+        assert load(weights_only=False)[0].a == 3
+    with pytest.raises(ValueError, match="length 2"):
+        ser.add_safe_globals([(run,)])
+    with pytest.raises(TypeError):
+        ser.add_safe_globals([(run, 3)])
+
+
+def archive_of(pickled: bytes, storages: dict[str, bytes] | None = None, **records: bytes) -> io.BytesIO:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as new:
+        new.writestr("archive/data.pkl", pickled)
+        new.writestr("archive/byteorder", records.get("byteorder", b"little"))
+        for key, data in (storages or {}).items():
+            new.writestr(f"archive/data/{key}", data)
+    out.seek(0)
+    return out
+
+
+def tensor_pickle(
+    size: Any = (2,), stride: Any = (1,), offset: Any = 0, numel: Any = 2, kind: str = "FloatStorage"
+) -> bytes:
+    def tup(values: Any) -> bytes:
+        return b"(" + b"".join(b"I%d\n" % v for v in values) + b"t"
+
+    storage = b"(X\7\0\0\0storagectorch\n" + kind.encode() + b"\nX\1\0\0\x000X\3\0\0\0cpuI%d\ntQ" % numel
+    args = storage + b"I%d\n" % offset + tup(size) + tup(stride) + b"\x89ccollections\nOrderedDict\n)R"
+    return b"\x80\2ctorch._utils\n_rebuild_tensor_v2\n(" + args + b"tR."
+
+
+DATA = {"0": struct.pack("<2f", 1.0, 2.0)}
+
+
+def test_hand_made_tensors() -> None:
+    assert lucid.load(archive_of(tensor_pickle(), DATA)).tolist() == [1.0, 2.0]
+    assert lucid.load(archive_of(tensor_pickle((3,), (0,)), DATA)).tolist() == [1.0, 1.0, 1.0]
+    swapped = {"0": struct.pack(">2f", 1.0, 2.0)}
+    assert lucid.load(archive_of(tensor_pickle(), swapped, byteorder=b"big")).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        tensor_pickle((3,)),
+        tensor_pickle((2,), (2,)),
+        tensor_pickle(offset=1),
+        tensor_pickle(offset=2**63),
+        tensor_pickle(offset=-1),
+        tensor_pickle((-2,)),
+        tensor_pickle((2**62,), (0,)),
+        tensor_pickle((2**61, 2**61), (0, 0)),
+        tensor_pickle((2**61, 2**61, 0), (0, 0, 1)),
+        tensor_pickle((1,), (2**70,)),
+        tensor_pickle((2, 1), (1,)),
+        tensor_pickle((1,) * 65, (1,) * 65),
+        tensor_pickle(numel=3),
+        tensor_pickle(numel=2**62),
+        tensor_pickle(numel=-1),
+        tensor_pickle(kind="DoubleStorage"),
+        tensor_pickle(kind="QInt8Storage"),
+        tensor_pickle(kind="ComplexDoubleStorage"),
+        tensor_pickle(kind="NoStorage"),
+        tensor_pickle().replace(b"X\1\0\0\x000", b"X\1\0\0\x001"),
+        tensor_pickle().replace(b"storage", b"modules"),
+    ],
+)
+def test_tensors_that_do_not_fit_their_storage(pickled: bytes) -> None:
+    with pytest.raises((ser.UnpicklingError, ser.InvalidFileError)):
+        lucid.load(archive_of(pickled, DATA))
+
+
+def nested_tuple(depth: int, wide: bool) -> bytes:
+    step = b"2\x86" if wide else b"\x85"
+    return b"\x80\2}(" + b")" + step * depth + b"Nu."
+
+
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        b"",
+        b".",
+        b"\x80\2",
+        b"\x80\xff.",
+        b"\x80\2NN.",
+        b"\x80\2N.trailing",
+        b"\x80\2h\0.",
+        b"\x80\2jxxxx.",
+        b"\x80\2X\xff\xff\xff\xffabc.",
+        b"\x80\4\x8d\xff\xff\xff\xff\xff\xff\xff\xffa.",
+        b"\x80\4\x95\xff\xff\xff\xff\xff\xff\xff\xff.",
+        b"\x80\2\x8b\xff\xff\xff\x7f.",
+        b"\x80\2\x8b\xff\xff\xff\xff.",
+        b"\x80\2I" + b"9" * 10_000 + b"\n.",
+        b"\x80\2(a.",
+        b"\x80\2t.",
+        b"\x80\2NNs.",
+        b"\x80\2}(NNNu.",
+        b"\x80\2}]Ns.",
+        b"\x80\2NR.",
+        b"\x80\2c__builtin__\nset\nNR.",
+        b"\x80\2c__builtin__\nbytearray\nI1000000000000\n\x85R.",
+        b"\x80\2c__builtin__\neval\nX\1\0\0\x001\x85R.",
+        b"\x80\2cos\nsystem\n.",
+        b"\x80\2c\xff\n\xff\n.",
+        b"\x80\4X\2\0\0\0osX\6\0\0\0system\x93.",
+        b"\x80\2ccollections\nOrderedDict\n)Rccollections\nOrderedDict\n)Rb.",
+        b"\x80\2ccollections\nOrderedDict\n)R}X\7\0\0\0__class__Nsb" + b"N" + b".",
+        b"\x80\2ctorch\nTensor\n)R.",
+        b"\x80\2ctorch\nTensor\n)\x81.",
+        b"\x80\2NQ.",
+        b"\x80\2(iposix\nsystem\n.",
+        b"\x80\2Pabc\n.",
+        b"\x80\2\x82\1.",
+        b"\x80\5\x97.",
+        nested_tuple(100_000, wide=False),
+        nested_tuple(60, wide=True),
+    ],
+)
+def test_malformed_pickles(pickled: bytes) -> None:
+    begun = time.monotonic()
+    with pytest.raises(ser.UnpicklingError):
+        lucid.load(archive_of(pickled, DATA))
+    assert time.monotonic() - begun < 20
+
+
+def test_deep_values_are_read() -> None:
+    depth = 50_000
+    value = lucid.load(archive_of(b"\x80\2" + b"]" * depth + b"a" * (depth - 1) + b"."))
+    for _ in range(depth - 1):
+        value = value[0]
+    assert value == []
+
+
+@pytest.mark.parametrize(
+    "what", ["compressed", "overlap", "twice", "encrypted", "no pickle", "torchscript", "not a zip"]
+)
+def test_hostile_archives(what: str) -> None:
+    out = io.BytesIO()
+    pickled = tensor_pickle()
+    if what == "compressed":
+        # A zip bomb: a thousand times its size.
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+            new.writestr("archive/data.pkl", b"\0" * (1 << 24))
+    elif what == "torchscript":
+        with zipfile.ZipFile(out, "w") as new:
+            new.writestr("archive/data.pkl", pickled)
+            new.writestr("archive/constants.pkl", pickled)
+    elif what == "no pickle":
+        with zipfile.ZipFile(out, "w") as new:
+            new.writestr("archive/other", pickled)
+    elif what == "not a zip":
+        out.write(b"PK\3\4" + b"\0" * 1000)
+    else:
+        out = archive_of(pickled, DATA)
+        raw = bytearray(out.getvalue())
+        first = raw.index(b"PK\1\2")
+        second = raw.index(b"PK\1\2", first + 4)
+        if what == "overlap":
+            # The second entry says that its header is the first's, under the first's name.
+            raw[second + 42 : second + 46] = raw[first + 42 : first + 46]
+        elif what == "twice":
+            raw = bytearray(raw.replace(b"archive/data/0", b"archive/data.pkl"[:14]))
+        else:
+            raw[first + 8] |= 1
+        out = io.BytesIO(bytes(raw))
+    out.seek(0)
+    tracemalloc.start()
+    with pytest.raises(ser.InvalidFileError, match="not a readable checkpoint"):
+        lucid.load(out)
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
+
+
+def test_every_truncation_is_an_error() -> None:
+    file = io.BytesIO()
+    lucid.save({"a": lucid.arange(20), "b": [1, "x"]}, file)
+    raw = file.getvalue()
+    for n in [*range(0, len(raw), 37), len(raw) - 1]:
+        with pytest.raises((ser.InvalidFileError, ser.UnpicklingError, EOFError)):
+            lucid.load(io.BytesIO(raw[:n]))
+
+
+def mutations(raw: bytes, seed: int, count: int) -> Any:
+    rng = random.Random(seed)
+    for _ in range(count):
+        data = bytearray(raw)
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            at = rng.randrange(len(data))
+            kind = rng.randrange(5)
+            if kind == 0:
+                data[at] ^= 1 << rng.randrange(8)
+            elif kind == 1:
+                data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+            elif kind == 2:
+                del data[at : at + rng.randrange(1, 40)]
+            elif kind == 3:
+                data[at:at] = rng.randbytes(rng.randrange(1, 40))
+            else:
+                other = rng.randrange(len(data))
+                data[at : at + 8] = data[other : other + 8]
+            if not data:
+                break
+        yield bytes(data)
+
+
+def fuzz_seeds() -> list[bytes]:
+    obj = {"a": lucid.arange(12.0).reshape(3, 4), "b": nn.Parameter(lucid.ones(2)), "c": [1, "x", b"y", {1, 2}, (3.0,)]}
+    obj["v"] = obj["a"].t()
+    file = io.BytesIO()
+    lucid.save(obj, file)
+    # Without checksums to stop them, mutations reach the pickle.
+    bare = zipfile.ZipFile(file).read("archive/data.pkl")
+    return [file.getvalue(), bare]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_mutated_files_raise_or_load_and_nothing_else(seed: int, tmp_path: Path) -> None:
+    whole, pickled = fuzz_seeds()
+    storages = {"0": lucid.arange(12.0)._bytes(), "1": lucid.ones(2)._bytes()}
+    allowed = (ser.InvalidFileError, ser.UnpicklingError, EOFError)
+    refused = 0
+    path = tmp_path / "x.pt"
+    count = int(os.environ.get("LUCID_FUZZ", "400"))
+    for data in mutations(whole, seed, count):
+        path.write_bytes(data)
+        for mmap in (False, True):
+            try:
+                lucid.load(path, mmap=mmap)
+            except allowed:
+                refused += 1
+            except RuntimeError as e:
+                # A file whose first bytes are another's is none that can be mapped.
+                assert mmap and "zip format" in str(e)
+    assert refused > count // 4
+    for data in mutations(pickled, seed + 100, count):
+        try:
+            lucid.load(archive_of(data, storages))
+        except allowed:
+            pass
+        except lucid.errors.LucidError as e:
+            assert "map_location" in str(e) or "device" in str(e)
+
+
+# ---- safetensors -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("mmap", [True, False])
+def test_safetensors(device: str, mmap: bool, tmp_path: Path) -> None:
+    tensors = {
+        str(d): (lucid.arange(6) % 2 if d is lucid.bool else lucid.arange(6)).to(d).reshape(2, 3).to(device)
+        for d in DTYPES
+        if device == "cpu" or d is not lucid.float64
+    }
+    tensors["t"] = tensors[str(lucid.float32)].t()
+    tensors["empty"] = lucid.ones(0, 3, device=device)
+    tensors["scalar"] = lucid.tensor(2.5, device=device)
+    path = tmp_path / "x.safetensors"
+    lucid.save_safetensors(tensors, path, {"format": "pt", "ü": "%s"})
+    back = lucid.load_safetensors(path, device, mmap=mmap)
+    assert set(back) == set(tensors)
+    assert all(same(back[k].contiguous(), tensors[k].contiguous()) for k in tensors)
+    back["scalar"].zero_()
+    with ser.safe_open(path, framework="pt", device=device) as file:
+        assert file.keys() == sorted(tensors)
+        assert file.metadata() == {"format": "pt", "ü": "%s"}
+        assert same(file.get_tensor("scalar"), tensors["scalar"])
+        part = file.get_slice("t")
+        assert part.get_shape() == [3, 2]
+        assert part.get_dtype() is lucid.float32
+        assert part[1:, 0].tolist() == tensors["t"][1:, 0].tolist()
+        with pytest.raises(ValueError, match="no tensor"):
+            file.get_tensor("none")
+    assert {p.stat().st_mode & 0o777 for p in tmp_path.iterdir()} == {0o666 & ~umask()}
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_safetensors_errors(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    with pytest.raises(TypeError):
+        lucid.save_safetensors({"a": 1}, path)  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="metadata"):
+        lucid.save_safetensors({}, path, {"a": 1})  # type: ignore[dict-item]
+    lucid.save_safetensors({}, path)
+    assert lucid.load_safetensors(path) == {}
+    lucid.save_safetensors({"a": lucid.arange(100), "b": lucid.ones(3)}, path)
+    raw = path.read_bytes()
+    for n in [*range(0, len(raw), 11), len(raw) - 1]:
+        path.write_bytes(raw[:n])
+        for mmap in (True, False):
+            with pytest.raises((lucid.errors.FileError, ser.InvalidFileError)):
+                lucid.load_safetensors(path, mmap=mmap)
+    for seed in range(2):
+        for data in mutations(raw[: raw.index(b"}}") + 2], seed, 300):
+            path.write_bytes(data + raw[raw.index(b"}}") + 2 :])
+            with contextlib.suppress(lucid.errors.FileError, ser.InvalidFileError):
+                lucid.load_safetensors(path)
+    path.write_bytes(struct.pack("<Q", 2**63) + b"{}")
+    with pytest.raises(lucid.errors.FileError, match="header"):
+        lucid.load_safetensors(path)
+
+
+def test_sharded(tmp_path: Path) -> None:
+    tensors = {f"layer.{i}": lucid.full((100,), float(i)) for i in range(10)}
+    files = lucid.save_sharded(tensors, tmp_path / "new", max_shard_size="1KB")
+    assert files == [f"model-{i:05d}-of-00005.safetensors" for i in range(1, 6)]
+    index = json.loads((tmp_path / "new" / "model.safetensors.index.json").read_text())
+    assert index["metadata"]["total_size"] == 4000
+    assert index["weight_map"]["layer.9"] == files[-1]
+    for where in (tmp_path / "new", tmp_path / "new" / "model.safetensors.index.json"):
+        back = lucid.load_sharded(where)
+        assert list(back) == list(tensors)
+        assert all(same(back[k], tensors[k]) for k in tensors)
+    # The files of the old checkpoint go with it, those of others stay.
+    (tmp_path / "new" / "other.txt").write_text("x")
+    assert lucid.save_sharded(tensors, tmp_path / "new") == ["model.safetensors"]
+    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["model.safetensors", "other.txt"]
+    assert len(lucid.load_sharded(tmp_path / "new")) == 10
+    assert len(lucid.save_sharded(tensors, tmp_path / "b", max_shard_size=1)) == 10
+    for size in ("", "5 parsecs", 0, -1, "0GB", 1.5, True):
+        with pytest.raises(ValueError, match="max_shard_size"):
+            lucid.save_sharded(tensors, tmp_path, max_shard_size=size)  # type: ignore[arg-type]
+    for name in ("../x.safetensors", "x.bin"):
+        with pytest.raises(ValueError, match="filename"):
+            lucid.save_sharded(tensors, tmp_path, filename=name)
+    with pytest.raises(TypeError):
+        lucid.save_sharded({"a": 1}, tmp_path)  # type: ignore[dict-item]
+
+
+def test_hostile_indexes(tmp_path: Path) -> None:
+    lucid.save_safetensors({"a": lucid.ones(1)}, tmp_path / "m.safetensors")
+    index = tmp_path / "m.safetensors.index.json"
+    for text in ("", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {"a": 3}}', "[" * 100_000):
+        index.write_text(text)
+        with pytest.raises(ser.InvalidFileError, match="not an index"):
+            lucid.load_sharded(index)
+    for name in ("../m.safetensors", "/etc/passwd", "", "..", "x/y"):
+        index.write_text(json.dumps({"weight_map": {"a": name}}))
+        with pytest.raises(ser.InvalidFileError, match="not a file beside it"):
+            lucid.load_sharded(index)
+    index.write_text(json.dumps({"weight_map": {"b": "m.safetensors"}}))
+    with pytest.raises(ser.InvalidFileError, match=r"not in m\.safetensors"):
+        lucid.load_sharded(index)
+    index.write_text(json.dumps({"weight_map": {"b": "none.safetensors"}}))
+    with pytest.raises(FileNotFoundError):
+        lucid.load_sharded(index)
+    with pytest.raises(FileNotFoundError):
+        lucid.load_sharded(tmp_path / "nowhere.json")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+        lucid.load_sharded(tmp_path / "empty")
+
+
+# ---- crashes ---------------------------------------------------------------------------------------------------------
+
+WRITER = """
+import sys, lucid
+from lucid import serialization
+i = 0
+print("ready", flush=True)
+while True:
+    i += 1
+    t = {"a": lucid.full((200_000,), float(i)), "b": lucid.full((3,), float(i))}
+    lucid.save(t, sys.argv[1])
+    lucid.save_safetensors(t, sys.argv[2])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_killed_writer_leaves_whole_files(tmp_path: Path) -> None:
+    a, b = tmp_path / "x.pt", tmp_path / "x.safetensors"
+    rng = random.Random(0)
+    for _ in range(6):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(a), str(b)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(lucid.__file__).resolve().parent.parent)},
+        )
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        time.sleep(0.15 + rng.random() * 0.25)
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        for read in ([lucid.load(a)] if a.exists() else []) + ([lucid.load_safetensors(b)] if b.exists() else []):
+            assert len(set(read["a"].tolist()) | set(read["b"].tolist())) == 1
+    assert a.exists()
+    assert b.exists()
+
+
+def test_links_and_permissions_stay(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.pt", tmp_path / "link.pt"
+    lucid.save([1], real)
+    real.chmod(0o640)
+    link.symlink_to(real)
+    lucid.save([2], link)
+    assert link.is_symlink()
+    assert lucid.load(real) == [2]
+    assert real.stat().st_mode & 0o777 == 0o640
+    lucid.save([3], "/dev/null")
+
+
+def test_saving_does_not_double_the_memory(tmp_path: Path) -> None:
+    # Of several large tensors, one at a time is copied.
+    tensors = [lucid.ones(1 << 20) for _ in range(8)]
+    tracemalloc.start()
+    lucid.save(tensors, tmp_path / "x.pt")
+    assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    tracemalloc.stop()
