@@ -4,8 +4,8 @@
 //! arrays of one op are of one device.
 
 use crate::autograd;
-use crate::batching::{self, Batch};
 use crate::backend::{Array, Backend, Exposed, MemoryStats};
+use crate::batching::{self, Batch};
 use crate::cpu::{CpuArray, CpuBackend};
 use crate::gpu::{GpuArray, GpuBackend};
 use crate::ops::schema::Schema;

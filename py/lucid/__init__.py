@@ -45,17 +45,16 @@ if TYPE_CHECKING:
     from lucid._repr import get_printoptions as get_printoptions
     from lucid._repr import printoptions as printoptions
     from lucid._repr import set_printoptions as set_printoptions
-    from lucid.func import vmap as vmap
-
     from lucid._storage import UntypedStorage as UntypedStorage
-    from lucid.utils.dlpack import from_dlpack as from_dlpack
-    from lucid.utils.dlpack import to_dlpack as to_dlpack
+    from lucid.func import vmap as vmap
     from lucid.serialization import load as load
     from lucid.serialization import load_safetensors as load_safetensors
     from lucid.serialization import load_sharded as load_sharded
     from lucid.serialization import save as save
     from lucid.serialization import save_safetensors as save_safetensors
     from lucid.serialization import save_sharded as save_sharded
+    from lucid.utils.dlpack import from_dlpack as from_dlpack
+    from lucid.utils.dlpack import to_dlpack as to_dlpack
 
 # What is imported on first use: sub-packages, and names that live in a module of their own.
 _PACKAGES = {"autograd", "errors", "func", "multiprocessing", "nn", "optim", "return_types", "serialization", "utils"}

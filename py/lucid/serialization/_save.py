@@ -76,6 +76,10 @@ class _Pickler(pickle._Pickler):
 
     def _storage(self, tensor: Tensor) -> _StorageRef:
         found = self._refs.get(tensor._storage_key())
+        if found is not None and found.kind.name != _STORAGE_NAMES[tensor.dtype]:
+            raise lucid.errors.RuntimeError(
+                "save: cannot save multiple tensors that view the same data as different types"
+            )
         if found is None:
             key = str(len(self.storages))
             found = _StorageRef(_STORAGE_NAMES[tensor.dtype], key, tensor._storage_numel())

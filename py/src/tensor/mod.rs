@@ -259,11 +259,6 @@ impl PyTensor {
         self.read().shares_storage(&other)
     }
 
-    /// Number of elements that the storage has.
-    fn _storage_numel(&self) -> usize {
-        self.read().storage_numel()
-    }
-
     fn __hash__(slf: &Bound<'_, Self>) -> isize {
         // Objects are aligned to 16 bytes.
         (slf.as_ptr() as isize) >> 4

@@ -35,6 +35,11 @@ class _Packer(pickle.Pickler):
     def persistent_id(self, obj: Any) -> int | None:
         if type(obj) is not Tensor or not obj.is_cpu or obj.__dict__:
             return None
+        if obj.requires_grad and not obj.is_leaf:
+            raise RuntimeError(
+                "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+                "crossing process boundaries. Call detach() on the tensor before returning it from a worker."
+            )
         number = self._numbers.setdefault(id(obj), len(self.tensors))
         if number == len(self.tensors):
             self.tensors.append(obj)
@@ -73,9 +78,9 @@ def pack(obj: Any, name: str) -> Packed:
         target: Any = bytearray(total)
         _fill(memoryview(target), packer.tensors, raws, offsets)
         return file.getvalue(), headers, sizes, bytes(target)
-    segment = shared_memory.SharedMemory(name, create=True, size=total)
+    segment = _Segment(name, create=True, size=total)
     try:
-        _fill(segment.buf, packer.tensors, raws, offsets)
+        _fill(memoryview(segment.buf or b""), packer.tensors, raws, offsets)
     except BaseException:
         segment.close()
         segment.unlink()
@@ -84,19 +89,39 @@ def pack(obj: Any, name: str) -> Packed:
     return file.getvalue(), headers, sizes, segment.name
 
 
-def _fill(target: Any, tensors: list[Tensor], raws: list[Any], offsets: list[int]) -> None:
-    parts = [t.detach()._bytes() for t in tensors] + raws
-    for part, at in zip(parts, offsets, strict=True):
-        target[at : at + len(part)] = part
+def _tensor(data: memoryview, dtype: Any, shape: tuple[int, ...]) -> Tensor:
+    """A tensor that lies in `data`."""
+    if len(data) == 0:
+        return lucid._C._from_bytes(b"", list(shape), dtype, None)
+    return lucid.frombuffer(data, dtype=dtype).reshape(list(shape))
+
+
+def _fill(target: memoryview, tensors: list[Tensor], raws: list[Any], offsets: list[int]) -> None:
+    for tensor, at in zip(tensors, offsets, strict=False):
+        _tensor(target[at : at + tensor.nbytes], tensor.dtype, tuple(tensor.shape)).copy_(tensor.detach())
+    for raw, at in zip(raws, offsets[len(tensors) :], strict=True):
+        target[at : at + len(raw)] = raw
+
+
+class _Segment(shared_memory.SharedMemory):
+    """Shared memory that tensors may lie in after it is closed: the mapping goes with the last of them."""
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except BufferError:
+            self._mmap = None
+            # The descriptor is still to be closed.
+            super().close()
 
 
 def unpack(packed: Packed) -> Any:
-    """The object, with bytes of its own. Removes the segment."""
+    """The object; its tensors lie in the segment, whose name is removed."""
     structure, headers, sizes, where = packed
     offsets, _ = _offsets(sizes)
     if isinstance(where, bytes):
-        return _restore(structure, headers, sizes, offsets, memoryview(where))
-    segment = shared_memory.SharedMemory(where)
+        return _restore(structure, headers, sizes, offsets, memoryview(bytearray(where)))
+    segment = _Segment(where)
     # Unlinked at once: from here on, the memory goes when the mapping does, whatever happens.
     segment.unlink()
     try:
@@ -110,10 +135,10 @@ def _restore(
 ) -> Any:
     tensors = []
     for (shape, dtype, requires_grad), size, at in zip(headers, sizes, offsets, strict=False):
-        tensor = lucid._C._from_bytes(data[at : at + size].tobytes(), list(shape), dtype, None)
+        tensor = _tensor(data[at : at + size], dtype, shape)
         tensors.append(tensor.requires_grad_() if requires_grad else tensor)
     n = len(headers)
-    buffers = [bytearray(data[at : at + size]) for size, at in zip(sizes[n:], offsets[n:], strict=True)]
+    buffers = [data[at : at + size] for size, at in zip(sizes[n:], offsets[n:], strict=True)]
     return _Unpacker(structure, buffers, tensors).load()
 
 
@@ -126,7 +151,7 @@ def discard(packed: Packed) -> None:
 def remove(name: str) -> bool:
     """Removes a segment by its name; says whether there was one."""
     try:
-        segment = shared_memory.SharedMemory(name)
+        segment = _Segment(name)
     except FileNotFoundError:
         return False
     segment.close()
