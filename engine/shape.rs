@@ -244,6 +244,24 @@ impl Layout {
                 out
             }
             ViewOp::AsStrided { layout, .. } => (**layout).clone(),
+            ViewOp::AsReal => {
+                let mut out = Layout {
+                    shape: shape.clone(),
+                    strides: strides.iter().map(|s| s * 2).collect(),
+                    offset: offset * 2,
+                };
+                out.shape.push(2);
+                out.strides.push(1);
+                out
+            }
+            ViewOp::AsComplex => {
+                let (2, [rest @ .., 1]) = (*shape.last()?, strides.as_slice()) else { return None };
+                if rest.iter().chain([offset]).any(|n| n % 2 != 0) {
+                    return None;
+                }
+                let inner = &shape[..shape.len() - 1];
+                Layout { shape: inner.into(), strides: rest.iter().map(|s| s / 2).collect(), offset: offset / 2 }
+            }
         })
     }
 

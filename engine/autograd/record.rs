@@ -59,9 +59,9 @@ fn refresh(t: &Tensor) {
         return;
     }
     let Some(mut edge) = edge_of(&view.base) else { return };
-    let mut layout = view.base.layout().clone();
+    let (mut layout, mut dtype) = (view.base.layout().clone(), view.base.dtype());
     for op in &view.ops {
-        let meta = InputMeta { shape: layout.shape.clone(), dtype: t.dtype(), device: t.device() };
+        let meta = InputMeta { shape: layout.shape.clone(), dtype, device: t.device() };
         let node = Node {
             kind: Kind::Op(Prim::View(op.clone())),
             edges: smallvec![Some(edge)],
@@ -70,6 +70,7 @@ fn refresh(t: &Tensor) {
             hooks: Hooks::default(),
         };
         edge = Edge { node: Arc::new(node), nr: 0 };
+        dtype = op.dtype(dtype);
         match layout.view(op) {
             Some(next) => layout = next,
             None => return,
@@ -109,7 +110,8 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
         None => (x.clone(), SmallVec::new(), x.0.auto.writes.load(Ordering::Acquire)),
     };
     ops.push(op.clone());
-    if ops.len() > LONGEST_CHAIN && base.layout().is_contiguous() && base.layout().offset == 0 {
+    let merges = ops.len() > LONGEST_CHAIN && base.dtype() == storage.dtype();
+    if merges && base.layout().is_contiguous() && base.layout().offset == 0 {
         ops = smallvec![ViewOp::AsStrided {
             layout: Box::new(storage.layout().clone()),
             source: crate::ops::view::Source::Plain

@@ -134,6 +134,10 @@ fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: K
                 ));
             }
             Some(g) => with_grad(keep.create_graph, || g.cast(t.dtype()))?,
+            None if t.numel() == 1 && t.dtype().is_complex() => {
+                let why = format!("grad can be implicitly created only for real scalar outputs but got {}", t.dtype());
+                return Err(Error::runtime(op, why));
+            }
             None if t.numel() == 1 => Tensor::full_of(t.shape(), Scalar::ONE, t.dtype(), t.device())?,
             None => {
                 let why = format!("grad can be implicitly created only for scalar outputs (shape: {:?})", t.shape());

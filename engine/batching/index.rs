@@ -33,7 +33,21 @@ fn led(size: usize, shape: &[usize]) -> Shape {
 
 /// The view of a value that shows `op`'s view of each sample.
 pub(super) fn view(op: ViewOp, batch: &Batch, layout: Layout) -> Result<Tensor> {
-    let (size, stride) = (batch.size(), batch.value.layout().strides[0]);
+    let (size, step) = (batch.size(), batch.value.layout().strides[0]);
+    // Strides count elements, which these views make smaller or larger.
+    let stride = match op {
+        ViewOp::AsReal => step * 2,
+        ViewOp::AsComplex if step % 2 == 0 => step / 2,
+        ViewOp::AsComplex => {
+            let why = "vmap: the batch dimension must have a stride divisible by 2";
+            return Err(Error::runtime("view_as_complex", why));
+        }
+        ViewOp::Reshape { .. }
+        | ViewOp::Permute { .. }
+        | ViewOp::Expand { .. }
+        | ViewOp::Slice { .. }
+        | ViewOp::AsStrided { .. } => step,
+    };
     let whole = prepended(size, stride, &layout);
     let (op, value) = match op {
         ViewOp::Reshape { shape } => (ViewOp::Reshape { shape: led(size, &shape) }, batch.value.clone()),
@@ -46,6 +60,7 @@ pub(super) fn view(op: ViewOp, batch: &Batch, layout: Layout) -> Result<Tensor> 
             wide.insert_many(1, std::iter::repeat_n(1, missing));
             (ViewOp::Expand { shape: led(size, &shape) }, reshape_to(&batch.value, &wide)?)
         }
+        ViewOp::AsReal | ViewOp::AsComplex => (op, batch.value.clone()),
         ViewOp::Slice { dims } => (ViewOp::Slice { dims: shifted_slices(&dims) }, batch.value.clone()),
         ViewOp::AsStrided { source, .. } => {
             if size > 0 && whole.numel() > 0 && whole.span() > batch.value.storage_numel() {

@@ -61,7 +61,7 @@ pub fn from_bytes(bytes: &[u8], out: &Meta) -> Result<CpuArray> {
         return Err(Error::value("from_bytes", why));
     }
     buffer.fill_from_bytes(bytes);
-    Ok(CpuArray { buffer: Arc::new(buffer), layout })
+    Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype: out.dtype })
 }
 
 /// Row-major bytes in native order.

@@ -3,6 +3,7 @@
 //! Depends on `numbers`, `simd` and `strided`. Invariant: 16-bit floats are computed in float32 and rounded once per op.
 
 use super::cast::{cast, widened1, widened2};
+use super::complex;
 use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
 use super::simd::{call1, call2, light1, light2, light2_symmetric, threads::GRAIN, Better, Map1, Map2, Math, Real};
 use super::special;
@@ -216,7 +217,9 @@ macro_rules! loops2 {
 fn math(op: Math, name: &'static str, x: &CpuArray) -> Result<CpuArray> {
     let f32: &F1<f32, f32> = &|x, out| f32::math(op, x, out);
     let f64: &F1<f64, f64> = &|x, out| f64::math(op, x, out);
-    Loops1 { f32: Some(f32), f64: Some(f64), ..Loops1::default() }.run(name, x, COSTLY)
+    let c64: &F1<Complex32, Complex32> = &|x, out| complex::math(op, x, out);
+    let c64 = complex::has(op).then_some(c64);
+    Loops1 { f32: Some(f32), f64: Some(f64), c64, ..Loops1::default() }.run(name, x, COSTLY)
 }
 
 /// A function that is computed in double precision, element by element.
@@ -297,8 +300,10 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, _: &Meta) -> Result<CpuArray> {
         U::Log1p => math(Math::Log1p, name, x),
         U::Sqrt => math(Math::Sqrt, name, x),
         U::Rsqrt => math(Math::Rsqrt, name, x),
-        U::Reciprocal => Loops1 { c64: Some(&|x, out| call1(|v| v.inv(), x, out)), ..loops1!(Reciprocal; f32 f64) }
-            .run(name, x, GRAIN),
+        U::Reciprocal => {
+            Loops1 { c64: Some(&|x, out| call1(complex::reciprocal, x, out)), ..loops1!(Reciprocal; f32 f64) }
+                .run(name, x, GRAIN)
+        }
         U::Floor => rounding(&loops1!(Floor; f32 f64), name, x),
         U::Ceil => rounding(&loops1!(Ceil; f32 f64), name, x),
         U::Trunc => rounding(&loops1!(Trunc; f32 f64), name, x),
@@ -398,7 +403,7 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<C
             run(&Loops2 { c64: Some(c64), ..loops2!(light2_symmetric Mul; bool u8 i32 i64 f32 f64) }, GRAIN)
         }
         B::Div => {
-            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a / b, a, b, out);
+            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(complex::div, a, b, out);
             run(&Loops2 { c64: Some(c64), ..loops2!(light2 Div; f32 f64) }, GRAIN)
         }
         B::FloorDivide => run(&calls!(floor_divide with floats), COSTLY),
@@ -406,7 +411,8 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<C
         B::Fmod => run(&calls!(fmod with floats), COSTLY),
         B::Pow => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&f32::pow_slices, &f64::pow_slices);
-            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..calls!(power) }, COSTLY)
+            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(complex::pow, a, b, out);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), c64: Some(c64), ..calls!(power) }, COSTLY)
         }
         B::Maximum => run(&loops2!(light2_symmetric Better::<true>; bool u8 i32 i64 f32 f64), GRAIN),
         B::Minimum => run(&loops2!(light2_symmetric Better::<false>; bool u8 i32 i64 f32 f64), GRAIN),
@@ -560,6 +566,7 @@ mod tests {
         assert_eq!(one::<f32>(UnaryOp::Abs, &z), [5.0]);
         assert_eq!(one::<Complex32>(UnaryOp::Conj, &z), [Complex32::new(3.0, -4.0)]);
         assert_eq!(two::<Complex32>(BinaryOp::Mul, &z, &z), [Complex32::new(-7.0, 24.0)]);
-        assert!(unary(&UnaryOp::Exp, &z, &meta(&[1], DType::C64)).is_err());
+        assert_eq!(one::<Complex32>(UnaryOp::Sqrt, &z), [Complex32::new(2.0, 1.0)]);
+        assert!(unary(&UnaryOp::Erf, &z, &meta(&[1], DType::C64)).is_err());
     }
 }

@@ -6,6 +6,7 @@
 pub(crate) mod blas;
 mod cast;
 mod compare;
+mod complex;
 mod conv;
 mod copy;
 mod create;
@@ -61,6 +62,8 @@ use strided::Source;
 pub(crate) struct CpuArray {
     buffer: Arc<Buffer>,
     layout: Layout,
+    /// The buffer's, or what a view sees it as; the layout counts elements of this one.
+    dtype: DType,
 }
 
 impl CpuArray {
@@ -69,7 +72,7 @@ impl CpuArray {
         let layout = Layout::contiguous(shape);
         let mut buffer = Buffer::uninit(T::DTYPE, layout.numel())?;
         fill(buffer.get_mut::<T>())?;
-        Ok(CpuArray { buffer: Arc::new(buffer), layout })
+        Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype: T::DTYPE })
     }
 
     /// The same for code that only moves elements: they are words of the dtype's size.
@@ -81,7 +84,7 @@ impl CpuArray {
         let layout = Layout::contiguous(shape);
         let mut buffer = Buffer::uninit(dtype, layout.numel())?;
         fill(buffer.words_mut::<W>())?;
-        Ok(CpuArray { buffer: Arc::new(buffer), layout })
+        Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype })
     }
 
     /// The sizes.
@@ -147,13 +150,19 @@ impl CpuArray {
             let why = format!("{layout:?} reaches beyond {} elements", buffer.len());
             return Err(Error::value("from_foreign", why));
         }
-        Ok(CpuArray { buffer: Arc::new(buffer), layout })
+        let dtype = buffer.dtype();
+        Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype })
     }
 
     /// The array seen under another layout of the same buffer.
     fn with_layout(&self, layout: Layout) -> CpuArray {
-        debug_assert!(layout.span() <= self.buffer.len());
-        CpuArray { buffer: self.buffer.clone(), layout }
+        self.seen_as(layout, self.dtype)
+    }
+
+    /// The same, its elements those of another dtype that the buffer can be seen as.
+    fn seen_as(&self, layout: Layout, dtype: DType) -> CpuArray {
+        debug_assert!(layout.span() * dtype.size() <= self.buffer.bytes());
+        CpuArray { buffer: self.buffer.clone(), layout, dtype }
     }
 
     /// A row-major array's elements in what a guard shows.
@@ -172,7 +181,7 @@ impl Array for CpuArray {
     }
 
     fn dtype(&self) -> DType {
-        self.buffer.dtype()
+        self.dtype
     }
 
     fn version(&self) -> u32 {
@@ -192,7 +201,7 @@ impl Array for CpuArray {
     }
 
     fn storage_numel(&self) -> usize {
-        self.buffer.len()
+        self.buffer.bytes() / self.dtype.size()
     }
 }
 
@@ -242,8 +251,8 @@ impl Backend for CpuBackend {
         scan::scan(op, x, out)
     }
 
-    fn view(_: &ViewOp, x: &CpuArray, layout: Layout) -> Result<CpuArray> {
-        Ok(x.with_layout(layout))
+    fn view(op: &ViewOp, x: &CpuArray, layout: Layout) -> Result<CpuArray> {
+        Ok(x.seen_as(layout, op.dtype(x.dtype)))
     }
 
     fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {

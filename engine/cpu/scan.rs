@@ -107,7 +107,7 @@ fn arg<T: Element + Extreme, const MAX: bool>(x: &CpuArray, axis: usize) -> Resu
 /// The kernels of the `scan` family. What is not float32, float64 or int64 goes through one that holds all its numbers.
 pub fn scan(op: &ScanOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let wide = match (op, x.dtype()) {
-        (ScanOp::Sum { .. }, DType::C64) => DType::C64,
+        (ScanOp::Sum { .. } | ScanOp::Prod { .. }, DType::C64) => DType::C64,
         (ScanOp::Sum { .. }, DType::F32 | DType::F16 | DType::BF16) => DType::F32,
         (_, dtype) if dtype.is_integral() => DType::I64,
         (_, DType::C64) => {
@@ -130,6 +130,7 @@ pub fn scan(op: &ScanOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
                 running::<f64, Plus>(x, axis, 0.0)
             }
         },
+        ScanOp::Prod { axis } if wide == DType::C64 => running::<Complex32, Times>(x, axis, <Complex32 as Sum>::UNIT),
         ScanOp::Prod { axis } if long => running::<i64, Times>(x, axis, 1),
         ScanOp::Prod { axis } => running::<f64, Times>(x, axis, 1.0),
         ScanOp::ArgMax { axis } if long => arg::<i64, true>(x, axis),

@@ -9,7 +9,7 @@ use super::fault::Made;
 use super::lower::Origin;
 use super::{convert, lazy, view};
 use crate::ops::view::ViewOp;
-use crate::shape::{numel, Layout, Shape};
+use crate::shape::{numel, Layout, Shape, SliceDim, Slices};
 use crate::{backend, DType};
 use mlx_ffi::{ops, Array};
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -162,6 +162,8 @@ pub(super) struct Cell {
     value: RwLock<Value>,
     version: AtomicU32,
     numel: usize,
+    /// The value's dtype; a view may show another.
+    dtype: DType,
 }
 
 impl Cell {
@@ -259,7 +261,7 @@ impl backend::Array for GpuArray {
         Arc::strong_count(&self.cell) == 1
     }
     fn storage_numel(&self) -> usize {
-        self.cell.numel
+        self.cell.numel * self.cell.dtype.size() / self.dtype.size()
     }
 }
 
@@ -287,7 +289,7 @@ impl GpuArray {
         debug_assert_eq!(value.array.dtype(), convert::dtype(dtype)?);
         debug_assert_eq!(value.array.size(), numel(shape));
         let layout = Layout::contiguous(shape);
-        let cell = Cell { value: RwLock::new(value), version: AtomicU32::new(0), numel: layout.numel() };
+        let cell = Cell { value: RwLock::new(value), version: AtomicU32::new(0), numel: layout.numel(), dtype };
         let array = GpuArray { cell: Arc::new(cell), view: None, layout, dtype };
         lazy::note(&array.cell, array.cell.numel * dtype.size())?;
         Ok(array)
@@ -325,8 +327,9 @@ impl GpuArray {
 
     /// A view of this array; `layout` is what `op` makes of its own.
     pub(super) fn seen_as(&self, op: &ViewOp, layout: Layout) -> GpuArray {
-        let view = link(self.view.as_ref(), op, &self.layout.shape, &layout);
-        GpuArray { cell: Arc::clone(&self.cell), view, layout, dtype: self.dtype }
+        let recast = self.dtype != self.cell.dtype;
+        let view = link(self.view.as_ref(), op, &self.layout.shape, &layout, recast.then_some(self.dtype));
+        GpuArray { cell: Arc::clone(&self.cell), view, layout, dtype: op.dtype(self.dtype) }
     }
 
     /// Asks for the storage's elements to be moved into an order of axes when something is next evaluated.
@@ -369,13 +372,19 @@ impl GpuArray {
             Some(v) => v.write(&self.cell, value)?,
         };
         self.cell.store(value);
-        lazy::note(&self.cell, self.cell.numel * self.dtype.size())
+        lazy::note(&self.cell, self.cell.numel * self.cell.dtype.size())
     }
 }
 
 /// The chain for `op` after `parent`, which shows the shape `from`, with neighbours merged; `None` where the base itself
 /// results.
-fn link(parent: Option<&Arc<View>>, op: &ViewOp, from: &Shape, layout: &Layout) -> Option<Arc<View>> {
+fn link(
+    parent: Option<&Arc<View>>,
+    op: &ViewOp,
+    from: &Shape,
+    layout: &Layout,
+    recast: Option<DType>,
+) -> Option<Arc<View>> {
     let new = |parent: Option<&Arc<View>>, op: ViewOp, from: &Shape| {
         let depth = parent.map_or(0, |p| p.depth) + 1;
         let (from, shape) = (from.clone(), layout.shape.clone());
@@ -383,6 +392,14 @@ fn link(parent: Option<&Arc<View>>, op: &ViewOp, from: &Shape, layout: &Layout) 
     };
     let strided = || {
         let base = parent.map_or(from, |p| p.base_shape());
+        if let Some(dtype) = recast {
+            let whole = recast_base(base, dtype);
+            return new(
+                Some(&whole),
+                ViewOp::AsStrided { layout: Box::new(layout.clone()), source: crate::ops::view::Source::Plain },
+                &whole.shape,
+            );
+        }
         new(None, ViewOp::AsStrided { layout: Box::new(layout.clone()), source: crate::ops::view::Source::Plain }, base)
     };
     if matches!(op, ViewOp::AsStrided { .. }) {
@@ -398,10 +415,32 @@ fn link(parent: Option<&Arc<View>>, op: &ViewOp, from: &Shape, layout: &Layout) 
         }
         return new(p.parent.as_ref(), merged, &p.from);
     }
-    if p.depth >= MAX_DEPTH {
+    // What changes the dtype cannot be said by strides alone.
+    let same = !matches!(op, ViewOp::AsReal | ViewOp::AsComplex);
+    if p.depth >= MAX_DEPTH && same {
         return strided();
     }
     new(parent, op.clone(), from)
+}
+
+/// The whole of a base as elements of another dtype, in one dimension: of float32 numbers an odd last one is left out.
+fn recast_base(base: &Shape, dtype: DType) -> Arc<View> {
+    let link = |parent: Option<&Arc<View>>, op: ViewOp, from: &[usize], shape: &[usize]| {
+        let depth = parent.map_or(0, |p| p.depth) + 1;
+        let (from, shape) = (Shape::from_slice(from), Shape::from_slice(shape));
+        Arc::new(View { parent: parent.cloned(), op, from, shape, depth, cache: RwLock::new(None) })
+    };
+    let n = numel(base);
+    let flat = link(None, ViewOp::Reshape { shape: Shape::from_slice(&[n]) }, base, &[n]);
+    if dtype != DType::C64 {
+        let pairs = link(Some(&flat), ViewOp::AsReal, &[n], &[n, 2]);
+        return link(Some(&pairs), ViewOp::Reshape { shape: Shape::from_slice(&[2 * n]) }, &[n, 2], &[2 * n]);
+    }
+    let even = SliceDim { axis: 0, start: 0, step: 1, len: n / 2 * 2 };
+    let even = link(Some(&flat), ViewOp::Slice { dims: Slices::from_slice(&[even]) }, &[n], &[n / 2 * 2]);
+    let shape = Shape::from_slice(&[n / 2, 2]);
+    let pairs = link(Some(&even), ViewOp::Reshape { shape }, &[n / 2 * 2], &[n / 2, 2]);
+    link(Some(&pairs), ViewOp::AsComplex, &[n / 2, 2], &[n / 2])
 }
 
 impl View {

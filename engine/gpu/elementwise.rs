@@ -68,6 +68,7 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
         UnaryOp::Conj => ops::conjugate(x)?,
         UnaryOp::Exp => ops::exp(x)?,
         UnaryOp::Exp2 => ops::power(&number(2.0)?, x)?,
+        UnaryOp::Expm1 if !real => complex_expm1(x)?,
         UnaryOp::Expm1 => ops::expm1(x)?,
         UnaryOp::Log => ops::log(x)?,
         UnaryOp::Log2 => ops::log2(x)?,
@@ -97,6 +98,10 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
         UnaryOp::Erf => ops::erf(x)?,
         UnaryOp::Erfc => in_float32(x, dtype, |x| erfc(x, false))?,
         UnaryOp::Erfinv => ops::erfinv(x)?,
+        UnaryOp::Sigmoid if !real => {
+            let one = number(1.0)?;
+            ops::divide(&one, &ops::add(&one, &ops::exp(&ops::negative(x)?)?)?)?
+        }
         UnaryOp::Sigmoid => ops::sigmoid(x)?,
         UnaryOp::Relu => ops::maximum(x, &convert::spread(&constant(0, dtype)?, x)?)?,
         UnaryOp::Silu => ops::multiply(x, &ops::sigmoid(x)?)?,
@@ -120,6 +125,18 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
         UnaryOp::IsFinite if real => ops::isfinite(x)?,
         UnaryOp::IsFinite => ops::logical_and(&ops::isfinite(&ops::real(x)?)?, &ops::isfinite(&ops::imag(x)?)?)?,
     })
+}
+
+/// `e^z - 1` from its parts: `e^x cos y - 1 = (e^x - 1) cos y - 2 sin²(y/2)`.
+fn complex_expm1(z: &Array) -> Made<Array> {
+    let (x, y) = (ops::real(z)?, ops::imag(z)?);
+    let half = ops::square(&ops::sin(&ops::multiply(&y, &constant(0.5, DType::F32)?)?)?)?;
+    let re = ops::multiply(&ops::expm1(&x)?, &ops::cos(&y)?)?;
+    let re = ops::subtract(&re, &ops::multiply(&half, &constant(2.0, DType::F32)?)?)?;
+    let im = ops::multiply(&ops::exp(&x)?, &ops::sin(&y)?)?;
+    let ndim = z.ndim() as i32;
+    let parts = ops::concatenate_axis(&[&ops::expand_dims(&re, ndim)?, &ops::expand_dims(&im, ndim)?], ndim)?;
+    Ok(ops::reshape(&ops::view(&parts, mlx_ffi::Dtype::Complex64)?, z.shape())?)
 }
 
 /// `1 - erf(x)` without cancellation: a Chebyshev fit of relative error 1.2e-7 everywhere (Press et al., Numerical

@@ -17,7 +17,7 @@ pub(super) fn changes_nothing(op: &ViewOp, shape: &[usize]) -> bool {
         ViewOp::Reshape { shape: to } | ViewOp::Expand { shape: to } => to.as_slice() == shape,
         ViewOp::Permute { axes } => axes.iter().enumerate().all(|(i, &a)| i == a),
         ViewOp::Slice { dims } => dims.iter().all(|d| d.start == 0 && d.step == 1 && d.len == shape[d.axis]),
-        ViewOp::AsStrided { .. } => false,
+        ViewOp::AsStrided { .. } | ViewOp::AsReal | ViewOp::AsComplex => false,
     }
 }
 
@@ -36,7 +36,9 @@ pub(super) fn merge(first: &ViewOp, second: &ViewOp) -> Option<ViewOp> {
             | ViewOp::Expand { .. }
             | ViewOp::Permute { .. }
             | ViewOp::Slice { .. }
-            | ViewOp::AsStrided { .. },
+            | ViewOp::AsStrided { .. }
+            | ViewOp::AsReal
+            | ViewOp::AsComplex,
             _,
         ) => None,
     }
@@ -96,8 +98,25 @@ pub(super) fn apply(op: &ViewOp, v: &Value, from: &[usize]) -> Made<Value> {
             let whole = ops::contiguous(&*v.logical()?, false)?;
             Value::plain(ops::as_strided(&whole, &ints(&layout.shape)?, &strides, layout.offset)?)
         }
+        // Parts of numbers are not known by the numbers.
+        ViewOp::AsReal => return pairs(&*v.logical()?, from),
+        ViewOp::AsComplex => return complexes(&*v.logical()?, &from[..from.len().saturating_sub(1)]),
     };
     Ok(shown.knowing(v.known))
+}
+
+/// Complex numbers of a logical shape as float32, in a last dimension of size 2.
+fn pairs(a: &Array, shape: &[usize]) -> Made<Value> {
+    let flat = ops::view(&ops::reshape(a, &[int(numel(shape))?])?, Dtype::Float32)?;
+    let mut to = ints(shape)?;
+    to.push(2);
+    Ok(Value::plain(ops::reshape(&flat, &to)?))
+}
+
+/// Pairs of float32 as complex numbers of a logical shape.
+fn complexes(a: &Array, shape: &[usize]) -> Made<Value> {
+    let flat = ops::view(&ops::reshape(a, &[int(2 * numel(shape))?])?, Dtype::Complex64)?;
+    Ok(Value::plain(ops::reshape(&flat, &ints(shape)?)?))
 }
 
 /// A value's order of axes once its logical axes are permuted.
@@ -150,6 +169,8 @@ pub(super) fn write(op: &ViewOp, v: &Value, from: &[usize], to: &[usize], child:
             let order: Perm = child.order().iter().map(|&a| axes[usize::from(a)] as u8).collect();
             Ok(Value::new(child.array, reduced(order)))
         }
+        ViewOp::AsReal => complexes(&*child.logical()?, from),
+        ViewOp::AsComplex => pairs(&*child.logical()?, to),
         ViewOp::Expand { .. } if numel(from) == numel(to) => reshape(&child, to, from),
         ViewOp::Expand { .. } => {
             let why =

@@ -29,15 +29,15 @@ macro_rules! binary_ops {
         /// `input * other`. For `bool`, logical and.
         method mul(other: Operand) -> Tensor {
             [inplace] Promote Yes DTypes::ALL, Same,
-            prim Mul Cross {|c, g| [g * &c.x(1)?.conj_physical()?, g * &c.x(0)?.conj_physical()?]},
+            prim Mul Cross {|c, g| [g * &c.x(1)?.conjugated()?, g * &c.x(0)?.conjugated()?]},
             run binary[BinaryOp::Mul], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(2, 1, 4), N(3, 1)", "N(3, 4), 3"]
         }
         /// `input / other`, always in a floating dtype. `rounding_mode` may be `"trunc"` or `"floor"`, which keep integers.
         method div(other: Operand; rounding_mode: OptText = None) -> Tensor {
             [inplace] Promote Yes DTypes::ALL, Float,
             prim Div Inputs {|c, g| [
-                g / &c.x(1)?.conj_physical()?,
-                -&((g * &(c.x(0)? / &c.x(1)?.square()?)?.conj_physical()?)?)
+                g / &c.x(1)?.conjugated()?,
+                -&((g * &(c.x(0)? / &c.x(1)?.square()?)?.conjugated()?)?)
             ]},
             run div_rounded, torch "", samples ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "N(3, 4), 2", "N(3, 4), P(3, 4), rounding_mode='floor'", "N(3, 4), P(4), rounding_mode='trunc'"]
         }
@@ -61,7 +61,7 @@ macro_rules! binary_ops {
         }
         /// `input` to the power `exponent`. Integers take no negative number as exponent.
         method pow(exponent: Operand) -> Tensor {
-            [inplace] Full Yes DTypes::REAL, Same,
+            [inplace] Full Yes DTypes::NUMERIC, Same,
             prim Pow Both {|c, g| [pow_grad_base(c, g), pow_grad_exponent(c, g)]},
             run pow_checked, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "N(3, 4), 3", "P(3, 4), 0.5", "P(3, 4), -1.5", "N(3, 4), 0"]
         }
@@ -182,7 +182,7 @@ macro_rules! binary_ops {
         }
         /// `input + weight * (end - input)`.
         method lerp(end: Tensor, weight: Operand) -> Tensor {
-            [inplace] Promote Yes DTypes::FLOAT, Same,
+            [inplace] Promote Yes DTypes::INEXACT, Same,
             run lerp_body, torch "", samples ["N(3, 4), N(3, 4), 0.3", "N(3, 4), N(4), U(3, 4)"]
         }
     }};
@@ -289,15 +289,15 @@ fn pow_checked(a: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
 /// `g · e · x^(e-1)`, and 0 where the exponent is 0 (also at x = 0).
 fn pow_grad_base(c: &crate::autograd::Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (x, e) = (c.x(0)?, c.x(1)?);
-    let slope = (&e * &x.pow(&(&e - 1)?)?)?;
+    let slope = (&e * &x.pow(&(&e - 1)?)?)?.conjugated()?;
     (g * &slope)?.where_else_zero(&e.ne(0)?)
 }
 
 /// `g · x^e · ln x`, and 0 where x is 0 and the exponent is not negative.
 fn pow_grad_exponent(c: &crate::autograd::Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (x, e) = (c.x(0)?, c.x(1)?);
-    let flat = x.eq(0)?.logical_and(&e.ge(0)?)?;
-    let slope = (c.out()? * &x.log()?)?;
+    let flat = x.eq(0)?.logical_and(&super::complex::real(&e.detach()?)?.ge(0)?)?;
+    let slope = (c.out()? * &x.log()?)?.conjugated()?;
     (g * &slope)?.where_else_zero(&flat.logical_not()?)
 }
 

@@ -65,12 +65,12 @@ pub mod select {
             }
             /// True where `|input - other| <= atol + rtol * |other|`.
             method isclose(other: Tensor, rtol: Float = 1e-5, atol: Float = 1e-8, equal_nan: Bool = false) -> Tensor {
-                [nograd] Keep Yes DTypes::ORDERED, Bool,
+                [nograd] Keep Yes DTypes::ALL, Bool,
                 run isclose_body, torch "", samples ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "N(3, 4), N(3, 4), atol=0.5"]
             }
             /// Are all elements close, as [`isclose`] has it? Evaluates.
             method allclose(other: Tensor, rtol: Float = 1e-5, atol: Float = 1e-8, equal_nan: Bool = false) -> Truth {
-                [nograd] Keep Yes DTypes::ORDERED, Bool,
+                [nograd] Keep Yes DTypes::ALL, Bool,
                 run allclose_body, torch "", samples ["N(3, 4), N(3, 4), atol=0.5"]
             }
             /// Have both the same shape and elements? Evaluates.
@@ -150,7 +150,7 @@ pub mod select {
             let why = "both tensors must have the same dtype; cast one with .to()";
             return Err(Error::dtype("isclose", why, &[x.dtype(), y.dtype()]));
         }
-        let dtype = if x.dtype().is_float() { x.dtype() } else { DType::F32 };
+        let dtype = if x.dtype().is_integral() { DType::F32 } else { x.dtype() };
         let (a, b) = (x.detach()?.cast(dtype)?, y.detach()?.cast(dtype)?);
         let bound = ((b.abs()? * rtol)? + atol)?;
         let near = (&a - &b)?.abs()?.le(&bound)?.logical_and(&b.isfinite()?)?;

@@ -10,6 +10,7 @@ pub mod schema;
 
 pub mod binary;
 pub mod compare;
+pub mod complex;
 pub mod contract;
 pub mod conv;
 pub mod create;
@@ -103,6 +104,7 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         unary::SCHEMAS,
         binary::SCHEMAS,
         pointwise::SCHEMAS,
+        complex::SCHEMAS,
         compare::SCHEMAS,
         compare::select::SCHEMAS,
         reduce::SCHEMAS,

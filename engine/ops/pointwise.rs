@@ -5,6 +5,7 @@
 
 use super::compare::select::{clamp, r#where};
 use super::macros::define_ops;
+use super::view::{view_as_complex, view_as_real};
 use super::{result_type, Operand};
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use std::f64::consts::{LN_2, PI};
@@ -38,12 +39,12 @@ macro_rules! pointwise_ops {
             /// NaN as `nan` (0), inf as `posinf` (the largest number of the dtype), -inf as `neginf` (the smallest). Of
             /// complex numbers each part. No gradient flows where an element was replaced.
             method nan_to_num(nan: OptFloat = None, posinf: OptFloat = None, neginf: OptFloat = None) -> Tensor {
-                [inplace] Keep Yes DTypes::ORDERED, Same,
+                [inplace] Keep Yes DTypes::ALL, Same,
                 run nan_to_num_body, torch "", samples ["N(3, 4)", "N(3, 4), 1.0, 2.0, -3.0", "N(3, 4), posinf=5.0"]
             }
             /// `sin(πx) / (πx)`, 1 at 0.
             method sinc() -> Tensor {
-                [inplace] Full Yes DTypes::ORDERED, Float,
+                [inplace] Full Yes DTypes::ALL, Float,
                 run sinc_body, torch "", samples ["N(3, 4)"]
             }
             /// 0 below zero, 1 above, `values` at zero. Both need one dtype. Differs from a comparison for NaN: 0.
@@ -74,7 +75,7 @@ macro_rules! pointwise_ops {
             /// `input` to the power `exponent`, in float64 (complex numbers in complex64, where PyTorch takes complex128). The
             /// GPU device has no float64; there it is computed in float32.
             method float_power(exponent: Operand) -> Tensor {
-                [inplace] Keep Yes DTypes::ORDERED, Own,
+                [inplace] Keep Yes DTypes::ALL, Own,
                 run float_power_body, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "P(3, 4), 0.5"]
             }
             /// The larger of the two; where one is NaN, the other. At a tie the gradient goes to `input`.
@@ -94,7 +95,7 @@ macro_rules! pointwise_ops {
             }
             /// `input · 2^other`.
             method ldexp(other: Tensor) -> Tensor {
-                [inplace] Promote Yes DTypes::ORDERED, Float,
+                [inplace] Promote Yes DTypes::ALL, Float,
                 run ldexp_body, torch "", samples ["N(3, 4), I(-3, 4, 3, 4)", "N(3, 4), N(4)"]
             }
             /// Mantissa and exponent of each element: `input = mantissa · 2^exponent` with `½ ≤ |mantissa| < 1` and an int32
@@ -218,6 +219,10 @@ fn largest(dtype: DType) -> f64 {
 fn nan_to_num_body(x: &Tensor, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) -> Result<Tensor> {
     if x.dtype().is_integral() {
         return x.copy();
+    }
+    if x.dtype().is_complex() {
+        let parts = nan_to_num_body(&view_as_real(x)?, nan, posinf, neginf)?;
+        return view_as_complex(&parts);
     }
     let top = largest(x.dtype());
     let with = |y: &Tensor, here: &Tensor, v: f64| {

@@ -230,5 +230,5 @@ fn prod_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let plain = c.spread(&c.out()?)?.div(&filled, None)?;
     let only = rest.where_else_zero(&zero.logical_and(&zeros.eq(1)?)?)?;
     let others = super::compare::select::r#where(&zeros.eq(0)?, &plain, &only)?;
-    c.spread(g)? * &others
+    c.spread(g)? * &others.conjugated()?
 }

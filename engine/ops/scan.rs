@@ -19,8 +19,10 @@ macro_rules! scan_ops {
         }
         /// The running product along `dim`; integers and `bool` multiply in int64. The gradient assumes no zeros.
         method cumprod(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            [inplace] Full Yes DTypes::ORDERED, Sum,
-            prim Prod { axis: usize } Both {|c, g| [cumsum_reversed(&(g * &c.out()?)?, *axis)? / &c.x(0)?]},
+            [inplace] Full Yes DTypes::ALL, Sum,
+            prim Prod { axis: usize } Both {|c, g| [
+                cumsum_reversed(&(g * &c.out()?.conjugated()?)?, *axis)? / &c.x(0)?.conjugated()?
+            ]},
             run accumulate[|axis| ScanOp::Prod { axis }], torch "", samples ["P(3, 4), 0", "P(3, 4), -1", "I(0, 9, 3, 4), 1"]
         }
         /// The index, along `dim`, of the largest element so far; the last at a tie. What `cummax` gathers by.

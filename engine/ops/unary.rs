@@ -15,34 +15,34 @@ macro_rules! unary_ops {
         /// The negative of each element. `bool` has none.
         neg = Neg [inplace] Keep DTypes::NUMERIC, Same, Nothing {|c, g| [-g]}, samples ["N(3, 4)", "N()", "N(0, 3)"];
         /// The absolute value. The gradient at 0 is 0, as in PyTorch.
-        abs = Abs [inplace] Keep DTypes::NUMERIC, Real, Inputs {|c, g| [g * &c.x(0)?.sign()?]}, samples ["N(3, 4)"];
+        abs = Abs [inplace] Keep DTypes::NUMERIC, Real, Inputs {|c, g| [g * &c.x(0)?.sgn()?]}, samples ["N(3, 4)"];
         /// -1, 0 or 1 by each element's sign. Its gradient is 0.
         sign = Sign [inplace] Keep DTypes::ORDERED, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
-        /// The complex conjugate; real tensors are given back as they are.
+        /// The complex conjugate, computed (PyTorch's `conj` puts it off); real tensors are given back as they are.
         conj_physical = Conj [inplace] Keep DTypes::ALL, Same, Nothing {|c, g| [g.conj_physical()]}, samples ["N(3, 4)"];
         /// `e` to each element.
-        exp = Exp [inplace] Full DTypes::ORDERED, Float, Output {|c, g| [g * &c.out()?]}, samples ["N(3, 4)"];
+        exp = Exp [inplace] Full DTypes::ALL, Float, Output {|c, g| [g * &c.out()?.conjugated()?]}, samples ["N(3, 4)"];
         /// 2 to each element.
-        exp2 = Exp2 [inplace] Full DTypes::ORDERED, Float, Output {|c, g| [(g * &c.out()?)? * LN_2]}, samples ["N(3, 4)"];
+        exp2 = Exp2 [inplace] Full DTypes::ALL, Float, Output {|c, g| [(g * &c.out()?.conjugated()?)? * LN_2]}, samples ["N(3, 4)"];
         /// `e^x - 1`, accurate near 0.
-        expm1 = Expm1 [inplace] Full DTypes::ORDERED, Float, Output {|c, g| [g * &(c.out()? + 1.0)?]}, samples ["N(3, 4)"];
+        expm1 = Expm1 [inplace] Full DTypes::ALL, Float, Output {|c, g| [g * &(c.out()? + 1.0)?.conjugated()?]}, samples ["N(3, 4)"];
         /// The natural logarithm; NaN below 0, -inf at 0.
-        log = Log [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g / &c.x(0)?]}, samples ["P(3, 4)"];
+        log = Log [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g / &c.x(0)?.conjugated()?]}, samples ["P(3, 4)"];
         /// The logarithm to base 2.
-        log2 = Log2 [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g / &(c.x(0)? * LN_2)?]}, samples ["P(3, 4)"];
+        log2 = Log2 [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()? * LN_2)?]}, samples ["P(3, 4)"];
         /// The logarithm to base 10.
-        log10 = Log10 [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g / &(c.x(0)? * LN_10)?]}, samples ["P(3, 4)"];
+        log10 = Log10 [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()? * LN_10)?]}, samples ["P(3, 4)"];
         /// `log(1 + x)`, accurate near 0.
-        log1p = Log1p [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g / &(c.x(0)? + 1.0)?]}, samples ["P(3, 4)"];
+        log1p = Log1p [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()? + 1.0)?]}, samples ["P(3, 4)"];
         /// The square root; NaN below 0.
-        sqrt = Sqrt [inplace] Keep DTypes::ORDERED, Float, Output {|c, g| [g / &(c.out()? * 2.0)?]}, samples ["P(3, 4)"];
+        sqrt = Sqrt [inplace] Keep DTypes::ALL, Float, Output {|c, g| [g / &(c.out()?.conjugated()? * 2.0)?]}, samples ["P(3, 4)"];
         /// `1 / sqrt(x)`.
-        rsqrt = Rsqrt [inplace] Full DTypes::ORDERED, Float, Output {|c, g| [(g * -0.5)? * &c.out()?.pow(3)?]}, samples ["P(3, 4)"];
+        rsqrt = Rsqrt [inplace] Full DTypes::ALL, Float, Output {|c, g| [(g * -0.5)? * &c.out()?.pow(3)?.conjugated()?]}, samples ["P(3, 4)"];
         /// `x * x`.
-        square = Square [inplace] Keep DTypes::NUMERIC, Same, Inputs {|c, g| [g * &(c.x(0)?.conj_physical()? * 2)?]}, samples ["N(3, 4)"];
+        square = Square [inplace] Keep DTypes::NUMERIC, Same, Inputs {|c, g| [g * &(c.x(0)?.conjugated()? * 2)?]}, samples ["N(3, 4)"];
         /// `1 / x`.
         reciprocal = Reciprocal [inplace] Full DTypes::ALL, Float, Output
-            {|c, g| [-&(g * &c.out()?.square()?.conj_physical()?)?]}, samples ["P(3, 4)"];
+            {|c, g| [-&(g * &c.out()?.square()?.conjugated()?)?]}, samples ["P(3, 4)"];
         /// The largest integer not above. Its gradient is 0.
         floor = Floor [inplace] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
         /// The smallest integer not below. Its gradient is 0.
@@ -52,33 +52,33 @@ macro_rules! unary_ops {
         /// The nearest integer, halves to even. Its gradient is 0.
         rint = Round [inplace only_function] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, torch "round", samples ["N(3, 4)"];
         /// The sine, of radians.
-        sin = Sin [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.cos()?]}, samples ["N(3, 4)"];
+        sin = Sin [inplace] Keep DTypes::ALL, Float, Inputs {|c, g| [g * &c.x(0)?.conjugated()?.cos()?]}, samples ["N(3, 4)"];
         /// The cosine, of radians.
-        cos = Cos [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [-&(g * &c.x(0)?.sin()?)?]}, samples ["N(3, 4)"];
+        cos = Cos [inplace] Keep DTypes::ALL, Float, Inputs {|c, g| [-&(g * &c.x(0)?.conjugated()?.sin()?)?]}, samples ["N(3, 4)"];
         /// The tangent, of radians.
-        tan = Tan [inplace] Full DTypes::ORDERED, Float, Output {|c, g| [g * &(c.out()?.square()? + 1.0)?]}, samples ["U(3, 4)"];
+        tan = Tan [inplace] Full DTypes::ALL, Float, Output {|c, g| [g * &(c.out()?.conjugated()?.square()? + 1.0)?]}, samples ["U(3, 4)"];
         /// The angle in radians whose sine this is; NaN outside -1 to 1.
-        asin = Asin [inplace] Full DTypes::ORDERED, Float, Inputs
-            {|c, g| [g * &(1.0 - &c.x(0)?.square()?)?.rsqrt()?]}, samples ["U(3, 4)"];
+        asin = Asin [inplace] Full DTypes::ALL, Float, Inputs
+            {|c, g| [g * &(1.0 - &c.x(0)?.square()?)?.rsqrt()?.conjugated()?]}, samples ["U(3, 4)"];
         /// The angle in radians whose cosine this is; NaN outside -1 to 1.
-        acos = Acos [inplace] Full DTypes::ORDERED, Float, Inputs
-            {|c, g| [-&(g * &(1.0 - &c.x(0)?.square()?)?.rsqrt()?)?]}, samples ["U(3, 4)"];
+        acos = Acos [inplace] Full DTypes::ALL, Float, Inputs
+            {|c, g| [-&(g * &(1.0 - &c.x(0)?.square()?)?.rsqrt()?.conjugated()?)?]}, samples ["U(3, 4)"];
         /// The angle in radians whose tangent this is.
-        atan = Atan [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [g / &(c.x(0)?.square()? + 1.0)?]}, samples ["N(3, 4)"];
+        atan = Atan [inplace] Keep DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()?.square()? + 1.0)?]}, samples ["N(3, 4)"];
         /// The hyperbolic sine.
-        sinh = Sinh [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.cosh()?]}, samples ["N(3, 4)"];
+        sinh = Sinh [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g * &c.x(0)?.conjugated()?.cosh()?]}, samples ["N(3, 4)"];
         /// The hyperbolic cosine.
-        cosh = Cosh [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.sinh()?]}, samples ["N(3, 4)"];
+        cosh = Cosh [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g * &c.x(0)?.conjugated()?.sinh()?]}, samples ["N(3, 4)"];
         /// The hyperbolic tangent.
-        tanh = Tanh [inplace] Keep DTypes::ORDERED, Float, Output {|c, g| [g * &(1.0 - &c.out()?.square()?)?]}, samples ["N(3, 4)"];
+        tanh = Tanh [inplace] Keep DTypes::ALL, Float, Output {|c, g| [g * &(1.0 - &c.out()?.conjugated()?.square()?)?]}, samples ["N(3, 4)"];
         /// The inverse of the hyperbolic sine.
-        asinh = Asinh [inplace] Keep DTypes::ORDERED, Float, Inputs
-            {|c, g| [g * &(c.x(0)?.square()? + 1.0)?.rsqrt()?]}, samples ["N(3, 4)"];
+        asinh = Asinh [inplace] Keep DTypes::ALL, Float, Inputs
+            {|c, g| [g * &(c.x(0)?.square()? + 1.0)?.rsqrt()?.conjugated()?]}, samples ["N(3, 4)"];
         /// The inverse of the hyperbolic cosine; NaN below 1.
-        acosh = Acosh [inplace] Keep DTypes::ORDERED, Float, Inputs
-            {|c, g| [g * &(c.x(0)?.square()? - 1.0)?.rsqrt()?]}, samples ["P(3, 4, lo=1.1)"];
+        acosh = Acosh [inplace] Keep DTypes::ALL, Float, Inputs
+            {|c, g| [g * &acosh_slope(&c.x(0)?)?.conjugated()?]}, samples ["P(3, 4, lo=1.1)"];
         /// The inverse of the hyperbolic tangent; NaN outside -1 to 1.
-        atanh = Atanh [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [g / &(1.0 - &c.x(0)?.square()?)?]}, samples ["U(3, 4)"];
+        atanh = Atanh [inplace] Keep DTypes::ALL, Float, Inputs {|c, g| [g / &(1.0 - &c.x(0)?.conjugated()?.square()?)?]}, samples ["U(3, 4)"];
         /// The error function, `2/√π ∫₀ˣ e^(-t²) dt`.
         erf = Erf [inplace] Keep DTypes::ORDERED, Float, Inputs
             {|c, g| [(g * &(-&c.x(0)?.square()?)?.exp()?)? * FRAC_2_SQRT_PI]}, samples ["N(3, 4)"];
@@ -89,8 +89,8 @@ macro_rules! unary_ops {
         erfinv = Erfinv [inplace] Full DTypes::ORDERED, Float, Output
             {|c, g| [(g * &c.out()?.square()?.exp()?)? * (1.0 / FRAC_2_SQRT_PI)]}, samples ["U(3, 4)"];
         /// The logistic function, `1 / (1 + e^-x)`.
-        sigmoid = Sigmoid [inplace] Keep DTypes::ORDERED, Float, Output
-            {|c, g| [(g * &c.out()?)? * &(1.0 - &c.out()?)?]}, samples ["N(3, 4)"];
+        sigmoid = Sigmoid [inplace] Keep DTypes::ALL, Float, Output
+            {|c, g| [(g * &c.out()?.conjugated()?)? * &(1.0 - &c.out()?.conjugated()?)?]}, samples ["N(3, 4)"];
         /// `max(x, 0)`. The gradient at 0 is 0; NaN stays NaN.
         relu = Relu [inplace] Keep DTypes::REAL, Same, Output
             {|c, g| [g.where_else_zero(&c.out()?.gt(0)?)]}, samples ["N(3, 4)"];
@@ -141,6 +141,10 @@ unary_ops!(define_ops);
 fn unary(op: UnaryOp, x: &Tensor) -> Result<Tensor> {
     let schema = op.schema();
     schema.check(x.dtype())?;
+    // What is real is its own conjugate.
+    if op == UnaryOp::Conj && !x.dtype().is_complex() {
+        return Ok(x.clone());
+    }
     match schema.result {
         super::ResultDType::Float if x.dtype().is_integral() => unary_as(op, &x.cast(crate::default_dtype())?),
         _ => unary_as(op, x),
@@ -163,4 +167,22 @@ fn over_x(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     let zero = x.eq(0)?;
     let safe = x.masked_fill(&zero, 1.0)?;
     (y / &safe)?.masked_fill(&zero, 0.5)
+}
+
+/// `1 / √(x² - 1)`; of complex numbers the product of two roots, whose branch cuts are those of `acosh`.
+fn acosh_slope(x: &Tensor) -> Result<Tensor> {
+    match x.dtype().is_complex() {
+        true => (x - 1.0)?.rsqrt()? * &(x + 1.0)?.rsqrt()?,
+        false => (x.square()? - 1.0)?.rsqrt(),
+    }
+}
+
+impl Tensor {
+    /// The complex conjugate; real tensors as they are.
+    pub(crate) fn conjugated(&self) -> Result<Tensor> {
+        match self.dtype().is_complex() {
+            true => self.conj_physical(),
+            false => Ok(self.clone()),
+        }
+    }
 }

@@ -5,7 +5,7 @@
 use super::macros::define_ops;
 use crate::dispatch;
 use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 use smallvec::smallvec;
 
 /// The rows of the family, for `$cb`.
@@ -45,6 +45,18 @@ macro_rules! view_ops {
                 strided_gradient(g, layout, source, c.shape(0))
             ]},
             run as_strided_body, torch "", samples ["N(3, 4), (2, 2), (4, 2), 1", "N(12), (5, 4), (2, 1)"]
+        }
+        /// A complex tensor as real and imaginary parts, in a last dimension of size 2. A view.
+        function view_as_real(input: Tensor) -> Tensor {
+            [] Keep Yes DTypes::of(&[crate::DType::C64]), Real,
+            prim AsReal Nothing {|c, g| [view_as_complex(&g.contiguous()?)]},
+            run view_as_real_body, torch "", samples ["N(3, 4)", "N()", "N(0, 3)"]
+        }
+        /// A tensor whose last dimension, of size 2 and stride 1, holds real and imaginary parts, as complex64. A view.
+        function view_as_complex(input: Tensor) -> Tensor {
+            [] Keep Yes DTypes::of(&[crate::DType::F32]), Own,
+            prim AsComplex Nothing {|c, g| [view_as_real(g)]},
+            run view_as_complex_body, torch "", samples ["N(3, 4, 2)", "N(2)"]
         }
         /// Like [`reshape`], but an error where a copy would be needed.
         method view(shape: Sizes) -> Tensor {
@@ -139,6 +151,50 @@ pub enum Source {
     Logical(Box<Layout>),
     /// Otherwise; the view is one of the storage, where the tensor has this layout.
     Storage(Box<Layout>),
+}
+
+impl ViewOp {
+    /// The dtype that the view of a tensor of this one has.
+    pub(crate) fn dtype(&self, dtype: DType) -> DType {
+        match self {
+            ViewOp::AsReal => DType::F32,
+            ViewOp::AsComplex => DType::C64,
+            ViewOp::Reshape { .. }
+            | ViewOp::Permute { .. }
+            | ViewOp::Expand { .. }
+            | ViewOp::Slice { .. }
+            | ViewOp::AsStrided { .. } => dtype,
+        }
+    }
+}
+
+fn view_as_real_body(x: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_complex() {
+        let why = format!("view_as_real is only supported for complex tensors, got {}", x.dtype());
+        return Err(Error::dtype("view_as_real", why, &[x.dtype()]));
+    }
+    must_view(ViewOp::AsReal, x)
+}
+
+fn view_as_complex_body(x: &Tensor) -> Result<Tensor> {
+    let fail = |why: &str| Err(Error::runtime("view_as_complex", why));
+    if x.dtype() != DType::F32 {
+        let why = format!("view_as_complex is only supported for float32 tensors, got {}", x.dtype());
+        return Err(Error::dtype("view_as_complex", why, &[x.dtype()]));
+    }
+    match x.shape().last() {
+        None => return fail("Input tensor must have one or more dimensions"),
+        Some(2) => {}
+        Some(_) => {
+            return Err(Error::shape("view_as_complex", "Tensor must have a last dimension of size 2", &[x.shape()]))
+        }
+    }
+    match view_as(ViewOp::AsComplex, x)? {
+        Some(view) => Ok(view),
+        None if x.strides()[x.ndim() - 1] != 1 => fail("Tensor must have a last dimension with stride 1"),
+        None if x.storage_offset() % 2 != 0 => fail("Tensor must have a storage_offset divisible by 2"),
+        None => fail("Tensor must have a stride divisible by 2 for all but last dimension"),
+    }
 }
 
 /// A view of `x`; `None` where strides cannot express it.

@@ -428,6 +428,7 @@ families! {
     unary unary_ops lucid::ops::unary;
     binary binary_ops lucid::ops::binary;
     pointwise pointwise_ops lucid::ops::pointwise;
+    complex complex_ops lucid::ops::complex;
     compare compare_ops lucid::ops::compare;
     select select_ops lucid::ops::compare::select;
     reduce reduce_ops lucid::ops::reduce;

@@ -18,10 +18,16 @@ class Limitation:
 OVERFLOW = "the squares overflow float32 above 1.8e19; PyTorch sums them in float64"
 
 POLES = "at the poles PyTorch's trigamma gives large finite numbers, from sin(πx) of a rounded πx"
+ONLY_COMPLEX64 = "complex64 is the only complex dtype, so there are no float64 parts"
 NO_FLOAT64 = "the GPU device has no float64; float32 stands in, as documented"
 
 LIMITATIONS: tuple[Limitation, ...] = (
+    *(
+        Limitation(name, "cpu", "float64", ONLY_COMPLEX64)
+        for name in ("complex", "polar", "imag", "view_as_real", "view_as_complex")
+    ),
     Limitation("float_power", "gpu", "*", NO_FLOAT64),
+    Limitation("float_power", "cpu", "complex64", ONLY_COMPLEX64),
     Limitation("polygamma", "cpu", "special", POLES),
     Limitation("polygamma", "gpu", "special", POLES),
     Limitation("std", "cpu", "special", OVERFLOW),
@@ -50,7 +56,10 @@ VMAP_REFUSED: dict[str, str] = dict.fromkeys(
 )
 
 #: Rows that read a sample's memory, and so need the samples one after the other in it, as in PyTorch.
-VMAP_BY_MEMORY: dict[str, str] = {"as_strided": "strides are those of the storage that the samples share"}
+VMAP_BY_MEMORY: dict[str, str] = {
+    "as_strided": "strides are those of the storage that the samples share",
+    "view_as_complex": "both parts of a number must lie side by side",
+}
 
 
 def vmap_refuses(op: str, sample: str) -> bool:

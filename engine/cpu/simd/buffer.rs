@@ -154,6 +154,11 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// How many elements of a type the memory holds: twice as many float32 as complex64.
+    fn count<T>(&self) -> usize {
+        self.bytes() / std::mem::size_of::<T>()
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
@@ -186,8 +191,9 @@ impl Buffer {
     pub fn read<T: Element>(&self) -> ReadGuard<'_, T> {
         self.check::<T>();
         let place = self.place.read_recursive();
-        // SAFETY: initialised, aligned, of this type (checked); the lock keeps writers away while the guard lives.
-        let data = unsafe { slice::from_raw_parts(place.ptr.cast::<T>(), self.len) };
+        // SAFETY: initialised, aligned, of this type or of its parts (checked); the lock keeps writers away while the
+        // guard lives.
+        let data = unsafe { slice::from_raw_parts(place.ptr.cast::<T>(), self.count::<T>()) };
         ReadGuard { data, _place: place }
     }
 
@@ -200,7 +206,7 @@ impl Buffer {
         let place = self.place.write();
         assert!(place.memory.writable(), "a write to read-only memory");
         // SAFETY: as in `read`, and the write lock makes this the only slice.
-        let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<T>(), self.len) };
+        let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<T>(), self.count::<T>()) };
         WriteGuard { data, _place: place }
     }
 
@@ -211,7 +217,7 @@ impl Buffer {
     pub fn get_mut<T: Element>(&mut self) -> &mut [T] {
         self.check::<T>();
         // SAFETY: as in `read`, and `&mut self` makes this the only access.
-        unsafe { slice::from_raw_parts_mut(self.place.get_mut().ptr.cast::<T>(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.place.get_mut().ptr.cast::<T>(), self.count::<T>()) }
     }
 
     /// The elements as words of their size, for code that only moves them.
@@ -222,7 +228,7 @@ impl Buffer {
         self.check_word::<W>();
         let place = self.place.read_recursive();
         // SAFETY: as in `read`; any bits make a word of the element's size (checked), and a `bool` stands for itself only.
-        let data = unsafe { slice::from_raw_parts(place.ptr.cast::<W>(), self.len) };
+        let data = unsafe { slice::from_raw_parts(place.ptr.cast::<W>(), self.count::<W>()) };
         ReadGuard { data, _place: place }
     }
 
@@ -235,7 +241,7 @@ impl Buffer {
         let place = self.place.write();
         assert!(place.memory.writable(), "a write to read-only memory");
         // SAFETY: as in `read_words`; any word makes an element, since `bool` is only written as `bool`.
-        let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<W>(), self.len) };
+        let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<W>(), self.count::<W>()) };
         WriteGuard { data, _place: place }
     }
 
@@ -246,7 +252,7 @@ impl Buffer {
     pub fn words_mut<W: Word>(&mut self) -> &mut [W] {
         self.check_word::<W>();
         // SAFETY: as in `write_words`, and `&mut self` makes this the only access.
-        unsafe { slice::from_raw_parts_mut(self.place.get_mut().ptr.cast::<W>(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.place.get_mut().ptr.cast::<W>(), self.count::<W>()) }
     }
 
     /// The memory as bytes, to read.
@@ -272,15 +278,34 @@ impl Buffer {
     }
 
     fn check_word<W: Word>(&self) {
-        assert!(W::fits(self.dtype), "a {} buffer as {}-byte words", self.dtype, std::mem::size_of::<W>());
+        assert!(
+            W::fits(self.dtype) || kindred(self.dtype).is_some_and(W::fits),
+            "a {} buffer as {}-byte words",
+            self.dtype,
+            std::mem::size_of::<W>()
+        );
     }
 
     fn check<T: Element>(&self) {
-        assert!(T::DTYPE == self.dtype, "a {} buffer read as {}", self.dtype, T::DTYPE);
+        assert!(
+            T::DTYPE == self.dtype || kindred(self.dtype) == Some(T::DTYPE),
+            "a {} buffer read as {}",
+            self.dtype,
+            T::DTYPE
+        );
     }
 }
 
-/// What elements are moved as: one type per size, and `bool` for itself. (Four instead of eleven copies of such code.)
+/// The other dtype that a buffer's memory may be seen as: complex64 is two float32 in a row, of the same alignment.
+fn kindred(dtype: DType) -> Option<DType> {
+    match dtype {
+        DType::F32 => Some(DType::C64),
+        DType::C64 => Some(DType::F32),
+        _ => None,
+    }
+}
+
+/// What elements are moved as: one type per size, and `bool` for itself. (Five instead of eleven copies of such code.)
 pub trait Word: sealed::Sealed + Copy + Default + Send + Sync + 'static {
     /// May elements of that dtype be moved as this type?
     fn fits(dtype: DType) -> bool;
@@ -313,7 +338,9 @@ words! {
     u8: U8 | I8;
     u16: I16 | F16 | BF16;
     u32: I32 | F32;
-    u64: I64 | F64 | C64;
+    u64: I64 | F64;
+    // Aligned as float32, whose memory may be seen as complex64.
+    [u32; 2]: C64;
 }
 #[allow(clippy::single_component_path_imports)] // Puts the macro on this module's path.
 pub(crate) use with_word;
@@ -359,6 +386,7 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use num_complex::Complex32;
 
     #[test]
     fn elements_go_in_and_out() {
@@ -432,6 +460,16 @@ mod tests {
         let x = Buffer::from_slice(&[1.0f32]).unwrap();
         x.write_words::<u32>()[0] = 2f32.to_bits();
         assert_eq!(x.read::<f32>()[0], 2.0);
+    }
+
+    #[test]
+    fn complex_numbers_are_pairs() {
+        let z = Buffer::from_slice(&[Complex32::new(1.0, 2.0), Complex32::new(3.0, 4.0)]).unwrap();
+        assert_eq!(&z.read::<f32>()[..], &[1.0, 2.0, 3.0, 4.0]);
+        z.write::<f32>()[3] = 5.0;
+        assert_eq!(z.read::<Complex32>()[1], Complex32::new(3.0, 5.0));
+        let odd = Buffer::from_slice(&[1f32, 2.0, 3.0]).unwrap();
+        assert_eq!((odd.read::<Complex32>().len(), odd.read_words::<[u32; 2]>().len()), (1, 1));
     }
 
     #[test]

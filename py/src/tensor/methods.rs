@@ -21,6 +21,21 @@ fn write<'py>(
     Ok(slf.clone())
 }
 
+/// Writes a number or a tensor over the real or the imaginary part.
+fn write_part(
+    slf: &Bound<'_, PyTensor>,
+    op: &'static str,
+    value: Arg<'_, '_>,
+    part: fn(&Tensor) -> lucid::Result<Tensor>,
+) -> PyResult<()> {
+    let value = crate::args::required::<kinds::Operand>(slf.py(), At { op, arg: "value" }, value)?;
+    let value = match value {
+        HeldOperand::Scalar(s) => lucid::Tensor::full_of(&[], s, lucid::DType::F32, slf.get().share().device()),
+        HeldOperand::Tensor(v) => Ok(Tensor::clone(&v)),
+    };
+    write(slf, move |t| part(t)?.copy_(&value?)).map(drop)
+}
+
 fn signed(shape: &[usize]) -> Vec<isize> {
     shape.iter().map(|&n| n as isize).collect()
 }
@@ -93,6 +108,49 @@ impl PyTensor {
             return Err(errors::runtime_error(py, why));
         }
         wrap(py, cross::quick(py, || t.t()?.conj_physical())?)
+    }
+
+    /// The real part: a view of a complex tensor, a real tensor itself.
+    #[getter]
+    fn real<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
+        let t = slf.get().share();
+        match t.dtype().is_complex() {
+            true => wrap(slf.py(), cross::quick(slf.py(), || lucid::ops::complex::real(&t))?),
+            false => Ok(slf.clone().into_any()),
+        }
+    }
+
+    #[setter(real)]
+    fn set_real(slf: &Bound<'_, Self>, value: Arg<'_, '_>) -> PyResult<()> {
+        write_part(slf, "real", value, lucid::ops::complex::real)
+    }
+
+    /// The imaginary part of a complex tensor, a view.
+    #[getter]
+    fn imag<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
+        let t = slf.get().share();
+        wrap(slf.py(), cross::quick(slf.py(), || lucid::ops::complex::imag(&t))?)
+    }
+
+    #[setter(imag)]
+    fn set_imag(slf: &Bound<'_, Self>, value: Arg<'_, '_>) -> PyResult<()> {
+        write_part(slf, "imag", value, lucid::ops::complex::imag)
+    }
+
+    /// The derivative of order `n` of `digamma`.
+    fn polygamma<'py>(slf: &Bound<'py, Self>, n: Arg<'_, 'py>) -> Object<'py> {
+        let n = crate::args::required::<kinds::Int>(slf.py(), At { op: "polygamma", arg: "n" }, n)?;
+        let t = slf.get().share();
+        wrap(slf.py(), cross::op(slf.py(), weight_of(&t), || lucid::ops::pointwise::polygamma(n, &t))?)
+    }
+
+    /// In-place form of `polygamma`.
+    fn polygamma_<'py>(slf: &Bound<'py, Self>, n: Arg<'_, 'py>) -> PyResult<Bound<'py, Self>> {
+        let n = crate::args::required::<kinds::Int>(slf.py(), At { op: "polygamma_", arg: "n" }, n)?;
+        write(slf, move |t| {
+            let value = lucid::ops::pointwise::polygamma(n, &t.copy()?)?;
+            t.copy_(&value)
+        })
     }
 
     /// Writes `src`, which is broadcast, cast and moved, over the elements.

@@ -30,7 +30,11 @@ def variants(row: Any, text: str, count: int) -> list[Sample]:
     for i in range(count):
         rng = np.random.default_rng(zlib.crc32(f"{row['name']}({text}){i}".encode()))
         args, kwargs = eval(f"(lambda *a, **k: (a, k))({text})", makers(rng, False))
-        found.append(Sample(text, args, kwargs))
+        sample = Sample(text, args, kwargs)
+        if row["dtypes"] == ["complex64"]:
+            args, kwargs = sample.map(lambda d: Data((d.values * (1 + 0.5j)).astype(np.complex64)))
+            sample = Sample(text, tuple(args), kwargs)
+        found.append(sample)
     return found
 
 
@@ -85,7 +89,7 @@ def differentiable(drawn: list[Sample], tensors: list[Any]) -> list[int]:
     return [
         i
         for i, (d, t) in enumerate(zip(drawn[0].tensors(), tensors, strict=True))
-        if d.varies and d.gradient and t.is_floating_point()
+        if d.varies and d.gradient and (t.is_floating_point() or t.is_complex())
     ]
 
 
@@ -103,6 +107,7 @@ def weighted(outputs: list[Any]) -> Any:
     total = None
     for out in outputs:
         if isinstance(out, lucid.Tensor) and out.requires_grad:
+            out = lucid.view_as_real(out) if out.is_complex() else out
             weights = lucid.arange(1, out.numel() + 1, device=out.device).to(out.dtype).reshape(out.shape) / 7
             term = (out * weights).sum()
             total = term if total is None else total + term
@@ -122,7 +127,9 @@ def agree(got: list[Any], wanted: list[Any], where: str, tolerance: Callable[[st
     for g, w in zip(got, wanted, strict=True):
         if isinstance(w, lucid.Tensor):
             assert (g.shape, g.dtype, g.device) == (w.shape, w.dtype, w.device), where
-        rtol, atol = tolerance("float32" if not isinstance(w, lucid.Tensor) or w.is_floating_point() else "int64")
+        rtol, atol = tolerance(
+            "float32" if not isinstance(w, lucid.Tensor) or w.is_floating_point() or w.is_complex() else "int64"
+        )
         np.testing.assert_allclose(numbers(g), numbers(w), rtol, atol, err_msg=where)
 
 

@@ -1,0 +1,220 @@
+//! Elementary functions of complex numbers, computed in double precision and rounded once.
+//!
+//! Depends on num-complex for the number itself. Branch cuts and signs of zero are C99's (Kahan, "Branch cuts for complex
+//! elementary functions", 1987), and so PyTorch's. Invariant: what float32 parts can hold never overflows on the way.
+
+use super::simd::Math;
+use num_complex::{Complex32, Complex64 as C};
+use std::f64::consts::{LN_10, LN_2};
+
+/// `e` to a complex power.
+fn exp(z: C) -> C {
+    if z.im == 0.0 {
+        return C::new(z.re.exp(), z.im);
+    }
+    let size = z.re.exp();
+    if size == 0.0 && !z.im.is_finite() {
+        return C::new(0.0, 0.0);
+    }
+    C::new(size * z.im.cos(), size * z.im.sin())
+}
+
+fn log(z: C) -> C {
+    C::new(z.re.hypot(z.im).ln(), z.im.atan2(z.re))
+}
+
+fn log1p(z: C) -> C {
+    C::new(0.5 * (z.re * (2.0 + z.re) + z.im * z.im).ln_1p(), z.im.atan2(1.0 + z.re))
+}
+
+fn expm1(z: C) -> C {
+    let half = (z.im / 2.0).sin();
+    C::new(z.re.exp_m1() * z.im.cos() - 2.0 * half * half, z.re.exp() * z.im.sin())
+}
+
+fn sqrt(z: C) -> C {
+    if z.re == 0.0 && z.im == 0.0 {
+        return C::new(0.0, z.im);
+    }
+    if z.im.is_infinite() {
+        return C::new(f64::INFINITY, z.im);
+    }
+    let t = ((z.re.abs() + z.re.hypot(z.im)) / 2.0).sqrt();
+    if z.re >= 0.0 {
+        C::new(t, z.im / (2.0 * t))
+    } else {
+        C::new(z.im.abs() / (2.0 * t), t.copysign(z.im))
+    }
+}
+
+fn sinh(z: C) -> C {
+    C::new(z.re.sinh() * z.im.cos(), z.re.cosh() * z.im.sin())
+}
+
+fn cosh(z: C) -> C {
+    C::new(z.re.cosh() * z.im.cos(), z.re.sinh() * z.im.sin())
+}
+
+fn tanh(z: C) -> C {
+    if z.re.abs() > 20.0 {
+        // Beyond, the real part is ±1 and the imaginary one what is left of it.
+        let tail = if z.im.is_finite() { 4.0 * z.im.sin() * z.im.cos() * (-2.0 * z.re.abs()).exp() } else { 0.0 };
+        return C::new(1f64.copysign(z.re), tail);
+    }
+    let (t, s) = (z.im.tan(), z.re.sinh());
+    let (b, r) = (1.0 + t * t, (1.0 + s * s).sqrt());
+    let d = 1.0 + b * s * s;
+    C::new(b * r * s / d, t / d)
+}
+
+/// `i z`, and back.
+fn turned(z: C) -> C {
+    C::new(-z.im, z.re)
+}
+fn turned_back(z: C) -> C {
+    C::new(z.im, -z.re)
+}
+
+fn asin(z: C) -> C {
+    let (a, b) = (sqrt(C::new(1.0 - z.re, -z.im)), sqrt(C::new(1.0 + z.re, z.im)));
+    C::new(z.re.atan2((a * b).re), (a.conj() * b).im.asinh())
+}
+
+fn acos(z: C) -> C {
+    let (a, b) = (sqrt(C::new(1.0 - z.re, -z.im)), sqrt(C::new(1.0 + z.re, z.im)));
+    C::new(2.0 * a.re.atan2(b.re), (b.conj() * a).im.asinh())
+}
+
+fn acosh(z: C) -> C {
+    let (a, b) = (sqrt(C::new(z.re - 1.0, z.im)), sqrt(C::new(z.re + 1.0, z.im)));
+    C::new((a.conj() * b).re.asinh(), 2.0 * a.im.atan2(b.re))
+}
+
+fn atanh(z: C) -> C {
+    let (x, y) = (z.re, z.im);
+    if !x.is_finite() || !y.is_finite() {
+        let re = if x.is_nan() && y.is_finite() { x } else { 0f64.copysign(x) };
+        return C::new(
+            re,
+            if y.is_nan() || x.is_nan() && y.is_finite() { f64::NAN } else { std::f64::consts::FRAC_PI_2.copysign(y) },
+        );
+    }
+    let gap = (1.0 - x) * (1.0 - x) + y * y;
+    C::new(0.25 * (4.0 * x / gap).ln_1p(), 0.5 * (2.0 * y).atan2((1.0 - x) * (1.0 + x) - y * y))
+}
+
+fn sigmoid(z: C) -> C {
+    // The exponential that cannot overflow.
+    if z.re < 0.0 {
+        let e = exp(z);
+        return e / (e + 1.0);
+    }
+    (exp(-z) + 1.0).inv()
+}
+
+/// A function of the table, if it has a complex form here.
+fn function(op: Math) -> Option<fn(C) -> C> {
+    Some(match op {
+        Math::Exp => exp,
+        Math::Exp2 => |z| exp(z * LN_2),
+        Math::Expm1 => expm1,
+        Math::Log => log,
+        Math::Log2 => |z| log(z) / LN_2,
+        Math::Log10 => |z| log(z) / LN_10,
+        Math::Log1p => log1p,
+        Math::Sqrt => sqrt,
+        Math::Rsqrt => |z| sqrt(z).inv(),
+        Math::Sin => |z| turned_back(sinh(turned(z))),
+        Math::Cos => |z| cosh(turned(z)),
+        Math::Tan => |z| turned_back(tanh(turned(z))),
+        Math::Asin => asin,
+        Math::Acos => acos,
+        Math::Atan => |z| turned_back(atanh(turned(z))),
+        Math::Sinh => sinh,
+        Math::Cosh => cosh,
+        Math::Tanh => tanh,
+        Math::Asinh => |z| turned_back(asin(turned(z))),
+        Math::Acosh => acosh,
+        Math::Atanh => atanh,
+        Math::Sigmoid => sigmoid,
+        Math::Silu => |z| z * sigmoid(z),
+        Math::Erf | Math::Erfc | Math::Erfinv | Math::Gelu | Math::GeluTanh => return None,
+    })
+}
+
+fn wide(z: Complex32) -> C {
+    C::new(z.re.into(), z.im.into())
+}
+
+fn narrow(z: C) -> Complex32 {
+    Complex32::new(z.re as f32, z.im as f32)
+}
+
+/// `out[i] = op(x[i])`; nothing where `op` has no complex form.
+pub fn math(op: Math, x: &[Complex32], out: &mut [Complex32]) {
+    if let Some(f) = function(op) {
+        out.iter_mut().zip(x).for_each(|(o, &z)| *o = narrow(f(wide(z))));
+    }
+}
+
+/// Has the function a complex form?
+pub fn has(op: Math) -> bool {
+    function(op).is_some()
+}
+
+pub fn div(a: Complex32, b: Complex32) -> Complex32 {
+    narrow(wide(a) / wide(b))
+}
+
+pub fn reciprocal(z: Complex32) -> Complex32 {
+    narrow(wide(z).inv())
+}
+
+/// `a^b = e^(b log a)`; 1 where the exponent is 0, and 0 where the base is and the exponent's real part is positive.
+pub fn pow(a: Complex32, b: Complex32) -> Complex32 {
+    let zero = Complex32::new(0.0, 0.0);
+    if b == zero {
+        return Complex32::new(1.0, 0.0);
+    }
+    if a == zero && b.re > 0.0 {
+        return zero;
+    }
+    narrow(exp(wide(b) * log(wide(a))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(got: C, re: f64, im: f64) {
+        assert!((got - C::new(re, im)).norm() < 1e-12 * C::new(re, im).norm(), "{got} for {re} {im}");
+    }
+
+    #[test]
+    fn functions_and_their_inverses() {
+        for z in [C::new(0.3, 0.4), C::new(-0.3, 0.4), C::new(0.7, -1.2), C::new(-0.2, -0.1)] {
+            let back = |f: Math, g: Math| function(f).unwrap()(function(g).unwrap()(z));
+            for (f, g) in [
+                (Math::Sin, Math::Asin),
+                (Math::Cos, Math::Acos),
+                (Math::Tan, Math::Atan),
+                (Math::Sinh, Math::Asinh),
+                (Math::Cosh, Math::Acosh),
+                (Math::Tanh, Math::Atanh),
+                (Math::Exp, Math::Log),
+                (Math::Expm1, Math::Log1p),
+            ] {
+                near(back(f, g), z.re, z.im);
+            }
+            near(sqrt(z) * sqrt(z), z.re, z.im);
+        }
+    }
+
+    #[test]
+    fn branch_cuts_keep_the_sign_of_zero() {
+        near(sqrt(C::new(-4.0, -0.0)), 0.0, -2.0);
+        near(log(C::new(-1.0, -0.0)), 0.0, -std::f64::consts::PI);
+        assert!(asin(C::new(2.0, -0.0)).im < 0.0 && asin(C::new(2.0, 0.0)).im > 0.0);
+        assert!(acos(C::new(2.0, 0.0)).im < 0.0 && atanh(C::new(2.0, -0.0)).im < 0.0);
+    }
+}

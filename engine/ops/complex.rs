@@ -1,0 +1,146 @@
+//! Complex numbers: making them, and taking them apart.
+//!
+//! All are made of other ops. Parts are views, so that writes through them are seen. `conj` computes its result (PyTorch
+//! marks a view instead), so nothing is ever left to resolve.
+
+use super::compare::select::r#where;
+use super::macros::define_ops;
+use super::view::{view_as_complex, view_as_real};
+use crate::{DType, Error, Result, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! complex_ops {
+    ($cb:ident) => {
+        $cb! { "complex" ComplexOp :
+            /// The complex64 numbers of these real and imaginary parts, both float32 (there is no complex128).
+            function complex(real: Tensor, imag: Tensor) -> Tensor {
+                [] Keep Yes DTypes::of(&[crate::DType::F32]), Own,
+                run complex_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+            }
+            /// The complex64 numbers `abs · e^(i angle)`, both float32 (there is no complex128).
+            function polar(abs: Tensor, angle: Tensor) -> Tensor {
+                [] Keep Yes DTypes::of(&[crate::DType::F32]), Own,
+                run polar_body, torch "", samples ["P(3, 4), N(3, 4)", "P(3, 4), N(4)"]
+            }
+            /// The real part, a view; a real tensor itself.
+            function real(input: Tensor) -> Tensor {
+                [] Keep Yes DTypes::ALL, Real,
+                run real_body, torch "", samples ["N(3, 4)", "N()"]
+            }
+            /// The imaginary part of a complex tensor, a view.
+            function imag(input: Tensor) -> Tensor {
+                [] Keep Yes DTypes::of(&[crate::DType::C64]), Real,
+                run imag_body, torch "", samples ["N(3, 4)", "N()"]
+            }
+            /// The angle in radians, in -π to π; of real numbers 0 or π. NaN stays NaN, and the gradient at 0 is 0.
+            method angle() -> Tensor {
+                [] Keep Yes DTypes::ALL, Own,
+                run angle_body, torch "", samples ["N(3, 4)"]
+            }
+            /// `x / |x|`, 0 at 0; of real numbers the sign.
+            method sgn() -> Tensor {
+                [inplace] Keep Yes DTypes::ALL, Same,
+                run sgn_body, torch "", samples ["N(3, 4)"]
+            }
+            /// True where the imaginary part is zero: everywhere for real tensors.
+            method isreal() -> Tensor {
+                [nograd] Keep Yes DTypes::ALL, Bool,
+                run isreal_body, torch "", samples ["N(3, 4)"]
+            }
+            /// The tensor itself: conjugation is never put off here.
+            method resolve_conj() -> Tensor {
+                [] Keep Yes DTypes::ALL, Same,
+                run itself, torch "", samples ["N(3, 4)"]
+            }
+            /// The tensor itself: negation is never put off here.
+            method resolve_neg() -> Tensor {
+                [] Keep Yes DTypes::ALL, Same,
+                run itself, torch "", samples ["N(3, 4)"]
+            }
+            /// Is conjugation put off? Never.
+            method is_conj() -> Truth {
+                [nograd] Keep Yes DTypes::ALL, Bool,
+                run never, torch "", samples ["N(3, 4)"]
+            }
+            /// Is negation put off? Never.
+            method is_neg() -> Truth {
+                [nograd] Keep Yes DTypes::ALL, Bool,
+                run never, torch "", samples ["N(3, 4)"]
+            }
+        }
+    };
+}
+complex_ops!(define_ops);
+
+fn only_float32(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
+    if a.dtype() == DType::F32 && b.dtype() == DType::F32 {
+        return Ok(());
+    }
+    let why = "Expected both inputs to be float32 tensors (complex64 is the only complex dtype)";
+    Err(Error::dtype(op, why, &[a.dtype(), b.dtype()]))
+}
+
+fn complex_body(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
+    only_float32("complex", real, imag)?;
+    let shape = crate::shape::broadcast("complex", real.shape(), imag.shape())?;
+    let parts = [super::view::expand_to(real, &shape)?, super::view::expand_to(imag, &shape)?];
+    view_as_complex(&super::index::stack(&parts, -1)?)
+}
+
+fn polar_body(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
+    only_float32("polar", abs, angle)?;
+    complex_body(&(abs * &angle.cos()?)?, &(abs * &angle.sin()?)?)
+}
+
+fn real_body(x: &Tensor) -> Result<Tensor> {
+    match x.dtype().is_complex() {
+        true => view_as_real(x)?.select(-1, 0),
+        false => Ok(x.clone()),
+    }
+}
+
+fn imag_body(x: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_complex() {
+        return Err(Error::dtype("imag", "imag is not implemented for tensors with non-complex dtypes.", &[x.dtype()]));
+    }
+    view_as_real(x)?.select(-1, 1)
+}
+
+fn angle_body(x: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        let (still, zero) = (x.detach()?, x.eq(0)?);
+        // atan2 has no gradient at 0, where PyTorch's is 0: there it is taken of a constant.
+        let angle = imag_body(x)?.atan2(&real_body(x)?.masked_fill(&zero, 1.0)?)?;
+        return r#where(&zero, &imag_body(&still)?.atan2(&real_body(&still)?)?, &angle);
+    }
+    let dtype = if x.dtype().is_integral() { crate::default_dtype() } else { x.dtype() };
+    let x = x.cast(dtype)?;
+    let angle = (x.lt(0)?.cast(dtype)? * std::f64::consts::PI)?;
+    let nan = x.isnan()?;
+    r#where(&nan, &x, &(angle + &(x.masked_fill(&nan, 0.0)?.sign()? * 0.0)?)?)
+}
+
+fn sgn_body(x: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_complex() {
+        return x.sign();
+    }
+    let zero = x.eq(0)?;
+    (x / &x.abs()?.masked_fill(&zero, 1.0)?)?.masked_fill(&zero, 0.0)
+}
+
+fn isreal_body(x: &Tensor) -> Result<Tensor> {
+    match x.dtype().is_complex() {
+        true => imag_body(&x.detach()?)?.eq(0),
+        false => Tensor::full_of(x.shape(), true.into(), DType::Bool, x.device()),
+    }
+}
+
+fn itself(x: &Tensor) -> Result<Tensor> {
+    Ok(x.clone())
+}
+
+fn never(_: &Tensor) -> Result<bool> {
+    Ok(false)
+}
