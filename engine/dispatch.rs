@@ -335,7 +335,10 @@ pub(crate) fn to_bytes(x: &Tensor) -> Result<Vec<u8>> {
     fn run<B: Wrapped>(x: &Tensor) -> Result<Vec<u8>> {
         B::to_bytes(arrays::<B>("to_bytes", &[x])?[0])
     }
-    with_backend!(x.device(), run(x))
+    let begun = profile::begin();
+    let bytes = with_backend!(x.device(), run(x))?;
+    profile::end_other(begun, "read");
+    Ok(bytes)
 }
 
 /// Where the storage of a tensor begins. Evaluates.
@@ -411,8 +414,11 @@ pub(crate) fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
             B::eval(&own, wait)
         }
     }
+    let begun = profile::begin();
     run::<CpuBackend>(tensors, wait)?;
-    run::<GpuBackend>(tensors, wait)
+    run::<GpuBackend>(tensors, wait)?;
+    profile::end_other(begun, "eval");
+    Ok(())
 }
 
 /// The MLX primitives that evaluating these tensors would run, by name; CPU tensors have none.

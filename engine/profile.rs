@@ -1,19 +1,28 @@
-//! Counting what engine calls cost: ops, operations recorded with MLX, copies, evaluations.
+//! Counting what engine calls cost: ops, operations recorded with MLX, copies, evaluations; and, traced, when each ran.
 //!
 //! Off, it is one relaxed load per op. [`start`] resets and turns it on; [`report`] gives the counts of all threads so far.
 
 use crate::ops::Schema;
+use crate::Device;
 use mlx_ffi::counters::{self, Counts};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 static ON: AtomicBool = AtomicBool::new(false);
+static TRACED: AtomicBool = AtomicBool::new(false);
+static MEMORY: AtomicBool = AtomicBool::new(false);
 static STATE: Mutex<Option<State>> = Mutex::new(None);
+/// The most events that are kept; of the rest only the number is.
+const MOST_EVENTS: usize = 1 << 20;
 
 struct State {
     ops: BTreeMap<&'static str, OpCount>,
     before: Counts,
+    began: Instant,
+    events: Vec<Event>,
+    dropped: u64,
 }
 
 /// What one op did while counting.
@@ -29,6 +38,27 @@ pub struct OpCount {
     pub evaluations: u64,
 }
 
+/// One run of an op, of an evaluation (`eval`), or of a reading (`read`), which evaluates what it reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The op's name.
+    pub name: &'static str,
+    /// The op's family.
+    pub family: &'static str,
+    /// A number of the thread.
+    pub thread: u64,
+    /// When it began, in nanoseconds since the trace did.
+    pub start: u64,
+    /// How long it took, in nanoseconds. For the GPU that is recording it, unless it evaluates.
+    pub duration: u64,
+    /// Operations it recorded with MLX.
+    pub mlx_ops: u64,
+    /// Evaluations it caused.
+    pub evaluations: u64,
+    /// Bytes in use after it less those before, on both devices; 0 where memory is not traced.
+    pub memory: i64,
+}
+
 /// All counts since [`start`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -40,13 +70,27 @@ pub struct Report {
 
 /// Starts counting from zero.
 pub fn start() {
-    *STATE.lock() = Some(State { ops: BTreeMap::new(), before: counters::process() });
+    TRACED.store(false, Ordering::Relaxed);
+    begin_anew();
+}
+
+/// The same, keeping when each op ran, and with `memory` how much it allocated.
+pub fn start_trace(memory: bool) {
+    begin_anew();
+    MEMORY.store(memory, Ordering::Relaxed);
+    TRACED.store(true, Ordering::Relaxed);
+}
+
+fn begin_anew() {
+    let (ops, before, began) = (BTreeMap::new(), counters::process(), Instant::now());
+    *STATE.lock() = Some(State { ops, before, began, events: Vec::new(), dropped: 0 });
     ON.store(true, Ordering::Relaxed);
 }
 
-/// Stops counting; [`report`] still answers.
+/// Stops counting; [`report`] and [`take_trace`] still answer.
 pub fn stop() {
     ON.store(false, Ordering::Relaxed);
+    TRACED.store(false, Ordering::Relaxed);
 }
 
 /// The counts since [`start`]; all zero before the first.
@@ -63,28 +107,88 @@ pub fn report() -> Report {
     Report { ops: state.ops.clone(), total }
 }
 
+/// The events since [`start_trace`] or the last call, in the order they ended, and how many were too many to keep.
+pub fn take_trace() -> (Vec<Event>, u64) {
+    match STATE.lock().as_mut() {
+        Some(state) => (std::mem::take(&mut state.events), std::mem::take(&mut state.dropped)),
+        None => (Vec::new(), 0),
+    }
+}
+
+/// Nanoseconds since the counting began: the clock of [`Event::start`].
+pub fn now() -> u64 {
+    STATE.lock().as_ref().map_or(0, |s| s.began.elapsed().as_nanos() as u64)
+}
+
+/// A number of the calling thread, as in [`Event::thread`].
+pub fn thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local!(static OWN: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
+    OWN.with(|n| *n)
+}
+
+/// What there was before an op.
+pub(crate) struct Begun {
+    counts: Counts,
+    traced: Option<(Instant, i64)>,
+}
+
+fn memory() -> i64 {
+    if !MEMORY.load(Ordering::Relaxed) {
+        return 0;
+    }
+    // Asking MLX would start it.
+    let gpu = if mlx_ffi::in_use() { crate::memory_stats(Device::Gpu).current } else { 0 };
+    (crate::memory_stats(Device::Cpu).current + gpu) as i64
+}
+
 /// The calling thread's counts before an op, if anyone counts.
 #[inline]
-pub(crate) fn begin() -> Option<Counts> {
-    ON.load(Ordering::Relaxed).then(counters::thread)
+pub(crate) fn begin() -> Option<Begun> {
+    ON.load(Ordering::Relaxed).then(look)
+}
+
+#[cold]
+fn look() -> Begun {
+    let traced = TRACED.load(Ordering::Relaxed).then(|| (Instant::now(), memory()));
+    Begun { counts: counters::thread(), traced }
 }
 
 /// Books an op that [`begin`] saw.
 #[inline]
-pub(crate) fn end(begun: Option<Counts>, schema: &'static Schema) {
+pub(crate) fn end(begun: Option<Begun>, schema: &'static Schema) {
     if let Some(before) = begun {
-        book(before, schema.name);
+        book(before, schema.name, schema.family, true);
+    }
+}
+
+/// Books what is no op, an evaluation or a reading: an event only.
+#[inline]
+pub(crate) fn end_other(begun: Option<Begun>, name: &'static str) {
+    if let Some(before) = begun {
+        book(before, name, name, false);
     }
 }
 
 #[cold]
-fn book(before: Counts, name: &'static str) {
-    let cost = counters::thread() - before;
+fn book(before: Begun, name: &'static str, family: &'static str, counted: bool) {
+    let cost = counters::thread() - before.counts;
+    let traced = before.traced.map(|(at, bytes)| (at, at.elapsed().as_nanos() as u64, memory() - bytes));
     if let Some(state) = STATE.lock().as_mut() {
-        let count = state.ops.entry(name).or_default();
-        count.calls += 1;
-        count.mlx_ops += cost.ops;
-        count.contiguous += cost.contiguous;
-        count.evaluations += cost.evaluations;
+        if counted {
+            let count = state.ops.entry(name).or_default();
+            count.calls += 1;
+            count.mlx_ops += cost.ops;
+            count.contiguous += cost.contiguous;
+            count.evaluations += cost.evaluations;
+        }
+        let Some((at, duration, memory)) = traced else { return };
+        if state.events.len() >= MOST_EVENTS {
+            state.dropped += 1;
+            return;
+        }
+        let start = at.saturating_duration_since(state.began).as_nanos() as u64;
+        let (mlx_ops, evaluations) = (cost.ops, cost.evaluations);
+        state.events.push(Event { name, family, thread: thread(), start, duration, mlx_ops, evaluations, memory });
     }
 }

@@ -36,6 +36,7 @@ from lucid._size import Size as Size
 if TYPE_CHECKING:
     from lucid import autograd as autograd
     from lucid import func as func
+    from lucid import profiler as profiler
     from lucid import serialization as serialization
     from lucid import utils as utils
     from lucid._convert import asarray as asarray
@@ -57,7 +58,18 @@ if TYPE_CHECKING:
     from lucid.utils.dlpack import to_dlpack as to_dlpack
 
 # What is imported on first use: sub-packages, and names that live in a module of their own.
-_PACKAGES = {"autograd", "errors", "func", "multiprocessing", "nn", "optim", "return_types", "serialization", "utils"}
+_PACKAGES = {
+    "autograd",
+    "errors",
+    "func",
+    "multiprocessing",
+    "nn",
+    "optim",
+    "profiler",
+    "return_types",
+    "serialization",
+    "utils",
+}
 _NAMES = {
     "UntypedStorage": "lucid._storage",
     "asarray": "lucid._convert",

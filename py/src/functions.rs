@@ -241,6 +241,27 @@ fn _profile_start() {
 }
 
 #[pyfunction]
+fn _profile_start_trace(memory: bool) {
+    lucid::profile::start_trace(memory);
+}
+
+/// Nanoseconds since the trace began, and a number of the calling thread.
+#[pyfunction]
+fn _profile_now() -> (u64, u64) {
+    (lucid::profile::now(), lucid::profile::thread())
+}
+
+/// (name, category, thread, start, duration, MLX operations, evaluations, bytes) of each event, and how many are missing.
+#[pyfunction]
+fn _profile_take_trace(py: Python<'_>) -> PyResult<(Vec<Bound<'_, PyTuple>>, u64)> {
+    let (events, dropped) = lucid::profile::take_trace();
+    let row = |e: &lucid::profile::Event| {
+        (e.name, e.family, e.thread, e.start, e.duration, e.mlx_ops, e.evaluations, e.memory).into_pyobject(py)
+    };
+    Ok((events.iter().map(row).collect::<PyResult<_>>()?, dropped))
+}
+
+#[pyfunction]
 fn _profile_stop() {
     lucid::profile::stop();
 }
@@ -375,7 +396,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! {
         numel ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
-        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_stop _profile_report
+        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _optimizer_step _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())
