@@ -7,9 +7,9 @@
     print(p.key_averages().table(sort_by="total_time"))
     p.export_chrome_trace("trace.json")
 
-Events are the engine's primitives, of all threads, and evaluations. Work on the GPU device is recorded first and run when
-a value is needed: an op's time there is that of recording it, and the work is seen in `eval` and `read`. Tracing is
-process-wide, and one profiler runs at a time.
+Events are the engine's primitives, of all threads, and evaluations. Work on the GPU device is recorded first and run
+when a value is needed: an op's time there is that of recording it, and the work is seen in `eval` and `read`. Tracing
+is process-wide, and one profiler runs at a time.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class OpEvent:
     """One run of an op, an evaluation, or a range that `record_function` named.
 
-    `start_ns` counts from the profiler's start and `duration_ns` is wall time; `thread` is a small number; `mlx_ops` are
-    operations recorded with MLX and `evaluations` those it caused; `memory` is by how many bytes both devices' use grew,
-    where memory is profiled. `category` is the op's family, `eval`, `read` or `user`.
+    `start_ns` counts from the profiler's start and `duration_ns` is wall time; `thread` is a small number; `mlx_ops`
+    are operations recorded with MLX and `evaluations` those it caused; `memory` is by how many bytes both devices' use
+    grew, where memory is profiled. `category` is the op's family, `eval`, `read` or `user`.
     """
 
     name: str
@@ -94,8 +94,8 @@ _KEYS: dict[str, Callable[[_Row], Any]] = {
 
 
 class ProfileSummary:
-    """Events added up by name. Iterates over rows with `name`, `category`, `calls`, `total_ns`, `mean_ns`, `longest_ns`,
-    `mlx_ops`, `evaluations` and `memory`."""
+    """Events added up by name. Iterates over rows with `name`, `category`, `calls`, `total_ns`, `mean_ns`,
+    `longest_ns`, `mlx_ops`, `evaluations` and `memory`."""
 
     def __init__(self, events: Iterable[OpEvent], memory: Iterable[MemoryStats] = ()) -> None:
         rows: dict[tuple[str, str], _Row] = {}
@@ -279,8 +279,9 @@ def profile(
     return Profiler(profile_memory=profile_memory)
 
 
-class record_function:  # noqa: N801
-    """Names a range of a program, as a `with` block or a decorator; without a running profiler it costs next to nothing."""
+class record_function:
+    """Names a range of a program, as a `with` block or a decorator; without a running profiler it costs next to
+    nothing."""
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name if args is None else f"{name}({args})"

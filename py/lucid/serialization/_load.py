@@ -164,6 +164,9 @@ class _Archive:
 
         def read(dtype: DType, count: int, size: list[int] | None) -> Tensor:
             data = _native(self.read(entry), dtype, self.order)
+            if self.mapped and entry.start % dtype.itemsize:
+                # An archive of another program: not aligned, so that it cannot be used where it lies.
+                data = bytes(data)
             if self.restore is None:
                 return _make(data, dtype, count, size, self.device_for(tag))
             made = _make(data, dtype, count, None, None)

@@ -132,8 +132,11 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, dtype: An
     return storage.show(dtype, offset, _ints(size, "size"), _ints(stride, "stride"))
 
 
-def _finish(tensor: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
-    if type(metadata) is dict:
+def _finish(storage: Storage, tensor: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
+    if type(metadata) is dict and (metadata.get("conj") or metadata.get("neg")):
+        # What is computed takes memory of its own, which an expanded tensor could make as large as it says.
+        if tensor.numel() > storage.numel:
+            raise UnpicklingError("a lazily conjugated or negated tensor is larger than its storage")
         if metadata.get("conj"):
             tensor = lucid.conj(tensor)
         if metadata.get("neg"):
@@ -144,7 +147,7 @@ def _finish(tensor: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
 def _rebuild_tensor_v2(
     storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any = None, metadata: Any = None
 ) -> Tensor:
-    return _finish(_rebuild_tensor(storage, offset, size, stride), requires_grad, metadata)
+    return _finish(storage, _rebuild_tensor(storage, offset, size, stride), requires_grad, metadata)
 
 
 def _rebuild_tensor_v3(
@@ -157,7 +160,7 @@ def _rebuild_tensor_v3(
     dtype: Any,
     metadata: Any = None,
 ) -> Tensor:
-    return _finish(_rebuild_tensor(storage, offset, size, stride, dtype), requires_grad, metadata)
+    return _finish(storage, _rebuild_tensor(storage, offset, size, stride, dtype), requires_grad, metadata)
 
 
 def _parameter(data: Any = None, requires_grad: Any = True, hooks: Any = None) -> Any:

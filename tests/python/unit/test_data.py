@@ -354,6 +354,10 @@ def test_what_cannot_be_pickled_is_told() -> None:
 
 
 def test_gpu_use_in_a_worker_process_is_refused() -> None:
+    rows = data.TensorDataset(lucid.ones(4, 2, device="gpu"))
+    with pytest.raises(RuntimeError, match="cannot be used in a data loader's worker process"):
+        list(DataLoader(rows, num_workers=1))
+    assert next(iter(DataLoader(rows, num_workers=1, worker_type="thread")))[0].device == lucid.device("gpu")
     with pytest.raises(RuntimeError, match="cannot be used in a data loader's worker process"):
         list(DataLoader(cases.Rows(2), num_workers=1, collate_fn=cases.on_gpu))
 
@@ -368,9 +372,11 @@ def test_a_dead_worker_is_an_error_that_names_it(how: str, words: str) -> None:
 
 
 def test_timeout() -> None:
-    it = iter(DataLoader(cases.Fails("slow"), None, num_workers=1, timeout=3))
+    loader = DataLoader(cases.Fails("slow"), None, num_workers=1, timeout=60)
+    it = iter(loader)
     assert [next(it) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(RuntimeError, match="timed out after 3 seconds"):
+    loader.timeout = 1
+    with pytest.raises(RuntimeError, match="timed out after 1 seconds"):
         next(it)
     begun = time.monotonic()
     del it

@@ -9,7 +9,7 @@ from pathlib import Path
 import lucid
 import pytest
 from lucid import profiler
-from lucid.profiler import OpEvent, ProfileSummary, Profiler, record_function
+from lucid.profiler import OpEvent, Profiler, ProfileSummary, record_function
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])

@@ -357,6 +357,25 @@ def test_hand_made_tensors() -> None:
     assert lucid.load(archive_of(tensor_pickle(), swapped, byteorder=b"big")).tolist() == [1.0, 2.0]
 
 
+def test_archives_that_are_not_aligned_are_mapped_too(tmp_path: Path) -> None:
+    for n in range(8):
+        path = tmp_path / f"{n}.pt"
+        with zipfile.ZipFile(path, "w") as new:
+            new.writestr("archive/data.pkl", tensor_pickle())
+            new.writestr("archive/" + "x" * n, b"")
+            new.writestr("archive/data/0", DATA["0"])
+        assert lucid.load(path, mmap=True).tolist() == [1.0, 2.0]
+
+
+def test_expanded_tensors_are_not_computed_with() -> None:
+    flag = b"}X\3\0\0\0neg\x88st"
+    pickled = tensor_pickle((2**40,), (0,)).removesuffix(b"tR.") + flag + b"R."
+    with pytest.raises(ser.UnpicklingError, match="larger than its storage"):
+        lucid.load(archive_of(pickled, DATA))
+    pickled = tensor_pickle().removesuffix(b"tR.") + flag + b"R."
+    assert lucid.load(archive_of(pickled, DATA)).tolist() == [-1.0, -2.0]
+
+
 @pytest.mark.parametrize(
     "pickled",
     [
