@@ -16,6 +16,12 @@ from lucid._grad_mode import set_grad_enabled as set_grad_enabled
 if TYPE_CHECKING:
     from lucid.autograd._gradcheck import gradcheck as gradcheck
     from lucid.autograd._gradcheck import gradgradcheck as gradgradcheck
+    from lucid.autograd.functional import hessian as hessian
+    from lucid.autograd.functional import hvp as hvp
+    from lucid.autograd.functional import jacobian as jacobian
+    from lucid.autograd.functional import jvp as jvp
+    from lucid.autograd.functional import vhp as vhp
+    from lucid.autograd.functional import vjp as vjp
 
 _Tensors: TypeAlias = Tensor | Sequence[Tensor]
 _Grads: TypeAlias = Tensor | Sequence[Tensor | None] | None
@@ -95,11 +101,19 @@ class RemovableHandle:
         self.remove()
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("gradcheck", "gradgradcheck"):
-        from importlib import import_module
+# Where names live that are imported on first use.
+_LAZY = {
+    **dict.fromkeys(("gradcheck", "gradgradcheck"), "lucid.autograd._gradcheck"),
+    **dict.fromkeys(("hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"), "lucid.autograd.functional"),
+}
 
-        module = import_module("lucid.autograd._gradcheck")
-        globals().update(gradcheck=module.gradcheck, gradgradcheck=module.gradgradcheck)
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "functional":
+        return import_module("lucid.autograd.functional")
+    if name in _LAZY:
+        globals()[name] = getattr(import_module(_LAZY[name]), name)
         return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
