@@ -10,7 +10,7 @@ mod run;
 pub use node::Hook;
 pub(crate) use node::{Auto, Ctx, Edge, Grads};
 pub(crate) use record::{check_in_place, edge_of, record, record_view, record_write, requires_grad};
-pub use run::{backward, grad, leads_elsewhere, Keep};
+pub use run::{backward, grad, leads_elsewhere, retire, Keep};
 
 use std::cell::Cell;
 

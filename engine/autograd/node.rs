@@ -190,6 +190,7 @@ struct Leaf {
     accumulate: Weak<Node>,
     hooks: Arc<Hooks>,
     retains: bool,
+    retired: bool,
 }
 
 impl Auto {
@@ -237,6 +238,15 @@ impl Auto {
     /// Marks a result whose gradient is to be kept; false where it was marked before.
     pub(crate) fn start_retaining(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().leaf.get_or_insert_default().retains, true)
+    }
+
+    /// Says that nobody asks for this leaf's gradient any more.
+    pub(crate) fn retire(&self) {
+        self.state.lock().leaf.get_or_insert_default().retired = true;
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.state.lock().leaf.as_ref().is_some_and(|l| l.retired)
     }
 
     /// The hooks on this tensor as a leaf. They outlive the node that adds to it.

@@ -91,7 +91,14 @@ pub fn grad(
     with_grad(keep.create_graph, || found.into_iter().zip(inputs).map(of_input).collect())
 }
 
-/// Does the history of `outputs` lead to a leaf other than `but`? Says whether gradients are wanted elsewhere too.
+/// Says that the gradients of these inputs of a differentiation are not asked for beyond it: see [`leads_elsewhere`].
+pub fn retire(inputs: &[Tensor]) {
+    for t in inputs {
+        batching::bare(t).0.auto.retire();
+    }
+}
+
+/// Does the history of `outputs` lead to a leaf other than `but` and those retired? Says whether gradients are wanted elsewhere too.
 pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor]) -> bool {
     let own: HashSet<*const Node, Build> = but.iter().filter_map(Tensor::edge).map(|e| key(&e.node)).collect();
     let mut seen: HashSet<*const Node, Build> = HashSet::default();
@@ -100,7 +107,11 @@ pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor]) -> bool {
         if !seen.insert(key(&node)) {
             continue;
         }
-        if node.edges.is_empty() && !own.contains(&key(&node)) {
+        let is_wanted = match &node.kind {
+            Kind::Accumulate(leaf) => !leaf.0.auto.is_retired(),
+            Kind::Op(_) | Kind::Write(_) => node.edges.is_empty(),
+        };
+        if is_wanted && !own.contains(&key(&node)) {
             return true;
         }
         stack.extend(node.edges.iter().flatten().map(|e| Arc::clone(&e.node)));

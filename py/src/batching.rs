@@ -75,6 +75,13 @@ fn _leads_elsewhere(outputs: &Bound<'_, PyAny>, but: &Bound<'_, PyAny>) -> PyRes
     Ok(lucid::autograd::leads_elsewhere(&outputs, &but))
 }
 
+/// Says that the gradients of these inputs of a differentiation are not asked for beyond it.
+#[pyfunction]
+fn _retire(inputs: &Bound<'_, PyAny>) -> PyResult<()> {
+    lucid::autograd::retire(&tensors_of(At { op: "grad", arg: "inputs" }, inputs.as_borrowed())?);
+    Ok(())
+}
+
 /// Adds the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_vmap_enter, m)?)?;
@@ -86,5 +93,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_vmap_fallbacks, m)?)?;
     m.add_function(wrap_pyfunction!(_forbid_random, m)?)?;
     m.add_function(wrap_pyfunction!(_fresh, m)?)?;
+    m.add_function(wrap_pyfunction!(_retire, m)?)?;
     m.add_function(wrap_pyfunction!(_leads_elsewhere, m)?)
 }

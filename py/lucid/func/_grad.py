@@ -69,6 +69,8 @@ class Traced:
             for i, x in zip(at, (made,) if isinstance(argnums, int) else made, strict=True):
                 given[i] = x
             self.output = func(*given, **kwargs)
+        # What goes on from here asks for other gradients; this call's own are asked for by name.
+        _C._retire(self.inputs)
         self.aux: Any = None
         if has_aux:
             if not (isinstance(self.output, tuple) and len(self.output) == 2):
@@ -213,6 +215,7 @@ class Pushed:
         with enable_grad():
             live = [y for y in self.outputs if y.requires_grad]
             self.weights = [_C._fresh(_C.zeros_like(y)) for y in live]
+            _C._retire(self.weights)
             found: Sequence[Tensor | None] = [None] * len(call.inputs)
             if live:
                 found = _C._grad(live, call.inputs, self.weights, True, True)
