@@ -51,9 +51,7 @@ DYNAMIC = (
 )
 
 #: Rows, or samples of them, that `vmap` refuses, as PyTorch does.
-VMAP_REFUSED: dict[str, str] = dict.fromkeys(
-    ("allclose", "equal", "masked_select", "nonzero", "one_hot(I(0, 5, 4))"), DYNAMIC
-)
+VMAP_REFUSED: dict[str, str] = dict.fromkeys(("masked_select", "nonzero", "one_hot(I(0, 5, 4))"), DYNAMIC)
 
 #: Rows that read a sample's memory, and so need the samples one after the other in it, as in PyTorch.
 VMAP_BY_MEMORY: dict[str, str] = {
