@@ -10,6 +10,7 @@ use crate::ops::contract::ContractOp;
 use crate::ops::conv::ConvOp;
 use crate::ops::create::CreateOp;
 use crate::ops::index::IndexOp;
+use crate::ops::linalg::LinalgOp;
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
 use crate::ops::pool::PoolOp;
@@ -86,6 +87,8 @@ pub(crate) trait Backend {
     fn index(op: &IndexOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     fn sort(op: &SortOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
     fn contract(op: &ContractOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    /// Matrices are square, in the last two dimensions; batches are of one shape.
+    fn linalg(op: &LinalgOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     /// The third input of a forward convolution is its bias, if any.
     fn conv(op: &ConvOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     fn pool(op: &PoolOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;

@@ -11,8 +11,9 @@ use crate::gpu::{GpuArray, GpuBackend};
 use crate::ops::schema::Schema;
 use crate::ops::{
     binary::BinaryOp, compare::select::SelectOp, compare::CompareOp, contract::ContractOp, conv::ConvOp,
-    create::CreateOp, index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, random::RandomOp, reduce::ReduceOp,
-    reduce::Reduction, scan::ScanOp, sort::SortOp, transfer::TransferOp, unary::UnaryOp, view::ViewOp,
+    create::CreateOp, index::IndexOp, linalg::LinalgOp, nn::NnOp, norm::NormOp, pool::PoolOp, random::RandomOp,
+    reduce::ReduceOp, reduce::Reduction, scan::ScanOp, sort::SortOp, transfer::TransferOp, unary::UnaryOp,
+    view::ViewOp,
 };
 use crate::optim::Step;
 use crate::profile;
@@ -52,6 +53,7 @@ pub(crate) enum Prim {
     Index(IndexOp),
     Sort(SortOp),
     Contract(ContractOp),
+    Linalg(LinalgOp),
     Conv(ConvOp),
     Pool(PoolOp),
     Nn(NnOp),
@@ -74,6 +76,7 @@ macro_rules! each_family {
             Prim::Index($op) => $body,
             Prim::Sort($op) => $body,
             Prim::Contract($op) => $body,
+            Prim::Linalg($op) => $body,
             Prim::Conv($op) => $body,
             Prim::Pool($op) => $body,
             Prim::Nn($op) => $body,
@@ -261,6 +264,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Index(op), x) => B::index(op, x, out),
         (Prim::Sort(op), [x]) => B::sort(op, x, out),
         (Prim::Contract(op), [a, b]) => B::contract(op, a, b, out),
+        (Prim::Linalg(op), x) => B::linalg(op, x, out),
         (Prim::Conv(op), x) => B::conv(op, x, out),
         (Prim::Pool(op), x) => B::pool(op, x, out),
         (Prim::Nn(op), x) => B::nn(op, x, out),
@@ -275,6 +279,7 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
     if inputs.iter().any(|t| t.storage().batch().is_some()) {
         return batching::apply(prim, inputs, meta);
     }
+    crate::determinism::check(prim.schema(), inputs[0].device())?;
     let begun = profile::begin();
     let storage = match prim {
         Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], device)?,

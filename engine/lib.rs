@@ -20,6 +20,7 @@ pub mod autograd;
 mod backend;
 pub mod batching;
 mod cpu;
+pub mod determinism;
 mod device;
 mod dispatch;
 pub mod dtype;

@@ -39,6 +39,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::View(op) => Err(Error::runtime(op.schema().name, "a view has a layout")),
         Prim::Index(op) => index::run(op, x, size, out),
         Prim::Contract(op) => contract::run(op, x, out),
+        Prim::Linalg(_) => leading(prim, x, size, out),
         Prim::Conv(op) => fold::conv(op, x, size, out),
         Prim::Pool(op) => fold::pool(op, x, size, out),
         Prim::Nn(NnOp::Linear) => contract::linear(x, out),
@@ -84,7 +85,6 @@ fn reduce(op: ReduceOp, how: Reduction, x: &[Input<'_>], out: Meta) -> Result<Te
 }
 
 /// Every input with the batch in front: for a primitive that takes leading dimensions as they come.
-#[allow(dead_code)]
 pub(super) fn leading(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
     let x: Vec<Tensor> = x.iter().map(|x| batched(x, size)).collect::<Result<_>>()?;
     apply1(prim, &x.iter().collect::<Vec<_>>(), out)

@@ -13,6 +13,7 @@ mod create;
 mod elementwise;
 mod fused;
 mod index;
+mod linalg;
 mod matmul;
 mod numbers;
 mod optim;
@@ -36,6 +37,7 @@ use crate::ops::contract::ContractOp;
 use crate::ops::conv::ConvOp;
 use crate::ops::create::CreateOp;
 use crate::ops::index::IndexOp;
+use crate::ops::linalg::LinalgOp;
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
 use crate::ops::pool::PoolOp;
@@ -267,6 +269,10 @@ impl Backend for CpuBackend {
         match op {
             ContractOp::MatMul => matmul::matmul(a, b, out),
         }
+    }
+
+    fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+        linalg::linalg(op, inputs, out)
     }
 
     fn conv(op: &ConvOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {

@@ -16,6 +16,7 @@ mod fault;
 mod index;
 mod integer;
 pub(crate) mod lazy;
+mod linalg;
 mod lower;
 mod nn;
 mod optim;
@@ -39,6 +40,7 @@ use crate::ops::contract::ContractOp;
 use crate::ops::conv::ConvOp;
 use crate::ops::create::CreateOp;
 use crate::ops::index::IndexOp;
+use crate::ops::linalg::LinalgOp;
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
 use crate::ops::pool::PoolOp;
@@ -130,6 +132,9 @@ impl Backend for GpuBackend {
     }
     fn contract(op: &ContractOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Result<GpuArray> {
         named!(op, contract::contract(op, a, b, out))
+    }
+    fn linalg(op: &LinalgOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
+        named!(op, linalg::linalg(op, inputs, out))
     }
     fn conv(op: &ConvOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, conv::conv(op, inputs, out))

@@ -22,7 +22,11 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
             Ok(ops::softmax_axis(x, axis, half)?)
         })?,
         (NnOp::LogSoftmax { axis }, [x, ..]) => {
-            along(x, *axis, |x, axis| Ok(ops::subtract(x, &ops::logsumexp_axis(x, axis, true)?)?))?
+            along(x, *axis, |x, axis| {
+                let sum = ops::logsumexp_axis(x, axis, true)?;
+                // An infinite sum makes the whole row NaN, as in PyTorch.
+                Ok(ops::subtract(x, &ops::add(&sum, &ops::subtract(&sum, &sum)?)?)?)
+            })?
         }
         (NnOp::Gelu { tanh }, [x, ..]) => {
             let v = x.value()?;

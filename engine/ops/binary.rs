@@ -139,7 +139,7 @@ macro_rules! binary_ops {
         }
         /// The next representable number after `input` towards `other`.
         method nextafter(other: Tensor) -> Tensor {
-            [inplace] Keep Yes DTypes::FLOAT.less(DTypes::of(&[crate::DType::F16])), Same,
+            [inplace] Keep Yes DTypes::FLOAT.less(DTypes::of(&[$crate::DType::F16])), Same,
             prim NextAfter Nothing {none},
             run extremum[BinaryOp::NextAfter], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
         }

@@ -41,6 +41,11 @@ macro_rules! contract_ops {
             [] Low Yes DTypes::NUMERIC, Same,
             run of_rank["dot", 1, 1], torch "", samples ["N(4), N(4)"]
         }
+        /// The inner product of two vectors, the first one conjugated.
+        method vdot(other: Tensor) -> Tensor {
+            [] Low Yes DTypes::NUMERIC, Same,
+            run vdot_body, torch "", samples ["N(4), N(4)"]
+        }
         /// The products of all pairs of elements of two vectors.
         method outer(vec2: Tensor) -> Tensor {
             [] Keep Yes DTypes::NUMERIC, Same,
@@ -48,13 +53,28 @@ macro_rules! contract_ops {
         }
         /// `beta * input + alpha * (mat1 @ mat2)`.
         method addmm(mat1: Tensor, mat2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-            [] Low Yes DTypes::NUMERIC, Same,
-            run add_product[mm], torch "", samples ["N(3, 5), N(3, 4), N(4, 5)", "N(5), N(3, 4), N(4, 5), beta=0.5, alpha=2"]
+            [inplace] Low Yes DTypes::NUMERIC, Same,
+            run add_product["addmm", mm], torch "", samples ["N(3, 5), N(3, 4), N(4, 5)", "N(5), N(3, 4), N(4, 5), beta=0.5, alpha=2", "N(3, 5), N(3, 4), N(4, 5), beta=0"]
+        }
+        /// `beta * input + alpha * (mat @ vec)`.
+        method addmv(mat: Tensor, vec: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
+            [inplace] Low Yes DTypes::NUMERIC, Same,
+            run add_product["addmv", mv], torch "", samples ["N(3), N(3, 4), N(4)", "N(1), N(3, 4), N(4), beta=0.5, alpha=2"]
+        }
+        /// `beta * input + alpha * outer(vec1, vec2)`.
+        method addr(vec1: Tensor, vec2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
+            [inplace] Keep Yes DTypes::NUMERIC, Same,
+            run add_product["addr", outer], torch "", samples ["N(3, 4), N(3), N(4)", "N(4), N(3), N(4), beta=0.5, alpha=2"]
         }
         /// `beta * input + alpha * (batch1 @ batch2)`, batch by batch.
         method baddbmm(batch1: Tensor, batch2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-            [] Low Yes DTypes::NUMERIC, Same,
-            run add_product[bmm], torch "", samples ["N(2, 3, 5), N(2, 3, 4), N(2, 4, 5)", "N(5), N(2, 3, 4), N(2, 4, 5), alpha=2"]
+            [inplace] Low Yes DTypes::NUMERIC, Same,
+            run add_product["baddbmm", bmm], torch "", samples ["N(2, 3, 5), N(2, 3, 4), N(2, 4, 5)", "N(5), N(2, 3, 4), N(2, 4, 5), alpha=2"]
+        }
+        /// `beta * input + alpha * (batch1 @ batch2)`, summed over the batch.
+        method addbmm(batch1: Tensor, batch2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
+            [inplace] Low Yes DTypes::NUMERIC, Same,
+            run add_product["addbmm", summed_bmm], torch "", samples ["N(3, 5), N(2, 3, 4), N(2, 4, 5)", "N(5), N(2, 3, 4), N(2, 4, 5), beta=0.5, alpha=2"]
         }
     }};
 }
@@ -137,7 +157,17 @@ fn outer_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     a.unsqueeze(1)?.mul(b)
 }
 
+fn vdot_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    of_rank("vdot", 1, 1, &a.conj_physical()?, b)
+}
+
+fn summed_bmm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let y = bmm(a, b)?;
+    y.sum(Some(&[0]), false, Some(y.dtype()))
+}
+
 fn add_product(
+    op: &'static str,
     multiply: fn(&Tensor, &Tensor) -> Result<Tensor>,
     x: &Tensor,
     a: &Tensor,
@@ -145,12 +175,21 @@ fn add_product(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
+    let fraction = |s: Scalar| x.dtype().is_integral() && s.category() > crate::dtype::Category::Integer;
+    if op == "addr" && (fraction(alpha) || fraction(beta)) {
+        let why = "For integral input tensors, alpha and beta must not be floating point numbers.";
+        return Err(Error::runtime(op, why));
+    }
     let y = multiply(a, b)?;
+    if x.dtype() != y.dtype() {
+        let why = "expected the input and both factors to have the same dtype; cast one with .to()";
+        return Err(Error::dtype(op, why, &[x.dtype(), y.dtype()]));
+    }
     let (alpha, beta) = (super::binary::within(&y, alpha), super::binary::within(&y, beta));
     let y = if alpha == Scalar::ONE { y } else { y.mul(alpha)? };
-    if shape::broadcast("addmm", x.shape(), y.shape())?.as_slice() != y.shape() {
+    if x.ndim() > y.ndim() || shape::broadcast(op, x.shape(), y.shape())?.as_slice() != y.shape() {
         let why = "the input must be expandable to the product";
-        return Err(Error::shape("addmm", why, &[x.shape(), y.shape()]));
+        return Err(Error::shape(op, why, &[x.shape(), y.shape()]));
     }
     // With beta 0 the input is ignored, NaN included.
     match beta {

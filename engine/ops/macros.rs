@@ -276,7 +276,7 @@ macro_rules! define_fn {
             pub fn $name<'op>(&self, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
                 -> $crate::Result<$crate::ops::results::$ret>
             {
-                $name(self, $($p,)* $($($kp),*)?)
+                self::$name(self, $($p,)* $($($kp),*)?)
             }
         }
         $crate::ops::macros::define_in_place!{
@@ -325,10 +325,11 @@ macro_rules! in_place_method {
     };
 }
 
-/// The Rust type of a parameter kind; operands and numbers take anything that converts.
+/// The Rust type of a parameter kind; operands, numbers and sections take anything that converts.
 macro_rules! arg {
     (Operand) => { impl Into<$crate::ops::Operand<'op>> };
     (Number) => { impl Into<$crate::Scalar> };
+    (Sections) => { impl Into<$crate::ops::Sections<'op>> };
     ($kind:ident) => { $crate::ops::kinds::$kind };
 }
 macro_rules! pass {
@@ -336,6 +337,9 @@ macro_rules! pass {
         $p.into()
     };
     (Number $p:ident) => {
+        $p.into()
+    };
+    (Sections $p:ident) => {
         $p.into()
     };
     ($kind:ident $p:ident) => {

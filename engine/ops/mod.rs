@@ -14,8 +14,11 @@ pub mod complex;
 pub mod contract;
 pub mod conv;
 pub mod create;
+pub mod einsum;
 pub mod index;
+pub mod linalg;
 pub mod loss;
+pub mod metric;
 pub mod nn;
 pub mod norm;
 pub mod pointwise;
@@ -23,6 +26,7 @@ pub mod pool;
 pub mod random;
 pub mod reduce;
 pub mod scan;
+pub mod shape;
 pub mod sort;
 pub mod transfer;
 pub mod unary;
@@ -53,6 +57,42 @@ impl<'a, T: Into<Scalar>> From<T> for Operand<'a> {
     }
 }
 
+/// How a dimension is cut: into so many pieces (or pieces of such a size, for `split`), or as the list says.
+#[derive(Clone, Copy, Debug)]
+pub enum Sections<'a> {
+    /// One number.
+    Count(i64),
+    /// Sizes or indices, one each.
+    List(&'a [isize]),
+}
+
+impl From<i64> for Sections<'_> {
+    fn from(n: i64) -> Self {
+        Sections::Count(n)
+    }
+}
+
+impl<'a> From<&'a [isize]> for Sections<'a> {
+    fn from(list: &'a [isize]) -> Self {
+        Sections::List(list)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [isize; N]> for Sections<'a> {
+    fn from(list: &'a [isize; N]) -> Self {
+        Sections::List(list)
+    }
+}
+
+/// Pairs of dimensions to sum over: the last of one tensor with the first of another, or two lists.
+#[derive(Clone, Debug)]
+pub enum DimPairs {
+    /// So many.
+    Count(i64),
+    /// These of the first and these of the second.
+    Lists(Vec<isize>, Vec<isize>),
+}
+
 /// Rust types of the parameter kinds that the op table names.
 #[allow(missing_docs)]
 pub mod kinds {
@@ -74,6 +114,8 @@ pub mod kinds {
     pub type Dims<'a> = &'a [isize];
     pub type OptDims<'a> = Option<&'a [isize]>;
     pub type Sizes<'a> = &'a [isize];
+    pub type Sections<'a> = super::Sections<'a>;
+    pub type DimPairs<'a> = &'a super::DimPairs;
     pub type Dtype = DType;
     pub type OptDtype = Option<DType>;
     pub type OptDevice = Option<Device>;
@@ -89,6 +131,8 @@ pub mod results {
     pub type Tensor = crate::Tensor;
     pub type Tensors = Vec<crate::Tensor>;
     pub type ValuesIndices = (crate::Tensor, crate::Tensor);
+    pub type SignLogabsdet = (crate::Tensor, crate::Tensor);
+    pub type MinMax = (crate::Tensor, crate::Tensor);
     pub type MantissaExponent = (crate::Tensor, crate::Tensor);
     pub type Pair = (crate::Tensor, crate::Tensor);
     pub type Each = Vec<crate::Tensor>;
@@ -110,9 +154,13 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         reduce::SCHEMAS,
         scan::SCHEMAS,
         view::SCHEMAS,
+        shape::SCHEMAS,
         index::SCHEMAS,
         sort::SCHEMAS,
         contract::SCHEMAS,
+        einsum::SCHEMAS,
+        metric::SCHEMAS,
+        linalg::SCHEMAS,
         conv::SCHEMAS,
         pool::SCHEMAS,
         norm::SCHEMAS,

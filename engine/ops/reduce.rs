@@ -6,7 +6,7 @@ use super::macros::define_ops;
 use crate::autograd::Ctx;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Axes};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Device, Error, Result, Tensor};
 
 /// Which dimensions a reduction runs over.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +85,26 @@ macro_rules! reduce_ops {
             [only_function] Full Yes DTypes::FLOAT, Same,
             run std_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
+        /// The sum over `dim` (all by default) of what is not NaN.
+        method nansum(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
+            [] Full Yes DTypes::ORDERED, Sum,
+            run nansum_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
+        }
+        /// The mean over `dim` (all by default) of what is not NaN; NaN where nothing is left.
+        method nanmean(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run nanmean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
+        }
+        /// The smallest and the largest element, over `dim` if given; NaN wins. Ties share the gradients evenly.
+        method aminmax(; dim: OptDim = None, keepdim: Bool = false) -> MinMax {
+            [] Keep Yes DTypes::ORDERED, Same,
+            run aminmax_body, torch "", samples ["N(3, 4)", "N(3, 4), dim=1", "N(2, 3), dim=0, keepdim=True", "N()"]
+        }
+        /// The sum of a matrix's diagonal.
+        method trace() -> Tensor {
+            [] Full Yes DTypes::NUMERIC, Sum,
+            run trace_body, torch "", samples ["N(3, 3)", "N(2, 4)", "N(0, 3)"]
+        }
         /// `log(sum(exp(x)))` over `dim`, without overflow.
         method logsumexp(dim: Dims, keepdim: Bool = false) -> Tensor {
             [] Full Yes DTypes::FLOAT, Same,
@@ -99,7 +119,7 @@ macro_rules! reduce_ops {
 }
 reduce_ops!(define_ops);
 
-fn axes_of(op: &'static str, dim: Option<&[isize]>, x: &Tensor) -> Result<Axes> {
+pub(crate) fn axes_of(op: &'static str, dim: Option<&[isize]>, x: &Tensor) -> Result<Axes> {
     match dim {
         // PyTorch reads an empty list as every dimension.
         None | Some([]) => Ok((0..x.ndim()).collect()),
@@ -128,6 +148,10 @@ fn extremum(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> R
     let schema = op.schema();
     schema.check(x.dtype())?;
     let axes = axes_of(schema.name, dim, x)?;
+    if dim.is_none_or(<[isize]>::is_empty) && x.numel() == 0 {
+        let why = "Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.";
+        return Err(Error::runtime(schema.name, why));
+    }
     refuse_empty(schema.name, x, &axes)?;
     reduce(op, x, axes, keepdim, x.dtype())
 }
@@ -143,9 +167,14 @@ fn refuse_empty(op: &'static str, x: &Tensor, axes: &[usize]) -> Result<()> {
 }
 
 fn logical(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> Result<Tensor> {
+    // As in PyTorch, of uint8 the result is uint8, and an empty list means no dimension here.
+    let result = if x.dtype() == DType::U8 { DType::U8 } else { DType::Bool };
     let x = x.detach()?.cast(DType::Bool)?;
+    if dim.is_some_and(<[isize]>::is_empty) {
+        return x.cast(result);
+    }
     let axes = axes_of(op.schema().name, dim, &x)?;
-    reduce(op, &x, axes, keepdim, DType::Bool)
+    reduce(op, &x, axes, keepdim, DType::Bool)?.cast(result)
 }
 
 fn arg_extremum(op: ReduceOp, x: &Tensor, dim: Option<isize>, keepdim: bool) -> Result<Tensor> {
@@ -168,8 +197,8 @@ fn arg_extremum(op: ReduceOp, x: &Tensor, dim: Option<isize>, keepdim: bool) -> 
 fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     let dtype = dtype.unwrap_or(x.dtype());
     if dtype.is_integral() {
-        let why = "could not infer output dtype. Input dtype must be either a floating point or complex dtype";
-        return Err(Error::dtype("mean", why, &[dtype]));
+        let why = "could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: ";
+        return Err(Error::not_implemented("mean", format!("{why}{dtype}")));
     }
     if matches!(dtype, DType::F16 | DType::BF16) {
         // The sum of 16-bit floats overflows, or rounds, where their mean does not.
@@ -182,18 +211,94 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
 }
 
 fn var_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
-    schema::var.check(x.dtype())?;
+    if !x.dtype().is_float() {
+        let why = format!("std and var only support floating point dtypes. Got: {}", x.dtype());
+        return Err(Error::not_implemented("var", why));
+    }
     if matches!(x.dtype(), DType::F16 | DType::BF16) {
         return var_body(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
     }
     let n: usize = axes_of("var", dim, x)?.iter().map(|&a| x.shape()[a]).product();
     let centred = (x - &x.mean(dim, true, None)?)?;
     let freedom = (n as f64 - correction.to_f64()).max(0.0);
-    centred.square()?.sum(dim, keepdim, None)?.mul(1.0 / freedom)
+    let y = centred.square()?.sum(dim, keepdim, None)?.mul(1.0 / freedom)?;
+    match overflowed(x, &y) {
+        true => x.cast(DType::F64)?.var(dim, correction, keepdim)?.cast(x.dtype()),
+        false => Ok(y),
+    }
+}
+
+/// May squares have overflowed? Asked on the CPU alone, where nothing waits for the answer.
+fn overflowed(x: &Tensor, y: &Tensor) -> bool {
+    let finite = || y.detach()?.isfinite()?.all(None, false)?.item_bool();
+    x.device() == Device::Cpu && x.dtype() == DType::F32 && matches!(finite(), Ok(false))
 }
 
 fn std_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
-    x.var(dim, correction, keepdim)?.sqrt()
+    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+        // The variance overflows 16 bits where its root does not.
+        return std_body(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
+    }
+    if x.device() == Device::Cpu {
+        let y = x.var(dim, correction, keepdim)?;
+        if overflowed(x, &y) {
+            return x.cast(DType::F64)?.var(dim, correction, keepdim)?.sqrt()?.cast(x.dtype());
+        }
+        return y.sqrt();
+    }
+    if !x.dtype().is_float() {
+        return x.var(dim, correction, keepdim);
+    }
+    let axes = axes_of("std", dim, x)?;
+    if axes.iter().any(|&a| x.shape()[a] == 0) {
+        return x.var(dim, correction, keepdim)?.sqrt();
+    }
+    // Without float64, the elements are made small enough to be squared.
+    let size = x.detach()?.abs()?.amax(dim, true)?;
+    let usable = size.isfinite()?.logical_and(&size.gt(0)?)?;
+    let size = super::compare::select::r#where(&usable, &size, crate::Scalar::ONE)?;
+    let y = (x / &size)?.var(dim, correction, true)?.sqrt()? * &size;
+    if keepdim {
+        y
+    } else {
+        y?.squeeze(Some(&axes.iter().map(|&a| a as isize).collect::<Vec<_>>()))
+    }
+}
+
+fn nansum_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    schema::nansum.check(x.dtype())?;
+    if x.dtype().is_integral() {
+        return x.sum(dim, keepdim, dtype);
+    }
+    let kept = x.where_else_zero(&x.detach()?.isnan()?.logical_not()?)?;
+    kept.sum(dim, keepdim, dtype)
+}
+
+fn nanmean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    schema::nanmean.check(x.dtype())?;
+    let count = x.detach()?.isnan()?.logical_not()?.sum(dim, keepdim, None)?;
+    let (wide, narrow) = match dtype.unwrap_or(x.dtype()) {
+        own @ (DType::F16 | DType::BF16) => (DType::F32, own),
+        own => (own, own),
+    };
+    (x.nansum(dim, keepdim, Some(wide))? / &count)?.cast(narrow)
+}
+
+fn aminmax_body(x: &Tensor, dim: Option<isize>, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    let dims = dim.as_ref().map(std::slice::from_ref);
+    if dim.is_none() && x.numel() == 0 {
+        let why = "cannot compute aminmax over an empty dimension as the operation has no identity";
+        return Err(Error::runtime("aminmax", why));
+    }
+    Ok((x.amin(dims, keepdim)?, x.amax(dims, keepdim)?))
+}
+
+fn trace_body(x: &Tensor) -> Result<Tensor> {
+    schema::trace.check(x.dtype())?;
+    if x.ndim() != 2 {
+        return Err(Error::shape("trace", "expected a matrix", &[x.shape()]));
+    }
+    x.diagonal(0, 0, 1)?.sum(None, false, None)
 }
 
 fn logsumexp_body(x: &Tensor, dim: &[isize], keepdim: bool) -> Result<Tensor> {

@@ -124,9 +124,9 @@ macro_rules! view_ops {
             run chunk_body, torch "", samples ["N(7, 3), 3", "N(3, 4), 2, dim=1"]
         }
         /// Pieces of dimension `dim`, of one size or of the sizes listed.
-        method split(split_size_or_sections: Dims, dim: Dim = 0) -> Tensors {
+        method split(split_size_or_sections: Sections, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), (3, 4), dim=1"]
+            run split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), (3, 4), dim=1", "N(3), (3,)", "N(0, 2), 0"]
         }
         /// Every index of dimension `dim`, as tensors without it.
         method unbind(dim: Dim = 0) -> Tensors {
@@ -550,22 +550,28 @@ fn chunk_body(x: &Tensor, chunks: i64, dim: isize) -> Result<Vec<Tensor>> {
     equal_pieces(x, axis, n.div_ceil(chunks as usize))
 }
 
-fn split_body(x: &Tensor, sizes: &[isize], dim: isize) -> Result<Vec<Tensor>> {
+fn split_body(x: &Tensor, sections: super::Sections<'_>, dim: isize) -> Result<Vec<Tensor>> {
     let axis = dim_to_cut("split", x, dim)?;
     let n = x.shape()[axis];
-    if let Some(bad) = sizes.iter().find(|&&s| s < 0) {
-        return Err(Error::runtime("split", format!("expects split sizes to be non-negative, got {bad}")));
-    }
-    match *sizes {
-        [0] if n > 0 => Err(Error::runtime("split", "split_size can only be 0 if dimension size is 0")),
-        [size] => equal_pieces(x, axis, size as usize),
-        _ if sizes.iter().sum::<isize>() != n as isize => {
-            let why = format!(
-                "expects split_sizes {sizes:?} to sum exactly to {n} (input tensor's size at dimension {axis})"
-            );
-            Err(Error::shape("split", why, &[x.shape()]))
+    match sections {
+        super::Sections::Count(size) if size < 0 => {
+            Err(Error::runtime("split", format!("expects split_size be non-negative, but got split_size={size}")))
         }
-        _ => pieces(x, axis, sizes.iter().map(|&s| s as usize)),
+        super::Sections::Count(0) if n > 0 => {
+            Err(Error::runtime("split", "split_size can only be 0 if dimension size is 0"))
+        }
+        super::Sections::Count(size) => equal_pieces(x, axis, size as usize),
+        super::Sections::List(sizes) => {
+            let sum = sizes.iter().try_fold(0isize, |sum, &s| sum.checked_add(s));
+            if sizes.iter().any(|&s| s < 0) || sum != Some(n as isize) {
+                let why = format!(
+                    "expects split_sizes {sizes:?} to be non-negative and to sum exactly to {n} (input tensor's size at \
+                     dimension {axis})"
+                );
+                return Err(Error::shape("split", why, &[x.shape()]));
+            }
+            pieces(x, axis, sizes.iter().map(|&s| s as usize))
+        }
     }
 }
 
@@ -577,7 +583,10 @@ fn dim_to_cut(op: &'static str, x: &Tensor, dim: isize) -> Result<usize> {
 }
 
 fn unbind_body(x: &Tensor, dim: isize) -> Result<Vec<Tensor>> {
-    let axis = dim_to_cut("unbind", x, dim)?;
+    if x.ndim() == 0 {
+        return Err(Error::index("unbind", format!("Dimension specified as {dim} but tensor has no dimensions")));
+    }
+    let axis = shape::wrap_dim("unbind", dim, x.ndim())?;
     (0..x.shape()[axis]).map(|i| x.select(axis as isize, i as i64)).collect()
 }
 

@@ -21,6 +21,7 @@ from lucid._constants import inf as inf
 from lucid._constants import nan as nan
 from lucid._constants import newaxis as newaxis
 from lucid._constants import pi as pi
+from lucid._dtypes import dtypes as dtypes
 from lucid._dtypes import finfo as finfo
 from lucid._dtypes import iinfo as iinfo
 from lucid._evaluation import eval as eval
@@ -31,7 +32,25 @@ from lucid._grad_mode import no_grad as no_grad
 from lucid._grad_mode import set_grad_enabled as set_grad_enabled
 from lucid._schemas import OpSchema as OpSchema
 from lucid._schemas import op_schemas as op_schemas
+from lucid._settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from lucid._settings import get_num_interop_threads as get_num_interop_threads
+from lucid._settings import (
+    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
+)
+from lucid._settings import set_num_interop_threads as set_num_interop_threads
+from lucid._settings import use_deterministic_algorithms as use_deterministic_algorithms
 from lucid._size import Size as Size
+from lucid._typing import DeviceLike as DeviceLike
+from lucid._typing import DTypeLike as DTypeLike
+from lucid._typing import HasShape as HasShape
+from lucid._typing import Scalar as Scalar
+from lucid._typing import ShapeLike as ShapeLike
+from lucid._typing import StateDict as StateDict
+from lucid._typing import SupportsGrad as SupportsGrad
+from lucid._typing import SupportsNumpyConversion as SupportsNumpyConversion
+from lucid._typing import TensorLike as TensorLike
+from lucid._typing import TensorLikeProtocol as TensorLikeProtocol
+from lucid._typing import TensorOrScalar as TensorOrScalar
 
 if TYPE_CHECKING:
     from lucid import autograd as autograd
@@ -114,20 +133,37 @@ def __dir__() -> list[str]:
 
 __all__ = [
     *_C.__all__,
+    "DTypeLike",
+    "DeviceLike",
+    "HasShape",
     "OpSchema",
+    "Scalar",
+    "ShapeLike",
     "Size",
+    "StateDict",
+    "SupportsGrad",
+    "SupportsNumpyConversion",
+    "TensorLike",
+    "TensorLikeProtocol",
+    "TensorOrScalar",
+    "are_deterministic_algorithms_enabled",
+    "dtypes",
     "e",
     "enable_grad",
     "eval",
     "finfo",
+    "get_num_interop_threads",
     "iinfo",
     "inf",
     "inference_mode",
+    "is_deterministic_algorithms_warn_only_enabled",
     "nan",
     "newaxis",
     "no_grad",
     "op_schemas",
     "pi",
     "set_grad_enabled",
+    "set_num_interop_threads",
     "synchronize",
+    "use_deterministic_algorithms",
 ]

@@ -1,9 +1,14 @@
-"""`finfo` and `iinfo`: the limits of dtypes."""
+"""`finfo` and `iinfo`: the limits of dtypes; `dtypes`: all of them."""
 
 from __future__ import annotations
 
 from lucid import _C
 from lucid._C import dtype as DType
+
+#: Every dtype, once.
+dtypes: tuple[DType, ...] = tuple(
+    sorted({v for v in vars(_C).values() if isinstance(v, DType)}, key=lambda d: (d.is_complex, d.itemsize, repr(d)))
+)
 
 # name: (bits of the significand after the point, largest exponent, decimal digits)
 _FLOATS = {

@@ -15,6 +15,20 @@ class ValuesIndices(NamedTuple):
     indices: Tensor
 
 
+class MinMax(NamedTuple):
+    """The smallest and the largest elements."""
+
+    min: Tensor
+    max: Tensor
+
+
+class SignLogabsdet(NamedTuple):
+    """Signs of determinants, and the logarithms of their absolute values."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
 class MantissaExponent(NamedTuple):
     """Mantissas, and the exponents of the powers of 2 that they are to be multiplied by."""
 
@@ -31,7 +45,9 @@ def _make(name: str, kind: type[Any]) -> type[Any]:
     return type(name, (kind,), body)
 
 
-_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (ValuesIndices, MantissaExponent)}
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (ValuesIndices, MinMax, SignLogabsdet, MantissaExponent)
+}
 _ROWS = {row["name"]: row["returns"] for row in _C._op_schemas() if row["returns"] in _KINDS}
 # By the op's name; `max` and `min` have no row of that name.
 CLASSES = {

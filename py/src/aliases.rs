@@ -20,6 +20,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("conj", "conj_physical"),
     ("divide", "div"),
     ("empty_like", "zeros_like"),
+    ("expand_dims", "unsqueeze"),
+    ("ger", "outer"),
     ("greater", "gt"),
     ("greater_equal", "ge"),
     ("less", "lt"),
@@ -28,9 +30,11 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("multiply", "mul"),
     ("negative", "neg"),
     ("not_equal", "ne"),
+    ("row_stack", "vstack"),
     ("subtract", "sub"),
     ("swapaxes", "transpose"),
     ("swapdims", "transpose"),
+    ("trapz", "trapezoid"),
     ("true_divide", "div"),
 ];
 

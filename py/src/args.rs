@@ -209,7 +209,7 @@ pub mod kinds {
     macro_rules! markers { ($($name:ident)*) => { $(pub struct $name;)* } }
     markers! {
         Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int OptInt Float OptFloat Bool Dim OptDim Dims OptDims
-        Sizes Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText
+        Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText
     }
 }
 
@@ -463,6 +463,62 @@ macro_rules! list_kinds {
 list_kinds! {
     Dims "int or a tuple of ints";
     Sizes "int or a tuple of ints";
+}
+
+/// One integer or several, told apart.
+pub enum HeldSections {
+    Count(i64),
+    List(Ints),
+}
+
+impl Kind for kinds::Sections {
+    type Held<'a> = HeldSections;
+    type Lent<'h> = lucid::ops::Sections<'h>;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<HeldSections> {
+        const EXPECTED: &str = "int, a tuple of ints or a tensor of them";
+        if let Some(t) = tensor_of(obj).filter(|t| t.ndim() == 1 && t.dtype().is_integral()) {
+            let t = t.clone();
+            let list = crate::cross::long(obj.py(), || t.cast(DType::I64)?.to_vec::<i64>())?;
+            return Ok(HeldSections::List(list.into_iter().map(|i| i as isize).collect()));
+        }
+        if obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>() {
+            return ints_of(at, obj, EXPECTED).map(HeldSections::List);
+        }
+        int_of(at, obj, EXPECTED).map(HeldSections::Count)
+    }
+    fn lend<'h>(held: &'h HeldSections) -> lucid::ops::Sections<'h> {
+        match held {
+            HeldSections::Count(n) => lucid::ops::Sections::Count(*n),
+            HeldSections::List(list) => lucid::ops::Sections::List(list),
+        }
+    }
+}
+
+impl Kind for kinds::DimPairs {
+    type Held<'a> = std::borrow::Cow<'static, lucid::ops::DimPairs>;
+    type Lent<'h> = &'h lucid::ops::DimPairs;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+        use lucid::ops::DimPairs;
+        const EXPECTED: &str = "int or a pair of lists of ints";
+        let pairs = match obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>() {
+            true => {
+                let parts: Vec<Bound<'_, PyAny>> = obj.try_iter()?.collect::<PyResult<_>>()?;
+                let [a, b] = parts.as_slice() else { return Err(at.wrong(obj, EXPECTED)) };
+                let list = |o: &Bound<'_, PyAny>| ints_of(at, o.as_borrowed(), EXPECTED).map(|l| l.to_vec());
+                DimPairs::Lists(list(a)?, list(b)?)
+            }
+            false => DimPairs::Count(int_of(at, obj, EXPECTED)?),
+        };
+        Ok(std::borrow::Cow::Owned(pairs))
+    }
+    fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
+        held
+    }
+}
+impl Preset for kinds::DimPairs {
+    fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
+        std::borrow::Cow::Borrowed(default)
+    }
 }
 
 impl Kind for kinds::OptDims {

@@ -29,6 +29,20 @@ macro_rules! by_method {
 by_method! {
     /// Number of elements.
     numel "numel";
+    /// Is the only element anything but zero?
+    is_nonzero "is_nonzero";
+    /// The tensor under another shape of as many elements, without a copy.
+    view "view";
+    /// Dimensions of size 1 repeated to the given sizes.
+    expand "expand";
+    /// The tensor repeated along each dimension; a copy.
+    repeat "repeat";
+    /// Row-major in memory.
+    contiguous "contiguous";
+    /// Can the dtype hold negative numbers?
+    is_signed "is_signed";
+    /// Do both have the same sizes?
+    is_same_size "is_same_size";
     /// All elements in one dimension.
     ravel "ravel";
     /// Is the dtype a real floating-point type?
@@ -127,6 +141,35 @@ fn set_num_threads(py: Python<'_>, num: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyfunction]
 fn get_num_threads() -> usize {
     lucid::get_num_threads()
+}
+
+/// 0: ops that are not deterministic run; 1: they warn; 2: they are errors.
+#[pyfunction]
+fn _set_deterministic(mode: u8) {
+    use lucid::determinism::{set_mode, set_warner, Mode};
+    set_warner(|text| {
+        Python::attach(|py| {
+            let category = py.get_type::<pyo3::exceptions::PyUserWarning>();
+            let text = std::ffi::CString::new(text).unwrap_or_default();
+            // A warning that a filter makes an error is shown: the op is under way and cannot raise here.
+            if let Err(e) = PyErr::warn(py, &category, &text, 1) {
+                e.write_unraisable(py, None);
+            }
+        });
+    });
+    set_mode([Mode::Free, Mode::Warn, Mode::Refuse][usize::from(mode.min(2))]);
+}
+
+/// The mode that was set.
+#[pyfunction]
+fn _get_deterministic() -> u8 {
+    lucid::determinism::mode() as u8
+}
+
+/// Is it a storage?
+#[pyfunction]
+fn is_storage(obj: &Bound<'_, PyAny>) -> bool {
+    obj.get_type().name().is_ok_and(|n| n == "UntypedStorage" || n == "TypedStorage")
 }
 
 // ---- evaluation and memory -------------------------------------------------------------------------------------------
@@ -394,7 +437,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($name:ident)*) => { $(m.add_function(wrap_pyfunction!($name, m)?)?;)* };
     }
     add! {
-        numel ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
+        numel is_nonzero is_storage _set_deterministic _get_deterministic view expand repeat contiguous is_signed is_same_size ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _optimizer_step _save_safetensors _safetensors_header_len _safetensors_header

@@ -14,7 +14,7 @@ use pyo3::types::PyTuple;
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
 /// The sizes or dimensions of a call that may list them one by one: `x.reshape(2, 3)`, `x.reshape((2, 3))`.
-fn listed(at: At, args: &Bound<'_, PyTuple>, named: Arg<'_, '_>) -> PyResult<crate::args::Ints> {
+pub fn listed(at: At, args: &Bound<'_, PyTuple>, named: Arg<'_, '_>) -> PyResult<crate::args::Ints> {
     let expected = "int or a tuple of ints";
     match (args.len(), named.0) {
         (0, Some(given)) => crate::args::ints_of(at, given, expected),
@@ -198,8 +198,8 @@ macro_rules! bind_function {
     ([$($doc:tt)*] $name:ident ($p:ident: Tensors $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [variadic $($flag:ident)*] $out:tt) => {
         $($doc)*
         #[pyfunction]
-        #[pyo3(signature = (*$p, $($($kp = missing!($kd),)*)?))]
-        pub fn $name<'py>(py: Python<'py>, $p: &Bound<'py, PyTuple>, $($($kp: Arg<'_, 'py>,)*)?) -> Object<'py> {
+        #[pyo3(signature = (*$p, $($($kp = missing!($kd),)*)? out = Arg::MISSING))]
+        pub fn $name<'py>(py: Python<'py>, $p: &Bound<'py, PyTuple>, $($($kp: Arg<'_, 'py>,)*)? out: Arg<'_, 'py>) -> Object<'py> {
             const OP: &str = stringify!($name);
             let (at, alone) = (At { op: OP, arg: stringify!($p) }, $p.len() == 1);
             let alone = if alone { Some($p.get_item(0)?) } else { None };
@@ -207,8 +207,27 @@ macro_rules! bind_function {
             let $p = crate::args::tensors_of(at, alone_sequence.unwrap_or($p.as_any()).as_borrowed())?;
             $($(let $kp = held!(py OP $kp $kk $kd);)*)?
             let made = run!(py, OP, ops::$name, ($p: Tensors $($(, $kp: $kk)*)?))?;
+            if let Some(out) = out.0.filter(|o| !o.is_none()) {
+                return crate::out::store(py, OP, out, made);
+            }
             // One tensor by itself gives one tensor.
             results::variadic::$ret(py, OP, made, alone.is_some() && alone_sequence.is_none())
+        }
+    };
+    // An equation, then the tensors one by one or as one sequence.
+    ([$($doc:tt)*] $name:ident ($t:ident: Text, $p:ident: Tensors) $ret:ident [variadic $($flag:ident)*] $out:tt) => {
+        $($doc)*
+        #[pyfunction]
+        #[pyo3(signature = ($t, *$p))]
+        pub fn $name<'py>(py: Python<'py>, $t: Arg<'_, 'py>, $p: &Bound<'py, PyTuple>) -> Object<'py> {
+            const OP: &str = stringify!($name);
+            let $t = held!(py OP $t Text);
+            let alone = if $p.len() == 1 { Some($p.get_item(0)?) } else { None };
+            let sequence = alone.as_ref().filter(|a| !a.is_instance_of::<PyTensor>());
+            let at = At { op: OP, arg: stringify!($p) };
+            let $p = crate::args::tensors_of(at, sequence.unwrap_or($p.as_any()).as_borrowed())?;
+            let made = run!(py, OP, ops::$name, ($t: Text, $p: Tensors))?;
+            results::$ret(py, OP, made)
         }
     };
     ($docs:tt $name:ident $sig:tt $ret:ident $flags:tt $out:tt) => {
@@ -434,9 +453,13 @@ families! {
     reduce reduce_ops lucid::ops::reduce;
     scan scan_ops lucid::ops::scan;
     view view_ops lucid::ops::view;
+    shape shape_ops lucid::ops::shape;
     index index_ops lucid::ops::index;
     sort sort_ops lucid::ops::sort;
     contract contract_ops lucid::ops::contract;
+    einsum einsum_ops lucid::ops::einsum;
+    metric metric_ops lucid::ops::metric;
+    linalg linalg_ops lucid::ops::linalg;
     conv conv_ops lucid::ops::conv;
     pool pool_ops lucid::ops::pool;
     norm norm_ops lucid::ops::norm;

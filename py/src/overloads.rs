@@ -5,10 +5,10 @@
 use crate::args::{kind_name, kinds, optional, required, weight_of, Arg, At};
 use crate::tensor::{nonzero_of, wrap, PyTensor};
 use crate::{cross, errors, out, results};
-use lucid::ops::{binary, compare, reduce, sort};
+use lucid::ops::{binary, compare, metric, reduce, sort};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
@@ -200,6 +200,36 @@ fn spread<'py>(
     call.finish(pair, |pair| results::Pair(py, what.op, pair))
 }
 
+// ---- norm ------------------------------------------------------------------------------------------------------------
+
+/// `norm(x, p, dim, keepdim, dtype)` with `p` a number or `"fro"`.
+fn norm_of<'py>(
+    slf: Option<&Bound<'py, PyTensor>>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> Object<'py> {
+    const NAMES: &[&str] = &["input", "p", "dim", "keepdim", "out", "dtype"];
+    let call = Call::read("norm", (NAMES, if slf.is_some() { 4 } else { 6 }), slf, args, kwargs)?;
+    let py = call.py;
+    let t = call.tensor("input")?;
+    let p = match call.get("p").filter(|p| !p.is_none()) {
+        None => Scalar::Int(2),
+        Some(text) if text.is_instance_of::<PyString>() => match text.extract::<String>()?.as_str() {
+            "fro" => Scalar::Int(2),
+            other => {
+                let why = format!("norm(): p must be a number or 'fro', got '{other}'");
+                return Err(errors::runtime_error(py, why));
+            }
+        },
+        Some(_) => required::<kinds::Number>(py, call.at("p"), call.arg("p"))?,
+    };
+    let dim = optional::<kinds::OptDims>(call.at("dim"), call.arg("dim"), None)?;
+    let keepdim = call.flag("keepdim", false)?;
+    let dtype = optional::<kinds::OptDtype>(call.at("dtype"), call.arg("dtype"), None)?;
+    let made = cross::op(py, weight_of(&t), || metric::norm(&t, p, dim.as_deref(), keepdim, dtype))?;
+    call.finish(made, |made| wrap(py, made))
+}
+
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident |$slf:ident, $args:ident, $kwargs:ident| $run:expr;)*) => {
         $(
@@ -238,6 +268,8 @@ macro_rules! both {
     };
 }
 both! {
+    /// The `p`-norm over `dim` (all by default); `p` may be a number, ±∞ or `"fro"`.
+    norm |slf, args, kwargs| norm_of(slf, args, kwargs);
     /// The largest element; with `dim` the largest along it and their indices; with `other` the larger of each two.
     max |slf, args, kwargs| extremum(true, slf, args, kwargs);
     /// The smallest element; with `dim` the smallest along it and their indices; with `other` the smaller of each two.
@@ -299,6 +331,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($name:ident)*) => { $(m.add_function(wrap_pyfunction!(self::$name, m)?)?;)* };
     }
-    add! { max min std var std_mean var_mean r#where nonzero }
+    add! { max min norm std var std_mean var_mean r#where nonzero }
     Ok(())
 }

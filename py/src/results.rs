@@ -37,6 +37,16 @@ pub fn ValuesIndices<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Tenso
     named(py, op, vec![wrap(py, pair.0)?, wrap(py, pair.1)?])
 }
 
+/// A named tuple `(min, max)`.
+pub fn MinMax<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Tensor, lucid::Tensor)) -> Object<'py> {
+    ValuesIndices(py, op, pair)
+}
+
+/// A named tuple `(sign, logabsdet)`.
+pub fn SignLogabsdet<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Tensor, lucid::Tensor)) -> Object<'py> {
+    ValuesIndices(py, op, pair)
+}
+
 /// A named tuple `(mantissa, exponent)`.
 pub fn MantissaExponent<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Tensor, lucid::Tensor)) -> Object<'py> {
     ValuesIndices(py, op, pair)
@@ -54,6 +64,7 @@ pub fn Truth<'py>(py: Python<'py>, _op: &'static str, truth: bool) -> Object<'py
 }
 
 /// A tuple of tensors, one per tensor given.
+#[allow(dead_code)]
 pub fn Each<'py>(py: Python<'py>, op: &'static str, tensors: Vec<lucid::Tensor>) -> Object<'py> {
     Tensors(py, op, tensors)
 }

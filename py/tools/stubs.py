@@ -40,6 +40,8 @@ KINDS = {
     "Dims": "_Ints",
     "OptDims": "_Ints | None",
     "Sizes": "_Ints",
+    "Sections": "_Ints | Tensor",
+    "DimPairs": "_int | Sequence[_Ints]",
     "Dtype": "_dtype",
     "OptDtype": "_dtype | None",
     "DeviceArg": "_device",
@@ -52,6 +54,8 @@ RESULTS = {
     "Tensor": "Tensor",
     "Tensors": "tuple[Tensor, ...]",
     "ValuesIndices": "ValuesIndices",
+    "MinMax": "MinMax",
+    "SignLogabsdet": "SignLogabsdet",
     "MantissaExponent": "MantissaExponent",
     "Pair": "tuple[Tensor, Tensor]",
     "Each": "Any",
@@ -101,6 +105,15 @@ def definitions(name: str, row: dict[str, Any], live: Any, method: bool) -> Iter
     new = "requires_grad" in extra
     first = ["self"] if method else []
     signature = ", ".join([*first, *filter(None, [parameters(params, extra, "axis:" in extra)])])
+    many = {p.name for p in inspect.signature(live).parameters.values() if p.kind is p.VAR_POSITIONAL}
+    at = next((i for i, p in enumerate(params) if p["kind"] == "Tensors" and p["name"] in many), None)
+    if at is not None:
+        before = parameters(params[:at])
+        rest = parameters(params[at + 1 :], extra).removeprefix("*, ")
+        each = ", ".join(filter(None, [before, f"*{params[at]['name']}: Tensor", rest]))
+        yield f"@overload\ndef {name}({signature}) -> {result}: ..."
+        yield f"@overload\ndef {name}({each}) -> {result}: ..."
+        return
     listed = may_be_listed(params, ("Sizes", "Dims")) if method else new and may_be_listed(params, ("Sizes",))
     if not listed:
         yield f"def {name}({signature}) -> {result}: ..."

@@ -15,8 +15,6 @@ class Limitation:
     reason: str
 
 
-OVERFLOW = "the squares overflow float32 above 1.8e19; PyTorch sums them in float64"
-
 POLES = "at the poles PyTorch's trigamma gives large finite numbers, from sin(πx) of a rounded πx"
 ONLY_COMPLEX64 = "complex64 is the only complex dtype, so there are no float64 parts"
 NO_FLOAT64 = "the GPU device has no float64; float32 stands in, as documented"
@@ -30,8 +28,6 @@ LIMITATIONS: tuple[Limitation, ...] = (
     Limitation("float_power", "cpu", "complex64", ONLY_COMPLEX64),
     Limitation("polygamma", "cpu", "special", POLES),
     Limitation("polygamma", "gpu", "special", POLES),
-    Limitation("std", "cpu", "special", OVERFLOW),
-    Limitation("std", "gpu", "special", OVERFLOW),
 )
 
 

@@ -1,4 +1,4 @@
-//! The one declaration of each BLAS function used: Accelerate's on Apple, OpenBLAS's (symbols prefixed `scipy_`) elsewhere.
+//! The one declaration of each BLAS and LAPACK function used: Accelerate's on Apple, OpenBLAS's (symbols prefixed `scipy_`) elsewhere.
 //!
 //! Depends on nothing. Both are cblas with 32-bit integers (LP64). Only `blas` may call these.
 
@@ -6,7 +6,7 @@
 #[cfg(target_os = "macos")]
 use accelerate_src as _;
 use num_complex::Complex32;
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 
 /// Row-major storage.
 pub const ROW_MAJOR: c_int = 101;
@@ -39,6 +39,28 @@ declare! {
         order: c_int, transa: c_int, transb: c_int, m: c_int, n: c_int, k: c_int,
         alpha: *const Complex32, a: *const Complex32, lda: c_int, b: *const Complex32, ldb: c_int,
         beta: *const Complex32, c: *mut Complex32, ldc: c_int,
+    );
+    "scipy_sgetrf_" fn sgetrf_(
+        m: *const c_int, n: *const c_int, a: *mut f32, lda: *const c_int, ipiv: *mut c_int, info: *mut c_int,
+    );
+    "scipy_sgetri_" fn sgetri_(
+        n: *const c_int, a: *mut f32, lda: *const c_int, ipiv: *const c_int, work: *mut f32, lwork: *const c_int,
+        info: *mut c_int,
+    );
+    "scipy_sgetrs_" fn sgetrs_(
+        trans: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const f32, lda: *const c_int,
+        ipiv: *const c_int, b: *mut f32, ldb: *const c_int, info: *mut c_int, trans_len: usize,
+    );
+    "scipy_dgetrf_" fn dgetrf_(
+        m: *const c_int, n: *const c_int, a: *mut f64, lda: *const c_int, ipiv: *mut c_int, info: *mut c_int,
+    );
+    "scipy_dgetri_" fn dgetri_(
+        n: *const c_int, a: *mut f64, lda: *const c_int, ipiv: *const c_int, work: *mut f64, lwork: *const c_int,
+        info: *mut c_int,
+    );
+    "scipy_dgetrs_" fn dgetrs_(
+        trans: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const f64, lda: *const c_int,
+        ipiv: *const c_int, b: *mut f64, ldb: *const c_int, info: *mut c_int, trans_len: usize,
     );
     "scipy_cblas_sgemv" fn cblas_sgemv(
         order: c_int, trans: c_int, m: c_int, n: c_int,

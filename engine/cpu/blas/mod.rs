@@ -5,6 +5,9 @@
 
 mod ffi;
 mod generic;
+mod lapack;
+
+pub use lapack::Lapack;
 
 use super::simd::threads;
 use crate::dtype::Element;

@@ -91,17 +91,22 @@ shortcuts! {
 impl PyTensor {
     /// The tensor with another dtype, on another device, or both: `to(dtype)`, `to(device)`, `to(device, dtype)`,
     /// `to(other)`. Itself where nothing changes, unless `copy`.
-    #[pyo3(signature = (*args, dtype=Arg::MISSING, device=Arg::MISSING, non_blocking=false, copy=false))]
+    #[pyo3(signature = (*args, dtype=Arg::MISSING, device=Arg::MISSING, tensor=None, non_blocking=false, copy=false))]
     fn to<'py>(
         slf: &Bound<'py, Self>,
         args: &Bound<'py, PyTuple>,
         dtype: Arg<'_, 'py>,
         device: Arg<'_, 'py>,
+        tensor: Option<&Bound<'py, PyTensor>>,
         non_blocking: bool,
         copy: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = non_blocking;
         let (mut dtype, mut device) = crate::create::options("to", dtype, device)?;
+        if let Some(tensor) = tensor {
+            let t = tensor.get().read();
+            (dtype, device) = (Some(t.dtype()), Some(t.device()));
+        }
         let mut copy = copy;
         let mut flags = 0;
         for arg in args.iter() {

@@ -44,13 +44,9 @@ fn number(op: &'static str, arg: &'static str, obj: Arg<'_, '_>, default: f64) -
     optional::<kinds::Float>(At { op, arg }, obj, default)
 }
 
-/// Sizes given one by one or as a sequence.
-fn sizes(op: &'static str, args: &Bound<'_, PyTuple>) -> PyResult<crate::args::Ints> {
-    let at = At { op, arg: "size" };
-    match args.len() {
-        1 => crate::args::ints_of(at, args.get_borrowed_item(0)?, "int or a tuple of ints"),
-        _ => crate::args::ints_of(at, args.as_any().as_borrowed(), "int or a tuple of ints"),
-    }
+/// Sizes given one by one, as a sequence, or by name.
+fn sizes(op: &'static str, args: &Bound<'_, PyTuple>, named: Arg<'_, '_>) -> PyResult<crate::args::Ints> {
+    crate::ops::listed(At { op, arg: "size" }, args, named)
 }
 
 impl PyTensor {
@@ -153,6 +149,53 @@ impl PyTensor {
         })
     }
 
+    /// The conjugate transpose of matrices: the last two dimensions exchanged.
+    #[getter]
+    #[allow(non_snake_case)]
+    fn mH<'py>(&self, py: Python<'py>) -> Object<'py> {
+        let t = self.read();
+        wrap(py, cross::quick(py, || t.adjoint())?)
+    }
+
+    /// Is the only element anything but zero? Evaluates.
+    fn is_nonzero(&self, py: Python<'_>) -> PyResult<bool> {
+        let t = self.share();
+        if t.numel() != 1 {
+            let kind = if t.numel() == 0 { "no values" } else { "more than one value" };
+            return Err(errors::runtime_error(py, format!("Boolean value of Tensor with {kind} is ambiguous")));
+        }
+        cross::long(py, || t.item_bool())
+    }
+
+    /// Does it lie in memory that a GPU reads directly? Never: no device here copies from such memory.
+    fn is_pinned(&self) -> bool {
+        false
+    }
+
+    /// The tensor itself: there is no page-locked memory to move it to, and transfers do not need any.
+    #[pyo3(signature = (device=None))]
+    fn pin_memory<'py>(slf: &Bound<'py, Self>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {
+        let _ = device;
+        if slf.get().read().device() != lucid::Device::Cpu {
+            return Err(errors::runtime_error(slf.py(), "cannot pin a tensor that is not on the cpu"));
+        }
+        Ok(slf.clone())
+    }
+
+    /// Writes `function(element)` over each element. Slow: a Python call each. CPU only, as in PyTorch.
+    fn apply_<'py>(slf: &Bound<'py, Self>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        call_each(slf, "apply_", function, None)
+    }
+
+    /// Writes `function(element, element of other)` over each element. Slow: a Python call each. CPU only, as in PyTorch.
+    fn map_<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyTensor>,
+        function: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
+        call_each(slf, "map_", function, Some(other))
+    }
+
     /// Writes `src`, which is broadcast, cast and moved, over the elements.
     #[pyo3(signature = (src, non_blocking=false))]
     fn copy_<'py>(
@@ -219,42 +262,45 @@ impl PyTensor {
     }
 
     /// Zeros of the given sizes, by default in this tensor's dtype and on its device.
-    #[pyo3(signature = (*size, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
     fn new_zeros<'py>(
         &self,
         py: Python<'py>,
-        size: &Bound<'py, PyTuple>,
+        args: &Bound<'py, PyTuple>,
+        size: Arg<'_, 'py>,
         dtype: Arg<'_, 'py>,
         device: Arg<'_, 'py>,
         requires_grad: bool,
     ) -> Object<'py> {
-        self.filled(py, "new_zeros", &sizes("new_zeros", size)?, Scalar::ZERO, (dtype, device), requires_grad)
+        self.filled(py, "new_zeros", &sizes("new_zeros", args, size)?, Scalar::ZERO, (dtype, device), requires_grad)
     }
 
     /// Ones of the given sizes, by default in this tensor's dtype and on its device.
-    #[pyo3(signature = (*size, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
     fn new_ones<'py>(
         &self,
         py: Python<'py>,
-        size: &Bound<'py, PyTuple>,
+        args: &Bound<'py, PyTuple>,
+        size: Arg<'_, 'py>,
         dtype: Arg<'_, 'py>,
         device: Arg<'_, 'py>,
         requires_grad: bool,
     ) -> Object<'py> {
-        self.filled(py, "new_ones", &sizes("new_ones", size)?, Scalar::ONE, (dtype, device), requires_grad)
+        self.filled(py, "new_ones", &sizes("new_ones", args, size)?, Scalar::ONE, (dtype, device), requires_grad)
     }
 
     /// A tensor of the given sizes, by default in this tensor's dtype and on its device. Its elements are zeros.
-    #[pyo3(signature = (*size, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
     fn new_empty<'py>(
         &self,
         py: Python<'py>,
-        size: &Bound<'py, PyTuple>,
+        args: &Bound<'py, PyTuple>,
+        size: Arg<'_, 'py>,
         dtype: Arg<'_, 'py>,
         device: Arg<'_, 'py>,
         requires_grad: bool,
     ) -> Object<'py> {
-        self.filled(py, "new_empty", &sizes("new_empty", size)?, Scalar::ZERO, (dtype, device), requires_grad)
+        self.filled(py, "new_empty", &sizes("new_empty", args, size)?, Scalar::ZERO, (dtype, device), requires_grad)
     }
 
     /// One number in the given sizes, by default in this tensor's dtype and on its device.
@@ -327,4 +373,38 @@ impl PyTensor {
         let condition = kinds::Tensor::lend(&condition);
         wrap(py, cross::op(py, weight_of(&t), || lucid::ops::compare::select::r#where(condition, &t, other.lend()))?)
     }
+}
+
+/// Writes what a Python function makes of the elements, and those of another tensor.
+fn call_each<'py>(
+    slf: &Bound<'py, PyTensor>,
+    op: &'static str,
+    function: &Bound<'py, PyAny>,
+    other: Option<&Bound<'py, PyTensor>>,
+) -> PyResult<Bound<'py, PyTensor>> {
+    let py = slf.py();
+    let t = slf.get().share();
+    let other = other.map(|o| o.get().share());
+    if std::iter::once(&t).chain(&other).any(|t| t.device() != lucid::Device::Cpu) {
+        return Err(errors::type_error(py, format!("{op} is only implemented on CPU tensors")));
+    }
+    if std::iter::once(&t).chain(&other).any(Tensor::requires_grad) {
+        return Err(errors::runtime_error(py, format!("Can't call {op}() on Variable that requires grad.")));
+    }
+    let flat = |t: &Tensor| -> PyResult<Bound<'py, PyAny>> {
+        let t = cross::quick(py, || t.expand(&signed(slf.get().read().shape()))?.reshape(&[-1]))?;
+        wrap(py, t)?.call_method0("tolist")
+    };
+    let own = flat(&t)?;
+    let made: Vec<Bound<'py, PyAny>> = match &other {
+        None => own.try_iter()?.map(|x| function.call1((x?,))).collect::<PyResult<_>>()?,
+        Some(other) => {
+            let pairs = own.try_iter()?.zip(flat(other)?.try_iter()?);
+            pairs.map(|(x, y)| function.call1((x?, y?))).collect::<PyResult<_>>()?
+        }
+    };
+    let list = pyo3::types::PyList::new(py, made)?;
+    let values = crate::create::tensor_of(list.as_any(), Some(t.dtype()), Some(t.device()))?;
+    cross::quick(py, || t.copy_(&values.reshape(&signed(t.shape()))?))?;
+    Ok(slf.clone())
 }

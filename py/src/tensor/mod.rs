@@ -165,6 +165,11 @@ impl PyTensor {
         self.read().ndim()
     }
 
+    /// Number of dimensions.
+    fn ndimension(&self) -> usize {
+        self.read().ndim()
+    }
+
     /// Element type.
     #[getter]
     fn dtype(&self, py: Python<'_>) -> PyResult<&'static Py<PyDType>> {

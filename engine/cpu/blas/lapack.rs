@@ -1,0 +1,78 @@
+//! LU factorisation and what is solved by it, from LAPACK.
+//!
+//! Depends on `ffi`. LAPACK reads columns; a row-major matrix is its transpose there, and each function says what that means.
+
+use super::ffi;
+use std::ffi::{c_char, c_int};
+
+/// LAPACK's letter for a transposed matrix.
+const TRANS: c_char = b'T' as c_char;
+
+/// Elements that LAPACK factors.
+pub trait Lapack: crate::dtype::Element + num_traits::Float + std::ops::MulAssign {
+    /// Factors the transpose of the row-major `n` by `n` matrix in place, as `P L U`. The number of the first pivot that is
+    /// zero, from 1 on, or 0.
+    fn lu(n: usize, a: &mut [Self], pivots: &mut [c_int]) -> usize;
+    /// The inverse from [`Lapack::lu`]'s factors, in place: row-major again, as the inverse of a transpose is transposed.
+    fn inverse(n: usize, a: &mut [Self], pivots: &[c_int]);
+    /// Solves `A x = b` for `k` right sides of `n` elements each, one after the other, from [`Lapack::lu`]'s factors.
+    fn solve(n: usize, k: usize, a: &[Self], pivots: &[c_int], b: &mut [Self]);
+}
+
+/// A size as LAPACK takes it. Sizes are checked before any of these functions is called.
+fn int(n: usize) -> c_int {
+    c_int::try_from(n).unwrap_or(c_int::MAX)
+}
+
+macro_rules! lapack {
+    ($t:ty: $getrf:ident $getri:ident $getrs:ident) => {
+        impl Lapack for $t {
+            fn lu(n: usize, a: &mut [$t], pivots: &mut [c_int]) -> usize {
+                assert!(n > 0 && n < c_int::MAX as usize && a.len() >= n * n && pivots.len() >= n, "lu: too short");
+                super::one_thread();
+                let (size, mut info) = (int(n), 0);
+                // SAFETY: the assertion says that both slices hold what an n by n matrix needs; they are exclusive.
+                unsafe { ffi::$getrf(&size, &size, a.as_mut_ptr(), &size, pivots.as_mut_ptr(), &mut info) };
+                usize::try_from(info).unwrap_or(0)
+            }
+
+            fn inverse(n: usize, a: &mut [$t], pivots: &[c_int]) {
+                assert!(
+                    n > 0 && n < c_int::MAX as usize && a.len() >= n * n && pivots.len() >= n,
+                    "inverse: too short"
+                );
+                super::one_thread();
+                let room = n.saturating_mul(64).min(c_int::MAX as usize);
+                let (size, len, mut info, mut work) = (int(n), int(room), 0, vec![0.0; room]);
+                // SAFETY: as above; `work` is as long as said, and at least n.
+                unsafe {
+                    ffi::$getri(&size, a.as_mut_ptr(), &size, pivots.as_ptr(), work.as_mut_ptr(), &len, &mut info)
+                };
+            }
+
+            fn solve(n: usize, k: usize, a: &[$t], pivots: &[c_int], b: &mut [$t]) {
+                let fits = n > 0 && n.max(k) < c_int::MAX as usize && a.len() >= n * n && b.len() >= n * k;
+                assert!(fits && pivots.len() >= n, "solve: too short");
+                super::one_thread();
+                let (size, sides, mut info) = (int(n), int(k), 0);
+                // SAFETY: as above; `b` holds k columns of n elements. The factors are the transpose's: "T" undoes that.
+                unsafe {
+                    ffi::$getrs(
+                        &TRANS,
+                        &size,
+                        &sides,
+                        a.as_ptr(),
+                        &size,
+                        pivots.as_ptr(),
+                        b.as_mut_ptr(),
+                        &size,
+                        &mut info,
+                        1,
+                    )
+                };
+            }
+        }
+    };
+}
+lapack!(f32: sgetrf_ sgetri_ sgetrs_);
+lapack!(f64: dgetrf_ dgetri_ dgetrs_);

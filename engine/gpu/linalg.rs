@@ -1,0 +1,61 @@
+//! Determinants, inverses and linear systems, by MLX's factorisations.
+//!
+//! MLX has these on its CPU only, also where it has a GPU: it moves the matrices itself. Whether a matrix is singular is
+//! read back before it is inverted, as MLX would only fail when the result is evaluated.
+
+use super::array::{GpuArray, Value};
+use super::convert::{self, constant, int, ints};
+use super::fault::Made;
+use crate::dispatch::Meta;
+use crate::ops::linalg::LinalgOp;
+use crate::shape::numel;
+use crate::{Error, Scalar};
+use mlx_ffi::{linalg as mlx, ops, Array};
+
+pub(super) fn linalg(op: &LinalgOp, x: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    let array = match op {
+        _ if numel(&out.shape) == 0 => ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?,
+        LinalgOp::DeterminantParts => determinant(&matrices(x[0])?, out)?,
+        LinalgOp::Inverse => {
+            let a = matrices(x[0])?;
+            refuse_singular("inverse", &a)?;
+            mlx::inv(&a)?
+        }
+        LinalgOp::SolveMatrices => {
+            let (a, b) = (matrices(x[0])?, matrices(x[1])?);
+            refuse_singular("solve", &a)?;
+            mlx::solve(&a, &b)?
+        }
+    };
+    GpuArray::new(Value::plain(array), &out.shape, out.dtype)
+}
+
+fn matrices(x: &GpuArray) -> Made<Array> {
+    Ok(Array::clone(&*x.value()?.logical()?))
+}
+
+fn determinant(a: &Array, out: &Meta) -> Made<Array> {
+    let dtype = convert::dtype(out.dtype)?;
+    let lead = ints(&out.shape[..out.shape.len() - 1])?;
+    let full = |n: Scalar| -> Made<Array> { Ok(ops::full(&lead, &constant(n, out.dtype)?, dtype)?) };
+    let (sign, log) = match a.shape().last() {
+        Some(0) => (full(Scalar::ONE)?, full(Scalar::ZERO)?),
+        _ => mlx::slogdet(a)?,
+    };
+    let det = ops::multiply(&sign, &ops::exp(&log)?)?;
+    let parts = [sign, log, det].iter().map(|p| Ok(ops::expand_dims(p, -1)?)).collect::<Made<Vec<_>>>()?;
+    let axis = int(out.shape.len() - 1)?;
+    Ok(ops::concatenate_axis(&parts.iter().collect::<Vec<_>>(), axis)?)
+}
+
+fn refuse_singular(op: &'static str, a: &Array) -> Made<()> {
+    let (sign, _) = mlx::slogdet(a)?;
+    let zero = ops::equal(&sign, &ops::zeros(&[], sign.dtype())?)?;
+    let axes: Vec<i32> = (0..sign.shape().len() as i32).collect();
+    let zero = if axes.is_empty() { zero } else { ops::any_axes(&zero, &axes, false)? };
+    if zero.item::<bool>()? {
+        let why = "the inversion could not be completed because an input matrix is singular.";
+        return Err(Error::runtime(op, why).into());
+    }
+    Ok(())
+}

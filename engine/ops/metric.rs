@@ -1,0 +1,250 @@
+//! Norms, distances and covariances.
+//!
+//! All are made of reductions and element-wise ops. Where the slope of a root or a power is infinite at 0 the argument is
+//! replaced there, so that gradients are 0 and not NaN, as in PyTorch.
+
+use super::compare::select;
+use super::macros::define_ops;
+use super::reduce::axes_of;
+use crate::shape;
+use crate::{DType, Error, Result, Scalar, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! metric_ops {
+    ($cb:ident) => { $cb! { "metric" MetricOp :
+        /// The `p`-norm over `dim` (all by default), `(Σ|x|^p)^(1/p)`: for `p` = ∞ and -∞ the largest and smallest |x|, for 0
+        /// the number of elements that are not zero.
+        method norm(p: Number = 2, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
+            [only_function] Full Yes DTypes::INEXACT, Real,
+            run norm_body, torch "", samples ["N(3, 4)", "N(3, 4), 1, 1", "N(3, 4), 3, (0, 1), True", "N(3, 4), float('inf'), 0", "N(3, 4), -float('inf'), 0", "N(3, 4), 0, 1", "N(3, 4), 0.5, 1", "N(3, 4), -1, 1"]
+        }
+        /// The `p`-norm of `input - other`.
+        method dist(other: Tensor, p: Number = 2) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run dist_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4), 1", "N(3), N(3), float('inf')", "N(3), N(3), 3.5"]
+        }
+        /// The `p`-norms between each two rows of two (batches of) matrices. `compute_mode` says where for `p` = 2 the matrix
+        /// product is used, which is faster and less exact: by default above 25 rows.
+        function cdist(x1: Tensor, x2: Tensor, p: Float = 2.0, compute_mode: OptText = None) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run cdist_body, torch "", samples ["N(3, 4), N(2, 4)", "N(2, 3, 4), N(5, 4), 1.0", "N(3, 4), N(2, 4), 3.0", "N(3, 4), N(2, 4), float('inf')", "N(30, 2), N(2, 2)", "N(3, 0), N(2, 0)", "N(0, 4), N(2, 4)"]
+        }
+        /// The slices of dimension `dim` whose `p`-norm is above `maxnorm`, scaled down to it; the others as they are.
+        method renorm(p: Float, dim: Dim, maxnorm: Float) -> Tensor {
+            [inplace] Full Yes DTypes::FLOAT, Same,
+            run renorm_body, torch "", samples ["N(3, 4), 2, 0, 1.0", "N(3, 4), 1, 1, 2.0", "N(2, 3, 4), 2, -1, 1.5"]
+        }
+        /// The covariance matrix of variables in rows, observed in columns, over `n - correction`; `fweights` count
+        /// observations, `aweights` weigh them.
+        method cov(; correction: Int = 1, fweights: OptTensor = None, aweights: OptTensor = None) -> Tensor {
+            [] Full Yes DTypes::NUMERIC, Float,
+            run cov_body, torch "", samples ["N(3, 5)", "N(5)", "N(3, 5), correction=0", "N(3, 5), fweights=I(1, 4, 5)", "N(3, 5), aweights=FIXED(P(5))", "N(2, 5), fweights=I(1, 4, 5), aweights=FIXED(P(5))"]
+        }
+        /// The correlation coefficients of variables in rows, observed in columns (Pearson).
+        method corrcoef() -> Tensor {
+            [] Full Yes DTypes::NUMERIC, Float,
+            run corrcoef_body, torch "", samples ["N(3, 5)", "N(2, 6)"]
+        }
+    }};
+}
+metric_ops!(define_ops);
+
+/// `√x` with the slope 0 where `x` is 0.
+fn root(x: &Tensor) -> Result<Tensor> {
+    let zero = x.detach()?.eq(0)?;
+    let safe = select::r#where(&zero, Scalar::ONE, x)?.sqrt()?;
+    safe.where_else_zero(&zero.logical_not()?)
+}
+
+/// The norm of numbers that are real and floating.
+fn p_norm(x: &Tensor, p: f64, dims: Option<&[isize]>, keepdim: bool) -> Result<Tensor> {
+    let size = x.abs()?;
+    if p.is_infinite() {
+        // Of no elements the largest is 0, as in PyTorch; the smallest is refused below.
+        let axes = axes_of("norm", dims, x)?;
+        if p > 0.0 && axes.iter().any(|&a| x.shape()[a] == 0) {
+            return size.sum(dims, keepdim, None);
+        }
+        return if p > 0.0 { size.amax(dims, keepdim) } else { size.amin(dims, keepdim) };
+    }
+    if p == 0.0 {
+        let count = x.detach()?.ne(0)?.cast(size.dtype())?.sum(dims, keepdim, None)?;
+        if !x.requires_grad() {
+            return Ok(count);
+        }
+        // The gradient is there, and 0.
+        let no = Tensor::full_of(&[], Scalar::Bool(false), DType::Bool, x.device())?;
+        return count + &size.where_else_zero(&no)?.sum(dims, keepdim, None)?;
+    }
+    if p == 1.0 {
+        return size.sum(dims, keepdim, None);
+    }
+    if p == 2.0 {
+        return root(&size.square()?.sum(dims, keepdim, None)?);
+    }
+    if p < 0.0 {
+        return size.pow(p)?.sum(dims, keepdim, None)?.pow(1.0 / p);
+    }
+    let zero = size.detach()?.eq(0)?;
+    let powers = select::r#where(&zero, Scalar::ONE, &size)?.pow(p)?.where_else_zero(&zero.logical_not()?)?;
+    let sum = powers.sum(dims, keepdim, None)?;
+    let none = sum.detach()?.eq(0)?;
+    let y = select::r#where(&none, Scalar::ONE, &sum)?.pow(1.0 / p)?;
+    y.where_else_zero(&none.logical_not()?)
+}
+
+fn norm_body(x: &Tensor, p: Scalar, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    let x = match dtype {
+        Some(dtype) => x.cast(dtype)?,
+        None => x.clone(),
+    };
+    schema::norm.check(x.dtype())?;
+    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+        return p_norm(&x.cast(DType::F32)?, p.to_f64(), dim, keepdim)?.cast(x.dtype());
+    }
+    p_norm(&x, p.to_f64(), dim, keepdim)
+}
+
+fn dist_body(x: &Tensor, other: &Tensor, p: Scalar) -> Result<Tensor> {
+    norm_body(&(x - other)?, p, None, false, None)
+}
+
+fn cdist_body(x1: &Tensor, x2: &Tensor, p: f64, mode: Option<&str>) -> Result<Tensor> {
+    let op = "cdist";
+    schema::cdist.check(x1.dtype())?;
+    if x1.dtype() != x2.dtype() {
+        return Err(Error::dtype(op, "X1 and X2 must have the same dtype", &[x1.dtype(), x2.dtype()]));
+    }
+    if x1.ndim() < 2 || x2.ndim() < 2 {
+        let why = format!("only supports at least 2D tensors, X1 got: {}D, X2 got: {}D", x1.ndim(), x2.ndim());
+        return Err(Error::shape(op, why, &[x1.shape(), x2.shape()]));
+    }
+    let (n, m) = (x1.shape()[x1.ndim() - 1], x2.shape()[x2.ndim() - 1]);
+    if n != m {
+        let why = format!("X1 and X2 must have the same number of columns. X1: {n} X2: {m}");
+        return Err(Error::shape(op, why, &[x1.shape(), x2.shape()]));
+    }
+    if p.is_nan() || p < 0.0 {
+        return Err(Error::runtime(op, "only supports non-negative p values"));
+    }
+    let (rows1, rows2) = (x1.shape()[x1.ndim() - 2], x2.shape()[x2.ndim() - 2]);
+    let product = match mode {
+        None | Some("use_mm_for_euclid_dist_if_necessary") => rows1 > 25 || rows2 > 25,
+        Some("use_mm_for_euclid_dist") => true,
+        Some("donot_use_mm_for_euclid_dist") => false,
+        Some(other) => return Err(Error::value(op, format!("{other} is not a valid value for compute_mode"))),
+    };
+    if p == 2.0 && product && n > 0 {
+        let square = |x: &Tensor| x.square()?.sum(Some(&[-1]), true, None);
+        let both = (square(x1)? + &square(x2)?.transpose(-2, -1)?)?;
+        let squares = (both - &(x1.matmul(&x2.transpose(-2, -1)?)? * 2.0)?)?;
+        return root(&squares.clamp(Some(super::Operand::Scalar(Scalar::ZERO)), None)?);
+    }
+    let gap = (x1.unsqueeze(-2)? - &x2.unsqueeze(-3)?)?;
+    norm_body(&gap, Scalar::Float(p), Some(&[-1]), false, None)
+}
+
+fn renorm_body(x: &Tensor, p: f64, dim: isize, maxnorm: f64) -> Result<Tensor> {
+    let op = "renorm";
+    if p.is_nan() || p <= 0.0 {
+        return Err(Error::runtime(op, "non-positive-norm not supported"));
+    }
+    if maxnorm < 0.0 {
+        return Err(Error::runtime(op, format!("expected maxnorm to be >= 0 but got {maxnorm}")));
+    }
+    if x.ndim() < 2 {
+        let why = format!("input needs at least 2 dimensions, got {} dimensions", x.ndim());
+        return Err(Error::shape(op, why, &[x.shape()]));
+    }
+    let axis = shape::wrap_dim(op, dim, x.ndim())?;
+    let over: Vec<isize> = (0..x.ndim()).filter(|&d| d != axis).map(|d| d as isize).collect();
+    let norm = norm_body(x, Scalar::Float(p), Some(&over), true, None)?;
+    let scale = (maxnorm / (&norm + 1e-7)?)?;
+    x * &select::r#where(&norm.detach()?.gt(maxnorm)?, &scale, Scalar::ONE)?
+}
+
+/// Weights of observations, checked.
+fn weights(name: &str, w: &Tensor, observations: usize, integral: bool) -> Result<()> {
+    let op = "cov";
+    if w.ndim() > 1 || w.numel() != observations {
+        let why = format!("expected {name} to have one dimension and the same numel as there are observations");
+        return Err(Error::shape(op, why, &[w.shape(), &[observations]]));
+    }
+    if w.dtype().is_integral() != integral || w.dtype() == DType::Bool || w.dtype().is_complex() {
+        let kind = if integral { "integral" } else { "floating point" };
+        return Err(Error::dtype(op, format!("expected {name} to have {kind} dtype"), &[w.dtype()]));
+    }
+    // Under vmap the answer would differ between samples; there, as in PyTorch, nothing is read.
+    let negative = w.detach()?.lt(0)?.any(None, false)?.item_bool();
+    if observations > 0 && matches!(negative, Ok(true)) {
+        return Err(Error::runtime(op, format!("{name} cannot be negative")));
+    }
+    Ok(())
+}
+
+fn cov_body(x: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Option<&Tensor>) -> Result<Tensor> {
+    let op = "cov";
+    if x.dtype() == DType::Bool {
+        return Err(Error::not_implemented(op, "bool dtype is not supported for input"));
+    }
+    if x.ndim() > 2 {
+        let why = format!("expected input to have two or fewer dimensions but got an input with {}", x.ndim());
+        return Err(Error::shape(op, why, &[x.shape()]));
+    }
+    let x = if x.dtype().is_integral() { x.cast(crate::default_dtype())? } else { x.clone() };
+    let x = if x.ndim() < 2 { x.reshape(&[1, -1])? } else { x };
+    let n = x.shape()[1];
+    let float = if x.dtype().is_complex() { DType::F32 } else { x.dtype() };
+    let mut w: Option<Tensor> = None;
+    for (name, given, integral) in [("fweights", fweights, true), ("aweights", aweights, false)] {
+        let Some(given) = given else { continue };
+        weights(name, given, n, integral)?;
+        let given = given.reshape(&[-1])?.cast(float)?;
+        w = Some(match w {
+            None => given,
+            Some(w) => (w * &given)?,
+        });
+    }
+    let (average, freedom) = match &w {
+        None => (
+            x.mean(Some(&[1]), true, None)?,
+            Tensor::full_of(&[], Scalar::Float(n as f64 - correction as f64), float, x.device())?,
+        ),
+        Some(w) => {
+            let total = w.sum(None, false, None)?;
+            let average = ((&x * w)?.sum(Some(&[1]), true, None)? / &total)?;
+            let spent = match aweights {
+                Some(a) => ((w * &a.reshape(&[-1])?.cast(float)?)?.sum(None, false, None)? / &total)?,
+                None => Tensor::full_of(&[], Scalar::ONE, float, x.device())?,
+            };
+            (average, (total - &(spent * correction as f64)?)?)
+        }
+    };
+    let centred = (x - &average)?;
+    let weighted = w.map_or(Ok(centred.clone()), |w| &centred * &w)?;
+    let product = centred.matmul(&weighted.t()?.conj_physical()?)?;
+    // PyTorch warns and divides by 0 where no degrees of freedom are left.
+    let freedom = freedom.clamp(Some(super::Operand::Scalar(Scalar::ZERO)), None)?;
+    let freedom = freedom.cast(product.dtype())?;
+    (product / &freedom)?.squeeze(None)
+}
+
+fn corrcoef_body(x: &Tensor) -> Result<Tensor> {
+    if x.ndim() > 2 {
+        let why = format!("expected input to have two or fewer dimensions but got an input with {}", x.ndim());
+        return Err(Error::shape("corrcoef", why, &[x.shape()]));
+    }
+    let c = cov_body(x, 1, None, None)?;
+    if c.ndim() == 0 {
+        // 1, or NaN where there is no variance.
+        return c.div(&c, None);
+    }
+    let deviation = c.diagonal(0, 0, 1)?.sqrt()?;
+    let c = ((c / &deviation.unsqueeze(1)?)? / &deviation.unsqueeze(0)?)?;
+    match c.dtype().is_complex() {
+        true => Ok(c),
+        false => c.clamp(Some(super::Operand::Scalar(Scalar::Int(-1))), Some(super::Operand::Scalar(Scalar::ONE))),
+    }
+}

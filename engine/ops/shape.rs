@@ -1,0 +1,608 @@
+//! Joining, cutting, repeating, padding and mirroring, made of views, `cat` and indexing.
+//!
+//! No primitives: a row's body is in Tensor ops, so that it runs on both backends and needs no gradient rule of its own.
+
+use super::macros::define_ops;
+use super::Sections;
+use crate::shape::{self, Shape};
+use crate::tensor::signed;
+use crate::{Error, Result, Scalar, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! shape_ops {
+    ($cb:ident) => { $cb! { "shape" ShapeOp :
+        /// The tensor repeated `dims` times along the last dimensions; missing numbers count as 1. A copy.
+        method tile(dims: Dims) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run tile_body, torch "", samples ["N(3, 4), (2,)", "N(3), (2, 2)", "N(2, 1, 3), (2, 1, 2)", "N(2, 3), ()", "N(0, 3), (2, 1)"]
+        }
+        /// The tensors side by side: joined along the second dimension, vectors along their only one.
+        function hstack(tensors: Tensors) -> Tensor {
+            [] Promote Yes DTypes::ALL, Same,
+            run hstack_body, torch "", samples ["[N(2), N(3)]", "[N(2, 3), N(2, 1)]", "[N(), N()]"]
+        }
+        /// The tensors on top of each other: joined along the first dimension, vectors as rows.
+        function vstack(tensors: Tensors) -> Tensor {
+            [] Promote Yes DTypes::ALL, Same,
+            run vstack_body, torch "", samples ["[N(3), N(3)]", "[N(2, 3), N(1, 3)]", "[N(), N()]"]
+        }
+        /// The tensors behind each other: joined along the third dimension, which vectors and matrices get.
+        function dstack(tensors: Tensors) -> Tensor {
+            [] Promote Yes DTypes::ALL, Same,
+            run dstack_body, torch "", samples ["[N(3), N(3)]", "[N(2, 3), N(2, 3)]", "[N(2, 3, 1), N(2, 3, 2)]"]
+        }
+        /// The tensors as columns: vectors are one each, matrices are joined along the second dimension.
+        function column_stack(tensors: Tensors) -> Tensor {
+            [] Promote Yes DTypes::ALL, Same,
+            run column_stack_body, torch "", samples ["[N(3), N(3)]", "[N(3, 2), N(3)]", "[N(), N()]"]
+        }
+        /// Each tensor with at least one dimension. Views.
+        function atleast_1d(tensors: Tensors) -> Each {
+            [variadic] Keep Yes DTypes::ALL, Same,
+            run each[at_least_1], torch "", samples ["N()", "N(3)", "[N(), N(2, 3)]"]
+        }
+        /// Each tensor with at least two dimensions: vectors become rows. Views.
+        function atleast_2d(tensors: Tensors) -> Each {
+            [variadic] Keep Yes DTypes::ALL, Same,
+            run each[at_least_2], torch "", samples ["N()", "N(3)", "[N(), N(2, 3)]"]
+        }
+        /// Each tensor with at least three dimensions: (n) becomes (1, n, 1), (m, n) becomes (m, n, 1). Views.
+        function atleast_3d(tensors: Tensors) -> Each {
+            [variadic] Keep Yes DTypes::ALL, Same,
+            run each[at_least_3], torch "", samples ["N()", "N(3)", "[N(2, 3), N(2, 3, 1)]"]
+        }
+        /// The tensors expanded to their common shape. Views.
+        function broadcast_tensors(tensors: Tensors) -> Tensors {
+            [variadic] Keep Yes DTypes::ALL, Same,
+            run broadcast_tensors_body, torch "", samples ["N(3, 1), N(4)", "N(2)"]
+        }
+        /// Pieces of dimension `dim`, as views: so many, the first ones longer by one where it does not divide evenly, or
+        /// cut at the indices listed.
+        method tensor_split(indices_or_sections: Sections, dim: Dim = 0) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run tensor_split_body, torch "", samples ["N(7, 2), 3", "N(7), (1, 4)", "N(3, 5), (2,), 1", "N(4), (3, 1, -1, 9)", "N(2), 3"]
+        }
+        /// [`tensor_split`] along the second dimension, along the only one of a vector; must divide evenly.
+        method hsplit(indices_or_sections: Sections) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run split_along["hsplit", 1, 1], torch "", samples ["N(2, 6), 3", "N(6), (2, 3)", "N(2, 6), (1,)"]
+        }
+        /// [`tensor_split`] along the first dimension; must divide evenly.
+        method vsplit(indices_or_sections: Sections) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run split_along["vsplit", 0, 2], torch "", samples ["N(6, 2), 3", "N(6, 2), (1, 4)"]
+        }
+        /// [`tensor_split`] along the third dimension; must divide evenly.
+        method dsplit(indices_or_sections: Sections) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run split_along["dsplit", 2, 3], torch "", samples ["N(1, 2, 4), 2", "N(1, 2, 4), (1, 3)"]
+        }
+        /// The tensor turned by `k` quarters from the first of `dims` towards the second. A copy.
+        method rot90(k: Int = 1, dims: Dims = &[0, 1]) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run rot90_body, torch "", samples ["N(2, 3)", "N(2, 3), 2", "N(2, 3, 4), -1, (1, 2)", "N(2, 3), 4", "N(2, 3), 7, (1, 0)"]
+        }
+        /// The second dimension reversed. A copy.
+        method fliplr() -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run mirror["fliplr", 1], torch "", samples ["N(2, 3)", "N(2, 3, 2)"]
+        }
+        /// The first dimension reversed. A copy.
+        method flipud() -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run mirror["flipud", 0], torch "", samples ["N(3)", "N(2, 3)"]
+        }
+        /// Elements put around the tensor: `pad` lists (before, after) from the last dimension on, negative numbers crop.
+        /// `mode` is `"constant"` (`value`, by default 0), `"reflect"` (mirrored without the edge), `"replicate"` (the edge)
+        /// or `"circular"`. Other than in PyTorch, the last three take any rank.
+        method pad(pad: Dims, mode: Text = "constant", value: OptNumber = None) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run pad_body, torch "_C._nn.pad", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 'constant', 1.5", "N(2, 3, 4), (2, 3), 'reflect'", "N(2, 4, 4), (1, 2, 3, 0), mode='reflect'", "N(2, 4), (3, 5), mode='replicate'", "N(2, 3, 4), (2, 1, 1, 3), 'circular'", "N(2, 3, 4), (-1, 2), 'replicate'"]
+        }
+        /// Grids of coordinates: of vectors, tensors of all their sizes together, each vector along its own dimension.
+        /// `indexing="xy"` exchanges the first two dimensions; `"ij"` is the default. Views.
+        function meshgrid(tensors: Tensors; indexing: OptText = None) -> Tensors {
+            [variadic] Keep Yes DTypes::ALL, Same,
+            run meshgrid_body, torch "", samples ["N(2), N(3)", "N(2), N(3), N(), indexing='xy'", "N(2), indexing='ij'"]
+        }
+        /// A matrix with the given ones (vectors as rows, numbers as 1 by 1) along its diagonal, zeros elsewhere.
+        function block_diag(tensors: Tensors) -> Tensor {
+            [variadic] Promote Yes DTypes::ALL, Same,
+            run block_diag_body, torch "", samples ["N(2, 3), N(1, 2)", "N(), N(3), N(2, 2)", "N(2, 2)"]
+        }
+        /// Of a vector, the matrix with it on diagonal `diagonal`; of a matrix, that diagonal (a view).
+        method diag(diagonal: Int = 0) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run diag_body, torch "", samples ["N(3)", "N(3), 1", "N(3, 4)", "N(3, 4), -1"]
+        }
+        /// The last dimension as diagonal `offset` of new matrices over `dim1` and `dim2`, zeros elsewhere.
+        method diag_embed(offset: Int = 0, dim1: Dim = -2, dim2: Dim = -1) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run diag_embed_body, torch "", samples ["N(3)", "N(2, 3), 1", "N(2, 3), -1, 0, 2", "N(2, 3), 0, 2, 1"]
+        }
+        /// The elements, flattened, on diagonal `offset` of a matrix.
+        method diagflat(offset: Int = 0) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run diagflat_body, torch "", samples ["N(2, 2)", "N(3), -2", "N()"]
+        }
+        /// The `n`-th differences of neighbours along `dim`, with `prepend` and `append` joined on first. For `bool`, where
+        /// neighbours differ.
+        method diff(n: Int = 1, dim: Dim = -1, prepend: OptTensor = None, append: OptTensor = None) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run diff_body, torch "", samples ["N(5)", "N(3, 4), 2, 0", "N(3, 4), 1, 1, N(3, 2), N(3, 1)", "N(3, 4), 0", "N(3), 5"]
+        }
+        /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.
+        function trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
+            [] Full Yes DTypes::NUMERIC, Same,
+            run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)"]
+        }
+        /// The running integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.
+        function cumulative_trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
+            [] Full Yes DTypes::NUMERIC, Same,
+            run cumulative_trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"]
+        }
+        /// The conjugate transpose of matrices: the last two dimensions exchanged.
+        method adjoint() -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run adjoint_body, torch "", samples ["N(2, 3)", "N(4, 2, 3)"]
+        }
+        /// Every dimension of size 1 removed; a view.
+        method squeeze_all() -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run squeeze_all_body, torch "-", samples []
+        }
+        /// Summed over what broadcasting would repeat to get this tensor from one of `size`.
+        method sum_to_size(size: Sizes) -> Tensor {
+            [only_method] Keep Yes DTypes::NUMERIC, Same,
+            run sum_to_size_body, torch "Tensor.sum_to_size", samples ["N(2, 3, 4), (3, 1)", "N(3, 4), (3, 4)", "N(3, 4), (1,)"]
+        }
+    }};
+}
+shape_ops!(define_ops);
+
+fn insert_ones(x: &Tensor, lead: usize) -> Result<Tensor> {
+    let mut shape = signed(x.shape());
+    shape.insert_many(0, std::iter::repeat_n(1, lead));
+    x.reshape(&shape)
+}
+
+fn tile_body(x: &Tensor, dims: &[isize]) -> Result<Tensor> {
+    let lead = x.ndim().saturating_sub(dims.len());
+    let all: Vec<isize> = std::iter::repeat_n(1, lead).chain(dims.iter().copied()).collect();
+    x.repeat(&all)
+}
+
+// ---- joining ---------------------------------------------------------------------------------------------------------
+
+fn some(op: &'static str, tensors: &[Tensor]) -> Result<()> {
+    match tensors {
+        [] => Err(Error::runtime(op, "expects a non-empty TensorList")),
+        _ => Ok(()),
+    }
+}
+
+fn hstack_body(tensors: &[Tensor]) -> Result<Tensor> {
+    some("hstack", tensors)?;
+    let tensors = each(at_least_1, tensors)?;
+    super::index::cat(&tensors, if tensors[0].ndim() == 1 { 0 } else { 1 })
+}
+
+fn vstack_body(tensors: &[Tensor]) -> Result<Tensor> {
+    some("vstack", tensors)?;
+    super::index::cat(&each(at_least_2, tensors)?, 0)
+}
+
+fn dstack_body(tensors: &[Tensor]) -> Result<Tensor> {
+    some("dstack", tensors)?;
+    super::index::cat(&each(at_least_3, tensors)?, 2)
+}
+
+fn column_stack_body(tensors: &[Tensor]) -> Result<Tensor> {
+    some("column_stack", tensors)?;
+    let column = |x: &Tensor| if x.ndim() <= 1 { x.reshape(&[x.numel() as isize, 1]) } else { Ok(x.clone()) };
+    super::index::cat(&each(column, tensors)?, 1)
+}
+
+fn each(f: impl Fn(&Tensor) -> Result<Tensor>, tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    tensors.iter().map(f).collect()
+}
+
+fn at_least_1(x: &Tensor) -> Result<Tensor> {
+    insert_ones(x, 1usize.saturating_sub(x.ndim()))
+}
+
+fn at_least_2(x: &Tensor) -> Result<Tensor> {
+    insert_ones(x, 2usize.saturating_sub(x.ndim()))
+}
+
+fn at_least_3(x: &Tensor) -> Result<Tensor> {
+    match x.ndim() {
+        0..=2 => at_least_2(x)?.unsqueeze(-1),
+        _ => Ok(x.clone()),
+    }
+}
+
+fn broadcast_tensors_body(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    let mut shape = Shape::new();
+    for t in tensors {
+        shape = shape::broadcast("broadcast_tensors", &shape, t.shape())?;
+    }
+    each(|t| super::view::expand_to(t, &shape), tensors)
+}
+
+fn meshgrid_body(tensors: &[Tensor], indexing: Option<&str>) -> Result<Vec<Tensor>> {
+    some("meshgrid", tensors)?;
+    let swap = match indexing {
+        None | Some("ij") => false,
+        Some("xy") => tensors.len() >= 2,
+        Some(other) => {
+            let why = format!("indexing must be one of \"xy\" or \"ij\", but received: {other}");
+            return Err(Error::runtime("meshgrid", why));
+        }
+    };
+    if let Some(t) = tensors.iter().find(|t| t.ndim() > 1) {
+        return Err(Error::shape("meshgrid", "Expected 0D or 1D tensor in the tensor list", &[t.shape()]));
+    }
+    if let Some(t) = tensors.iter().find(|t| t.dtype() != tensors[0].dtype()) {
+        let why = "expects all tensors to have the same dtype";
+        return Err(Error::dtype("meshgrid", why, &[tensors[0].dtype(), t.dtype()]));
+    }
+    let mut order: Vec<usize> = (0..tensors.len()).collect();
+    if swap {
+        order.swap(0, 1);
+    }
+    let sizes: Vec<usize> = order.iter().map(|&i| tensors[i].numel()).collect();
+    let grid = |(i, t): (usize, &Tensor)| {
+        let mut own = vec![1; tensors.len()];
+        own[order[i]] = -1;
+        super::view::expand_to(&t.reshape(&own)?, &sizes)
+    };
+    tensors.iter().enumerate().map(grid).collect()
+}
+
+fn block_diag_body(tensors: &[Tensor]) -> Result<Tensor> {
+    if let Some(t) = tensors.iter().find(|t| t.ndim() > 2) {
+        let why = "Input tensors must have 2 or fewer dimensions";
+        return Err(Error::shape("block_diag", why, &[t.shape()]));
+    }
+    let blocks = each(at_least_2, tensors)?;
+    let cols: usize = blocks.iter().map(|b| b.shape()[1]).sum();
+    let mut left = 0;
+    let mut rows = Vec::with_capacity(blocks.len());
+    for b in &blocks {
+        let right = cols - left - b.shape()[1];
+        rows.push(super::index::constant_pad_nd(b, &[left as isize, right as isize], Scalar::ZERO)?);
+        left += b.shape()[1];
+    }
+    match rows.is_empty() {
+        true => Tensor::full_of(&[1, 0], Scalar::ZERO, crate::default_dtype(), crate::default_device()),
+        false => super::index::cat(&rows, 0),
+    }
+}
+
+// ---- cutting ---------------------------------------------------------------------------------------------------------
+
+fn tensor_split_body(x: &Tensor, sections: Sections<'_>, dim: isize) -> Result<Vec<Tensor>> {
+    if x.ndim() == 0 {
+        let why = "expected at least a 1-dimensional tensor";
+        return Err(Error::shape("tensor_split", why, &[x.shape()]));
+    }
+    let axis = shape::wrap_dim("tensor_split", dim, x.ndim())?;
+    let n = x.shape()[axis];
+    let cuts: Vec<usize> = match sections {
+        Sections::Count(count) if count < 1 => {
+            let why = format!("number of sections must be larger than 0, got {count}");
+            return Err(Error::runtime("tensor_split", why));
+        }
+        Sections::Count(count) => {
+            let (count, most) = (count as usize, n.max(1) << 20);
+            if count > most {
+                return Err(Error::runtime("tensor_split", format!("{count} sections of {n} elements are too many")));
+            }
+            (1..count).map(|i| i * (n / count) + i.min(n % count)).collect()
+        }
+        Sections::List(list) => {
+            let place = |&i: &isize| if i < 0 { (n as isize).saturating_add(i).max(0) } else { i.min(n as isize) };
+            list.iter().map(|i| place(i) as usize).collect()
+        }
+    };
+    let mut start = 0;
+    let ends = cuts.into_iter().chain([n]);
+    ends.map(|end| {
+        let piece = x.narrow(axis as isize, start.min(n) as i64, end.saturating_sub(start) as i64);
+        start = end;
+        piece
+    })
+    .collect()
+}
+
+fn split_along(op: &'static str, dim: isize, least: usize, x: &Tensor, sections: Sections<'_>) -> Result<Vec<Tensor>> {
+    if x.ndim() < least {
+        let why = format!("requires a tensor with at least {least} dimension, but got a tensor with {}", x.ndim());
+        return Err(Error::shape(op, why, &[x.shape()]));
+    }
+    let dim = dim.min(x.ndim() as isize - 1);
+    if let Sections::Count(count) = sections {
+        let n = x.shape()[dim as usize];
+        if count < 1 || !n.is_multiple_of(count as usize) {
+            let why = format!(
+                "attempted to split along dimension {dim}, but the size of the dimension {n} is not divisible by the \
+                 split_size {count}!"
+            );
+            return Err(Error::shape(op, why, &[x.shape()]));
+        }
+    }
+    tensor_split_body(x, sections, dim)
+}
+
+// ---- turning ---------------------------------------------------------------------------------------------------------
+
+fn rot90_body(x: &Tensor, k: i64, dims: &[isize]) -> Result<Tensor> {
+    let &[a, b] = dims else {
+        let why = format!("expected total rotation dims == 2, but got dims = {}", dims.len());
+        return Err(Error::runtime("rot90", why));
+    };
+    if x.ndim() < 2 {
+        let why = format!("expected total dims >= 2, but got total dims = {}", x.ndim());
+        return Err(Error::shape("rot90", why, &[x.shape()]));
+    }
+    let (wa, wb) = (shape::wrap_dim("rot90", a, x.ndim())?, shape::wrap_dim("rot90", b, x.ndim())?);
+    if wa == wb {
+        let why = format!("expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}");
+        return Err(Error::runtime("rot90", why));
+    }
+    match k.rem_euclid(4) {
+        1 => x.flip(&[b])?.transpose(a, b),
+        2 => x.flip(dims),
+        3 => x.flip(&[a])?.transpose(a, b),
+        _ => x.copy(),
+    }
+}
+
+fn mirror(op: &'static str, dim: usize, x: &Tensor) -> Result<Tensor> {
+    if x.ndim() <= dim {
+        let why = format!("Input must be >= {}-d.", dim + 1);
+        return Err(Error::shape(op, why, &[x.shape()]));
+    }
+    x.flip(&[dim as isize])
+}
+
+fn adjoint_body(x: &Tensor) -> Result<Tensor> {
+    if x.ndim() < 2 {
+        let why = format!("only supported on matrices or batches of matrices. Got {}-D tensor.", x.ndim());
+        return Err(Error::shape("adjoint", why, &[x.shape()]));
+    }
+    x.transpose(-2, -1)?.conj_physical()
+}
+
+fn squeeze_all_body(x: &Tensor) -> Result<Tensor> {
+    x.squeeze(None)
+}
+
+fn sum_to_size_body(x: &Tensor, size: &[isize]) -> Result<Tensor> {
+    let wanted = super::create::sizes("sum_to_size", size)?;
+    let lead = x.ndim().checked_sub(wanted.len());
+    let fits = |lead: usize| wanted.iter().zip(&x.shape()[lead..]).all(|(&w, &n)| w == n || w == 1);
+    let Some(lead) = lead.filter(|&l| fits(l)) else {
+        let why = format!("size {size:?} is not expandable to size {:?}.", x.shape());
+        return Err(Error::shape("sum_to_size", why, &[x.shape()]));
+    };
+    let over = |i: &usize| *i < lead || wanted[*i - lead] != x.shape()[*i];
+    let dims: Vec<isize> = (0..x.ndim()).filter(over).map(|i| i as isize).collect();
+    match dims.is_empty() {
+        true => Ok(x.clone()),
+        false => x.sum(Some(&dims), true, None)?.reshape(size),
+    }
+}
+
+// ---- padding ---------------------------------------------------------------------------------------------------------
+
+fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
+    if !pad.len().is_multiple_of(2) {
+        return Err(Error::runtime("pad", format!("Padding length must be divisible by 2, got {}", pad.len())));
+    }
+    if pad.len() > 2 * x.ndim() {
+        let why = format!(
+            "Padding length should be less than or equal to two times the input dimension but got padding length {} and \
+             input of dimension {}",
+            pad.len(),
+            x.ndim()
+        );
+        return Err(Error::shape("pad", why, &[x.shape()]));
+    }
+    if mode == "constant" {
+        return super::index::constant_pad_nd(x, pad, value.unwrap_or(Scalar::ZERO));
+    }
+    if !["reflect", "replicate", "circular"].contains(&mode) {
+        return Err(Error::not_implemented("pad", format!("Unrecognised padding mode {mode}")));
+    }
+    if value.is_some_and(|v| v.to_f64() != 0.0) {
+        return Err(Error::runtime("pad", format!("Padding mode \"{mode}\" doesn't take in value argument")));
+    }
+    let mut y = x.clone();
+    for (i, ends) in pad.chunks(2).enumerate() {
+        y = pad_dim(&y, x.ndim() - 1 - i, ends[0], ends[1], mode)?;
+    }
+    Ok(if y.is_same(x) { x.copy()? } else { y })
+}
+
+fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Result<Tensor> {
+    let (dim, n) = (axis as isize, x.shape()[axis] as isize);
+    let (before, after) = (low.max(0), high.max(0));
+    let rest = n.saturating_add(low.min(0)).saturating_add(high.min(0));
+    let room = match mode {
+        "reflect" => rest - 1,
+        "circular" => rest,
+        _ => isize::MAX >> 1,
+    };
+    if rest < 1 || before > room || after > room {
+        let why = format!(
+            "Padding size should be less than the corresponding input dimension, but got: padding ({low}, {high}) at \
+             dimension {axis} of size {n}, mode \"{mode}\""
+        );
+        return Err(Error::shape("pad", why, &[x.shape()]));
+    }
+    let x = if rest < n { x.narrow(dim, (-low.min(0)) as i64, rest as i64)? } else { x.clone() };
+    let part = |len: isize, start: isize| -> Result<Option<Tensor>> {
+        Ok(match (len, mode) {
+            (0, _) => None,
+            (_, "replicate") => {
+                let mut shape = Shape::from_slice(x.shape());
+                shape[axis] = super::create::sizes("pad", &[len])?[0];
+                let edge = if start == 0 { 0 } else { rest - 1 };
+                Some(super::view::expand_to(&x.narrow(dim, edge as i64, 1)?, &shape)?)
+            }
+            (_, "reflect") if start == 0 => Some(x.narrow(dim, 1, len as i64)?.flip(&[dim])?),
+            (_, "reflect") => Some(x.narrow(dim, (rest - 1 - len) as i64, len as i64)?.flip(&[dim])?),
+            _ if start == 0 => Some(x.narrow(dim, (rest - len) as i64, len as i64)?),
+            _ => Some(x.narrow(dim, 0, len as i64)?),
+        })
+    };
+    let parts: Vec<Tensor> = [part(before, 0)?, Some(x.clone()), part(after, 1)?].into_iter().flatten().collect();
+    match parts.as_slice() {
+        [only] => Ok(only.clone()),
+        parts => super::index::cat(parts, dim),
+    }
+}
+
+// ---- diagonals -------------------------------------------------------------------------------------------------------
+
+fn diag_body(x: &Tensor, diagonal: i64) -> Result<Tensor> {
+    match x.ndim() {
+        1 => diag_embed_body(x, diagonal, 0, 1),
+        2 => x.diagonal(diagonal, 0, 1),
+        n => Err(Error::shape("diag", format!("Supports 1D or 2D tensors. Got {n}D"), &[x.shape()])),
+    }
+}
+
+fn diagflat_body(x: &Tensor, offset: i64) -> Result<Tensor> {
+    diag_embed_body(&x.reshape(&[-1])?, offset, 0, 1)
+}
+
+fn diag_embed_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<Tensor> {
+    let op = "diag_embed";
+    let rank = x.ndim() + 1;
+    let (a, b) = (shape::wrap_dim(op, dim1, rank)?, shape::wrap_dim(op, dim2, rank)?);
+    if a == b || x.ndim() == 0 {
+        let why = format!("diagonal dimensions cannot be identical {dim1}, {dim2}");
+        return Err(Error::runtime(op, why));
+    }
+    let last = x.ndim() - 1;
+    let side =
+        super::create::sizes(op, &[(x.shape()[last] as isize).saturating_add(offset.unsigned_abs() as isize)])?[0];
+    let mut lead = signed(&x.shape()[..last]);
+    lead.extend([side as isize, side as isize]);
+    super::create::sizes(op, &lead)?;
+    // Rows scaled apart by one element more than their length: a padded vector, repeated, is the diagonal.
+    let (n, side) = (x.shape()[last] as isize, side as isize);
+    let spread = super::index::constant_pad_nd(&x.unsqueeze(-1)?, &[0, side], Scalar::ZERO)?;
+    let mut flat = signed(&x.shape()[..last]);
+    flat.push(n * (side + 1));
+    let start = if offset >= 0 { offset as isize } else { -(offset as isize) * side };
+    let after = side * side - start - n * (side + 1);
+    let flat = super::index::constant_pad_nd(&spread.reshape(&flat)?, &[start, after], Scalar::ZERO)?;
+    let matrix = flat.reshape(&lead)?;
+    // As the last two dimensions; a negative `offset` with dims exchanged is the transpose.
+    let mut axes: Vec<isize> = (0..last as isize).collect();
+    let (rows, cols) = (last as isize, last as isize + 1);
+    let mut places = [(a, rows), (b, cols)];
+    places.sort_unstable();
+    for (place, axis) in places {
+        axes.insert(place.min(axes.len()), axis);
+    }
+    matrix.permute(&axes)
+}
+
+// ---- differences and integrals ---------------------------------------------------------------------------------------
+
+fn diff_body(x: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: Option<&Tensor>) -> Result<Tensor> {
+    if x.ndim() == 0 {
+        return Err(Error::shape("diff", "expects input to be at least one-dimensional", &[x.shape()]));
+    }
+    let axis = shape::wrap_dim("diff", dim, x.ndim())?;
+    if n < 0 {
+        return Err(Error::runtime("diff", format!("order must be non-negative but got {n}")));
+    }
+    if let Some(t) = [prepend, append].into_iter().flatten().find(|t| t.ndim() != x.ndim()) {
+        let why = "expects prepend or append to be the same dimension as input";
+        return Err(Error::shape("diff", why, &[x.shape(), t.shape()]));
+    }
+    let parts: Vec<Tensor> = [prepend, Some(x), append].into_iter().flatten().cloned().collect();
+    let mut y = if parts.len() > 1 { super::index::cat(&parts, axis as isize)? } else { x.clone() };
+    if n == 0 {
+        return if y.is_same(x) { x.copy() } else { Ok(y) };
+    }
+    for _ in 0..n.min(y.shape()[axis] as i64) {
+        let rest = y.shape()[axis] as i64 - 1;
+        let (high, low) = (y.narrow(axis as isize, 1, rest)?, y.narrow(axis as isize, 0, rest)?);
+        y = if y.dtype() == crate::DType::Bool { high.logical_xor(&low)? } else { (high - &low)? };
+    }
+    Ok(y)
+}
+
+/// Distances of the points `x`, to multiply `y`'s neighbours' sums with.
+fn widths(op: &'static str, y: &Tensor, x: &Tensor, axis: usize) -> Result<Tensor> {
+    let n = y.shape()[axis];
+    if x.shape().get(if x.ndim() == 1 { 0 } else { axis }).copied() != Some(n) {
+        let why = "there must be one `x` value for each sample point";
+        return Err(Error::shape(op, why, &[y.shape(), x.shape()]));
+    }
+    if x.ndim() > 1 {
+        return x.diff(1, axis as isize, None, None);
+    }
+    let mut shape = vec![1; y.ndim()];
+    shape[axis] = -1;
+    x.diff(1, 0, None, None)?.reshape(&shape)
+}
+
+fn neighbour_sums(y: &Tensor, axis: usize) -> Result<Tensor> {
+    let (dim, n) = (axis as isize, y.shape()[axis] as i64);
+    y.narrow(dim, 1, n - 1)? + &y.narrow(dim, 0, n - 1)?
+}
+
+fn check_trapezoid(op: &'static str, y: &Tensor, dim: isize) -> Result<usize> {
+    if y.dtype() == crate::DType::Bool {
+        return Err(Error::not_implemented(op, "received a bool input for y, but bool is not supported"));
+    }
+    if y.ndim() == 0 {
+        return Err(Error::index(op, "expects at least one dimension"));
+    }
+    shape::wrap_dim(op, dim, y.ndim())
+}
+
+fn trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: isize) -> Result<Tensor> {
+    let axis = check_trapezoid("trapezoid", y, dim)?;
+    if y.shape()[axis] == 0 {
+        return y.sum(Some(&[dim]), false, None);
+    }
+    let dim = axis as isize;
+    match x {
+        Some(x) => {
+            (neighbour_sums(y, axis)? * &widths("trapezoid", y, x, axis)?)?.sum(Some(&[dim]), false, None)? / 2.0
+        }
+        // All but half of the two ends, as PyTorch computes it.
+        None => {
+            let ends = ((y.select(dim, 0)? + &y.select(dim, -1)?)? * 0.5)?;
+            (y.sum(Some(&[dim]), false, None)? - &ends)? * dx
+        }
+    }
+}
+
+fn cumulative_trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: isize) -> Result<Tensor> {
+    let op = "cumulative_trapezoid";
+    let axis = check_trapezoid(op, y, dim)?;
+    if y.shape()[axis] == 0 {
+        return y.copy();
+    }
+    let areas = match x {
+        Some(x) => (widths(op, y, x, axis)? * &neighbour_sums(y, axis)?)?,
+        None => (neighbour_sums(y, axis)? * (dx.to_f64() / 2.0))?,
+    };
+    let sums = areas.cumsum(axis as isize, None)?;
+    match x {
+        Some(_) => sums / 2.0,
+        None => Ok(sums),
+    }
+}

@@ -1,0 +1,43 @@
+"""Process-wide switches that PyTorch has too."""
+
+from __future__ import annotations
+
+from lucid import _C, errors
+
+_interop_threads = 1
+
+
+def set_num_interop_threads(num: int) -> None:
+    """Sets how many ops may run beside each other. Ops run on the thread that calls them, so the number is kept, read
+    back, and starts no threads; `set_num_threads` sets how many one op uses.
+    """
+    global _interop_threads
+    if isinstance(num, bool) or not isinstance(num, int):
+        raise errors.TypeError(f"set_num_interop_threads expects an int, but got {type(num).__name__}")
+    if num < 1:
+        raise errors.RuntimeError(f"Expected a positive number of threads, got {num}")
+    _interop_threads = num
+
+
+def get_num_interop_threads() -> int:
+    """The number that `set_num_interop_threads` was given; 1 at first."""
+    return _interop_threads
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """With `mode`, ops that may give other numbers when run again (`op_schemas()` says which, and why) raise a
+    RuntimeError on the GPU device, or with `warn_only` warn. On the CPU every op gives the same numbers.
+    """
+    if not isinstance(mode, bool):
+        raise errors.TypeError(f"use_deterministic_algorithms expects a bool, but got {type(mode).__name__}")
+    _C._set_deterministic((2 if not warn_only else 1) if mode else 0)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """Is `use_deterministic_algorithms` on?"""
+    return _C._get_deterministic() > 0
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Is it on with `warn_only`?"""
+    return _C._get_deterministic() == 1

@@ -1,0 +1,86 @@
+"""Process-wide switches, typing names, and element-wise Python functions."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import lucid
+import pytest
+
+
+@pytest.fixture
+def deterministic() -> Any:
+    yield
+    lucid.use_deterministic_algorithms(False)
+
+
+def test_deterministic_mode(deterministic: Any) -> None:
+    def scatter(device: str) -> lucid.Tensor:
+        x, index = lucid.zeros(3, device=device), lucid.tensor([0, 1], device=device)
+        return x.scatter_add(0, index, lucid.ones(2, device=device))
+
+    assert not lucid.are_deterministic_algorithms_enabled()
+    lucid.use_deterministic_algorithms(True)
+    assert lucid.are_deterministic_algorithms_enabled()
+    assert scatter("cpu").tolist() == [1.0, 1.0, 0.0]
+    with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
+        scatter("gpu")
+    lucid.use_deterministic_algorithms(True, warn_only=True)
+    assert lucid.is_deterministic_algorithms_warn_only_enabled()
+    with pytest.warns(UserWarning, match="deterministic"):
+        assert scatter("gpu").tolist() == [1.0, 1.0, 0.0]
+    lucid.use_deterministic_algorithms(False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scatter("gpu")
+    with pytest.raises(TypeError):
+        lucid.use_deterministic_algorithms(1)  # type: ignore[arg-type]
+
+
+def test_interop_threads() -> None:
+    before = lucid.get_num_interop_threads()
+    lucid.set_num_interop_threads(3)
+    assert lucid.get_num_interop_threads() == 3
+    lucid.set_num_interop_threads(before)
+    for bad, error in ((0, RuntimeError), ("a", TypeError), (True, TypeError)):
+        with pytest.raises(error):
+            lucid.set_num_interop_threads(bad)  # type: ignore[arg-type]
+
+
+def test_typing_names() -> None:
+    x = lucid.ones(2)
+    assert isinstance(x, lucid.HasShape) and isinstance(x, lucid.SupportsGrad)
+    assert isinstance(x, lucid.SupportsNumpyConversion) and isinstance(x, lucid.TensorLikeProtocol)
+    assert not isinstance(3, lucid.HasShape)
+    assert len(lucid.dtypes) == len(set(lucid.dtypes)) == 11
+    for name in ("Scalar", "TensorLike", "DeviceLike", "DTypeLike", "ShapeLike", "StateDict", "TensorOrScalar"):
+        assert getattr(lucid, name) is not None
+
+
+def test_python_functions_over_elements() -> None:
+    x = lucid.arange(6.0).reshape(2, 3).T
+    assert x.apply_(lambda v: v + 1) is x
+    assert x.tolist() == [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
+    assert x.map_(lucid.tensor([10.0, 20.0]), lambda a, b: a * b).tolist()[0] == [10.0, 80.0]
+    with pytest.raises(ZeroDivisionError):
+        x.apply_(lambda v: 1 / 0)
+    with pytest.raises(TypeError):
+        lucid.ones(2, device="gpu").apply_(lambda v: v)
+    with pytest.raises(RuntimeError):
+        lucid.ones(2, requires_grad=True).apply_(lambda v: v)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_std_of_large_and_small_numbers(device: str) -> None:
+    for scale in (1e38, 1e20, 1e-30):
+        x = lucid.tensor([scale, -scale, scale], device=device)
+        assert lucid.std(x).item() == pytest.approx(scale * 1.1547005, rel=1e-5)
+    half = lucid.tensor([300.0, -300.0, 300.0], dtype=lucid.float16, device=device)
+    assert lucid.std(half).item() == pytest.approx(346.4, rel=1e-3)
+    assert lucid.std(lucid.tensor([2.0, 2.0], device=device)).item() == 0
+
+
+def test_var_does_not_overflow_before_its_result_does() -> None:
+    x = lucid.tensor([1.5e19, -1.5e19] * 4)
+    assert lucid.var(x, correction=0).item() == pytest.approx(2.25e38, rel=1e-5)
