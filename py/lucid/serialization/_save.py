@@ -155,12 +155,6 @@ class _Pickler(pickle._Pickler):
     dispatch[bytes] = save_latin
 
 
-def _bytes(tensor: Tensor) -> bytes:
-    """All of a tensor's storage."""
-    whole = lucid.as_strided(tensor, (tensor._storage_numel(),), (1,), 0)
-    return whole._bytes()
-
-
 def _write(obj: Any, file: Any) -> None:
     buffer = io.BytesIO()
     pickler = _Pickler(buffer)
@@ -170,6 +164,7 @@ def _write(obj: Any, file: Any) -> None:
         raise lucid.errors.ValueError("save: the object is nested too deeply to be saved") from e
     storages = pickler.storages
     lucid.eval(list(storages.values()))
+    on_gpu = [key for key, tensor in storages.items() if not tensor.is_cpu]
     archive = _zip.Writer(file)
     root = "archive"
     pickled = buffer.getvalue()
@@ -180,22 +175,18 @@ def _write(obj: Any, file: Any) -> None:
     identity = zlib.crc32(pickled)
     for key in list(storages):
         # One at a time, and let go of at once: a checkpoint is never in memory twice.
-        data = _bytes(storages.pop(key) if _on_cpu(storages[key]) else storages[key])
+        data = storages.pop(key)._storage_vector()._bytes()
         identity = zlib.crc32(data, identity)
         archive.add(f"{root}/data/{key}", data)
     record = {
         "schema": SCHEMA,
         "lucid": lucid.__version__,
-        "gpu": sorted(storages, key=int),
+        "gpu": on_gpu,
     }
     archive.add(f"{root}/lucid", json.dumps(record).encode())
     archive.add(f"{root}/version", b"3\n")
     archive.add(f"{root}/.data/serialization_id", f"{identity:040d}".encode())
     archive.close()
-
-
-def _on_cpu(tensor: Tensor) -> bool:
-    return bool(tensor.is_cpu)
 
 
 def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = PROTOCOL) -> None:

@@ -184,6 +184,19 @@ def test_lazy_conjugates() -> None:
     assert [v.tolist() for v in lucid.load(file)] == [[1 + 2j], [1 - 2j]]
 
 
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_parts_of_complex_tensors(device: str) -> None:
+    z = lucid.tensor([1 + 2j, 3 - 4j], device=device)
+    for ours in (z.real, z.imag, z.conj(), lucid.view_as_real(z)):
+        file = io.BytesIO()
+        lucid.save(ours, file)
+        for load in (lucid.load, torch.load):
+            file.seek(0)
+            assert load(file).tolist() == ours.tolist()  # type: ignore[operator]
+    with pytest.raises(RuntimeError, match="different types"):
+        lucid.save([z, z.real], io.BytesIO())
+
+
 def test_gpu_tensors_are_read_by_torch_on_its_cpu() -> None:
     file = io.BytesIO()
     lucid.save({"g": lucid.arange(4, device="gpu").reshape(2, 2).t()}, file)
