@@ -34,7 +34,7 @@ $(VENV)/.made:
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.made Makefile
-	$(PIP) 'maturin>=1.9,<2' "mlx$(MLX_EXTRA)==$(MLX_VERSION)" $(OPENBLAS_WHEEL) numpy ruff mypy pytest
+	$(PIP) 'maturin>=1.9,<2' "mlx$(MLX_EXTRA)==$(MLX_VERSION)" $(OPENBLAS_WHEEL) numpy ruff mypy pytest hypothesis
 	touch $@
 
 # The digits that the examples learn, progress bars and pictures.

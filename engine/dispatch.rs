@@ -250,6 +250,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
     let name = prim.schema().name;
     let x = arrays::<B>(name, inputs)?;
     refuse_dtype::<B>(name, out.dtype)?;
+    crate::shape::countable(name, &out.shape)?;
     let array = match (prim, x.as_slice()) {
         (Prim::Create(op), []) => B::create(op, out),
         (Prim::Random(op), []) => B::random(op, out),

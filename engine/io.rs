@@ -198,3 +198,18 @@ pub fn load(path: impl AsRef<Path>, device: Device) -> Result<BTreeMap<String, T
     };
     header.entries.into_iter().map(read).collect()
 }
+
+/// Reads all tensors from the bytes of a safetensors file to a device.
+///
+/// # Errors
+/// As [`load`], with `bytes` for the path.
+pub fn from_bytes(data: &[u8], device: Device) -> Result<BTreeMap<String, Tensor>> {
+    let path = Path::new("bytes");
+    let header = header(path, data, data.len() as u64)?;
+    let read = |e: Entry| {
+        let bytes = e.start.checked_add(e.len).and_then(|end| data.get(e.start..end));
+        let bytes = bytes.ok_or_else(|| Error::file(path, format!("tensor {} lies outside of the file", e.name)))?;
+        Ok((e.name, Tensor::from_bytes(bytes, &e.shape, e.dtype, device)?))
+    };
+    header.entries.into_iter().map(read).collect()
+}

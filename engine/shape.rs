@@ -41,9 +41,17 @@ pub struct SliceDim {
     pub len: usize,
 }
 
-/// Number of elements.
+/// Number of elements; the largest number there is where the sizes overflow, see [`countable`].
 pub fn numel(shape: &[usize]) -> usize {
-    shape.iter().product()
+    shape.iter().fold(1, |product, &n| product.saturating_mul(n))
+}
+
+/// An error where a tensor of these sizes would have more elements than can be counted.
+pub fn countable(op: &'static str, shape: &[usize]) -> Result<()> {
+    if numel(shape) <= isize::MAX as usize {
+        return Ok(());
+    }
+    Err(Error::shape(op, "the number of elements overflows: these sizes are too large", &[shape]))
 }
 
 /// Row-major strides, as PyTorch gives them (a dimension of size 0 counts as 1).
@@ -52,7 +60,7 @@ pub fn contiguous_strides(shape: &[usize]) -> Strides {
     let mut step = 1;
     for (stride, &n) in strides.iter_mut().zip(shape).rev() {
         *stride = step;
-        step *= n.max(1);
+        step = step.saturating_mul(n.max(1));
     }
     strides
 }
@@ -238,7 +246,7 @@ impl Layout {
                     if d.len > 0 && !shape.contains(&0) {
                         out.offset += d.start * strides[d.axis];
                     }
-                    out.strides[d.axis] = strides[d.axis] * d.step;
+                    out.strides[d.axis] = strides[d.axis].saturating_mul(d.step).min(isize::MAX as usize);
                     out.shape[d.axis] = d.len;
                 }
                 out

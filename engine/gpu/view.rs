@@ -49,7 +49,12 @@ fn merge_slices(a: &Slices, b: &Slices) -> Slices {
     for d in b {
         match out.iter_mut().find(|o| o.axis == d.axis) {
             Some(o) => {
-                *o = SliceDim { axis: o.axis, start: o.start + d.start * o.step, step: o.step * d.step, len: d.len }
+                *o = SliceDim {
+                    axis: o.axis,
+                    start: o.start + d.start * o.step,
+                    step: o.step.saturating_mul(d.step),
+                    len: d.len,
+                }
             }
             None => out.push(*d),
         }
@@ -69,7 +74,8 @@ pub(super) fn slice_ends(dims: &[SliceDim], perm: Option<&Perm>, shape: &[i32]) 
     for d in dims {
         let axis = physical_axis(perm, d.axis);
         start[axis] = int(d.start)?;
-        step[axis] = int(d.step)?;
+        // Steps beyond the only element say nothing, and may be larger than MLX's numbers.
+        step[axis] = if d.len <= 1 { 1 } else { int(d.step)? };
         stop[axis] = if d.len == 0 { start[axis] } else { int(d.start + (d.len - 1) * d.step + 1)? };
     }
     Ok((start, stop, step))

@@ -404,6 +404,14 @@ pub fn slice_of(
     Ok(SliceDim { axis, start: start as usize, step: step as usize, len: len as usize })
 }
 
+/// The view that such a slice gives.
+///
+/// # Errors
+/// What the view reports.
+pub fn sliced(x: &Tensor, slice: SliceDim) -> Result<Tensor> {
+    super::view::slice_dims(x, smallvec::smallvec![slice])
+}
+
 /// Zeros of `shape` with `g` added where `layout` reads.
 pub(crate) fn strided_add(g: &Tensor, layout: &Layout, shape: &[usize]) -> Result<Tensor> {
     let op = IndexOp::StridedAdd { layout: Box::new(layout.clone()), shape: Shape::from_slice(shape) };
@@ -522,6 +530,10 @@ fn pad_body(x: &Tensor, pad: &[isize], value: Scalar) -> Result<Tensor> {
         let why = format!("Padding length {} must be even and at most twice the number of dimensions", pad.len());
         return Err(Error::shape("constant_pad_nd", why, &[x.shape()]));
     }
+    // Far beyond what memory holds, and far from where the sums below overflow.
+    if let Some(p) = pad.iter().find(|p| p.unsigned_abs() > 1 << 60) {
+        return Err(Error::shape("constant_pad_nd", format!("a padding of {p} is too large"), &[x.shape()]));
+    }
     let (mut shape, mut from, mut to) = (Shape::from_slice(x.shape()), Slices::new(), Slices::new());
     for (i, ends) in pad.chunks(2).enumerate() {
         let axis = x.ndim() - 1 - i;
@@ -555,8 +567,9 @@ fn repeat_body(x: &Tensor, repeats: &[isize]) -> Result<Tensor> {
         let n = i.checked_sub(lead).map_or(1, |j| x.shape()[j]);
         split.extend_from_slice(&[1, n]);
         wide.extend_from_slice(&[r as usize, n]);
-        out.push(r as usize * n);
+        out.push((r as usize).saturating_mul(n));
     }
+    shape::countable("repeat", &out)?;
     let wide = super::view::expand_to(&super::view::reshape_to(x, &split)?, &wide)?;
     super::view::reshape_to(&wide.copy()?, &out)
 }

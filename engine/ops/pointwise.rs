@@ -386,6 +386,10 @@ fn mvlgamma_body(x: &Tensor, p: i64) -> Result<Tensor> {
     if p < 1 {
         return Err(Error::runtime("mvlgamma", format!("p has to be greater than or equal to 1, got {p}")));
     }
+    // One term each: PyTorch, which makes a tensor of them, runs out of memory.
+    if p > 1 << 16 {
+        return Err(Error::runtime("mvlgamma", format!("p has to be at most {}, got {p}", 1 << 16)));
+    }
     wide(&schema::mvlgamma, x, |x| {
         let mut sum = x.lgamma()?;
         for i in 1..p {

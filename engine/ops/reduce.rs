@@ -46,15 +46,15 @@ macro_rules! reduce_ops {
             prim Min Both {|c, g| [c.spread_to_ties(g)]},
             run extremum[ReduceOp::Min], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, 2), keepdim=True"]
         }
-        /// Is any element not zero, over `dim` (all by default)?
+        /// Is any element not zero, over `dim` (all by default)? As bool, for uint8 as uint8.
         method any(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::ALL, Bool,
+            [] Keep Yes DTypes::ALL, Own,
             prim Any Nothing {none},
             run logical[ReduceOp::Any], torch "", samples ["B(3, 4)", "I(0, 2, 3, 4), 1"]
         }
-        /// Are all elements not zero, over `dim` (all by default)?
+        /// Are all elements not zero, over `dim` (all by default)? As bool, for uint8 as uint8.
         method all(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::ALL, Bool,
+            [] Keep Yes DTypes::ALL, Own,
             prim All Nothing {none},
             run logical[ReduceOp::All], torch "", samples ["B(3, 4)", "I(0, 2, 3, 4), 1"]
         }

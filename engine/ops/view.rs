@@ -200,7 +200,10 @@ fn view_as_complex_body(x: &Tensor) -> Result<Tensor> {
 /// A view of `x`; `None` where strides cannot express it.
 fn view_as(op: ViewOp, x: &Tensor) -> Result<Option<Tensor>> {
     match x.layout().view(&op) {
-        Some(layout) => dispatch::view(op, x, layout).map(Some),
+        Some(layout) => {
+            shape::countable(op.schema().name, &layout.shape)?;
+            dispatch::view(op, x, layout).map(Some)
+        }
         None => Ok(None),
     }
 }
@@ -339,7 +342,7 @@ fn narrow_body(x: &Tensor, dim: isize, start: i64, length: i64) -> Result<Tensor
         ));
     }
     let start = if start < 0 { start + n } else { start };
-    if length < 0 || start + length > n {
+    if length < 0 || length > n - start {
         let why = format!("start ({start}) + length ({length}) exceeds dimension size ({n})");
         return Err(Error::shape("narrow", why, &[x.shape()]));
     }
@@ -377,7 +380,7 @@ fn as_strided_body(x: &Tensor, size: &[isize], stride: &[isize], storage_offset:
     if size.iter().chain(stride).any(|&n| n < 0) || storage_offset.is_some_and(|o| o < 0) {
         return Err(fail(format!("sizes {size:?}, strides {stride:?} and the offset must not be negative")));
     }
-    let layout = Layout {
+    let mut layout = Layout {
         shape: size.iter().map(|&n| n as usize).collect(),
         strides: stride.iter().map(|&n| n as usize).collect(),
         offset: storage_offset.map_or(x.layout().offset, |o| o as usize),
@@ -393,6 +396,10 @@ fn as_strided_body(x: &Tensor, size: &[isize], stride: &[isize], storage_offset:
             layout.offset
         );
         return Err(fail(why));
+    }
+    if empty {
+        // No element is there, but kernels start from the offset.
+        layout.offset = layout.offset.min(room);
     }
     let own = x.layout();
     let plain = own.offset == 0 && own.is_contiguous() && layout.span() <= own.numel();

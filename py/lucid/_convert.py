@@ -74,7 +74,11 @@ def from_foreign(data: Any, share: bool = False) -> Tensor:
     except TypeError:
         pass
     else:
-        return _of_view(view, share)
+        made = _of_view(view, share)
+        if share or made.dtype is _C.bool or made.dtype.is_complex:
+            return made
+        # PyTorch reads a buffer as a sequence of Python's numbers here.
+        return made.to(_C.get_default_dtype() if made.dtype.is_floating_point else _C.int64)
     if hasattr(data, "__dlpack__"):
         from lucid.utils.dlpack import from_dlpack
 
@@ -144,8 +148,14 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     return _of_array(ndarray, True)
 
 
+def as_tensor(data: Any) -> Tensor:
+    """What `as_tensor` makes of data that is neither a tensor nor nested numbers: arrays are shared, buffers copied."""
+    array = any(hasattr(data, name) for name in ("__array__", "__array_interface__", "__dlpack__"))
+    return share_foreign(data) if array else from_foreign(data)
+
+
 def share_foreign(data: Any) -> Tensor:
-    """What `as_tensor` makes of data that is neither a tensor nor nested numbers."""
+    """A tensor that shows an array's or a buffer's memory, with PyTorch's warning where it must not be written to."""
     if hasattr(data, "__array__") and not getattr(getattr(data, "flags", None), "writeable", True):
         if getattr(data, "ndim", 0) == 0:
             return from_foreign(data)

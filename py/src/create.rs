@@ -255,8 +255,8 @@ fn tensor<'py>(
     crate::results::leaf(data.py(), tensor_of(data, dtype, device)?, requires_grad)
 }
 
-/// `data` as a tensor: a tensor itself where dtype and device are right already, the memory of a NumPy array or a buffer
-/// shared where they are, else a copy.
+/// `data` as a tensor: a tensor itself where dtype and device are right already, the memory of a NumPy
+/// array shared where they are, else a copy.
 #[pyfunction]
 #[pyo3(signature = (data, dtype=Arg::MISSING, device=Arg::MISSING))]
 fn as_tensor<'py>(data: &Bound<'py, PyAny>, dtype: Arg<'_, 'py>, device: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -187,15 +187,7 @@ fn resolve(x: &Tensor, items: Vec<Item>) -> Result<Resolved> {
 
 fn slice(x: &Tensor, dim: isize, start: Option<i64>, stop: Option<i64>, step: i64) -> Result<Tensor> {
     let s = lucid::ops::index::slice_of("slice", x, dim as usize, start, stop, step)?;
-    if s.step == 1 || s.len <= 1 {
-        return x.narrow(dim, s.start as i64, s.len as i64);
-    }
-    let signed = |v: &[usize]| v.iter().map(|&n| n as isize).collect::<Vec<_>>();
-    let (mut size, mut stride) = (signed(x.shape()), signed(x.strides()));
-    let offset = x.storage_offset() + s.start * x.strides()[s.axis];
-    size[s.axis] = s.len as isize;
-    stride[s.axis] *= s.step as isize;
-    x.as_strided(&size, &stride, Some(offset as i64))
+    lucid::ops::index::sliced(x, s)
 }
 
 /// `x[key]`.

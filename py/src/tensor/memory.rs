@@ -131,9 +131,9 @@ fn _release_shared_memory() {
     lucid::interop::release_shared_memory();
 }
 
-/// `data` as a tensor on the CPU that shows its memory: what `as_tensor` does with arrays and buffers.
+/// `data` as a tensor on the CPU: what `as_tensor` does with arrays, whose memory it shares, and buffers.
 pub fn shown<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let made = python!(data.py(), "lucid._convert", "share_foreign")?.call1((data,))?;
+    let made = python!(data.py(), "lucid._convert", "as_tensor")?.call1((data,))?;
     if made.is_instance_of::<PyTensor>() {
         return Ok(made);
     }
