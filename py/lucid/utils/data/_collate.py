@@ -102,7 +102,8 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         columns = zip(*batch, strict=False)
         return kind(*(collate(column, collate_fn_map=collate_fn_map) for column in columns))
-    if isinstance(first, Sequence):
+    # A string is a sequence of strings: without an entry there would be no end.
+    if isinstance(first, Sequence) and not isinstance(first, str):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
         made = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)]
