@@ -434,6 +434,9 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<C
         B::NextAfter if a.dtype() == DType::BF16 => {
             apply2::<bf16, bf16>(a, b, shape, GRAIN, &|a, b, out| call2(next_after::<bf16>, a, b, out))
         }
+        B::NextAfter if a.dtype() == DType::F16 => {
+            apply2::<f16, f16>(a, b, shape, GRAIN, &|a, b, out| call2(next_after::<f16>, a, b, out))
+        }
         B::NextAfter => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) =
                 (&|a, b, out| call2(next_after, a, b, out), &|a, b, out| call2(next_after, a, b, out));

@@ -169,19 +169,23 @@ macro_rules! neighbours {
     };
 }
 neighbours!(f32, f64);
-impl Neighbours for half::bf16 {
-    fn up(self) -> Self {
-        let bits = self.to_bits();
-        Self::from_bits(match bits {
-            0x8000 => 1,
-            b if b & 0x8000 == 0 => b + 1,
-            b => b - 1,
-        })
-    }
-    fn down(self) -> Self {
-        -(-self).up()
-    }
+macro_rules! half_neighbours {
+    ($($t:ty),*) => {
+        $(impl Neighbours for $t {
+            fn up(self) -> Self {
+                Self::from_bits(match self.to_bits() {
+                    0x8000 => 1,
+                    b if b & 0x8000 == 0 => b + 1,
+                    b => b - 1,
+                })
+            }
+            fn down(self) -> Self {
+                -(-self).up()
+            }
+        })*
+    };
 }
+half_neighbours!(half::f16, half::bf16);
 
 /// The number next to `a` on the way to `b`; NaN where either is.
 pub fn next_after<T: Neighbours>(a: T, b: T) -> T {

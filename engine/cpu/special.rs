@@ -121,7 +121,7 @@ fn bessel_scaled(n: u8, x: f64) -> f64 {
                 break;
             }
         }
-        sum / (TAU * a).sqrt()
+        sum / (TAU.sqrt() * a.sqrt())
     };
     if n == 0.0 {
         y

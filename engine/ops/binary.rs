@@ -7,7 +7,7 @@ use super::macros::define_ops;
 use super::{result_type, Operand};
 use crate::dispatch::{self, Meta, Prim};
 use crate::dtype::Category;
-use crate::{shape, Error, Result, Scalar, Tensor};
+use crate::{shape, DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -94,12 +94,12 @@ macro_rules! binary_ops {
         }
         /// `log(e^input + e^other)` without overflow.
         method logaddexp(other: Tensor) -> Tensor {
-            [] Promote Yes DTypes::FLOAT, Same,
+            [] Promote Yes DTypes::INEXACT, Same,
             prim LogAddExp Both {|c, g| [
                 g * &(c.x(0)? - &c.out()?)?.exp()?,
                 g * &(c.x(1)? - &c.out()?)?.exp()?
             ]},
-            run extremum[BinaryOp::LogAddExp], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+            run log_add_exp, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
         }
         /// Bitwise and; for `bool`, logical and.
         method bitwise_and(other: Operand) -> Tensor {
@@ -139,7 +139,7 @@ macro_rules! binary_ops {
         }
         /// The next representable number after `input` towards `other`.
         method nextafter(other: Tensor) -> Tensor {
-            [inplace] Keep Yes DTypes::FLOAT.less(DTypes::of(&[$crate::DType::F16])), Same,
+            [inplace] Keep Yes DTypes::FLOAT, Same,
             prim NextAfter Nothing {none},
             run extremum[BinaryOp::NextAfter], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
         }
@@ -239,11 +239,40 @@ fn add_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
     scaled("add", a, b, alpha, |b| binary(BinaryOp::Add, a, b))
 }
 
+/// A truth value has no difference to anything.
+fn refuse_bool(name: &'static str, a: &Tensor, b: Operand<'_>) -> Result<()> {
+    let truth = match b {
+        Operand::Tensor(b) => b.dtype() == DType::Bool,
+        Operand::Scalar(s) => s.category() == Category::Bool,
+    };
+    if a.dtype() != DType::Bool && !truth {
+        return Ok(());
+    }
+    let why =
+        "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, \
+               use the `~` or `logical_not()` operator instead.";
+    Err(Error::dtype(name, why, &[a.dtype()]))
+}
+
+/// `log(e^a + e^b)`; of complex numbers the one with the larger real part is taken out.
+fn log_add_exp(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let dtype = result_type([Operand::Tensor(a), b.into()]);
+    if !dtype.is_complex() {
+        return extremum(BinaryOp::LogAddExp, a, b);
+    }
+    let (a, b) = (a.cast(dtype)?, b.cast(dtype)?);
+    let real = |x: &Tensor| super::complex::real(&x.detach()?);
+    let top = super::compare::select::r#where(&real(&a)?.ge(&real(&b)?)?, &a.detach()?, &b.detach()?)?;
+    ((a - &top)?.exp()? + &(b - &top)?.exp()?)?.log()? + &top
+}
+
 fn sub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
+    refuse_bool("sub", a, b)?;
     scaled("sub", a, b, alpha, |b| binary(BinaryOp::Sub, a, b))
 }
 
 fn rsub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
+    refuse_bool("rsub", a, b)?;
     scaled("rsub", a, Operand::Tensor(a), alpha, |scaled| match (b, scaled) {
         (Operand::Tensor(b), scaled) => binary(BinaryOp::Sub, b, scaled),
         (Operand::Scalar(s), Operand::Tensor(scaled)) => {
@@ -276,10 +305,22 @@ fn div_rounded(a: &Tensor, b: Operand<'_>, rounding_mode: Option<&str>) -> Resul
 
 fn pow_checked(a: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
     if let Operand::Scalar(s) = exponent {
+        // Of truth values only false to the power of true is false.
+        if let (DType::Bool, Scalar::Bool(e)) = (a.dtype(), s) {
+            return if e { a.copy() } else { a.logical_or(true) };
+        }
         if a.dtype().is_integral() && s.category() < Category::Float && s.to_i64() < 0 {
             return Err(Error::runtime("pow", "Integers to negative integer powers are not allowed."));
         }
-        if s.to_f64() == 2.0 && a.dtype() != crate::DType::Bool && !s.outranks(a.dtype()) {
+        // PyTorch takes roots here, which differ for -0 and -inf; not in float16.
+        if matches!(a.dtype(), DType::BF16 | DType::F32 | DType::F64) && s.category() <= Category::Float {
+            match s.to_f64() {
+                0.5 => return a.sqrt(),
+                -0.5 => return a.rsqrt(),
+                _ => {}
+            }
+        }
+        if s.to_f64() == 2.0 && a.dtype() != DType::Bool && !s.outranks(a.dtype()) {
             return a.square();
         }
     }
@@ -325,5 +366,22 @@ fn addcdiv_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Ten
 }
 
 fn lerp_body(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
-    x + &(end - x)?.mul(weight)?
+    let near = |w: Operand<'_>| x + &(end - x)?.mul(w)?;
+    let far = |w: Operand<'_>| {
+        let rest = match w {
+            Operand::Tensor(w) => w.mul(-1)?.add(1, Scalar::ONE)?,
+            Operand::Scalar(w) => Tensor::constant(w, x.dtype(), x.device())?.mul(-1)?.add(1, Scalar::ONE)?,
+        };
+        end - &((end - x)? * &rest)?
+    };
+    // From the nearer end, so that both ends are met exactly.
+    match weight {
+        Operand::Scalar(Scalar::Complex(re, im)) if re.hypot(im) < 0.5 => near(weight),
+        Operand::Scalar(Scalar::Complex(..)) => far(weight),
+        Operand::Scalar(w) if w.to_f64().abs() < 0.5 => near(weight),
+        Operand::Scalar(_) => far(weight),
+        Operand::Tensor(w) => {
+            super::compare::select::r#where(&w.detach()?.abs()?.lt(0.5)?, &near(weight)?, &far(weight)?)
+        }
+    }
 }

@@ -131,12 +131,21 @@ pub mod select {
         let mut y = x.cast(dtype)?;
         // `where` rather than `maximum`: NaN stays, and at a bound the whole gradient goes to the input.
         if let Some(min) = min {
-            y = r#where(&y.lt(min)?, min, &y)?;
+            y = r#where(&or_nan(y.lt(min)?, min)?, min, &y)?;
         }
         if let Some(max) = max {
-            y = r#where(&y.gt(max)?, max, &y)?;
+            y = r#where(&or_nan(y.gt(max)?, max)?, max, &y)?;
         }
         y.cast(dtype)
+    }
+
+    /// The condition, or that the bound is NaN: then so is the result.
+    fn or_nan(condition: Tensor, bound: Operand<'_>) -> Result<Tensor> {
+        match bound {
+            Operand::Tensor(t) if t.dtype().is_float() => condition.logical_or(&t.isnan()?),
+            Operand::Scalar(s) if s.to_f64().is_nan() => condition.logical_or(true),
+            Operand::Tensor(_) | Operand::Scalar(_) => Ok(condition),
+        }
     }
 
     fn isclose_body(x: &Tensor, y: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {

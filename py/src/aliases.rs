@@ -19,6 +19,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("concatenate", "cat"),
     ("conj", "conj_physical"),
     ("divide", "div"),
+    ("fix", "trunc"),
     ("empty_like", "zeros_like"),
     ("expand_dims", "unsqueeze"),
     ("ger", "outer"),

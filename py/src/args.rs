@@ -316,6 +316,31 @@ impl HeldOperand<'_> {
     }
 }
 
+/// The first of two operands as a tensor, where it is a number and the second a tensor; nothing where it is a tensor.
+#[inline]
+pub fn lead<'py>(py: Python<'py>, first: Arg<'_, 'py>, second: Arg<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match (first.0, second.0) {
+        (Some(a), Some(b)) if a.cast_exact::<PyTensor>().is_err() => number_lead(py, a, b),
+        _ => Ok(None),
+    }
+}
+
+#[cold]
+fn number_lead<'py>(
+    py: Python<'py>,
+    first: Borrowed<'_, 'py, PyAny>,
+    second: Borrowed<'_, 'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let (None, Some(other)) = (tensor_of(first), tensor_of(second)) else { return Ok(None) };
+    let Some(Ok(s)) = scalar_of(first) else { return Ok(None) };
+    let dtype = match s {
+        Scalar::Bool(_) => DType::Bool,
+        _ => lucid::ops::result_type([lucid::Operand::Scalar(s), lucid::Operand::Tensor(&other)]),
+    };
+    let device = other.device();
+    crate::tensor::wrap(py, crate::cross::quick(py, || lucid::Tensor::full_of(&[], s, dtype, device))?).map(Some)
+}
+
 /// A tensor or a number, if the object is one.
 #[inline]
 pub fn operand_of<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Option<HeldOperand<'a>>> {

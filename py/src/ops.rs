@@ -103,6 +103,15 @@ macro_rules! finish {
     };
 }
 
+/// A number before a tensor, `pow(2, x)`, as a tensor that promotes as the number does.
+macro_rules! lead {
+    ($py:ident ($input:ident: Tensor, $other:ident: Operand $($rest:tt)*)) => {
+        let lead = crate::args::lead($py, $input, $other)?;
+        let $input = lead.as_ref().map_or($input, |t| Arg(Some(t.as_borrowed())));
+    };
+    ($py:ident $sig:tt) => {};
+}
+
 /// The Python function of a row.
 macro_rules! function_item {
     // What the row requires PyO3 requires, unless it may come under another name.
@@ -139,6 +148,7 @@ macro_rules! function_item {
         ) -> Object<'py> {
             const OP: &str = stringify!($name);
             either! { py OP $(($other $of))* }
+            lead! { py ($($p: $k),*) }
             let made = {
                 $(let $p = held!(py OP $p $k $($d)?);)*
                 $($(let $kp = held!(py OP $kp $kk $kd);)*)?

@@ -7,7 +7,7 @@ use crate::create::options;
 use crate::{cross, errors, results};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
@@ -19,6 +19,40 @@ fn write<'py>(
     let t = slf.get().share();
     cross::op(slf.py(), weight_of(&t), || f(&t))?;
     Ok(slf.clone())
+}
+
+/// Methods that are functions only in PyTorch.
+macro_rules! by_function {
+    ($($(#[$doc:meta])* $name:ident $function:literal;)*) => {
+        #[pymethods]
+        impl PyTensor {
+            $(
+                $(#[$doc])*
+                #[pyo3(signature = (*args, **kwargs))]
+                fn $name<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+                    let given: Vec<_> = std::iter::once(slf.clone().into_any()).chain(args.iter()).collect();
+                    let function = slf.py().import("lucid._C")?.getattr($function)?;
+                    function.call(PyTuple::new(slf.py(), given)?, kwargs)
+                }
+            )*
+        }
+    };
+}
+by_function! {
+    /// `lucid.nn.functional.gelu` of the tensor.
+    gelu "gelu";
+    /// `lucid.nn.functional.relu6` of the tensor.
+    relu6 "relu6";
+    /// `lucid.nn.functional.softplus` of the tensor.
+    softplus "softplus";
+    /// `lucid.nn.functional.selu` of the tensor.
+    selu "selu";
+    /// `lucid.nn.functional.mish` of the tensor.
+    mish "mish";
+    /// `lucid.nn.functional.hardsigmoid` of the tensor.
+    hard_sigmoid "hardsigmoid";
+    /// `lucid.nn.functional.hardswish` of the tensor.
+    hard_swish "hardswish";
 }
 
 /// Writes a number or a tensor over the real or the imaginary part.

@@ -218,8 +218,9 @@ impl PyTensor {
         alone(slf, unary::neg)
     }
 
-    fn __pos__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
-        slf.clone()
+    fn __pos__<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
+        cross::quick(slf.py(), || lucid::ops::pointwise::positive(&slf.get().share()).map(drop))?;
+        Ok(slf.clone().into_any())
     }
 
     fn __abs__<'py>(slf: &Bound<'py, Self>) -> Object<'py> {

@@ -20,7 +20,7 @@ x = lucid.ones(2, 3)
         (lambda: lucid.add(x), TypeError, ["add", "other"]),
         (lambda: lucid.add(x, "a"), TypeError, ["add", "other", "Tensor or a number", "str"]),
         (lambda: x.add("a"), TypeError, ["add", "other", "str"]),
-        (lambda: lucid.add(1, x), TypeError, ["add", "input", "Tensor", "int"]),
+        (lambda: lucid.add("a", x), TypeError, ["add", "input", "Tensor", "str"]),
         (lambda: x.sum("a"), TypeError, ["sum", "dim", "str"]),
         (lambda: x.sum(1.0), TypeError, ["sum", "dim", "float"]),
         (lambda: x.sum(True), TypeError, ["sum", "dim", "bool"]),

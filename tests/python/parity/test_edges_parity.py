@@ -1,0 +1,70 @@
+"""Element-wise ops at the ends of every dtype against PyTorch: the smallest and largest integers, wrapping, division by
+zero; NaN, infinities, both zeros, subnormals and the largest numbers of the floating dtypes that are not float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.python import limitations
+from tests.python.parity.test_table_parity import ROWS, compare, name_of
+from tests.python.samples import Data, Sample, samples
+
+FAMILIES = ("unary", "binary", "pointwise", "compare", "select")
+EDGES = [r for r in ROWS if r["family"] in FAMILIES]
+#: Integers: what the answer is there is not defined, or no number of the dtype.
+UNDEFINED = {
+    "gcd": "the magnitude of the smallest integer does not exist",
+    "lcm": "the magnitude of the smallest integer does not exist",
+    "ldexp": "2 to an integer beyond the exponents of the dtype",
+    "zeta": "orders of 10^18, where PyTorch's loop gives NaN for 0",
+}
+#: Floats: where PyTorch's answer is no better than ours.
+WORSE = {
+    "remainder": "PyTorch's vectorised fmod gives NaN for float64 dividends beyond its range",
+    "fmod": "PyTorch's vectorised fmod gives NaN for float64 dividends beyond its range",
+    "mvlgamma": "PyTorch rounds the terms to 16 bits, where they overflow",
+}
+
+
+def with_values(sample: Sample, values: np.ndarray, seed: int) -> Sample:
+    rng = np.random.default_rng(seed)
+
+    def pick(d: Data) -> Data:
+        return Data(rng.choice(values, d.values.shape)) if d.varies else d
+
+    args, kwargs = sample.map(pick)
+    return Sample(f"edges {sample.text}", tuple(args), kwargs)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("row", [r for r in EDGES if r["name"] not in UNDEFINED], ids=name_of)
+def test_ends_of_integers(row: Any, device: str) -> None:
+    for dtype in ("uint8", "int8", "int16", "int32", "int64"):
+        if dtype not in row["dtypes"] or any(limitations.known(row["name"], device, d) for d in (dtype, "special")):
+            continue
+        info = torch.iinfo(getattr(torch, dtype))
+        values = np.array([info.min, info.max, 0, 1, 2, 7, info.max if info.min == 0 else -1, info.max // 2])
+        for zero in (False, True):
+            chosen = values if zero else values[values != 0]
+            for seed, sample in enumerate(samples(row, device, integers=True)):
+                compare(row, with_values(sample, chosen, seed), dtype, "contiguous", device, grad=False)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("row", [r for r in EDGES if r["name"] not in WORSE], ids=name_of)
+def test_ends_of_floats(row: Any, device: str) -> None:
+    for dtype in ("float64", "float16", "bfloat16"):
+        if dtype not in row["dtypes"] or (device == "gpu" and dtype == "float64"):
+            continue
+        if any(limitations.known(row["name"], device, d) for d in (dtype, "special")):
+            continue
+        info = torch.finfo(getattr(torch, dtype))
+        values = np.array(
+            [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, info.max, info.min, info.tiny, 7.0]
+        )
+        for seed, sample in enumerate(samples(row, device)):
+            compare(row, with_values(sample, values, seed), dtype, "contiguous", device, grad=False)
