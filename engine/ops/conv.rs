@@ -74,10 +74,20 @@ macro_rules! conv_ops {
             [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
             run conv_nd["conv3d", 3], torch "nn.functional.conv3d", samples ["N(1, 2, 4, 4, 4), N(3, 2, 2, 2, 2), N(3)", "N(2, 4, 3, 4, 3), N(4, 2, 2, 2, 2), None, (1, 2, 1), 1, 1, 2"]
         }
+        /// 1-D transposed convolution: the gradient of `conv1d` towards its input, with a bias.
+        function conv_transpose1d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            run conv_transpose_nd["conv_transpose1d", 1], torch "nn.functional.conv_transpose1d", samples ["N(2, 3, 5), N(3, 4, 3), N(4)", "N(1, 4, 4), N(4, 1, 3), None, 2, 1, 1, 2"]
+        }
         /// 2-D transposed convolution: the gradient of `conv2d` towards its input, with a bias.
         function conv_transpose2d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
             [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
             run conv_transpose_nd["conv_transpose2d", 2], torch "nn.functional.conv_transpose2d", samples ["N(2, 3, 4, 4), N(3, 4, 3, 3), N(4)", "N(1, 4, 4, 4), N(4, 1, 3, 3), None, 2, 1, 1, 2"]
+        }
+        /// 3-D transposed convolution: the gradient of `conv3d` towards its input, with a bias.
+        function conv_transpose3d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            run conv_transpose_nd["conv_transpose3d", 3], torch "nn.functional.conv_transpose3d", samples ["N(1, 2, 2, 3, 2), N(2, 2, 2, 2, 2), N(2)", "N(1, 2, 2, 2, 2), N(2, 1, 3, 3, 3), None, 2, 1, 1, 2"]
         }
     }};
 }

@@ -8,6 +8,7 @@
 mod macros;
 pub mod schema;
 
+pub mod activation;
 pub mod binary;
 pub mod compare;
 pub mod complex;
@@ -25,6 +26,7 @@ pub mod pointwise;
 pub mod pool;
 pub mod random;
 pub mod reduce;
+pub mod rnn;
 pub mod scan;
 pub mod shape;
 pub mod sort;
@@ -165,6 +167,8 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         pool::SCHEMAS,
         norm::SCHEMAS,
         nn::SCHEMAS,
+        activation::SCHEMAS,
+        rnn::SCHEMAS,
         loss::SCHEMAS,
     ]
     .into_iter()

@@ -94,6 +94,11 @@ macro_rules! pool_ops {
             [] Keep Yes DTypes::FLOAT, Same,
             run avg_pool_nd[2], torch "nn.functional.avg_pool2d", samples ["N(2, 3, 6, 6), 2", "N(2, 3, 7, 6), 3, 2, 1", "N(2, 3, 7, 6), 3, 2, 1, True, False", "N(1, 2, 7, 7), 2, divisor_override=3"]
         }
+        /// Average pooling over (N, C, D, H, W) or (C, D, H, W).
+        function avg_pool3d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], ceil_mode: Bool = false, count_include_pad: Bool = true, divisor_override: OptInt = None) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run avg_pool_nd[3], torch "nn.functional.avg_pool3d", samples ["N(1, 2, 4, 4, 4), 2", "N(1, 2, 4, 5, 4), 3, 2, 1, True, False", "N(1, 2, 4, 4, 4), 2, divisor_override=3"]
+        }
     }};
 }
 pool_ops!(define_ops);

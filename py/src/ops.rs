@@ -474,5 +474,7 @@ families! {
     pool pool_ops lucid::ops::pool;
     norm norm_ops lucid::ops::norm;
     nn nn_ops lucid::ops::nn;
+    activation activation_ops lucid::ops::activation;
+    rnn rnn_ops lucid::ops::rnn;
     loss loss_ops lucid::ops::loss;
 }

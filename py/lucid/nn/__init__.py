@@ -3,9 +3,18 @@
 PyTorch's names, signatures, defaults, reprs and state dict keys. Modules are thin: a hot layer is one engine call.
 """
 
-from lucid.nn import functional, init
+from lucid.nn import functional, init, utils
 from lucid.nn.modules import *  # noqa: F403
 from lucid.nn.modules import __all__ as _modules
-from lucid.nn.parameter import Buffer, Parameter
+from lucid.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
-__all__ = ["Buffer", "Parameter", "functional", "init", *_modules]
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "functional",
+    "init",
+    "utils",
+    *_modules,
+]

@@ -15,46 +15,78 @@ from lucid import _C, Tensor, errors
 from lucid._C import (
     avg_pool1d,
     avg_pool2d,
+    avg_pool3d,
     batch_norm,
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
+    conv_transpose1d,
     conv_transpose2d,
+    conv_transpose3d,
     cross_entropy,
     gelu,
+    glu,
     group_norm,
+    hardshrink,
     huber_loss,
     kl_div,
     l1_loss,
     layer_norm,
     linear,
+    logsigmoid,
     mse_loss,
     nll_loss,
     one_hot,
+    prelu,
     rms_norm,
-    scaled_dot_product_attention,
     sigmoid,
     smooth_l1_loss,
     softplus,
+    softshrink,
+    softsign,
     tanh,
+    tanhshrink,
 )
+from lucid.nn._functional.distance import *  # noqa: F403
+from lucid.nn._functional.distance import __all__ as _distance
+from lucid.nn._functional.layers import *  # noqa: F403
+from lucid.nn._functional.layers import __all__ as _layers
+from lucid.nn._functional.loss import *  # noqa: F403
+from lucid.nn._functional.loss import __all__ as _loss
+from lucid.nn._functional.multihead import multi_head_attention_forward
+from lucid.nn._functional.pooling import *  # noqa: F403
+from lucid.nn._functional.pooling import __all__ as _pooling
+from lucid.nn._functional.positions import *  # noqa: F403
+from lucid.nn._functional.positions import __all__ as _positions
+from lucid.nn._functional.resample import *  # noqa: F403
+from lucid.nn._functional.resample import __all__ as _resample
 
 __all__ = [
     "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "celu",
+    "celu_",
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_transpose1d",
     "conv_transpose2d",
+    "conv_transpose3d",
     "cross_entropy",
     "dropout",
     "elu",
     "elu_",
-    "embedding",
     "gelu",
+    "glu",
     "group_norm",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
     "huber_loss",
     "kl_div",
     "l1_loss",
@@ -63,24 +95,41 @@ __all__ = [
     "leaky_relu_",
     "linear",
     "log_softmax",
+    "logsigmoid",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "nll_loss",
     "one_hot",
     "pad",
+    "prelu",
     "relu",
     "relu6",
     "relu_",
     "rms_norm",
-    "scaled_dot_product_attention",
+    "rrelu_",
+    "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
     "softmax",
     "softplus",
+    "softshrink",
+    "softsign",
     "tanh",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+    *_distance,
+    *_layers,
+    *_loss,
+    *_pooling,
+    *_positions,
+    *_resample,
 ]
 
 
@@ -129,6 +178,70 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return elu(input, alpha, inplace=True)
 
 
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """`scale · (max(x, 0) + min(0, alpha · (exp(x) - 1)))` with constants that keep mean 0 and variance 1."""
+    return input.copy_(_C.selu(input)) if inplace else _C.selu(input)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """`selu` in place."""
+    return selu(input, inplace=True)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """`max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`."""
+    made = _C.celu(input, alpha)
+    return input.copy_(made) if inplace else made
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`celu` in place."""
+    return celu(input, alpha, inplace=True)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """`x · tanh(softplus(x))`."""
+    return input.copy_(_C.mish(input)) if inplace else _C.mish(input)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """`x · relu6(x + 3) / 6`."""
+    return input.copy_(_C.hardswish(input)) if inplace else _C.hardswish(input)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """`relu6(x + 3) / 6`."""
+    return input.copy_(_C.hardsigmoid(input)) if inplace else _C.hardsigmoid(input)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """`x` held within `min_val` to `max_val`."""
+    made = _C.hardtanh(input, min_val, max_val)
+    return input.copy_(made) if inplace else made
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """`hardtanh` in place."""
+    return hardtanh(input, min_val, max_val, inplace=True)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """`x` where `x > threshold`, else `value`."""
+    made = _C.threshold(input, threshold, value)
+    return input.copy_(made) if inplace else made
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """`threshold` in place."""
+    made: Tensor = input.copy_(_C.threshold(input, threshold, value))
+    return made
+
+
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """`rrelu` in place."""
+    return rrelu(input, lower, upper, training, inplace=True)  # noqa: F405
+
+
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """`exp(x) / sum(exp(x))` along `dim`; `dtype` casts first."""
     return _C.softmax(input, _softmax_dim("softmax", input, dim, _stacklevel), dtype=dtype)
@@ -156,24 +269,6 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 
 # ---- layers ----------------------------------------------------------------------------------------------------------
-
-
-def embedding(
-    input: Tensor,
-    weight: Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Tensor:
-    """The rows of `weight` (count, size) at the indices `input`: shape (…, size).
-
-    Differences from PyTorch: `max_norm`, `scale_grad_by_freq` and `sparse` are not there yet.
-    """
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise errors.NotImplementedError("embedding: max_norm, scale_grad_by_freq and sparse are not supported")
-    return _C.embedding(input, weight, padding_idx)
 
 
 def conv1d(

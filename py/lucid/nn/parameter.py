@@ -10,7 +10,7 @@ from typing import Any
 import lucid
 from lucid import Tensor, errors
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 
 
 class Parameter(Tensor):
@@ -70,6 +70,101 @@ class Buffer(Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _rebuild_buffer, (type(self), self.detach(), self.persistent)
+
+
+class _Uninitialized:
+    """What both kinds without a shape share: a place and a dtype, and an error for all that needs a shape."""
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Makes it an ordinary tensor of this shape, in place, with elements that may be anything.
+
+        Args:
+            shape: The sizes.
+            device: Default: where it was made.
+            dtype: Default: the one it was made with.
+        """
+        tensor: Any = self
+        made = lucid.empty(
+            tuple(shape), device=tensor.device if device is None else device, dtype=dtype or tensor.dtype
+        )
+        tensor.__class__ = self.cls_to_become  # type: ignore[attr-defined]
+        tensor.data = made
+
+    @property
+    def shape(self) -> Any:
+        raise errors.RuntimeError(_NO_SHAPE)
+
+    def size(self, *args: Any) -> Any:
+        raise errors.RuntimeError(_NO_SHAPE)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+_NO_SHAPE = (
+    "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` "
+    "when trying to load an uninitialized parameter into an initialized one. Call `forward` to initialize the "
+    "parameters before accessing their attributes."
+)
+
+
+class UninitializedParameter(_Uninitialized, Parameter):
+    """A parameter whose shape is not known yet; `materialize` gives it one. What lazy modules start with."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
+        made: UninitializedParameter = Tensor._make_subclass(
+            cls, lucid.empty(0, device=device, dtype=dtype), requires_grad
+        )
+        return made
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UninitializedParameter:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        found: UninitializedParameter = memo[id(self)]
+        return found
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (self.requires_grad, self.device, self.dtype)
+
+
+class UninitializedBuffer(_Uninitialized, Tensor):
+    """A buffer whose shape is not known yet; `materialize` gives it one."""
+
+    cls_to_become = Buffer
+    persistent: bool
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> UninitializedBuffer:
+        made: UninitializedBuffer = Tensor._make_subclass(
+            cls, lucid.empty(0, device=device, dtype=dtype), requires_grad
+        )
+        made.persistent = persistent
+        return made
+
+    def __init__(
+        self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UninitializedBuffer:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype, self.persistent)
+        found: UninitializedBuffer = memo[id(self)]
+        return found
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (self.requires_grad, self.device, self.dtype, self.persistent)
+
+
+def is_lazy(value: Any) -> bool:
+    """Has this parameter or buffer no shape yet?"""
+    return isinstance(value, _Uninitialized)
 
 
 def _rebuild(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import lucid
@@ -100,19 +99,6 @@ class MultiheadAttention(Module):
             if position is not None:
                 init.xavier_normal_(position)
 
-    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        size, weight, bias = self.embed_dim, self.in_proj_weight, self.in_proj_bias
-        if weight is not None and query is key and key is value:
-            q, k, v = F.linear(query, weight, bias).chunk(3, -1)
-            return q, k, v
-        if weight is not None:
-            weights: Any = weight.chunk(3)
-        else:
-            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        biases: Any = (None, None, None) if bias is None else bias.split(size)
-        q, k, v = (F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
-        return q, k, v
-
     def forward(
         self,
         query: Tensor,
@@ -138,80 +124,36 @@ class MultiheadAttention(Module):
 
         Returns the output, shaped as the query, and the weights (N, L, S), (N, num_heads, L, S) or None.
         """
-        if is_causal and attn_mask is None:
-            raise errors.RuntimeError("Need attn_mask if specifying the is_causal hint.")
-        batched = query.dim() == 3
-        if not batched:
-            if query.dim() != 2:
-                raise AssertionError(
-                    f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
-                )
-            same_kv = key is value
-            same_qk = query is key
-            query = query.unsqueeze(0)
-            key = query if same_qk else key.unsqueeze(0)
-            value = key if same_kv else value.unsqueeze(0)
-            if key_padding_mask is not None:
-                key_padding_mask = key_padding_mask.unsqueeze(0)
-        elif not self.batch_first:
-            same_kv = key is value
-            same_qk = query is key
-            query = query.transpose(0, 1)
-            key = query if same_qk else key.transpose(0, 1)
-            value = key if same_kv else value.transpose(0, 1)
-        count, length, _ = query.shape
-        q, k, v = self._project(query, key, value)
-        causal = is_causal and key_padding_mask is None and not need_weights
-        if causal:
-            attn_mask = None
-        if self.bias_k is not None and self.bias_v is not None:
-            k = lucid.cat([k, self.bias_k.expand([count, 1, self.embed_dim])], 1)
-            v = lucid.cat([v, self.bias_v.expand([count, 1, self.embed_dim])], 1)
-        if self.add_zero_attn:
-            blank = lucid.zeros((count, 1, self.embed_dim), dtype=k.dtype, device=k.device)
-            k, v = lucid.cat([k, blank], 1), lucid.cat([v, blank], 1)
-        q, k, v = (x.reshape([count, x.shape[1], self.num_heads, self.head_dim]).transpose(1, 2) for x in (q, k, v))
-        mask = self._mask(attn_mask, key_padding_mask, count, length, k.shape[2], q)
-        dropout = self.dropout if self.training else 0.0
-        weights = None
-        if need_weights:
-            scores = (q * (1.0 / math.sqrt(self.head_dim))).matmul(k.transpose(-2, -1))
-            weights = F.softmax(scores if mask is None else scores + mask, -1)
-            if dropout > 0:
-                weights = F.dropout(weights, dropout)
-            mixed = weights.matmul(v)
-            if average_attn_weights:
-                weights = weights.mean(1)
-        else:
-            mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
-        output: Tensor = self.out_proj(mixed.transpose(1, 2).reshape([count, length, self.embed_dim]))
-        if not batched:
-            return output.squeeze(0), None if weights is None else weights.squeeze(0)
-        return (output if self.batch_first else output.transpose(0, 1)), weights
-
-    def _mask(
-        self, attn_mask: Tensor | None, padding: Tensor | None, count: int, length: int, keys: int, like: Tensor
-    ) -> Tensor | None:
-        """Both masks as one to add to the scores (count, heads, length, keys)."""
-        total = None
-        if attn_mask is not None:
-            total = _additive(attn_mask, like)
-            if total.dim() == 3:
-                total = total.reshape([-1, self.num_heads, length, total.shape[-1]])
-            elif total.dim() != 2:
-                raise errors.RuntimeError(f"attn_mask's dimension {total.dim()} is not supported")
-        if padding is not None:
-            hidden = _additive(padding, like).reshape([count, 1, 1, padding.shape[-1]])
-            total = hidden if total is None else total + hidden
-        if total is not None and total.shape[-1] < keys:
-            # The positions appended by `add_bias_kv` and `add_zero_attn` are always seen.
-            total = F.pad(total, [0, keys - total.shape[-1]])
-        return total
-
-
-def _additive(mask: Tensor, like: Tensor) -> Tensor:
-    if mask.dtype == lucid.bool:
-        return lucid.zeros(tuple(mask.shape), dtype=like.dtype, device=mask.device).masked_fill(mask, -math.inf)
-    if not mask.is_floating_point():
-        raise AssertionError("only bool and floating types of masks are supported")
-    return mask
+        swap = self.batch_first and query.dim() == 3
+        if swap:
+            # The same tensor three times stays so: it is then projected at once.
+            if query is key and key is value:
+                query = key = value = query.transpose(0, 1)
+            else:
+                query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        output, weights = F.multi_head_attention_forward(
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            self.training,
+            key_padding_mask,
+            need_weights,
+            attn_mask,
+            not self._qkv_same_embed_dim,
+            self.q_proj_weight,
+            self.k_proj_weight,
+            self.v_proj_weight,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+        )
+        return (output.transpose(0, 1) if swap else output), weights

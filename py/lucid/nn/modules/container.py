@@ -7,10 +7,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
-from lucid import errors
+from lucid import Tensor, errors
 from lucid.nn.modules.module import Module, _indented
+from lucid.nn.parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "Sequential"]
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 S = TypeVar("S", bound="_Ordered")
 
@@ -113,9 +114,6 @@ class Sequential(_Ordered):
     def _slice(self, index: slice) -> Module:
         return type(self)(OrderedDict(list(self._modules.items())[index]))
 
-    def _renumber(self, modules: Iterable[Module]) -> None:
-        super()._renumber(modules)
-
     def __add__(self, other: Any) -> Sequential:
         if not isinstance(other, Sequential):
             raise errors.ValueError(
@@ -129,6 +127,24 @@ class Sequential(_Ordered):
                 f"add operator supports only objects of Sequential class, but {type(other)} is given."
             )
         return self.extend(other)
+
+    def __mul__(self, other: int) -> Sequential:
+        return Sequential(*(self._copies(other)))
+
+    def __rmul__(self, other: int) -> Sequential:
+        return self * other
+
+    def __imul__(self, other: int) -> Sequential:
+        self._renumber(self._copies(other))
+        return self
+
+    def _copies(self, count: int) -> list[Module]:
+        if not isinstance(count, int):
+            raise errors.TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(count)}")
+        if count <= 0:
+            raise errors.ValueError(f"Non-positive multiplication factor {count} for {type(self)}")
+        # The same modules again, as in PyTorch: they share their parameters.
+        return list(self) * count
 
     def forward(self, input: Any) -> Any:
         for module in self._modules.values():
@@ -226,5 +242,224 @@ class ModuleDict(Module):
                 f"but got {type(modules).__name__}"
             )
         pairs = modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
-        for name, module in pairs:
-            self[name] = module
+        for i, pair in enumerate(pairs):
+            if not isinstance(pair, Iterable):
+                raise errors.TypeError(
+                    f"ModuleDict update sequence element #{i} should be Iterable; is {type(pair).__name__}"
+                )
+            items = list(pair)
+            if len(items) != 2:
+                raise errors.ValueError(
+                    f"ModuleDict update sequence element #{i} has length {len(items)}; 2 is required"
+                )
+            self[items[0]] = items[1]
+
+
+class ParameterList(Module):
+    """A list of parameters, which are found; tensors become parameters, other objects stay what they are."""
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        self._size = 0
+        if values is not None:
+            self.extend(values)
+
+    def _name(self, index: Any) -> str:
+        at = operator.index(index)
+        if not -self._size <= at < self._size:
+            raise errors.IndexError(f"index {at} is out of range")
+        return str(at % self._size)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> ParameterList: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(getattr(self, str(i)) for i in range(*index.indices(self._size)))
+        return getattr(self, self._name(index))
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        setattr(self, self._name(index), _parameter(value))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(self._size)])
+
+    def __iadd__(self, values: Iterable[Any]) -> ParameterList:
+        return self.extend(values)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.isdigit()]
+
+    def append(self, value: Any) -> ParameterList:
+        """Adds a value at the end."""
+        self._size += 1
+        self[self._size - 1] = value
+        return self
+
+    def extend(self, values: Iterable[Any]) -> ParameterList:
+        """Adds values at the end, in order."""
+        if not isinstance(values, Iterable) or isinstance(values, Tensor):
+            raise errors.TypeError(
+                f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}"
+            )
+        for value in values:
+            self.append(value)
+        return self
+
+    def extra_repr(self) -> str:
+        return "\n".join(f"  ({i}): {_shown(value)}" for i, value in enumerate(self))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise errors.RuntimeError("ParameterList should not be called.")
+
+
+class ParameterDict(Module):
+    """A dict of parameters by name, which are found; tensors become parameters, other objects stay what they are."""
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self._keys: dict[str, None] = {}
+        if parameters is not None:
+            self.update(parameters)
+
+    @staticmethod
+    def _name(key: Any) -> str:
+        if not isinstance(key, str):
+            raise errors.TypeError(
+                f"Index given to ParameterDict cannot be used as a key as it is not a string ({key!r})"
+            )
+        return key
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        return getattr(self, self._name(key))
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        name = self._name(key)
+        self._keys[name] = None
+        setattr(self, name, _parameter(value))
+
+    def __delitem__(self, key: str) -> None:
+        del self._keys[key]
+        delattr(self, self._name(key))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(list(self._keys))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __or__(self, other: ParameterDict) -> ParameterDict:
+        made = self.copy()
+        made.update(other)
+        return made
+
+    def __ror__(self, other: ParameterDict) -> ParameterDict:
+        made = other.copy()
+        made.update(self)
+        return made
+
+    def __ior__(self, other: ParameterDict) -> ParameterDict:
+        self.update(other)
+        return self
+
+    def copy(self) -> ParameterDict:
+        """Another dict of the same parameters."""
+        return type(self)(OrderedDict(self.items()))
+
+    def clear(self) -> None:
+        """Takes out everything."""
+        for key in list(self._keys):
+            del self[key]
+
+    def pop(self, key: str) -> Any:
+        """Takes out one parameter and gives it back."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        """Takes out the last name and parameter."""
+        key, _ = self._keys.popitem()
+        self._keys[key] = None
+        return key, self.pop(key)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The parameter of a name, which is `default` from now on where there was none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The parameter of a name, or `default`."""
+        return self[key] if key in self._keys else default
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A new dict with `default` under each name."""
+        return type(self)((key, default) for key in keys)
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._keys.keys()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Names and parameters."""
+        return ((key, self[key]) for key in list(self._keys))
+
+    def values(self) -> Iterable[Any]:
+        """The parameters."""
+        return (self[key] for key in list(self._keys))
+
+    def update(self, parameters: Any) -> None:
+        """Adds parameters from a mapping or from pairs, replacing those of the same names."""
+        if not isinstance(parameters, Iterable) and not isinstance(parameters, ParameterDict):
+            raise errors.TypeError(
+                f"ParametersDict.update should be called with an iterable of key/value pairs, "
+                f"but got {type(parameters).__name__}"
+            )
+        if isinstance(parameters, (OrderedDict, ParameterDict)):
+            pairs: Any = parameters.items()
+        elif isinstance(parameters, Mapping):
+            # As in PyTorch, which sorts mappings without an order of their own.
+            pairs = sorted(parameters.items())
+        else:
+            pairs = parameters
+        for i, pair in enumerate(pairs):
+            items = list(pair)
+            if len(items) != 2:
+                raise errors.ValueError(
+                    f"ParameterDict update sequence element #{i} has length {len(items)}; 2 is required"
+                )
+            self[items[0]] = items[1]
+
+    def extra_repr(self) -> str:
+        return "\n".join(f"  ({key}): {_shown(value)}" for key, value in self.items())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise errors.RuntimeError("ParameterDict should not be called.")
+
+
+def _parameter(value: Any) -> Any:
+    return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return f"Object of type: {type(value).__name__}"
+    size = "x".join(str(n) for n in value.shape)
+    kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    place = "" if value.is_cpu else f" ({value.device})"
+    return f"{kind} containing: [{value.dtype} of size {size}{place}]"

@@ -10,11 +10,25 @@ import lucid
 from lucid import _C, Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn import init
+from lucid.nn.modules.lazy import LazyModuleMixin, blank_parameter
 from lucid.nn.modules.module import Module, weight_and_bias
 from lucid.nn.modules.utils import tuple_of
 from lucid.nn.parameter import Parameter
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d"]
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+]
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -191,14 +205,10 @@ class Conv3d(_Conv):
     _function = staticmethod(_C.conv3d)
 
 
-class ConvTranspose2d(_ConvNd):
-    """2-D transposed convolution, the gradient of `Conv2d` towards its input: (N, C_in, H, W) to (N, C_out, H', W').
+class _ConvTranspose(_ConvNd):
+    """A transposed convolution."""
 
-    H' = (H - 1) · stride - 2 · padding + dilation · (window - 1) + output_padding + 1, and W' likewise. `weight` is
-    (in_channels, out_channels / groups, window height, window width).
-    """
-
-    _spatial = 2
+    _function: Callable[..., Tensor]
 
     def __init__(
         self,
@@ -237,7 +247,7 @@ class ConvTranspose2d(_ConvNd):
         extra = self.output_padding if output_size is None else self._output_padding(input, list(output_size))
         weight, bias = weight_and_bias(self)
         padding: Any = self.padding
-        return F.conv_transpose2d(input, weight, bias, self.stride, padding, extra, self.groups, self.dilation)
+        return self._function(input, weight, bias, self.stride, padding, extra, self.groups, self.dilation)
 
     def _output_padding(self, input: Tensor, size: list[int]) -> tuple[int, ...]:
         """What must be added to the smallest output to give one of `size`."""
@@ -262,3 +272,211 @@ class ConvTranspose2d(_ConvNd):
                 )
             extra.append(wanted - least)
         return tuple(extra)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """1-D transposed convolution, the gradient of `Conv1d` towards its input: (N, C_in, L) to (N, C_out, L').
+
+    L' = (L - 1) · stride - 2 · padding + dilation · (window - 1) + output_padding + 1. `weight` is
+    (in_channels, out_channels / groups, window).
+    """
+
+    _spatial = 1
+    _function = staticmethod(_C.conv_transpose1d)
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """2-D transposed convolution, the gradient of `Conv2d` towards its input: (N, C_in, H, W) to (N, C_out, H', W').
+
+    Sizes as in `ConvTranspose1d`, for each dimension.
+    """
+
+    _spatial = 2
+    _function = staticmethod(_C.conv_transpose2d)
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """3-D transposed convolution: (N, C_in, D, H, W) to (N, C_out, D', H', W'). Sizes as in `ConvTranspose1d`."""
+
+    _spatial = 3
+    _function = staticmethod(_C.conv_transpose3d)
+
+
+class _LazyConv(LazyModuleMixin):
+    """A convolution whose `in_channels` are the first input's."""
+
+    def _blank(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        this: Any = self
+        this.out_channels = out_channels
+        this.weight = blank_parameter(device, dtype)
+        if bias:
+            this.bias = blank_parameter(device, dtype)
+
+    def reset_parameters(self) -> None:
+        this: Any = self
+        if not self.has_uninitialized_params() and this.in_channels != 0:
+            super().reset_parameters()  # type: ignore[misc]
+
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Takes `in_channels` from the input, and draws parameters."""
+        this: Any = self
+        if not self.has_uninitialized_params():
+            return
+        n = this._spatial
+        if input.dim() not in (n + 1, n + 2):
+            raise errors.RuntimeError(
+                f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {type(self).__name__}, "
+                f"but got input of size: {tuple(input.shape)}"
+            )
+        this.in_channels = input.shape[-n - 1]
+        if this.in_channels % this.groups != 0:
+            raise errors.ValueError("in_channels must be divisible by groups")
+        shape = (this.out_channels, this.in_channels // this.groups)
+        if this.transposed:
+            shape = (this.in_channels, this.out_channels // this.groups)
+        with lucid.no_grad():
+            this.weight.materialize((*shape, *this.kernel_size))
+            if this.bias is not None:
+                this.bias.materialize((this.out_channels,))
+            self.reset_parameters()
+
+
+class LazyConv1d(_LazyConv, Conv1d):
+    """`Conv1d` whose `in_channels` are the first input's."""
+
+    cls_to_become = Conv1d
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
+        self._blank(out_channels, bias, device, dtype)
+
+
+class LazyConv2d(_LazyConv, Conv2d):
+    """`Conv2d` whose `in_channels` are the first input's."""
+
+    cls_to_become = Conv2d
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
+        self._blank(out_channels, bias, device, dtype)
+
+
+class LazyConv3d(_LazyConv, Conv3d):
+    """`Conv3d` whose `in_channels` are the first input's."""
+
+    cls_to_become = Conv3d
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
+        self._blank(out_channels, bias, device, dtype)
+
+
+class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
+    """`ConvTranspose1d` whose `in_channels` are the first input's."""
+
+    cls_to_become = ConvTranspose1d
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
+        )
+        self._blank(out_channels, bias, device, dtype)
+
+
+class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
+    """`ConvTranspose2d` whose `in_channels` are the first input's."""
+
+    cls_to_become = ConvTranspose2d
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
+        )
+        self._blank(out_channels, bias, device, dtype)
+
+
+class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
+    """`ConvTranspose3d` whose `in_channels` are the first input's."""
+
+    cls_to_become = ConvTranspose3d
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
+        )
+        self._blank(out_channels, bias, device, dtype)

@@ -12,8 +12,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+import lucid
 from lucid import Tensor, errors
-from lucid.nn.modules.hooks import RemovableHandle, register
+from lucid.nn.modules.call import CallMixin, registration
 from lucid.nn.modules.move import Conversion, parse_to
 from lucid.nn.modules.state import StateDictMixin
 from lucid.nn.parameter import Buffer, Parameter
@@ -24,11 +25,11 @@ T = TypeVar("T", bound="Module")
 _E = TypeVar("_E")
 
 
-class Module(StateDictMixin):
+class Module(CallMixin, StateDictMixin):
     """Base class of neural network modules, with the semantics of `torch.nn.Module`.
 
     Subclasses call `super().__init__()`, assign parameters, buffers and child modules as attributes, and define
-    `forward`. Differences from PyTorch: backward hooks and lazy modules are still to come.
+    `forward`.
     """
 
     training: bool
@@ -59,6 +60,8 @@ class Module(StateDictMixin):
             _forward_hooks=OrderedDict(),
             _forward_hooks_with_kwargs=OrderedDict(),
             _forward_hooks_always_called=OrderedDict(),
+            _backward_hooks=OrderedDict(),
+            _backward_pre_hooks=OrderedDict(),
             _state_dict_hooks=OrderedDict(),
             _state_dict_pre_hooks=OrderedDict(),
             _load_state_dict_pre_hooks=OrderedDict(),
@@ -71,73 +74,6 @@ class Module(StateDictMixin):
         raise errors.NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     forward: Callable[..., Any] = _forward_unimplemented
-
-    # ---- calling -----------------------------------------------------------------------------------------------------
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not (self._forward_pre_hooks or self._forward_hooks):
-            return self.forward(*args, **kwargs)
-        return self._call_with_hooks(args, kwargs)
-
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        called = set()
-        result = None
-        try:
-            for key, hook in list(self._forward_pre_hooks.items()):
-                if key in self._forward_pre_hooks_with_kwargs:
-                    changed = hook(self, args, kwargs)
-                    if changed is not None:
-                        if not (isinstance(changed, tuple) and len(changed) == 2):
-                            raise errors.RuntimeError(
-                                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
-                                f"but got {changed}."
-                            )
-                        args, kwargs = changed
-                else:
-                    changed = hook(self, args)
-                    if changed is not None:
-                        args = changed if isinstance(changed, tuple) else (changed,)
-            result = self.forward(*args, **kwargs)
-            for key, hook in list(self._forward_hooks.items()):
-                called.add(key)
-                result = self._run_forward_hook(key, hook, args, kwargs, result)
-            return result
-        except BaseException:
-            for key in list(self._forward_hooks_always_called):
-                if key in self._forward_hooks and key not in called:
-                    try:
-                        self._run_forward_hook(key, self._forward_hooks[key], args, kwargs, result)
-                    except Exception:
-                        # The first error is the one to report.
-                        continue
-            raise
-
-    def _run_forward_hook(self, key: int, hook: Any, args: Any, kwargs: Any, result: Any) -> Any:
-        given = (args, kwargs) if key in self._forward_hooks_with_kwargs else (args,)
-        changed = hook(self, *given, result)
-        return result if changed is None else changed
-
-    def register_forward_pre_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Calls `hook(module, args)` before `forward`; what it returns, if not None, replaces the arguments.
-
-        With `with_kwargs` it is `hook(module, args, kwargs)`, which returns None or both. `prepend` runs it first.
-        """
-        flags = (self._forward_pre_hooks_with_kwargs,) if with_kwargs else ()
-        return register(self._forward_pre_hooks, hook, prepend, flags)
-
-    def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
-    ) -> RemovableHandle:
-        """Calls `hook(module, args, output)` after `forward`; what it returns, if not None, replaces the output.
-
-        With `with_kwargs` it is `hook(module, args, kwargs, output)`. `prepend` runs it before the others;
-        `always_call` runs it even where `forward` raised.
-        """
-        flags = [self._forward_hooks_with_kwargs] if with_kwargs else []
-        flags += [self._forward_hooks_always_called] if always_call else []
-        return register(self._forward_hooks, hook, prepend, tuple(flags))
 
     # ---- attributes --------------------------------------------------------------------------------------------------
 
@@ -174,7 +110,7 @@ class Module(StateDictMixin):
             if modules is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, keep=modules)
-            modules[name] = value
+            modules[name] = registration("module", self, name, value)
         elif modules is not None and name in modules:
             if value is not None:
                 raise errors.TypeError(
@@ -193,7 +129,7 @@ class Module(StateDictMixin):
                 self._forget(name, keep=buffers)
                 self.register_buffer(name, value, value.persistent)
             else:
-                buffers[name] = value
+                buffers[name] = registration("buffer", self, name, value)
         else:
             super().__setattr__(name, value)
 
@@ -242,7 +178,7 @@ class Module(StateDictMixin):
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
                 f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
             )
-        self._parameters[name] = param
+        self._parameters[name] = registration("parameter", self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Adds a buffer: a tensor that is state but no parameter. `persistent` ones are in the state dict."""
@@ -251,7 +187,7 @@ class Module(StateDictMixin):
             raise errors.TypeError(
                 f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (lucid Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = registration("buffer", self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -262,9 +198,11 @@ class Module(StateDictMixin):
         self._check_name("module", name, self.__dict__.get("_modules", ()))
         if module is not None and not isinstance(module, Module):
             raise errors.TypeError(f"{_typename(module)} is not a Module subclass")
-        self._modules[name] = module
+        self._modules[name] = registration("module", self, name, module)
 
-    register_module = add_module
+    def register_module(self, name: str, module: Module | None) -> None:
+        """`add_module` under another name."""
+        self.add_module(name, module)
 
     # ---- walking the tree --------------------------------------------------------------------------------------------
 
@@ -280,17 +218,27 @@ class Module(StateDictMixin):
             module = found
         return module
 
-    def set_submodule(self, target: str, module: Module) -> None:
-        """Puts a module in the place of the descendant named by a dotted path."""
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Puts a module in the place of the descendant named by a dotted path; with `strict` one must be there."""
         if not target:
             raise errors.ValueError("Cannot set the submodule without a target name!")
         parent, _, name = target.rpartition(".")
-        setattr(self.get_submodule(parent), name, module)
+        if not isinstance(module, Module):
+            raise errors.ValueError(f"`module` is not an nn.Module, found {builtins.type(module)}")
+        owner = self.get_submodule(parent)
+        if strict and not hasattr(owner, name):
+            raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
+        if hasattr(owner, name) and not isinstance(getattr(owner, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(owner, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter named by a dotted path."""
         parent, _, name = target.rpartition(".")
-        found = getattr(self.get_submodule(parent), name)
+        owner = self.get_submodule(parent)
+        if not hasattr(owner, name):
+            raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
+        found = getattr(owner, name)
         if not isinstance(found, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
         return found
@@ -299,6 +247,8 @@ class Module(StateDictMixin):
         """The buffer named by a dotted path."""
         parent, _, name = target.rpartition(".")
         module = self.get_submodule(parent)
+        if not hasattr(module, name):
+            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
         if name not in module._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
         found: Tensor = getattr(module, name)
@@ -446,6 +396,25 @@ class Module(StateDictMixin):
         """Casts floating-point parameters and buffers to bfloat16."""
         return self._apply(Conversion(dtype="bfloat16"))
 
+    def cuda(self: T, device: Any = None) -> T:
+        """Moves all parameters and buffers to the GPU device."""
+        return self._apply(Conversion(device="cuda" if device is None else device))
+
+    def metal(self: T) -> T:
+        """Moves all parameters and buffers to the GPU device, by the name it has on a Mac."""
+        return self._apply(Conversion(device="metal"))
+
+    def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
+        """Moves parameters and buffers without their elements, which may then be anything."""
+        return self._apply(lambda t: lucid.empty(tuple(t.shape), dtype=t.dtype, device=device), recurse)
+
+    def share_memory(self: T) -> T:
+        """Gives the module back: its tensors live in this process alone, where threads share them already."""
+        return self
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Accepted and without effect: the GPU device records lazily and fuses by itself, the CPU has no compiler."""
+
     # ---- modes and gradients -----------------------------------------------------------------------------------------
 
     def train(self: T, mode: bool = True) -> T:
@@ -460,6 +429,9 @@ class Module(StateDictMixin):
     def eval(self: T) -> T:
         """Sets evaluation mode: `train(False)`. (Not to be confused with `Tensor.eval()`, which computes.)"""
         return self.train(False)
+
+    def _replicate_for_data_parallel(self: T) -> T:
+        raise errors.NotImplementedError("data-parallel replicas are not supported: there is one GPU device")
 
     def requires_grad_(self: T, requires_grad: bool = True) -> T:
         """Says whether gradients are recorded for all parameters."""
@@ -499,6 +471,24 @@ class Module(StateDictMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        for name in _HOOKS:
+            # Pickles of before a kind of hook existed lack its dict.
+            self.__dict__.setdefault(name, OrderedDict())
+
+
+_HOOKS = (
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
 
 
 def weight_and_bias(module: Any) -> tuple[Any, Any]:

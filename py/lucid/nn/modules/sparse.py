@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import Tensor
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.modules.module import Module
 from lucid.nn.parameter import Parameter
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
@@ -21,9 +21,12 @@ class Embedding(Module):
         num_embeddings: How many vectors.
         embedding_dim: Their size.
         padding_idx: An index whose vector is zero at first and gets no gradient. Default: None.
+        max_norm: Vectors that are used and longer are first scaled down to this. Default: None.
+        norm_type: Of which norm. Default: 2.
+        scale_grad_by_freq: Whether gradients are divided by how often an index occurs. Default: False.
+        sparse: Accepted; gradients are dense all the same. Default: False.
 
-    `weight` (num_embeddings, embedding_dim) starts standard normal. Differences from PyTorch: `max_norm`,
-    `scale_grad_by_freq` and `sparse` are not there yet.
+    `weight` (num_embeddings, embedding_dim) starts standard normal.
     """
 
     weight: Parameter
@@ -43,8 +46,6 @@ class Embedding(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if max_norm is not None or scale_grad_by_freq or sparse:
-            raise errors.NotImplementedError("Embedding: max_norm, scale_grad_by_freq and sparse are not supported")
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise AssertionError("Padding_idx must be within num_embeddings")
@@ -73,18 +74,167 @@ class Embedding(Module):
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(input, self.weight, self.padding_idx)
+        return F.embedding(
+            input,
+            self.weight,
+            self.padding_idx,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.sparse,
+        )
 
     def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
+        return _described(self) + (", sparse=True" if self.sparse else "")
 
     @classmethod
     def from_pretrained(
-        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, **kwargs: Any
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
     ) -> Embedding:
         """A table of given vectors (count, size); `freeze` keeps gradients from it."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, columns = embeddings.shape
-        return cls(rows, columns, padding_idx, _weight=embeddings, _freeze=freeze, **kwargs)
+        return cls(rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
+
+
+class EmbeddingBag(Module):
+    """Sums, means or maxima of bags of vectors by index: (bags, length), or (total) with offsets, to (bags, size).
+
+    Args:
+        num_embeddings: How many vectors.
+        embedding_dim: Their size.
+        max_norm: As in `Embedding`.
+        norm_type: As in `Embedding`.
+        scale_grad_by_freq: As in `Embedding`; not with "max".
+        mode: "sum", "mean" or "max". Default: "mean".
+        sparse: Accepted; gradients are dense all the same.
+        include_last_offset: Whether the last offset is the end of the last bag. Default: False.
+        padding_idx: An index that counts nothing, whose vector is zero at first. Default: None.
+    """
+
+    weight: Parameter
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise AssertionError("padding_idx must be within num_embeddings")
+            padding_idx %= num_embeddings
+        self.padding_idx = padding_idx
+        if _weight is None:
+            self.weight = Parameter(lucid.empty((num_embeddings, embedding_dim), device=device, dtype=dtype))
+            self.reset_parameters()
+        else:
+            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
+                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+            self.weight = Parameter(_weight)
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+
+    def reset_parameters(self) -> None:
+        """Draws new vectors."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with lucid.no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        return F.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        text += f", mode={self.mode!r}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
+        return text
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """A table of given vectors (count, size); `freeze` keeps gradients from it."""
+        if embeddings.dim() != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        rows, columns = embeddings.shape
+        made = cls(
+            rows,
+            columns,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            embeddings,
+            include_last_offset,
+            padding_idx,
+        )
+        made.weight.requires_grad_(not freeze)
+        return made
+
+
+def _described(module: Any) -> str:
+    text = f"{module.num_embeddings}, {module.embedding_dim}"
+    if module.padding_idx is not None:
+        text += f", padding_idx={module.padding_idx}"
+    if module.max_norm is not None:
+        text += f", max_norm={module.max_norm}"
+    if module.norm_type != 2:
+        text += f", norm_type={module.norm_type}"
+    if module.scale_grad_by_freq is not False:
+        text += f", scale_grad_by_freq={module.scale_grad_by_freq}"
+    return text

@@ -12,14 +12,44 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import lucid
 from lucid import Tensor, errors
 from lucid.nn.modules.hooks import RemovableHandle, register
-from lucid.nn.parameter import Parameter
+from lucid.nn.parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
     from lucid.nn.modules.module import Module
 
-__all__ = ["StateDictMixin", "as_tensor"]
+__all__ = [
+    "StateDictMixin",
+    "as_tensor",
+    "register_module_load_state_dict_post_hook",
+    "register_module_load_state_dict_pre_hook",
+]
 
 _EXTRA_STATE = "_extra_state"
+
+
+# Hooks of every module's loading.
+GLOBAL_LOAD_PRE: OrderedDict[int, Any] = OrderedDict()
+GLOBAL_LOAD_POST: OrderedDict[int, Any] = OrderedDict()
+
+
+def register_module_load_state_dict_pre_hook(hook: Callable[..., None]) -> RemovableHandle:
+    """`Module.register_load_state_dict_pre_hook` for every module."""
+    return register(GLOBAL_LOAD_PRE, hook)
+
+
+def register_module_load_state_dict_post_hook(hook: Callable[..., None]) -> RemovableHandle:
+    """`Module.register_load_state_dict_post_hook` for every module."""
+    return register(GLOBAL_LOAD_POST, hook)
+
+
+class _WithoutModule:
+    """A hook that takes all arguments but the module; a class, so that it can be pickled."""
+
+    def __init__(self, hook: Callable[..., None]) -> None:
+        self.hook = hook
+
+    def __call__(self, module: Any, *args: Any) -> None:
+        self.hook(*args)
 
 
 class _Keys(NamedTuple):
@@ -81,10 +111,10 @@ class StateDictMixin:
         """Writes this module's own entries; subclasses may extend it."""
         for name, param in self._parameters.items():
             if param is not None:
-                destination[prefix + name] = param if keep_vars else param.detach()
+                destination[prefix + name] = param if keep_vars or is_lazy(param) else param.detach()
         for name, buffer in self._buffers.items():
             if buffer is not None and name not in self._non_persistent_buffers_set:
-                destination[prefix + name] = buffer if keep_vars else buffer.detach()
+                destination[prefix + name] = buffer if keep_vars or is_lazy(buffer) else buffer.detach()
         if self._has_extra_state("get_extra_state"):
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
@@ -129,6 +159,14 @@ class StateDictMixin:
         """Calls `hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)` before loading."""
         return register(self._load_state_dict_pre_hooks, hook)
 
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`register_state_dict_post_hook` whose hook may also give back another dict to go on with."""
+        return register(self._state_dict_hooks, hook)
+
+    def _register_load_state_dict_pre_hook(self, hook: Callable[..., None], with_module: bool = False) -> Any:
+        """`register_load_state_dict_pre_hook` whose hook is not given the module unless `with_module`."""
+        return self.register_load_state_dict_pre_hook(hook if with_module else _WithoutModule(hook))
+
     def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """Calls `hook(module, incompatible_keys)` after loading; it may change the lists of keys in place."""
         return register(self._load_state_dict_post_hooks, hook)
@@ -144,7 +182,7 @@ class StateDictMixin:
         error_msgs: list[str],
     ) -> None:
         """Reads this module's own entries; subclasses may extend it."""
-        for hook in self._load_state_dict_pre_hooks.values():
+        for hook in (*GLOBAL_LOAD_PRE.values(), *self._load_state_dict_pre_hooks.values()):
             hook(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         assign = bool(local_metadata.get("assign_to_params_buffers", False))
         members: list[tuple[str, Tensor | None, Any]] = []
@@ -183,6 +221,13 @@ class StateDictMixin:
     def _load_one(
         self, key: str, name: str, value: Any, member: Tensor, place: Any, assign: bool, error_msgs: list[str]
     ) -> None:
+        if is_lazy(value):
+            if not is_lazy(member):
+                error_msgs.append(
+                    f'While copying the parameter named "{key}", an uninitialized parameter cannot be loaded into an '
+                    f"initialized one."
+                )
+            return
         try:
             value = as_tensor(value)
         except Exception:
@@ -194,6 +239,10 @@ class StateDictMixin:
         # Checkpoints of old wrote 0-d tensors with one dimension.
         if member.dim() == 0 and tuple(value.shape) == (1,):
             value = value.reshape([])
+        if is_lazy(member):
+            # What has no shape yet takes the checkpoint's.
+            with lucid.no_grad():
+                member.materialize(tuple(value.shape))  # type: ignore[attr-defined]
         if tuple(value.shape) != tuple(member.shape):
             error_msgs.append(
                 f"size mismatch for {key}: copying a param with shape {_shape(value)} from checkpoint, "
@@ -246,7 +295,7 @@ class StateDictMixin:
                     below = f"{prefix}{name}."
                     load(child, OrderedDict((k, v) for k, v in entries.items() if k.startswith(below)), below)
             keys = _IncompatibleKeys(missing, unexpected)
-            for hook in module._load_state_dict_post_hooks.values():
+            for hook in (*GLOBAL_LOAD_POST.values(), *module._load_state_dict_post_hooks.values()):
                 if hook(module, keys) is not None:
                     raise AssertionError(
                         "Hooks registered with register_load_state_dict_post_hook are not expected to return new values"

@@ -1,13 +1,16 @@
-"""The encoder half of the transformer."""
+"""The transformer: encoder, decoder, and both (Vaswani et al., 2017)."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
+import lucid
 from lucid import Tensor, errors
 from lucid.nn import functional as F
+from lucid.nn import init
 from lucid.nn.modules.attention import MultiheadAttention
 from lucid.nn.modules.container import ModuleList
 from lucid.nn.modules.dropout import Dropout
@@ -15,7 +18,13 @@ from lucid.nn.modules.linear import Linear
 from lucid.nn.modules.module import Module
 from lucid.nn.modules.normalization import LayerNorm
 
-__all__ = ["TransformerEncoder", "TransformerEncoderLayer"]
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -126,6 +135,249 @@ class TransformerEncoder(Module):
         for layer in self.layers:
             x = layer(x, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
         return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoderLayer(Module):
+    """Self-attention, attention to the encoder's output, and a feed-forward network, each with residual and norm.
+
+    Arguments as in `TransformerEncoderLayer`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        place = {"device": device, "dtype": dtype}
+        attention: Any = {"dropout": dropout, "batch_first": batch_first, "bias": bias, **place}
+        self.self_attn = MultiheadAttention(d_model, nhead, **attention)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
+        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.dropout3 = Dropout(dropout)
+        self.activation = _activation(activation) if isinstance(activation, str) else activation
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Targets (T, N, d_model) and memory (S, N, d_model) to (T, N, d_model). Masks as in attention."""
+        own: tuple[Any, ...] = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        other: tuple[Any, ...] = (memory_mask, memory_key_padding_mask, memory_is_causal)
+        x = tgt
+        if self.norm_first:
+            y = self.norm1(x)
+            x = x + self.dropout1(self._attend(self.self_attn, y, y, *own))
+            x = x + self.dropout2(self._attend(self.multihead_attn, self.norm2(x), memory, *other))
+            made: Tensor = x + self._feed(self.norm3(x))
+            return made
+        x = self.norm1(x + self.dropout1(self._attend(self.self_attn, x, x, *own)))
+        x = self.norm2(x + self.dropout2(self._attend(self.multihead_attn, x, memory, *other)))
+        made = self.norm3(x + self._feed(x))
+        return made
+
+    @staticmethod
+    def _attend(
+        attention: MultiheadAttention, x: Tensor, to: Tensor, mask: Any, padding: Any, is_causal: bool
+    ) -> Tensor:
+        mixed: Tensor = attention(
+            x, to, to, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False
+        )[0]
+        return mixed
+
+    def _feed(self, x: Tensor) -> Tensor:
+        hidden = self.dropout(self.activation(self.linear1(x)))
+        made: Tensor = self.dropout3(self.linear2(hidden))
+        return made
+
+
+class TransformerDecoder(Module):
+    """`num_layers` copies of a decoder layer, one after the other, and a norm at the end if given."""
+
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """As a layer's; `tgt_is_causal=None` finds out whether `tgt_mask` is the causal mask."""
+        x = tgt
+        causal = _is_causal(tgt_mask, tgt_is_causal)
+        for layer in self.layers:
+            x = layer(
+                x,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=causal,
+                memory_is_causal=memory_is_causal,
+            )
+        return x if self.norm is None else self.norm(x)
+
+
+class Transformer(Module):
+    """An encoder and a decoder.
+
+    Args:
+        d_model: Size of each position. Default: 512.
+        nhead: Attention heads. Default: 8.
+        num_encoder_layers: Default: 6.
+        num_decoder_layers: Default: 6.
+        dim_feedforward: Default: 2048.
+        dropout: Default: 0.1.
+        activation: "relu", "gelu" or a function. Default: relu.
+        custom_encoder: In place of the encoder. Default: None.
+        custom_decoder: In place of the decoder. Default: None.
+        layer_norm_eps: Default: 1e-5.
+        batch_first: Default: False.
+        norm_first: Default: False.
+        bias: Default: True.
+
+    Matrices start Xavier-uniform.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Activation = F.relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        args: Any = (
+            d_model,
+            nhead,
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+            bias,
+            device,
+            dtype,
+        )
+        norm: Any = {"eps": layer_norm_eps, "bias": bias, "device": device, "dtype": dtype}
+        if custom_encoder is not None:
+            self.encoder = custom_encoder
+        else:
+            self.encoder = TransformerEncoder(
+                TransformerEncoderLayer(*args), num_encoder_layers, LayerNorm(d_model, **norm)
+            )
+        if custom_decoder is not None:
+            self.decoder = custom_decoder
+        else:
+            self.decoder = TransformerDecoder(
+                TransformerDecoderLayer(*args), num_decoder_layers, LayerNorm(d_model, **norm)
+            )
+        self._reset_parameters()
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Sources (S, N, d_model) and targets (T, N, d_model) to (T, N, d_model); the batch first if so told."""
+        batched = src.dim() == 3
+        if batched and src.size(0 if self.batch_first else 1) != tgt.size(0 if self.batch_first else 1):
+            raise errors.RuntimeError("the batch number of src and tgt must be equal")
+        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+            raise errors.RuntimeError("the feature number of src and tgt must be equal to d_model")
+        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
+        made: Tensor = self.decoder(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )
+        return made
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """The causal mask (sz, sz): -inf above the diagonal, 0 elsewhere."""
+        return lucid.full([sz, sz], -math.inf, dtype=dtype, device=device).triu(1)
+
+    def _reset_parameters(self) -> None:
+        for p in self.parameters():
+            if p.dim() > 1:
+                init.xavier_uniform_(p)
+
+
+def _is_causal(mask: Tensor | None, told: bool | None) -> bool:
+    """Is the mask the causal one? Looks at it, which evaluates, only where not told."""
+    if told is not None:
+        return told
+    if mask is None or mask.dim() != 2 or mask.shape[0] != mask.shape[1]:
+        return False
+    size = mask.shape[0]
+    blank = lucid.full([size, size], -math.inf, dtype=lucid.float32, device=mask.device).triu(1)
+    if mask.dtype == lucid.bool:
+        return bool(lucid.equal(mask, blank != 0))
+    return bool(lucid.equal(mask, blank.to(mask.dtype)))
 
 
 def _activation(name: str) -> Activation:

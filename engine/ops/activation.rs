@@ -1,0 +1,221 @@
+//! Activations beyond those that are primitives: limiting, shrinking and gated functions, each made of other ops.
+//!
+//! Sixteen-bit floats are computed in float32 and rounded once, as PyTorch does.
+
+use super::compare::select::r#where;
+use super::macros::define_ops;
+use crate::{DType, Error, Result, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! activation_ops {
+    ($cb:ident) => { $cb! { "activation" ActivationOp :
+        /// `scale · (max(x, 0) + min(0, alpha (e^x - 1)))` with the constants of Klambauer et al. (2017).
+        function selu(input: Tensor) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run selu_body, torch "", samples ["N(3, 4)"]
+        }
+        /// `max(x, 0) + min(0, alpha (e^(x/alpha) - 1))` (Barron, 2017).
+        function celu(input: Tensor, alpha: Float = 1.0) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run celu_body, torch "", samples ["N(3, 4)", "N(3, 4), 0.6"]
+        }
+        /// `x · tanh(log(1 + e^x))` (Misra, 2019).
+        function mish(input: Tensor) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run mish_body, torch "nn.functional.mish", samples ["N(3, 4)"]
+        }
+        /// `x · min(max(x + 3, 0), 6) / 6` (Howard et al., 2019).
+        function hardswish(input: Tensor) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run hardswish_body, torch "nn.functional.hardswish", samples ["N(3, 4)", "P(4, lo=3.5, hi=5.0)"]
+        }
+        /// `min(max(x + 3, 0), 6) / 6`.
+        function hardsigmoid(input: Tensor) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run hardsigmoid_body, torch "nn.functional.hardsigmoid", samples ["N(3, 4)", "P(4, lo=3.5, hi=5.0)"]
+        }
+        /// `x` held within `min_val` to `max_val`. No gradient at the bounds themselves.
+        function hardtanh(input: Tensor, min_val: Float = -1.0, max_val: Float = 1.0) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run hardtanh_body, torch "nn.functional.hardtanh", samples ["N(3, 4)", "N(3, 4), -0.4, 0.7"]
+        }
+        /// `log(1 / (1 + e^-x))`, without overflow.
+        function logsigmoid(input: Tensor) -> Tensor {
+            [] Full Yes DTypes::FLOAT, Same,
+            run logsigmoid_body, torch "nn.functional.logsigmoid", samples ["N(3, 4)"]
+        }
+        /// `x / (1 + |x|)`.
+        function softsign(input: Tensor) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run softsign_body, torch "nn.functional.softsign", samples ["N(3, 4)"]
+        }
+        /// `x - tanh(x)`.
+        function tanhshrink(input: Tensor) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run tanhshrink_body, torch "nn.functional.tanhshrink", samples ["N(3, 4)"]
+        }
+        /// `x` where `|x| > lambd`, else 0.
+        function hardshrink(input: Tensor, lambd: Float = 0.5) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run hardshrink_body, torch "nn.functional.hardshrink", samples ["N(3, 4)", "N(3, 4), 0.9"]
+        }
+        /// `x` moved towards 0 by `lambd`, and 0 within it.
+        function softshrink(input: Tensor, lambd: Float = 0.5) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run softshrink_body, torch "nn.functional.softshrink", samples ["N(3, 4)", "N(3, 4), 0.9"]
+        }
+        /// `x` where `x > threshold`, else `value`.
+        function threshold(input: Tensor, threshold: Float, value: Float) -> Tensor {
+            [] Keep Yes DTypes::REAL, Same,
+            run threshold_body, torch "nn.functional.threshold", samples ["N(3, 4), 0.2, 5.0"]
+        }
+        /// `x` above 0, `weight · x` below; `weight` has one element, or one per channel (the second dimension).
+        function prelu(input: Tensor, weight: Tensor) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run prelu_body, torch "nn.functional.prelu", samples ["N(3, 4), N(1)", "N(2, 3, 4), N(3)"]
+        }
+        /// The first half along `dim` times the sigmoid of the second (Dauphin et al., 2017).
+        function glu(input: Tensor, dim: Dim = -1) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            run glu_body, torch "nn.functional.glu", samples ["N(3, 4)", "N(4, 3, 2), 0"]
+        }
+    }};
+}
+activation_ops!(define_ops);
+
+/// A function of several steps, in float32 for 16-bit floats.
+fn wide(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    match x.dtype() {
+        DType::F16 | DType::BF16 => f(&x.cast(DType::F32)?)?.cast(x.dtype()),
+        _ => f(x),
+    }
+}
+
+fn selu_body(x: &Tensor) -> Result<Tensor> {
+    schema::selu.check(x.dtype())?;
+    wide(x, |x| super::nn::elu(x, 1.673_263_242_354_377_2)? * 1.050_700_987_355_480_5)
+}
+
+fn celu_body(x: &Tensor, alpha: f64) -> Result<Tensor> {
+    schema::celu.check(x.dtype())?;
+    if alpha == 0.0 {
+        return Err(Error::runtime("celu", "ZeroDivisionError: alpha cannot be 0 for CELU"));
+    }
+    wide(x, |x| {
+        let positive = x.gt(0)?;
+        let below = (x.masked_fill(&positive, 0.0)? * (1.0 / alpha))?.expm1()?;
+        r#where(&positive, x, &(below * alpha)?)
+    })
+}
+
+fn mish_body(x: &Tensor) -> Result<Tensor> {
+    schema::mish.check(x.dtype())?;
+    wide(x, |x| x * &super::nn::softplus(x, 1.0, 20.0)?.tanh()?)
+}
+
+fn hardswish_body(x: &Tensor) -> Result<Tensor> {
+    schema::hardswish.check(x.dtype())?;
+    wide(x, |x| (x * &super::nn::relu6(&(x + 3.0)?)?)? * (1.0 / 6.0))
+}
+
+fn hardsigmoid_body(x: &Tensor) -> Result<Tensor> {
+    schema::hardsigmoid.check(x.dtype())?;
+    wide(x, |x| super::nn::relu6(&(x + 3.0)?)? * (1.0 / 6.0))
+}
+
+fn constant(value: f64, like: &Tensor) -> Result<Tensor> {
+    Tensor::constant(crate::Scalar::Float(value), like.dtype(), like.device())
+}
+
+fn hardtanh_body(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
+    schema::hardtanh.check(x.dtype())?;
+    if low > high {
+        return Err(Error::value("hardtanh", "min_val cannot be greater than max_val"));
+    }
+    let above = r#where(&x.le(low)?, &constant(low, x)?, x)?;
+    r#where(&x.ge(high)?, &constant(high, x)?, &above)
+}
+
+fn logsigmoid_body(x: &Tensor) -> Result<Tensor> {
+    schema::logsigmoid.check(x.dtype())?;
+    wide(x, |x| {
+        let tail = (-&x.abs()?)?.exp()?.log1p()?;
+        -&((-x)?.relu()? + &tail)?
+    })
+}
+
+fn softsign_body(x: &Tensor) -> Result<Tensor> {
+    schema::softsign.check(x.dtype())?;
+    wide(x, |x| x / &(x.abs()? + 1.0)?)
+}
+
+fn tanhshrink_body(x: &Tensor) -> Result<Tensor> {
+    schema::tanhshrink.check(x.dtype())?;
+    wide(x, |x| x - &x.tanh()?)
+}
+
+fn hardshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
+    schema::hardshrink.check(x.dtype())?;
+    x.masked_fill(&x.abs()?.le(lambd)?, 0.0)
+}
+
+fn softshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
+    schema::softshrink.check(x.dtype())?;
+    if lambd.is_nan() || lambd < 0.0 {
+        let why = format!("lambda must be greater or equal to 0, but found to be {lambd}.");
+        return Err(Error::runtime("softshrink", why));
+    }
+    wide(x, |x| {
+        let moved = (x - &(x.sign()?.detach()? * lambd)?)?;
+        moved.masked_fill(&x.abs()?.le(lambd)?, 0.0)
+    })
+}
+
+fn threshold_body(x: &Tensor, threshold: f64, value: f64) -> Result<Tensor> {
+    schema::threshold.check(x.dtype())?;
+    x.masked_fill(&x.le(threshold)?, value)
+}
+
+fn prelu_body(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    schema::prelu.check(x.dtype())?;
+    if weight.dtype() != x.dtype() {
+        let why = "Type promoting not supported: input and weight must have the same dtype";
+        return Err(Error::dtype("prelu", why, &[x.dtype(), weight.dtype()]));
+    }
+    let weight = match weight.numel() {
+        _ if weight.ndim() > 1 => {
+            return Err(Error::shape("prelu", "weight needs to be a scalar or 1D tensor", &[weight.shape()]));
+        }
+        1 => weight.reshape(&[])?,
+        n => {
+            let channels = if x.ndim() > 1 { x.shape()[1] } else { 1 };
+            if n != channels {
+                let why = format!(
+                    "Mismatch of parameter numbers and input channel size. Found parameter numbers = {n} and channel size = {channels}."
+                );
+                return Err(Error::shape("prelu", why, &[x.shape(), weight.shape()]));
+            }
+            let mut wide = vec![1; x.ndim()];
+            wide[1] = -1;
+            weight.reshape(&wide)?
+        }
+    };
+    r#where(&x.gt(0)?, x, &(x * &weight)?)
+}
+
+fn glu_body(x: &Tensor, dim: isize) -> Result<Tensor> {
+    schema::glu.check(x.dtype())?;
+    if x.ndim() == 0 {
+        return Err(Error::runtime("glu", "does not support 0-dimensional tensors"));
+    }
+    let axis = crate::shape::wrap_dim("glu", dim, x.ndim())?;
+    let n = x.shape()[axis];
+    if !n.is_multiple_of(2) {
+        let why = format!("Halving dimension must be even, but dimension {axis} is size {n}");
+        return Err(Error::shape("glu", why, &[x.shape()]));
+    }
+    let half = (n / 2) as i64;
+    wide(x, |x| x.narrow(axis as isize, 0, half)? * &x.narrow(axis as isize, half, half)?.sigmoid()?)
+}

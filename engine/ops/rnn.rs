@@ -1,0 +1,200 @@
+//! Recurrent layers: one layer and direction of an RNN, LSTM or GRU over a batch of sequences, and single steps.
+//!
+//! Sequences come packed, as PyTorch's `PackedSequence` has them: the rows of step 0, then of step 1, …, where step t
+//! has `batch_sizes[t]` rows, never more than the step before. Sequences of one length are the case of equal sizes. The
+//! products with the inputs are one matrix product for all steps. All are made of other ops.
+
+use super::macros::define_ops;
+use super::nn::linear;
+use crate::{Error, Result, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! rnn_ops {
+    ($cb:ident) => { $cb! { "rnn" RnnOp :
+        /// `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)` (or relu) over packed rows (sum of `batch_sizes`, in) from `hx`
+        /// (batch, hidden); `reverse` runs from the last step. Gives the states of all steps, packed, and the last ones.
+        function rnn_sequence(input: Tensor, hx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None, b_hh: OptTensor = None, nonlinearity: Text = "tanh", reverse: Bool = false) -> Pair {
+            [] Low Yes DTypes::FLOAT, Same,
+            run rnn_body, torch "-", samples []
+        }
+        /// A long short-term memory (Hochreiter and Schmidhuber, 1997) with gates in PyTorch's order i, f, g, o, as
+        /// [`rnn_sequence`]; `w_hr` projects the states. Gives all states, the last ones, and the last cells.
+        function lstm_sequence(input: Tensor, hx: Tensor, cx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None, b_hh: OptTensor = None, w_hr: OptTensor = None, reverse: Bool = false) -> Tensors {
+            [] Low Yes DTypes::FLOAT, Same,
+            run lstm_body, torch "-", samples []
+        }
+        /// A gated recurrent unit (Cho et al., 2014) with gates in PyTorch's order r, z, n, as [`rnn_sequence`].
+        function gru_sequence(input: Tensor, hx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None, b_hh: OptTensor = None, reverse: Bool = false) -> Pair {
+            [] Low Yes DTypes::FLOAT, Same,
+            run gru_body, torch "-", samples []
+        }
+    }};
+}
+rnn_ops!(define_ops);
+
+/// Refuses operands that do not fit together; `gates` times the hidden size are the rows of both weights.
+#[allow(clippy::too_many_arguments)]
+fn check(
+    op: &'static str,
+    x: &Tensor,
+    hx: &Tensor,
+    sizes: &[isize],
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    biases: [Option<&Tensor>; 2],
+    gates: usize,
+) -> Result<()> {
+    schema::rnn_sequence.check(x.dtype())?;
+    let rest = [hx, w_ih, w_hh].into_iter().chain(biases.into_iter().flatten());
+    for t in rest {
+        if t.dtype() != x.dtype() {
+            let why = "input, hidden state and weights must have the same dtype";
+            return Err(Error::dtype(op, why, &[x.dtype(), t.dtype()]));
+        }
+    }
+    let ordered = sizes.windows(2).all(|w| w[1] <= w[0]) && sizes.iter().all(|&n| n > 0);
+    let fits = x.ndim() == 2 && hx.ndim() == 2 && w_ih.ndim() == 2 && w_hh.ndim() == 2;
+    if !fits || sizes.is_empty() || !ordered {
+        let why = format!("expected packed rows, a state of (batch, hidden), two matrices and falling batch sizes, got {sizes:?}");
+        return Err(Error::shape(op, why, &[x.shape(), hx.shape(), w_ih.shape(), w_hh.shape()]));
+    }
+    let rows = w_ih.shape()[0];
+    let good = sizes.iter().sum::<isize>() as usize == x.shape()[0]
+        && sizes[0] as usize == hx.shape()[0]
+        && x.shape()[1] == w_ih.shape()[1]
+        && hx.shape()[1] == w_hh.shape()[1]
+        && w_hh.shape()[0] == rows
+        && rows.is_multiple_of(gates)
+        && biases.iter().flatten().all(|b| b.shape() == [rows]);
+    if !good {
+        let why = format!("input, hidden state, weights and batch sizes {sizes:?} do not belong to one layer");
+        return Err(Error::shape(op, why, &[x.shape(), hx.shape(), w_ih.shape(), w_hh.shape()]));
+    }
+    Ok(())
+}
+
+/// Runs `step(rows of the projected input, states)` over all steps. Rows leave (or, in reverse, enter) as sizes change.
+fn over_steps(
+    gx: &Tensor,
+    first: &[&Tensor],
+    sizes: &[isize],
+    reverse: bool,
+    step: impl Fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<(Tensor, Vec<Tensor>)> {
+    let starts: Vec<i64> = sizes.iter().scan(0, |at, &n| { let start = *at; *at += n as i64; Some(start) }).collect();
+    let order: Vec<usize> = if reverse { (0..sizes.len()).rev().collect() } else { (0..sizes.len()).collect() };
+    let mut rows = sizes[order[0]] as i64;
+    let mut states: Vec<Tensor> = first.iter().map(|s| s.narrow(0, 0, rows)).collect::<Result<_>>()?;
+    let mut done: Vec<Vec<Tensor>> = vec![Vec::new(); first.len()];
+    let mut outs: Vec<Option<Tensor>> = vec![None; sizes.len()];
+    for t in order {
+        let now = sizes[t] as i64;
+        if now != rows {
+            for (i, s) in states.iter_mut().enumerate() {
+                *s = if now < rows {
+                    done[i].push(s.narrow(0, now, rows - now)?);
+                    s.narrow(0, 0, now)?
+                } else {
+                    super::index::cat(&[s.clone(), first[i].narrow(0, rows, now - rows)?], 0)?
+                };
+            }
+            rows = now;
+        }
+        states = step(&gx.narrow(0, starts[t], now)?, &states)?;
+        outs[t] = Some(states[0].clone());
+    }
+    let outs: Vec<Tensor> = outs.into_iter().flatten().collect();
+    let last = states
+        .into_iter()
+        .zip(done)
+        .map(|(s, done)| match done.is_empty() {
+            true => Ok(s),
+            // The longest sequences come first; those that left last lie next to them.
+            false => super::index::cat(&std::iter::once(s).chain(done.into_iter().rev()).collect::<Vec<_>>(), 0),
+        })
+        .collect::<Result<_>>()?;
+    Ok((super::index::cat(&outs, 0)?, last))
+}
+
+#[allow(clippy::too_many_arguments)]
+fn rnn_body(
+    x: &Tensor,
+    hx: &Tensor,
+    sizes: &[isize],
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+    nonlinearity: &str,
+    reverse: bool,
+) -> Result<(Tensor, Tensor)> {
+    const OP: &str = "rnn_sequence";
+    check(OP, x, hx, sizes, w_ih, w_hh, [b_ih, b_hh], 1)?;
+    let f: fn(&Tensor) -> Result<Tensor> = match nonlinearity {
+        "tanh" => Tensor::tanh,
+        "relu" => Tensor::relu,
+        other => return Err(Error::value(OP, format!("Unknown nonlinearity: {other}"))),
+    };
+    let gx = linear(x, w_ih, b_ih)?;
+    let (out, mut last) = over_steps(&gx, &[hx], sizes, reverse, |gx, h| {
+        Ok(vec![f(&(gx + &linear(&h[0], w_hh, b_hh)?)?)?])
+    })?;
+    Ok((out, last.remove(0)))
+}
+
+#[allow(clippy::too_many_arguments)]
+fn lstm_body(
+    x: &Tensor,
+    hx: &Tensor,
+    cx: &Tensor,
+    sizes: &[isize],
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+    w_hr: Option<&Tensor>,
+    reverse: bool,
+) -> Result<Vec<Tensor>> {
+    const OP: &str = "lstm_sequence";
+    check(OP, x, hx, sizes, w_ih, w_hh, [b_ih, b_hh], 4)?;
+    let hidden = w_ih.shape()[0] / 4;
+    if cx.shape() != [hx.shape()[0], hidden] || w_hr.is_some_and(|w| w.shape() != [hx.shape()[1], hidden]) {
+        let why = format!("expected cells of (batch, {hidden}), and a projection to the hidden state's size");
+        return Err(Error::shape(OP, why, &[hx.shape(), cx.shape()]));
+    }
+    let gx = linear(x, w_ih, b_ih)?;
+    let (out, last) = over_steps(&gx, &[hx, cx], sizes, reverse, |gx, s| {
+        let gates = (gx + &linear(&s[0], w_hh, b_hh)?)?.chunk(4, 1)?;
+        let kept = (gates[1].sigmoid()? * &s[1])?;
+        let c = (kept + &(gates[0].sigmoid()? * &gates[2].tanh()?)?)?;
+        let h = (gates[3].sigmoid()? * &c.tanh()?)?;
+        let h = w_hr.map_or(Ok(h.clone()), |w| linear(&h, w, None))?;
+        Ok(vec![h, c])
+    })?;
+    Ok(std::iter::once(out).chain(last).collect())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn gru_body(
+    x: &Tensor,
+    hx: &Tensor,
+    sizes: &[isize],
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+    reverse: bool,
+) -> Result<(Tensor, Tensor)> {
+    check("gru_sequence", x, hx, sizes, w_ih, w_hh, [b_ih, b_hh], 3)?;
+    let gx = linear(x, w_ih, b_ih)?;
+    let (out, mut last) = over_steps(&gx, &[hx], sizes, reverse, |gx, s| {
+        let (a, b) = (gx.chunk(3, 1)?, linear(&s[0], w_hh, b_hh)?.chunk(3, 1)?);
+        let (r, z) = ((&a[0] + &b[0])?.sigmoid()?, (&a[1] + &b[1])?.sigmoid()?);
+        let n = (&a[2] + &(r * &b[2])?)?.tanh()?;
+        // (1 - z) n + z h
+        Ok(vec![(&n + &(z * &(&s[0] - &n)?)?)?])
+    })?;
+    Ok((out, last.remove(0)))
+}

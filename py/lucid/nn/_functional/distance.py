@@ -1,0 +1,64 @@
+"""Norms, distances and similarities along a dimension."""
+
+from __future__ import annotations
+
+import math
+
+import lucid
+from lucid import Tensor, errors
+
+__all__ = ["cosine_similarity", "normalize", "pairwise_distance", "pdist"]
+
+
+def norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
+    """The p-norm along `dim`, whose gradient at zero is zero, as PyTorch has it."""
+    if p == 1:
+        return x.abs().sum(dim, keepdim)
+    if p == math.inf:
+        return x.abs().amax(dim, keepdim)
+    if p == -math.inf:
+        return x.abs().amin(dim, keepdim)
+    if p == 0:
+        return (x != 0).to(x.dtype).sum(dim, keepdim)
+    powers = x * x if p == 2 else x.abs().pow(p)
+    total = powers.sum(dim, keepdim)
+    # At zero the root's slope is infinite: the branch not taken must stay finite.
+    zero = total == 0
+    return total.masked_fill(zero, 1.0).pow(1.0 / p).masked_fill(zero, 0.0)
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+    """`x / max(‖x‖_p, eps)` along `dim`."""
+    made = input / norm(input, p, dim, True).clamp(min=eps)
+    return made if out is None else out.copy_(made)
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """`‖x1 - x2 + eps‖_p` along the last dimension; both broadcast."""
+    return norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """`x1 · x2 / (max(‖x1‖, eps) max(‖x2‖, eps))` along `dim`; both broadcast."""
+    if not (x1.is_floating_point() and x2.is_floating_point()):
+        raise errors.RuntimeError(f"expected common dtype to be floating point, yet got {x1.dtype} and {x2.dtype}")
+    # Broadcast first: `dim` counts in the common shape.
+    shape = (x1 * x2).shape
+    x1, x2 = x1.expand(shape), x2.expand(shape)
+    a, b = (norm(x, 2, dim, True).clamp(min=eps) for x in (x1, x2))
+    return ((x1 / a) * (x2 / b)).sum(dim)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm distances of all pairs of rows of (N, M), row-major above the diagonal: N(N-1)/2 numbers."""
+    if input.dim() != 2:
+        raise errors.RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
+    if p < 0:
+        raise errors.RuntimeError("pdist only supports non-negative p values")
+    n = input.shape[0]
+    rows = [i for i in range(n) for _ in range(i + 1, n)]
+    columns = [j for i in range(n) for j in range(i + 1, n)]
+    if not rows:
+        return lucid.zeros(0, dtype=input.dtype, device=input.device)
+    first, second = (lucid.tensor(places, device=input.device) for places in (rows, columns))
+    return norm(input.index_select(0, first) - input.index_select(0, second), p, 1)

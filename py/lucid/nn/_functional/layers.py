@@ -1,0 +1,413 @@
+"""Normalisation, dropout, embedding and attention beyond what is one call of the engine."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import lucid
+from lucid import _C, Tensor, errors
+
+__all__ = [
+    "alpha_dropout",
+    "bilinear",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "embedding",
+    "embedding_bag",
+    "feature_alpha_dropout",
+    "fused_linear_gelu",
+    "fused_linear_relu",
+    "gumbel_softmax",
+    "instance_norm",
+    "local_response_norm",
+    "rrelu",
+    "scaled_dot_product_attention",
+    "softmin",
+]
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x1 A x2 + b`: (…, in1) and (…, in2) with `weight` (out, in1, in2) to (…, out)."""
+    if weight.dim() != 3 or input1.shape[:-1] != input2.shape[:-1]:
+        raise errors.RuntimeError(
+            f"bilinear(): input batch dimensions do not match: got {list(input1.shape)} and {list(input2.shape)}"
+        )
+    outs, first, second = weight.shape
+    if input1.shape[-1] != first or input2.shape[-1] != second:
+        raise errors.RuntimeError(
+            f"bilinear(): input sizes do not match the weight's: got {input1.shape[-1]} and {input2.shape[-1]} but "
+            f"expected {first} and {second}"
+        )
+    left = input1.matmul(weight.permute([1, 0, 2]).reshape([first, outs * second]))
+    made = (left.reshape([*input1.shape[:-1], outs, second]) * input2.unsqueeze(-2)).sum(-1)
+    return made if bias is None else made + bias
+
+
+def fused_linear_relu(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`relu(x @ weight.T + bias)`. Not in PyTorch."""
+    return _C.linear(input, weight, bias).relu()
+
+
+def fused_linear_gelu(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`gelu(x @ weight.T + bias)`. Not in PyTorch."""
+    return _C.gelu(_C.linear(input, weight, bias))
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """`softmax(-x)` along `dim`."""
+    from lucid.nn import functional as F
+
+    return F.softmax(-input, dim, _stacklevel + 1, dtype)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """Samples of the Gumbel-softmax distribution (Jang et al., 2017).
+
+    With `hard` one-hot vectors, whose gradient is that of the soft ones.
+    """
+    noise = -(1.0 - lucid.rand_like(logits)).log()
+    # An exponential variable of 0 would give an infinite logit.
+    gumbels = -noise.clamp(min=lucid.finfo(logits.dtype).tiny).log()
+    soft = _C.softmax((logits + gumbels) / tau, dim)
+    if not hard:
+        return soft
+    index = soft.argmax(dim, keepdim=True)
+    sharp = lucid.zeros_like(logits).scatter(dim, index, 1.0)
+    return sharp - soft.detach() + soft
+
+
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """`x` above 0, `a x` below; `a` is random within the bounds in training, and their mean otherwise."""
+    if lower > upper:
+        raise errors.RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower}, {upper}")
+    if training:
+        slope = lucid.rand_like(input) * (upper - lower) + lower
+        made = lucid.where(input <= 0, input * slope, input)
+    else:
+        made = _C.leaky_relu(input, (lower + upper) / 2)
+    return input.copy_(made) if inplace else made
+
+
+def _check_p(p: float) -> None:
+    if not 0 <= p <= 1:
+        raise errors.ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _kept(input: Tensor, shape: list[int], p: float) -> Tensor:
+    return (lucid.rand(shape, device=input.device) >= p).to(input.dtype)
+
+
+def _channel_dropout(input: Tensor, p: float, training: bool, inplace: bool, unbatched: int | None) -> Tensor:
+    _check_p(p)
+    if not training or p == 0:
+        return input
+    alone = unbatched is not None and input.dim() == unbatched
+    lead = 1 if alone else 2
+    shape = [*input.shape[:lead], *([1] * (input.dim() - lead))]
+    made = input * 0.0 if p == 1 else input * (_kept(input, shape, p) / (1 - p))
+    return input.copy_(made) if inplace else made
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeroes whole channels of (N, C, L) or (C, L) with probability `p`, and scales the others by 1/(1-p)."""
+    if input.dim() not in (2, 3):
+        raise errors.RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
+            f"provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
+            f"batch dimension (i.e. 2D or 3D inputs)."
+        )
+    return _channel_dropout(input, p, training, inplace, 2)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeroes whole channels of (N, C, H, W) with probability `p`, and scales the others by 1/(1-p).
+
+    A tensor of three dimensions counts as (N, C, L), as in PyTorch.
+    """
+    return _channel_dropout(input, p, training, inplace, None)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W) with probability `p`, and scales the others."""
+    return _channel_dropout(input, p, training, inplace, 4)
+
+
+_ALPHA = -1.7580993408473766  # where selu ends far below zero
+
+
+def _alpha_dropout(input: Tensor, shape: list[int], p: float, training: bool, inplace: bool) -> Tensor:
+    _check_p(p)
+    if not training or p == 0:
+        return input
+    if p == 1:
+        made = input * 0.0
+    else:
+        a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
+        kept = _kept(input, shape, p)
+        made = input * (kept * a) + ((1 - kept) * (_ALPHA * a) + _ALPHA * a * -p)
+    return input.copy_(made) if inplace else made
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Dropout to selu's lowest value, keeping mean 0 and variance 1 (Klambauer et al., 2017)."""
+    return _alpha_dropout(input, list(input.shape), p, training, inplace)
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """`alpha_dropout` of whole channels of (N, C, …)."""
+    shape = [*input.shape[:2], *([1] * max(input.dim() - 2, 0))]
+    return _alpha_dropout(input, shape, p, training, inplace)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalises each channel of each sample of (N, C, …) by its own mean and variance, or by the running ones.
+
+    With `use_input_stats` the running statistics, if given, are updated by the mean over the samples.
+    """
+    if not use_input_stats:
+        return _C.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if input.dim() < 2:
+        raise errors.RuntimeError(f"instance_norm: expected at least 2 dimensions, got {list(input.shape)}")
+    count = 1
+    for size in input.shape[2:]:
+        count *= size
+    if count <= 1:
+        raise errors.ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+    if running_mean is not None and running_var is not None:
+        with lucid.no_grad():
+            rows = input.detach().reshape([*input.shape[:2], -1])
+            mean, var = rows.mean(2).mean(0), rows.var(2).mean(0)
+            running_mean.copy_(running_mean * (1 - momentum) + mean.to(running_mean.dtype) * momentum)
+            running_var.copy_(running_var * (1 - momentum) + var.to(running_var.dtype) * momentum)
+    return _C.group_norm(input, input.shape[1], weight, bias, eps)
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """`x / (k + alpha · mean of x² over size channels)^beta` (Krizhevsky et al., 2012)."""
+    if input.dim() < 3:
+        raise errors.ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
+    if input.numel() == 0:
+        return input
+    around = [0, 0] * (input.dim() - 2) + [size // 2, (size - 1) // 2]
+    squares = _C.constant_pad_nd(input * input, around)
+    mean = squares.unfold(1, size, 1).mean(-1)
+    return input / (mean * alpha + k).pow(beta)
+
+
+def _renormed(weight: Tensor, rows: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scales the named rows of `weight` down to `max_norm`, in place and unseen by the tape."""
+    from lucid.nn._functional.distance import norm
+
+    with lucid.no_grad():
+        used = lucid.zeros(weight.shape[0], device=weight.device)
+        used = used.index_add(0, rows.reshape([-1]), lucid.ones(rows.numel(), device=weight.device)) > 0
+        size = norm(weight.detach(), norm_type, 1)
+        scale = lucid.where(used & (size > max_norm), max_norm / (size + 1e-7), 1.0)
+        weight.copy_(weight.detach() * scale.to(weight.dtype).unsqueeze(1))
+
+
+def _by_frequency(rows: Tensor, index: Tensor, count: int) -> Tensor:
+    """The same rows, whose gradient is divided by how often each index occurs."""
+    flat = index.reshape([-1])
+    occurs = lucid.zeros(count, device=rows.device).index_add(0, flat, lucid.ones(flat.shape[0], device=rows.device))
+    share = (1.0 / occurs.clamp(min=1)).index_select(0, flat).reshape([*index.shape, 1]).to(rows.dtype)
+    scaled = rows * share
+    return rows.detach() + (scaled - scaled.detach())
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of `weight` (count, size) at the indices `input`: shape (…, size).
+
+    Args:
+        input: Integers from 0 to before the count.
+        weight: The table.
+        padding_idx: A row that gets no gradient. Default: None.
+        max_norm: Rows that are used and longer are first scaled down to this, in the table itself. Default: None.
+        norm_type: Of which norm. Default: 2.
+        scale_grad_by_freq: Whether gradients are divided by how often an index occurs. Default: False.
+        sparse: Accepted; gradients are dense all the same.
+    """
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise AssertionError("Padding_idx must be within num_embeddings")
+    if max_norm is not None:
+        _renormed(weight, input, max_norm, norm_type)
+    made: Tensor = _C.embedding(input, weight, padding_idx)
+    return _by_frequency(made, input, weight.shape[0]) if scale_grad_by_freq else made
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Sums, means or maxima of bags of rows of `weight`: (bags, size).
+
+    Args:
+        input: (bags, length), or (total) with `offsets`.
+        weight: The table (count, size).
+        offsets: Where each bag begins in a 1-D input.
+        max_norm: As in `embedding`.
+        norm_type: As in `embedding`.
+        scale_grad_by_freq: As in `embedding`; not with "max".
+        mode: "sum", "mean" or "max". Default: "mean".
+        sparse: Accepted; gradients are dense all the same.
+        per_sample_weights: Factors of the input's shape; only with "sum".
+        include_last_offset: Whether the last offset is the end of the last bag. Default: False.
+        padding_idx: An index that counts nothing. Default: None.
+    """
+    if weight.dtype == lucid.int64 and input.is_floating_point():
+        raise errors.ValueError("Argument order of nn.functional.embedding_bag has changed: give input first")
+    if mode not in ("sum", "mean", "max"):
+        raise errors.ValueError("mode has to be one of sum, mean or max")
+    if per_sample_weights is not None:
+        if per_sample_weights.shape != input.shape:
+            raise errors.ValueError(
+                f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is not None, then it must "
+                f"have the same shape as the input ({list(input.shape)})"
+            )
+        if mode != "sum":
+            raise errors.NotImplementedError(
+                f"embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
+                f"(got mode='{mode}'). Please open a feature request on GitHub."
+            )
+    if mode == "max" and scale_grad_by_freq:
+        raise errors.ValueError("max mode does not support scaling the gradient by the frequency")
+    device = weight.device
+    if input.dim() == 2:
+        if offsets is not None:
+            raise errors.ValueError(
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
+                f"sequences. However, found offsets of type {type(offsets)}"
+            )
+        bags, length = input.shape
+        flat = input.reshape([-1])
+        starts = [i * length for i in range(bags)]
+        factors = None if per_sample_weights is None else per_sample_weights.reshape([-1])
+    elif input.dim() == 1:
+        if offsets is None:
+            raise errors.ValueError("offsets has to be a 1D Tensor but got None")
+        if offsets.dim() != 1:
+            raise errors.ValueError("offsets has to be a 1D Tensor")
+        starts, flat, factors = [int(o) for o in offsets.tolist()], input, per_sample_weights
+        if include_last_offset:
+            starts = starts[:-1]
+        if starts and starts[0] != 0:
+            raise errors.ValueError(
+                f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start "
+                f"from position 0. However, got {starts[0]}"
+            )
+        if starts and max(starts) > flat.shape[0]:
+            raise errors.ValueError(
+                f"offsets[-1] can not be greater than input's length({flat.shape[0]}), got {max(starts)}"
+            )
+        bags = len(starts)
+    else:
+        raise errors.ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+    if padding_idx is not None:
+        if not -weight.shape[0] <= padding_idx < weight.shape[0]:
+            raise AssertionError("padding_idx must be within the number of embeddings")
+        padding_idx %= weight.shape[0]
+    flat = flat.to(lucid.int64)
+    total = flat.shape[0]
+    ends = [*starts[1:], total] if starts else []
+    if max_norm is not None:
+        _renormed(weight, flat, max_norm, norm_type)
+    rows: Tensor = _C.embedding(flat, weight)
+    if scale_grad_by_freq:
+        rows = _by_frequency(rows, flat, weight.shape[0])
+    counted = lucid.ones(total, device=device) if padding_idx is None else (flat != padding_idx).to(lucid.float32)
+    if mode == "max":
+        longest = max((b - a for a, b in zip(starts, ends, strict=True)), default=0)
+        if longest == 0:
+            return lucid.zeros([bags, weight.shape[1]], dtype=weight.dtype, device=device)
+        places = [[min(a + j, max(total - 1, 0)) for j in range(longest)] for a in starts]
+        inside = [[a + j < b for j in range(longest)] for a, b in zip(starts, ends, strict=True)]
+        where = lucid.tensor(places, device=device)
+        seen = lucid.tensor(inside, device=device) & (counted.index_select(0, where.reshape([-1])) > 0).reshape(
+            where.shape
+        )
+        found = rows.index_select(0, where.reshape([-1])).reshape([bags, longest, -1])
+        best = found.masked_fill(seen.logical_not().unsqueeze(2), -math.inf).argmax(1, keepdim=True)
+        picked = found.gather(1, best).squeeze(1)
+        return picked.masked_fill(seen.any(1).logical_not().unsqueeze(1), 0.0)
+    owner: list[int] = []
+    for i, (a, b) in enumerate(zip(starts, ends, strict=True)):
+        owner += [i] * (b - a)
+    bag = lucid.tensor(owner, dtype=lucid.int64, device=device)
+    if padding_idx is not None:
+        rows = rows * counted.to(rows.dtype).unsqueeze(1)
+    if factors is not None:
+        rows = rows * factors.unsqueeze(1)
+    made = lucid.zeros([bags, weight.shape[1]], dtype=weight.dtype, device=device).index_add(0, bag, rows)
+    if mode == "mean":
+        size = lucid.zeros(bags, device=device).index_add(0, bag, counted).clamp(min=1)
+        made = made / size.to(made.dtype).unsqueeze(1)
+    return made
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """`softmax(scale · q kᵀ + mask) v` over (…, length, size).
+
+    Args:
+        query: (…, L, E).
+        key: (…, S, E).
+        value: (…, S, Ev).
+        attn_mask: `bool`, true where to look, or numbers to add; broadcast to (…, L, S). Default: None.
+        dropout_p: Probability of dropping a weight. Default: 0.
+        is_causal: Whether later positions are hidden; then no mask may be given. Default: False.
+        scale: Default: 1 / sqrt(E).
+        enable_gqa: Whether several heads of the query share one of key and value. Default: False.
+    """
+    if enable_gqa:
+        if query.dim() < 3 or key.dim() < 3 or value.dim() < 3:
+            raise errors.RuntimeError("scaled_dot_product_attention: enable_gqa needs a dimension of heads")
+        heads = query.shape[-3]
+        grown = []
+        for x in (key, value):
+            own = x.shape[-3]
+            if own == 0 or heads % own:
+                raise errors.RuntimeError(
+                    f"Number of heads in key and value must divide the number of heads in query, got {own} for {heads}"
+                )
+            wide = x.unsqueeze(-3).expand([*x.shape[:-2], heads // own, *x.shape[-2:]])
+            grown.append(wide.reshape([*x.shape[:-3], heads, *x.shape[-2:]]))
+        key, value = grown
+    return _C.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)

@@ -1,0 +1,166 @@
+"""Multi-head attention as a function, which `nn.MultiheadAttention` calls."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import lucid
+from lucid import _C, Tensor, errors
+
+__all__ = ["multi_head_attention_forward"]
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of `num_heads` heads over (L, N, E), (S, N, E), (S, N, E), or without N; see `nn.MultiheadAttention`.
+
+    `static_k` and `static_v` (N · heads, S, E / heads) stand for the projected keys and values. Gives the output and,
+    with `need_weights`, the weights, averaged over the heads or not.
+    """
+    if is_causal and attn_mask is None:
+        raise errors.RuntimeError("Need attn_mask if specifying the is_causal hint.")
+    batched = query.dim() == 3
+    if query.dim() not in (2, 3):
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
+        )
+    if key.dim() != query.dim() or value.dim() != query.dim():
+        raise AssertionError(
+            f"For {'batched (3-D)' if batched else 'unbatched (2-D)'} `query`, expected `key` and `value` to be "
+            f"{query.dim()}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively"
+        )
+    same = query is key and key is value
+    # The batch in front from here on.
+    query, key, value = ((x.transpose(0, 1) if batched else x.unsqueeze(0)) for x in (query, key, value))
+    if same:
+        key = value = query
+    if key_padding_mask is not None:
+        if key_padding_mask.dim() != (2 if batched else 1):
+            raise AssertionError(
+                f"expected `key_padding_mask` to be None or {2 if batched else 1}-D but found "
+                f"{key_padding_mask.dim()}-D tensor instead"
+            )
+        if not batched:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    count, length, size = query.shape
+    if size != embed_dim_to_check:
+        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {size}")
+    head = size // num_heads
+    if head * num_heads != size:
+        raise AssertionError(f"embed_dim {size} not divisible by num_heads {num_heads}")
+    if key.shape[:2] != value.shape[:2]:
+        raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}")
+    if not use_separate_proj_weight and key.shape != value.shape:
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+    if key_padding_mask is not None and key_padding_mask.shape != key.shape[:2]:
+        raise AssertionError(
+            f"expected key_padding_mask of shape {tuple(key.shape[:2])}, got {tuple(key_padding_mask.shape)}"
+        )
+    weights: Any
+    if use_separate_proj_weight:
+        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+    elif same and in_proj_weight is not None:
+        weights = None
+    else:
+        assert in_proj_weight is not None, "in_proj_weight is None"
+        weights = in_proj_weight.chunk(3)
+    if weights is None:
+        assert in_proj_weight is not None
+        q, k, v = _C.linear(query, in_proj_weight, in_proj_bias).chunk(3, -1)
+    else:
+        biases: Any = (None, None, None) if in_proj_bias is None else in_proj_bias.split(size)
+        q, k, v = (_C.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+    causal = is_causal and key_padding_mask is None and not need_weights
+    if causal:
+        attn_mask = None
+    if bias_k is not None and bias_v is not None:
+        k = lucid.cat([k, bias_k.expand([count, 1, size])], 1)
+        v = lucid.cat([v, bias_v.expand([count, 1, size])], 1)
+    q = q.reshape([count, length, num_heads, head]).transpose(1, 2)
+    k, v = (
+        x.reshape([count, x.shape[1], num_heads, head]).transpose(1, 2)
+        if static is None
+        else static.reshape([count, num_heads, *static.shape[1:]])
+        for x, static in ((k, static_k), (v, static_v))
+    )
+    if add_zero_attn:
+        blank = lucid.zeros((count, num_heads, 1, head), dtype=k.dtype, device=k.device)
+        k, v = lucid.cat([k, blank], 2), lucid.cat([v, blank], 2)
+    keys = k.shape[2]
+    mask = _mask(attn_mask, key_padding_mask, num_heads, count, length, keys, q)
+    dropout = dropout_p if training else 0.0
+    shown = None
+    if need_weights:
+        scores = (q * (1.0 / math.sqrt(head))).matmul(k.transpose(-2, -1))
+        shown = _C.softmax(scores if mask is None else scores + mask, -1)
+        if dropout > 0:
+            shown = _C.dropout(shown, dropout)
+        mixed = shown.matmul(v)
+        if average_attn_weights:
+            shown = shown.mean(1)
+    else:
+        mixed = _C.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
+    output: Tensor = _C.linear(mixed.transpose(1, 2).reshape([count, length, size]), out_proj_weight, out_proj_bias)
+    if not batched:
+        return output.squeeze(0), None if shown is None else shown.squeeze(0)
+    return output.transpose(0, 1), shown
+
+
+def _mask(
+    attn_mask: Tensor | None, padding: Tensor | None, heads: int, count: int, length: int, keys: int, like: Tensor
+) -> Tensor | None:
+    """Both masks as one to add to the scores (count, heads, length, keys)."""
+    total = None
+    if attn_mask is not None:
+        total = _additive("attn_mask", attn_mask, like)
+        own = total.shape[-1]
+        wanted = [length, own] if total.dim() == 2 else [count * heads, length, own]
+        if total.dim() not in (2, 3):
+            raise errors.RuntimeError(f"attn_mask's dimension {total.dim()} is not supported")
+        if list(total.shape) != wanted or own > keys:
+            raise errors.RuntimeError(
+                f"The shape of the {total.dim()}D attn_mask is {tuple(total.shape)}, but should be {tuple(wanted)}."
+            )
+        if total.dim() == 3:
+            total = total.reshape([count, heads, length, own])
+    if padding is not None:
+        hidden = _additive("key_padding_mask", padding, like).reshape([count, 1, 1, padding.shape[-1]])
+        total = hidden if total is None else total + hidden
+    if total is not None and total.shape[-1] < keys:
+        # The positions appended by `add_bias_kv` and `add_zero_attn` are always seen.
+        total = _C.constant_pad_nd(total, [0, keys - total.shape[-1]])
+    return total
+
+
+def _additive(name: str, mask: Tensor, like: Tensor) -> Tensor:
+    if mask.dtype == lucid.bool:
+        return lucid.zeros(tuple(mask.shape), dtype=like.dtype, device=mask.device).masked_fill(mask, -math.inf)
+    if not mask.is_floating_point():
+        raise AssertionError(f"only bool and floating types of {name} are supported")
+    return mask

@@ -1,0 +1,454 @@
+"""Normalisation by the statistics of batches or of single samples, channel by channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lucid
+from lucid import Tensor, errors
+from lucid.nn import functional as F
+from lucid.nn.modules.lazy import LazyModuleMixin, blank_buffer, blank_parameter
+from lucid.nn.modules.module import Module, weight_and_bias
+from lucid.nn.modules.normalization import _blank, _reset
+from lucid.nn.parameter import Parameter
+
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "SyncBatchNorm",
+]
+
+
+class _BatchNorm(Module):
+    """Batch normalisation but for the check of the input's dimensions."""
+
+    _version = 2
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        self.register_parameter("weight", _blank(affine, (num_features,), device, dtype))
+        self.register_parameter("bias", _blank(affine and bias, (num_features,), device, dtype))
+        tracked = track_running_stats
+        self.register_buffer("running_mean", lucid.zeros(num_features, device=device, dtype=dtype) if tracked else None)
+        self.register_buffer("running_var", lucid.ones(num_features, device=device, dtype=dtype) if tracked else None)
+        self.register_buffer(
+            "num_batches_tracked", lucid.tensor(0, dtype=lucid.int64, device=device) if tracked else None
+        )
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forgets the statistics seen so far."""
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Forgets the statistics, sets the weight to ones and the bias to zeros."""
+        self.reset_running_stats()
+        _reset(self.weight, self.bias)
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        raise NotImplementedError
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                # The plain mean over all batches so far.
+                momentum = 1.0 / float(self.num_batches_tracked.item())
+        mean, var = self.running_mean, self.running_var
+        if self.training:
+            if not self.track_running_stats:
+                mean = var = None
+            use_batch = True
+        else:
+            use_batch = mean is None and var is None
+        return F.batch_norm(input, mean, var, *weight_and_bias(self), use_batch, momentum, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        key = prefix + "num_batches_tracked"
+        if local_metadata.get("version") in (None, 1) and self.track_running_stats and key not in state_dict:
+            # State dicts before version 2 had no count.
+            count = self.num_batches_tracked
+            state_dict[key] = lucid.tensor(0, dtype=lucid.int64) if count is None else count
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Normalises each channel of (N, C) or (N, C, L).
+
+    In training by the batch's mean and variance, which also update the running ones; after it by these.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance. Default: 1e-5.
+        momentum: Weight of the newest batch in the running statistics; None takes the plain mean. Default: 0.1.
+        affine: Whether to learn `weight` (ones at first). Default: True.
+        track_running_stats: Whether to keep running statistics; else batches' are always used. Default: True.
+        bias: Whether to learn `bias` (zeros at first) too. Default: True.
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() not in (2, 3):
+            raise errors.ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
+
+
+class BatchNorm2d(_BatchNorm):
+    """`BatchNorm1d` for (N, C, H, W)."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() != 4:
+            raise errors.ValueError(f"expected 4D input (got {input.dim()}D input)")
+
+
+class BatchNorm3d(_BatchNorm):
+    """`BatchNorm1d` for (N, C, D, H, W)."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() != 5:
+            raise errors.ValueError(f"expected 5D input (got {input.dim()}D input)")
+
+
+class SyncBatchNorm(_BatchNorm):
+    """`BatchNorm1d` for any number of dimensions. There is one process here, so nothing is synchronised.
+
+    `process_group` is accepted and has no effect.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise errors.ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with every batch norm in it made one of this class."""
+        made: Module = module
+        if isinstance(module, _BatchNorm):
+            made = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
+            made._parameters, made._buffers, made.training = module._parameters, module._buffers, module.training
+        for name, child in module.named_children():
+            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return made
+
+
+class _InstanceNorm(_BatchNorm):
+    """Instance normalisation but for the check of the input's dimensions."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    _unbatched: int
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        n = self._unbatched
+        if input.dim() not in (n, n + 1):
+            raise errors.ValueError(f"expected {n}D or {n + 1}D input (got {input.dim()}D input)")
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        channels = input.shape[-self._unbatched]
+        if channels != self.num_features and self.affine:
+            raise errors.ValueError(
+                f"expected input's size at dim={input.dim() - self._unbatched} to match num_features "
+                f"({self.num_features}), but got: {channels}."
+            )
+        alone = input.dim() == self._unbatched
+        made = F.instance_norm(
+            input.unsqueeze(0) if alone else input,
+            self.running_mean,
+            self.running_var,
+            *weight_and_bias(self),
+            self.training or not self.track_running_stats,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+        return made.squeeze(0) if alone else made
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        if local_metadata.get("version") is None and not self.track_running_stats:
+            kept = [prefix + name for name in ("running_mean", "running_var") if prefix + name in state_dict]
+            for key in kept:
+                error_msgs.append(
+                    f"Unexpected running stats buffer(s) {key!r} for {type(self).__name__} with "
+                    f"track_running_stats=False; they were kept by default before and are no longer."
+                )
+                state_dict.pop(key)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Normalises each channel of each sample of (N, C, L) or (C, L).
+
+    Args:
+        num_features: C.
+        eps: Added to the variance. Default: 1e-5.
+        momentum: Weight of the newest batch in the running statistics. Default: 0.1.
+        affine: Whether to learn `weight` (ones at first) and `bias` (zeros). Default: False.
+        track_running_stats: Whether to keep running statistics, used in evaluation. Default: False.
+    """
+
+    _unbatched = 2
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """`InstanceNorm1d` for (N, C, H, W) or (C, H, W)."""
+
+    _unbatched = 3
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """`InstanceNorm1d` for (N, C, D, H, W) or (C, D, H, W)."""
+
+    _unbatched = 4
+
+
+class _LazyNorm(LazyModuleMixin):
+    """A norm whose `num_features` are the first input's channels."""
+
+    def _make(
+        self,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: Any,
+        dtype: Any,
+        bias: bool,
+    ) -> None:
+        this: Any = self
+        this.affine, this.track_running_stats = affine, track_running_stats
+        if affine:
+            this.weight = blank_parameter(device, dtype)
+            if bias:
+                this.bias = blank_parameter(device, dtype)
+        if track_running_stats:
+            this.register_buffer("running_mean", blank_buffer(device, dtype))
+            this.register_buffer("running_var", blank_buffer(device, dtype))
+            this.register_buffer("num_batches_tracked", lucid.tensor(0, dtype=lucid.int64, device=device))
+
+    def reset_parameters(self) -> None:
+        this: Any = self
+        if not self.has_uninitialized_params() and this.num_features != 0:
+            super().reset_parameters()  # type: ignore[misc]
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Takes `num_features` from the input, and sets the parameters to their first values."""
+        this: Any = self
+        if not self.has_uninitialized_params():
+            this.num_features = this.num_features or input.shape[1]
+            return
+        this.num_features = input.shape[1]
+        with lucid.no_grad():
+            for tensor in (this.weight, this.bias, this.running_mean, this.running_var):
+                if tensor is not None:
+                    tensor.materialize((this.num_features,))
+            self.reset_parameters()
+
+
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+    """`BatchNorm1d` whose `num_features` are the first input's channels."""
+
+    cls_to_become = BatchNorm1d
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype)
+        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+    """`BatchNorm2d` whose `num_features` are the first input's channels."""
+
+    cls_to_become = BatchNorm2d
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype)
+        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+    """`BatchNorm3d` whose `num_features` are the first input's channels."""
+
+    cls_to_become = BatchNorm3d
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype)
+        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+    """`InstanceNorm1d` whose `num_features` are the first input's channels."""
+
+    cls_to_become = InstanceNorm1d
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype)
+        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+    """`InstanceNorm2d` whose `num_features` are the first input's channels."""
+
+    cls_to_become = InstanceNorm2d
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype)
+        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+    """`InstanceNorm3d` whose `num_features` are the first input's channels."""
+
+    cls_to_become = InstanceNorm3d
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype)
+        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)

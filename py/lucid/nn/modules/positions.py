@@ -1,0 +1,99 @@
+"""Encodings of positions as modules. None is in PyTorch."""
+
+from __future__ import annotations
+
+import math
+
+import lucid
+from lucid import Tensor, errors
+from lucid.nn import functional as F
+from lucid.nn.modules.activation import SiLU
+from lucid.nn.modules.linear import Linear
+from lucid.nn.modules.module import Module
+
+__all__ = ["RotaryEmbedding", "SinusoidalEmbedding", "SinusoidalEmbedding2D", "TimestepEmbedding"]
+
+
+class RotaryEmbedding(Module):
+    """Rotates queries or keys (…, length, dim) by their positions (Su et al., 2021).
+
+    Args:
+        dim: The last dimension's size, even.
+        max_position: Unused rows cost nothing; positions may exceed it. Default: 2048.
+        base: The slowest rotation's period over 2π. Default: 10000.
+        interleaved: Whether neighbours are pairs, rather than element i and element i + dim/2. Default: False.
+    """
+
+    inv_freq: Tensor
+
+    def __init__(self, dim: int, max_position: int = 2048, base: float = 10000.0, interleaved: bool = False) -> None:
+        super().__init__()
+        if dim < 2 or dim % 2:
+            raise errors.ValueError(f"RotaryEmbedding: dim must be even and positive, got {dim}")
+        self.dim = dim
+        self.max_position = max_position
+        self.base = base
+        self.interleaved = interleaved
+        steps = lucid.arange(0, dim, 2).to(lucid.float32) * (-math.log(base) / dim)
+        self.register_buffer("inv_freq", steps.exp(), persistent=False)
+
+    def cos_sin(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (…, dim / 2) of the angles at positions (…)."""
+        angles = positions.to(self.inv_freq.dtype).unsqueeze(-1) * self.inv_freq
+        return angles.cos(), angles.sin()
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        """`x` (…, length, dim), whose first position is `offset`, rotated."""
+        cos, sin = self.cos_sin(lucid.arange(offset, offset + x.shape[-2], device=x.device))
+        return F.apply_rotary_emb(x, cos.to(x.dtype), sin.to(x.dtype), self.interleaved)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim}, max_position={self.max_position}, base={self.base}, interleaved={self.interleaved}"
+
+
+class SinusoidalEmbedding(Module):
+    """Sines and cosines of positions (…): (…, dim). `max_period` is the longest period over 2π. Default: 10000."""
+
+    def __init__(self, dim: int, max_period: float = 10000.0) -> None:
+        super().__init__()
+        self.dim = dim
+        self.max_period = max_period
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return F.sinusoidal_embedding(positions, self.dim, self.max_period)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim}, max_period={self.max_period}"
+
+
+class SinusoidalEmbedding2D(SinusoidalEmbedding):
+    """Adds sinusoids of row and column to images (N, dim, H, W); `dim` is a multiple of 4."""
+
+    def forward(self, positions: Tensor) -> Tensor:
+        height, width = positions.shape[-2:]
+        made = F.sinusoidal_embedding_2d(height, width, self.dim, self.max_period, positions.device)
+        return positions + made.permute([2, 0, 1]).to(positions.dtype)
+
+
+class TimestepEmbedding(Module):
+    """Sinusoids of time steps (N) through two linear maps with a SiLU between: (N, out_dim), as diffusion models do.
+
+    Args:
+        dim: Size of the sinusoids.
+        out_dim: Size of the output. Default: 4 · dim.
+        max_period: As in `SinusoidalEmbedding`. Default: 10000.
+    """
+
+    def __init__(self, dim: int, out_dim: int | None = None, max_period: float = 10000.0) -> None:
+        super().__init__()
+        self.dim = dim
+        self.out_dim = 4 * dim if out_dim is None else out_dim
+        self.max_period = max_period
+        self.linear1 = Linear(dim, self.out_dim)
+        self.act = SiLU()
+        self.linear2 = Linear(self.out_dim, self.out_dim)
+
+    def forward(self, timesteps: Tensor) -> Tensor:
+        made = F.sinusoidal_embedding(timesteps, self.dim, self.max_period).to(self.linear1.weight.dtype)
+        out: Tensor = self.linear2(self.act(self.linear1(made)))
+        return out
