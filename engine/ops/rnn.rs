@@ -57,7 +57,9 @@ fn check(
     let ordered = sizes.windows(2).all(|w| w[1] <= w[0]) && sizes.iter().all(|&n| n > 0);
     let fits = x.ndim() == 2 && hx.ndim() == 2 && w_ih.ndim() == 2 && w_hh.ndim() == 2;
     if !fits || sizes.is_empty() || !ordered {
-        let why = format!("expected packed rows, a state of (batch, hidden), two matrices and falling batch sizes, got {sizes:?}");
+        let why = format!(
+            "expected packed rows, a state of (batch, hidden), two matrices and falling batch sizes, got {sizes:?}"
+        );
         return Err(Error::shape(op, why, &[x.shape(), hx.shape(), w_ih.shape(), w_hh.shape()]));
     }
     let rows = w_ih.shape()[0];
@@ -83,7 +85,14 @@ fn over_steps(
     reverse: bool,
     step: impl Fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<(Tensor, Vec<Tensor>)> {
-    let starts: Vec<i64> = sizes.iter().scan(0, |at, &n| { let start = *at; *at += n as i64; Some(start) }).collect();
+    let starts: Vec<i64> = sizes
+        .iter()
+        .scan(0, |at, &n| {
+            let start = *at;
+            *at += n as i64;
+            Some(start)
+        })
+        .collect();
     let order: Vec<usize> = if reverse { (0..sizes.len()).rev().collect() } else { (0..sizes.len()).collect() };
     let mut rows = sizes[order[0]] as i64;
     let mut states: Vec<Tensor> = first.iter().map(|s| s.narrow(0, 0, rows)).collect::<Result<_>>()?;
@@ -138,9 +147,8 @@ fn rnn_body(
         other => return Err(Error::value(OP, format!("Unknown nonlinearity: {other}"))),
     };
     let gx = linear(x, w_ih, b_ih)?;
-    let (out, mut last) = over_steps(&gx, &[hx], sizes, reverse, |gx, h| {
-        Ok(vec![f(&(gx + &linear(&h[0], w_hh, b_hh)?)?)?])
-    })?;
+    let (out, mut last) =
+        over_steps(&gx, &[hx], sizes, reverse, |gx, h| Ok(vec![f(&(gx + &linear(&h[0], w_hh, b_hh)?)?)?]))?;
     Ok((out, last.remove(0)))
 }
 

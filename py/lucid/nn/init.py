@@ -14,15 +14,29 @@ from lucid import Tensor, errors
 
 __all__ = [
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
+    "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
+    "orthogonal_",
+    "sparse",
+    "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
@@ -179,3 +193,106 @@ def kaiming_normal_(
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
         return tensor
     return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """The convolution that gives back its input, as far as there are channels; `tensor` is 3-D to 5-D."""
+    if tensor.dim() not in (3, 4, 5):
+        raise errors.ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    outs, ins, *window = tensor.shape
+    if outs % groups:
+        raise errors.ValueError("dim 0 must be divisible by groups")
+    per_group = outs // groups
+    with lucid.no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for i in range(min(per_group, ins)):
+                tensor[(group * per_group + i, i, *(size // 2 for size in window))] = 1
+    return tensor
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """Orthonormal rows or columns, whichever are fewer, times `gain` (Saxe et al., 2013).
+
+    By Householder reflections of normal numbers, on the CPU in float64.
+    """
+    if tensor.dim() < 2:
+        raise errors.ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    rows = tensor.shape[0]
+    columns = tensor.numel() // rows
+    with lucid.no_grad():
+        flat = lucid.empty((rows, columns), device="cpu").normal_(0, 1, generator=generator).to(lucid.float64)
+        a = flat.t() if rows < columns else flat
+        q = _orthonormal(a)
+        made = q.t() if rows < columns else q
+        return tensor.copy_((made * gain).to(lucid.float32).reshape(tuple(tensor.shape)))
+
+
+def _orthonormal(a: Tensor) -> Tensor:
+    """Q of the QR decomposition of a tall matrix, with signs such that R's diagonal is positive."""
+    tall, wide = a.shape
+    a = a.clone()
+    reflections = []
+    signs = []
+    for j in range(wide):
+        x = a[j:, j]
+        size = x.square().sum().sqrt()
+        first = x[0]
+        sign = 1.0 if first.item() >= 0 else -1.0
+        v = x.clone()
+        v[0] = first + sign * size
+        length = v.square().sum()
+        v = v / length.sqrt() if length.item() > 0 else v
+        block = a[j:, j:]
+        a[j:, j:] = block - 2.0 * v.unsqueeze(1) * v.unsqueeze(0).matmul(block)
+        reflections.append(v)
+        signs.append(-sign)
+    q = lucid.eye(tall, wide, dtype=a.dtype)
+    for j in reversed(range(wide)):
+        v = reflections[j]
+        block = q[j:, :]
+        q[j:, :] = block - 2.0 * v.unsqueeze(1) * v.unsqueeze(0).matmul(block)
+    return q * lucid.tensor(signs, dtype=a.dtype)
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Normal numbers, with a share `sparsity` of each column zero (Martens, 2010); `tensor` is 2-D."""
+    if tensor.dim() != 2:
+        raise errors.ValueError("Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with lucid.no_grad():
+        tensor.normal_(0, std, generator=generator)
+        for column in range(columns):
+            picked = lucid.randperm(rows, generator=generator, device=tensor.device)[:zeros]
+            tensor[picked, column] = 0
+    return tensor
+
+
+def _deprecated(new: Any) -> Any:
+    old = new.__name__.rstrip("_")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        warnings.warn(
+            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new.__name__}`.", FutureWarning, stacklevel=2
+        )
+        return new(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = old
+    call.__doc__ = f"`{new.__name__}` by its old name."
+    return call
+
+
+uniform = _deprecated(uniform_)
+normal = _deprecated(normal_)
+constant = _deprecated(constant_)
+eye = _deprecated(eye_)
+dirac = _deprecated(dirac_)
+xavier_uniform = _deprecated(xavier_uniform_)
+xavier_normal = _deprecated(xavier_normal_)
+kaiming_uniform = _deprecated(kaiming_uniform_)
+kaiming_normal = _deprecated(kaiming_normal_)
+orthogonal = _deprecated(orthogonal_)
+sparse = _deprecated(sparse_)

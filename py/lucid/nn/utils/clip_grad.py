@@ -1,0 +1,102 @@
+"""Limits on gradients, and their norm."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import lucid
+from lucid import Tensor, errors
+
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+
+def _listed(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all tensors as if they were one vector.
+
+    Args:
+        tensors: One or several.
+        norm_type: Of which order; may be infinite. Default: 2.
+        error_if_nonfinite: Whether NaN or an infinite norm is an error, which evaluates. Default: False.
+        foreach: Accepted and without effect.
+    """
+    norm_type = float(norm_type)
+    found = [t.detach() for t in _listed(tensors)]
+    if not found:
+        return lucid.tensor(0.0)
+    home = found[0].device
+
+    def one(t: Tensor) -> Tensor:
+        if norm_type == math.inf:
+            return t.abs().max()
+        if norm_type == -math.inf:
+            return t.abs().min()
+        if norm_type == 0:
+            return (t != 0).sum().to(t.dtype)
+        if norm_type == 2:
+            return t.square().sum().sqrt()
+        return t.abs().pow(norm_type).sum().pow(1.0 / norm_type)
+
+    total = one(lucid.stack([one(t).to(home) for t in found]))
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise errors.RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
+            "clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
+            "`error_if_nonfinite=False`"
+        )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scales the gradients in place by `max_norm / (total_norm + 1e-6)`, where that is below 1."""
+    scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    with lucid.no_grad():
+        for p in _listed(parameters):
+            if p.grad is not None:
+                p.grad.detach().mul_(scale.to(p.grad.device))
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scales the gradients in place so that their common norm is at most `max_norm`; gives the norm before."""
+    params = _listed(parameters)
+    total = get_total_norm([p.grad for p in params if p.grad is not None], norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(params, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
+    """`clip_grad_norm_` by its old name."""
+    warnings.warn(
+        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(*args, **kwargs)
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
+    """Brings every element of the gradients into ±`clip_value`, in place."""
+    bound = float(clip_value)
+    with lucid.no_grad():
+        for p in _listed(parameters):
+            if p.grad is not None:
+                p.grad.detach().clamp_(-bound, bound)

@@ -1,0 +1,45 @@
+"""Parameters as one vector, and modules with given parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import lucid
+from lucid import Tensor, errors
+
+__all__ = ["copy_parameters_and_buffers", "parameters_to_vector", "skip_init", "vector_to_parameters"]
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All parameters' elements in a row."""
+    return lucid.cat([p.reshape([-1]) for p in parameters])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Gives the parameters the elements of a vector, in order."""
+    if not isinstance(vec, Tensor):
+        raise errors.TypeError(f"expected lucid.Tensor, but got: {type(vec)}")
+    at = 0
+    for p in parameters:
+        p.data = vec.detach().narrow(0, at, p.numel()).reshape(tuple(p.shape)).clone()
+        at += p.numel()
+
+
+def copy_parameters_and_buffers(source: Any, target: Any) -> None:
+    """Copies every parameter and buffer of a module to the one of the same name in another. Not in PyTorch."""
+    target.load_state_dict(source.state_dict())
+    buffers = dict(source.named_buffers())
+    with lucid.no_grad():
+        for name, buffer in target.named_buffers():
+            if name in buffers:
+                buffer.copy_(buffers[name])
+
+
+def skip_init(module_cls: type[Any], *args: Any, **kwargs: Any) -> Any:
+    """A module whose parameters may hold anything. (Here they hold what they would anyway.)"""
+    from lucid.nn import Module
+
+    if not issubclass(module_cls, Module):
+        raise errors.RuntimeError(f"Expected a Module; got {module_cls}")
+    return module_cls(*args, **kwargs)

@@ -1,0 +1,232 @@
+"""Parametrizations: parameters that are computed from others whenever they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import lucid
+from lucid import Tensor, errors
+from lucid.nn.modules.container import ModuleDict, ModuleList
+from lucid.nn.modules.module import Module
+from lucid.nn.parameter import Parameter
+
+__all__ = [
+    "ParametrizationList",
+    "cached",
+    "is_parametrized",
+    "register_parametrization",
+    "remove_parametrizations",
+    "type_before_parametrizations",
+]
+
+_cache: dict[tuple[int, str], Any] | None = None
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """Within it, each parametrized tensor is computed once."""
+    global _cache
+    outer = _cache
+    _cache = {} if outer is None else outer
+    try:
+        yield
+    finally:
+        _cache = outer
+
+
+class ParametrizationList(ModuleList):
+    """The parametrizations of one tensor, and what they start from: `original`, or `original0`, `original1`, …"""
+
+    def __init__(self, modules: Any, original: Tensor, unsafe: bool = False) -> None:
+        modules = list(modules)
+        if not modules:
+            raise errors.ValueError("ParametrizationList requires one or more modules.")
+        super().__init__(modules)
+        self.unsafe = unsafe
+        shape, dtype = original.shape, original.dtype
+        new: Any = original
+        with lucid.no_grad():
+            for module in reversed(modules):
+                if hasattr(module, "right_inverse"):
+                    new = module.right_inverse(new)
+        self.is_tensor = isinstance(new, Tensor)
+        self.ntensors = 1 if self.is_tensor else len(new)
+        if self.is_tensor:
+            if isinstance(original, Parameter):
+                if new is not original:
+                    original.data = new.detach()
+                self.original = original
+            else:
+                self.register_buffer("original", new)
+        else:
+            for i, part in enumerate(new):
+                if isinstance(original, Parameter):
+                    setattr(self, f"original{i}", Parameter(part.detach(), original.requires_grad))
+                else:
+                    self.register_buffer(f"original{i}", part)
+        if not unsafe:
+            made = self()
+            if not isinstance(made, Tensor):
+                raise errors.ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
+            if made.dtype != dtype:
+                raise errors.ValueError(
+                    f"Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is "
+                    f"enabled.\\nmodule dtype: {dtype}\\nparametrized dtype: {made.dtype}"
+                )
+            if made.shape != shape:
+                raise errors.ValueError(
+                    f"Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is "
+                    f"enabled.\\nmodule shape: {shape}\\nparametrized shape: {made.shape}"
+                )
+
+    def right_inverse(self, value: Tensor) -> None:
+        """Sets what the parametrizations start from so that they give `value`."""
+        with lucid.no_grad():
+            new: Any = value
+            for module in reversed(list(self)):
+                if not hasattr(module, "right_inverse"):
+                    raise errors.RuntimeError(
+                        f"parametrization {type(module).__name__} does not implement right_inverse."
+                    )
+                new = module.right_inverse(new)
+            parts = [new] if self.is_tensor else list(new)
+            names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
+            for name, part in zip(names, parts, strict=True):
+                getattr(self, name).data = part.detach().clone()
+
+    def forward(self) -> Any:
+        modules = list(self)
+        if self.is_tensor:
+            x = modules[0](self.original)
+        else:
+            x = modules[0](*(getattr(self, f"original{i}") for i in range(self.ntensors)))
+        for module in modules[1:]:
+            x = module(x)
+        return x
+
+
+def _property(name: str) -> property:
+    def get(self: Any) -> Any:
+        chain = self.parametrizations[name]
+        if _cache is None:
+            return chain()
+        key = (id(self), name)
+        if key not in _cache:
+            _cache[key] = chain()
+        return _cache[key]
+
+    def put(self: Any, value: Tensor) -> None:
+        self.parametrizations[name].right_inverse(value)
+
+    return property(get, put)
+
+
+def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
+    import copy
+
+    if id(self) in memo:
+        return memo[id(self)]
+    made = self.__new__(type(self))
+    memo[id(self)] = made
+    made.__dict__ = copy.deepcopy(self.__dict__, memo)
+    return made
+
+
+def register_parametrization(
+    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Module:
+    """Makes `module.tensor_name` the value of `parametrization` of what it is now; several may be stacked.
+
+    Args:
+        module: Whose tensor.
+        tensor_name: A parameter's or buffer's name.
+        parametrization: Called with the tensor; its `right_inverse`, if any, gives what it starts from.
+        unsafe: Whether shape and dtype may change, and are not checked. Default: False.
+    """
+    parametrization.train(module.training)
+    if is_parametrized(module, tensor_name):
+        chain = module.parametrizations[tensor_name]
+        value = getattr(module, tensor_name)
+        if not unsafe:
+            made = parametrization(value)
+            if not isinstance(made, Tensor) or made.shape != value.shape or made.dtype != value.dtype:
+                raise errors.ValueError(
+                    "Registering a parametrization may not change the shape or dtype of the tensor, unless `unsafe` "
+                    "flag is enabled."
+                )
+        if hasattr(parametrization, "right_inverse"):
+            with lucid.no_grad():
+                start = parametrization.right_inverse(value)
+            chain.append(parametrization)
+            before = list(chain)[:-1]
+            new: Any = start
+            with lucid.no_grad():
+                for earlier in reversed(before):
+                    if hasattr(earlier, "right_inverse"):
+                        new = earlier.right_inverse(new)
+                if chain.is_tensor:
+                    chain.original.data = new.detach().clone()
+        else:
+            chain.append(parametrization)
+        chain.unsafe |= unsafe
+        return module
+    if tensor_name not in module._parameters and tensor_name not in module._buffers:
+        raise errors.ValueError(
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name "
+            f"'{tensor_name}'"
+        )
+    original = getattr(module, tensor_name)
+    chain = ParametrizationList([parametrization], original, unsafe=unsafe)
+    delattr(module, tensor_name)
+    if not is_parametrized(module):
+        cls = type(module)
+        module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), {"__deepcopy__": _deepcopy})
+        module.parametrizations = ModuleDict()
+    setattr(type(module), tensor_name, _property(tensor_name))
+    module.parametrizations[tensor_name] = chain
+    return module
+
+
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
+    """Has the module parametrizations, or one of this name?"""
+    found = module._modules.get("parametrizations")
+    if not isinstance(found, ModuleDict):
+        return False
+    return len(found) > 0 if tensor_name is None else tensor_name in found
+
+
+def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
+    """Makes `module.tensor_name` an ordinary tensor again: its present value, or what it was computed from."""
+    if not is_parametrized(module, tensor_name):
+        raise errors.ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
+    chain = module.parametrizations[tensor_name]
+    if chain.is_tensor:
+        original = chain.original
+        if leave_parametrized:
+            with lucid.no_grad():
+                original.data = getattr(module, tensor_name).detach().clone()
+    elif leave_parametrized:
+        value = getattr(module, tensor_name)
+        original = Parameter(value.detach().clone()) if value.requires_grad else value.detach().clone()
+    else:
+        raise errors.ValueError(
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in "
+            "terms of a sequence of tensors."
+        )
+    delattr(type(module), tensor_name)
+    del module.parametrizations[tensor_name]
+    if isinstance(original, Parameter):
+        module.register_parameter(tensor_name, original)
+    else:
+        module.register_buffer(tensor_name, original)
+    if not is_parametrized(module):
+        delattr(module, "parametrizations")
+        module.__class__ = type(module).__bases__[0]
+    return module
+
+
+def type_before_parametrizations(module: Module) -> type[Any]:
+    """The module's class before it was parametrized."""
+    return type(module).__bases__[0] if is_parametrized(module) else type(module)

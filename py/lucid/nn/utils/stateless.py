@@ -1,0 +1,82 @@
+"""Calling a module with other parameters and buffers than its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from lucid import Tensor, errors
+
+__all__ = ["functional_call"]
+
+
+@contextmanager
+def _replaced(module: Any, given: Mapping[str, Tensor], tie_weights: bool) -> Iterator[None]:
+    """The module with the named members exchanged for the given tensors."""
+    places: dict[str, tuple[dict[str, Any], str]] = {}
+    shared: dict[int, list[str]] = {}
+    for path, owner in module.named_modules(remove_duplicate=False):
+        for members in (owner._parameters, owner._buffers):
+            for name, member in members.items():
+                if member is not None:
+                    full = f"{path}.{name}" if path else name
+                    places[full] = (members, name)
+                    shared.setdefault(id(member), []).append(full)
+    wanted = dict(given)
+    if tie_weights:
+        for names in shared.values():
+            first = next((given[n] for n in names if n in given), None)
+            if first is not None:
+                wanted |= {n: first for n in names if n not in given}
+    unknown = [name for name in wanted if name not in places]
+    if unknown:
+        raise AttributeError(f"{type(module).__name__} has no parameter or buffer `{unknown[0]}`")
+    before = []
+    try:
+        for full, tensor in wanted.items():
+            members, name = places[full]
+            before.append((members, name, members[name]))
+            members[name] = tensor
+        yield
+    finally:
+        for members, name, old in reversed(before):
+            members[name] = old
+
+
+def functional_call(
+    module: Any,
+    parameters_and_buffers: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Calls `module` with the named parameters and buffers in place of its own.
+
+    Args:
+        module: What to call.
+        parameters_and_buffers: Tensors by dotted name, or several such dicts of different names.
+        args: The arguments, a tuple, or the only one.
+        kwargs: Keyword arguments. Default: none.
+        tie_weights: Whether a tensor given under one name of a shared parameter counts for all. Default: True.
+        strict: Whether every member must be given. Default: False.
+    """
+    dicts = [parameters_and_buffers] if isinstance(parameters_and_buffers, Mapping) else list(parameters_and_buffers)
+    given: dict[str, Tensor] = {}
+    for part in dicts:
+        for name, tensor in part.items():
+            if name in given:
+                raise errors.ValueError(
+                    f"{name} appears in multiple dictionaries; behavior of functional call is ambiguous"
+                )
+            given[name] = tensor
+    if strict:
+        own = {n for n, _ in (*module.named_parameters(), *module.named_buffers())}
+        if own != set(given):
+            missing, extra = sorted(own - set(given)), sorted(set(given) - own)
+            raise errors.RuntimeError(f"Error(s): Missing key(s): {missing}. Unexpected key(s): {extra}.")
+    call = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _replaced(module, given, tie_weights):
+        return module(*call, **(kwargs or {}))
