@@ -242,6 +242,25 @@ def test_soft_margin_loss(device: str) -> None:
     close(x.grad, y.grad, "backward")
 
 
+def test_adaptive_log_softmax(device: str) -> None:
+    ours, theirs = pair(lambda nn: nn.AdaptiveLogSoftmaxWithLoss(16, 20, [4, 10], 2.0, True), device)
+    assert repr(ours) == repr(theirs)
+    (x,), (y,) = inputs([normal(6, 16)], device)
+    target = integers(20, 6)
+    got, wanted = ours(x, lucid.tensor(target, device=device)), theirs(y, torch.tensor(target))
+    close(got.output, wanted.output)
+    close(got.loss, wanted.loss)
+    got.loss.backward()
+    wanted.loss.backward()
+    close(x.grad, y.grad, "backward")
+    close(ours.log_prob(x), theirs.log_prob(y))
+    assert ours.predict(x).tolist() == theirs.predict(y).tolist()
+    with pytest.raises(RuntimeError):
+        ours(x, lucid.tensor(target + 20, device=device))
+    with pytest.raises(ValueError, match="cutoffs"):
+        lucid.nn.AdaptiveLogSoftmaxWithLoss(16, 20, [10, 4])
+
+
 def test_lstm_cell(device: str) -> None:
     ours, theirs = pair(lambda nn: nn.LSTMCell(3, 5), device)
     (x, h, c), (y, g, d) = inputs([normal(2, 3), normal(2, 5), normal(2, 5, seed=3)], device)

@@ -30,6 +30,7 @@ from lucid.nn.modules.activation import (
     Tanhshrink,
     Threshold,
 )
+from lucid.nn.modules.adaptive import AdaptiveLogSoftmaxWithLoss
 from lucid.nn.modules.attention import (
     MultiheadAttention,
 )
@@ -239,6 +240,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
