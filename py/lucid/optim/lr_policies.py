@@ -99,8 +99,8 @@ class ReduceLROnPlateau(LRScheduler):
                 raise errors.RuntimeError(
                     f"The number of param groups in the `optimizer` ({len(groups)}) differs from when "
                     f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a new param group "
-                    "being added to the optimizer. Please modify the `min_lrs` field to match the length of the `optimizer` "
-                    "param groups."
+                    "being added to the optimizer. Please modify the `min_lrs` field to match the length of the "
+                    "`optimizer` param groups."
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)
         for group, least in zip(groups, self.min_lrs, strict=True):
@@ -273,7 +273,7 @@ def _flat(x: float) -> float:
 
 
 def _halving(x: float) -> float:
-    return 1 / (2.0 ** (x - 1))
+    return float(1 / 2.0 ** (x - 1))
 
 
 def _exponential(gamma: float, x: float) -> float:
