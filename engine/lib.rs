@@ -16,6 +16,7 @@
 //! ```
 #![recursion_limit = "512"]
 
+pub mod autocast;
 pub mod autograd;
 mod backend;
 pub mod batching;

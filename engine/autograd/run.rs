@@ -223,7 +223,8 @@ fn useful(
 }
 
 fn walk(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
-    with_grad(keep.create_graph, || walk_recorded(roots, keep, targets))
+    // Rules were written for the dtypes of their forward pass.
+    crate::autocast::without(|| with_grad(keep.create_graph, || walk_recorded(roots, keep, targets)))
 }
 
 fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {

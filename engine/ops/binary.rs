@@ -16,25 +16,25 @@ macro_rules! binary_ops {
     ($cb:ident) => { $cb! { "binary" BinaryOp :
         /// `input + alpha * other`. For `bool`, logical or.
         method add(other: Operand; alpha: Number = 1) -> Tensor {
-            [inplace] Promote Yes DTypes::ALL, Same,
+            [inplace] Keep Yes DTypes::ALL, Same,
             prim Add Nothing {|c, g| [Ok(g.clone()), Ok(g.clone())]},
             run add_scaled, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 1), N(1, 4)", "N(3, 4), 2.5", "N(3, 4), N(), alpha=2"]
         }
         /// `input - alpha * other`. Not for `bool`.
         method sub(other: Operand; alpha: Number = 1) -> Tensor {
-            [inplace] Promote Yes DTypes::NUMERIC, Same,
+            [inplace] Keep Yes DTypes::NUMERIC, Same,
             prim Sub Nothing {|c, g| [Ok(g.clone()), -g]},
             run sub_scaled, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 4), 2.5", "N(3, 4), N(4), alpha=3"]
         }
         /// `input * other`. For `bool`, logical and.
         method mul(other: Operand) -> Tensor {
-            [inplace] Promote Yes DTypes::ALL, Same,
+            [inplace] Keep Yes DTypes::ALL, Same,
             prim Mul Cross {|c, g| [g * &c.x(1)?.conjugated()?, g * &c.x(0)?.conjugated()?]},
             run binary[BinaryOp::Mul], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(2, 1, 4), N(3, 1)", "N(3, 4), 3"]
         }
         /// `input / other`, always in a floating dtype. `rounding_mode` may be `"trunc"` or `"floor"`, which keep integers.
         method div(other: Operand; rounding_mode: OptText = None) -> Tensor {
-            [inplace] Promote Yes DTypes::ALL, Float,
+            [inplace] Keep Yes DTypes::ALL, Float,
             prim Div Inputs {|c, g| [
                 g / &c.x(1)?.conjugated()?,
                 -&((g * &(c.x(0)? / &c.x(1)?.square()?)?.conjugated()?)?)
@@ -43,31 +43,31 @@ macro_rules! binary_ops {
         }
         /// `floor(input / other)`. Integer division by zero raises.
         method floor_divide(other: Operand) -> Tensor {
-            [inplace] Promote Yes DTypes::REAL, Same,
+            [inplace] Keep Yes DTypes::REAL, Same,
             prim FloorDivide Nothing {|c, g| [c.zeros(0), c.zeros(1)]},
             run binary[BinaryOp::FloorDivide], torch "", samples ["I(-9, 9, 3, 4), I(1, 5, 3, 4)", "N(3, 4), 2"]
         }
         /// `input - other * floor(input / other)`: the divisor's sign, as Python's `%`.
         method remainder(other: Operand) -> Tensor {
-            [inplace] Promote Yes DTypes::REAL, Same,
+            [inplace] Keep Yes DTypes::REAL, Same,
             prim Remainder Inputs {|c, g| [Ok(g.clone()), -&(g * &c.x(0)?.div(&c.x(1)?, Some("floor"))?)?]},
             run binary[BinaryOp::Remainder], torch "", samples ["N(3, 4), P(3, 4)", "I(-9, 9, 3, 4), I(1, 5, 4)", "N(3, 4), 0.7"]
         }
         /// `input - other * trunc(input / other)`: the dividend's sign, as C's `fmod`.
         method fmod(other: Operand) -> Tensor {
-            [inplace] Promote Yes DTypes::REAL, Same,
+            [inplace] Keep Yes DTypes::REAL, Same,
             prim Fmod Inputs {|c, g| [Ok(g.clone()), -&(g * &c.x(0)?.div(&c.x(1)?, Some("trunc"))?)?]},
             run binary[BinaryOp::Fmod], torch "", samples ["N(3, 4), P(3, 4)", "I(-9, 9, 3, 4), I(1, 5, 4)"]
         }
         /// `input` to the power `exponent`. Integers take no negative number as exponent.
         method pow(exponent: Operand) -> Tensor {
-            [inplace] Full Yes DTypes::NUMERIC, Same,
+            [inplace] FullGpu Yes DTypes::NUMERIC, Same,
             prim Pow Both {|c, g| [pow_grad_base(c, g), pow_grad_exponent(c, g)]},
             run pow_checked, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "N(3, 4), 3", "P(3, 4), 0.5", "P(3, 4), -1.5", "N(3, 4), 0"]
         }
         /// The larger of the two; NaN where either is. At a tie each gets half of the gradient.
         method maximum(other: Tensor) -> Tensor {
-            [inplace] Promote Yes DTypes::ORDERED, Same,
+            [inplace] Keep Yes DTypes::ORDERED, Same,
             prim Maximum Inputs {|c, g| [
                 g * &tie_share(c, &c.x(0)?.gt(&c.x(1)?)?, g)?,
                 g * &tie_share(c, &c.x(1)?.gt(&c.x(0)?)?, g)?
@@ -76,7 +76,7 @@ macro_rules! binary_ops {
         }
         /// The smaller of the two; NaN where either is. At a tie each gets half of the gradient.
         method minimum(other: Tensor) -> Tensor {
-            [inplace] Promote Yes DTypes::ORDERED, Same,
+            [inplace] Keep Yes DTypes::ORDERED, Same,
             prim Minimum Inputs {|c, g| [
                 g * &tie_share(c, &c.x(0)?.lt(&c.x(1)?)?, g)?,
                 g * &tie_share(c, &c.x(1)?.lt(&c.x(0)?)?, g)?
@@ -85,7 +85,7 @@ macro_rules! binary_ops {
         }
         /// The angle in radians of the point (`other`, `input`), in -π to π.
         method atan2(other: Tensor) -> Tensor {
-            [inplace] Promote Yes DTypes::ORDERED, Float,
+            [inplace] PromoteGpu Yes DTypes::ORDERED, Float,
             prim Atan2 Inputs {|c, g| [
                 g * &(c.x(1)? / &(c.x(0)?.square()? + &c.x(1)?.square()?)?)?,
                 -&(g * &(c.x(0)? / &(c.x(0)?.square()? + &c.x(1)?.square()?)?)?)?
@@ -94,7 +94,7 @@ macro_rules! binary_ops {
         }
         /// `log(e^input + e^other)` without overflow.
         method logaddexp(other: Tensor) -> Tensor {
-            [] Promote Yes DTypes::INEXACT, Same,
+            [] Own Yes DTypes::INEXACT, Same,
             prim LogAddExp Both {|c, g| [
                 g * &(c.x(0)? - &c.out()?)?.exp()?,
                 g * &(c.x(1)? - &c.out()?)?.exp()?
@@ -133,7 +133,7 @@ macro_rules! binary_ops {
         }
         /// `√(input² + other²)` without overflow.
         method hypot(other: Tensor) -> Tensor {
-            [inplace] Promote Yes DTypes::FLOAT, Same,
+            [inplace] Keep Yes DTypes::FLOAT, Same,
             prim Hypot Both {|c, g| [g * &(c.x(0)? / &c.out()?)?, g * &(c.x(1)? / &c.out()?)?]},
             run extremum[BinaryOp::Hypot], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
         }
@@ -158,7 +158,7 @@ macro_rules! binary_ops {
         /// The Hurwitz zeta function `Σ (other + k)^-input` over `k ≥ 0`; inf at its poles. It has a gradient to `other`
         /// only.
         method zeta(other: Operand) -> Tensor {
-            [only_function] Full Yes DTypes::ORDERED, Float,
+            [only_function] Keep Yes DTypes::ORDERED, Float,
             prim Zeta Inputs {|c, g| [
                 Err(Error::runtime("zeta", "the derivative for 'input' is not implemented")),
                 -&((g * &c.x(0)?)? * &zeta(&(c.x(0)? + 1.0)?, &c.x(1)?)?)?
@@ -167,22 +167,22 @@ macro_rules! binary_ops {
         }
         /// `other - alpha * input`.
         method rsub(other: Operand; alpha: Number = 1) -> Tensor {
-            [] Promote Yes DTypes::NUMERIC, Same,
+            [] Keep Yes DTypes::NUMERIC, Same,
             run rsub_scaled, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), 2.5"]
         }
         /// `input + value * tensor1 * tensor2`.
         method addcmul(tensor1: Tensor, tensor2: Tensor; value: Number = 1) -> Tensor {
-            [inplace] Promote Yes DTypes::NUMERIC, Same,
+            [inplace] PromoteGpu Yes DTypes::NUMERIC, Same,
             run addcmul_body, torch "", samples ["N(3, 4), N(3, 4), N(4), value=0.5"]
         }
         /// `input + value * tensor1 / tensor2`.
         method addcdiv(tensor1: Tensor, tensor2: Tensor; value: Number = 1) -> Tensor {
-            [inplace] Promote Yes DTypes::INEXACT, Same,
+            [inplace] PromoteGpu Yes DTypes::INEXACT, Same,
             run addcdiv_body, torch "", samples ["N(3, 4), N(3, 4), P(4), value=0.5"]
         }
         /// `input + weight * (end - input)`.
         method lerp(end: Tensor, weight: Operand) -> Tensor {
-            [inplace] Promote Yes DTypes::INEXACT, Same,
+            [inplace] Keep Yes DTypes::INEXACT, Same,
             run lerp_body, torch "", samples ["N(3, 4), N(3, 4), 0.3", "N(3, 4), N(4), U(3, 4)"]
         }
     }};

@@ -13,17 +13,17 @@ use crate::{shape, DType, Error, Result, Scalar, Tensor};
 macro_rules! compare_ops {
     ($cb:ident) => { $crate::define_uniform! { $cb "compare" CompareOp method (other: Operand) run compare :
         /// True where the elements are equal. NaN equals nothing.
-        eq = Eq [inplace] Promote DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "I(0, 3, 3, 4), 1", "N(3, 4), N(4)"];
+        eq = Eq [inplace] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "I(0, 3, 3, 4), 1", "N(3, 4), N(4)"];
         /// True where the elements differ. NaN differs from everything.
-        ne = Ne [inplace] Promote DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "I(0, 3, 3, 4), 1"];
+        ne = Ne [inplace] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "I(0, 3, 3, 4), 1"];
         /// True where `input < other`.
-        lt = Lt [inplace] Promote DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
+        lt = Lt [inplace] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
         /// True where `input <= other`.
-        le = Le [inplace] Promote DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
+        le = Le [inplace] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
         /// True where `input > other`.
-        gt = Gt [inplace] Promote DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
+        gt = Gt [inplace] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
         /// True where `input >= other`.
-        ge = Ge [inplace] Promote DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
+        ge = Ge [inplace] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"];
         /// True where both are not zero.
         logical_and = And [inplace] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"];
         /// True where either is not zero.

@@ -33,12 +33,12 @@ macro_rules! contract_ops {
         }
         /// The product of a matrix and a vector.
         method mv(vec: Tensor) -> Tensor {
-            [] Low Yes DTypes::NUMERIC, Same,
+            [] LowGpu Yes DTypes::NUMERIC, Same,
             run of_rank["mv", 2, 1], torch "", samples ["N(3, 4), N(4)"]
         }
         /// The inner product of two vectors.
         method dot(tensor: Tensor) -> Tensor {
-            [] Low Yes DTypes::NUMERIC, Same,
+            [] PromoteGpu Yes DTypes::NUMERIC, Same,
             run of_rank["dot", 1, 1], torch "", samples ["N(4), N(4)"]
         }
         /// The inner product of two vectors, the first one conjugated.

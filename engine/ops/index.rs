@@ -48,7 +48,7 @@ macro_rules! index_ops {
         }
         /// A copy with `src` added at `index` along `dim`.
         method scatter_add(dim: Dim, index: Tensor, src: Tensor) -> Tensor {
-            [inplace] Keep ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
+            [inplace] PromoteGpu ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
             run scatter_add_body, torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2), N(3, 2)", "N(3, 4), 0, I(0, 3, 2, 4), N(2, 4)"]
         }
         /// The elements at the index tensors, which broadcast together, along the listed dimensions: PyTorch's advanced

@@ -75,7 +75,7 @@ macro_rules! define_ops {
 
         $(
             $crate::ops::macros::define_fn!{
-                $form [$(#[doc = $doc])+] $name $sig $ret [$($flag)*] $run [$($($extra),*)?]
+                $form [$(#[doc = $doc])+] $name $sig $ret [$($flag)*] $amp $run [$($($extra),*)?]
             }
         )*
     };
@@ -261,13 +261,14 @@ pub(crate) const fn contains(list: &[&str], word: &str) -> bool {
 /// The function of a row, its `Tensor` method, and its in-place form.
 macro_rules! define_fn {
     (method [$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
-        $ret:ident [$($flag:ident)*] $run:path [$($extra:expr),*]
+        $ret:ident [$($flag:ident)*] $amp:ident $run:path [$($extra:expr),*]
     ) => {
         $($doc)*
         #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
         pub fn $name<'op>(input: &$crate::Tensor, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
         {
+            $crate::ops::macros::with_autocast!{ $amp $name input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
             $run($($extra,)* input, $($crate::ops::macros::pass!($k $p),)* $($($crate::ops::macros::pass!($kk $kp)),*)?)
         }
         impl $crate::Tensor {
@@ -284,16 +285,66 @@ macro_rules! define_fn {
         }
     };
     (function [$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
-        $ret:ident [$($flag:ident)*] $run:path [$($extra:expr),*]
+        $ret:ident [$($flag:ident)*] $amp:ident $run:path [$($extra:expr),*]
     ) => {
         $($doc)*
         #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
         pub fn $name<'op>($($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
         {
+            $crate::ops::macros::with_autocast!{ $amp $name $($p: $k),* $(, $($kp: $kk),*)? }
             $run($($extra,)* $($crate::ops::macros::pass!($k $p),)* $($($crate::ops::macros::pass!($kk $kp)),*)?)
         }
     };
+}
+
+/// Where autocast is on, runs the op again with its inputs cast, and autocast off inside. Rows that keep their inputs
+/// have no code for it.
+macro_rules! with_autocast {
+    (Keep $($rest:tt)*) => {};
+    ($amp:ident $name:ident $($p:ident: $k:ident),* $(,)?) => {
+        if $crate::autocast::active() {
+            #[allow(unused_mut)]
+            let mut casts = $crate::autocast::Casts::new($crate::ops::schema::Amp::$amp);
+            $(
+                let $p = $crate::ops::macros::pass!($k $p);
+                $crate::ops::macros::look!($k $p casts);
+            )*
+            $(let $p = $crate::ops::macros::hold!($k $p casts);)*
+            let _inside = $crate::autocast::Inside::new();
+            return $name($($crate::ops::macros::lend!($k $p)),*);
+        }
+    };
+}
+
+/// Notes the dtypes of an argument's tensors.
+macro_rules! look {
+    (Tensor $p:ident $casts:ident) => { $crate::autocast::Castable::look(&$p, &mut $casts) };
+    (OptTensor $p:ident $casts:ident) => { $crate::autocast::Castable::look(&$p, &mut $casts) };
+    (Tensors $p:ident $casts:ident) => { $crate::autocast::Castable::look(&$p, &mut $casts) };
+    (Operand $p:ident $casts:ident) => { $crate::autocast::Castable::look(&$p, &mut $casts) };
+    (OptOperand $p:ident $casts:ident) => { $crate::autocast::Castable::look(&$p, &mut $casts) };
+    ($other:ident $p:ident $casts:ident) => {};
+}
+
+/// An argument with its tensors cast, to be lent.
+macro_rules! hold {
+    (Tensor $p:ident $casts:ident) => { $crate::autocast::Castable::hold($p, $casts)? };
+    (OptTensor $p:ident $casts:ident) => { $crate::autocast::Castable::hold($p, $casts)? };
+    (Tensors $p:ident $casts:ident) => { $crate::autocast::Castable::hold($p, $casts)? };
+    (Operand $p:ident $casts:ident) => { $crate::autocast::Castable::hold($p, $casts)? };
+    (OptOperand $p:ident $casts:ident) => { $crate::autocast::Castable::hold($p, $casts)? };
+    ($other:ident $p:ident $casts:ident) => { $p };
+}
+
+/// An argument as the op takes it, from what `hold` gave.
+macro_rules! lend {
+    (Tensor $p:ident) => { &$p };
+    (OptTensor $p:ident) => { $p.as_ref() };
+    (Tensors $p:ident) => { &$p };
+    (Operand $p:ident) => { $p.lend() };
+    (OptOperand $p:ident) => { $p.as_ref().map($crate::autocast::HeldOperand::lend) };
+    ($other:ident $p:ident) => { $p };
 }
 
 macro_rules! define_in_place {
@@ -348,6 +399,6 @@ macro_rules! pass {
 }
 
 pub(crate) use {
-    arg, define_fn, define_in_place, define_ops, determinism, differs, first, gradient, has, in_place_method, params,
-    pass, schema_of, torch_path,
+    arg, define_fn, define_in_place, define_ops, determinism, differs, first, gradient, has, hold, in_place_method,
+    lend, look, params, pass, schema_of, torch_path, with_autocast,
 };

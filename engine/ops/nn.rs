@@ -25,13 +25,13 @@ macro_rules! nn_ops {
         }
         /// `exp(x) / sum(exp(x))` along `dim`.
         method softmax(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] FullGpu Yes DTypes::FLOAT, Same,
             prim Softmax { axis: usize } Output {|c, g| [softmax_gradient(g, &c.out()?, *axis)]},
             run along[|axis| NnOp::Softmax { axis }], torch "", samples ["N(3, 4), 1", "N(2, 3, 4), 0", "N(), 0"]
         }
         /// `log(softmax(x))` along `dim`, without overflow.
         method log_softmax(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] FullGpu Yes DTypes::FLOAT, Same,
             prim LogSoftmax { axis: usize } Output {|c, g| [
                 g - &(c.out()?.exp()? * &g.sum(Some(&[*axis as isize]), true, None)?)?
             ]},
@@ -55,7 +55,7 @@ macro_rules! nn_ops {
         }
         /// `log(1 + e^(beta x)) / beta`; `x` itself where `beta x > threshold`.
         function softplus(input: Tensor, beta: Float = 1.0, threshold: Float = 20.0) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] FullGpu Yes DTypes::FLOAT, Same,
             run softplus_body, torch "nn.functional.softplus", samples ["N(3, 4)", "N(3, 4), 2.0, 1.0"]
         }
         /// `min(max(x, 0), 6)`.

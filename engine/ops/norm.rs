@@ -5,7 +5,7 @@
 use super::macros::define_ops;
 use crate::autograd::{Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -14,29 +14,29 @@ macro_rules! norm_ops {
     ($cb:ident) => { $cb! { "norm" NormOp :
         /// `(x - mean) / sqrt(var + eps) * weight + bias` over the last dimensions, `normalized_shape` (Ba et al., 2016).
         function layer_norm(input: Tensor, normalized_shape: Sizes, weight: OptTensor = None, bias: OptTensor = None, eps: Float = 1e-5) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] FullGpu Yes DTypes::FLOAT, Same,
             run layer_norm_body, torch "nn.functional.layer_norm", samples ["N(3, 4), (4,)", "N(2, 3, 4), (4,), N(4), N(4)", "N(2, 3, 4), (3, 4), N(3, 4), N(3, 4), 0.1"]
         }
         /// `(x - mean) / sqrt(var + eps)` over the last `dims` dimensions: what [`layer_norm`] scales and shifts.
         function normalize_last(input: Tensor, dims: Int, eps: Float) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] Own Yes DTypes::FLOAT, Same,
             prim Standardize { dims: usize, eps: f64 } Both {|c, g| all standardize_gradient(c, g, *dims, *eps)},
             run standardize_body, torch "-", samples []
         }
         /// `x / sqrt(mean(x²) + eps) * weight` over the last dimensions (Zhang and Sennrich, 2019).
         function rms_norm(input: Tensor, normalized_shape: Sizes, weight: OptTensor = None, eps: OptFloat = None) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] FullGpu Yes DTypes::FLOAT, Same,
             run rms_norm_body, torch "nn.functional.rms_norm", samples ["N(3, 4), (4,), None, 1e-5", "N(2, 3, 4), (4,), N(4)"]
         }
         /// [`layer_norm`] over groups of channels of (N, C, …), `weight` and `bias` per channel (Wu and He, 2018).
         function group_norm(input: Tensor, num_groups: Int, weight: OptTensor = None, bias: OptTensor = None, eps: Float = 1e-5) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] FullGpu Yes DTypes::FLOAT, Same,
             run group_norm_body, torch "nn.functional.group_norm", samples ["N(2, 4, 3), 2", "N(2, 4, 3, 3), 4, N(4), N(4)"]
         }
         /// Normalises each channel of (N, C, …) by the batch's mean and variance in training, which also update
         /// `running_mean` and `running_var` in place; by the running ones otherwise (Ioffe and Szegedy, 2015).
         function batch_norm(input: Tensor, running_mean: OptTensor, running_var: OptTensor, weight: OptTensor = None, bias: OptTensor = None, training: Bool = false, momentum: Float = 0.1, eps: Float = 1e-5) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] Own Yes DTypes::FLOAT, Same,
             run batch_norm_body, torch "nn.functional.batch_norm", samples ["N(4, 3), None, None, N(3), N(3), True", "N(4, 3, 2, 2), FIXED(N(3)), FIXED(P(3)), N(3), N(3)"]
         }
     }};
@@ -80,9 +80,14 @@ fn check_last(op: &'static str, x: &Tensor, normalized: &[isize], affine: &[Opti
     }
 }
 
-fn scale_and_shift(y: Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Result<Tensor> {
+/// `y · weight + bias`; 16-bit inputs keep their dtype beside float32 parameters, as in PyTorch.
+fn scale_and_shift(y: Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, dtype: DType) -> Result<Tensor> {
     let y = weight.map_or(Ok(y.clone()), |w| y * w)?;
-    bias.map_or(Ok(y.clone()), |b| y + b)
+    let y = bias.map_or(Ok(y.clone()), |b| y + b)?;
+    match dtype {
+        DType::F16 | DType::BF16 => y.cast(dtype),
+        _ => Ok(y),
+    }
 }
 
 fn layer_norm_body(
@@ -93,18 +98,18 @@ fn layer_norm_body(
     eps: f64,
 ) -> Result<Tensor> {
     check_last("layer_norm", x, normalized, &[weight, bias])?;
-    scale_and_shift(standardize(x, normalized.len(), eps)?, weight, bias)
+    scale_and_shift(standardize(x, normalized.len(), eps)?, weight, bias, x.dtype())
 }
 
 fn rms_norm_body(x: &Tensor, normalized: &[isize], weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
     check_last("rms_norm", x, normalized, &[weight])?;
     let eps = eps.unwrap_or(match x.dtype() {
-        crate::DType::F64 => f64::EPSILON,
+        DType::F64 => f64::EPSILON,
         _ => f64::from(f32::EPSILON),
     });
     let over: Vec<isize> = (1..=normalized.len() as isize).map(|d| -d).collect();
     let scale = (x.square()?.mean(Some(&over), true, None)? + eps)?.rsqrt()?;
-    scale_and_shift((x * &scale)?, weight, None)
+    scale_and_shift((x * &scale)?, weight, None, x.dtype())
 }
 
 /// A per-channel vector seen as (1, C, 1, …).
@@ -133,7 +138,7 @@ fn group_norm_body(
     let (weight, bias) = (per_channel("group_norm", x, weight)?, per_channel("group_norm", x, bias)?);
     let inner = x.numel() / (x.shape()[0] * groups as usize).max(1);
     let y = standardize(&x.reshape(&[x.shape()[0] as isize, groups as isize, inner as isize])?, 1, eps)?;
-    scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref())
+    scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref(), x.dtype())
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -149,6 +154,12 @@ fn batch_norm_body(
 ) -> Result<Tensor> {
     const OP: &str = "batch_norm";
     schema::batch_norm.check(x.dtype())?;
+    // Statistics and what they do to 16-bit inputs are computed in float32.
+    let dtype = x.dtype();
+    let x = &match dtype {
+        DType::F16 | DType::BF16 => x.cast(DType::F32)?,
+        _ => x.clone(),
+    };
     if x.ndim() < 2 {
         return Err(Error::shape(OP, "expected at least 2 dimensions (N, C, ...)", &[x.shape()]));
     }
@@ -184,5 +195,5 @@ fn batch_norm_body(
         }
     };
     let scale = (var + eps)?.rsqrt()?;
-    scale_and_shift(((x - &mean)? * &scale)?, weight.as_ref(), bias.as_ref())
+    scale_and_shift(((x - &mean)? * &scale)?, weight.as_ref(), bias.as_ref(), dtype)
 }

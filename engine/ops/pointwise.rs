@@ -44,7 +44,7 @@ macro_rules! pointwise_ops {
             }
             /// `sin(πx) / (πx)`, 1 at 0.
             method sinc() -> Tensor {
-                [inplace] Full Yes DTypes::ALL, Float,
+                [inplace] Own Yes DTypes::ALL, Float,
                 run sinc_body, torch "", samples ["N(3, 4)"]
             }
             /// 0 below zero, 1 above, `values` at zero. Both need one dtype. Differs from a comparison for NaN: 0.
@@ -54,22 +54,22 @@ macro_rules! pointwise_ops {
             }
             /// `input · log(other)`, 0 where `input` is 0 and `other` is not NaN.
             method xlogy(other: Operand) -> Tensor {
-                [inplace] Full Yes DTypes::ORDERED, Float,
+                [inplace] Own Yes DTypes::ORDERED, Float,
                 run xlogy_body, torch "", samples ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "P(3, 4), 2.0"]
             }
             /// `input · log1p(other)`, 0 where `input` is 0 and `other` is not NaN.
             method xlog1py(other: Operand) -> Tensor {
-                [only_function] Full Yes DTypes::ORDERED, Float,
+                [only_function] Own Yes DTypes::ORDERED, Float,
                 run xlog1py_body, torch "special.xlog1py", samples ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "P(3, 4), 2.0"]
             }
             /// `log(x / (1 - x))`; with `eps`, `x` is first brought into `eps` to `1 - eps`, outside of which the gradient is 0.
             method logit(eps: OptFloat = None) -> Tensor {
-                [inplace] Full Yes DTypes::ORDERED, Float,
+                [inplace] Own Yes DTypes::ORDERED, Float,
                 run logit_body, torch "", samples ["P(3, 4, lo=0.1, hi=0.9)", "P(3, 4, lo=0.05, hi=0.95), 0.1"]
             }
             /// `log2(2^input + 2^other)` without overflow.
             method logaddexp2(other: Tensor) -> Tensor {
-                [] Full Yes DTypes::FLOAT, Same,
+                [] Own Yes DTypes::FLOAT, Same,
                 run logaddexp2_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
             }
             /// `input` to the power `exponent`, in float64 (complex numbers in complex64, where PyTorch takes complex128). The
@@ -80,22 +80,22 @@ macro_rules! pointwise_ops {
             }
             /// The larger of the two; where one is NaN, the other. At a tie the gradient goes to `input`.
             method fmax(other: Tensor) -> Tensor {
-                [] Promote Yes DTypes::ORDERED, Same,
+                [] Keep Yes DTypes::ORDERED, Same,
                 run fmax_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
             }
             /// The smaller of the two; where one is NaN, the other. At a tie the gradient goes to `input`.
             method fmin(other: Tensor) -> Tensor {
-                [] Promote Yes DTypes::ORDERED, Same,
+                [] Keep Yes DTypes::ORDERED, Same,
                 run fmin_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
             }
             /// The magnitude of `input` with the sign of `other`, that of -0.0 too. The gradient at 0 is 0.
             method copysign(other: Operand) -> Tensor {
-                [inplace] Promote Yes DTypes::ORDERED, Float,
+                [inplace] Keep Yes DTypes::ORDERED, Float,
                 run copysign_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 4), -2.0"]
             }
             /// `input · 2^other`.
             method ldexp(other: Tensor) -> Tensor {
-                [inplace] Promote Yes DTypes::ALL, Float,
+                [inplace] Keep Yes DTypes::ALL, Float,
                 run ldexp_body, torch "", samples ["N(3, 4), I(-3, 4, 3, 4)", "N(3, 4), N(4)"]
             }
             /// Mantissa and exponent of each element: `input = mantissa · 2^exponent` with `½ ≤ |mantissa| < 1` and an int32
@@ -136,12 +136,12 @@ macro_rules! pointwise_ops {
             }
             /// The derivative of order `n` of [`digamma`](crate::ops::unary::digamma): `(-1)^(n+1) n! ζ(n+1, x)`.
             function polygamma(n: Int, input: Tensor) -> Tensor {
-                [] Full Yes DTypes::ORDERED, Float,
+                [] Keep Yes DTypes::ORDERED, Float,
                 run polygamma_body, torch "", samples ["0, P(3, 4)", "1, P(3, 4)", "2, N(3, 4)", "3, P(3, 4)"]
             }
             /// The logarithm of the multivariate gamma function of dimension `p`: `Σ lgamma(x - i/2) + p(p-1)/4 log π`.
             method mvlgamma(p: Int) -> Tensor {
-                [inplace] Full Yes DTypes::REAL, Float,
+                [inplace] Own Yes DTypes::REAL, Float,
                 run mvlgamma_body, torch "", samples ["P(3, 4, lo=2.1, hi=4.0), 3", "P(3, 4), 1"]
             }
         }

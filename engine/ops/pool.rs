@@ -81,7 +81,7 @@ macro_rules! pool_ops {
         }
         /// Max-pooling over (N, C, D, H, W) or (C, D, H, W). `stride` defaults to the window.
         function max_pool3d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], dilation: Dims = &[1], ceil_mode: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::REAL, Same,
+            [] FullCpu Yes DTypes::REAL, Same,
             run max_pool_nd[3], torch "nn.functional.max_pool3d", samples ["N(1, 2, 4, 4, 4), 2"]
         }
         /// Average pooling over (N, C, L) or (C, L).

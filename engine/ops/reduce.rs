@@ -24,7 +24,7 @@ macro_rules! reduce_ops {
     ($cb:ident) => { $cb! { "reduce" ReduceOp :
         /// The sum over `dim` (all by default); integers and `bool` sum in int64. Empty sums are 0.
         method sum(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Full Yes DTypes::ALL, Sum,
+            [] FullGpu Yes DTypes::ALL, Sum,
             prim Sum Nothing {|c, g| [c.spread(g)]},
             run sum_body[ReduceOp::Sum], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True", "N(0, 3), 0", "N()"]
         }
@@ -72,17 +72,17 @@ macro_rules! reduce_ops {
         }
         /// The mean over `dim` (all by default). Floating and complex tensors only, unless `dtype` says so.
         method mean(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Full Yes DTypes::INEXACT, Same,
+            [] Own Yes DTypes::INEXACT, Same,
             run mean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
         }
         /// The variance over `dim` (all by default), divided by `n - correction`.
         method var(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [only_function] Full Yes DTypes::FLOAT, Same,
+            [only_function] Own Yes DTypes::FLOAT, Same,
             run var_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
         /// The square root of [`var`].
         method std(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [only_function] Full Yes DTypes::FLOAT, Same,
+            [only_function] Own Yes DTypes::FLOAT, Same,
             run std_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
         /// The sum over `dim` (all by default) of what is not NaN.
@@ -107,7 +107,7 @@ macro_rules! reduce_ops {
         }
         /// `log(sum(exp(x)))` over `dim`, without overflow.
         method logsumexp(dim: Dims, keepdim: Bool = false) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] FullGpu Yes DTypes::FLOAT, Same,
             run logsumexp_body, torch "", samples ["N(3, 4), 1", "N(2, 3, 4), (0, 1), keepdim=True"]
         }
         /// The number of elements that are not zero, over `dim` (all by default).

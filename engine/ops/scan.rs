@@ -13,13 +13,13 @@ macro_rules! scan_ops {
     ($cb:ident) => { $cb! { "scan" ScanOp :
         /// The running sum along `dim`; integers and `bool` sum in int64.
         method cumsum(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            [inplace] Full Yes DTypes::ALL, Sum,
+            [inplace] FullGpu Yes DTypes::ALL, Sum,
             prim Sum { axis: usize } Nothing {|c, g| [cumsum_reversed(g, *axis)]},
             run accumulate[|axis| ScanOp::Sum { axis }], torch "", samples ["N(3, 4), 0", "N(3, 4), -1", "I(0, 9, 3, 4), 1"]
         }
         /// The running product along `dim`; integers and `bool` multiply in int64. The gradient assumes no zeros.
         method cumprod(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            [inplace] Full Yes DTypes::ALL, Sum,
+            [inplace] FullGpu Yes DTypes::ALL, Sum,
             prim Prod { axis: usize } Both {|c, g| [
                 cumsum_reversed(&(g * &c.out()?.conjugated()?)?, *axis)? / &c.x(0)?.conjugated()?
             ]},

@@ -5,17 +5,45 @@
 use crate::dtype::DTypes;
 use crate::{DType, Scalar};
 
-/// What autocast does with an op's inputs.
+/// What autocast does with an op's floating inputs, but for float64, which it never touches. PyTorch's lists differ
+/// between its CPU and its GPU backends; so do the policies that name one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code)]
 pub enum Amp {
     /// Cast to the low-precision dtype: matrix products and convolutions.
     Low,
+    /// `Low` on the GPU device, else `Keep`.
+    LowGpu,
     /// Cast to float32: what loses precision or range in 16 bits.
     Full,
-    /// Cast to the widest of the inputs' dtypes.
+    /// `Full` on the GPU device, else `Own`.
+    FullGpu,
+    /// `Full` on the CPU, else `Own`.
+    FullCpu,
+    /// Cast to float32 where any input is.
     Promote,
-    /// Leave as it is.
+    /// `Promote` on the GPU device, else `Own`.
+    PromoteGpu,
+    /// Leave the inputs as they are; the ops that it is made of go by their own policies.
     Keep,
+    /// Leave the inputs as they are, and cast nothing inside either.
+    Own,
+}
+
+impl Amp {
+    /// The policy on a device: one of those that name none.
+    pub fn on(self, device: crate::Device) -> Amp {
+        let gpu = device == crate::Device::Gpu;
+        match self {
+            Amp::LowGpu if gpu => Amp::Low,
+            Amp::LowGpu => Amp::Keep,
+            Amp::FullGpu if gpu => Amp::Full,
+            Amp::FullCpu if !gpu => Amp::Full,
+            Amp::PromoteGpu if gpu => Amp::Promote,
+            Amp::FullGpu | Amp::FullCpu | Amp::PromoteGpu => Amp::Own,
+            plain @ (Amp::Low | Amp::Full | Amp::Promote | Amp::Keep | Amp::Own) => plain,
+        }
+    }
 }
 
 /// Does the op give bit-equal results when run again?

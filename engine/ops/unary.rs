@@ -21,27 +21,27 @@ macro_rules! unary_ops {
         /// The complex conjugate, computed (PyTorch's `conj` puts it off); real tensors are given back as they are.
         conj_physical = Conj [inplace] Keep DTypes::ALL, Same, Nothing {|c, g| [g.conj_physical()]}, samples ["N(3, 4)"];
         /// `e` to each element.
-        exp = Exp [inplace] Full DTypes::ALL, Float, Output {|c, g| [g * &c.out()?.conjugated()?]}, samples ["N(3, 4)"];
+        exp = Exp [inplace] FullGpu DTypes::ALL, Float, Output {|c, g| [g * &c.out()?.conjugated()?]}, samples ["N(3, 4)"];
         /// 2 to each element.
-        exp2 = Exp2 [inplace] Full DTypes::ALL, Float, Output {|c, g| [(g * &c.out()?.conjugated()?)? * LN_2]}, samples ["N(3, 4)"];
+        exp2 = Exp2 [inplace] Keep DTypes::ALL, Float, Output {|c, g| [(g * &c.out()?.conjugated()?)? * LN_2]}, samples ["N(3, 4)"];
         /// `e^x - 1`, accurate near 0.
-        expm1 = Expm1 [inplace] Full DTypes::ALL, Float, Output {|c, g| [g * &(c.out()? + 1.0)?.conjugated()?]}, samples ["N(3, 4)"];
+        expm1 = Expm1 [inplace] FullGpu DTypes::ALL, Float, Output {|c, g| [g * &(c.out()? + 1.0)?.conjugated()?]}, samples ["N(3, 4)"];
         /// The natural logarithm; NaN below 0, -inf at 0.
-        log = Log [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g / &c.x(0)?.conjugated()?]}, samples ["P(3, 4)"];
+        log = Log [inplace] FullGpu DTypes::ALL, Float, Inputs {|c, g| [g / &c.x(0)?.conjugated()?]}, samples ["P(3, 4)"];
         /// The logarithm to base 2.
-        log2 = Log2 [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()? * LN_2)?]}, samples ["P(3, 4)"];
+        log2 = Log2 [inplace] FullGpu DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()? * LN_2)?]}, samples ["P(3, 4)"];
         /// The logarithm to base 10.
-        log10 = Log10 [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()? * LN_10)?]}, samples ["P(3, 4)"];
+        log10 = Log10 [inplace] FullGpu DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()? * LN_10)?]}, samples ["P(3, 4)"];
         /// `log(1 + x)`, accurate near 0.
-        log1p = Log1p [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()? + 1.0)?]}, samples ["P(3, 4)"];
+        log1p = Log1p [inplace] FullGpu DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()? + 1.0)?]}, samples ["P(3, 4)"];
         /// The square root; NaN below 0.
         sqrt = Sqrt [inplace] Keep DTypes::ALL, Float, Output {|c, g| [g / &(c.out()?.conjugated()? * 2.0)?]}, samples ["P(3, 4)"];
         /// `1 / sqrt(x)`.
-        rsqrt = Rsqrt [inplace] Full DTypes::ALL, Float, Output {|c, g| [(g * -0.5)? * &c.out()?.pow(3)?.conjugated()?]}, samples ["P(3, 4)"];
+        rsqrt = Rsqrt [inplace] FullGpu DTypes::ALL, Float, Output {|c, g| [(g * -0.5)? * &c.out()?.pow(3)?.conjugated()?]}, samples ["P(3, 4)"];
         /// `x * x`.
         square = Square [inplace] Keep DTypes::NUMERIC, Same, Inputs {|c, g| [g * &(c.x(0)?.conjugated()? * 2)?]}, samples ["N(3, 4)"];
         /// `1 / x`.
-        reciprocal = Reciprocal [inplace] Full DTypes::ALL, Float, Output
+        reciprocal = Reciprocal [inplace] FullGpu DTypes::ALL, Float, Output
             {|c, g| [-&(g * &c.out()?.square()?.conjugated()?)?]}, samples ["P(3, 4)"];
         /// The largest integer not above. Its gradient is 0.
         floor = Floor [inplace] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
@@ -56,19 +56,19 @@ macro_rules! unary_ops {
         /// The cosine, of radians.
         cos = Cos [inplace] Keep DTypes::ALL, Float, Inputs {|c, g| [-&(g * &c.x(0)?.conjugated()?.sin()?)?]}, samples ["N(3, 4)"];
         /// The tangent, of radians.
-        tan = Tan [inplace] Full DTypes::ALL, Float, Output {|c, g| [g * &(c.out()?.conjugated()?.square()? + 1.0)?]}, samples ["U(3, 4)"];
+        tan = Tan [inplace] FullGpu DTypes::ALL, Float, Output {|c, g| [g * &(c.out()?.conjugated()?.square()? + 1.0)?]}, samples ["U(3, 4)"];
         /// The angle in radians whose sine this is; NaN outside -1 to 1.
-        asin = Asin [inplace] Full DTypes::ALL, Float, Inputs
+        asin = Asin [inplace] FullGpu DTypes::ALL, Float, Inputs
             {|c, g| [g * &(1.0 - &c.x(0)?.square()?)?.rsqrt()?.conjugated()?]}, samples ["U(3, 4)"];
         /// The angle in radians whose cosine this is; NaN outside -1 to 1.
-        acos = Acos [inplace] Full DTypes::ALL, Float, Inputs
+        acos = Acos [inplace] FullGpu DTypes::ALL, Float, Inputs
             {|c, g| [-&(g * &(1.0 - &c.x(0)?.square()?)?.rsqrt()?.conjugated()?)?]}, samples ["U(3, 4)"];
         /// The angle in radians whose tangent this is.
         atan = Atan [inplace] Keep DTypes::ALL, Float, Inputs {|c, g| [g / &(c.x(0)?.conjugated()?.square()? + 1.0)?]}, samples ["N(3, 4)"];
         /// The hyperbolic sine.
-        sinh = Sinh [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g * &c.x(0)?.conjugated()?.cosh()?]}, samples ["N(3, 4)"];
+        sinh = Sinh [inplace] FullGpu DTypes::ALL, Float, Inputs {|c, g| [g * &c.x(0)?.conjugated()?.cosh()?]}, samples ["N(3, 4)"];
         /// The hyperbolic cosine.
-        cosh = Cosh [inplace] Full DTypes::ALL, Float, Inputs {|c, g| [g * &c.x(0)?.conjugated()?.sinh()?]}, samples ["N(3, 4)"];
+        cosh = Cosh [inplace] FullGpu DTypes::ALL, Float, Inputs {|c, g| [g * &c.x(0)?.conjugated()?.sinh()?]}, samples ["N(3, 4)"];
         /// The hyperbolic tangent.
         tanh = Tanh [inplace] Keep DTypes::ALL, Float, Output {|c, g| [g * &(1.0 - &c.out()?.conjugated()?.square()?)?]}, samples ["N(3, 4)"];
         /// The inverse of the hyperbolic sine.
@@ -86,7 +86,7 @@ macro_rules! unary_ops {
         erfc = Erfc [inplace] Keep DTypes::ORDERED, Float, Inputs
             {|c, g| [(g * &(-&c.x(0)?.square()?)?.exp()?)? * -FRAC_2_SQRT_PI]}, samples ["N(3, 4)"];
         /// The inverse of the error function; ±inf at ±1, NaN beyond.
-        erfinv = Erfinv [inplace] Full DTypes::ORDERED, Float, Output
+        erfinv = Erfinv [inplace] FullGpu DTypes::ORDERED, Float, Output
             {|c, g| [(g * &c.out()?.square()?.exp()?)? * (1.0 / FRAC_2_SQRT_PI)]}, samples ["U(3, 4)"];
         /// The logistic function, `1 / (1 + e^-x)`.
         sigmoid = Sigmoid [inplace] Keep DTypes::ALL, Float, Output
@@ -98,24 +98,24 @@ macro_rules! unary_ops {
         silu = Silu [inplace] Keep DTypes::FLOAT, Same, Inputs
             {|c, g| [g * &silu_slope(&c.x(0)?)?]}, torch "nn.functional.silu", samples ["N(3, 4)"];
         /// The logarithm of the absolute value of the gamma function; inf at 0 and the negative integers.
-        lgamma = Lgamma [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.digamma()?]}, samples ["P(3, 4)", "N(3, 4)"];
+        lgamma = Lgamma [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.digamma()?]}, samples ["P(3, 4)", "N(3, 4)"];
         /// The logarithmic derivative of the gamma function, `ψ = Γ'/Γ`; -inf at 0, NaN at the negative integers.
-        digamma = Digamma [inplace] Full DTypes::ORDERED, Float, Inputs
+        digamma = Digamma [inplace] Keep DTypes::ORDERED, Float, Inputs
             {|c, g| [g * &super::pointwise::polygamma(1, &c.x(0)?)?]}, samples ["P(3, 4)", "N(3, 4)"];
         /// The modified Bessel function of the first kind, of order 0: `Σ (x²/4)^k / (k!)²`.
-        i0 = I0 [inplace] Full DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.i1()?]}, samples ["N(3, 4)"];
+        i0 = I0 [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.i1()?]}, samples ["N(3, 4)"];
         /// `e^-|x| i0(x)`, which does not overflow.
-        i0e = I0e [only_function] Full DTypes::ORDERED, Float, Both
+        i0e = I0e [only_function] Keep DTypes::ORDERED, Float, Both
             {|c, g| [g * &(c.x(0)?.i1e()? - &(c.x(0)?.sign()? * &c.out()?)?)?]}, torch "special.i0e", samples ["N(3, 4)"];
         /// The modified Bessel function of the first kind, of order 1: `x/2 Σ (x²/4)^k / (k! (k+1)!)`.
-        i1 = I1 [only_function] Full DTypes::ORDERED, Float, Both
+        i1 = I1 [only_function] Keep DTypes::ORDERED, Float, Both
             {|c, g| [g * &(c.x(0)?.i0()? - &over_x(&c.out()?, &c.x(0)?)?)?]}, torch "special.i1", samples ["N(3, 4)"];
         /// `e^-|x| i1(x)`, which does not overflow.
-        i1e = I1e [only_function] Full DTypes::ORDERED, Float, Both
+        i1e = I1e [only_function] Keep DTypes::ORDERED, Float, Both
             {|c, g| [g * &((c.x(0)?.i0e()? - &(c.x(0)?.sign()? * &c.out()?)?)? - &over_x(&c.out()?, &c.x(0)?)?)?]},
             torch "special.i1e", samples ["N(3, 4)"];
         /// The scaled complementary error function, `e^(x²) erfc(x)`.
-        erfcx = Erfcx [only_function] Full DTypes::ORDERED, Float, Both
+        erfcx = Erfcx [only_function] Keep DTypes::ORDERED, Float, Both
             {|c, g| [g * &(((c.x(0)? * 2.0)? * &c.out()?)? - FRAC_2_SQRT_PI)?]}, torch "special.erfcx", samples ["N(3, 4)", "P(3, 4)"];
         /// The exponent `e` of `x = m 2^e` with `½ ≤ |m| < 1`, in `x`'s dtype; 0 for 0, infinities and NaN.
         frexp_exponent = Exponent [only_function] Keep DTypes::FLOAT, Same, Nothing {none}, torch "-", samples ["N(3, 4)"];

@@ -53,6 +53,7 @@ from lucid._typing import TensorLikeProtocol as TensorLikeProtocol
 from lucid._typing import TensorOrScalar as TensorOrScalar
 
 if TYPE_CHECKING:
+    from lucid import amp as amp
     from lucid import autograd as autograd
     from lucid import func as func
     from lucid import profiler as profiler
@@ -66,6 +67,14 @@ if TYPE_CHECKING:
     from lucid._repr import printoptions as printoptions
     from lucid._repr import set_printoptions as set_printoptions
     from lucid._storage import UntypedStorage as UntypedStorage
+    from lucid.amp.autocast_mode import autocast as autocast
+    from lucid.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
+    from lucid.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
+    from lucid.amp.autocast_mode import is_autocast_cache_enabled as is_autocast_cache_enabled
+    from lucid.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
+    from lucid.amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
+    from lucid.amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
+    from lucid.amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
     from lucid.func import vmap as vmap
     from lucid.serialization import load as load
     from lucid.serialization import load_safetensors as load_safetensors
@@ -78,6 +87,7 @@ if TYPE_CHECKING:
 
 # What is imported on first use: sub-packages, and names that live in a module of their own.
 _PACKAGES = {
+    "amp",
     "autograd",
     "errors",
     "func",
@@ -106,6 +116,14 @@ _NAMES = {
     "save_safetensors": "lucid.serialization",
     "save_sharded": "lucid.serialization",
     "set_printoptions": "lucid._repr",
+    "autocast": "lucid.amp.autocast_mode",
+    "clear_autocast_cache": "lucid.amp.autocast_mode",
+    "get_autocast_dtype": "lucid.amp.autocast_mode",
+    "is_autocast_cache_enabled": "lucid.amp.autocast_mode",
+    "is_autocast_enabled": "lucid.amp.autocast_mode",
+    "set_autocast_cache_enabled": "lucid.amp.autocast_mode",
+    "set_autocast_dtype": "lucid.amp.autocast_mode",
+    "set_autocast_enabled": "lucid.amp.autocast_mode",
     "vmap": "lucid.func",
 }
 

@@ -7,6 +7,7 @@
 
 mod aliases;
 mod args;
+mod autocast;
 mod autograd;
 mod batching;
 mod create;
@@ -38,6 +39,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     ops::register(m)?;
     create::register(m)?;
     autograd::register(m)?;
+    autocast::register(m)?;
     batching::register(m)?;
     dlpack::register(m)?;
     functions::register(m)?;

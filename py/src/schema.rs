@@ -15,9 +15,14 @@ fn _op_schemas(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 fn row<'py>(py: Python<'py>, s: &'static Schema) -> PyResult<Bound<'py, PyDict>> {
     let amp = match s.amp {
         Amp::Low => "low",
+        Amp::LowGpu => "low on gpu",
         Amp::Full => "full",
+        Amp::FullGpu => "full on gpu",
+        Amp::FullCpu => "full on cpu",
         Amp::Promote => "promote",
+        Amp::PromoteGpu => "promote on gpu",
         Amp::Keep => "keep",
+        Amp::Own => "own",
     };
     let (determinism, reason) = match s.determinism {
         Determinism::Yes => ("yes", None),

@@ -1,8 +1,10 @@
 """`lucid.optim`: optimizers and learning-rate schedules with PyTorch's names, defaults, arithmetic and state dicts."""
 
 from lucid.optim import lr_scheduler as lr_scheduler
+from lucid.optim import swa_utils as swa_utils
 from lucid.optim.adagrad import Adadelta, Adagrad, RMSprop
 from lucid.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
+from lucid.optim.lbfgs import LBFGS
 from lucid.optim.lr_scheduler import (
     ChainedScheduler,
     ConstantLR,
@@ -22,14 +24,17 @@ from lucid.optim.lr_scheduler import (
     SequentialLR,
     StepLR,
 )
+from lucid.optim.matrix import Adafactor, Muon
 from lucid.optim.optimizer import Optimizer
 from lucid.optim.sgd import SGD
 from lucid.optim.simple import ASGD, Lion, Rprop
 
 __all__ = [
     "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
@@ -46,6 +51,7 @@ __all__ = [
     "Lion",
     "MultiStepLR",
     "MultiplicativeLR",
+    "Muon",
     "NAdam",
     "NoamScheduler",
     "OneCycleLR",
@@ -58,4 +64,5 @@ __all__ = [
     "SequentialLR",
     "StepLR",
     "lr_scheduler",
+    "swa_utils",
 ]

@@ -270,7 +270,7 @@ def test_wrong_arguments_raise_as_in_pytorch(name: str, arguments: Any) -> None:
 
 
 def test_signatures_and_reprs() -> None:
-    for name in dict.fromkeys(name for name, _ in OPTIMIZERS):
+    for name in (*dict.fromkeys(name for name, _ in OPTIMIZERS), "LBFGS", "Adafactor", "Muon"):
         ours, theirs = (
             [
                 (p.name, p.kind, p.default)
@@ -279,7 +279,7 @@ def test_signatures_and_reprs() -> None:
             for f in (lucid, torch)
         )
         assert ours == theirs
-        made = [repr(getattr(f.optim, name)([f.zeros(2, requires_grad=True)], lr=0.1)) for f in (lucid, torch)]
+        made = [repr(getattr(f.optim, name)([f.zeros(2, 2, requires_grad=True)], lr=0.1)) for f in (lucid, torch)]
         assert made[0] == made[1]
 
 
@@ -315,3 +315,85 @@ def test_gradients_through_steps(name: str, options: dict[str, Any]) -> None:
     ends = [run(values, factor + d)[2].item() for d in (h, -h)]
     got = 0.0 if scale.grad is None else scale.grad.item()
     assert got == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-4, abs=1e-7)
+
+
+LBFGS: list[dict[str, Any]] = [
+    {},
+    {"lr": 0.5, "max_iter": 5, "history_size": 3},
+    {"line_search_fn": "strong_wolfe"},
+    {"line_search_fn": "strong_wolfe", "lr": 3.0, "max_iter": 4, "history_size": 2},
+    {"line_search_fn": "strong_wolfe", "maximize": True},
+]
+
+
+@pytest.mark.parametrize("options", LBFGS, ids=str)
+def test_lbfgs(options: dict[str, Any], device: str) -> None:
+    dtype = "float64" if device == "cpu" else "float32"
+    sides, states = [], []
+    for framework, place in ((lucid, device), (torch, "cpu")):
+        problem = Problem(framework, place, dtype)
+        optimizer = make(framework, "LBFGS", problem.params, options)
+
+        def closure(problem: Problem = problem, optimizer: Any = optimizer) -> Any:
+            optimizer.zero_grad()
+            loss = problem.loss(1) + 0.1 * sum((p**4).sum() for p in problem.params)
+            loss = -loss if options.get("maximize") else loss
+            loss.backward()
+            return loss
+
+        losses = [float(optimizer.step(closure)) for _ in range(3)]
+        if framework is lucid:
+            saved = optimizer.state_dict()
+            again = make(lucid, "LBFGS", problem.params, options)
+            again.load_state_dict(saved)
+            optimizer = again
+            losses.append(float(optimizer.step(lambda c=closure, o=again: (o.zero_grad(), c())[1])))
+        else:
+            losses.append(float(optimizer.step(closure)))
+        sides.append((problem, losses))
+        states.append(set(optimizer.state_dict()["state"][0]))
+    assert states[0] == states[1]
+    compare(sides[0][0], sides[1][0], 1e-7 if dtype == "float64" else 2e-3)
+    assert sides[0][1] == pytest.approx(sides[1][1], rel=1e-6 if dtype == "float64" else 2e-3)
+
+
+def test_lbfgs_refuses_as_pytorch() -> None:
+    for f in (lucid, torch):
+        p, q = f.zeros(2, requires_grad=True), f.zeros(2, requires_grad=True)
+        with pytest.raises(ValueError, match="doesn't support per-parameter options"):
+            f.optim.LBFGS([{"params": [p]}, {"params": [q]}])
+        with pytest.raises(TypeError, match="closure"):
+            f.optim.LBFGS([p]).step()
+        with pytest.raises(RuntimeError, match="only 'strong_wolfe' is supported"):
+            search = f.optim.LBFGS([p], line_search_fn="armijo")
+            search.step(lambda p=p, s=search: (s.zero_grad(), (x := ((p - 1) ** 2).sum()).backward(), x)[2])
+
+
+MATRIX: list[tuple[str, dict[str, Any], float]] = [
+    ("Adafactor", {}, 1e-5),
+    ("Adafactor", {"lr": 0.1, "beta2_decay": -0.5, "eps": (1e-4, 1e-2), "d": 2.0, "weight_decay": 0.1}, 1e-5),
+    ("Adafactor", {"maximize": True}, 1e-5),
+    ("Muon", {"lr": 0.02}, 2e-2),
+    ("Muon", {"lr": 0.02, "nesterov": False, "momentum": 0.8, "adjust_lr_fn": "match_rms_adamw"}, 2e-2),
+    ("Muon", {"lr": 0.02, "weight_decay": 0.0, "adjust_lr_fn": "spectral_unclamped", "ns_steps": 3}, 2e-2),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "tolerance"), MATRIX, ids=[f"{n} {o}" for n, o, _ in MATRIX])
+def test_optimizers_of_matrices(name: str, options: dict[str, Any], tolerance: float, device: str) -> None:
+    sides = []
+    for framework, place in ((lucid, device), (torch, "cpu")):
+        problem = Problem(framework, place)
+        params = [p for p in problem.params if name != "Muon" or p.ndim == 2]
+        optimizer = make(framework, name, params, options)
+        problem.train(optimizer, range(20))
+        if framework is lucid:
+            state = optimizer.state_dict()
+            optimizer = make(framework, name, params, {})
+            optimizer.load_state_dict(state)
+        problem.train(optimizer, range(20, 30))
+        sides.append((problem, optimizer))
+    compare(sides[0][0], sides[1][0], tolerance)
+    mine, other = sides[0][1].state_dict(), sides[1][1].state_dict()
+    assert mine["param_groups"] == other["param_groups"]
+    assert {k: set(v) for k, v in mine["state"].items()} == {k: set(v) for k, v in other["state"].items()}

@@ -1,0 +1,296 @@
+"""L-BFGS, with a line search for the strong Wolfe conditions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import lucid
+from lucid import Tensor, errors
+from lucid.optim.optimizer import Optimizer, Params
+from lucid.optim.stepping import check_rate
+
+__all__ = ["LBFGS"]
+
+# The loss and the flat gradient at a distance along a direction.
+_Evaluate = Callable[[float], tuple[float, Tensor]]
+
+
+class LBFGS(Optimizer):
+    """Limited-memory BFGS (Nocedal and Wright, 2006, algorithms 7.4 and 3.5).
+
+    Each `step` takes a closure that clears the gradients, computes the loss and its gradients, and returns the loss; it
+    is called several times. All parameters form one vector: there are no groups. On the GPU device every iteration
+    waits for a handful of numbers that decide how it goes on.
+
+    Args:
+        params: Parameters, or pairs of name and parameter.
+        lr: Length of a step, or the first guess of the line search. Default: 1.
+        max_iter: Iterations per step. Default: 20.
+        max_eval: Calls of the closure per step. Default: `max_iter * 5 // 4`.
+        tolerance_grad: Ends a step where no element of the gradient is larger. Default: 1e-7.
+        tolerance_change: Ends a step where the loss or all parameters change less. Default: 1e-9.
+        history_size: Pairs of changes that are kept. Default: 100.
+        line_search_fn: "strong_wolfe" or None. Default: None.
+        maximize: Ascend instead. Default: False.
+
+    State, on the first parameter: `func_evals`, `n_iter`, `d`, `t`, `old_dirs`, `old_stps`, `ro`, `H_diag`,
+    `prev_flat_grad`, `prev_loss`, `al`.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        check_rate(lr)
+        defaults = {
+            "lr": lr,
+            "max_iter": max_iter,
+            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad,
+            "tolerance_change": tolerance_change,
+            "history_size": history_size,
+            "line_search_fn": line_search_fn,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+        if len(self.param_groups) != 1:
+            raise errors.ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+
+    @property
+    def _params(self) -> list[Tensor]:
+        params: list[Tensor] = self.param_groups[0]["params"]
+        return params
+
+    def _gradient(self) -> Tensor:
+        """All gradients as one vector; zeros where there is none."""
+        pieces = [
+            lucid.zeros_like(p.detach()).reshape(-1) if p.grad is None else p.grad.detach().reshape(-1)
+            for p in self._params
+        ]
+        flat = lucid.cat(pieces)
+        return -flat if self.param_groups[0].get("maximize", False) else flat
+
+    def _move(self, length: float, direction: Tensor) -> None:
+        offset = 0
+        for p in self._params:
+            count = p.numel()
+            p.add_(direction[offset : offset + count].reshape(p.shape), alpha=length)
+            offset += count
+
+    def _loss(self, closure: Callable[[], Any]) -> tuple[Any, float]:
+        with lucid.enable_grad():
+            loss = closure()
+        return loss, -float(loss) if self.param_groups[0].get("maximize", False) else float(loss)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Runs up to `max_iter` iterations; gives the closure's first loss."""
+        if closure is None:
+            raise errors.TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
+        with lucid.no_grad():
+            return self._step(closure)
+
+    def _step(self, closure: Callable[[], Any]) -> Any:
+        group = self.param_groups[0]
+        if not self._params:
+            with lucid.enable_grad():
+                return closure()
+        lr, max_iter, max_eval = float(group["lr"]), group["max_iter"], group["max_eval"]
+        search = group["line_search_fn"]
+        state = self.state[self._params[0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
+        first_loss, loss = self._loss(closure)
+        evaluations = 1
+        state["func_evals"] += 1
+        flat = self._gradient()
+        small = _largest(flat) <= group["tolerance_grad"]
+        if small:
+            return first_loss
+        names = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
+        held: list[Any] = [state.get(name) for name in names]
+        d, t, dirs, steps, ro, scale, before, loss_before = held
+        for iteration in range(1, max_iter + 1):
+            state["n_iter"] += 1
+            if state["n_iter"] == 1:
+                d, dirs, steps, ro, scale = -flat, [], [], [], 1
+            else:
+                y, s = flat - before, d * t
+                ys = y.dot(s)
+                if float(ys) > 1e-10:
+                    if len(dirs) == group["history_size"]:
+                        dirs.pop(0)
+                        steps.pop(0)
+                        ro.pop(0)
+                    dirs.append(y)
+                    steps.append(s)
+                    ro.append(1.0 / ys)
+                    scale = ys / y.dot(y)
+                d = self._direction(flat, dirs, steps, ro, scale, state, group["history_size"])
+            before, loss_before = flat.clone(), loss
+            t = min(1.0, 1.0 / float(flat.abs().sum())) * lr if state["n_iter"] == 1 else lr
+            slope = float(flat.dot(d))
+            if slope > -group["tolerance_change"]:
+                break
+            calls = 0
+            if search is not None:
+                if search != "strong_wolfe":
+                    raise errors.RuntimeError("only 'strong_wolfe' is supported")
+                evaluate = self._along(closure, d)
+                loss, flat, t, calls = _strong_wolfe(evaluate, t, d, loss, flat, slope, max_eval - evaluations)
+                self._move(t, d)
+                small = _largest(flat) <= group["tolerance_grad"]
+            else:
+                self._move(t, d)
+                # The last iteration's loss would be computed for nothing.
+                if iteration != max_iter:
+                    _, loss = self._loss(closure)
+                    flat = self._gradient()
+                    small = _largest(flat) <= group["tolerance_grad"]
+                    calls = 1
+            evaluations += calls
+            state["func_evals"] += calls
+            if iteration == max_iter or evaluations >= max_eval or small:
+                break
+            if _largest(d * t) <= group["tolerance_change"] or abs(loss - loss_before) < group["tolerance_change"]:
+                break
+        state.update(zip(names, (d, t, dirs, steps, ro, scale, before, loss_before), strict=True))
+        return first_loss
+
+    @staticmethod
+    def _direction(
+        flat: Tensor, dirs: list[Tensor], steps: list[Tensor], ro: list[Tensor], scale: Any, state: Any, size: int
+    ) -> Tensor:
+        """The inverse Hessian's estimate times the negative gradient, by the two-loop recursion."""
+        weights: list[Any] = state.setdefault("al", [None] * size)
+        q = -flat
+        for i in range(len(dirs) - 1, -1, -1):
+            weights[i] = steps[i].dot(q) * ro[i]
+            q = q - dirs[i] * weights[i]
+        r: Tensor = q * scale
+        for i in range(len(dirs)):
+            r = r + steps[i] * (weights[i] - dirs[i].dot(r) * ro[i])
+        return r
+
+    def _along(self, closure: Callable[[], Any], direction: Tensor) -> _Evaluate:
+        start = [p.detach().clone() for p in self._params]
+
+        def evaluate(t: float) -> tuple[float, Tensor]:
+            self._move(t, direction)
+            _, loss = self._loss(closure)
+            flat = self._gradient()
+            for p, old in zip(self._params, start, strict=True):
+                p.copy_(old)
+            return loss, flat
+
+        return evaluate
+
+
+def _largest(x: Tensor) -> float:
+    return float(x.abs().max())
+
+
+def _interpolate(
+    a: tuple[float, float, float], b: tuple[float, float, float], bounds: tuple[float, float] | None = None
+) -> float:
+    """The minimum of the cubic through two points (place, value, slope), within bounds; their middle without one."""
+    (x1, f1, g1), (x2, f2, g2) = a, b
+    low, high = bounds or (min(x1, x2), max(x1, x2))
+    d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
+    square = d1**2 - g1 * g2
+    if not square >= 0:
+        return (low + high) / 2.0
+    d2 = math.sqrt(square)
+    if x1 <= x2:
+        below, place = g2 - g1 + 2 * d2, (x2, x2 - x1, g2 + d2 - d1)
+    else:
+        below, place = g1 - g2 + 2 * d2, (x1, x1 - x2, g1 + d2 - d1)
+    # In floats the division gives infinity or NaN, and the bounds hold.
+    ratio = place[2] / below if below else math.copysign(math.inf, place[2]) if place[2] else math.nan
+    return min(max(place[0] - place[1] * ratio, low), high)
+
+
+def _strong_wolfe(
+    evaluate: _Evaluate,
+    t: float,
+    d: Tensor,
+    f: float,
+    g: Tensor,
+    slope: float,
+    max_ls: int,
+    c1: float = 1e-4,
+    c2: float = 0.9,
+    tolerance: float = 1e-9,
+) -> tuple[float, Tensor, float, int]:
+    """A step along `d` that lowers the loss and flattens the slope enough: loss, gradient, length, calls."""
+    size = _largest(d)
+
+    def at(t: float) -> tuple[float, float, float, Tensor]:
+        loss, gradient = evaluate(t)
+        return t, loss, float(gradient.dot(d)), gradient
+
+    # Points: place, loss, slope, gradient. First: bracket a good one.
+    new = at(t)
+    calls, tries, done = 1, 0, False
+    last: tuple[float, float, float, Tensor] = (0.0, f, slope, g)
+    bracket = [(0.0, f, slope, g), new]
+    while tries < max_ls:
+        bracket = [last, new]
+        if new[1] > f + c1 * t * slope or (tries > 1 and new[1] >= last[1]):
+            break
+        if abs(new[2]) <= -c2 * slope:
+            bracket, done = [new], True
+            break
+        if new[2] >= 0:
+            break
+        bounds = (t + 0.01 * (t - last[0]), t * 10)
+        t = _interpolate(last[:3], new[:3], bounds)
+        last = new
+        new = at(t)
+        calls += 1
+        tries += 1
+    if tries == max_ls:
+        bracket = [(0.0, f, slope, g), new]
+    # Then: narrow the bracket.
+    stuck = False
+    low, high = (0, 1) if bracket[0][1] <= bracket[-1][1] else (1, 0)
+    while not done and tries < max_ls:
+        places = [point[0] for point in bracket]
+        if abs(places[1] - places[0]) * size < tolerance:
+            break
+        t = _interpolate(bracket[0][:3], bracket[1][:3])
+        # A place near the bracket's end is moved inwards, if it happens twice or lies at the very end.
+        margin = 0.1 * (max(places) - min(places))
+        if min(max(places) - t, t - min(places)) < margin:
+            if stuck or t >= max(places) or t <= min(places):
+                upper = abs(t - max(places)) < abs(t - min(places))
+                t = max(places) - margin if upper else min(places) + margin
+                stuck = False
+            else:
+                stuck = True
+        else:
+            stuck = False
+        new = at(t)
+        calls += 1
+        tries += 1
+        if new[1] > f + c1 * t * slope or new[1] >= bracket[low][1]:
+            bracket[high] = new
+            low, high = (0, 1) if bracket[0][1] <= bracket[1][1] else (1, 0)
+        else:
+            if abs(new[2]) <= -c2 * slope:
+                done = True
+            elif new[2] * (bracket[high][0] - bracket[low][0]) >= 0:
+                bracket[high] = bracket[low]
+            bracket[low] = new
+    place, loss, _, gradient = bracket[low if len(bracket) > 1 else 0]
+    return loss, gradient, place, calls
