@@ -319,32 +319,66 @@ macro_rules! with_autocast {
 
 /// Notes the dtypes of an argument's tensors.
 macro_rules! look {
-    (Tensor $p:ident $casts:ident) => { $crate::autocast::Castable::look(&$p, &mut $casts) };
-    (OptTensor $p:ident $casts:ident) => { $crate::autocast::Castable::look(&$p, &mut $casts) };
-    (Tensors $p:ident $casts:ident) => { $crate::autocast::Castable::look(&$p, &mut $casts) };
-    (Operand $p:ident $casts:ident) => { $crate::autocast::Castable::look(&$p, &mut $casts) };
-    (OptOperand $p:ident $casts:ident) => { $crate::autocast::Castable::look(&$p, &mut $casts) };
+    (Tensor $p:ident $casts:ident) => {
+        $crate::autocast::Castable::look(&$p, &mut $casts)
+    };
+    (OptTensor $p:ident $casts:ident) => {
+        $crate::autocast::Castable::look(&$p, &mut $casts)
+    };
+    (Tensors $p:ident $casts:ident) => {
+        $crate::autocast::Castable::look(&$p, &mut $casts)
+    };
+    (Operand $p:ident $casts:ident) => {
+        $crate::autocast::Castable::look(&$p, &mut $casts)
+    };
+    (OptOperand $p:ident $casts:ident) => {
+        $crate::autocast::Castable::look(&$p, &mut $casts)
+    };
     ($other:ident $p:ident $casts:ident) => {};
 }
 
 /// An argument with its tensors cast, to be lent.
 macro_rules! hold {
-    (Tensor $p:ident $casts:ident) => { $crate::autocast::Castable::hold($p, $casts)? };
-    (OptTensor $p:ident $casts:ident) => { $crate::autocast::Castable::hold($p, $casts)? };
-    (Tensors $p:ident $casts:ident) => { $crate::autocast::Castable::hold($p, $casts)? };
-    (Operand $p:ident $casts:ident) => { $crate::autocast::Castable::hold($p, $casts)? };
-    (OptOperand $p:ident $casts:ident) => { $crate::autocast::Castable::hold($p, $casts)? };
-    ($other:ident $p:ident $casts:ident) => { $p };
+    (Tensor $p:ident $casts:ident) => {
+        $crate::autocast::Castable::hold($p, $casts)?
+    };
+    (OptTensor $p:ident $casts:ident) => {
+        $crate::autocast::Castable::hold($p, $casts)?
+    };
+    (Tensors $p:ident $casts:ident) => {
+        $crate::autocast::Castable::hold($p, $casts)?
+    };
+    (Operand $p:ident $casts:ident) => {
+        $crate::autocast::Castable::hold($p, $casts)?
+    };
+    (OptOperand $p:ident $casts:ident) => {
+        $crate::autocast::Castable::hold($p, $casts)?
+    };
+    ($other:ident $p:ident $casts:ident) => {
+        $p
+    };
 }
 
 /// An argument as the op takes it, from what `hold` gave.
 macro_rules! lend {
-    (Tensor $p:ident) => { &$p };
-    (OptTensor $p:ident) => { $p.as_ref() };
-    (Tensors $p:ident) => { &$p };
-    (Operand $p:ident) => { $p.lend() };
-    (OptOperand $p:ident) => { $p.as_ref().map($crate::autocast::HeldOperand::lend) };
-    ($other:ident $p:ident) => { $p };
+    (Tensor $p:ident) => {
+        &$p
+    };
+    (OptTensor $p:ident) => {
+        $p.as_ref()
+    };
+    (Tensors $p:ident) => {
+        &$p
+    };
+    (Operand $p:ident) => {
+        $p.lend()
+    };
+    (OptOperand $p:ident) => {
+        $p.as_ref().map($crate::autocast::HeldOperand::lend)
+    };
+    ($other:ident $p:ident) => {
+        $p
+    };
 }
 
 macro_rules! define_in_place {
