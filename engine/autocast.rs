@@ -48,9 +48,13 @@ fn slot(device: Device) -> usize {
 }
 
 fn state<T>(f: impl FnOnce(&mut State) -> T) -> T {
-    STATE.with(|s| {
-        let mut s = s.borrow_mut();
-        let made = f(&mut s);
+    STATE.with(|s| f(&mut s.borrow_mut()))
+}
+
+/// Changes for which devices autocast is on.
+fn switch<T>(f: impl FnOnce(&mut [bool; 2]) -> T) -> T {
+    state(|s| {
+        let made = f(&mut s.on);
         ACTIVE.with(|a| a.set(s.on != [false; 2]));
         made
     })
@@ -63,7 +67,7 @@ pub fn is_enabled(device: Device) -> bool {
 
 /// Turns autocast on or off for a device.
 pub fn set_enabled(device: Device, on: bool) {
-    state(|s| s.on[slot(device)] = on);
+    switch(|all| all[slot(device)] = on);
 }
 
 /// The low-precision dtype of a device: bfloat16 on the CPU and float16 on the GPU unless set.
@@ -122,13 +126,13 @@ pub(crate) fn without<T>(f: impl FnOnce() -> T) -> T {
     struct Restore([bool; 2]);
     impl Drop for Restore {
         fn drop(&mut self) {
-            state(|s| s.on = self.0);
+            switch(|on| *on = self.0);
         }
     }
     if !active() {
         return f();
     }
-    let _restore = Restore(state(|s| std::mem::take(&mut s.on)));
+    let _restore = Restore(switch(std::mem::take));
     f()
 }
 
@@ -157,13 +161,15 @@ impl Drop for Inside {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Casts {
     policy: Amp,
-    /// Has a float32 tensor been seen, and any tensor of 16 bits? For [`Amp::Promote`].
+    /// Has a float32 tensor been seen? For [`Amp::Promote`].
     wide: bool,
+    /// The first tensor's device.
+    device: Option<Device>,
 }
 
 impl Casts {
     pub(crate) fn new(policy: Amp) -> Casts {
-        Casts { policy, wide: false }
+        Casts { policy, wide: false, device: None }
     }
 
     fn target(self, t: &Tensor) -> Option<DType> {
@@ -205,8 +211,14 @@ impl Casts {
         Ok(cast)
     }
 
+    /// Turns autocast off inside of the op, unless its policy there is to keep what it is made of.
+    pub(crate) fn inside(self) -> Option<Inside> {
+        (self.policy.on(self.device?) != Amp::Keep).then(Inside::new)
+    }
+
     fn look(&mut self, t: &Tensor) {
         self.wide |= t.dtype() == DType::F32;
+        self.device = self.device.or(Some(t.device()));
     }
 }
 

@@ -21,7 +21,7 @@ macro_rules! complex_ops {
             }
             /// The complex64 numbers `abs · e^(i angle)`, both float32 (there is no complex128).
             function polar(abs: Tensor, angle: Tensor) -> Tensor {
-                [] Keep Yes DTypes::of(&[crate::DType::F32]), Own,
+                [] FullCpu Yes DTypes::of(&[crate::DType::F32]), Own,
                 run polar_body, torch "", samples ["P(3, 4), N(3, 4)", "P(3, 4), N(4)"]
             }
             /// The real part, a view; a real tensor itself.

@@ -43,7 +43,7 @@ macro_rules! contract_ops {
         }
         /// The inner product of two vectors, the first one conjugated.
         method vdot(other: Tensor) -> Tensor {
-            [] Low Yes DTypes::NUMERIC, Same,
+            [] PromoteGpu Yes DTypes::NUMERIC, Same,
             run vdot_body, torch "", samples ["N(4), N(4)"]
         }
         /// The products of all pairs of elements of two vectors.
@@ -58,12 +58,12 @@ macro_rules! contract_ops {
         }
         /// `beta * input + alpha * (mat @ vec)`.
         method addmv(mat: Tensor, vec: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-            [inplace] Low Yes DTypes::NUMERIC, Same,
+            [inplace] LowGpu Yes DTypes::NUMERIC, Same,
             run add_product["addmv", mv], torch "", samples ["N(3), N(3, 4), N(4)", "N(1), N(3, 4), N(4), beta=0.5, alpha=2"]
         }
         /// `beta * input + alpha * outer(vec1, vec2)`.
         method addr(vec1: Tensor, vec2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-            [inplace] Keep Yes DTypes::NUMERIC, Same,
+            [inplace] LowGpu Yes DTypes::NUMERIC, Same,
             run add_product["addr", outer], torch "", samples ["N(3, 4), N(3), N(4)", "N(4), N(3), N(4), beta=0.5, alpha=2"]
         }
         /// `beta * input + alpha * (batch1 @ batch2)`, batch by batch.

@@ -23,7 +23,7 @@ macro_rules! einsum_ops {
         }
         /// The sum of products over pairs of dimensions: the last `dims` of `a` with the first of `b`, or the two lists given.
         function tensordot(a: Tensor, b: Tensor, dims: DimPairs = &$crate::ops::DimPairs::Count(2)) -> Tensor {
-            [] Low Yes DTypes::NUMERIC, Same,
+            [] PromoteGpu Yes DTypes::NUMERIC, Same,
             run tensordot_body, torch "", samples ["N(2, 3, 4), N(3, 4, 2)", "N(2, 3), N(3, 4), 1", "N(2), N(3), 0", "N(2, 3, 4), N(4, 2), ([0, 2], [1, 0])", "N(2, 3), N(1, 3), ([0], [0])"]
         }
         /// The sum of products over the last dimension of both; with a 0-d tensor, the plain product.

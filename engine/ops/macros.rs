@@ -268,7 +268,7 @@ macro_rules! define_fn {
         pub fn $name<'op>(input: &$crate::Tensor, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
         {
-            $crate::ops::macros::with_autocast!{ $amp $name input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
+            $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
             $run($($extra,)* input, $($crate::ops::macros::pass!($k $p),)* $($($crate::ops::macros::pass!($kk $kp)),*)?)
         }
         impl $crate::Tensor {
@@ -292,17 +292,17 @@ macro_rules! define_fn {
         pub fn $name<'op>($($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
         {
-            $crate::ops::macros::with_autocast!{ $amp $name $($p: $k),* $(, $($kp: $kk),*)? }
+            $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
             $run($($extra,)* $($crate::ops::macros::pass!($k $p),)* $($($crate::ops::macros::pass!($kk $kp)),*)?)
         }
     };
 }
 
-/// Where autocast is on, runs the op again with its inputs cast, and autocast off inside. Rows that keep their inputs
+/// Where autocast is on, runs the op with its inputs cast, and autocast off inside. Rows that keep their inputs
 /// have no code for it.
 macro_rules! with_autocast {
     (Keep $($rest:tt)*) => {};
-    ($amp:ident $name:ident $($p:ident: $k:ident),* $(,)?) => {
+    ($amp:ident $run:path [$($extra:expr),*] $($p:ident: $k:ident),* $(,)?) => {
         if $crate::autocast::active() {
             #[allow(unused_mut)]
             let mut casts = $crate::autocast::Casts::new($crate::ops::schema::Amp::$amp);
@@ -311,8 +311,8 @@ macro_rules! with_autocast {
                 $crate::ops::macros::look!($k $p casts);
             )*
             $(let $p = $crate::ops::macros::hold!($k $p casts);)*
-            let _inside = $crate::autocast::Inside::new();
-            return $name($($crate::ops::macros::lend!($k $p)),*);
+            let _inside = casts.inside();
+            return $run($($extra,)* $($crate::ops::macros::lend!($k $p)),*);
         }
     };
 }

@@ -17,12 +17,12 @@ macro_rules! metric_ops {
         /// The `p`-norm over `dim` (all by default), `(Σ|x|^p)^(1/p)`: for `p` = ∞ and -∞ the largest and smallest |x|, for 0
         /// the number of elements that are not zero.
         method norm(p: Number = 2, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [only_function] Full Yes DTypes::INEXACT, Real,
+            [only_function] FullGpu Yes DTypes::INEXACT, Real,
             run norm_body, torch "", samples ["N(3, 4)", "N(3, 4), 1, 1", "N(3, 4), 3, (0, 1), True", "N(3, 4), float('inf'), 0", "N(3, 4), -float('inf'), 0", "N(3, 4), 0, 1", "N(3, 4), 0.5, 1", "N(3, 4), -1, 1"]
         }
         /// The `p`-norm of `input - other`.
         method dist(other: Tensor, p: Number = 2) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] FullGpu Yes DTypes::FLOAT, Same,
             run dist_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4), 1", "N(3), N(3), float('inf')", "N(3), N(3), 3.5"]
         }
         /// The `p`-norms between each two rows of two (batches of) matrices. `compute_mode` says where for `p` = 2 the matrix
@@ -33,7 +33,7 @@ macro_rules! metric_ops {
         }
         /// The slices of dimension `dim` whose `p`-norm is above `maxnorm`, scaled down to it; the others as they are.
         method renorm(p: Float, dim: Dim, maxnorm: Float) -> Tensor {
-            [inplace] Full Yes DTypes::FLOAT, Same,
+            [inplace] FullGpu Yes DTypes::FLOAT, Same,
             run renorm_body, torch "", samples ["N(3, 4), 2, 0, 1.0", "N(3, 4), 1, 1, 2.0", "N(2, 3, 4), 2, -1, 1.5"]
         }
         /// The covariance matrix of variables in rows, observed in columns, over `n - correction`; `fweights` count

@@ -102,7 +102,7 @@ macro_rules! reduce_ops {
         }
         /// The sum of a matrix's diagonal.
         method trace() -> Tensor {
-            [] Full Yes DTypes::NUMERIC, Sum,
+            [] FullCpu Yes DTypes::NUMERIC, Sum,
             run trace_body, torch "", samples ["N(3, 3)", "N(2, 4)", "N(0, 3)"]
         }
         /// `log(sum(exp(x)))` over `dim`, without overflow.

@@ -22,7 +22,7 @@ pub enum Amp {
     FullCpu,
     /// Cast to float32 where any input is.
     Promote,
-    /// `Promote` on the GPU device, else `Own`.
+    /// `Promote` on the GPU device, else `Keep`.
     PromoteGpu,
     /// Leave the inputs as they are; the ops that it is made of go by their own policies.
     Keep,
@@ -36,11 +36,11 @@ impl Amp {
         let gpu = device == crate::Device::Gpu;
         match self {
             Amp::LowGpu if gpu => Amp::Low,
-            Amp::LowGpu => Amp::Keep,
+            Amp::PromoteGpu if gpu => Amp::Promote,
+            Amp::LowGpu | Amp::PromoteGpu => Amp::Keep,
             Amp::FullGpu if gpu => Amp::Full,
             Amp::FullCpu if !gpu => Amp::Full,
-            Amp::PromoteGpu if gpu => Amp::Promote,
-            Amp::FullGpu | Amp::FullCpu | Amp::PromoteGpu => Amp::Own,
+            Amp::FullGpu | Amp::FullCpu => Amp::Own,
             plain @ (Amp::Low | Amp::Full | Amp::Promote | Amp::Keep | Amp::Own) => plain,
         }
     }

@@ -54,7 +54,7 @@ macro_rules! view_ops {
         }
         /// A tensor whose last dimension, of size 2 and stride 1, holds real and imaginary parts, as complex64. A view.
         function view_as_complex(input: Tensor) -> Tensor {
-            [] Keep Yes DTypes::of(&[crate::DType::F32]), Own,
+            [] FullCpu Yes DTypes::of(&[crate::DType::F32]), Own,
             prim AsComplex Nothing {|c, g| [view_as_real(g)]},
             run view_as_complex_body, torch "", samples ["N(3, 4, 2)", "N(2)"]
         }
