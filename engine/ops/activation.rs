@@ -74,7 +74,7 @@ macro_rules! activation_ops {
             }
             /// `x` above 0, `weight · x` below; `weight` has one element, or one per channel (the second dimension).
             function prelu(input: Tensor, weight: Tensor) -> Tensor {
-                [] Keep Yes DTypes::FLOAT, Same,
+                [] Low Yes DTypes::FLOAT, Same,
                 run prelu_body, torch "nn.functional.prelu", samples ["N(3, 4), N(1)", "N(2, 3, 4), N(3)"]
             }
             /// The first half along `dim` times the sigmoid of the second (Dauphin et al., 2017).

@@ -96,7 +96,7 @@ macro_rules! pool_ops {
         }
         /// Average pooling over (N, C, D, H, W) or (C, D, H, W).
         function avg_pool3d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], ceil_mode: Bool = false, count_include_pad: Bool = true, divisor_override: OptInt = None) -> Tensor {
-            [] Keep Yes DTypes::FLOAT, Same,
+            [] FullCpu Yes DTypes::FLOAT, Same,
             run avg_pool_nd[3], torch "nn.functional.avg_pool3d", samples ["N(1, 2, 4, 4, 4), 2", "N(1, 2, 4, 5, 4), 3, 2, 1, True, False", "N(1, 2, 4, 4, 4), 2, divisor_override=3"]
         }
     }};
