@@ -226,6 +226,16 @@ impl Tensor {
         !autograd::requires_grad(self) || crate::batching::bare(self).0.auto.is_leaf()
     }
 
+    /// Is it a view of another tensor?
+    pub fn is_view(&self) -> bool {
+        self.0.auto.view.is_some()
+    }
+
+    /// Was it made in inference mode? Such tensors cannot be saved for a gradient.
+    pub fn is_inference(&self) -> bool {
+        self.0.auto.inference
+    }
+
     /// Says whether gradients are wanted for this leaf, and gives it back.
     ///
     /// # Errors
@@ -238,6 +248,10 @@ impl Tensor {
         if requires_grad && !self.dtype().is_differentiable() {
             let why =
                 format!("only Tensors of floating point and complex dtype can require gradients, got {}", self.dtype());
+            return Err(Error::runtime("requires_grad_", why));
+        }
+        if requires_grad && self.is_inference() && !autograd::inference_mode_enabled() {
+            let why = "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.";
             return Err(Error::runtime("requires_grad_", why));
         }
         if !self.is_leaf() && !requires_grad {

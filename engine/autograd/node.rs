@@ -3,13 +3,17 @@
 //! Edges point from results to what they came from. A node owns its edges and the inputs it saved; a result it saved is
 //! kept as bare storage, since the tensor owns the node. Dropping a node unlinks its ancestors with a stack of its own.
 
+use super::custom::Custom;
+use super::hooks::Extra;
+use super::modes::{self, with_grad, Packing, Unpack};
 use crate::dispatch::{Prim, Storage};
 use crate::shape::{Axes, Shape};
 use crate::tensor::{signed, Inner};
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::ops::view::ViewOp;
@@ -32,6 +36,8 @@ pub(crate) enum Kind {
     Accumulate(Tensor),
     /// A write of input 1 over what these steps show of input 0.
     Write(SmallVec<[ViewOp; 1]>),
+    /// A function with a gradient of its own.
+    Custom(Arc<Custom>),
 }
 
 /// What must be known of an input to bring its gradient into shape.
@@ -48,72 +54,141 @@ impl InputMeta {
     }
 }
 
-#[derive(Default)]
-pub(crate) struct Saved {
-    pub(crate) inputs: SmallVec<[Option<(Tensor, u32)>; 2]>,
-    pub(crate) output: Option<(Storage, u32)>,
-    pub(crate) freed: bool,
+/// A tensor that the tape keeps.
+#[derive(Clone)]
+pub(crate) enum Kept {
+    /// An input, at the version it had.
+    Input(Tensor, u32),
+    /// A result of the node itself: bare storage, since the tensor owns the node.
+    Output(Storage, u32, u32),
+    /// What a hook packed, and where the tensor stood on the tape.
+    Packed(Unpack, Place),
 }
 
-/// Sees a gradient on its way, and may put another in its place.
-pub type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
+/// Where a packed tensor stood.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// Nowhere: it needed no gradient.
+    Off,
+    /// There.
+    At(Edge),
+    /// It was this result of the node that keeps it.
+    Own(u32),
+}
 
-/// The hooks on the results of a node or on a leaf, in the order of registration.
-#[derive(Default)]
-pub(crate) struct Hooks(Mutex<Option<Box<Registered>>>);
-
-/// Handle, number of the result, and hook, of each.
-type Registered = Vec<(u64, u32, Hook)>;
-
-/// Handles are unique in the process, so that any of them can be removed from anywhere.
-static NEXT_HOOK: AtomicU64 = AtomicU64::new(1);
-
-impl Hooks {
-    pub(crate) fn add(&self, nr: u32, hook: Hook) -> u64 {
-        let id = NEXT_HOOK.fetch_add(1, Ordering::Relaxed);
-        self.0.lock().get_or_insert_default().push((id, nr, hook));
-        id
+impl Kept {
+    /// Keeps an input, through the hooks that are set.
+    pub(crate) fn input(t: &Tensor) -> Result<Kept> {
+        if t.is_inference() {
+            let why = "Inference tensors cannot be saved for backward. To work around you can make a clone to get a \
+                       normal tensor and use it in autograd.";
+            return Err(Error::runtime("autograd", why));
+        }
+        match modes::packing() {
+            None => Ok(Kept::Input(t.clone(), t.version())),
+            Some(packing) => Kept::packed(packing, &t.detach()?, super::edge_of(t).map_or(Place::Off, Place::At)),
+        }
     }
 
-    pub(crate) fn remove(&self, id: u64) {
-        let removed = self.0.lock().as_mut().and_then(|list| {
-            let at = list.iter().position(|(i, _, _)| *i == id)?;
-            Some(list.remove(at))
-        });
-        drop(removed);
+    /// Keeps result `nr` of the node in the making.
+    pub(crate) fn output(storage: &Storage, nr: u32) -> Result<Kept> {
+        match modes::packing() {
+            None => Ok(Kept::Output(storage.clone(), storage.version(), nr)),
+            Some(packing) => Kept::packed(packing, &Tensor::from_storage(storage.clone()), Place::Own(nr)),
+        }
     }
 
-    /// The gradient of result `nr` after all hooks. Runs them without holding the lock: they may add others.
-    pub(crate) fn run(&self, nr: u32, mut g: Tensor) -> Result<Tensor> {
-        let list = match self.0.lock().as_ref() {
-            Some(list) => list.as_ref().clone(),
-            None => return Ok(g),
+    fn packed(packing: Packing, t: &Tensor, place: Place) -> Result<Kept> {
+        match packing {
+            Packing::Hook(pack) => with_grad(false, || pack(t)).map(|unpack| Kept::Packed(unpack, place)),
+            Packing::Refused(why) => Err(Error::runtime("saved_tensors_hooks", why)),
+        }
+    }
+
+    /// The tensor, with its history.
+    pub(crate) fn get(&self, node: &Arc<Node>) -> Result<Tensor> {
+        let own = |storage: Storage, nr: u32| {
+            let edge = Edge { node: Arc::clone(node), nr };
+            Tensor::with_auto(storage, Auto::recorded(edge))
         };
-        for (_, _, hook) in list.iter().filter(|(_, n, _)| *n == nr) {
-            if let Some(other) = hook(&g)? {
-                g = other;
+        match self {
+            Kept::Input(t, version) => check(node, t.storage(), *version).map(|()| t.clone()),
+            Kept::Output(storage, version, nr) => check(node, storage, *version).map(|()| own(storage.clone(), *nr)),
+            Kept::Packed(unpack, place) => {
+                let t = unpack()?;
+                Ok(match place {
+                    Place::Off => t.detach()?,
+                    Place::Own(nr) => own(t.storage().clone(), *nr),
+                    Place::At(edge) => Tensor::with_auto(t.storage().clone(), Auto::recorded(edge.clone())),
+                })
             }
         }
-        Ok(g)
     }
+}
+
+fn check(node: &Node, storage: &Storage, saved: u32) -> Result<()> {
+    let found = storage.version();
+    match found == saved {
+        true => Ok(()),
+        false => {
+            let (op, shape) = (node.op(), storage.layout().shape.to_vec());
+            Err(Box::new(Error::VersionMismatch { op, shape, saved, found }))
+        }
+    }
+}
+
+/// What the tape keeps for a node's rule.
+#[derive(Default)]
+pub(crate) struct Saved {
+    pub(crate) inputs: SmallVec<[Option<Kept>; 2]>,
+    pub(crate) output: Option<Kept>,
+    pub(crate) freed: bool,
 }
 
 /// One step of the tape.
 pub(crate) struct Node {
     pub(crate) kind: Kind,
+    /// The op that the user called, where it is made of this and other primitives.
+    pub(crate) called: Option<&'static str>,
+    /// Later nodes run first, as in PyTorch; counted per thread.
+    pub(crate) seq: u64,
     pub(crate) edges: SmallVec<[Option<Edge>; 2]>,
     pub(crate) metas: SmallVec<[InputMeta; 2]>,
     pub(crate) saved: Mutex<Saved>,
-    pub(crate) hooks: Hooks,
+    pub(crate) extra: Extra,
+}
+
+thread_local! {
+    static SEQ: Cell<u64> = const { Cell::new(0) };
 }
 
 impl Node {
+    /// A node that is recorded now.
+    pub(crate) fn new(
+        kind: Kind,
+        edges: SmallVec<[Option<Edge>; 2]>,
+        metas: SmallVec<[InputMeta; 2]>,
+        saved: Saved,
+    ) -> Arc<Node> {
+        let seq = match kind {
+            // Leaves take their gradients as soon as these are complete.
+            Kind::Accumulate(_) => u64::MAX,
+            Kind::Op(_) | Kind::Write(_) | Kind::Custom(_) => SEQ.replace(SEQ.get() + 1),
+        };
+        let extra = Extra::default();
+        if modes::anomaly().0 && seq != u64::MAX {
+            extra.set_trace(modes::trace());
+        }
+        Arc::new(Node { kind, called: modes::op_name(), seq, edges, metas, saved: Mutex::new(saved), extra })
+    }
+
     /// The op's name, for messages.
-    pub(crate) fn name(&self) -> &'static str {
+    pub(crate) fn op(&self) -> &'static str {
         match &self.kind {
-            Kind::Op(prim) => prim.schema().name,
+            Kind::Op(prim) => self.called.unwrap_or(prim.schema().name),
             Kind::Accumulate(_) => "accumulate_grad",
             Kind::Write(_) => "copy_slices",
+            Kind::Custom(custom) => custom.name,
         }
     }
 
@@ -127,10 +202,38 @@ impl Node {
         drop(old);
     }
 
+    /// Saved tensor `i`; `None` where nothing was saved there.
+    pub(crate) fn saved(self: &Arc<Node>, i: usize) -> Result<Option<Tensor>> {
+        // Unpacking may run hooks that come back to this node: not under the lock.
+        let (kept, freed) = {
+            let saved = self.saved.lock();
+            (saved.inputs.get(i).cloned().flatten(), saved.freed)
+        };
+        match kept {
+            Some(kept) => kept.get(self).map(Some),
+            None if freed => Err(self.freed()),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn freed(&self) -> Box<Error> {
+        let why = "Trying to backward through the graph a second time (or directly access saved tensors after they have \
+                   already been freed). Saved intermediate values of the graph are freed when you call .backward() or \
+                   autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or \
+                   if you need to access saved tensors after calling backward.";
+        Error::runtime(self.op(), why)
+    }
+
     fn unlink(&mut self, stack: &mut SmallVec<[Owned; 8]>) {
         stack.extend(self.edges.drain(..).flatten().map(|e| Owned::Node(e.node)));
         let saved = self.saved.get_mut();
-        stack.extend(saved.inputs.drain(..).flatten().map(|(t, _)| Owned::Tensor(t)));
+        for kept in saved.inputs.drain(..).flatten().chain(saved.output.take()) {
+            match kept {
+                Kept::Input(t, _) => stack.push(Owned::Tensor(t)),
+                Kept::Packed(_, Place::At(edge)) => stack.push(Owned::Node(edge.node)),
+                Kept::Output(..) | Kept::Packed(_, Place::Off | Place::Own(_)) => {}
+            }
+        }
     }
 }
 
@@ -161,9 +264,10 @@ impl Drop for Node {
 }
 
 /// A tensor's place on the tape.
-#[derive(Default)]
 pub(crate) struct Auto {
     requires_grad: AtomicBool,
+    /// Made in inference mode.
+    pub(crate) inference: bool,
     /// Recorded writes to this tensor, as a base of views.
     pub(crate) writes: AtomicU32,
     pub(crate) view: Option<Box<ViewInfo>>,
@@ -188,9 +292,21 @@ struct State {
 struct Leaf {
     grad: Option<Tensor>,
     accumulate: Weak<Node>,
-    hooks: Arc<Hooks>,
+    extra: Arc<Extra>,
     retains: bool,
     retired: bool,
+}
+
+impl Default for Auto {
+    fn default() -> Auto {
+        Auto {
+            requires_grad: AtomicBool::new(false),
+            inference: modes::inference_mode_enabled(),
+            writes: AtomicU32::new(0),
+            view: None,
+            state: Mutex::default(),
+        }
+    }
 }
 
 impl Auto {
@@ -249,9 +365,13 @@ impl Auto {
         self.state.lock().leaf.as_ref().is_some_and(|l| l.retired)
     }
 
+    pub(crate) fn is_retaining(&self) -> bool {
+        self.state.lock().leaf.as_ref().is_some_and(|leaf| leaf.retains)
+    }
+
     /// The hooks on this tensor as a leaf. They outlive the node that adds to it.
-    pub(crate) fn leaf_hooks(&self) -> Arc<Hooks> {
-        Arc::clone(&self.state.lock().leaf.get_or_insert_default().hooks)
+    pub(crate) fn leaf_extra(&self) -> Arc<Extra> {
+        Arc::clone(&self.state.lock().leaf.get_or_insert_default().extra)
     }
 
     /// The node that adds to this leaf: one at a time, so that a walk meets it once.
@@ -325,11 +445,7 @@ impl Ctx<'_> {
 
     /// Saved input `i`.
     pub(crate) fn x(&self, i: usize) -> Result<Tensor> {
-        let saved = self.node.saved.lock();
-        match saved.inputs.get(i) {
-            Some(Some((t, version))) => self.check(t.storage(), *version).map(|()| t.clone()),
-            _ => Err(self.missing(saved.freed)),
-        }
+        self.node.saved(i)?.ok_or_else(|| self.missing())
     }
 
     /// Saved inputs from `first` on.
@@ -339,43 +455,24 @@ impl Ctx<'_> {
 
     /// The saved result, on the tape as this node's own.
     pub(crate) fn out(&self) -> Result<Tensor> {
-        let saved = self.node.saved.lock();
-        match &saved.output {
-            Some((storage, version)) => {
-                self.check(storage, *version)?;
-                let edge = Edge { node: Arc::clone(self.node), nr: 0 };
-                Ok(Tensor::with_auto(storage.clone(), Auto::recorded(edge)))
-            }
-            None => Err(self.missing(saved.freed)),
-        }
-    }
-
-    fn missing(&self, freed: bool) -> Box<Error> {
-        let why = match freed {
-            true => {
-                "Trying to backward through the graph a second time (or directly access saved tensors after they have \
-                 already been freed). Saved intermediate values of the graph are freed when you call .backward() or \
-                 autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time."
-            }
-            false => "the gradient rule asked for a tensor that was not saved",
+        let (kept, freed) = {
+            let saved = self.node.saved.lock();
+            (saved.output.clone(), saved.freed)
         };
-        Error::runtime(self.node.name(), why)
+        match kept {
+            Some(kept) => kept.get(self.node),
+            None if freed => Err(self.node.freed()),
+            None => Err(self.missing()),
+        }
     }
 
-    fn check(&self, storage: &Storage, saved: u32) -> Result<()> {
-        let found = storage.version();
-        match found == saved {
-            true => Ok(()),
-            false => {
-                let (op, shape) = (self.node.name(), storage.layout().shape.to_vec());
-                Err(Box::new(Error::VersionMismatch { op, shape, saved, found }))
-            }
-        }
+    fn missing(&self) -> Box<Error> {
+        Error::runtime(self.node.op(), "the gradient rule asked for a tensor that was not saved")
     }
 
     pub(crate) fn not_differentiable(&self) -> Result<Grads> {
         let why = "derivative is not implemented";
-        Err(Error::not_implemented(self.node.name(), why))
+        Err(Error::not_implemented(self.node.op(), why))
     }
 
     // ---- for reductions ----------------------------------------------------------------------------------------------
@@ -383,7 +480,7 @@ impl Ctx<'_> {
     fn reduction(&self) -> Result<&crate::ops::reduce::Reduction> {
         match &self.node.kind {
             Kind::Op(Prim::Reduce(_, how)) => Ok(how),
-            _ => Err(Error::runtime(self.node.name(), "is not a reduction")),
+            _ => Err(Error::runtime(self.node.op(), "is not a reduction")),
         }
     }
 

@@ -3,15 +3,14 @@
 //! A write through a view gives the *base* a new node; the views of that base find their own edge again when next asked,
 //! by the count of writes that they have seen.
 
-use super::node::{Auto, Edge, Hook, Hooks, InputMeta, Kind, Node, Saved, ViewInfo};
+use super::node::{Auto, Edge, InputMeta, Kept, Kind, Node, Saved, ViewInfo};
+use super::{grad_enabled, inference_mode_enabled};
 use crate::dispatch::{Prim, Storage};
 use crate::ops::view::ViewOp;
 use crate::shape::Shape;
-use crate::{grad_enabled, DType, Error, Result, Tensor};
-use parking_lot::Mutex;
+use crate::{DType, Error, Result, Tensor};
 use smallvec::{smallvec, SmallVec};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
 
 /// A view's steps from its base beyond which they are merged into one.
 const LONGEST_CHAIN: usize = 8;
@@ -40,13 +39,7 @@ pub(crate) fn edge_of(t: &Tensor) -> Option<Edge> {
         return Some(edge);
     }
     let node = t.0.auto.accumulate_node(|| {
-        Arc::new(Node {
-            kind: Kind::Accumulate(t.clone()),
-            edges: SmallVec::new(),
-            metas: smallvec![InputMeta::of(t)],
-            saved: Mutex::default(),
-            hooks: Hooks::default(),
-        })
+        Node::new(Kind::Accumulate(t.clone()), SmallVec::new(), smallvec![InputMeta::of(t)], Saved::default())
     });
     Some(Edge { node, nr: 0 })
 }
@@ -62,14 +55,8 @@ fn refresh(t: &Tensor) {
     let (mut layout, mut dtype) = (view.base.layout().clone(), view.base.dtype());
     for op in &view.ops {
         let meta = InputMeta { shape: layout.shape.clone(), dtype, device: t.device() };
-        let node = Node {
-            kind: Kind::Op(Prim::View(op.clone())),
-            edges: smallvec![Some(edge)],
-            metas: smallvec![meta],
-            saved: Mutex::default(),
-            hooks: Hooks::default(),
-        };
-        edge = Edge { node: Arc::new(node), nr: 0 };
+        let kind = Kind::Op(Prim::View(op.clone()));
+        edge = Edge { node: Node::new(kind, smallvec![Some(edge)], smallvec![meta], Saved::default()), nr: 0 };
         dtype = op.dtype(dtype);
         match layout.view(op) {
             Some(next) => layout = next,
@@ -80,26 +67,25 @@ fn refresh(t: &Tensor) {
 }
 
 /// The result of a primitive, with its node where a gradient may be asked for.
-pub(crate) fn record(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Tensor {
+pub(crate) fn record(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tensor> {
     let wanted = grad_enabled() && storage.dtype().is_differentiable() && inputs.iter().any(|t| requires_grad(t));
     let schema = prim.schema();
     if !wanted || !schema.differentiable {
-        return Tensor::from_storage(storage);
+        return Ok(Tensor::from_storage(storage));
     }
     let edges: SmallVec<[Option<Edge>; 2]> = inputs.iter().map(|t| edge_of(t)).collect();
+    let needs = |j: usize| edges.get(j).is_some_and(Option::is_some);
     let mut saved = Saved::default();
-    if inputs.iter().enumerate().any(|(i, _)| schema.saves.input(i, |j| edges.get(j).is_some_and(Option::is_some))) {
-        let keep = |(i, t): (usize, &&Tensor)| {
-            schema.saves.input(i, |j| edges.get(j).is_some_and(Option::is_some)).then(|| ((*t).clone(), t.version()))
-        };
-        saved.inputs = inputs.iter().enumerate().map(keep).collect();
+    if inputs.iter().enumerate().any(|(i, _)| schema.saves.input(i, needs)) {
+        let keep = |(i, t): (usize, &&Tensor)| schema.saves.input(i, needs).then(|| Kept::input(t)).transpose();
+        saved.inputs = inputs.iter().enumerate().map(keep).collect::<Result<_>>()?;
     }
     if schema.saves.output() {
-        saved.output = Some((storage.clone(), storage.version()));
+        saved.output = Some(Kept::output(&storage, 0)?);
     }
     let metas = inputs.iter().map(|t| InputMeta::of(t)).collect();
-    let node = Arc::new(Node { kind: Kind::Op(prim), edges, metas, saved: Mutex::new(saved), hooks: Hooks::default() });
-    Tensor::with_auto(storage, Auto::recorded(Edge { node, nr: 0 }))
+    let node = Node::new(Kind::Op(prim), edges, metas, saved);
+    Ok(Tensor::with_auto(storage, Auto::recorded(Edge { node, nr: 0 })))
 }
 
 /// A view, which remembers its base, with its node where a gradient may be asked for.
@@ -119,14 +105,9 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
     }
     let mut auto = match edge {
         Some(edge) => {
-            let node = Node {
-                kind: Kind::Op(Prim::View(op)),
-                edges: smallvec![Some(edge)],
-                metas: smallvec![InputMeta::of(x)],
-                saved: Mutex::default(),
-                hooks: Hooks::default(),
-            };
-            Auto::recorded(Edge { node: Arc::new(node), nr: 0 })
+            let kind = Kind::Op(Prim::View(op));
+            let node = Node::new(kind, smallvec![Some(edge)], smallvec![InputMeta::of(x)], Saved::default());
+            Auto::recorded(Edge { node, nr: 0 })
         }
         None => Auto::default(),
     };
@@ -136,6 +117,12 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
 
 /// Refuses in-place writes that the tape could not follow.
 pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Result<()> {
+    if t.is_inference() && !inference_mode_enabled() {
+        let why =
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a \
+                   normal tensor before doing inplace update.";
+        return Err(Error::runtime(op, why));
+    }
     if !grad_enabled() {
         return Ok(());
     }
@@ -170,17 +157,13 @@ pub(crate) fn record_write(t: &Tensor, value: &Tensor) {
         // The whole tensor is new: nothing of its former history matters.
         (Some(edge), true) => edge.clone(),
         _ => {
-            let node = Node {
-                kind: Kind::Write(ops),
-                edges: smallvec![edge_of(target), value_edge],
-                metas: smallvec![InputMeta::of(target), InputMeta::of(value)],
-                saved: Mutex::default(),
-                hooks: Hooks::default(),
-            };
-            Edge { node: Arc::new(node), nr: 0 }
+            let edges = smallvec![edge_of(target), value_edge];
+            let metas = smallvec![InputMeta::of(target), InputMeta::of(value)];
+            Edge { node: Node::new(Kind::Write(ops), edges, metas, Saved::default()), nr: 0 }
         }
     };
     target.0.auto.set_edge(Some(edge));
+    target.0.auto.retain_again(target);
     target.0.auto.writes.fetch_add(1, Ordering::AcqRel);
 }
 
@@ -210,59 +193,4 @@ pub(crate) fn write_gradient(g: &Tensor, ops: &[ViewOp], shape: &Shape, needs: [
         false => None,
     };
     Ok([old, value].into_iter().collect())
-}
-
-impl Tensor {
-    /// Calls `hook` with each gradient of this tensor before it goes further; what it returns takes its place. Gives a
-    /// handle for [`Tensor::remove_hook`].
-    ///
-    /// # Errors
-    /// [`Error::Runtime`] for a tensor that does not require a gradient.
-    pub fn register_hook(&self, hook: Hook) -> Result<u64> {
-        let Some(edge) = edge_of(self) else {
-            return Err(Error::runtime(
-                "register_hook",
-                "cannot register a hook on a tensor that doesn't require gradient",
-            ));
-        };
-        Ok(match edge.node.kind {
-            Kind::Accumulate(_) => self.0.auto.leaf_hooks().add(0, hook),
-            Kind::Op(_) | Kind::Write(_) => edge.node.hooks.add(edge.nr, hook),
-        })
-    }
-
-    /// Takes a hook away; does nothing where it is gone already.
-    pub fn remove_hook(&self, handle: u64) {
-        match self.0.auto.own_edge() {
-            Some(edge) => edge.node.hooks.remove(handle),
-            None => self.0.auto.leaf_hooks().remove(handle),
-        }
-    }
-
-    /// Keeps this result's gradient as [`Tensor::grad`], which otherwise only leaves have.
-    ///
-    /// # Errors
-    /// [`Error::Runtime`] for a tensor that does not require a gradient.
-    pub fn retain_grad(&self) -> Result<()> {
-        if !requires_grad(self) {
-            return Err(Error::runtime("retain_grad", "can't retain_grad on Tensor that has requires_grad=False"));
-        }
-        if self.is_leaf() || !self.0.auto.start_retaining() {
-            return Ok(());
-        }
-        let own = Arc::downgrade(&self.0);
-        let keep = move |g: &Tensor| {
-            if let Some(inner) = own.upgrade() {
-                let total = inner.auto.grad().map_or(Ok(g.clone()), |old| old + g)?;
-                inner.auto.set_grad(Some(total));
-            }
-            Ok(None)
-        };
-        self.register_hook(Arc::new(keep)).map(drop)
-    }
-
-    /// The name of the op that made this tensor, and none for a leaf.
-    pub fn grad_fn_name(&self) -> Option<&'static str> {
-        requires_grad(self).then(|| self.0.auto.own_edge().map(|e| e.node.name())).flatten()
-    }
 }

@@ -5,12 +5,12 @@
 
 use super::node::{Ctx, Edge, Grads, InputMeta, Kind, Node};
 use super::record::write_gradient;
-use super::with_grad;
+use super::{modes, with_grad};
 use crate::batching;
 use crate::ops::view::reshape_to;
 use crate::{Error, Result, Scalar, Tensor};
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor]) -> bool {
         }
         let is_wanted = match &node.kind {
             Kind::Accumulate(leaf) => !leaf.0.auto.is_retired(),
-            Kind::Op(_) | Kind::Write(_) => node.edges.is_empty(),
+            Kind::Op(_) | Kind::Write(_) | Kind::Custom(_) => node.edges.is_empty(),
         };
         if is_wanted && !own.contains(&key(&node)) {
             return true;
@@ -230,26 +230,25 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]>) -> Res
 fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
     let Plan { mut pending, useful } = plan(&roots, targets);
     let mut incoming: ByNode<Grads> = ByNode::default();
-    let mut ready: Vec<Arc<Node>> = Vec::new();
+    let mut ready: BinaryHeap<Ready> = BinaryHeap::new();
     for (edge, g) in roots {
-        add(&mut incoming, &edge, g)?;
-        if !pending.contains_key(&key(&edge.node)) && !ready.iter().any(|n| Arc::ptr_eq(n, &edge.node)) {
-            ready.push(edge.node);
+        let first = add(&mut incoming, &edge, g)?;
+        if first && !pending.contains_key(&key(&edge.node)) {
+            ready.push(Ready(edge.node));
         }
     }
     let mut captured: Vec<Option<Tensor>> = vec![None; targets.map_or(0, <[Edge]>::len)];
-    while let Some(node) = ready.pop() {
-        let grads = hooked(&node, incoming.remove(&key(&node)).unwrap_or_default())?;
+    while let Some(Ready(node)) = ready.pop() {
+        let grads = incoming.remove(&key(&node)).unwrap_or_default();
+        let reached = grads.iter().any(Option::is_some);
+        let grads = if reached { node.with_extra(|e| e.before(node.op(), grads))? } else { grads };
         for (slot, target) in captured.iter_mut().zip(targets.unwrap_or(&[])) {
             if Arc::ptr_eq(&target.node, &node) {
                 *slot = grads.get(target.nr as usize).cloned().flatten();
             }
         }
-        let runs = useful.as_ref().is_none_or(|u| u.contains(&key(&node)));
-        let out = match runs && grads.iter().any(Option::is_some) {
-            true => run(&node, grads, keep, targets.is_some())?,
-            false => Grads::new(),
-        };
+        let runs = reached && useful.as_ref().is_none_or(|u| u.contains(&key(&node)));
+        let out = if runs { run(&node, grads, keep, targets.is_some())? } else { Grads::new() };
         let mut out = out.into_iter();
         for (i, edge) in node.edges.iter().enumerate() {
             let g = out.next().flatten();
@@ -260,7 +259,7 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]
             if let Some(n) = pending.get_mut(&key(&edge.node)) {
                 *n -= 1;
                 if *n == 0 {
-                    ready.push(Arc::clone(&edge.node));
+                    ready.push(Ready(Arc::clone(&edge.node)));
                 }
             }
         }
@@ -268,46 +267,100 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]
     Ok(captured)
 }
 
-/// The gradients of a node's results after the hooks on them.
-fn hooked(node: &Node, grads: Grads) -> Result<Grads> {
-    let leaf = match &node.kind {
-        Kind::Accumulate(leaf) => Some(leaf.0.auto.leaf_hooks()),
-        Kind::Op(_) | Kind::Write(_) => None,
-    };
-    let hooks = leaf.as_deref().unwrap_or(&node.hooks);
-    let run = |(nr, g): (usize, Option<Tensor>)| g.map(|g| hooks.run(nr as u32, g)).transpose();
-    grads.into_iter().enumerate().map(run).collect()
-}
+/// A node whose gradients are complete; the one recorded last comes first.
+struct Ready(Arc<Node>);
 
-fn run(node: &Arc<Node>, grads: Grads, keep: Keep, captures: bool) -> Result<Grads> {
-    match &node.kind {
-        Kind::Accumulate(_) if captures => Ok(Grads::new()),
-        Kind::Accumulate(leaf) => {
-            for g in grads.into_iter().flatten() {
-                accumulate(leaf, g, keep.create_graph)?;
-            }
-            Ok(Grads::new())
-        }
-        Kind::Op(prim) => {
-            let out = prim.gradient(&Ctx { node, grads: &grads })?;
-            if !keep.graph && !keep.create_graph {
-                node.free();
-            }
-            Ok(out)
-        }
-        Kind::Write(ops) => {
-            let ctx = Ctx { node, grads: &grads };
-            write_gradient(ctx.g(), ops, ctx.shape(1), [ctx.needs(0), ctx.needs(1)])
-        }
+impl PartialEq for Ready {
+    fn eq(&self, other: &Ready) -> bool {
+        self.0.seq == other.0.seq
+    }
+}
+impl Eq for Ready {}
+impl PartialOrd for Ready {
+    fn partial_cmp(&self, other: &Ready) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Ready {
+    fn cmp(&self, other: &Ready) -> std::cmp::Ordering {
+        self.0.seq.cmp(&other.0.seq)
     }
 }
 
-/// Adds a gradient to those that wait for a node.
-fn add(incoming: &mut ByNode<Grads>, edge: &Edge, g: Tensor) -> Result<()> {
+fn run(node: &Arc<Node>, grads: Grads, keep: Keep, captures: bool) -> Result<Grads> {
+    if let Kind::Accumulate(leaf) = &node.kind {
+        if !captures {
+            for g in grads.iter().flatten() {
+                accumulate(leaf, g.clone(), keep.create_graph)?;
+            }
+            node.with_extra(|e| {
+                e.after(node.op(), Grads::new(), &grads)?;
+                e.accumulated(leaf)
+            })?;
+        }
+        return Ok(Grads::new());
+    }
+    let made = gradient(node, &grads).and_then(|out| node.extra.after(node.op(), out, &grads));
+    let made = if modes::anomaly().0 { examined(node, made) } else { made };
+    if !keep.graph && !keep.create_graph && !matches!(node.kind, Kind::Write(_)) {
+        node.free();
+    }
+    made
+}
+
+fn gradient(node: &Arc<Node>, grads: &Grads) -> Result<Grads> {
+    let ctx = Ctx { node, grads };
+    match &node.kind {
+        Kind::Op(prim) => prim.gradient(&ctx),
+        Kind::Custom(custom) => custom.gradient(&ctx),
+        Kind::Write(ops) => write_gradient(ctx.g(), ops, ctx.shape(1), [ctx.needs(0), ctx.needs(1)]),
+        // Handled by the caller: a leaf has no inputs.
+        Kind::Accumulate(_) => Ok(Grads::new()),
+    }
+}
+
+/// Runs one node on gradients given for its results.
+pub(crate) fn alone(node: &Arc<Node>, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+    let out = run(node, grads.iter().cloned().collect(), Keep { graph: true, create_graph: false }, false)?;
+    out.into_iter().enumerate().map(|(i, g)| g.map(|g| fit(g, &node.metas[i])).transpose()).collect()
+}
+
+/// In anomaly mode: an error where a gradient holds NaN, and a report of any error.
+fn examined(node: &Arc<Node>, made: Result<Grads>) -> Result<Grads> {
+    let found = made.and_then(|grads| {
+        if modes::anomaly().1 {
+            for (i, g) in grads.iter().enumerate() {
+                let Some(g) = g else { continue };
+                if with_grad(false, || g.isnan()?.any(None, false)?.item_bool())? {
+                    let place = node.extra.trace().map(|t| format!(" It was called at {}", last_frame(&t)));
+                    let place = place.unwrap_or_default();
+                    let why = format!("Function '{}' returned nan values in its {i}th output.{place}", node.name());
+                    return Err(Error::runtime(node.op(), why));
+                }
+            }
+        }
+        Ok(grads)
+    });
+    if found.is_err() {
+        modes::report(&node.name(), node.extra.trace().as_deref());
+    }
+    found
+}
+
+/// The innermost place of a trace: its last two lines.
+fn last_frame(trace: &str) -> String {
+    let mut lines: Vec<&str> = trace.lines().rev().map(str::trim).filter(|l| !l.is_empty()).take(2).collect();
+    lines.reverse();
+    lines.join(": ")
+}
+
+/// Adds a gradient to those that wait for a node. Says whether it is the first one.
+fn add(incoming: &mut ByNode<Grads>, edge: &Edge, g: Tensor) -> Result<bool> {
     let slots = match incoming.entry(key(&edge.node)) {
         Entry::Occupied(e) => e.into_mut(),
         Entry::Vacant(e) => e.insert(Grads::new()),
     };
+    let first = slots.is_empty();
     let nr = edge.nr as usize;
     if slots.len() <= nr {
         slots.resize(nr + 1, None);
@@ -316,7 +369,7 @@ fn add(incoming: &mut ByNode<Grads>, edge: &Edge, g: Tensor) -> Result<()> {
         Some(old) => (old + &g)?,
         None => g,
     });
-    Ok(())
+    Ok(first)
 }
 
 /// Sums what was broadcast and casts what was promoted.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from lucid._C import _set_grad_enabled
+from lucid._C import _restore_mode, _set_grad_enabled, _set_inference_mode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,9 +23,10 @@ class _Mode:
 
     def __init__(self, mode: bool) -> None:
         self._mode = mode
-        self._former: list[bool] = []
+        self._former: list[Any] = []
 
     def _fresh(self) -> _Mode:
+        """A mode of the same kind, for one call of a decorated function."""
         return _Mode(self._mode)
 
     def __enter__(self) -> None:
@@ -37,18 +38,18 @@ class _Mode:
         _set_grad_enabled(self._former.pop())
 
     def __call__(self, function: F) -> F:
-        mode = self._mode
+        fresh = self._fresh
         if _is_generator(function):
 
             @functools.wraps(function)
             def generator(*args: Any, **kwargs: Any) -> Any:
                 # The mode holds while the generator runs, not while it is suspended.
-                with _Mode(mode):
+                with fresh():
                     steps = function(*args, **kwargs)
                 sent: Any = None
                 while True:
                     try:
-                        with _Mode(mode):
+                        with fresh():
                             item = steps.send(sent)
                     except StopIteration as stop:
                         return stop.value
@@ -62,7 +63,7 @@ class _Mode:
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with _Mode(mode):
+            with fresh():
                 return function(*args, **kwargs)
 
         return cast(F, wrapper)
@@ -90,13 +91,26 @@ class enable_grad(_Mode):
 
 
 class inference_mode(_Mode):
-    """Records nothing. Here it is `no_grad`; `inference_mode(False)` records."""
+    """Records nothing, and what is made in it never can be: its tensors cannot be saved for a gradient, nor written in
+    place outside. `inference_mode(False)` leaves the mode and records.
+    """
 
     def __init__(self, mode: Any = True) -> None:
-        super().__init__(not mode)
+        super().__init__(bool(mode))
 
     def __new__(cls, mode: Any = True) -> Any:
-        return _Mode(False)(mode) if callable(mode) else object.__new__(cls)
+        return inference_mode()(mode) if callable(mode) else object.__new__(cls)
+
+    def _fresh(self) -> _Mode:
+        return inference_mode(self._mode)
+
+    def __enter__(self) -> None:
+        self._former.append(_set_inference_mode(self._mode))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _restore_mode(self._former.pop())
 
 
 class set_grad_enabled(_Mode):

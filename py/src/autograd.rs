@@ -4,13 +4,19 @@ use crate::args::{tensors_of, At};
 use crate::cross;
 use crate::errors;
 use crate::tensor::{wrap, PyTensor};
-use lucid::autograd::{Hook, Keep};
+use lucid::autograd::{Hook, Keep, LeafHook};
 use lucid::{Error, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use std::cell::RefCell;
 use std::sync::Arc;
+
+mod function;
+mod modes;
+mod node;
+
+pub use node::node_object;
 
 thread_local! {
     /// The exception that a hook raised, on its way through the engine.
@@ -44,49 +50,66 @@ pub fn grads_of(
     Ok(vec![one(given)?])
 }
 
-/// A Python function as a hook. It runs with the GIL, which a backward pass has released.
-pub fn hook_of(hook: &Bound<'_, PyAny>) -> PyResult<Hook> {
-    let py = hook.py();
+/// A callable argument.
+fn callable(hook: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     if !hook.is_callable() {
         let got = crate::args::kind_name(hook);
-        return Err(errors::type_error(py, format!("a hook must be callable, got {got}")));
+        return Err(errors::type_error(hook.py(), format!("a hook must be callable, got {got}")));
     }
-    let hook = hook.clone().unbind();
+    Ok(hook.clone().unbind())
+}
+
+/// Calls Python from within the engine; an exception waits until the engine's call has ended.
+fn call_python<T>(f: impl FnOnce(Python<'_>) -> PyResult<T>) -> lucid::Result<T> {
+    Python::attach(f).map_err(|e| {
+        RAISED.set(Some(e));
+        Box::new(Error::Runtime { op: "hook", why: "a hook raised an exception".into() })
+    })
+}
+
+/// A tensor or `None` that a hook gave.
+fn maybe_tensor(out: &Bound<'_, PyAny>, what: &str) -> PyResult<Option<Tensor>> {
+    match out.cast::<PyTensor>() {
+        Ok(t) => Ok(Some(t.get().share())),
+        Err(_) if out.is_none() => Ok(None),
+        Err(_) => {
+            let got = crate::args::kind_name(out);
+            Err(errors::type_error(out.py(), format!("{what} must return a Tensor or None, got {got}")))
+        }
+    }
+}
+
+/// Gradients as a tuple of tensors and `None`.
+fn grads_tuple<'py>(py: Python<'py>, grads: &[Option<Tensor>]) -> PyResult<Bound<'py, PyTuple>> {
+    let list: Vec<_> = grads.iter().map(|g| g.clone().map(|g| wrap(py, g)).transpose()).collect::<PyResult<_>>()?;
+    PyTuple::new(py, list)
+}
+
+/// A Python function as a hook. It runs with the GIL, which a backward pass has released.
+pub fn hook_of(hook: &Bound<'_, PyAny>) -> PyResult<Hook> {
+    let hook = callable(hook)?;
     Ok(Arc::new(move |g: &Tensor| {
-        let called = Python::attach(|py| -> PyResult<Option<Tensor>> {
-            let out = hook.bind(py).call1((wrap(py, g.clone())?,))?;
-            match out.cast::<PyTensor>() {
-                Ok(t) => Ok(Some(t.get().share())),
-                Err(_) if out.is_none() => Ok(None),
-                Err(_) => {
-                    let got = crate::args::kind_name(&out);
-                    Err(errors::type_error(py, format!("a hook must return a Tensor or None, got {got}")))
-                }
-            }
-        });
-        called.map_err(|e| {
-            RAISED.set(Some(e));
-            Box::new(Error::Runtime { op: "hook", why: "a hook raised an exception".into() })
+        call_python(|py| maybe_tensor(&hook.bind(py).call1((wrap(py, g.clone())?,))?, "a hook"))
+    }))
+}
+
+/// A Python function as a hook on a leaf whose gradient has grown. It is given the very object it was registered on.
+pub fn leaf_hook_of(tensor: &Bound<'_, PyTensor>, hook: &Bound<'_, PyAny>) -> PyResult<LeafHook> {
+    let hook = callable(hook)?;
+    let object = PyWeakrefReference::new(tensor)?.unbind();
+    Ok(Arc::new(move |leaf: &Tensor| {
+        call_python(|py| {
+            let own = object.bind(py).upgrade();
+            let given = own.map_or_else(|| wrap(py, leaf.clone()), Ok)?;
+            hook.bind(py).call1((given,)).map(drop)
         })
     }))
 }
 
 /// What removes a hook again.
-pub fn handle<'py>(tensor: &Bound<'py, PyTensor>, id: u64) -> PyResult<Bound<'py, PyAny>> {
+pub fn handle<'py, T>(owner: &Bound<'py, T>, id: u64) -> PyResult<Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    CLASS.import(tensor.py(), "lucid.autograd", "RemovableHandle")?.call1((tensor, id))
-}
-
-/// Does the calling thread record ops?
-#[pyfunction]
-fn is_grad_enabled() -> bool {
-    lucid::grad_enabled()
-}
-
-/// Says whether the calling thread records ops, and gives the former answer.
-#[pyfunction]
-fn _set_grad_enabled(mode: bool) -> bool {
-    lucid::set_grad_enabled(mode)
+    CLASS.import(owner.py(), "lucid.autograd", "RemovableHandle")?.call1((owner.as_any(), id))
 }
 
 /// Adds gradients to leaves, as `lucid.autograd.backward` documents.
@@ -121,14 +144,14 @@ fn _grad<'py>(
     let grads = grads_of(py, "grad", grads, outputs.len())?;
     let keep = Keep { graph: retain_graph, create_graph };
     let found = cross::long(py, || lucid::autograd::grad(&outputs, &inputs, &grads, keep))?;
-    let found: Vec<_> = found.into_iter().map(|g| g.map(|g| wrap(py, g)).transpose()).collect::<PyResult<_>>()?;
-    PyTuple::new(py, found)
+    grads_tuple(py, &found)
 }
 
 /// Adds the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
-    m.add_function(wrap_pyfunction!(_set_grad_enabled, m)?)?;
+    modes::register(m)?;
+    node::register(m)?;
+    function::register(m)?;
     m.add_function(wrap_pyfunction!(_backward, m)?)?;
     m.add_function(wrap_pyfunction!(_grad, m)?)
 }

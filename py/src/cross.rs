@@ -16,7 +16,7 @@ pub fn quick<T>(py: Python<'_>, f: impl FnOnce() -> lucid::Result<T>) -> PyResul
     // Nothing of ours is left half-changed by a panic: locks are parking_lot's and do not poison, tensors are handles.
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(e)) => Err(errors::raise(py, &e)),
+        Ok(Err(e)) => Err(crate::autograd::take_raised().unwrap_or_else(|| errors::raise(py, &e))),
         Err(payload) => Err(errors::panicked(py, &*payload)),
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lucid import _C
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from lucid.autograd.functional import jvp as jvp
     from lucid.autograd.functional import vhp as vhp
     from lucid.autograd.functional import vjp as vjp
+    from lucid.autograd.anomaly_mode import detect_anomaly as detect_anomaly
+    from lucid.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+    from lucid.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
+    from lucid.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
+    from lucid.autograd.function import Function as Function
+    from lucid.autograd.function import FunctionCtx as FunctionCtx
+    from lucid.utils.checkpoint import checkpoint as checkpoint
 
 _Tensors: TypeAlias = Tensor | Sequence[Tensor]
 _Grads: TypeAlias = Tensor | Sequence[Tensor | None] | None
@@ -82,17 +90,17 @@ def grad(
 
 
 class RemovableHandle:
-    """What `Tensor.register_hook` gives: `remove()` takes the hook away again."""
+    """What registering a hook on a tensor or a node gives: `remove()` takes the hook away again."""
 
-    def __init__(self, tensor: Tensor, id: int) -> None:
-        self._tensor: Tensor | None = tensor
+    def __init__(self, owner: Any, id: int) -> None:
+        self._owner: Any = owner
         self.id = id
 
     def remove(self) -> None:
         """Takes the hook away; a second time it does nothing."""
-        if self._tensor is not None:
-            self._tensor._remove_hook(self.id)
-        self._tensor = None
+        if self._owner is not None:
+            self._owner._remove_hook(self.id)
+        self._owner = None
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -101,19 +109,36 @@ class RemovableHandle:
         self.remove()
 
 
-# Where names live that are imported on first use.
-_LAZY = {
-    **dict.fromkeys(("gradcheck", "gradgradcheck"), "lucid.autograd._gradcheck"),
-    **dict.fromkeys(("hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"), "lucid.autograd.functional"),
+# What is imported on first use, and where it lives.
+_NAMES = {
+    "Function": "lucid.autograd.function",
+    "FunctionCtx": "lucid.autograd.function",
+    "checkpoint": "lucid.utils.checkpoint",
+    "detect_anomaly": "lucid.autograd.anomaly_mode",
+    "gradcheck": "lucid.autograd._gradcheck",
+    "gradgradcheck": "lucid.autograd._gradcheck",
+    "is_anomaly_check_nan_enabled": "lucid.autograd.anomaly_mode",
+    "is_anomaly_enabled": "lucid.autograd.anomaly_mode",
+    "hessian": "lucid.autograd.functional",
+    "hvp": "lucid.autograd.functional",
+    "jacobian": "lucid.autograd.functional",
+    "jvp": "lucid.autograd.functional",
+    "vhp": "lucid.autograd.functional",
+    "vjp": "lucid.autograd.functional",
+    "set_detect_anomaly": "lucid.autograd.anomaly_mode",
 }
+_MODULES = {"anomaly_mode", "function", "functional", "graph", "profiler"}
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
+    if name in _MODULES:
+        return import_module(f"lucid.autograd.{name}")
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_NAMES[name]), name)
+    globals()[name] = value
+    return value
 
-    if name == "functional":
-        return import_module("lucid.autograd.functional")
-    if name in _LAZY:
-        globals()[name] = getattr(import_module(_LAZY[name]), name)
-        return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES, *_MODULES})

@@ -1,1 +1,1 @@
-"""Tools around tensors and training: data loading, DLPack."""
+"""Tools around tensors and training: data loading, checkpointing, DLPack."""

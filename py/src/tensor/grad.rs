@@ -2,7 +2,7 @@
 
 use super::{wrap, PyTensor};
 use crate::args::{tensors_of, At};
-use crate::autograd::{grads_of, hook_of};
+use crate::autograd::{grads_of, hook_of, leaf_hook_of, node_object};
 use crate::{cross, errors};
 use lucid::autograd::Keep;
 use lucid::Tensor;
@@ -66,13 +66,45 @@ impl PyTensor {
         self.set_grad(py, None)
     }
 
+    /// The step of the tape that made it; `None` for a leaf.
+    #[getter]
+    fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let node = self.read().grad_fn();
+        node.map(|n| node_object(py, n)).transpose()
+    }
+
     /// The name of the op that made it, as PyTorch shows it; `None` for a leaf.
     #[getter]
     fn _grad_fn_name(&self) -> Option<String> {
-        let name = self.read().grad_fn_name()?;
-        let camel =
-            name.trim_start_matches("r#").split('_').map(|w| w[..1.min(w.len())].to_uppercase() + &w[1.min(w.len())..]);
-        Some(format!("{}Backward0", camel.collect::<String>()))
+        self.read().grad_fn().map(|n| n.name().into_owned())
+    }
+
+    /// The node that its gradient goes to and which result of it this is; `None` where it needs no gradient.
+    fn _gradient_edge<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, u32)>> {
+        let edge = self.read().gradient_edge();
+        edge.map(|(n, nr)| Ok((node_object(py, n)?, nr))).transpose()
+    }
+
+    /// Which result of its node it is.
+    #[getter]
+    fn output_nr(&self) -> u32 {
+        self.read().output_nr()
+    }
+
+    /// Is its gradient kept though it is not a leaf?
+    #[getter]
+    fn retains_grad(&self) -> bool {
+        self.read().retains_grad()
+    }
+
+    /// Was it made in inference mode? Such tensors cannot be saved for a gradient.
+    fn is_inference(&self) -> bool {
+        self.read().is_inference()
+    }
+
+    /// Is it a view of another tensor?
+    fn _is_view(&self) -> bool {
+        self.read().is_view()
     }
 
     /// Adds the gradients of this tensor to the leaves it was computed from, or to `inputs` alone.
@@ -107,11 +139,10 @@ impl PyTensor {
         wrap(py, cross::quick(py, || t.detach())?)
     }
 
-    /// Cuts this tensor off from the tape, and gives it back.
+    /// Cuts this tensor off from the tape, and gives it back. Not for views.
     fn detach_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let t = slf.get().share();
-        let cut = cross::quick(slf.py(), || t.detach())?;
-        slf.get().replace(slf.py(), cut);
+        cross::quick(slf.py(), || t.detach_())?;
         Ok(slf.clone())
     }
 
@@ -153,6 +184,17 @@ impl PyTensor {
         let t = slf.get().share();
         let hook = hook_of(hook)?;
         let handle = cross::quick(slf.py(), || t.register_hook(hook))?;
+        crate::autograd::handle(slf, handle)
+    }
+
+    /// Calls `hook(tensor)` each time that a backward pass has added to this leaf's `grad`.
+    fn register_post_accumulate_grad_hook<'py>(
+        slf: &Bound<'py, Self>,
+        hook: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let t = slf.get().share();
+        let hook = leaf_hook_of(slf, hook)?;
+        let handle = cross::quick(slf.py(), || t.register_post_accumulate_grad_hook(hook))?;
         crate::autograd::handle(slf, handle)
     }
 

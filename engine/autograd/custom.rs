@@ -1,0 +1,195 @@
+//! Functions with a gradient of their own: one node, any number of results.
+//!
+//! What `lucid.autograd.Function` is built on, and what a Rust program uses to put a kernel of its own on the tape.
+
+use super::graph::GraphNode;
+use super::hooks::GradList;
+use super::node::{Edge, InputMeta, Kept, Kind, Node, Saved};
+use super::record::{edge_of, requires_grad};
+use super::{grad_enabled, Ctx, Grads};
+use crate::{Error, Result, Scalar, Tensor};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The gradient of a custom function: from the gradients of its results, with the tensors it saved, to those of its
+/// inputs (one each, `None` where there is none). A result that nothing used has `None`, or zeros with `materialize`.
+pub type Backward = Arc<dyn Fn(&CustomNode, &[Option<Tensor>]) -> Result<GradList> + Send + Sync>;
+
+/// What a custom function's gradient sees of its node.
+pub struct CustomNode(Arc<Node>);
+
+impl CustomNode {
+    /// The tensors that the function saved.
+    ///
+    /// # Errors
+    /// As [`GraphNode::saved`].
+    pub fn saved(&self) -> Result<Vec<Option<Tensor>>> {
+        GraphNode(Arc::clone(&self.0)).saved()
+    }
+
+    /// Does input `i` need a gradient?
+    pub fn needs(&self, i: usize) -> bool {
+        self.0.edges.get(i).is_some_and(Option::is_some)
+    }
+}
+
+/// A custom function on the tape.
+pub(crate) struct Custom {
+    pub(crate) name: &'static str,
+    outputs: SmallVec<[Option<InputMeta>; 2]>,
+    materialize: bool,
+    backward: Backward,
+}
+
+/// How a custom function is recorded.
+pub struct Record<'a> {
+    /// Its name, for messages and `grad_fn`.
+    pub name: &'a str,
+    /// What it was called with.
+    pub inputs: &'a [Tensor],
+    /// Which results pass no gradient.
+    pub non_differentiable: &'a [bool],
+    /// What its gradient needs; inputs, results, or others.
+    pub saved: &'a [Option<Tensor>],
+    /// Give zeros for the gradients of unused results?
+    pub materialize: bool,
+    /// The gradient.
+    pub backward: Backward,
+}
+
+/// Puts `outputs`, computed without recording, on the tape as the results of a function with a gradient of its own. The
+/// results are the same tensors; nothing happens where no input requires a gradient or recording is off. Gives the node.
+///
+/// # Errors
+/// What hooks on saved tensors report.
+///
+/// ```
+/// use lucid::autograd::{custom, Record};
+/// use lucid::{no_grad, Device, Tensor};
+/// # fn main() -> lucid::Result<()> {
+/// let x = Tensor::from_slice(&[2.0f32], &[1], Device::Cpu)?.requires_grad_(true)?;
+/// let y = no_grad(|| &x * &x)?;
+/// let saved = [Some(x.clone())];
+/// custom(&[y.clone()], Record {
+///     name: "Square",
+///     inputs: &[x.clone()],
+///     non_differentiable: &[false],
+///     saved: &saved,
+///     materialize: true,
+///     backward: std::sync::Arc::new(|node, g| {
+///         let x = node.saved()?[0].clone().unwrap();
+///         Ok([Some(((g[0].as_ref().unwrap() * &x)? * 2.0)?)].into_iter().collect())
+///     }),
+/// })?;
+/// y.sum(None, false, None)?.backward()?;
+/// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [4.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode>> {
+    if !grad_enabled() || !record.inputs.iter().any(requires_grad) {
+        return Ok(None);
+    }
+    let passes = |i: usize, t: &Tensor| {
+        !record.non_differentiable.get(i).copied().unwrap_or(false) && t.dtype().is_differentiable()
+    };
+    let metas = outputs.iter().enumerate().map(|(i, t)| passes(i, t).then(|| InputMeta::of(t))).collect();
+    let keep = |t: &Option<Tensor>| match t {
+        None => Ok(None),
+        Some(t) => match outputs.iter().position(|o| o.is_same(t)) {
+            Some(nr) => Kept::output(t.storage(), nr as u32).map(Some),
+            None => Kept::input(t).map(Some),
+        },
+    };
+    let inputs = record.saved.iter().map(keep).collect::<Result<_>>()?;
+    let custom = Custom {
+        name: intern(record.name),
+        outputs: metas,
+        materialize: record.materialize,
+        backward: record.backward,
+    };
+    let edges = record.inputs.iter().map(edge_of).collect();
+    let of = record.inputs.iter().map(InputMeta::of).collect();
+    let node = Node::new(Kind::Custom(Arc::new(custom)), edges, of, Saved { inputs, ..Saved::default() });
+    for (i, t) in outputs.iter().enumerate() {
+        if passes(i, t) {
+            t.0.auto.set_edge(Some(Edge { node: Arc::clone(&node), nr: i as u32 }));
+        }
+    }
+    Ok(Some(GraphNode(node)))
+}
+
+impl Custom {
+    pub(crate) fn gradient(&self, ctx: &Ctx<'_>) -> Result<Grads> {
+        let given = |(i, meta): (usize, &Option<InputMeta>)| match (ctx.grads.get(i).cloned().flatten(), meta) {
+            (None, Some(m)) if self.materialize => Tensor::full_of(&m.shape, Scalar::ZERO, m.dtype, m.device).map(Some),
+            (g, _) => Ok(g),
+        };
+        let given: Vec<Option<Tensor>> = self.outputs.iter().enumerate().map(given).collect::<Result<_>>()?;
+        let out = (self.backward)(&CustomNode(Arc::clone(ctx.node)), &given)?;
+        let n = ctx.len();
+        if out.len() != n {
+            let why = format!("returned an incorrect number of gradients (expected {n}, got {})", out.len());
+            return Err(Error::runtime(self.name, why));
+        }
+        for (i, g) in out.iter().enumerate() {
+            let Some(g) = g else { continue };
+            let shape = ctx.shape(i);
+            let fits = crate::shape::broadcast(self.name, g.shape(), shape).is_ok_and(|s| s.as_slice() == g.shape());
+            if !fits {
+                let why = format!(
+                    "returned an invalid gradient at index {i} - got {:?} but expected shape compatible with {shape:?}",
+                    g.shape()
+                );
+                return Err(Error::shape(self.name, why, &[g.shape(), shape]));
+            }
+            if g.device() != ctx.device(i) {
+                let why = format!("returned an invalid gradient at index {i}: it is on another device");
+                return Err(Error::device(self.name, why, &[g.device(), ctx.device(i)]));
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// A name that lives as long as the process; each is kept once.
+fn intern(name: &str) -> &'static str {
+    static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut names = NAMES.lock();
+    let names = names.get_or_insert_default();
+    match names.get(name) {
+        Some(found) => found,
+        None => {
+            let kept: &'static str = Box::leak(name.into());
+            names.insert(kept);
+            kept
+        }
+    }
+}
+
+impl Tensor {
+    /// Says that this tensor's elements were written in place, without recording, and that on the tape they are `value`
+    /// now. For functions with a gradient of their own that write their inputs.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] for a leaf that requires gradients.
+    pub fn written_as(&self, value: &Tensor) -> Result<()> {
+        super::check_in_place("mark_dirty", self, value)?;
+        super::record_write(self, value);
+        Ok(())
+    }
+
+    /// Cuts this tensor off from the tape, in place.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] for a view that is on the tape: its base would put it back.
+    pub fn detach_(&self) -> Result<()> {
+        if self.0.auto.view.is_some() && requires_grad(self) {
+            return Err(Error::runtime("detach_", "Can't detach views in-place. Use detach() instead."));
+        }
+        self.0.auto.set_edge(None);
+        Ok(())
+    }
+}

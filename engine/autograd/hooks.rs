@@ -1,0 +1,287 @@
+//! Hooks on tensors, leaves and nodes, and what else hangs on a node only where someone asked for it.
+//!
+//! Order for one node, as in PyTorch: hooks on its results, kept gradients, hooks before it, the node, hooks after it.
+
+use super::node::{Auto, Kind, Node};
+use super::record::{edge_of, requires_grad};
+use crate::{Error, Result, Tensor};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::tensor::Inner;
+
+/// The gradients of a node's results, or of its inputs.
+pub type GradList = SmallVec<[Option<Tensor>; 3]>;
+/// Sees a gradient on its way, and may put another in its place.
+pub type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
+/// Sees the gradients of a node's results before it runs, and may put others in their place.
+pub type PreHook = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
+/// Sees the gradients of a node's inputs and of its results after it ran, and may put others in the former's place.
+pub type PostHook = Arc<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
+/// Sees a leaf after its gradient has grown.
+pub type LeafHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
+
+#[derive(Clone)]
+enum Registered {
+    Result(u32, Hook),
+    Before(PreHook),
+    After(PostHook),
+    Accumulated(LeafHook),
+}
+
+/// The hooks of a node, or those of a leaf, which outlive the node that adds to it.
+#[derive(Default)]
+pub(crate) struct Extra(Mutex<Option<Box<Parts>>>);
+
+#[derive(Default)]
+struct Parts {
+    hooks: Vec<(u64, Registered)>,
+    retained: SmallVec<[(u32, Weak<Inner>); 1]>,
+    trace: Option<String>,
+    metadata: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// Handles are unique in the process, so that any of them can be removed from anywhere.
+static NEXT_HOOK: AtomicU64 = AtomicU64::new(1);
+
+impl Extra {
+    fn add(&self, hook: Registered) -> u64 {
+        let id = NEXT_HOOK.fetch_add(1, Ordering::Relaxed);
+        self.0.lock().get_or_insert_default().hooks.push((id, hook));
+        id
+    }
+
+    fn remove(&self, id: u64) {
+        let removed = self.0.lock().as_mut().and_then(|parts| {
+            let at = parts.hooks.iter().position(|(i, _)| *i == id)?;
+            Some(parts.hooks.remove(at))
+        });
+        drop(removed);
+    }
+
+    /// The hooks that `pick` picks. Cloned, because they run without the lock: they may add others.
+    fn pick<T>(&self, pick: impl Fn(&Registered) -> Option<T>) -> SmallVec<[T; 2]> {
+        match self.0.lock().as_ref() {
+            Some(parts) => parts.hooks.iter().filter_map(|(_, hook)| pick(hook)).collect(),
+            None => SmallVec::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().is_none()
+    }
+
+    pub(crate) fn set_trace(&self, trace: Option<String>) {
+        if trace.is_some() {
+            self.0.lock().get_or_insert_default().trace = trace;
+        }
+    }
+
+    pub(crate) fn trace(&self) -> Option<String> {
+        self.0.lock().as_ref()?.trace.clone()
+    }
+
+    /// What an embedding language keeps with the node; made when first asked for.
+    pub(crate) fn metadata(&self, make: impl FnOnce() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
+        if let Some(found) = self.0.lock().as_ref().and_then(|parts| parts.metadata.clone()) {
+            return found;
+        }
+        let made = make();
+        Arc::clone(self.0.lock().get_or_insert_default().metadata.get_or_insert(made))
+    }
+
+    fn retain(&self, nr: u32, tensor: Weak<Inner>) {
+        self.0.lock().get_or_insert_default().retained.push((nr, tensor));
+    }
+
+    /// The gradients of the results after all hooks that come before the node, kept where asked for.
+    pub(crate) fn before(&self, op: &'static str, mut grads: GradList) -> Result<GradList> {
+        if self.is_empty() {
+            return Ok(grads);
+        }
+        let on_results = self.pick(|h| match h {
+            Registered::Result(nr, hook) => Some((*nr as usize, Arc::clone(hook))),
+            Registered::Before(_) | Registered::After(_) | Registered::Accumulated(_) => None,
+        });
+        for (nr, hook) in on_results {
+            let Some(Some(g)) = grads.get(nr) else { continue };
+            if let Some(other) = hook(g)? {
+                check_same(op, g, &other)?;
+                grads[nr] = Some(other);
+            }
+        }
+        let retained = self.0.lock().as_ref().map(|parts| parts.retained.clone()).unwrap_or_default();
+        for (nr, tensor) in retained {
+            if let (Some(Some(g)), Some(inner)) = (grads.get(nr as usize), tensor.upgrade()) {
+                let total = inner.auto.grad().map_or(Ok(g.clone()), |old| old + g)?;
+                inner.auto.set_grad(Some(total));
+            }
+        }
+        let before = self.pick(|h| match h {
+            Registered::Before(hook) => Some(Arc::clone(hook)),
+            Registered::Result(..) | Registered::After(_) | Registered::Accumulated(_) => None,
+        });
+        for hook in before {
+            if let Some(others) = hook(&grads)? {
+                grads = replaced(op, &grads, others)?;
+            }
+        }
+        Ok(grads)
+    }
+
+    /// The gradients of the inputs after the hooks that come after the node.
+    pub(crate) fn after(&self, op: &'static str, mut inputs: GradList, outputs: &[Option<Tensor>]) -> Result<GradList> {
+        if self.is_empty() {
+            return Ok(inputs);
+        }
+        let after = self.pick(|h| match h {
+            Registered::After(hook) => Some(Arc::clone(hook)),
+            Registered::Result(..) | Registered::Before(_) | Registered::Accumulated(_) => None,
+        });
+        for hook in after {
+            if let Some(others) = hook(&inputs, outputs)? {
+                inputs = replaced(op, &inputs, others)?;
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// Runs what waits for a leaf's gradient to have grown.
+    pub(crate) fn accumulated(&self, leaf: &Tensor) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let hooks = self.pick(|h| match h {
+            Registered::Accumulated(hook) => Some(Arc::clone(hook)),
+            Registered::Result(..) | Registered::Before(_) | Registered::After(_) => None,
+        });
+        hooks.iter().try_for_each(|hook| hook(leaf))
+    }
+}
+
+fn check_same(op: &'static str, g: &Tensor, other: &Tensor) -> Result<()> {
+    if other.shape() != g.shape() {
+        return Err(Error::shape(op, "hook has changed the size of value", &[g.shape(), other.shape()]));
+    }
+    if other.dtype() != g.dtype() {
+        return Err(Error::dtype(op, "hook has changed the type of value", &[g.dtype(), other.dtype()]));
+    }
+    if other.device() != g.device() {
+        return Err(Error::device(op, "hook has changed the device of value", &[g.device(), other.device()]));
+    }
+    Ok(())
+}
+
+fn replaced(op: &'static str, old: &[Option<Tensor>], new: GradList) -> Result<GradList> {
+    if new.len() != old.len() {
+        let why =
+            format!("hook has returned an incorrect number of values (got {}, but expected {})", new.len(), old.len());
+        return Err(Error::runtime(op, why));
+    }
+    for pair in old.iter().zip(&new) {
+        if let (Some(old), Some(new)) = pair {
+            check_same(op, old, new)?;
+        }
+    }
+    Ok(new)
+}
+
+impl Node {
+    /// Where this node's hooks are: with the leaf for one that adds to it.
+    pub(crate) fn with_extra<T>(&self, f: impl FnOnce(&Extra) -> T) -> T {
+        match &self.kind {
+            Kind::Accumulate(leaf) => f(&leaf.0.auto.leaf_extra()),
+            Kind::Op(_) | Kind::Write(_) | Kind::Custom(_) => f(&self.extra),
+        }
+    }
+
+    pub(crate) fn add_pre_hook(&self, hook: PreHook) -> u64 {
+        self.with_extra(|e| e.add(Registered::Before(hook)))
+    }
+
+    pub(crate) fn add_post_hook(&self, hook: PostHook) -> u64 {
+        self.with_extra(|e| e.add(Registered::After(hook)))
+    }
+
+    pub(crate) fn remove_hook(&self, id: u64) {
+        self.with_extra(|e| e.remove(id));
+    }
+}
+
+impl Tensor {
+    /// Calls `hook` with each gradient of this tensor before it goes further; what it returns takes its place. Gives a
+    /// handle for [`Tensor::remove_hook`].
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] for a tensor that does not require a gradient.
+    pub fn register_hook(&self, hook: Hook) -> Result<u64> {
+        let Some(edge) = edge_of(self) else {
+            return Err(Error::runtime(
+                "register_hook",
+                "cannot register a hook on a tensor that doesn't require gradient",
+            ));
+        };
+        Ok(edge.node.with_extra(|e| e.add(Registered::Result(edge.nr, hook))))
+    }
+
+    /// Calls `hook` with this leaf each time that a backward pass has added to its gradient.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] for a tensor that does not require a gradient, or is not a leaf.
+    pub fn register_post_accumulate_grad_hook(&self, hook: LeafHook) -> Result<u64> {
+        let op = "register_post_accumulate_grad_hook";
+        if !requires_grad(self) {
+            let why = "cannot register a hook on a tensor that doesn't require gradient";
+            return Err(Error::runtime(op, why));
+        }
+        if !self.is_leaf() {
+            let why = "post accumulate grad hooks cannot be registered on non-leaf tensors";
+            return Err(Error::runtime(op, why));
+        }
+        Ok(self.0.auto.leaf_extra().add(Registered::Accumulated(hook)))
+    }
+
+    /// Takes a hook away; does nothing where it is gone already.
+    pub fn remove_hook(&self, handle: u64) {
+        match self.0.auto.own_edge() {
+            Some(edge) => edge.node.remove_hook(handle),
+            None => self.0.auto.leaf_extra().remove(handle),
+        }
+    }
+
+    /// Keeps this result's gradient as [`Tensor::grad`], which otherwise only leaves have.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] for a tensor that does not require a gradient.
+    pub fn retain_grad(&self) -> Result<()> {
+        if !requires_grad(self) {
+            return Err(Error::runtime("retain_grad", "can't retain_grad on Tensor that has requires_grad=False"));
+        }
+        if self.is_leaf() || !self.0.auto.start_retaining() {
+            return Ok(());
+        }
+        if let Some(edge) = edge_of(self) {
+            edge.node.extra.retain(edge.nr, Arc::downgrade(&self.0));
+        }
+        Ok(())
+    }
+
+    /// Is this result's gradient kept?
+    pub fn retains_grad(&self) -> bool {
+        !self.is_leaf() && self.0.auto.is_retaining()
+    }
+}
+
+impl Auto {
+    /// The gradient goes here after each in-place write too: PyTorch keeps it for the latest value.
+    pub(crate) fn retain_again(&self, tensor: &Tensor) {
+        if self.is_retaining() {
+            if let Some(edge) = self.own_edge() {
+                edge.node.extra.retain(edge.nr, Arc::downgrade(&tensor.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What the calling thread records: grad mode, inference mode, hooks on saved tensors, anomaly mode.
+//!
+//! All of it is one thread-local, so that an op that records nothing looks once. Anomaly mode belongs to the process.
+
+use crate::{Result, Tensor};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Gives a saved tensor back.
+pub type Unpack = Arc<dyn Fn() -> Result<Tensor> + Send + Sync>;
+/// Takes a tensor that the tape is about to save, and gives what will bring it back.
+pub type Pack = Arc<dyn Fn(&Tensor) -> Result<Unpack> + Send + Sync>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Recording,
+    Off,
+    Inference,
+}
+
+thread_local! {
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Recording) };
+    static PACKS: RefCell<Vec<Packing>> = const { RefCell::new(Vec::new()) };
+    static NAME: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// What happens to tensors that the tape saves.
+#[derive(Clone)]
+pub enum Packing {
+    /// They go through a hook.
+    Hook(Pack),
+    /// Hooks are refused, with this reason.
+    Refused(String),
+}
+
+/// Does the calling thread record ops?
+pub fn grad_enabled() -> bool {
+    MODE.get() == Mode::Recording
+}
+
+/// Is the calling thread in inference mode?
+pub fn inference_mode_enabled() -> bool {
+    MODE.get() == Mode::Inference
+}
+
+/// Says whether the calling thread records ops, and gives the former answer. Within inference mode it stays off.
+pub fn set_grad_enabled(on: bool) -> bool {
+    let former = MODE.get();
+    if former != Mode::Inference {
+        MODE.set(if on { Mode::Recording } else { Mode::Off });
+    }
+    former == Mode::Recording
+}
+
+/// The mode of a thread, to be put back.
+#[derive(Clone, Copy)]
+pub struct Former(Mode);
+
+/// Enters (or, with `false`, leaves) inference mode; recording goes on where it is left. The former mode goes to
+/// [`restore_mode`].
+pub fn set_inference_mode(on: bool) -> Former {
+    Former(MODE.replace(if on { Mode::Inference } else { Mode::Recording }))
+}
+
+/// Puts back what [`set_inference_mode`] gave.
+pub fn restore_mode(former: Former) {
+    MODE.set(former.0);
+}
+
+/// Puts the former mode back when dropped, on panics too.
+struct Restore(Mode);
+impl Drop for Restore {
+    fn drop(&mut self) {
+        MODE.set(self.0);
+    }
+}
+
+/// Runs `f` with recording on or off in this thread.
+pub(crate) fn with_grad<T>(on: bool, f: impl FnOnce() -> T) -> T {
+    let _restore = Restore(MODE.get());
+    set_grad_enabled(on);
+    f()
+}
+
+/// Runs `f` without recording.
+///
+/// ```
+/// # use lucid::{no_grad, Device, Tensor};
+/// # fn main() -> lucid::Result<()> {
+/// let w = Tensor::from_slice(&[1.0f32], &[1], Device::Cpu)?.requires_grad_(true)?;
+/// assert!(!no_grad(|| &w * 2.0)?.requires_grad());
+/// # Ok(())
+/// # }
+/// ```
+pub fn no_grad<T>(f: impl FnOnce() -> T) -> T {
+    with_grad(false, f)
+}
+
+/// Runs `f` with recording on.
+pub fn enable_grad<T>(f: impl FnOnce() -> T) -> T {
+    with_grad(true, f)
+}
+
+/// Adds what happens to tensors saved from now on in this thread; [`pop_packing`] takes it away again.
+pub fn push_packing(packing: Packing) {
+    PACKS.with_borrow_mut(|stack| stack.push(packing));
+}
+
+/// Takes the last of [`push_packing`] away.
+pub fn pop_packing() {
+    let popped = PACKS.with_borrow_mut(Vec::pop);
+    drop(popped);
+}
+
+/// What happens to tensors saved now.
+pub fn packing() -> Option<Packing> {
+    PACKS.with_borrow(|stack| stack.last().cloned())
+}
+
+/// Runs `f` with what it records named after one op, whatever primitives that op is made of.
+pub(crate) fn naming<T>(name: &'static str, f: impl FnOnce() -> T) -> T {
+    struct Back(Option<&'static str>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            NAME.set(self.0);
+        }
+    }
+    // The outermost op is the one that the user called.
+    let _back = Back(NAME.replace(NAME.get().or(Some(name))));
+    f()
+}
+
+/// The op that [`naming`] names.
+pub(crate) fn op_name() -> Option<&'static str> {
+    NAME.get()
+}
+
+// ---- anomaly mode ----------------------------------------------------------------------------------------------------
+
+/// 0: off, 1: remembers where ops were called, 2: also looks for NaN.
+static ANOMALY: AtomicU8 = AtomicU8::new(0);
+
+/// How the embedding language says where an op was called, and hears of a failed backward.
+pub struct Tracer {
+    /// The calling place, as text.
+    pub trace: fn() -> Option<String>,
+    /// Called with the op's name and its calling place when its gradient fails.
+    pub report: fn(&str, Option<&str>),
+}
+
+static TRACER: OnceLock<Tracer> = OnceLock::new();
+
+/// Says how calling places are found. Once in a process; later calls do nothing.
+pub fn set_tracer(tracer: Tracer) {
+    let _ = TRACER.set(tracer);
+}
+
+/// Anomaly mode: every recorded op remembers where it was called, and a backward pass that fails, or makes NaN where
+/// `check_nan`, names that op. Slow, and evaluates every gradient. Belongs to the process, as in PyTorch.
+pub fn set_detect_anomaly(on: bool, check_nan: bool) {
+    ANOMALY.store(if on { 1 + u8::from(check_nan) } else { 0 }, Ordering::Relaxed);
+}
+
+/// Is anomaly mode on, and does it look for NaN?
+pub fn anomaly() -> (bool, bool) {
+    let mode = ANOMALY.load(Ordering::Relaxed);
+    (mode > 0, mode > 1)
+}
+
+/// Where the current op was called, in anomaly mode.
+pub(crate) fn trace() -> Option<String> {
+    (TRACER.get()?.trace)()
+}
+
+/// Tells of a failed gradient.
+pub(crate) fn report(name: &str, trace: Option<&str>) {
+    if let Some(tracer) = TRACER.get() {
+        (tracer.report)(name, trace);
+    }
+}

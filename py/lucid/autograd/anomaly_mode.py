@@ -1,0 +1,50 @@
+"""Anomaly mode: a backward pass that fails, or makes NaN, names the forward op and the line that called it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from lucid import _C
+
+
+def is_anomaly_enabled() -> bool:
+    """Is anomaly mode on?"""
+    return _C._anomaly()[0]
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Does anomaly mode look for NaN?"""
+    return _C._anomaly()[1]
+
+
+class set_detect_anomaly:
+    """Sets anomaly mode for the process at once; as a context manager, for the block only."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._former = _C._anomaly()
+        _C._set_detect_anomaly(bool(mode), bool(check_nan))
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exc: Any) -> None:
+        _C._set_detect_anomaly(*self._former)
+
+
+class detect_anomaly(set_detect_anomaly):
+    """A block in anomaly mode: ops remember where they were called; an error in their backward, and with `check_nan` a
+    NaN that it makes (a RuntimeError), is reported with that place. Slow: for finding mistakes. Evaluates gradients.
+    """
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self._former = _C._anomaly()
+        self._check_nan = check_nan
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
+            "debugging.",
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> None:
+        self._former = _C._anomaly()
+        _C._set_detect_anomaly(True, bool(self._check_nan))

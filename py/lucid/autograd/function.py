@@ -1,0 +1,246 @@
+"""Functions with gradients of their own.
+
+A `Function` says how a result is computed and how its gradient is; `apply` puts it on the tape as one node.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from lucid import _C
+from lucid._C import Tensor
+from lucid._grad_mode import no_grad
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class FunctionCtx:
+    """What `forward` hands to `backward`: saved tensors, and whatever attributes are set on it."""
+
+    needs_input_grad: tuple[bool, ...] = ()
+    """Which of `apply`'s arguments need a gradient."""
+
+    _to_save: tuple[Tensor | None, ...] = ()
+    _saved: Any = None
+    _dirty: tuple[Tensor, ...] = ()
+    _non_differentiable: tuple[Tensor, ...] = ()
+    _materialize = True
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Saves tensors (or `None`) for `backward`, which finds them as `saved_tensors`.
+
+        They may be inputs, results or others. In-place writes to them are noticed. Other objects: set attributes.
+        """
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument is of type {type(t).__name__}"
+                )
+        self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Accepted as in PyTorch; here forward mode is made of backward passes and needs nothing saved."""
+
+    def mark_dirty(self, *args: Tensor) -> None:
+        """Says which inputs `forward` has written in place. They must be among its results."""
+        self._dirty = args
+
+    def mark_non_differentiable(self, *args: Tensor) -> None:
+        """Says which results pass no gradient. `backward` still gets an argument for each."""
+        self._non_differentiable = args
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """With `False`, gradients of results that nothing used are `None` instead of zeros."""
+        self._materialize = bool(value)
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """What `save_for_backward` saved."""
+        if self._saved is None:
+            return self._to_save
+        saved: tuple[Tensor | None, ...] = self._saved.get()
+        return saved
+
+
+class _FunctionMeta(type):
+    """Gives each function the class of its contexts, named as in PyTorch."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
+        super().__init__(name, bases, attrs)
+        cls._backward_cls = type(f"{name}Backward", (FunctionCtx,), {"_forward_cls": cls})
+
+
+class Function(metaclass=_FunctionMeta):
+    """Base of functions with gradients of their own.
+
+    A subclass has static methods `forward(ctx, *args)` and `backward(ctx, *grad_outputs)`, or `forward(*args)`,
+    `setup_context(ctx, inputs, output)` and `backward`. `forward` runs unrecorded and gives a tensor or a tuple, of
+    which tensors are results on the tape. `backward` gets one gradient per result and gives one per argument of
+    `forward`, `None` where there is none; it is recorded with `create_graph`, so that its gradient can be taken again.
+
+        class Square(lucid.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(ctx, grad):
+                (x,) = ctx.saved_tensors
+                return 2 * x * grad
+
+        y = Square.apply(x)
+    """
+
+    _backward_cls: type[FunctionCtx]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke "
+            "them on the class itself.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated; use apply()")
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Computes the result. To be defined by the subclass."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Saves what `backward` needs, where `forward` takes no `ctx`."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """Computes the gradients of the arguments. To be defined by the subclass, unless no gradient is asked for."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
+
+    vjp = backward
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Calls `forward` and puts the result on the tape."""
+        ctx = cls._backward_cls()
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        with no_grad():
+            if cls.setup_context is not Function.setup_context:
+                output = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, output)
+            else:
+                output = cls.forward(ctx, *args, **kwargs)
+        single = not isinstance(output, tuple)
+        outputs = [output] if single else list(output)
+        _record(cls, ctx, args, outputs)
+        return outputs[0] if single else tuple(outputs)
+
+
+def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any]) -> None:
+    """Puts the tensors among `outputs` on the tape, replacing those that cannot be results themselves."""
+    at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+    inputs = [args[i] for i in at]
+    dirty = {id(t) for t in ctx._dirty}
+    if not dirty <= {id(o) for o in outputs}:
+        raise RuntimeError(
+            f"{cls.__name__}: some tensors marked as dirty during the forward method were not returned as output. "
+            "The inputs that are modified inplace must all be outputs of the Function."
+        )
+    still = {id(t) for t in ctx._non_differentiable}
+    results: list[Tensor] = []
+    passes: list[bool] = []
+    for i, out in enumerate(outputs):
+        if not isinstance(out, Tensor):
+            continue
+        fixed = id(out) in still
+        written = id(out) in dirty
+        if written and out.requires_grad and out.is_leaf and _C.is_grad_enabled():
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        if written or out._is_view() or any(out is t for t in inputs):
+            # The result must be a tensor of its own, on the same storage.
+            alias = out.detach()
+            if not written:
+                outputs[i] = alias
+            ctx._to_save = tuple(alias if t is out else t for t in ctx._to_save) if written else ctx._to_save
+            out = alias
+        results.append(out)
+        passes.append(not fixed)
+    # Results that are no tensors have a gradient, too: None.
+    places = [i for i, o in enumerate(outputs) if isinstance(o, Tensor)]
+    backward = functools.partial(_backward, cls, ctx, at, len(args), places, len(outputs))
+    ctx._saved = _C._record_function(
+        f"{cls.__name__}Backward", inputs, results, [not p for p in passes], ctx._to_save, ctx._materialize, backward
+    )
+    if ctx._saved is None:
+        return
+    ctx._to_save = ()
+    tensors = (o for o in outputs if isinstance(o, Tensor))
+    for out, result in zip(tensors, results, strict=True):
+        if id(out) in dirty:
+            _C._record_dirty(out, result)
+    ctx._dirty = ctx._non_differentiable = ()
+
+
+def _backward(
+    cls: type[Function], ctx: FunctionCtx, at: list[int], n: int, places: list[int], results: int, *grads: Tensor | None
+) -> Any:
+    """The gradients of the tensors among the `n` arguments, from those of the tensors among the results."""
+    run = cls.backward if cls.backward is not Function.backward else cls.vjp
+    given: list[Tensor | None] = [None] * results
+    for i, grad in zip(places, grads, strict=True):
+        given[i] = grad
+    found = run(ctx, *given)
+    listed = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    name = f"{cls.__name__}Backward"
+    if len(listed) > n and all(g is None for g in listed[n:]):
+        listed = listed[:n]
+    if len(listed) != n:
+        raise RuntimeError(
+            f"function {name} returned an incorrect number of gradients (expected {n}, got {len(listed)})"
+        )
+    for i, g in enumerate(listed):
+        if g is not None and not isinstance(g, Tensor):
+            raise RuntimeError(f"function {name} returned a {type(g).__name__} at position {i + 1}, not a Tensor or None")
+        if g is not None and i not in at:
+            raise RuntimeError(
+                f"function {name} returned a gradient different from None at position {i + 1}, but the corresponding "
+                "forward input was not a Variable"
+            )
+    return tuple(listed[i] for i in at)
+
+
+def once_differentiable(fn: F) -> F:
+    """For a `backward` whose own gradient cannot be taken: asking for it is an error instead of a wrong value."""
+
+    @functools.wraps(fn)
+    def wrapper(ctx: Any, *args: Any) -> Any:
+        with no_grad():
+            outputs = fn(ctx, *args)
+        if not _C.is_grad_enabled() or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return outputs
+        listed = outputs if isinstance(outputs, tuple) else (outputs,)
+        refused = tuple(_Refuse.apply(o, *args) if isinstance(o, Tensor) else o for o in listed)
+        return refused if isinstance(outputs, tuple) else refused[0]
+
+    return cast(F, wrapper)
+
+
+class _Refuse(Function):
+    """Passes a tensor on; its gradient is an error."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, value: Tensor, *args: Any) -> Tensor:
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grads: Any) -> Any:
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")

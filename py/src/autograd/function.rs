@@ -1,0 +1,77 @@
+//! What `lucid.autograd.Function` needs of the engine: one node whose gradient is a Python method.
+
+use super::{call_python, grads_of, grads_tuple};
+use crate::args::{tensors_of, At};
+use crate::cross;
+use crate::tensor::PyTensor;
+use lucid::autograd::{custom, CustomNode, Record, WeakNode};
+use lucid::Tensor;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::Arc;
+
+/// The saved tensors of a custom function's node, which this does not keep alive.
+#[pyclass(name = "_SavedTensors", module = "lucid", frozen)]
+struct PySaved(WeakNode);
+
+#[pymethods]
+impl PySaved {
+    /// The tensors, as they were saved.
+    fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        match self.0.upgrade() {
+            Some(node) => grads_tuple(py, &cross::quick(py, || node.saved())?),
+            None => Ok(PyTuple::empty(py)),
+        }
+    }
+}
+
+/// Puts `outputs` on the tape as results of a function whose gradient is `backward(*grads)`. Gives access to `saved`, or
+/// `None` where nothing is recorded.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn _record_function(
+    py: Python<'_>,
+    name: &str,
+    inputs: &Bound<'_, PyAny>,
+    outputs: &Bound<'_, PyAny>,
+    non_differentiable: Vec<bool>,
+    saved: &Bound<'_, PyAny>,
+    materialize: bool,
+    backward: Py<PyAny>,
+) -> PyResult<Option<PySaved>> {
+    let inputs = tensors_of(At { op: "Function", arg: "inputs" }, inputs.as_borrowed())?;
+    let outputs = tensors_of(At { op: "Function", arg: "outputs" }, outputs.as_borrowed())?;
+    let saved = grads_of(py, "save_for_backward", Some(saved), 0)?;
+    let run = move |_: &CustomNode, grads: &[Option<Tensor>]| {
+        call_python(|py| {
+            let out = backward.bind(py).call1(grads_tuple(py, grads)?)?;
+            Ok(grads_of(py, "backward", Some(&out), 0)?.into_iter().collect())
+        })
+    };
+    let node = cross::quick(py, || {
+        let record = Record {
+            name,
+            inputs: &inputs,
+            non_differentiable: &non_differentiable,
+            saved: &saved,
+            materialize,
+            backward: Arc::new(run),
+        };
+        custom(&outputs, record)
+    })?;
+    Ok(node.map(|n| PySaved(n.downgrade())))
+}
+
+/// Says that `tensor` was written in place and now is `value` on the tape.
+#[pyfunction]
+fn _record_dirty(py: Python<'_>, tensor: &Bound<'_, PyTensor>, value: &Bound<'_, PyTensor>) -> PyResult<()> {
+    let (tensor, value) = (tensor.get().share(), value.get().share());
+    cross::quick(py, || tensor.written_as(&value))
+}
+
+/// Adds the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PySaved>()?;
+    m.add_function(wrap_pyfunction!(_record_function, m)?)?;
+    m.add_function(wrap_pyfunction!(_record_dirty, m)?)
+}

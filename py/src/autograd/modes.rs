@@ -1,0 +1,132 @@
+//! Grad mode, inference mode, hooks on saved tensors, anomaly mode.
+
+use super::{call_python, callable, maybe_tensor, RAISED};
+use crate::errors;
+use crate::tensor::wrap;
+use lucid::autograd::{self, Former, Pack, Packing, Tracer};
+use lucid::Tensor;
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// Does the calling thread record ops?
+#[pyfunction]
+fn is_grad_enabled() -> bool {
+    lucid::grad_enabled()
+}
+
+/// Says whether the calling thread records ops, and gives the former answer.
+#[pyfunction]
+fn _set_grad_enabled(mode: bool) -> bool {
+    lucid::set_grad_enabled(mode)
+}
+
+/// Is the calling thread in inference mode?
+#[pyfunction]
+fn is_inference_mode_enabled() -> bool {
+    autograd::inference_mode_enabled()
+}
+
+/// The mode that a thread was in.
+#[pyclass(name = "_Mode", module = "lucid", frozen)]
+struct PyMode(Former);
+
+#[pyfunction]
+fn _set_inference_mode(mode: bool) -> PyMode {
+    PyMode(autograd::set_inference_mode(mode))
+}
+
+#[pyfunction]
+fn _restore_mode(former: &PyMode) {
+    autograd::restore_mode(former.0);
+}
+
+/// From now on tensors that the tape saves go through `pack`, and come back through `unpack`.
+#[pyfunction]
+fn _push_saved_tensors_hooks(py: Python<'_>, pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<()> {
+    let pack = callable(pack)?;
+    let unpack = Arc::new(callable(unpack)?);
+    if let Some(Packing::Refused(why)) = autograd::packing() {
+        return Err(errors::runtime_error(py, why));
+    }
+    let hook: Pack = Arc::new(move |t: &Tensor| {
+        let packed = call_python(|py| Ok(pack.bind(py).call1((wrap(py, t.clone())?,))?.unbind()))?;
+        let unpack = Arc::clone(&unpack);
+        Ok(Arc::new(move || {
+            call_python(|py| {
+                let out = unpack.bind(py).call1((packed.bind(py),))?;
+                match maybe_tensor(&out, "the unpack hook of saved_tensors_hooks")? {
+                    Some(t) => Ok(t),
+                    None => Err(errors::type_error(py, "the unpack hook must return a Tensor, got None")),
+                }
+            })
+        }))
+    });
+    autograd::push_packing(Packing::Hook(hook));
+    Ok(())
+}
+
+/// From now on hooks on saved tensors are refused with this message.
+#[pyfunction]
+fn _push_saved_tensors_refusal(message: String) {
+    autograd::push_packing(Packing::Refused(message));
+}
+
+#[pyfunction]
+fn _pop_saved_tensors_hooks() {
+    autograd::pop_packing();
+}
+
+#[pyfunction]
+fn _set_detect_anomaly(mode: bool, check_nan: bool) {
+    autograd::set_detect_anomaly(mode, check_nan);
+}
+
+/// Is anomaly mode on, and does it look for NaN?
+#[pyfunction]
+fn _anomaly() -> (bool, bool) {
+    autograd::anomaly()
+}
+
+/// The Python stack, as `traceback` formats it.
+fn trace() -> Option<String> {
+    Python::attach(|py| {
+        let stack = py.import("traceback")?.call_method0("format_stack")?;
+        "".into_pyobject(py)?.call_method1("join", (stack,))?.extract()
+    })
+    .ok()
+}
+
+fn report(name: &str, trace: Option<&str>) {
+    let told = Python::attach(|py| {
+        let text = match trace {
+            Some(trace) => {
+                format!("Error detected in {name}. Traceback of forward call that caused the error:\n{trace}")
+            }
+            None => format!(
+                "Error detected in {name}. No forward pass information available. Enable detect anomaly during forward \
+                 pass for more information."
+            ),
+        };
+        py.import("warnings")?.call_method1("warn", (text,)).map(drop)
+    });
+    // Warnings may have been made errors.
+    if let Err(e) = told {
+        RAISED.set(Some(e));
+    }
+}
+
+/// Adds the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    autograd::set_tracer(Tracer { trace, report });
+    m.add_class::<PyMode>()?;
+    m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_grad_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(is_inference_mode_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_inference_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(_restore_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(_push_saved_tensors_hooks, m)?)?;
+    m.add_function(wrap_pyfunction!(_push_saved_tensors_refusal, m)?)?;
+    m.add_function(wrap_pyfunction!(_pop_saved_tensors_hooks, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_detect_anomaly, m)?)?;
+    m.add_function(wrap_pyfunction!(_anomaly, m)?)
+}

@@ -1,0 +1,158 @@
+//! `lucid.autograd.graph.Node`: a step of the tape, as `Tensor.grad_fn` shows it.
+
+use super::{call_python, callable, grads_of, grads_tuple};
+use crate::tensor::wrap;
+use crate::{cross, errors};
+use lucid::autograd::{GradList, GraphNode};
+use lucid::Tensor;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A step of the tape: computes the gradients of an op's inputs from those of its results.
+#[pyclass(name = "Node", module = "lucid.autograd.graph", subclass, frozen, weakref)]
+pub struct PyNode(pub GraphNode);
+
+/// The Python object of a node, of a class that is named as the node.
+pub fn node_object(py: Python<'_>, node: GraphNode) -> PyResult<Bound<'_, PyAny>> {
+    static CLASSES: PyOnceLock<Mutex<HashMap<String, Py<PyType>>>> = PyOnceLock::new();
+    let name = node.name();
+    let classes = CLASSES.get_or_init(py, Mutex::default);
+    let found = classes.lock().get(name.as_ref()).map(|c| c.clone_ref(py));
+    let class = match found {
+        Some(class) => class.into_bound(py),
+        None => {
+            let bases = PyTuple::new(py, [py.get_type::<PyNode>()])?;
+            let made = py.get_type::<PyType>().call1((name.as_ref(), bases, PyDict::new(py)))?.cast_into::<PyType>()?;
+            made.setattr("__module__", "lucid.autograd.graph")?;
+            classes.lock().insert(name.into_owned(), made.clone().unbind());
+            made
+        }
+    };
+    class.call1((Bound::new(py, PyNode(node))?,))
+}
+
+/// What a hook on a node gave: `None`, or as many gradients as it was given.
+fn maybe_grads(py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<Option<GradList>> {
+    match out.is_none() {
+        true => Ok(None),
+        false => Ok(Some(grads_of(py, "hook", Some(out), 0)?.into_iter().collect())),
+    }
+}
+
+#[pymethods]
+impl PyNode {
+    #[new]
+    fn new_py(node: &Bound<'_, PyNode>) -> PyNode {
+        PyNode(node.get().0.clone())
+    }
+
+    /// The name, such as `AddBackward0`.
+    fn name(&self) -> String {
+        self.0.name().into_owned()
+    }
+
+    /// Where the gradients of the inputs go: pairs of a node and the number of its result, `(None, 0)` for none.
+    #[getter]
+    fn next_functions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let pair = |next: Option<(GraphNode, u32)>| match next {
+            Some((node, nr)) => Ok((Some(node_object(py, node)?), nr)),
+            None => Ok((None, 0)),
+        };
+        PyTuple::new(py, self.0.next().into_iter().map(pair).collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// The leaf that the node adds to.
+    #[getter]
+    fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.0.leaf() {
+            Some(leaf) => wrap(py, leaf),
+            None => {
+                let why = format!("'{}' object has no attribute 'variable'", self.0.name());
+                Err(pyo3::exceptions::PyAttributeError::new_err(why))
+            }
+        }
+    }
+
+    /// The tensors that the op saved for its gradient, and `None` where it saved none.
+    #[getter]
+    fn saved_tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let saved = cross::quick(py, || self.0.saved())?;
+        grads_tuple(py, &saved)
+    }
+
+    /// A dictionary that lives with the node.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let held = self.0.metadata(|| Arc::new(PyDict::new(py).unbind()));
+        match held.downcast_ref::<Py<PyDict>>() {
+            Some(dict) => Ok(dict.bind(py).clone()),
+            None => Err(errors::runtime_error(py, "the node's metadata is not Python's")),
+        }
+    }
+
+    /// Calls `fn(grad_inputs, grad_outputs)` after the node ran; what it returns, unless `None`, takes the place of
+    /// `grad_inputs`.
+    #[pyo3(signature = (r#fn))]
+    fn register_hook<'py>(slf: &Bound<'py, Self>, r#fn: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let hook = callable(r#fn)?;
+        let id = slf.get().0.register_hook(Arc::new(move |inputs: &[Option<Tensor>], outputs: &[Option<Tensor>]| {
+            call_python(|py| {
+                maybe_grads(py, &hook.bind(py).call1((grads_tuple(py, inputs)?, grads_tuple(py, outputs)?))?)
+            })
+        }));
+        super::handle(slf, id)
+    }
+
+    /// Calls `fn(grad_outputs)` before the node runs; what it returns, unless `None`, takes their place.
+    #[pyo3(signature = (r#fn))]
+    fn register_prehook<'py>(slf: &Bound<'py, Self>, r#fn: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let hook = callable(r#fn)?;
+        let id = slf.get().0.register_prehook(Arc::new(move |outputs: &[Option<Tensor>]| {
+            call_python(|py| maybe_grads(py, &hook.bind(py).call1((grads_tuple(py, outputs)?,))?))
+        }));
+        super::handle(slf, id)
+    }
+
+    fn _remove_hook(&self, handle: u64) {
+        self.0.remove_hook(handle);
+    }
+
+    /// Counts up within a thread; later nodes run first.
+    fn _sequence_nr(&self) -> u64 {
+        self.0.sequence_number()
+    }
+
+    /// Runs the node by itself on gradients of its results.
+    #[pyo3(signature = (*grads))]
+    fn __call__<'py>(&self, py: Python<'py>, grads: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let grads = grads_of(py, "Node", Some(grads.as_any()), 0)?;
+        let node = self.0.clone();
+        let out = cross::long(py, || node.call(&grads))?;
+        let out = grads_tuple(py, &out)?;
+        match out.len() {
+            1 => out.get_item(0),
+            _ => Ok(out.into_any()),
+        }
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<PyNode>().is_ok_and(|o| o.get().0.address() == self.0.address())
+    }
+
+    fn __hash__(&self) -> usize {
+        self.0.address() >> 4
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{} object at {:#x}>", self.0.name(), self.0.address())
+    }
+}
+
+/// Adds the class.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("_Node", m.py().get_type::<PyNode>())
+}
