@@ -24,19 +24,66 @@ impl WeakNode {
 }
 
 impl Node {
-    /// The name, as PyTorch shows it: the op's in camel case, with PyTorch's number of the overload.
+    /// The name, as PyTorch shows it: the op's in camel case. PyTorch numbers overloads; here the number is always 0.
     pub(crate) fn name(&self) -> Cow<'static, str> {
         match &self.kind {
             Kind::Accumulate(_) => Cow::Borrowed("AccumulateGrad"),
             Kind::Write(_) => Cow::Borrowed("CopySlices"),
             Kind::Custom(custom) => Cow::Borrowed(custom.name),
-            Kind::Op(_) => {
-                let words = self.op().split('_').filter(|w| !w.is_empty());
-                let camel: String = words.map(|w| w[..1].to_uppercase() + &w[1..]).collect();
-                Cow::Owned(camel + "Backward0")
+            Kind::Op(_) => Cow::Owned(camel(torch_name(self.op())) + "Backward0"),
+        }
+    }
+}
+
+/// PyTorch's name for the step that an op of ours records, where that is not the op's own.
+fn torch_name(op: &str) -> &str {
+    match op {
+        "reshape" | "view" | "flatten" | "unflatten" | "ravel" => "view",
+        "copy" | "contiguous" | "clone" => "clone",
+        "cast" => "to_copy",
+        "narrow" => "slice",
+        "chunk" => "split",
+        "movedim" => "permute",
+        "broadcast_to" => "expand",
+        "max_dim" => "max",
+        "min_dim" => "min",
+        "square" | "float_power" => "pow",
+        "rint" => "round",
+        "matmul" | "mm" => "mm",
+        "linear" => "addmm",
+        "conv1d" | "conv2d" | "conv3d" | "conv_transpose1d" | "conv_transpose2d" | "conv_transpose3d" => "convolution",
+        "max_pool2d" => "max_pool2d_with_indices",
+        "max_pool3d" => "max_pool3d_with_indices",
+        "layer_norm" => "native_layer_norm",
+        "group_norm" => "native_group_norm",
+        "batch_norm" => "native_batch_norm",
+        "relu6" => "hardtanh",
+        "l1_loss" => "mean",
+        "cross_entropy" => "nll_loss",
+        "i0e" => "special_i0e",
+        "i1" => "special_i1",
+        "i1e" => "special_i1e",
+        "erfcx" => "special_erfcx",
+        "zeta" => "special_zeta",
+        "xlog1py" => "special_xlog1py",
+        own => own,
+    }
+}
+
+/// `max_pool2d` as `MaxPool2D`: upper case after underscores and after digits.
+fn camel(name: &str) -> String {
+    let mut upper = true;
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            '_' => upper = true,
+            c => {
+                out.push(if upper { c.to_ascii_uppercase() } else { c });
+                upper = c.is_ascii_digit();
             }
         }
     }
+    out
 }
 
 impl GraphNode {

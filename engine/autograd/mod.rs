@@ -20,7 +20,7 @@ pub use modes::{
     restore_mode, set_detect_anomaly, set_grad_enabled, set_inference_mode, set_tracer, Former, Pack, Packing, Tracer,
     Unpack,
 };
-pub(crate) use modes::{naming, with_grad};
+pub(crate) use modes::{with_grad, Naming};
 pub(crate) use node::{Auto, Ctx, Edge, Grads};
 pub(crate) use record::{check_in_place, edge_of, record, record_view, record_write, requires_grad};
 pub use run::{backward, grad, leads_elsewhere, retire, Keep};

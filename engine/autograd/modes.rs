@@ -118,20 +118,34 @@ pub fn packing() -> Option<Packing> {
     PACKS.with_borrow(|stack| stack.last().cloned())
 }
 
-/// Runs `f` with what it records named after one op, whatever primitives that op is made of.
-pub(crate) fn naming<T>(name: &'static str, f: impl FnOnce() -> T) -> T {
-    struct Back(Option<&'static str>);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            NAME.set(self.0);
+/// While it lives, what the thread records is named after one op, whatever primitives that op is made of. Of several the
+/// first counts: it is the one that the user called.
+pub(crate) struct Naming(Option<&'static str>);
+
+impl Naming {
+    #[inline]
+    pub(crate) fn of(name: &'static str) -> Naming {
+        let former = NAME.get();
+        if former.is_none() {
+            NAME.set(Some(name));
         }
+        Naming(former)
     }
-    // The outermost op is the one that the user called.
-    let _back = Back(NAME.replace(NAME.get().or(Some(name))));
-    f()
+
+    /// Nothing is named: for gradient rules, whose ops are called by nobody.
+    pub(crate) fn none() -> Naming {
+        Naming(NAME.replace(None))
+    }
 }
 
-/// The op that [`naming`] names.
+impl Drop for Naming {
+    #[inline]
+    fn drop(&mut self) {
+        NAME.set(self.0);
+    }
+}
+
+/// The op that a [`Naming`] names.
 pub(crate) fn op_name() -> Option<&'static str> {
     NAME.get()
 }

@@ -309,6 +309,7 @@ fn run(node: &Arc<Node>, grads: Grads, keep: Keep, captures: bool) -> Result<Gra
 }
 
 fn gradient(node: &Arc<Node>, grads: &Grads) -> Result<Grads> {
+    let _name = modes::Naming::none();
     let ctx = Ctx { node, grads };
     match &node.kind {
         Kind::Op(prim) => prim.gradient(&ctx),

@@ -268,6 +268,7 @@ macro_rules! define_fn {
         pub fn $name<'op>(input: &$crate::Tensor, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
         {
+            let _name = $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)));
             $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
             $run($($extra,)* input, $($crate::ops::macros::pass!($k $p),)* $($($crate::ops::macros::pass!($kk $kp)),*)?)
         }
@@ -292,6 +293,7 @@ macro_rules! define_fn {
         pub fn $name<'op>($($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
         {
+            let _name = $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)));
             $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
             $run($($extra,)* $($crate::ops::macros::pass!($k $p),)* $($($crate::ops::macros::pass!($kk $kp)),*)?)
         }

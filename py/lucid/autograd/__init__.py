@@ -70,15 +70,18 @@ def grad(
 ) -> tuple[Any, ...]:
     """The gradients of `outputs`, weighed by `grad_outputs`, with respect to `inputs`; leaves' `grad` stay as they are.
 
-    An input that no output depends on is an error, `None` with `allow_unused`, and zeros with `materialize_grads`.
+    An input that no output depends on is an error, `None` with `allow_unused`, and zeros with `materialize_grads`. With
+    `is_grads_batched`, `grad_outputs` have a leading dimension, and so have the gradients: one pass makes them all.
     """
-    if is_grads_batched:
-        raise NotImplementedError("grad(): is_grads_batched needs vmap, which is not there yet")
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): with materialize_grads, allow_unused must not be False")
     keep = create_graph if retain_graph is None else retain_graph
     targets = _listed(inputs)
-    found: tuple[Any, ...] = _C._grad(_listed(outputs), targets, grad_outputs, keep, create_graph)
+    found: tuple[Any, ...]
+    if is_grads_batched:
+        found = _batched_grad(_listed(outputs), targets, grad_outputs, keep, create_graph)
+    else:
+        found = _C._grad(_listed(outputs), targets, grad_outputs, keep, create_graph)
     if materialize_grads:
         return tuple(_C.zeros_like(t) if g is None else g for t, g in zip(targets, found, strict=True))
     if not allow_unused and any(g is None for g in found):
@@ -87,6 +90,26 @@ def grad(
             "Set allow_unused=True if this is the desired behavior."
         )
     return found
+
+
+def _batched_grad(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], grads: _Grads, keep: bool, create_graph: bool
+) -> tuple[Any, ...]:
+    """`grad` over the first dimension of `grads`."""
+    from lucid.func import vmap
+
+    if grads is None:
+        raise RuntimeError("grad(): with is_grads_batched, grad_outputs must be given")
+    used: list[bool] = []
+
+    def one(weights: Any) -> tuple[Tensor, ...]:
+        found = _C._grad(outputs, inputs, weights, keep, create_graph)
+        used[:] = [g is not None for g in found]
+        return tuple(g for g in found if g is not None)
+
+    listed = (grads,) if isinstance(grads, Tensor) else tuple(grads)
+    made = iter(vmap(one)(listed))
+    return tuple(next(made) if u else None for u in used)
 
 
 class RemovableHandle:

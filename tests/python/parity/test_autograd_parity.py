@@ -569,6 +569,15 @@ def gradient_order(L: Any) -> Any:
     return log
 
 
+@program
+def batched_gradients(L: Any) -> Any:
+    x, unused = leaf(L, 1, 2, 3), leaf(L, 1)
+    y = x.exp() * x.sum()
+    g, none = L.autograd.grad(y, (x, unused), L.eye(3), is_grads_batched=True, allow_unused=True, retain_graph=True)
+    (one,) = L.autograd.grad((y, y.sum()), x, (L.eye(3), L.ones(3)), is_grads_batched=True)
+    return [[round(v, 2) for v in row] for row in g.tolist()], none, list(one.shape)
+
+
 @pytest.mark.parametrize("run", PROGRAMS, ids=lambda f: f.__name__)
 def test_same_as_pytorch(run: Callable[[Any], Any]) -> None:
     assert plain(run(lucid)) == plain(run(torch))
@@ -586,3 +595,24 @@ def test_saving_on_the_cpu_from_the_gpu() -> None:
     kept = {t.device.type for t in y.grad_fn.saved_tensors if t is not None}
     y.sum().backward()
     assert x.grad is not None and x.grad.device == x.device and kept <= {x.device.type}
+
+
+NAMED = [
+    "x + 1", "1 - x", "x * x", "x / 2", "x**2", "-x", "x.exp()", "x.log1p()", "x @ x.t()", "x.sum()", "x.mean()", "x.t()",
+    "x.transpose(0, 1)", "x.permute(1, 0)", "x.view(4)", "x.reshape(4)", "x.flatten()", "x.squeeze()", "x.unsqueeze(0)",
+    "x[0]", "x[0:1]", "x[:, None]", "x[x > 0]", "x.expand(2, 2)", "x.diagonal()", "x.unbind()[0]", "x.split(1)[0]",
+    "x.chunk(2)[0]", "x.clone()", "x.double()", "x.max()", "x.max(0)[0]", "x.sort()[0]", "x.softmax(0)", "x.relu()",
+    "L.cat([x, x])", "L.stack([x, x])", "L.where(x > 0, x, x)", "x.std()", "x.norm()", "L.nn.functional.mse_loss(x, x)",
+    "L.nn.functional.cross_entropy(x, x.argmax(1))", "L.nn.functional.linear(x, x, x[0])", "x.add_(1)", "x.cumsum(0)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NAMED)
+def test_nodes_are_named_as_in_pytorch(text: str) -> None:
+    """Apart from the number of the overload, which is 0 here."""
+
+    def name(L: Any) -> str:
+        x = L.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True) * 1
+        return type(eval(text, {"L": L, "x": x}).grad_fn).__name__.rstrip("0123456789")
+
+    assert name(lucid) == name(torch)
