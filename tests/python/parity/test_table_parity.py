@@ -154,7 +154,7 @@ def weighted(outputs: list[Any], arange: Any) -> Any:
     for out in outputs:
         if getattr(out, "requires_grad", False):
             if out.is_complex():  # Gradients are of real losses: both parts count, differently.
-                out = (torch if isinstance(out, torch.Tensor) else lucid).view_as_real(out)
+                out = (torch if isinstance(out, torch.Tensor) else lucid).view_as_real(out.resolve_conj())
             weights = arange(1, out.numel() + 1, out).reshape(out.shape) / 7
             term = (out * weights).sum()
             total = term if total is None else total + term
