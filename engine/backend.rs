@@ -85,7 +85,9 @@ pub(crate) trait Backend {
     /// A view: shares `x`'s storage. `layout` is what `op` makes of `x`'s.
     fn view(op: &ViewOp, x: &Self::Array, layout: Layout) -> Result<Self::Array>;
     fn index(op: &IndexOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
-    fn sort(op: &SortOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    /// What `op` writes into its first input, written over `dst` itself; raises the storage's version.
+    fn index_into(op: &IndexOp, dst: &Self::Array, rest: &[&Self::Array]) -> Result<()>;
+    fn sort(op: &SortOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     fn contract(op: &ContractOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
     /// Matrices are square, in the last two dimensions; batches are of one shape.
     fn linalg(op: &LinalgOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;

@@ -263,7 +263,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Reduce(op, how), [x]) => B::reduce(op, how, x, out),
         (Prim::Scan(op), [x]) => B::scan(op, x, out),
         (Prim::Index(op), x) => B::index(op, x, out),
-        (Prim::Sort(op), [x]) => B::sort(op, x, out),
+        (Prim::Sort(op), x) => B::sort(op, x, out),
         (Prim::Contract(op), [a, b]) => B::contract(op, a, b, out),
         (Prim::Linalg(op), x) => B::linalg(op, x, out),
         (Prim::Conv(op), x) => B::conv(op, x, out),
@@ -383,6 +383,19 @@ pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor) -> Result<()>
         B::assign(x[0], x[1])
     }
     with_backend!(dst.device(), run(op, dst, src))
+}
+
+/// Writes over `dst` itself what `op` would write into a copy of it; the tape is the caller's business.
+pub(crate) fn index_into(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result<()> {
+    fn run<B: Wrapped>(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result<()> {
+        let all: SmallVec<[&Tensor; 4]> = std::iter::once(dst).chain(rest.iter().copied()).collect();
+        let x = arrays::<B>(op.schema().name, &all)?;
+        B::index_into(op, x[0], &x[1..])
+    }
+    let begun = profile::begin();
+    with_backend!(dst.device(), run(op, dst, rest))?;
+    profile::end(begun, op.schema());
+    Ok(())
 }
 
 /// Optimizer steps over all parameters, each on its own device.

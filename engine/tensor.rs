@@ -325,18 +325,23 @@ impl Tensor {
         value.requires_grad() && (!schema.primitive || schema.saves.input(0, |_| true))
     }
 
+    /// Refuses a write to a tensor that shows some element of its storage twice.
+    pub(crate) fn refuse_overlap(&self, op: &'static str) -> Result<()> {
+        if !self.layout().may_overlap() {
+            return Ok(());
+        }
+        let why = "unsupported operation: more than one element of the written-to tensor refers to a single memory \
+                   location. Please clone() the tensor before performing the operation.";
+        Err(Error::runtime(op, why))
+    }
+
     /// The end of every in-place op: writes `value` over this tensor's elements, records that, and raises the version.
     pub(crate) fn write_in_place(&self, op: &'static str, value: &Tensor) -> Result<()> {
         if self.is_batched() || value.is_batched() {
             return crate::batching::write(op, self, value);
         }
         autograd::check_in_place(op, self, value)?;
-        if self.layout().may_overlap() {
-            let why =
-                "unsupported operation: more than one element of the written-to tensor refers to a single memory \
-                       location. Please clone() the tensor before performing the operation.";
-            return Err(Error::runtime(op, why));
-        }
+        self.refuse_overlap(op)?;
         if !value.dtype().can_cast(self.dtype()) {
             let why =
                 format!("result type {} can't be cast to the desired output type {}", value.dtype(), self.dtype());

@@ -90,8 +90,9 @@ pub(super) fn run(op: IndexOp, x: &[Input<'_>], size: usize, out: Meta) -> Resul
     match op {
         IndexOp::Gather { axis } => all(IndexOp::Gather { axis: axis + 1 }, x, size, out),
         IndexOp::Scatter { axis, mode } => all(IndexOp::Scatter { axis: axis + 1, mode }, x, size, out),
-        IndexOp::Index { axes } => index(&axes, x, size, out),
-        IndexOp::IndexPut { axes, accumulate } => put(&axes, accumulate, x, size, out),
+        IndexOp::Reduce { axis, mode } => all(IndexOp::Reduce { axis: axis + 1, mode }, x, size, out),
+        IndexOp::Index { axes, strict } => index(&axes, strict, x, size, out),
+        IndexOp::IndexPut { axes, accumulate, strict } => put(&axes, accumulate, strict, x, size, out),
         IndexOp::SliceScatter { dims } => all(IndexOp::SliceScatter { dims: shifted_slices(&dims) }, x, size, out),
         IndexOp::StridedAdd { layout, shape } => {
             let layout = Box::new(prepended(size, numel(&shape), &layout));
@@ -131,12 +132,12 @@ fn moved(x: &Tensor, from: usize, count: usize, to: usize) -> Result<Tensor> {
     permute_axes(x, &axes)
 }
 
-fn index(axes: &[usize], x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
+fn index(axes: &[usize], strict: bool, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
     let (source, indices) = (&x[0], &x[1..]);
     let (at, n) = (index_position(axes), index_ndim(indices));
     let gather = |source: &Tensor, axes: Axes, indices: &[Tensor], shape: Shape| {
         let inputs: Vec<&Tensor> = std::iter::once(source).chain(indices).collect();
-        apply1(Prim::Index(IndexOp::Index { axes }), &inputs, Meta { shape, dtype: out.dtype })
+        apply1(Prim::Index(IndexOp::Index { axes, strict }), &inputs, Meta { shape, dtype: out.dtype })
     };
     if !source.batched {
         // The batch comes with the index tensors.
@@ -162,12 +163,12 @@ fn index(axes: &[usize], x: &[Input<'_>], size: usize, out: Meta) -> Result<Tens
     moved(&gather(source.value, axes, &indices, shape)?, 1, n, at + 1)
 }
 
-fn put(axes: &[usize], accumulate: bool, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
+fn put(axes: &[usize], accumulate: bool, strict: bool, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
     let (target, values) = (batched(&x[0], size)?, batched(&x[1], size)?);
     let (indices, n) = (&x[2..], index_ndim(&x[2..]));
     let write = |axes: Axes, values: &Tensor, indices: &[Tensor]| {
         let inputs: Vec<&Tensor> = [&target, values].into_iter().chain(indices).collect();
-        apply1(Prim::Index(IndexOp::IndexPut { axes, accumulate }), &inputs, out.clone())
+        apply1(Prim::Index(IndexOp::IndexPut { axes, accumulate, strict }), &inputs, out.clone())
     };
     if indices.iter().all(|i| !i.batched) {
         let axes = shifted(axes);

@@ -36,6 +36,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Sort(SortOp::ArgSort { axis, descending }) => {
             along(Prim::Sort(SortOp::ArgSort { axis: axis + 1, descending }), x, out)
         }
+        Prim::Sort(SortOp::Search { right }) => search(right, x, size, out),
         Prim::View(op) => Err(Error::runtime(op.schema().name, "a view has a layout")),
         Prim::Index(op) => index::run(op, x, size, out),
         Prim::Contract(op) => contract::run(op, x, out),
@@ -62,6 +63,22 @@ fn along(prim: Prim, x: &[Input<'_>], out: Meta) -> Result<Tensor> {
     }
     let wide = Meta::new(&[out.shape[0], 1], out.dtype);
     reshape_to(&apply1(prim, &[&reshape_to(x[0].value, &[out.shape[0], 1])?], wide)?, &out.shape)
+}
+
+/// Each sample's values among its own rows, or all among the one row there is.
+fn search(right: bool, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
+    let prim = Prim::Sort(SortOp::Search { right });
+    if x[0].ndim() > 1 {
+        return leading(prim, x, size, out);
+    }
+    if !x[0].batched {
+        return apply1(prim, &[x[0].value, x[1].value], out);
+    }
+    let values = batched(&x[1], size)?;
+    let each: usize = out.shape[1..].iter().product();
+    let meta = Meta::new(&[size, each], out.dtype);
+    let found = apply1(prim, &[x[0].value, &reshape_to(&values, &[size, each])?], meta)?;
+    reshape_to(&found, &out.shape)
 }
 
 /// An op that broadcasts its inputs.

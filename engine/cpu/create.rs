@@ -6,7 +6,7 @@ use super::simd::threads;
 use super::CpuArray;
 use crate::dispatch::Meta;
 use crate::dtype::Element;
-use crate::ops::create::CreateOp;
+use crate::ops::create::{spaced_at, CreateOp};
 use crate::{with_dtype, Result, Scalar};
 use half::{bf16, f16};
 use num_complex::Complex32;
@@ -62,6 +62,13 @@ pub fn create(op: &CreateOp, out: &Meta) -> Result<CpuArray> {
             CreateOp::Arange { start, step } => {
                 threads::for_chunks(data, 64, threads::GRAIN, |first, piece| {
                     piece.iter_mut().enumerate().for_each(|(i, x)| *x = T::at(*start, *step, first + i));
+                });
+            }
+            CreateOp::Linspace { start, end, base } => {
+                let n = out.shape[0];
+                let at = |i| T::from_scalar(spaced_at(*start, *end, *base, n, i, out.dtype));
+                threads::for_chunks(data, 64, threads::GRAIN, |first, piece| {
+                    piece.iter_mut().enumerate().for_each(|(i, x)| *x = at(first + i));
                 });
             }
             CreateOp::Eye => {

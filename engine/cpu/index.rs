@@ -1,9 +1,10 @@
-//! Gathering, scattering, joining and flipping: elements are moved, or added where they meet.
+//! Gathering, joining and flipping: elements are moved; what is written at indices is in `scatter`.
 //!
 //! Depends on `strided` and `simd`. Index elements are int64, negative ones only in advanced indexing. Invariant: all of them
 //! are checked before anything is written, and what is written does not depend on the number of threads.
 
-use super::simd::{threads, with_word, Sum, Word};
+use super::scatter::{self, put};
+use super::simd::{threads, with_word, Word};
 use super::strided::{collapse, copy_to, write_to};
 use super::CpuArray;
 use crate::backend::Array;
@@ -11,12 +12,12 @@ use crate::dispatch::Meta;
 use crate::dtype::Element;
 use crate::ops::index::{index_position, IndexOp, ScatterMode};
 use crate::ops::view::ViewOp;
-use crate::shape::{contiguous_strides, numel, Layout};
+use crate::shape::{numel, Layout};
 use crate::{with_dtype, Error, Result};
 use smallvec::SmallVec;
 
 /// Elements moved one by one below which one thread does it.
-const GRAIN: usize = threads::GRAIN / 2;
+pub(super) const GRAIN: usize = threads::GRAIN / 2;
 
 /// The kernels of the `index` family.
 pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
@@ -26,19 +27,10 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
             let at = checked("gather", inputs[1], *axis, x.shape(), Negative::Refused)?;
             with_word!(out.dtype, W => gather::<W>(x, *axis, &at, &out.shape))
         }
-        IndexOp::Scatter { axis, mode } => {
-            let at = checked("scatter", inputs[1], *axis, x.shape(), Negative::Refused)?;
-            let to = Targets { axis: *axis, at: &at, shape: inputs[1].shape(), add: *mode == ScatterMode::Add };
-            with_dtype!(out.dtype, T => scatter::<T>(x, inputs[2], &to))
-        }
-        IndexOp::Index { axes } => {
-            let plan = Plan::new("index", x.layout(), axes, &inputs[1..], &out.shape)?;
+        IndexOp::Scatter { .. } | IndexOp::Reduce { .. } | IndexOp::IndexPut { .. } => scatter::scattered(op, inputs),
+        IndexOp::Index { axes, strict } => {
+            let plan = Plan::new("index", x.layout(), (axes, *strict), &inputs[1..], &out.shape)?;
             with_word!(out.dtype, W => read_plan::<W>(x, &plan, &out.shape))
-        }
-        IndexOp::IndexPut { axes, accumulate } => {
-            let (values, indices) = (inputs[1], &inputs[2..]);
-            let plan = Plan::new("index_put", &Layout::contiguous(x.shape()), axes, indices, values.shape())?;
-            with_dtype!(out.dtype, T => write_plan::<T>(x, values, &plan, *accumulate))
         }
         IndexOp::SliceScatter { dims } => {
             let part = Layout::contiguous(&out.shape).view(&ViewOp::Slice { dims: dims.clone() });
@@ -60,13 +52,19 @@ fn mismatch(op: &'static str, inputs: &[&CpuArray]) -> Box<Error> {
 
 /// What a negative index means: advanced indexing counts from the end, `gather` and `scatter` refuse, as in PyTorch.
 #[derive(Clone, Copy, PartialEq)]
-enum Negative {
+pub(super) enum Negative {
     FromTheEnd,
     Refused,
 }
 
 /// The elements of an index array, in order, wrapped into `0..shape[axis]`.
-fn checked(op: &'static str, index: &CpuArray, axis: usize, shape: &[usize], negative: Negative) -> Result<Vec<usize>> {
+pub(super) fn checked(
+    op: &'static str,
+    index: &CpuArray,
+    axis: usize,
+    shape: &[usize],
+    negative: Negative,
+) -> Result<Vec<usize>> {
     let size = shape.get(axis).copied().unwrap_or(1);
     let index = index.contiguous()?;
     let guard = index.read::<i64>();
@@ -80,7 +78,7 @@ fn checked(op: &'static str, index: &CpuArray, axis: usize, shape: &[usize], neg
 }
 
 /// The offsets of a layout's elements in row-major order, over and over. Steps may wrap, to go backwards.
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     shape: &'a [usize],
     strides: &'a [usize],
     index: SmallVec<[usize; 4]>,
@@ -89,7 +87,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// From the element of that number on.
-    fn new(shape: &'a [usize], strides: &'a [usize], mut position: usize) -> Walk<'a> {
+    pub(super) fn new(shape: &'a [usize], strides: &'a [usize], mut position: usize) -> Walk<'a> {
         let mut index: SmallVec<[usize; 4]> = SmallVec::from_elem(0, shape.len());
         let mut offset = 0usize;
         for ((i, &n), &s) in index.iter_mut().zip(shape).zip(strides).rev() {
@@ -142,83 +140,25 @@ fn gather<W: Word>(x: &CpuArray, axis: usize, at: &[usize], shape: &[usize]) -> 
     })
 }
 
-/// Where a scatter writes.
-struct Targets<'a> {
-    axis: usize,
-    at: &'a [usize],
-    /// Of `at`, and of the source.
-    shape: &'a [usize],
-    add: bool,
-}
-
-/// Writes or adds one element.
-#[inline(always)]
-fn put<T: Sum>(to: &mut T, x: T, add: bool) {
-    *to = if add { T::narrow(T::add(to.widen(), x.widen())) } else { x };
-}
-
-fn scatter<T: Element + Sum>(x: &CpuArray, src: &CpuArray, to: &Targets) -> Result<CpuArray> {
-    let rank = x.shape().len();
-    if to.shape.len() != rank || src.shape() != to.shape || rank == 0 {
-        return Err(Error::shape(
-            "scatter",
-            "index and source must have one shape",
-            &[x.shape(), to.shape, src.shape()],
-        ));
-    }
-    let src = src.contiguous()?;
-    let (guard, src_guard) = (x.read::<T>(), src.read::<T>());
-    let values = src.slice(&src_guard);
-    let strides = contiguous_strides(x.shape());
-    CpuArray::build(x.shape(), |out: &mut [T]| {
-        copy_to(&x.source(&guard, x.shape()), out);
-        if to.at.is_empty() {
-            return Ok(());
-        }
-        if to.axis == 0 {
-            scatter_rows(out, to.shape, &strides, to, to.at, values);
-            return Ok(());
-        }
-        // Slices of dimension 0 do not see each other.
-        let (unit, each) = (strides[0], to.at.len() / to.shape[0]);
-        threads::for_chunks(out, unit, GRAIN, |start, out| {
-            for (i, out) in out.chunks_mut(unit).enumerate().take(to.shape[0].saturating_sub(start / unit)) {
-                let part = (start / unit + i) * each..(start / unit + i + 1) * each;
-                scatter_rows(out, &to.shape[1..], &strides[1..], to, &to.at[part.clone()], &values[part]);
-            }
-        });
-        Ok(())
-    })
-}
-
-/// Scatters into an array, or a slice of its dimension 0, whose trailing dimensions have these strides.
-fn scatter_rows<T: Sum>(out: &mut [T], shape: &[usize], strides: &[usize], to: &Targets, at: &[usize], values: &[T]) {
-    let axis = to.axis + shape.len() - to.shape.len();
-    let last = shape.len() - 1;
-    let (len, along) = (shape[last], strides[axis]);
-    let mut outer: SmallVec<[usize; 4]> = SmallVec::from_slice(strides);
-    outer[axis] = 0;
-    let step = outer[last];
-    let bases = Walk::new(&shape[..last], &outer, 0);
-    for ((at, values), base) in at.chunks(len).zip(values.chunks(len)).zip(bases) {
-        for (j, (&i, &x)) in at.iter().zip(values).enumerate() {
-            put(&mut out[base + j * step + i * along], x, to.add);
-        }
-    }
-}
-
 /// Where advanced indexing reads or writes: element (a, b, c) of the indexed array lies at `before[a] + at[b] + after[c]`.
-struct Plan {
+pub(super) struct Plan {
     before: Vec<usize>,
     at: Vec<usize>,
-    after: Vec<usize>,
+    pub(super) after: Vec<usize>,
     /// Are the offsets in `after` 0, 1, 2, …?
-    dense: bool,
+    pub(super) dense: bool,
 }
 
 impl Plan {
     /// For an array of this layout, indexed along `axes`, where the indexed array has the shape `indexed`.
-    fn new(op: &'static str, x: &Layout, axes: &[usize], indices: &[&CpuArray], indexed: &[usize]) -> Result<Plan> {
+    pub(super) fn new(
+        op: &'static str,
+        x: &Layout,
+        (axes, strict): (&[usize], bool),
+        indices: &[&CpuArray],
+        indexed: &[usize],
+    ) -> Result<Plan> {
+        let negative = if strict { Negative::Refused } else { Negative::FromTheEnd };
         let position = index_position(axes);
         let others: Vec<usize> = (0..x.ndim()).filter(|a| !axes.contains(a)).collect();
         let fits = axes.len() == indices.len() && position <= others.len() && indexed.len() >= others.len();
@@ -229,7 +169,7 @@ impl Plan {
         let shape = &indexed[position..position + indexed.len() - others.len()];
         let mut at = vec![0; numel(shape)];
         for (&axis, index) in axes.iter().zip(indices) {
-            let wide = checked(op, index, axis, &x.shape, Negative::FromTheEnd)?;
+            let wide = checked(op, index, axis, &x.shape, negative)?;
             let dense = Layout::contiguous(index.shape()).broadcast_to(shape);
             let places = Walk::new(&dense.shape, &dense.strides, 0);
             at.iter_mut().zip(places).for_each(|(at, place)| *at += wide[place] * x.strides[axis]);
@@ -246,7 +186,7 @@ impl Plan {
     }
 
     /// The start of each run of `after`, from that of number `first` on.
-    fn starts(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn starts(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
         let n = self.at.len().max(1);
         let (row, column) = (first / n, first % n);
         let rest = self.before[row.min(self.before.len())..].iter();
@@ -276,23 +216,6 @@ fn read_plan<W: Word>(x: &CpuArray, plan: &Plan, shape: &[usize]) -> Result<CpuA
     })
 }
 
-fn write_plan<T: Element + Sum>(x: &CpuArray, values: &CpuArray, plan: &Plan, add: bool) -> Result<CpuArray> {
-    let values = values.contiguous()?;
-    let (guard, values_guard) = (x.read::<T>(), values.read::<T>());
-    let values = values.slice(&values_guard);
-    CpuArray::build(x.shape(), |out: &mut [T]| {
-        copy_to(&x.source(&guard, x.shape()), out);
-        // One after the other: several values may meet in one place.
-        for (values, at) in values.chunks(plan.after.len().max(1)).zip(plan.starts(0)) {
-            match plan.dense {
-                true => out[at..].iter_mut().zip(values).for_each(|(o, &x)| put(o, x, add)),
-                false => plan.after.iter().zip(values).for_each(|(&j, &x)| put(&mut out[at + j], x, add)),
-            }
-        }
-        Ok(())
-    })
-}
-
 fn slice_scatter<W: Word>(x: &CpuArray, src: &CpuArray, part: &Layout) -> Result<CpuArray> {
     let (guard, src_guard) = (x.read_words::<W>(), src.read_words::<W>());
     CpuArray::build_words(x.shape(), x.dtype(), |out: &mut [W]| {
@@ -302,7 +225,7 @@ fn slice_scatter<W: Word>(x: &CpuArray, src: &CpuArray, part: &Layout) -> Result
     })
 }
 
-fn strided_add<T: Element + Sum>(x: &CpuArray, layout: &Layout, shape: &[usize]) -> Result<CpuArray> {
+fn strided_add<T: Element + scatter::Meet>(x: &CpuArray, layout: &Layout, shape: &[usize]) -> Result<CpuArray> {
     if layout.numel() != x.numel() || layout.span() > numel(shape) {
         let why = format!("a layout that spans {} elements does not fit", layout.span());
         return Err(Error::shape("strided_scatter_add", why, &[x.shape(), shape]));
@@ -313,7 +236,7 @@ fn strided_add<T: Element + Sum>(x: &CpuArray, layout: &Layout, shape: &[usize])
     CpuArray::build(shape, |out: &mut [T]| {
         out.fill(T::default());
         let places = Walk::new(&layout.shape, &layout.strides, 0);
-        values.iter().zip(places).for_each(|(&x, at)| put(&mut out[layout.offset + at], x, true));
+        values.iter().zip(places).for_each(|(&x, at)| put(&mut out[layout.offset + at], x, ScatterMode::Add));
         Ok(())
     })
 }
@@ -445,7 +368,7 @@ mod tests {
         let why = index(&IndexOp::Gather { axis: 0 }, &[&x, &i], &Meta::new(&[1], crate::DType::U8)).unwrap_err();
         assert!(why.to_string().contains("index 5 is out of bounds for dimension 0 with size 3"), "{why}");
         let low = array(&[1], &[-4i64]);
-        let put = IndexOp::IndexPut { axes: Axes::from_slice(&[0]), accumulate: true };
+        let put = IndexOp::IndexPut { axes: Axes::from_slice(&[0]), accumulate: true, strict: false };
         let value = array(&[1], &[1u8]);
         assert!(index(&put, &[&x, &value, &low], &Meta::new(&[3], crate::DType::U8)).is_err());
         let none = array::<u8>(&[0], &[]);
@@ -457,7 +380,7 @@ mod tests {
         let cube: Vec<i64> = (0..24).collect();
         for x in layouts(&[2, 3, 4], &cube) {
             let rows = array(&[2], &[1i64, -1]);
-            let at = |axes: &[usize]| IndexOp::Index { axes: Axes::from_slice(axes) };
+            let at = |axes: &[usize]| IndexOp::Index { axes: Axes::from_slice(axes), strict: false };
             let y = go::<i64>(at(&[1]), &[&x, &rows], &[2, 2, 4]);
             assert_eq!(y, [4, 5, 6, 7, 8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23]);
             let columns = array(&[2, 1], &[0i64, 3]);
@@ -476,7 +399,8 @@ mod tests {
 
     #[test]
     fn writing_at_indices() {
-        let put = |axes: &[usize], accumulate| IndexOp::IndexPut { axes: Axes::from_slice(axes), accumulate };
+        let put =
+            |axes: &[usize], accumulate| IndexOp::IndexPut { axes: Axes::from_slice(axes), accumulate, strict: false };
         for x in six() {
             let i = array(&[3], &[0i64, -3, 2]);
             let values = array(&[1, 3], &[1f32, 10.0, 100.0]);

@@ -21,6 +21,7 @@ mod pool;
 mod random;
 mod reduce;
 mod scan;
+mod scatter;
 pub(crate) mod simd;
 mod sort;
 mod special;
@@ -261,7 +262,11 @@ impl Backend for CpuBackend {
         index::index(op, inputs, out)
     }
 
-    fn sort(op: &SortOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    fn index_into(op: &IndexOp, dst: &CpuArray, rest: &[&CpuArray]) -> Result<()> {
+        scatter::scatter_into(op, dst, rest)
+    }
+
+    fn sort(op: &SortOp, x: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         sort::sort(op, x, out)
     }
 

@@ -18,6 +18,8 @@ trait Ordered: Element {
     const NARROW: bool;
     /// A number in the element's order.
     fn key(self) -> u64;
+    /// Is it none?
+    fn is_nan(self) -> bool;
 }
 
 macro_rules! ordered {
@@ -27,6 +29,10 @@ macro_rules! ordered {
             fn key(self) -> u64 {
                 let $x = self;
                 $key
+            }
+            #[allow(clippy::eq_op)]
+            fn is_nan(self) -> bool {
+                self != self
             }
         })*
     };
@@ -53,8 +59,54 @@ ordered! {
 }
 
 /// The kernels of the `sort` family.
-pub fn sort(op: &SortOp, x: &CpuArray, _: &Meta) -> Result<CpuArray> {
-    let SortOp::ArgSort { axis, descending } = *op;
+pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    match (op, inputs) {
+        (SortOp::ArgSort { axis, descending }, [x]) => order_along(x, *axis, *descending),
+        (SortOp::Search { right }, [rows, values]) => match crate::backend::Array::dtype(*rows) {
+            DType::Bool => search::<bool>(rows, values, *right, out),
+            DType::U8 => search::<u8>(rows, values, *right, out),
+            DType::I8 => search::<i8>(rows, values, *right, out),
+            DType::I16 => search::<i16>(rows, values, *right, out),
+            DType::I32 => search::<i32>(rows, values, *right, out),
+            DType::I64 => search::<i64>(rows, values, *right, out),
+            DType::F16 => search::<f16>(rows, values, *right, out),
+            DType::BF16 => search::<bf16>(rows, values, *right, out),
+            DType::F32 => search::<f32>(rows, values, *right, out),
+            DType::F64 => search::<f64>(rows, values, *right, out),
+            DType::C64 => Err(Error::dtype("searchsorted", "complex numbers have no order", &[DType::C64])),
+        },
+        (SortOp::ArgSort { .. } | SortOp::Search { .. }, _) => {
+            Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())))
+        }
+    }
+}
+
+/// For each value the place in its sorted row where it belongs: before its equals, or with `right` behind them. NaN
+/// belongs behind all.
+fn search<T: Ordered>(rows: &CpuArray, values: &CpuArray, right: bool, out: &Meta) -> Result<CpuArray> {
+    let n = rows.shape().last().copied().unwrap_or(0);
+    let (rows, values) = (rows.contiguous()?, values.contiguous()?);
+    let (rows_guard, guard) = (rows.read::<T>(), values.read::<T>());
+    let (rows, values) = (rows.slice(&rows_guard), values.slice(&guard));
+    CpuArray::build(&out.shape, |out: &mut [i64]| {
+        if n == 0 {
+            out.fill(0);
+            return Ok(());
+        }
+        let each = (values.len() / (rows.len() / n).max(1)).max(1);
+        threads::for_chunks(out, 1, threads::GRAIN / 16, |start, out| {
+            for (i, (o, &x)) in out.iter_mut().zip(&values[start..]).enumerate() {
+                let row = (start + i) / each;
+                let key = x.key();
+                let before = |y: &T| x.is_nan() || y.key() < key || (right && y.key() == key);
+                *o = rows[row * n..(row + 1) * n].partition_point(before) as i64;
+            }
+        });
+        Ok(())
+    })
+}
+
+fn order_along(x: &CpuArray, axis: usize, descending: bool) -> Result<CpuArray> {
     let x = axis_last(x, axis)?;
     let order = match crate::backend::Array::dtype(&x) {
         DType::Bool => argsort::<bool>(&x, descending),
@@ -108,7 +160,7 @@ mod tests {
 
     fn order(x: &CpuArray, axis: usize, descending: bool) -> Vec<i64> {
         let meta = Meta::new(x.shape(), DType::I64);
-        show(&sort(&SortOp::ArgSort { axis, descending }, x, &meta).unwrap())
+        show(&sort(&SortOp::ArgSort { axis, descending }, &[x], &meta).unwrap())
     }
 
     #[test]
@@ -143,7 +195,7 @@ mod tests {
         assert_eq!(order(&array(&[3], &[1u8, 0, 255]), 0, false), [1, 0, 2]);
         assert_eq!(order(&array(&[3], &[true, false, true]), 0, true), [0, 2, 1]);
         let x = array(&[1], &[num_complex::Complex32::default()]);
-        assert!(sort(&SortOp::ArgSort { axis: 0, descending: false }, &x, &Meta::new(&[1], DType::I64)).is_err());
+        assert!(sort(&SortOp::ArgSort { axis: 0, descending: false }, &[&x], &Meta::new(&[1], DType::I64)).is_err());
     }
 
     #[test]

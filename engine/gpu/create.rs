@@ -7,7 +7,7 @@ use super::convert::{self, constant, int, integer_range, integers, ints};
 use super::fault::Made;
 use super::lazy;
 use crate::dispatch::Meta;
-use crate::ops::create::CreateOp;
+use crate::ops::create::{spaced_at, CreateOp};
 use crate::shape::numel;
 use crate::{DType, Scalar};
 use half::{bf16, f16};
@@ -29,6 +29,12 @@ pub(super) fn create(op: &CreateOp, out: &Meta) -> Made<GpuArray> {
             Value::plain(array).knowing(known_of(*value, out.dtype))
         }
         CreateOp::Arange { start, step } => arange(*start, *step, out)?,
+        CreateOp::Linspace { start, end, base } => {
+            let n = out.shape[0];
+            let mut bytes = Vec::with_capacity(n * out.dtype.size());
+            (0..n).for_each(|i| push(&mut bytes, spaced_at(*start, *end, *base, n, i, out.dtype), out.dtype));
+            Value::plain(Array::from_bytes(&bytes, &[int(n)?], convert::dtype(out.dtype)?)?)
+        }
         CreateOp::Eye => Value::plain(ops::eye(int(out.shape[0])?, int(out.shape[1])?, 0, convert::dtype(out.dtype)?)?),
     };
     GpuArray::new(value, &out.shape, out.dtype)

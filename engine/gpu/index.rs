@@ -6,7 +6,7 @@
 use super::align::align;
 use super::array::{reduced, GpuArray, Known, Perm, Value};
 use super::bounds;
-use super::convert::{self, int, ints, Ints};
+use super::convert::{self, constant, int, ints, Ints};
 use super::elementwise::union;
 use super::fault::Made;
 use super::view::{physical_axis, places, slice_ends};
@@ -14,16 +14,28 @@ use crate::dispatch::Meta;
 use crate::ops::index::{index_position, IndexOp, ScatterMode};
 use crate::shape::{numel, Layout, Shape, SliceDim, Slices};
 use crate::{DType, Error};
-use mlx_ffi::{ops, Array};
+use mlx_ffi::{ops, Array, Dtype};
 use smallvec::SmallVec;
 
 pub(super) fn index(op: &IndexOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
-    let value = match (op, inputs) {
+    GpuArray::new(value_of(op, inputs, out)?, &out.shape, out.dtype)
+}
+
+/// The same written over `dst`, whose storage gets the new value.
+pub(super) fn index_into(op: &IndexOp, dst: &GpuArray, rest: &[&GpuArray]) -> Made<()> {
+    let inputs: SmallVec<[&GpuArray; 4]> = std::iter::once(dst).chain(rest.iter().copied()).collect();
+    dst.replace(value_of(op, &inputs, &Meta::new(dst.shape(), dst.element()))?)
+}
+
+fn value_of(op: &IndexOp, inputs: &[&GpuArray], out: &Meta) -> Made<Value> {
+    Ok(match (op, inputs) {
         (IndexOp::Gather { axis }, [x, at]) => gather(x, *axis, at, out)?,
-        (IndexOp::Scatter { axis, mode }, [x, at, src]) => Value::plain(scatter(x, *axis, *mode, at, src)?),
-        (IndexOp::Index { axes }, [x, at @ ..]) => take(x, axes, at, out)?,
-        (IndexOp::IndexPut { axes, accumulate }, [x, values, at @ ..]) => {
-            Value::plain(put(x, axes, *accumulate, values, at)?)
+        (IndexOp::Scatter { axis, mode } | IndexOp::Reduce { axis, mode }, [x, at, src]) => {
+            Value::plain(scatter(x, *axis, *mode, at, src)?)
+        }
+        (IndexOp::Index { axes, strict }, [x, at @ ..]) => take(x, axes, *strict, at, out)?,
+        (IndexOp::IndexPut { axes, accumulate, strict }, [x, values, at @ ..]) => {
+            Value::plain(put(x, (axes, *strict), *accumulate, values, at)?)
         }
         (IndexOp::SliceScatter { dims }, [x, src]) => slice_scatter(x, src, dims)?,
         (IndexOp::StridedAdd { layout, shape }, [x]) => Value::plain(strided_add(x, layout, shape)?),
@@ -32,6 +44,7 @@ pub(super) fn index(op: &IndexOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuA
         (
             IndexOp::Gather { .. }
             | IndexOp::Scatter { .. }
+            | IndexOp::Reduce { .. }
             | IndexOp::Index { .. }
             | IndexOp::IndexPut { .. }
             | IndexOp::SliceScatter { .. }
@@ -39,8 +52,7 @@ pub(super) fn index(op: &IndexOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuA
             | IndexOp::Flip { .. },
             _,
         ) => return Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())).into()),
-    };
-    GpuArray::new(value, &out.shape, out.dtype)
+    })
 }
 
 fn nothing(out: &Meta) -> Made<Value> {
@@ -77,6 +89,7 @@ fn gather(x: &GpuArray, axis: usize, at: &GpuArray, out: &Meta) -> Made<Value> {
 fn scatter(x: &GpuArray, axis: usize, mode: ScatterMode, at: &GpuArray, src: &GpuArray) -> Made<Array> {
     bounds::check("scatter", at, x.shape()[axis], axis, false)?;
     let shape: Shape = at.shape().into();
+    let element = x.element();
     let (x, at, src) = (x.value()?, at.value()?, src.value()?);
     let (whole, at, src) = (x.logical()?, at.logical()?, src.logical()?);
     if numel(&shape) == 0 {
@@ -86,7 +99,10 @@ fn scatter(x: &GpuArray, axis: usize, mode: ScatterMode, at: &GpuArray, src: &Gp
     let target = part.as_ref().unwrap_or(&whole);
     let written = match mode {
         ScatterMode::Set => ops::put_along_axis(target, &at, &src, int(axis)?)?,
+        // MLX adds up bools as numbers.
+        ScatterMode::Add if element == DType::Bool => meeting(target, axis, ScatterMode::Max, &at, &src, element)?,
         ScatterMode::Add => ops::scatter_add_axis(target, &at, &src, int(axis)?)?,
+        ScatterMode::Prod | ScatterMode::Max | ScatterMode::Min => meeting(target, axis, mode, &at, &src, element)?,
     };
     if part.is_none() {
         return Ok(written);
@@ -94,12 +110,62 @@ fn scatter(x: &GpuArray, axis: usize, mode: ScatterMode, at: &GpuArray, src: &Gp
     Ok(ops::slice_update(&whole, &written, &Ints::from_elem(0, stop.len()), &stop, &Ints::from_elem(1, stop.len()))?)
 }
 
+/// `src` combined with `x` at `at` along an axis, by an index array for every axis: MLX has no shorter form of these.
+fn meeting(x: &Array, axis: usize, mode: ScatterMode, at: &Array, src: &Array, element: DType) -> Made<Array> {
+    let ndim = x.ndim();
+    let mut places: SmallVec<[Array; 4]> = SmallVec::new();
+    for (a, &n) in at.shape().iter().enumerate() {
+        if a == axis {
+            places.push(ops::astype(at, Dtype::Int64)?);
+            continue;
+        }
+        let mut line = Ints::from_elem(1, ndim);
+        line[a] = n;
+        places.push(ops::reshape(&ops::arange(0.0, f64::from(n), 1.0, Dtype::Int64)?, &line)?);
+    }
+    let places: SmallVec<[&Array; 4]> = places.iter().collect();
+    let axes: Ints = (0..ndim).map(int).collect::<Made<_>>()?;
+    let mut sizes = Ints::from_slice(src.shape());
+    sizes.extend(std::iter::repeat_n(1, ndim));
+    combine(x, &places, &ops::reshape(src, &sizes)?, &axes, mode, element)
+}
+
+/// MLX's scatter of each mode. Its extrema pass over NaN, which wins here, and bools go as bytes.
+fn combine(x: &Array, at: &[&Array], src: &Array, axes: &[i32], mode: ScatterMode, element: DType) -> Made<Array> {
+    if element == DType::Bool && mode != ScatterMode::Set {
+        let (x, src) = (ops::astype(x, Dtype::Uint8)?, ops::astype(src, Dtype::Uint8)?);
+        let mode = match mode {
+            ScatterMode::Set | ScatterMode::Add | ScatterMode::Max => ScatterMode::Max,
+            ScatterMode::Prod | ScatterMode::Min => ScatterMode::Min,
+        };
+        return Ok(ops::astype(&combine(&x, at, &src, axes, mode, DType::U8)?, Dtype::Bool)?);
+    }
+    let made = match mode {
+        ScatterMode::Set => ops::scatter(x, at, src, axes)?,
+        ScatterMode::Add => ops::scatter_add(x, at, src, axes)?,
+        ScatterMode::Prod => ops::scatter_prod(x, at, src, axes)?,
+        ScatterMode::Max => ops::scatter_max(x, at, src, axes)?,
+        ScatterMode::Min => ops::scatter_min(x, at, src, axes)?,
+    };
+    if !element.is_float() || !matches!(mode, ScatterMode::Max | ScatterMode::Min) {
+        return Ok(made);
+    }
+    let flag = |a: &Array| -> Made<Array> { Ok(ops::astype(&ops::isnan(a)?, Dtype::Int32)?) };
+    let nan = ops::astype(&ops::scatter_max(&flag(x)?, at, &flag(src)?, axes)?, Dtype::Bool)?;
+    Ok(ops::where_(&nan, &constant(f64::NAN, element)?, &made)?)
+}
+
 /// The index arrays, all in range, and their common shape.
-fn indices(op: &'static str, x: &GpuArray, axes: &[usize], at: &[&GpuArray]) -> Made<(SmallVec<[Array; 2]>, Shape)> {
+fn indices(
+    op: &'static str,
+    x: &GpuArray,
+    (axes, strict): (&[usize], bool),
+    at: &[&GpuArray],
+) -> Made<(SmallVec<[Array; 2]>, Shape)> {
     let mut shape = Shape::new();
     let mut arrays = SmallVec::new();
     for (&axis, &i) in axes.iter().zip(at) {
-        bounds::check(op, i, x.shape()[axis], axis, true)?;
+        bounds::check(op, i, x.shape()[axis], axis, !strict)?;
         shape = crate::shape::broadcast(op, &shape, i.shape())?;
         arrays.push(i.value()?.logical()?.into_owned());
     }
@@ -114,8 +180,8 @@ fn moved_back(at: usize, broadcast: usize, ndim: usize) -> Perm {
     perm
 }
 
-fn take(x: &GpuArray, axes: &[usize], at: &[&GpuArray], out: &Meta) -> Made<Value> {
-    let (at, shape) = indices("index", x, axes, at)?;
+fn take(x: &GpuArray, axes: &[usize], strict: bool, at: &[&GpuArray], out: &Meta) -> Made<Value> {
+    let (at, shape) = indices("index", x, (axes, strict), at)?;
     if numel(&out.shape) == 0 {
         return nothing(out);
     }
@@ -135,8 +201,14 @@ fn take(x: &GpuArray, axes: &[usize], at: &[&GpuArray], out: &Meta) -> Made<Valu
     Ok(Value::new(found, perm).knowing(v.known))
 }
 
-fn put(x: &GpuArray, axes: &[usize], accumulate: bool, values: &GpuArray, at: &[&GpuArray]) -> Made<Array> {
-    let (at, shape) = indices("index_put", x, axes, at)?;
+fn put(
+    x: &GpuArray,
+    (axes, strict): (&[usize], bool),
+    accumulate: bool,
+    values: &GpuArray,
+    at: &[&GpuArray],
+) -> Made<Array> {
+    let (at, shape) = indices("index_put", x, (axes, strict), at)?;
     let (v, new) = (x.value()?, values.value()?);
     let whole = v.logical()?;
     if values.numel() == 0 {
@@ -151,13 +223,8 @@ fn put(x: &GpuArray, axes: &[usize], accumulate: bool, values: &GpuArray, at: &[
     let new = ops::reshape(&new, &sizes)?;
     let mlx_axes: Ints = axes.iter().map(|&a| int(a)).collect::<Made<_>>()?;
     let at: SmallVec<[&Array; 4]> = at.iter().collect();
-    if x.element() == DType::Bool && accumulate {
-        return Err(Error::dtype("index_put", "bool cannot be accumulated", &[DType::Bool]).into());
-    }
-    Ok(match accumulate {
-        true => ops::scatter_add(&whole, &at, &new, &mlx_axes)?,
-        false => ops::scatter(&whole, &at, &new, &mlx_axes)?,
-    })
+    let mode = if accumulate { ScatterMode::Add } else { ScatterMode::Set };
+    combine(&whole, &at, &new, &mlx_axes, mode, x.element())
 }
 
 fn slice_scatter(x: &GpuArray, src: &GpuArray, dims: &Slices) -> Made<Value> {
@@ -183,7 +250,7 @@ fn pad(x: &GpuArray, part: &Value, from: &[usize], dims: &[SliceDim]) -> Made<Va
         low.push(int(d.start)?);
         high.push(int(x.shape()[d.axis] - d.start - from[d.axis])?);
     }
-    let zero = convert::constant(0, x.element())?;
+    let zero = constant(0, x.element())?;
     Ok(Value::new(ops::pad(&part.array, &axes, &low, &high, &zero, "constant")?, part.perm.clone()))
 }
 

@@ -23,6 +23,7 @@ mod optim;
 mod pool;
 mod random;
 mod reduce;
+mod sort;
 mod special;
 mod view;
 
@@ -127,8 +128,11 @@ impl Backend for GpuBackend {
     fn index(op: &IndexOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, index::index(op, inputs, out))
     }
-    fn sort(op: &SortOp, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
-        named!(op, reduce::sort(op, x, out))
+    fn index_into(op: &IndexOp, dst: &GpuArray, rest: &[&GpuArray]) -> Result<()> {
+        named!(op, index::index_into(op, dst, rest))
+    }
+    fn sort(op: &SortOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
+        named!(op, sort::sort(op, inputs, out))
     }
     fn contract(op: &ContractOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Result<GpuArray> {
         named!(op, contract::contract(op, a, b, out))

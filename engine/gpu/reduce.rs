@@ -1,7 +1,7 @@
-//! Reductions, scans and sorting.
+//! Reductions and scans.
 //!
 //! They work along physical axes, so that a permuted value needs no transposition. Depends on `array`, `elementwise` and
-//! mlx-ffi. Invariant: as in PyTorch NaN wins extrema, is last in ascending order, and the first of equals is found.
+//! mlx-ffi. Invariant: as in PyTorch NaN wins extrema, and the first of equals is found.
 
 use super::array::{reduced, GpuArray, Known, Perm, Value};
 use super::convert::{self, constant, int, ints, Ints};
@@ -11,7 +11,6 @@ use super::view::physical_axis;
 use crate::dispatch::Meta;
 use crate::ops::reduce::{ReduceOp, Reduction};
 use crate::ops::scan::ScanOp;
-use crate::ops::sort::SortOp;
 use crate::{DType, Scalar};
 use mlx_ffi::{ops, Array, Dtype};
 
@@ -129,26 +128,4 @@ fn arg_scan(x: &Array, axis: i32, dtype: DType, largest: bool) -> Made<Array> {
         ops::equal(x, &running(x, largest)?)?
     };
     Ok(running(&ops::where_(&met, &at, &Array::scalar(0i32)?)?, true)?)
-}
-
-pub(super) fn sort(op: &SortOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
-    let SortOp::ArgSort { axis, descending } = *op;
-    let v = x.value()?;
-    let n = x.shape()[axis];
-    if x.numel() == 0 {
-        return GpuArray::new(Value::plain(ops::zeros(&ints(&out.shape)?, Dtype::Int64)?), &out.shape, out.dtype);
-    }
-    let place = int(physical_axis(v.perm.as_ref(), axis))?;
-    let keys = if x.element() == DType::Bool { ops::astype(&v.array, Dtype::Uint8)? } else { v.array.clone() };
-    let order = if descending {
-        // Sorted from behind and read backwards, equal elements keep their order.
-        let order = ops::argsort_axis(&ops::flip_axis(&keys, place)?, place)?;
-        let order = ops::astype(&ops::flip_axis(&order, place)?, Dtype::Int64)?;
-        ops::subtract(&Array::scalar(n as i64 - 1)?, &order)?
-    } else {
-        ops::astype(&ops::argsort_axis(&keys, place)?, Dtype::Int64)?
-    };
-    let value = Value::new(order, v.perm.clone()).knowing(Known::Within(0, n as i64 - 1));
-    drop(v);
-    GpuArray::new(value, &out.shape, out.dtype)
 }

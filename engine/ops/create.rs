@@ -45,10 +45,30 @@ macro_rules! create_ops {
             [nograd] Keep Yes DTypes::ALL, Own,
             run filled[Scalar::ZERO], torch "-", samples []
         }
-        /// `steps` numbers from `start` to `end`, both included, evenly spaced.
+        /// `steps` numbers from `start` to `end`, both included, evenly spaced; in the dtype's own precision, from both ends.
         function linspace(start: Number, end: Number, steps: Int; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Yes DTypes::REAL, Own,
-            run linspace_body, torch "", samples ["0, 1, 5", "-2.0, 3.0, 7", "1, 2, 1", "1, 2, 0"]
+            prim Linspace { start: Scalar, end: Scalar, base: Option<f64> } Nothing {none},
+            run spaced["linspace", None], torch "", samples [
+                "0, 1, 5", "-2.0, 3.0, 7", "1, 2, 1", "1, 2, 0", "0, 10, 5, dtype=DT.int64", "-7, 20, 9, dtype=DT.int32", "3, -3, 100", "0, 1, 8, dtype=DT.float64"
+            ]
+        }
+        /// `base` to the powers of [`linspace`].
+        function logspace(start: Number, end: Number, steps: Int, base: Float = 10.0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+            [nograd] Keep Yes DTypes::REAL, Own,
+            run logspace_body, torch "", samples ["0, 2, 5", "-1.0, 1.0, 6, 2.0", "1, 2, 1", "1, 2, 0", "0, 4, 5, 2.0, dtype=DT.int64", "0, 1, 8, dtype=DT.float64"]
+        }
+        /// The row and column numbers of the lower triangle of a `row` by `col` matrix, up to diagonal `offset`: a (2, n)
+        /// matrix, int64 unless given.
+        function tril_indices(row: Int, col: Int, offset: Int = 0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+            [nograd] Keep Yes DTypes::REAL, Index,
+            run triangle_indices[true], torch "", samples ["3, 4", "4, 3, -1", "3, 5, 2", "3, 3, -5", "0, 3", "2, 2, 9, dtype=DT.int32"]
+        }
+        /// The row and column numbers of the upper triangle of a `row` by `col` matrix, from diagonal `offset` on: a (2, n)
+        /// matrix, int64 unless given.
+        function triu_indices(row: Int, col: Int, offset: Int = 0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+            [nograd] Keep Yes DTypes::REAL, Index,
+            run triangle_indices[false], torch "", samples ["3, 4", "4, 3, -1", "3, 5, 2", "3, 3, 5", "0, 3", "2, 2, -9, dtype=DT.int32"]
         }
         /// Zeros of the tensor's shape, dtype and device, where not given.
         function zeros_like(input: Tensor; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
@@ -146,7 +166,9 @@ fn eye_body(n: i64, m: Option<i64>, dtype: Option<DType>, device: Option<Device>
     create(CreateOp::Eye, &shape, dtype.unwrap_or(crate::default_dtype()), device.unwrap_or(crate::default_device()))
 }
 
-fn linspace_body(
+fn spaced(
+    op: &'static str,
+    base: Option<f64>,
     start: Scalar,
     end: Scalar,
     steps: i64,
@@ -155,18 +177,84 @@ fn linspace_body(
 ) -> Result<Tensor> {
     let dtype = dtype.unwrap_or(crate::default_dtype());
     schema::linspace.check(dtype)?;
-    let device = device.unwrap_or(crate::default_device());
-    let n = sizes("linspace", &[steps as isize])?[0];
-    let (a, b) = (start.to_f64(), end.to_f64());
-    if n < 2 {
-        return Tensor::full_of(&[n], start, dtype, device);
+    if steps < 0 {
+        return Err(Error::runtime(op, format!("number of steps must be non-negative, got {steps}")));
     }
-    let step = (b - a) / (n as f64 - 1.0);
-    // Counted from both ends, as PyTorch does, so that the last element is `end` exactly.
-    let wide = if device == Device::Cpu { DType::F64 } else { DType::F32 };
-    let i = arange_of(n, device)?.cast(wide)?;
-    let (up, down) = (((&i * step)? + a)?, ((&i - (n as f64 - 1.0))? * step)? + b);
-    super::compare::select::r#where(&i.lt((n / 2) as i64)?, &up, &down?)?.cast(dtype)
+    if [start, end].iter().any(|s| matches!(s, Scalar::Complex(..))) {
+        return Err(Error::runtime(op, "start and end must be real numbers"));
+    }
+    let n = sizes(op, &[steps as isize])?[0];
+    create(CreateOp::Linspace { start, end, base }, &[n], dtype, device.unwrap_or(crate::default_device()))
+}
+
+fn logspace_body(
+    start: Scalar,
+    end: Scalar,
+    steps: i64,
+    base: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    spaced("logspace", Some(base), start, end, steps, dtype, device)
+}
+
+/// Element `i` of `n` evenly spaced numbers (or powers), counted from the nearer end, as PyTorch does: so the last is `end`
+/// exactly. In float32 and narrower the steps are float32's; integers take double precision and are cut off.
+pub(crate) fn spaced_at(start: Scalar, end: Scalar, base: Option<f64>, n: usize, i: usize, dtype: DType) -> Scalar {
+    let whole = dtype.is_integral();
+    let cut = |x: f64| if whole { Scalar::Int(x as i64) } else { Scalar::Float(x) };
+    if let (None, true) = (base, n == 1) {
+        return cut(start.to_f64());
+    }
+    let (up, at) = (i < n / 2, if i < n / 2 { i } else { n - 1 - i });
+    let intervals = n.saturating_sub(1).max(1);
+    let x = if whole || dtype == DType::F64 {
+        let (a, b) = if whole { (start.to_i64() as f64, end.to_i64() as f64) } else { (start.to_f64(), end.to_f64()) };
+        let step = (b - a) / intervals as f64;
+        if n == 1 || up {
+            a + step * at as f64
+        } else {
+            b - step * at as f64
+        }
+    } else {
+        let (a, b) = (start.to_f64() as f32, end.to_f64() as f32);
+        let step = (b - a) / intervals as f32;
+        f64::from(if n == 1 || up { a + step * at as f32 } else { b - step * at as f32 })
+    };
+    cut(base.map_or(x, |base| base.powf(x)))
+}
+
+fn triangle_indices(
+    lower: bool,
+    row: i64,
+    col: i64,
+    offset: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let op = if lower { "tril_indices" } else { "triu_indices" };
+    if row < 0 || col < 0 {
+        return Err(Error::runtime(op, format!("row and col must be non-negative, got {row} and {col}")));
+    }
+    // The columns of each row; counted first, so that a size without memory is an error.
+    let span = |r: i64| {
+        let edge = r.saturating_add(offset);
+        if lower {
+            (0, edge.saturating_add(1).clamp(0, col))
+        } else {
+            (edge.clamp(0, col), col)
+        }
+    };
+    let filled = if col == 0 { 0 } else { row };
+    let rows = || 0..filled;
+    sizes(op, &[row as isize, col as isize, 2])?;
+    let total: i64 = rows().map(|r| span(r).1 - span(r).0).sum();
+    let n = sizes(op, &[total as isize, 2])?[0];
+    let mut places: Vec<i64> = Vec::with_capacity(2 * n);
+    rows().for_each(|r| places.extend((span(r).0..span(r).1).map(|_| r)));
+    rows().for_each(|r| places.extend(span(r).0..span(r).1));
+    let made = Tensor::from_slice(&places, &[2, n], device.unwrap_or(crate::default_device()))?;
+    made.cast(dtype.unwrap_or(DType::I64))
 }
 
 impl Tensor {

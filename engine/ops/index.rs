@@ -4,7 +4,7 @@
 //! backends check their range.
 
 use super::macros::define_ops;
-use super::{result_type, Operand};
+use super::{result_type, scatter, Operand};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
 use crate::{DType, Error, Result, Scalar, Tensor};
@@ -17,6 +17,21 @@ pub enum ScatterMode {
     Set,
     /// The sources are added to the element.
     Add,
+    /// They are multiplied with it.
+    Prod,
+    /// The largest of all stays; NaN wins.
+    Max,
+    /// The smallest of all stays; NaN wins.
+    Min,
+}
+
+/// Where a write at indices goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Into a copy.
+    Copy,
+    /// Into the tensor itself.
+    Itself,
 }
 
 /// The rows of the family, for `$cb`.
@@ -33,56 +48,55 @@ macro_rules! index_ops {
             ]},
             run gather_body, torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2)", "N(3, 4), 0, I(0, 3, 2, 4)"]
         }
-        /// A copy with `src` (a tensor or a number) written at `index` along `dim`.
-        method scatter(dim: Dim, index: Tensor, src: Operand) -> Tensor {
-            [inplace] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
+        /// A copy with `src` (a tensor or a number) written at `index` along `dim`: `out[index[i][j]][j] = src[i][j]` for `dim`
+        /// 0, and so on. `index` is no larger than `src`, nor than the tensor but along `dim`. With `reduce` "add" or
+        /// "multiply" the sources are added to the elements or multiplied with them.
+        method scatter(dim: Dim, index: Tensor, src: OptOperand = None; reduce: OptText = None, value: OptNumber = None) -> Tensor {
+            [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
             prim Scatter { axis: usize, mode: ScatterMode } Second {|c, g| [
                 match mode {
                     ScatterMode::Set => scatter_along(*mode, g, *axis, &c.x(1)?, &c.zeros(2)?),
-                    ScatterMode::Add => Ok(g.clone()),
+                    _ => Ok(g.clone()),
                 },
                 g.zeros_like(),
                 g.gather(*axis as isize, &c.x(1)?)
             ]},
-            run scatter_body, torch "", samples ["N(3, 4), 1, PERM(3, 4), N(3, 4)", "N(3, 4), 1, PERM(3, 4), 2.0"]
+            run scatter::scatter_body[Target::Copy], torch "", samples [
+                "N(3, 4), 1, PERM(3, 4), N(3, 4)", "N(3, 4), 1, PERM(3, 4), 2.0", "N(3, 4), 0, I(0, 3, 2, 4), FIXED(N(3, 5)), reduce='add'",
+                "N(4), 0, ORDER(3), value=1.0"
+            ]
         }
-        /// A copy with `src` added at `index` along `dim`.
-        method scatter_add(dim: Dim, index: Tensor, src: Tensor) -> Tensor {
-            [inplace] PromoteGpu ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
-            run scatter_add_body, torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2), N(3, 2)", "N(3, 4), 0, I(0, 3, 2, 4), N(2, 4)"]
+        /// A copy in which the elements of `src` that `index` sends to one place along `dim` are combined with what is there
+        /// by `reduce`: "sum", "prod", "mean", "amax" or "amin". Without `include_self` what was there does not count, where
+        /// anything is sent. Ties of extrema share the gradient evenly.
+        method scatter_reduce(dim: Dim, index: Tensor, src: Tensor, reduce: Text; include_self: Bool = true) -> Tensor {
+            [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::REAL, Same,
+            prim Reduce { axis: usize, mode: ScatterMode } Both {|c, g| all scatter::reduce_gradient(c, g, *axis, *mode)},
+            run scatter::scatter_reduce_body[Target::Copy], torch "", samples [
+                "N(3, 4), 1, I(0, 4, 3, 6), N(3, 6), 'sum'", "N(3, 4), 0, I(0, 3, 2, 4), P(2, 4), 'prod'",
+                "N(3, 4), 1, I(0, 4, 3, 6), N(3, 6), 'mean'", "N(3, 4), 1, I(0, 4, 3, 6), N(3, 6), 'amax'",
+                "N(3, 4), 1, I(0, 4, 3, 6), N(3, 6), 'amin', include_self=False",
+                "N(3, 4), 1, I(0, 2, 3, 6), N(3, 6), 'mean', include_self=False",
+                "N(3, 4), 0, I(0, 3, 2, 4), P(2, 4), 'prod', include_self=False"
+            ]
         }
         /// The elements at the index tensors, which broadcast together, along the listed dimensions: PyTorch's advanced
         /// indexing. The indexed dimensions are replaced by the broadcast ones, in front unless they are neighbours.
         function index(input: Tensor, dims: Dims, indices: Tensors) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            prim Index { axes: Axes } Rest {|c, g| [
-                index_put_axes(&c.zeros(0)?, axes, &c.rest(1)?, g, true)
+            prim Index { axes: Axes, strict: bool } Rest {|c, g| [
+                index_put_axes(&c.zeros(0)?, axes, &c.rest(1)?, g, true, *strict)
             ]},
             run index_body, torch "-", samples []
         }
         /// A copy with `values` written (or added) where [`index`] reads.
         function index_put_dims(input: Tensor, dims: Dims, indices: Tensors, values: Tensor, accumulate: Bool) -> Tensor {
             [] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
-            prim IndexPut { axes: Axes, accumulate: bool } Tail {|c, g| [
-                if *accumulate { Ok(g.clone()) } else { index_put_axes(g, axes, &c.rest(2)?, &c.zeros(1)?, false) },
-                index_axes(g, axes, &c.rest(2)?)
+            prim IndexPut { axes: Axes, accumulate: bool, strict: bool } Tail {|c, g| [
+                if *accumulate { Ok(g.clone()) } else { index_put_axes(g, axes, &c.rest(2)?, &c.zeros(1)?, false, *strict) },
+                index_axes(g, axes, &c.rest(2)?, *strict)
             ]},
             run index_put_body, torch "-", samples []
-        }
-        /// The slices of dimension `dim` that `index`, a vector, lists.
-        method index_select(dim: Dim, index: Tensor) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            run index_select_body, torch "", samples ["N(3, 4), 1, I(0, 4, 6)", "N(3, 4), 0, I(0, 3, 2)"]
-        }
-        /// A copy with `alpha * source` added to the slices of `dim` that `index` lists.
-        method index_add(dim: Dim, index: Tensor, source: Tensor; alpha: Number = 1) -> Tensor {
-            [inplace] Keep ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
-            run index_add_body, torch "", samples ["N(3, 4), 1, I(0, 4, 6), N(3, 6)", "N(3, 4), 0, I(0, 3, 2), N(2, 4), alpha=2"]
-        }
-        /// The elements of the flattened tensor at `index`, in its shape.
-        method take(index: Tensor) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            run take_body, torch "", samples ["N(3, 4), I(0, 12, 2, 5)"]
         }
         /// A copy of `input` with a slice along `dim` replaced by `src`.
         method slice_scatter(src: Tensor, dim: Dim = 0, start: OptInt = None, end: OptInt = None, step: Int = 1) -> Tensor {
@@ -146,22 +160,17 @@ macro_rules! index_ops {
             [nograd] Keep Yes DTypes::ALL, Index,
             run nonzero_body, torch "", samples ["I(0, 2, 3, 4)", "B(5)"]
         }
-        /// The elements where `mask` holds, as a vector. Evaluates: the result's size depends on the data.
-        method masked_select(mask: Tensor) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            run masked_select_body, torch "", samples ["N(3, 4), B(3, 4)", "N(3, 4), B(4)"]
-        }
     }};
 }
 index_ops!(define_ops);
 
-fn run(op: IndexOp, inputs: &[&Tensor], shape: &[usize]) -> Result<Tensor> {
+pub(super) fn run(op: IndexOp, inputs: &[&Tensor], shape: &[usize]) -> Result<Tensor> {
     let dtype = inputs[0].dtype();
     dispatch::apply1(Prim::Index(op), inputs, Meta::new(shape, dtype))
 }
 
 /// An index tensor as the kernels take it: int64.
-fn as_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
+pub(super) fn as_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
     match index.dtype() {
         DType::I64 => Ok(index.clone()),
         DType::I32 | DType::I16 | DType::I8 | DType::U8 => index.cast(DType::I64),
@@ -173,7 +182,7 @@ fn as_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
 }
 
 /// PyTorch's rule for `gather` and `scatter`: as many dimensions, and no size above the other's but along `axis`.
-fn check_extent(op: &'static str, index: &Tensor, other: &Tensor, axis: Option<usize>) -> Result<()> {
+pub(super) fn check_extent(op: &'static str, index: &Tensor, other: &Tensor, axis: Option<usize>) -> Result<()> {
     let fits = |(i, (&a, &b)): (usize, (&usize, &usize))| Some(i) == axis || a <= b;
     let same_rank = index.ndim().max(1) == other.ndim().max(1);
     if same_rank && (index.numel() == 0 || index.shape().iter().zip(other.shape()).enumerate().all(fits)) {
@@ -185,7 +194,7 @@ fn check_extent(op: &'static str, index: &Tensor, other: &Tensor, axis: Option<u
 }
 
 /// Runs an op along a dimension on 0-d tensors as on vectors of one element.
-fn with_dims(x: &Tensor) -> Result<Tensor> {
+pub(super) fn with_dims(x: &Tensor) -> Result<Tensor> {
     if x.ndim() == 0 {
         x.reshape(&[1])
     } else {
@@ -204,53 +213,23 @@ fn gather_body(x: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
     run(IndexOp::Gather { axis }, &[x, &wide], index.shape())
 }
 
-fn scatter_along(mode: ScatterMode, x: &Tensor, axis: usize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+pub(super) fn scatter_along(
+    mode: ScatterMode,
+    x: &Tensor,
+    axis: usize,
+    index: &Tensor,
+    src: &Tensor,
+) -> Result<Tensor> {
     run(IndexOp::Scatter { axis, mode }, &[x, index, src], x.shape())
 }
 
-fn scatter_checked(mode: ScatterMode, x: &Tensor, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
-    let axis = shape::wrap_dim("scatter", dim, x.ndim())?;
-    let index = as_index("scatter", index)?;
-    check_extent("scatter", &index, x, Some(axis))?;
-    check_extent("scatter", &index, src, None)?;
-    if x.dtype() != src.dtype() {
-        return Err(Error::dtype("scatter", "Expected self.dtype to be equal to src.dtype", &[x.dtype(), src.dtype()]));
-    }
-    if x.ndim() == 0 {
-        let out = scatter_along(mode, &with_dims(x)?, 0, &with_dims(&index)?, &with_dims(src)?)?;
-        return out.reshape(&[]);
-    }
-    if index.numel() == 0 {
-        return Ok(x.clone());
-    }
-    let trim = |src: &Tensor| -> Result<Tensor> {
-        let dims = index.shape().iter().enumerate().filter(|&(a, &len)| len != src.shape()[a]);
-        let dims: Slices = dims.map(|(axis, &len)| SliceDim { axis, start: 0, step: 1, len }).collect();
-        if dims.is_empty() {
-            Ok(src.clone())
-        } else {
-            super::view::slice_dims(src, dims)
-        }
-    };
-    scatter_along(mode, x, axis, &index, &trim(src)?)
-}
-
-fn scatter_body(x: &Tensor, dim: isize, index: &Tensor, src: Operand<'_>) -> Result<Tensor> {
-    match src {
-        Operand::Tensor(src) => scatter_checked(ScatterMode::Set, x, dim, index, src),
-        Operand::Scalar(s) => {
-            let src = super::view::expand_to(&Tensor::constant(s, x.dtype(), x.device())?, index.shape())?;
-            scatter_checked(ScatterMode::Set, x, dim, index, &src)
-        }
-    }
-}
-
-fn scatter_add_body(x: &Tensor, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
-    scatter_checked(ScatterMode::Add, x, dim, index, src)
-}
-
 /// The shape that advanced indexing gives, and the shape of the broadcast index.
-fn indexed_shape(op: &'static str, x: &Tensor, axes: &[usize], indices: &[Tensor]) -> Result<(Shape, Shape)> {
+pub(super) fn indexed_shape(
+    op: &'static str,
+    x: &Tensor,
+    axes: &[usize],
+    indices: &[Tensor],
+) -> Result<(Shape, Shape)> {
     let mut index = Shape::new();
     for i in indices {
         index = shape::broadcast(op, &index, i.shape()).map_err(|_| {
@@ -275,25 +254,82 @@ pub(crate) fn index_position(axes: &[usize]) -> usize {
     }
 }
 
-fn index_axes(x: &Tensor, axes: &[usize], indices: &[Tensor]) -> Result<Tensor> {
+/// Reads at index tensors along sorted axes; with `strict` negative ones are refused, as PyTorch does outside of `x[…]`.
+pub(super) fn index_axes(x: &Tensor, axes: &[usize], indices: &[Tensor], strict: bool) -> Result<Tensor> {
     let (shape, _) = indexed_shape("index", x, axes, indices)?;
     let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(x).chain(indices).collect();
-    run(IndexOp::Index { axes: Axes::from_slice(axes) }, &inputs, &shape)
+    run(IndexOp::Index { axes: Axes::from_slice(axes), strict }, &inputs, &shape)
 }
 
-fn index_put_axes(x: &Tensor, axes: &[usize], indices: &[Tensor], values: &Tensor, accumulate: bool) -> Result<Tensor> {
+fn index_put_axes(
+    x: &Tensor,
+    axes: &[usize],
+    indices: &[Tensor],
+    values: &Tensor,
+    accumulate: bool,
+    strict: bool,
+) -> Result<Tensor> {
+    put_axes(Target::Copy, x, axes, indices, values, accumulate, strict)
+}
+
+/// Writes or adds values at index tensors along sorted axes.
+pub(super) fn put_axes(
+    to: Target,
+    x: &Tensor,
+    axes: &[usize],
+    indices: &[Tensor],
+    values: &Tensor,
+    accumulate: bool,
+    strict: bool,
+) -> Result<Tensor> {
     let (shape, _) = indexed_shape("index_put", x, axes, indices)?;
     let fits = shape::broadcast("index_put", values.shape(), &shape).is_ok_and(|s| s == shape);
     if !fits {
-        let why = "shape mismatch: value tensor cannot be broadcast to indexing result";
-        return Err(Error::shape("index_put", why, &[values.shape(), &shape]));
+        let (values, shape) = (values.shape(), shape.as_slice());
+        let why = format!(
+            "shape mismatch: value tensor of shape {values:?} cannot be broadcast to indexing result of shape {shape:?}"
+        );
+        return Err(Error::shape("index_put", why, &[values, shape]));
     }
     let values = super::view::expand_to(values, &shape)?;
-    let inputs: SmallVec<[&Tensor; 4]> = [x, &values].into_iter().chain(indices).collect();
-    run(IndexOp::IndexPut { axes: Axes::from_slice(axes), accumulate }, &inputs, x.shape())
+    let rest: SmallVec<[&Tensor; 4]> = std::iter::once(&values).chain(indices).collect();
+    write_at(to, IndexOp::IndexPut { axes: Axes::from_slice(axes), accumulate, strict }, x, &rest)
 }
 
-fn checked_indices(op: &'static str, x: &Tensor, dims: &[isize], indices: &[Tensor]) -> Result<(Axes, Vec<Tensor>)> {
+/// Runs an op that writes into its first input, on a copy or in place. Where its gradient needs what was there before, in
+/// place too a copy is made.
+pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) -> Result<Tensor> {
+    let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(x).chain(rest.iter().copied()).collect();
+    if to == Target::Copy {
+        return run(op, &inputs, x.shape());
+    }
+    let name = op.schema().name;
+    let keeps = matches!(op, IndexOp::Reduce { .. }) && inputs.iter().any(|t| t.requires_grad());
+    if keeps && crate::grad_enabled() || inputs.iter().any(|t| t.is_batched()) {
+        let copy = x.copy()?;
+        let made = run(
+            op,
+            &std::iter::once(&copy).chain(rest.iter().copied()).collect::<SmallVec<[&Tensor; 4]>>(),
+            x.shape(),
+        )?;
+        x.write_in_place(name, &made)?;
+        return Ok(x.clone());
+    }
+    rest.iter().try_for_each(|t| crate::autograd::check_in_place(name, x, t))?;
+    x.refuse_overlap(name)?;
+    dispatch::index_into(&op, x, rest)?;
+    // The rule needs the indices alone, so the op can be recorded after the fact.
+    let made = crate::autograd::record(Prim::Index(op), &inputs, x.storage().clone());
+    crate::autograd::record_write(x, &made);
+    Ok(x.clone())
+}
+
+pub(super) fn checked_indices(
+    op: &'static str,
+    x: &Tensor,
+    dims: &[isize],
+    indices: &[Tensor],
+) -> Result<(Axes, Vec<Tensor>)> {
     if dims.len() != indices.len() || dims.is_empty() {
         return Err(Error::index(op, format!("{} dims and {} index tensors given", dims.len(), indices.len())));
     }
@@ -309,7 +345,7 @@ fn checked_indices(op: &'static str, x: &Tensor, dims: &[isize], indices: &[Tens
 
 fn index_body(x: &Tensor, dims: &[isize], indices: &[Tensor]) -> Result<Tensor> {
     let (axes, indices) = checked_indices("index", x, dims, indices)?;
-    index_axes(x, &axes, &indices)
+    index_axes(x, &axes, &indices, false)
 }
 
 fn index_put_body(x: &Tensor, dims: &[isize], indices: &[Tensor], values: &Tensor, accumulate: bool) -> Result<Tensor> {
@@ -318,48 +354,7 @@ fn index_put_body(x: &Tensor, dims: &[isize], indices: &[Tensor], values: &Tenso
         let why = "Index put requires the source and destination dtypes match";
         return Err(Error::dtype("index_put", why, &[x.dtype(), values.dtype()]));
     }
-    index_put_axes(x, &axes, &indices, values, accumulate)
-}
-
-fn vector_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
-    match index.ndim() {
-        0 | 1 => as_index(op, &with_dims(index)?),
-        _ => Err(Error::index(op, format!("Index is supposed to be a vector, got shape {:?}", index.shape()))),
-    }
-}
-
-fn index_select_body(x: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
-    let axis = shape::wrap_dim("index_select", dim, x.ndim())?;
-    let index = vector_index("index_select", index)?;
-    if x.ndim() == 0 {
-        return index_axes(&with_dims(x)?, &[0], &[index])?.reshape(&[]);
-    }
-    index_axes(x, &[axis], &[index])
-}
-
-fn index_add_body(x: &Tensor, dim: isize, index: &Tensor, source: &Tensor, alpha: Scalar) -> Result<Tensor> {
-    let axis = shape::wrap_dim("index_add", dim, x.ndim())?;
-    let index = vector_index("index_add", index)?;
-    if x.dtype() != source.dtype() {
-        return Err(Error::dtype(
-            "index_add",
-            "self and source expected to have the same dtype",
-            &[x.dtype(), source.dtype()],
-        ));
-    }
-    let (expected, _) = indexed_shape("index_add", x, &[axis], std::slice::from_ref(&index))?;
-    if source.shape() != expected.as_slice() {
-        let why =
-            format!("source must have the shape {expected:?}: that of the tensor, and along dim {axis} that of index");
-        return Err(Error::shape("index_add", why, &[x.shape(), source.shape()]));
-    }
-    let source = if alpha == Scalar::ONE { source.clone() } else { source.mul(alpha)? };
-    index_put_axes(x, &[axis], &[index], &source, true)
-}
-
-fn take_body(x: &Tensor, index: &Tensor) -> Result<Tensor> {
-    let index = as_index("take", index)?;
-    index_axes(&x.reshape(&[-1])?, &[0], std::slice::from_ref(&index))
+    index_put_axes(x, &axes, &indices, values, accumulate, false)
 }
 
 pub(crate) fn slice_scatter_dims(x: &Tensor, src: &Tensor, dims: Slices) -> Result<Tensor> {
@@ -588,14 +583,4 @@ fn triangle(lower: bool, x: &Tensor, diagonal: i64) -> Result<Tensor> {
 
 fn nonzero_body(x: &Tensor) -> Result<Tensor> {
     dispatch::nonzero(&x.detach()?)
-}
-
-fn masked_select_body(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
-    if mask.dtype() != DType::Bool {
-        return Err(Error::dtype("masked_select", "expected a bool tensor for mask", &[mask.dtype()]));
-    }
-    let shape = shape::broadcast("masked_select", x.shape(), mask.shape())?;
-    let flat = super::view::expand_to(mask, &shape)?.reshape(&[-1])?;
-    let places = flat.nonzero()?.reshape(&[-1])?;
-    index_axes(&super::view::expand_to(x, &shape)?.reshape(&[-1])?, &[0], &[places])
 }

@@ -14,7 +14,9 @@
 /// }
 /// ```
 ///
-/// `method` rows have a first parameter `input: Tensor` that is not written; `function` rows have none.
+/// `method` rows have a first parameter `input: Tensor` that is not written; `function` rows have none. `inplace` makes
+/// `method_`, which writes the result; so does `updates`, where the body takes a `Target` first and writes by itself.
+/// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
 macro_rules! define_ops {
     ($family:literal $Enum:ident :
         $(
@@ -147,7 +149,7 @@ macro_rules! schema_of {
             result: ResultDType::$result,
             saves: $crate::ops::macros::first!([$(Saves::$saves)?] Saves::Nothing),
             method: $crate::ops::macros::has!(method [$form]) && !$crate::ops::macros::has!(only_function [$($flag)*]),
-            in_place: $crate::ops::macros::has!(inplace [$($flag)*]),
+            in_place: $crate::ops::macros::has!(inplace [$($flag)*]) || $crate::ops::macros::has!(updates [$($flag)*]),
             primitive: $crate::ops::macros::first!([$({ let _ = stringify!($Var); true })?] false),
             differentiable: $crate::ops::macros::first!([$($crate::ops::macros::differs!($grad))?]
                 !$crate::ops::macros::has!(nograd [$($flag)*])),
@@ -282,7 +284,7 @@ macro_rules! define_fn {
             }
         }
         $crate::ops::macros::define_in_place!{
-            [$($flag)*] $name ($($p: $k,)* $($($kp: $kk,)*)?)
+            [$($flag)*] $name ($run) ($($p: $k,)* $($($kp: $kk,)*)?)
         }
     };
     (function [$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
@@ -384,15 +386,27 @@ macro_rules! lend {
 }
 
 macro_rules! define_in_place {
-    ([inplace $($flag:ident)*] $name:ident ($($p:ident: $k:ident,)*)) => {
+    ([inplace $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
         impl $crate::Tensor {
             $crate::ops::macros::in_place_method!{ $name ($($p: $k,)*) }
         }
     };
-    ([$other:ident $($flag:ident)*] $name:ident $sig:tt) => {
-        $crate::ops::macros::define_in_place!{ [$($flag)*] $name $sig }
+    // The body itself writes in place where its first argument says so.
+    ([updates $($flag:ident)*] $name:ident ($run:path) ($($p:ident: $k:ident,)*)) => {
+        impl $crate::Tensor {
+            pastey::paste! {
+                #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
+                #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
+                pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
+                    $run($crate::ops::index::Target::Itself, self, $($crate::ops::macros::pass!($k $p)),*).map(drop)
+                }
+            }
+        }
     };
-    ([] $name:ident $sig:tt) => {};
+    ([$other:ident $($flag:ident)*] $name:ident $run:tt $sig:tt) => {
+        $crate::ops::macros::define_in_place!{ [$($flag)*] $name $run $sig }
+    };
+    ([] $name:ident $run:tt $sig:tt) => {};
 }
 
 macro_rules! in_place_method {

@@ -28,6 +28,8 @@ pub mod random;
 pub mod reduce;
 pub mod rnn;
 pub mod scan;
+pub mod scatter;
+pub mod search;
 pub mod shape;
 pub mod sort;
 pub mod transfer;
@@ -118,6 +120,8 @@ pub mod kinds {
     pub type Sizes<'a> = &'a [isize];
     pub type Sections<'a> = super::Sections<'a>;
     pub type DimPairs<'a> = &'a super::DimPairs;
+    pub type OptFloats<'a> = Option<&'a [f64]>;
+    pub type Bins<'a> = &'a [crate::Tensor];
     pub type Dtype = DType;
     pub type OptDtype = Option<DType>;
     pub type OptDevice = Option<Device>;
@@ -139,6 +143,11 @@ pub mod results {
     pub type Pair = (crate::Tensor, crate::Tensor);
     pub type Each = Vec<crate::Tensor>;
     pub type Truth = bool;
+    /// One tensor alone, or several.
+    pub type Packed = Vec<crate::Tensor>;
+    pub type MaybeIndices = (crate::Tensor, Option<crate::Tensor>);
+    pub type HistEdges = (crate::Tensor, crate::Tensor);
+    pub type HistEdgesList = (crate::Tensor, Vec<crate::Tensor>);
 }
 
 /// Every schema, family by family in the order of the table.
@@ -158,7 +167,9 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         view::SCHEMAS,
         shape::SCHEMAS,
         index::SCHEMAS,
+        scatter::SCHEMAS,
         sort::SCHEMAS,
+        search::SCHEMAS,
         contract::SCHEMAS,
         einsum::SCHEMAS,
         metric::SCHEMAS,

@@ -1,11 +1,14 @@
-//! Order along one dimension.
+//! Order along one dimension: sorting, what stands at a rank, and searching in what is sorted.
 //!
-//! One primitive, the stable `argsort`; sorted values are gathered by it, so their gradient is that of `gather`.
-//! Kernels are in `cpu/sort.rs` and `gpu/index.rs`.
+//! Two primitives, the stable `argsort` and bisection; sorted values are gathered by indices, so their gradient is that
+//! of `gather`. Kernels are in `cpu/sort.rs` and `gpu/sort.rs`. NaN is the largest number, as in PyTorch.
 
+use super::compare::select::r#where;
 use super::macros::define_ops;
+use super::Operand;
 use crate::dispatch::{self, Meta, Prim};
-use crate::{shape, DType, Error, Result, Tensor};
+use crate::shape::{self, Shape};
+use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -17,17 +20,66 @@ macro_rules! sort_ops {
             method argsort(dim: Dim = -1, descending: Bool = false, stable: Bool = true) -> Tensor {
                 [] Keep Yes DTypes::ORDERED, Index,
                 prim ArgSort { axis: usize, descending: bool } Nothing {none},
-                run argsort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True"]
+                run argsort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True", "N(), 0", "N(3, 0)"]
             }
-            /// The elements in order along `dim`, and the indices they came from.
+            /// For each element of `values`, row by row, the place in the sorted row of `rows` where it belongs: before its
+            /// equals, or with `right` behind them. What [`searchsorted`](crate::ops::search::searchsorted) is made of.
+            function search_rows(rows: Tensor, values: Tensor, right: Bool) -> Tensor {
+                [plain nograd] Keep Yes DTypes::ORDERED, Index,
+                prim Search { right: bool } Nothing {none},
+                run search_body, torch "-", samples []
+            }
+            /// The elements in order along `dim`, and the indices they came from. Equal elements keep their order.
             method sort(dim: Dim = -1, descending: Bool = false, stable: Bool = true) -> ValuesIndices {
                 [] Keep Yes DTypes::ORDERED, Same,
-                run sort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True"]
+                run sort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True", "N(), 0", "N(0, 3)"]
+            }
+            /// The elements in order along the first dimension.
+            method msort() -> Tensor {
+                [] Keep Yes DTypes::ORDERED, Same,
+                run msort_body, torch "", samples ["N(3, 4)", "N(5)"]
             }
             /// The `k` largest (or smallest) elements along `dim`, in order, and their indices.
             method topk(k: Int, dim: Dim = -1, largest: Bool = true, sorted: Bool = true) -> ValuesIndices {
                 [] Keep Yes DTypes::REAL, Same,
-                run topk_body, torch "", samples ["N(3, 6), 2", "N(6, 3), 3, 0, largest=False"]
+                run topk_body, torch "", samples ["N(3, 6), 2", "N(6, 3), 3, 0, largest=False", "N(3), 0", "N(), 1"]
+            }
+            /// The `k`-th smallest element along `dim`, counted from 1, and its index.
+            method kthvalue(k: Int, dim: Dim = -1, keepdim: Bool = false) -> ValuesIndices {
+                [] Keep Yes DTypes::REAL, Same,
+                run kthvalue_body, torch "", samples ["N(3, 6), 2", "N(6, 3), 6, 0, keepdim=True", "N(), 1"]
+            }
+            /// The middle element in order along `dim`, the lower one of two, and its index; without `dim` the middle one of
+            /// all elements alone, whose equals share the gradient. NaN where there is one.
+            method median(dim: OptDim = None, keepdim: Bool = false) -> MaybeIndices {
+                [] Keep Yes DTypes::REAL, Same,
+                run median_body[false], torch "", samples ["N(3, 4)", "N(3, 5), 1", "N(4, 3), 0, keepdim=True", "N(), 0"]
+            }
+            /// [`median`] of the elements that are not NaN.
+            method nanmedian(dim: OptDim = None, keepdim: Bool = false) -> MaybeIndices {
+                [] Keep Yes DTypes::REAL, Same,
+                run median_body[true], torch "", samples ["N(3, 4)", "N(3, 5), 1", "N(4, 3), 0, keepdim=True"]
+            }
+            /// The most frequent element along `dim`, the smallest of several, and the last index it has.
+            method mode(dim: Dim = -1, keepdim: Bool = false) -> ValuesIndices {
+                [] Keep Yes DTypes::ORDERED, Same,
+                run mode_body, torch "", samples ["N(3, 5)", "I(0, 3, 4, 7)", "I(0, 3, 9, 2), 0, keepdim=True"]
+            }
+            /// The `q`-quantiles along `dim` (of all elements by default): of `n` ordered elements the one at place
+            /// `q (n - 1)`. Between two places `interpolation` decides: "linear", "lower", "higher", "midpoint" or "nearest".
+            /// A vector of several `q` gives a new first dimension. NaN where there is one. float32 and float64 only.
+            method quantile(q: Operand, dim: OptDims = None, keepdim: Bool = false; interpolation: Text = "linear") -> Tensor {
+                [] Full Yes DTypes::FLOAT, Same,
+                run quantile_body[false], torch "", samples [
+                    "N(3, 4), 0.3", "N(3, 5), 0.6, 1", "N(4, 3), P(2, lo=0.1, hi=0.9), 0, keepdim=True", "N(3, 5), 0.3, 1, interpolation='lower'",
+                    "N(3, 5), 0.3, 1, interpolation='higher'", "N(3, 6), 0.5, 1, interpolation='midpoint'",
+                    "N(3, 5), 0.7, 1, interpolation='nearest'", "N(7), 1.0", "N(7), 0.0"
+                ]
+            }
+            /// [`quantile`] of the elements that are not NaN.
+            method nanquantile(q: Operand, dim: OptDims = None, keepdim: Bool = false; interpolation: Text = "linear") -> Tensor {
+                [] Full Yes DTypes::FLOAT, Same,
+                run quantile_body[true], torch "", samples ["N(3, 4), 0.3", "N(3, 5), 0.6, 1", "N(4, 3), P(2, lo=0.1, hi=0.9), 0, keepdim=True"]
             }
             /// The largest element along `dim` and its index; the first at a tie, which gets the whole gradient.
             function max_dim(input: Tensor, dim: Dim, keepdim: Bool = false) -> ValuesIndices {
@@ -57,34 +109,247 @@ fn argsort_body(x: &Tensor, dim: isize, descending: bool, _stable: bool) -> Resu
     )
 }
 
+fn search_body(rows: &Tensor, values: &Tensor, right: bool) -> Result<Tensor> {
+    schema::search_rows.check(rows.dtype())?;
+    let lead = |t: &Tensor| t.shape().split_last().map(|(_, lead)| Shape::from_slice(lead));
+    let same = rows.ndim() == 1 || (rows.ndim() == values.ndim() && lead(rows) == lead(values));
+    if rows.ndim() == 0 || !same || rows.dtype() != values.dtype() {
+        let why = "values must be of the rows' dtype, and in as many rows, unless there is one row";
+        return Err(Error::shape("search_rows", why, &[rows.shape(), values.shape()]));
+    }
+    let inputs = [&rows.detach()?, &values.detach()?];
+    dispatch::apply1(Prim::Sort(SortOp::Search { right }), &inputs, Meta::new(values.shape(), DType::I64))
+}
+
 fn sort_body(x: &Tensor, dim: isize, descending: bool, stable: bool) -> Result<(Tensor, Tensor)> {
     let indices = x.argsort(dim, descending, stable)?;
     Ok((x.gather(dim, &indices)?, indices))
 }
 
+fn msort_body(x: &Tensor) -> Result<Tensor> {
+    sort_body(x, 0, false, true).map(|(values, _)| values)
+}
+
+/// The size of a dimension; a 0-d tensor has one of 1.
+fn length(x: &Tensor, axis: usize) -> usize {
+    x.shape().get(axis).copied().unwrap_or(1)
+}
+
 fn topk_body(x: &Tensor, k: i64, dim: isize, largest: bool, _sorted: bool) -> Result<(Tensor, Tensor)> {
     schema::topk.check(x.dtype())?;
     let axis = shape::wrap_dim("topk", dim, x.ndim())?;
-    let n = x.shape().get(axis).copied().unwrap_or(1);
+    let n = length(x, axis);
     if k < 0 || k as usize > n {
         let why = format!("selected index k out of range: k is {k}, dimension {axis} has {n} elements");
         return Err(Error::runtime("topk", why));
     }
     if x.ndim() == 0 {
-        return Ok((x.clone(), x.zeros_like()?.cast(DType::I64)?));
+        return Ok((x.copy()?, x.zeros_like()?.cast(DType::I64)?));
     }
     let indices = x.argsort(dim, largest, true)?.narrow(dim, 0, k)?;
     Ok((x.gather(dim, &indices)?, indices))
 }
 
+/// The elements at `at`, which has size 1 along `dim`, with that dimension kept or not.
+fn picked(x: &Tensor, dim: isize, at: Tensor, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    let values = x.gather(dim, &at)?;
+    if keepdim || x.ndim() == 0 {
+        return Ok((values, at));
+    }
+    Ok((values.squeeze(Some(&[dim]))?, at.squeeze(Some(&[dim]))?))
+}
+
+fn kthvalue_body(x: &Tensor, k: i64, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    schema::kthvalue.check(x.dtype())?;
+    let axis = shape::wrap_dim("kthvalue", dim, x.ndim())?;
+    let n = length(x, axis);
+    if k < 1 || k as usize > n {
+        let why = format!("selected number k out of range for dimension {axis}: k is {k}, of {n} elements");
+        return Err(Error::runtime("kthvalue", why));
+    }
+    let order = x.argsort(dim, false, true)?;
+    let at = if x.ndim() == 0 { order } else { order.narrow(dim, k - 1, 1)? };
+    picked(x, dim, at, keepdim)
+}
+
+/// How many elements along `dim` are NaN, with that dimension kept; NaN is last in order.
+fn count_nan(x: &Tensor, dim: isize) -> Result<Tensor> {
+    x.detach()?.isnan()?.sum(Some(&[dim]), true, None)
+}
+
+fn median_body(skip: bool, x: &Tensor, dim: Option<isize>, keepdim: bool) -> Result<(Tensor, Option<Tensor>)> {
+    let op = if skip { "nanmedian" } else { "median" };
+    schema::median.check(x.dtype())?;
+    let Some(dim) = dim else { return median_of_all(skip, x).map(|m| (m, None)) };
+    let axis = shape::wrap_dim(op, dim, x.ndim())?;
+    let n = length(x, axis) as i64;
+    if n == 0 {
+        let why = format!("Expected reduction dim {axis} to have non-zero size (shape: {:?})", x.shape());
+        return Err(Error::index(op, why));
+    }
+    let order = x.argsort(dim, false, true)?;
+    let at = if x.ndim() == 0 {
+        order
+    } else if !x.dtype().is_float() {
+        order.narrow(dim, (n - 1) / 2, 1)?
+    } else {
+        let nans = count_nan(x, dim)?;
+        let place = match skip {
+            // Of nothing but NaN the first.
+            true => ((-&nans)? + (n - 1))?.clamp(Some(0.into()), None)?.floor_divide(2)?,
+            false => r#where(&nans.eq(0)?, (n - 1) / 2, &((-&nans)? + n)?)?,
+        };
+        order.gather(dim, &place)?
+    };
+    picked(x, dim, at, keepdim).map(|(values, indices)| (values, Some(indices)))
+}
+
+/// The median of all elements: its equals share the gradient, as in PyTorch.
+fn median_of_all(skip: bool, x: &Tensor) -> Result<Tensor> {
+    let flat = x.reshape(&[-1])?;
+    if flat.numel() == 0 {
+        let nothing = if x.dtype().is_float() { Scalar::Float(f64::NAN) } else { Scalar::Int(i64::MIN) };
+        return Tensor::constant(nothing, x.dtype(), x.device());
+    }
+    let (value, _) = median_body(skip, &flat.detach()?, Some(0), false)?;
+    if !flat.requires_grad() {
+        return Ok(value);
+    }
+    let equal = flat.detach()?.eq(&value)?.logical_or(&value.isnan()?)?;
+    r#where(&equal, &flat, Scalar::Float(f64::NEG_INFINITY))?.amax(None, false)
+}
+
+fn mode_body(x: &Tensor, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    schema::mode.check(x.dtype())?;
+    let axis = shape::wrap_dim("mode", dim, x.ndim())?;
+    if x.ndim() == 0 {
+        return Ok((x.copy()?, x.zeros_like()?.cast(DType::I64)?));
+    }
+    let n = x.shape()[axis] as i64;
+    if n == 0 {
+        let why = format!("Expected reduction dim {axis} to have non-zero size (shape: {:?})", x.shape());
+        return Err(Error::index("mode", why));
+    }
+    let order = x.argsort(dim, false, true)?;
+    let sorted = x.detach()?.gather(dim, &order)?;
+    let mut line = Shape::from_elem(1, x.ndim());
+    line[axis] = n as usize;
+    let place = super::view::reshape_to(&super::create::arange_of(n as usize, x.device())?, &line)?;
+    let place = super::view::expand_to(&place, x.shape())?;
+    let starts = if n == 1 {
+        place.clone()
+    } else {
+        // Where an element differs from the one before, a run begins.
+        let (this, last) = (sorted.narrow(dim, 1, n - 1)?, sorted.narrow(dim, 0, n - 1)?);
+        let rest = place.narrow(dim, 1, n - 1)?.where_else_zero(&this.ne(&last)?)?;
+        super::index::cat(&[place.narrow(dim, 0, 1)?, rest], dim)?.cummax(dim)?.0
+    };
+    let longest = (&place - &starts)?.argmax(Some(dim), true)?;
+    picked(x, dim, order.gather(dim, &longest)?, keepdim)
+}
+
+/// The dimensions of a quantile as one, the last; and the shape of what is left, with the reduced ones kept as 1 or not.
+fn reduced_last(op: &'static str, x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> Result<(Tensor, Shape)> {
+    let axes = match dim {
+        None => (0..x.ndim()).collect(),
+        Some(dims) => shape::wrap_dims(op, dims, x.ndim())?,
+    };
+    if x.ndim() == 0 {
+        return Ok((x.reshape(&[1])?, Shape::new()));
+    }
+    let mut order: shape::Axes = (0..x.ndim()).filter(|a| !axes.contains(a)).collect();
+    let mut lead: Shape = order.iter().map(|&a| x.shape()[a]).collect();
+    order.extend_from_slice(&axes);
+    lead.push(axes.iter().map(|&a| x.shape()[a]).product());
+    let moved = super::view::permute_axes(x, &order)?;
+    Ok((super::view::reshape_to(&moved, &lead)?, shape::reduced_shape(x.shape(), &axes, keepdim)))
+}
+
+fn quantile_body(
+    skip: bool,
+    x: &Tensor,
+    q: Operand<'_>,
+    dim: Option<&[isize]>,
+    keepdim: bool,
+    interpolation: &str,
+) -> Result<Tensor> {
+    let op = if skip { "nanquantile" } else { "quantile" };
+    if !matches!(x.dtype(), DType::F32 | DType::F64) {
+        return Err(Error::dtype(op, "input tensor must be either float or double dtype", &[x.dtype()]));
+    }
+    if !matches!(interpolation, "linear" | "lower" | "higher" | "midpoint" | "nearest") {
+        let why =
+            format!("interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}");
+        return Err(Error::runtime(op, why));
+    }
+    if x.numel() == 0 {
+        return Err(Error::shape(op, "input tensor must be non-empty", &[x.shape()]));
+    }
+    let q = match q {
+        Operand::Scalar(s) => Tensor::constant(Scalar::Float(s.to_f64()), x.dtype(), x.device())?,
+        Operand::Tensor(q) if q.dtype() != x.dtype() => {
+            return Err(Error::dtype(op, "q tensor must be same dtype as the input tensor", &[x.dtype(), q.dtype()]))
+        }
+        Operand::Tensor(q) if q.ndim() > 1 => {
+            return Err(Error::shape(op, "q must be a scalar or 1D tensor", &[q.shape()]))
+        }
+        Operand::Tensor(q) => q.clone(),
+    };
+    // Under vmap nothing can be read, and so nothing refused.
+    if !q.is_batched() && !q.detach()?.ge(0)?.logical_and(&q.detach()?.le(1)?)?.all(None, false)?.item_bool()? {
+        return Err(Error::runtime(op, "q values must be in the range [0, 1]"));
+    }
+    let (rows, left) = reduced_last(op, x, dim, keepdim)?;
+    let n = rows.shape().last().copied().unwrap_or(1);
+    let sorted = sort_body(&rows, -1, false, true)?.0;
+    let nans = count_nan(&rows, -1)?;
+    // Places (…, q) of the rows (…, n).
+    let place = match skip {
+        true => q.mul(&((-&nans)? + (n as i64 - 1))?.clamp(Some(0.into()), None)?.cast(q.dtype())?)?,
+        false => {
+            let place = super::view::expand_to(&q.mul((n - 1) as f64)?.reshape(&[-1])?, &wide(&rows, q.numel()))?;
+            r#where(&nans.eq(0)?, &place, Scalar::Float((n - 1) as f64))?
+        }
+    };
+    let place = match interpolation {
+        "lower" => place.floor()?,
+        "higher" => place.ceil()?,
+        "nearest" => place.round(0)?,
+        _ => place,
+    };
+    let at = |p: &Tensor| sorted.gather(-1, &p.detach()?.cast(DType::I64)?);
+    let below = place.floor()?;
+    let mut values = at(&below)?;
+    if matches!(interpolation, "linear" | "midpoint") {
+        let above = at(&place.ceil()?)?;
+        let weight =
+            if interpolation == "midpoint" { ((&place * 0.0)? + 0.5)? } else { (&place - &below.detach()?)? };
+        let (span, rest) = ((&above - &values)?, (1.0 - &weight)?);
+        // From the nearer end, as PyTorch's `lerp`.
+        let near = (&values + &(&span * &weight)?)?;
+        values = r#where(&weight.detach()?.lt(0.5)?, &near, &(&above - &(&span * &rest)?)?)?;
+    }
+    // (…, q) to (q, …).
+    if q.ndim() == 0 {
+        return super::view::reshape_to(&values, &left);
+    }
+    let mut whole: Shape = left;
+    whole.insert(0, q.numel());
+    super::view::reshape_to(&values.movedim(&[-1], &[0])?, &whole)
+}
+
+/// The rows' leading dimensions and `n`.
+fn wide(rows: &Tensor, n: usize) -> Shape {
+    let mut shape = Shape::from_slice(rows.shape());
+    shape.pop();
+    shape.push(n);
+    shape
+}
+
 fn extremum_dim(largest: bool, x: &Tensor, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
     let order = if x.dtype() == DType::Bool { x.cast(DType::U8)? } else { x.clone() };
     let at = if largest { order.argmax(Some(dim), true)? } else { order.argmin(Some(dim), true)? };
-    let values = x.gather(dim, &at)?;
-    match keepdim {
-        true => Ok((values, at)),
-        false => Ok((values.squeeze(Some(&[dim]))?, at.squeeze(Some(&[dim]))?)),
-    }
+    picked(x, dim, at, keepdim)
 }
 
 impl Tensor {

@@ -36,6 +36,20 @@ class MantissaExponent(NamedTuple):
     exponent: Tensor
 
 
+class HistEdges(NamedTuple):
+    """Counts, and the edges of the bins."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+class HistEdgesList(NamedTuple):
+    """Counts, and for each dimension the edges of its bins."""
+
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
+
 def _make(name: str, kind: type[Any]) -> type[Any]:
     def show(self: Any) -> str:
         fields = ",\n".join(f"{field}={value!r}" for field, value in zip(self._fields, self, strict=True))
@@ -46,7 +60,9 @@ def _make(name: str, kind: type[Any]) -> type[Any]:
 
 
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (ValuesIndices, MinMax, SignLogabsdet, MantissaExponent)
+    **{kind.__name__: kind for kind in (ValuesIndices, MinMax, SignLogabsdet, MantissaExponent, HistEdges, HistEdgesList)},
+    # Without indices where no dimension is named.
+    "MaybeIndices": ValuesIndices,
 }
 _ROWS = {row["name"]: row["returns"] for row in _C._op_schemas() if row["returns"] in _KINDS}
 # By the op's name; `max` and `min` have no row of that name.

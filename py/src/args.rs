@@ -209,7 +209,7 @@ pub mod kinds {
     macro_rules! markers { ($($name:ident)*) => { $(pub struct $name;)* } }
     markers! {
         Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int OptInt Float OptFloat Bool Dim OptDim Dims OptDims
-        Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText
+        Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText OptFloats Bins
     }
 }
 
@@ -559,6 +559,54 @@ impl Kind for kinds::OptDims {
 impl Preset for kinds::OptDims {
     fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
         default.map(Ints::from_slice)
+    }
+}
+
+impl Kind for kinds::OptFloats {
+    type Held<'a> = Option<Vec<f64>>;
+    type Lent<'h> = Option<&'h [f64]>;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+        const EXPECTED: &str = "a sequence of floats or None";
+        or_none(obj, || {
+            let items = obj.try_iter().map_err(|_| at.wrong(obj, EXPECTED))?;
+            items.map(|o| float(at, o?.as_borrowed(), EXPECTED)).collect()
+        })
+    }
+    fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
+        held.as_deref()
+    }
+}
+impl Preset for kinds::OptFloats {
+    fn preset<'a>(_default: Self::Lent<'static>) -> Self::Held<'a> {
+        None
+    }
+}
+
+/// Numbers of bins, or their edges: one number, or for each dimension a number or a tensor. Numbers become 0-d tensors.
+impl Kind for kinds::Bins {
+    type Held<'a> = Vec<lucid::Tensor>;
+    type Lent<'h> = &'h [lucid::Tensor];
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+        const EXPECTED: &str = "int, or a sequence of ints or Tensors";
+        let one = |o: Borrowed<'_, '_, PyAny>| match tensor_of(o) {
+            Some(t) => Ok(t.clone()),
+            None => {
+                let n = int_of(at, o, EXPECTED)?;
+                crate::cross::quick(o.py(), || lucid::Tensor::full_of(&[], n.into(), DType::I64, Device::Cpu))
+            }
+        };
+        match obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>() {
+            true => obj.try_iter()?.map(|o| one(o?.as_borrowed())).collect(),
+            false => Ok(vec![one(obj)?]),
+        }
+    }
+    fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
+        held
+    }
+}
+impl Preset for kinds::Bins {
+    fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
+        default.to_vec()
     }
 }
 

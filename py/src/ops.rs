@@ -372,8 +372,11 @@ macro_rules! bind_row {
     (method $docs:tt $name:ident $sig:tt $ret:ident [inplace nograd] $out:tt) => {
         bind_row! { method $docs $name $sig $ret [inplace] $out }
     };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [only_function] $out:tt) => {
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [$(nograd)? only_function] $out:tt) => {
         bind_row! { @function $docs $name ($($sig)*) $ret $out }
+    };
+    (method $docs:tt $name:ident $sig:tt $ret:ident [updates] $out:tt) => {
+        bind_row! { method $docs $name $sig $ret [inplace] $out }
     };
     (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace] $out:tt) => {
         bind_row! { @function $docs $name ($($sig)*) $ret $out }
@@ -465,7 +468,9 @@ families! {
     view view_ops lucid::ops::view;
     shape shape_ops lucid::ops::shape;
     index index_ops lucid::ops::index;
+    scatter scatter_ops lucid::ops::scatter;
     sort sort_ops lucid::ops::sort;
+    search search_ops lucid::ops::search;
     contract contract_ops lucid::ops::contract;
     einsum einsum_ops lucid::ops::einsum;
     metric metric_ops lucid::ops::metric;

@@ -161,3 +161,28 @@ impl Store for bool {
         Err(errors::type_error(py, format!("{op}() got an unexpected keyword argument 'out'")))
     }
 }
+
+impl Store for (Tensor, Option<Tensor>) {
+    fn store<'py>(
+        self,
+        py: Python<'py>,
+        op: &'static str,
+        out: Borrowed<'_, 'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            (values, Some(indices)) => (values, indices).store(py, op, out),
+            (values, None) => values.store(py, op, out),
+        }
+    }
+}
+
+impl Store for (Tensor, Vec<Tensor>) {
+    fn store<'py>(
+        self,
+        py: Python<'py>,
+        op: &'static str,
+        _out: Borrowed<'_, 'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Err(errors::type_error(py, format!("{op}() got an unexpected keyword argument 'out'")))
+    }
+}

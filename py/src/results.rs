@@ -52,6 +52,36 @@ pub fn MantissaExponent<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Te
     ValuesIndices(py, op, pair)
 }
 
+/// One tensor alone, several as a tuple.
+pub fn Packed<'py>(py: Python<'py>, op: &'static str, mut tensors: Vec<lucid::Tensor>) -> Object<'py> {
+    match tensors.len() {
+        1 => wrap(py, tensors.remove(0)),
+        _ => Tensors(py, op, tensors),
+    }
+}
+
+/// A tensor alone, or with its indices the named tuple `(values, indices)`.
+pub fn MaybeIndices<'py>(
+    py: Python<'py>,
+    op: &'static str,
+    (values, indices): (lucid::Tensor, Option<lucid::Tensor>),
+) -> Object<'py> {
+    match indices {
+        Some(indices) => ValuesIndices(py, op, (values, indices)),
+        None => wrap(py, values),
+    }
+}
+
+/// A named tuple `(hist, bin_edges)`.
+pub fn HistEdges<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Tensor, lucid::Tensor)) -> Object<'py> {
+    ValuesIndices(py, op, pair)
+}
+
+/// A named tuple `(hist, bin_edges)` with the edges of each dimension.
+pub fn HistEdgesList<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Tensor, Vec<lucid::Tensor>)) -> Object<'py> {
+    named(py, op, vec![wrap(py, pair.0)?, Tensors(py, op, pair.1)?])
+}
+
 /// A pair of tensors.
 #[allow(dead_code)]
 pub fn Pair<'py>(py: Python<'py>, _op: &'static str, pair: (lucid::Tensor, lucid::Tensor)) -> Object<'py> {
@@ -114,9 +144,12 @@ impl Same for lucid::Tensor {
 }
 
 macro_rules! never_same {
-    ($($ty:ty)*) => { $(impl Same for $ty { fn is(&self, _: &lucid::Tensor) -> bool { false } })* };
+    ($($ty:ty),*) => { $(impl Same for $ty { fn is(&self, _: &lucid::Tensor) -> bool { false } })* };
 }
-never_same! { Vec<lucid::Tensor> (lucid::Tensor, lucid::Tensor) bool }
+never_same! {
+    bool, Vec<lucid::Tensor>, (lucid::Tensor, lucid::Tensor), (lucid::Tensor, Option<lucid::Tensor>),
+    (lucid::Tensor, Vec<lucid::Tensor>)
+}
 
 /// The tensor's own object where the op gave the tensor back as it was (`x.contiguous() is x`), else a new one.
 #[inline]

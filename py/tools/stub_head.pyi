@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias, overload
 
 from lucid._size import Size
 from lucid.autograd import RemovableHandle
-from lucid.return_types import MantissaExponent, MinMax, SignLogabsdet, ValuesIndices
+from lucid.return_types import HistEdges, HistEdgesList, MantissaExponent, MinMax, SignLogabsdet, ValuesIndices
 
 _Number: TypeAlias = _bool | _int | _float | _complex
 _Operand: TypeAlias = Tensor | _Number

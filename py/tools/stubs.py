@@ -49,6 +49,8 @@ KINDS = {
     "OptGenerator": "Generator | None",
     "Text": "str",
     "OptText": "str | None",
+    "OptFloats": "Sequence[_float] | None",
+    "Bins": "_int | Sequence[_int | Tensor]",
 }
 RESULTS = {
     "Tensor": "Tensor",
@@ -60,6 +62,10 @@ RESULTS = {
     "Pair": "tuple[Tensor, Tensor]",
     "Each": "Any",
     "Truth": "_bool",
+    "Packed": "Any",
+    "MaybeIndices": "Any",
+    "HistEdges": "HistEdges",
+    "HistEdgesList": "HistEdgesList",
 }
 
 

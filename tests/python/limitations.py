@@ -47,7 +47,31 @@ DYNAMIC = (
 )
 
 #: Rows, or samples of them, that `vmap` refuses, as PyTorch does.
-VMAP_REFUSED: dict[str, str] = dict.fromkeys(("masked_select", "nonzero", "one_hot(I(0, 5, 4))"), DYNAMIC)
+VMAP_REFUSED: dict[str, str] = dict.fromkeys(
+    (
+        "bincount",
+        "histc(N(30), 10)",
+        "histc(N(3, 4))",
+        "histogram(N(30), 5)",
+        "histogram(N(12), 4, weight=P(12), density=True)",
+        "histogramdd(N(30, 2), [3, 5])",
+        "histogramdd(N(30, 3), [1, 3, 3], density=True)",
+        "histogramdd(N(20, 2), 3)",
+        "index_put(N(3, 4), [B(3)], N(1))",
+        "index_put(N(3, 4), [B(3, 4)], N())",
+        "masked_scatter",
+        "masked_select",
+        "nonzero",
+        "one_hot(I(0, 5, 4))",
+        "repeat_interleave(I(0, 4, 5))",
+        "repeat_interleave(N(3, 4), I(0, 3, 3), 0)",
+        "repeat_interleave(N(3, 4), I(0, 3, 4), dim=1)",
+        "repeat_interleave(N(3, 4), I(2, 3, 1), 0, output_size=6)",
+        "unique",
+        "unique_consecutive",
+    ),
+    DYNAMIC,
+)
 
 #: Rows that read a sample's memory, and so need the samples one after the other in it, as in PyTorch.
 VMAP_BY_MEMORY: dict[str, str] = {

@@ -90,6 +90,12 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
     def permutations(rows: int, cols: int) -> Data:
         return Data(np.stack([rng.permutation(cols) for _ in range(rows)]), varies=False)
 
+    def order(n: int) -> Data:
+        return Data(rng.permutation(n), varies=False)
+
+    def ascending(*shape: int) -> Data:
+        return Data(np.sort(positive(*shape).values, -1), gradient=False)
+
     def fixed(d: Data) -> Data:
         return Data(d.values, gradient=False)
 
@@ -101,6 +107,8 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
         "I": whole,
         "B": truth,
         "PERM": permutations,
+        "ORDER": order,
+        "ASC": ascending,
         "FIXED": fixed,
         "DT": dtypes,
     }
@@ -186,7 +194,7 @@ def lucid_function(schema: Any) -> Callable[..., Any]:
 
 
 def results(value: Any) -> list[Any]:
-    """What an op returned, as a list."""
+    """What an op returned, as one list."""
     if isinstance(value, (tuple, list)):
-        return list(value)
+        return [r for v in value for r in results(v)]
     return [value]

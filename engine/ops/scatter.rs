@@ -1,0 +1,617 @@
+//! Reading and writing at indices, in all of PyTorch's forms, over the primitives of `index`.
+//!
+//! A body that writes takes a [`Target`] first: a copy, or the tensor itself. Index tensors are checked before anything is
+//! written, on both devices.
+
+use super::index::{
+    as_index, check_extent, index_axes, indexed_shape, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target,
+};
+use super::macros::define_ops;
+use super::Operand;
+use crate::autograd::{Ctx, Grads};
+use crate::shape::{self, Axes, Shape, SliceDim, Slices};
+use crate::{DType, Error, Result, Scalar, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! scatter_ops {
+    ($cb:ident) => { $cb! { "scatter" ScatterOp :
+        /// A copy with `src` added at `index` along `dim`; what [`scatter`](crate::ops::index::scatter) says of sizes holds.
+        method scatter_add(dim: Dim, index: Tensor, src: Tensor) -> Tensor {
+            [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
+            run scatter_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2), N(3, 2)", "N(3, 4), 0, I(0, 3, 2, 4), FIXED(N(3, 4))"]
+        }
+        /// The slices of dimension `dim` that `index`, a vector, lists.
+        method index_select(dim: Dim, index: Tensor) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run index_select_body, torch "", samples ["N(3, 4), 1, I(0, 4, 6)", "N(3, 4), 0, I(0, 3, 2)", "N(3, 4), -1, I(0, 4, 0)"]
+        }
+        /// A copy with `alpha * source` added to the slices of `dim` that `index` lists.
+        method index_add(dim: Dim, index: Tensor, source: Tensor; alpha: Number = 1) -> Tensor {
+            [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
+            run index_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 6), N(3, 6)", "N(3, 4), 0, I(0, 3, 2), N(2, 4), alpha=2"]
+        }
+        /// A copy with the slices of `dim` that `index` lists replaced by those of `source`.
+        method index_copy(dim: Dim, index: Tensor, source: Tensor) -> Tensor {
+            [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
+            run index_copy_body[Target::Copy], torch "", samples ["N(3, 4), 1, ORDER(4), N(3, 4)", "N(3, 4), 0, I(1, 2, 1), N(1, 4)"]
+        }
+        /// A copy with a number, or a 0-d tensor, written over the slices of `dim` that `index` lists.
+        method index_fill(dim: Dim, index: Tensor, value: Operand) -> Tensor {
+            [updates] Keep Yes DTypes::ALL, Same,
+            run index_fill_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(-4, 4, 3), 2", "N(3, 4), 0, I(0, 3, 2), N()"]
+        }
+        /// A copy in which the slices of `source` that `index` sends to one slice of `dim` are combined with it by `reduce`:
+        /// "prod", "mean", "amax" or "amin". Without `include_self` what was there does not count.
+        method index_reduce(dim: Dim, index: Tensor, source: Tensor, reduce: Text; include_self: Bool = true) -> Tensor {
+            [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::REAL, Same,
+            run index_reduce_body[Target::Copy], torch "", samples [
+                "N(3, 4), 1, I(0, 4, 6), N(3, 6), 'mean'", "N(3, 4), 0, I(0, 3, 5), N(5, 4), 'amax'",
+                "N(3, 4), 0, I(0, 3, 5), P(5, 4), 'prod', include_self=False", "N(3, 4), 1, I(0, 4, 6), N(3, 6), 'amin', include_self=False"
+            ]
+        }
+        /// A copy with `values`, which broadcast, written (or with `accumulate` added) at the index tensors, as
+        /// `x[indices] = values`. Masks count as the indices where they hold.
+        method index_put(indices: Tensors, values: Tensor, accumulate: Bool = false) -> Tensor {
+            [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
+            run index_put_body[Target::Copy], torch "", samples [
+                "N(3, 4), [I(0, 3, 2), I(0, 4, 2)], N(2), True", "N(3, 4), [I(1, 2, 1)], N(4)", "N(3, 4), [B(3, 4)], N()", "N(3, 4), [B(3)], N(1)"
+            ]
+        }
+        /// The elements of the flattened tensor at `index`, in its shape. Negative indices count from the end.
+        method take(index: Tensor) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run take_body, torch "", samples ["N(3, 4), I(-12, 12, 2, 5)", "N(3), I(0, 3)"]
+        }
+        /// A copy with `source` written (or with `accumulate` added) at `index` of the flattened tensor.
+        method put(index: Tensor, source: Tensor, accumulate: Bool = false) -> Tensor {
+            [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
+            run put_body[Target::Copy], torch "", samples ["N(3, 4), I(-12, 12, 2, 5), N(2, 5), True", "N(3, 4), ORDER(12), N(12)"]
+        }
+        /// `out[i][j] = input[indices[i][j]][j]` for `dim` 0, and so on, where both broadcast together but along `dim`. Without
+        /// `dim` both are flattened.
+        method take_along_dim(indices: Tensor, dim: OptDim = None) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run take_along_body, torch "", samples ["N(3, 4), I(0, 4, 3, 2), 1", "N(3, 4), I(0, 3, 2, 1), dim=0", "N(12), I(0, 12, 5)"]
+        }
+        /// The elements where `mask` holds, as a vector; both broadcast. Evaluates: the result's size depends on the data.
+        method masked_select(mask: Tensor) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run masked_select_body, torch "", samples ["N(3, 4), B(3, 4)", "N(3, 4), B(4)", "N(4), B(3, 1)", "N(), B()"]
+        }
+        /// A copy with the elements of `source`, in order, where `mask`, which broadcasts, holds. Evaluates: how many are needed
+        /// depends on the data.
+        method masked_scatter(mask: Tensor, source: Tensor) -> Tensor {
+            [updates] Keep Yes DTypes::ALL, Same,
+            run masked_scatter_body[Target::Copy], torch "", samples ["N(3, 4), B(3, 4), N(3, 4)", "N(3, 4), B(4), N(15)"]
+        }
+        /// A copy with index `index` of dimension `dim` replaced by `src`.
+        method select_scatter(src: Tensor, dim: Dim, index: Int) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run select_scatter_body, torch "", samples ["N(3, 4), N(3), 1, -2", "N(3, 4), N(4), 0, 1"]
+        }
+        /// A copy with a diagonal replaced by `src`.
+        method diagonal_scatter(src: Tensor, offset: Int = 0, dim1: Dim = 0, dim2: Dim = 1) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run diagonal_scatter_body, torch "", samples ["N(3, 4), N(3)", "N(3, 4), N(2), -1", "N(2, 3, 4), N(2, 3), 1, 1, 2"]
+        }
+        /// A copy with the elements that `as_strided` would show replaced by `src`.
+        method as_strided_scatter(src: Tensor, size: Sizes, stride: Sizes, storage_offset: OptInt = None) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run as_strided_scatter_body, torch "-", samples []
+        }
+    }};
+}
+scatter_ops!(define_ops);
+
+pub(super) fn same_dtype(op: &'static str, x: &Tensor, src: &Tensor, why: &str) -> Result<()> {
+    match x.dtype() == src.dtype() {
+        true => Ok(()),
+        false => Err(Error::dtype(op, why, &[x.dtype(), src.dtype()])),
+    }
+}
+
+/// The part of `src` that lies under `index`.
+fn trimmed(src: &Tensor, index: &Tensor) -> Result<Tensor> {
+    let dims = index.shape().iter().enumerate().filter(|&(a, &len)| len != src.shape()[a]);
+    let dims: Slices = dims.map(|(axis, &len)| SliceDim { axis, start: 0, step: 1, len }).collect();
+    if dims.is_empty() {
+        Ok(src.clone())
+    } else {
+        super::view::slice_dims(src, dims)
+    }
+}
+
+/// Gives `write` the tensor, axis, index and source of a scatter, with at least one dimension; does nothing for an empty index.
+fn scattering(
+    op: &'static str,
+    to: Target,
+    (x, dim): (&Tensor, isize),
+    (index, src): (&Tensor, &Tensor),
+    write: impl Fn(&Tensor, usize, &Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let axis = shape::wrap_dim(op, dim, x.ndim())?;
+    let index = as_index(op, index)?;
+    check_extent(op, &index, x, Some(axis))?;
+    check_extent(op, &index, src, None)?;
+    same_dtype(op, x, src, "Expected self.dtype to be equal to src.dtype")?;
+    if index.numel() == 0 {
+        return if to == Target::Copy { x.copy() } else { Ok(x.clone()) };
+    }
+    let (index, src) = (with_dims(&index)?, with_dims(src)?);
+    let src = trimmed(&src, &index)?;
+    let out = write(&with_dims(x)?, axis, &index, &src)?;
+    super::view::reshape_to(&out, x.shape())
+}
+
+fn scatter_mode(
+    op: &'static str,
+    to: Target,
+    x: (&Tensor, isize),
+    what: (&Tensor, &Tensor),
+    mode: ScatterMode,
+) -> Result<Tensor> {
+    scattering(op, to, x, what, |x, axis, index, src| {
+        let op = match mode {
+            ScatterMode::Set | ScatterMode::Add => IndexOp::Scatter { axis, mode },
+            ScatterMode::Prod | ScatterMode::Max | ScatterMode::Min => IndexOp::Reduce { axis, mode },
+        };
+        write_at(to, op, x, &[index, src])
+    })
+}
+
+pub(super) fn scatter_body(
+    to: Target,
+    x: &Tensor,
+    dim: isize,
+    index: &Tensor,
+    src: Option<Operand<'_>>,
+    reduce: Option<&str>,
+    value: Option<Scalar>,
+) -> Result<Tensor> {
+    let mode = match reduce {
+        None => ScatterMode::Set,
+        Some("add") => ScatterMode::Add,
+        Some("multiply") => ScatterMode::Prod,
+        Some(other) => {
+            return Err(Error::runtime(
+                "scatter",
+                format!("reduce argument must be either add or multiply, got {other}"),
+            ))
+        }
+    };
+    match src.or(value.map(Operand::Scalar)) {
+        None => Err(Error::kind("scatter", "missing required argument 'src' (or 'value')")),
+        Some(Operand::Tensor(src)) => scatter_mode("scatter", to, (x, dim), (index, src), mode),
+        Some(Operand::Scalar(s)) => {
+            let src = super::view::expand_to(&Tensor::constant(s, x.dtype(), x.device())?, index.shape())?;
+            scatter_mode("scatter", to, (x, dim), (index, &src), mode)
+        }
+    }
+}
+
+fn scatter_add_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+    schema::scatter_add.check(x.dtype())?;
+    scatter_mode("scatter_add", to, (x, dim), (index, src), ScatterMode::Add)
+}
+
+/// What no element changes under a reduction.
+fn identity(mode: ScatterMode, dtype: DType) -> Scalar {
+    let (low, high) = match dtype {
+        DType::Bool => (0, 1),
+        DType::U8 => (0, 255),
+        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        _ => (i64::MIN, i64::MAX),
+    };
+    match mode {
+        ScatterMode::Set | ScatterMode::Add => Scalar::ZERO,
+        ScatterMode::Prod => Scalar::ONE,
+        ScatterMode::Max if dtype.is_float() => Scalar::Float(f64::NEG_INFINITY),
+        ScatterMode::Min if dtype.is_float() => Scalar::Float(f64::INFINITY),
+        ScatterMode::Max => Scalar::Int(low),
+        ScatterMode::Min => Scalar::Int(high),
+    }
+}
+
+pub(super) fn scatter_reduce_body(
+    to: Target,
+    x: &Tensor,
+    dim: isize,
+    index: &Tensor,
+    src: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    reduced("scatter_reduce", to, (x, dim), (index, src), reduce, include_self)
+}
+
+fn reduced(
+    op: &'static str,
+    to: Target,
+    (x, dim): (&Tensor, isize),
+    (index, src): (&Tensor, &Tensor),
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    super::index::schema::scatter_reduce.check(x.dtype())?;
+    let mode = match reduce {
+        "sum" | "mean" => ScatterMode::Add,
+        "prod" => ScatterMode::Prod,
+        "amax" => ScatterMode::Max,
+        "amin" => ScatterMode::Min,
+        other => {
+            let why = format!("reduce argument must be either sum, prod, mean, amax or amin, got {other}");
+            return Err(Error::runtime(op, why));
+        }
+    };
+    if to == Target::Itself && (reduce == "mean" || !include_self) {
+        // Several steps: they are done on a copy, so that an error leaves the tensor as it was.
+        x.write_in_place(op, &reduced(op, Target::Copy, (x, dim), (index, src), reduce, include_self)?)?;
+        return Ok(x.clone());
+    }
+    let start = match include_self {
+        true => x.clone(),
+        false => {
+            let unit = Tensor::constant(identity(mode, x.dtype()), x.dtype(), x.device())?;
+            let unit = super::view::expand_to(&unit, index.shape())?;
+            scatter_mode(op, Target::Copy, (x, dim), (index, &unit), ScatterMode::Set)?
+        }
+    };
+    let y = scatter_mode(op, to, (&start, dim), (index, src), mode)?;
+    if reduce != "mean" {
+        return Ok(y);
+    }
+    let ones = src.detach()?.full_in_shape(Scalar::ONE)?;
+    let own = x.detach()?.full_in_shape(if include_self { Scalar::ONE } else { Scalar::ZERO })?;
+    let count = scatter_mode(op, Target::Copy, (&own, dim), (index, &ones), ScatterMode::Add)?;
+    let count = super::compare::select::r#where(&count.eq(0)?, Scalar::ONE, &count)?;
+    match x.dtype().is_float() {
+        true => y / &count,
+        false => y.floor_divide(&count),
+    }
+}
+
+impl Tensor {
+    fn full_in_shape(&self, value: Scalar) -> Result<Tensor> {
+        Tensor::full_of(self.shape(), value, self.dtype(), self.device())
+    }
+}
+
+/// The gradients of a product or an extremum at indices. Of several zeros' product, and of ties, as PyTorch has it.
+pub(super) fn reduce_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize, mode: ScatterMode) -> Result<Grads> {
+    use super::compare::select::r#where;
+    let (x, index, src, out) = (c.x(0)?, c.x(1)?, c.x(2)?, c.out()?);
+    let dim = axis as isize;
+    let at = |t: &Tensor| t.gather(dim, &index);
+    let add = |t: &Tensor, src: &Tensor| t.scatter_add(dim, &index, src);
+    let (of_x, of_src) = match mode {
+        ScatterMode::Set | ScatterMode::Add => (g.clone(), at(g)?),
+        ScatterMode::Max | ScatterMode::Min => {
+            let hit = src.detach()?.eq(&at(&out.detach()?)?)?.cast(src.dtype())?;
+            let own = x.detach()?.eq(&out.detach()?)?.cast(x.dtype())?;
+            let share = (g / &add(&own, &hit)?)?;
+            // Where neither is the result, which only NaN does, nothing is shared.
+            let share = r#where(&share.detach()?.isfinite()?, &share, Scalar::ZERO)?;
+            ((&share * &own)?, (at(&share)? * &hit)?)
+        }
+        ScatterMode::Prod => {
+            let prod = |t: &Tensor, src: &Tensor| t.scatter_reduce(dim, &index, src, "prod", true);
+            let ones = x.detach()?.full_in_shape(Scalar::ONE)?;
+            let of_x = (g * &prod(&ones, &src)?)?;
+            let zero = src.detach()?.eq(0)?;
+            let filled = r#where(&zero, Scalar::ONE, &src)?;
+            // Of one zero the others' product is the gradient; of more there is none.
+            let zeros = at(&add(&x.detach()?.zeros_like()?, &zero.cast(src.dtype())?)?)?;
+            let others = at(&(g * &prod(&x, &filled)?)?)?;
+            let alone = others.where_else_zero(&zero.logical_and(&zeros.eq(1)?)?)?;
+            let plain = (at(&(g * &out)?)? / &filled)?;
+            (of_x, r#where(&zero, &alone, &plain)?)
+        }
+    };
+    Ok([c.needs(0).then_some(of_x), None, c.needs(2).then_some(of_src)].into_iter().collect())
+}
+
+fn vector_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
+    match index.ndim() {
+        0 | 1 => as_index(op, &with_dims(index)?),
+        _ => Err(Error::index(op, format!("Index is supposed to be a vector, got shape {:?}", index.shape()))),
+    }
+}
+
+fn index_select_body(x: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
+    let axis = shape::wrap_dim("index_select", dim, x.ndim())?;
+    let index = vector_index("index_select", index)?;
+    if x.ndim() == 0 {
+        return index_axes(&with_dims(x)?, &[0], &[index], true)?.reshape(&[]);
+    }
+    index_axes(x, &[axis], &[index], true)
+}
+
+/// The axis, the index and the source of an op on slices, checked.
+fn slices(
+    op: &'static str,
+    x: &Tensor,
+    dim: isize,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<(Tensor, usize, Tensor, Tensor)> {
+    let axis = shape::wrap_dim(op, dim, x.ndim())?;
+    let index = vector_index(op, index)?;
+    same_dtype(op, x, source, "self and source expected to have the same dtype")?;
+    let wide = with_dims(x)?;
+    let (expected, _) = indexed_shape(op, &wide, &[axis], std::slice::from_ref(&index))?;
+    let source = if x.ndim() == 0 { with_dims(source)? } else { source.clone() };
+    if source.shape() != expected.as_slice() {
+        let why =
+            format!("source must have the shape {expected:?}: that of the tensor, and along dim {axis} that of index");
+        return Err(Error::shape(op, why, &[x.shape(), source.shape()]));
+    }
+    Ok((wide, axis, index, source))
+}
+
+fn index_add_body(
+    to: Target,
+    x: &Tensor,
+    dim: isize,
+    index: &Tensor,
+    source: &Tensor,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    let (wide, axis, index, source) = slices("index_add", x, dim, index, source)?;
+    let source = if alpha == Scalar::ONE { source } else { source.mul(alpha)? };
+    let out = put_axes(to, &wide, &[axis], &[index], &source, true, true)?;
+    super::view::reshape_to(&out, x.shape())
+}
+
+fn index_copy_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+    let (wide, axis, index, source) = slices("index_copy", x, dim, index, source)?;
+    let out = put_axes(to, &wide, &[axis], &[index], &source, false, true)?;
+    super::view::reshape_to(&out, x.shape())
+}
+
+fn index_fill_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, value: Operand<'_>) -> Result<Tensor> {
+    let axis = shape::wrap_dim("index_fill", dim, x.ndim())?;
+    let index = vector_index("index_fill", index)?;
+    let value = match value {
+        Operand::Tensor(v) if v.ndim() == 0 => v.cast(x.dtype())?,
+        Operand::Tensor(v) => {
+            let why =
+                format!("only supports a 0-dimensional value tensor, but got tensor with {} dimension(s)", v.ndim());
+            return Err(Error::shape("index_fill", why, &[v.shape()]));
+        }
+        Operand::Scalar(s) => Tensor::constant(s, x.dtype(), x.device())?,
+    };
+    let wide = with_dims(x)?;
+    if value.requires_grad() && to == Target::Copy {
+        // An index that comes twice fills once, and counts once for the number's gradient.
+        let n = wide.shape()[axis];
+        let truth = |b| {
+            Tensor::full_of(if b { &[] } else { std::slice::from_ref(&n) }, Scalar::Bool(b), DType::Bool, x.device())
+        };
+        let filled = put_axes(Target::Copy, &truth(false)?, &[0], &[index], &truth(true)?, false, false)?;
+        let mut line = Shape::from_elem(1, wide.ndim());
+        line[axis] = n;
+        let out = super::compare::select::r#where(&super::view::reshape_to(&filled, &line)?, &value, &wide)?;
+        return super::view::reshape_to(&out, x.shape());
+    }
+    if value.requires_grad() {
+        x.write_in_place("index_fill_", &index_fill_body(Target::Copy, x, dim, &index, Operand::Tensor(&value))?)?;
+        return Ok(x.clone());
+    }
+    let out = put_axes(to, &wide, &[axis], &[index], &value, false, false)?;
+    super::view::reshape_to(&out, x.shape())
+}
+
+fn index_reduce_body(
+    to: Target,
+    x: &Tensor,
+    dim: isize,
+    index: &Tensor,
+    source: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    const OP: &str = "index_reduce";
+    if reduce == "sum" {
+        let why = "reduce argument must be either prod, mean, amax or amin, got sum (that is index_add)";
+        return Err(Error::runtime(OP, why));
+    }
+    let (_, axis, index, source) = slices(OP, x, dim, index, source)?;
+    let mut line = Shape::from_elem(1, source.ndim());
+    line[axis] = index.numel();
+    let index = super::view::expand_to(&super::view::reshape_to(&index, &line)?, source.shape())?;
+    reduced(OP, to, (x, dim), (&index, &source), reduce, include_self)
+}
+
+/// Leading dimensions and the int64 indices along them, of indices and masks as `x[…]` takes them.
+pub(super) fn spread_masks(op: &'static str, x: &Tensor, indices: &[Tensor]) -> Result<(Axes, Vec<Tensor>)> {
+    let mut wide = Vec::new();
+    for t in indices {
+        if !matches!(t.dtype(), DType::Bool | DType::U8) {
+            wide.push(as_index(op, t)?);
+            continue;
+        }
+        let at = wide.len();
+        check_mask(op, x, at, t)?;
+        wide.extend(places(t)?);
+    }
+    if wide.len() > x.ndim() {
+        let why = format!("too many indices for tensor of dimension {} (got {})", x.ndim(), wide.len());
+        return Err(Error::index(op, why));
+    }
+    Ok(((0..wide.len()).collect(), wide))
+}
+
+/// Refuses a mask that is not in the shape of the dimensions of `x` from `at` on.
+pub fn check_mask(op: &'static str, x: &Tensor, at: usize, mask: &Tensor) -> Result<()> {
+    for (i, &n) in mask.shape().iter().enumerate() {
+        if x.shape().get(at + i) != Some(&n) {
+            let why = format!(
+                "The shape of the mask {:?} at index {i} does not match the shape of the indexed tensor {:?} at index {}",
+                mask.shape(),
+                x.shape(),
+                at + i
+            );
+            return Err(Error::index(op, why));
+        }
+    }
+    Ok(())
+}
+
+/// The indices where a mask holds, one vector for each of its dimensions. Evaluates.
+pub fn places(mask: &Tensor) -> Result<Vec<Tensor>> {
+    mask.nonzero()?.unbind(1)
+}
+
+fn index_put_body(to: Target, x: &Tensor, indices: &[Tensor], values: &Tensor, accumulate: bool) -> Result<Tensor> {
+    same_dtype("index_put", x, values, "Index put requires the source and destination dtypes match")?;
+    let (axes, indices) = spread_masks("index_put", x, indices)?;
+    if axes.is_empty() {
+        return Err(Error::index("index_put", "expected at least one index tensor"));
+    }
+    put_axes(to, x, &axes, &indices, values, accumulate, false)
+}
+
+/// `x[…] = values` where the index tensors stand along `dims`: writes in place.
+///
+/// # Errors
+/// For indices out of range, values that do not broadcast, and what every in-place op refuses.
+pub fn index_assign(x: &Tensor, dims: &[isize], indices: &[Tensor], values: &Tensor) -> Result<()> {
+    same_dtype("index_put", x, values, "Index put requires the source and destination dtypes match")?;
+    let (axes, indices) = super::index::checked_indices("index_put", x, dims, indices)?;
+    put_axes(Target::Itself, x, &axes, &indices, values, false, false).map(drop)
+}
+
+fn take_body(x: &Tensor, index: &Tensor) -> Result<Tensor> {
+    let index = as_index("take", index)?;
+    index_axes(&x.reshape(&[-1])?, &[0], std::slice::from_ref(&index), false)
+}
+
+fn put_body(to: Target, x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
+    let index = as_index("put", index)?;
+    same_dtype("put", x, source, "self and source expected to have the same dtype")?;
+    if index.numel() != source.numel() {
+        let why = format!(
+            "Expected source and index to have the same number of elements, but got source.numel() = {}, index.numel() = {}",
+            source.numel(),
+            index.numel()
+        );
+        return Err(Error::shape("put", why, &[index.shape(), source.shape()]));
+    }
+    let source = super::view::reshape_to(source, index.shape())?;
+    if to == Target::Itself && !x.is_contiguous() {
+        x.write_in_place("put_", &put_body(Target::Copy, x, &index, &source, accumulate)?)?;
+        return Ok(x.clone());
+    }
+    let flat = x.reshape(&[-1])?;
+    let out = put_axes(to, &flat, &[0], &[index], &source, accumulate, false)?;
+    super::view::reshape_to(&out, x.shape())
+}
+
+fn take_along_body(x: &Tensor, indices: &Tensor, dim: Option<isize>) -> Result<Tensor> {
+    let indices = as_index("take_along_dim", indices)?;
+    let Some(dim) = dim else { return x.reshape(&[-1])?.gather(0, &indices.reshape(&[-1])?) };
+    let axis = shape::wrap_dim("take_along_dim", dim, x.ndim())?;
+    if x.ndim() != indices.ndim() {
+        let why = "input and indices should have the same number of dimensions";
+        return Err(Error::shape("take_along_dim", why, &[x.shape(), indices.shape()]));
+    }
+    if x.ndim() == 0 {
+        return x.gather(dim, &indices);
+    }
+    let without = |t: &Tensor| {
+        let mut shape = Shape::from_slice(t.shape());
+        shape[axis] = 1;
+        shape
+    };
+    let common = shape::broadcast("take_along_dim", &without(x), &without(&indices))?;
+    let spread = |t: &Tensor| {
+        let mut shape = common.clone();
+        shape[axis] = t.shape()[axis];
+        super::view::expand_to(t, &shape)
+    };
+    spread(x)?.gather(dim, &spread(&indices)?)
+}
+
+fn masked_select_body(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
+    if mask.dtype() != DType::Bool {
+        return Err(Error::dtype("masked_select", "expected a bool tensor for mask", &[mask.dtype()]));
+    }
+    let shape = shape::broadcast("masked_select", x.shape(), mask.shape())?;
+    let flat = super::view::expand_to(mask, &shape)?.reshape(&[-1])?;
+    let places = flat.nonzero()?.reshape(&[-1])?;
+    index_axes(&super::view::expand_to(x, &shape)?.reshape(&[-1])?, &[0], &[places], true)
+}
+
+fn masked_scatter_body(to: Target, x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
+    const OP: &str = "masked_scatter";
+    if mask.dtype() != DType::Bool {
+        return Err(Error::dtype(OP, "only supports boolean masks", &[mask.dtype()]));
+    }
+    same_dtype(OP, x, source, "expected self and source to have same dtypes")?;
+    let shape = shape::broadcast(OP, x.shape(), mask.shape())?;
+    let wide = match to {
+        Target::Copy => super::view::expand_to(x, &shape)?,
+        Target::Itself if shape.as_slice() == x.shape() => x.clone(),
+        Target::Itself => {
+            let why = format!("output with shape {:?} doesn't match the broadcast shape {shape:?}", x.shape());
+            return Err(Error::shape(OP, why, &[x.shape(), mask.shape()]));
+        }
+    };
+    let places = super::view::expand_to(mask, &shape)?.reshape(&[-1])?.nonzero()?.reshape(&[-1])?;
+    let n = places.numel();
+    if n > source.numel() {
+        let why = format!("Number of elements of source < number of ones in mask ({} < {n})", source.numel());
+        return Err(Error::shape(OP, why, &[source.shape(), mask.shape()]));
+    }
+    put_body(to, &wide, &places, &source.reshape(&[-1])?.narrow(0, 0, n as i64)?, false)
+}
+
+fn check_part(op: &'static str, x: &Tensor, src: &Tensor, part: &[usize]) -> Result<()> {
+    same_dtype(op, x, src, "expected src to have the tensor's dtype")?;
+    if part != src.shape() {
+        let why = format!("expected src to have a size equal to the slice of self: {part:?}");
+        return Err(Error::shape(op, why, &[x.shape(), src.shape()]));
+    }
+    Ok(())
+}
+
+fn select_scatter_body(x: &Tensor, src: &Tensor, dim: isize, index: i64) -> Result<Tensor> {
+    // Its checks are those of `select`.
+    let part = x.detach()?.select(dim, index)?;
+    check_part("select_scatter", x, src, part.shape())?;
+    let axis = shape::wrap_dim("select_scatter", dim, x.ndim())?;
+    let start = if index < 0 { index + x.shape()[axis] as i64 } else { index } as usize;
+    let dims = smallvec::smallvec![SliceDim { axis, start, step: 1, len: 1 }];
+    super::index::slice_scatter_dims(x, &src.unsqueeze(axis as isize)?, dims)
+}
+
+fn diagonal_scatter_body(x: &Tensor, src: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<Tensor> {
+    let part = x.detach()?.diagonal(offset, dim1, dim2)?;
+    check_part("diagonal_scatter", x, src, part.shape())?;
+    let (a, b) = (shape::wrap_dim("diagonal", dim1, x.ndim())?, shape::wrap_dim("diagonal", dim2, x.ndim())?);
+    let line = super::create::arange_of(*part.shape().last().unwrap_or(&0), x.device())?;
+    let mut at = [(a, (&line + (-offset).max(0))?), (b, (&line + offset.max(0))?)];
+    at.sort_by_key(|(axis, _)| *axis);
+    let [(a, i), (b, j)] = at;
+    // The diagonal is the source's last dimension, and in an indexed tensor where its axes were.
+    let place = super::index::index_position(&[a, b]) as isize;
+    put_axes(Target::Copy, x, &[a, b], &[i, j], &src.movedim(&[-1], &[place])?, false, true)
+}
+
+fn as_strided_scatter_body(
+    x: &Tensor,
+    src: &Tensor,
+    size: &[isize],
+    stride: &[isize],
+    offset: Option<i64>,
+) -> Result<Tensor> {
+    let out = x.copy()?;
+    let part = out.as_strided(size, stride, offset)?;
+    check_part("as_strided_scatter", x, src, part.shape())?;
+    part.copy_(src)?;
+    Ok(out)
+}

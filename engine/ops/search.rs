@@ -1,0 +1,717 @@
+//! Finding, counting and repeating: ops whose results depend on what the elements are, most of them in size too.
+//!
+//! All are made of sorting, bisection and writing at indices. Where the size of a result depends on the data, the op
+//! evaluates it, on the device that it was called on.
+
+use super::index::{cat, with_dims};
+use super::macros::define_ops;
+use super::sort::search_rows;
+use super::{result_type, Operand};
+use crate::shape::{self, Shape};
+use crate::{DType, Error, Result, Scalar, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! search_ops {
+    ($cb:ident) => { $cb! { "search" SearchOp :
+        /// For each element of `input` the place in the sorted `sorted_sequence`, along its last dimension, where it belongs:
+        /// before its equals, or with `right` (or `side` "right") behind them. A sequence of several rows is searched row by
+        /// row. `sorter` holds the indices that sort it, where it is not sorted itself. int64, or int32 with `out_int32`.
+        function searchsorted(sorted_sequence: Tensor, input: Operand; out_int32: Bool = false, right: Bool = false, side: OptText = None, sorter: OptTensor = None) -> Tensor {
+            [plain nograd] Keep Yes DTypes::REAL, Index,
+            run searchsorted_body, torch "", samples [
+                "ASC(5), N(3, 2)", "ASC(3, 6), P(3, 4), right=True", "FIXED(ASC(6)), 1.5, side='right', out_int32=True", "ASC(2, 3, 4), P(2, 3, 0)",
+                "N(4), N(3), sorter=ORDER(4)", "N(0), N(3)"
+            ]
+        }
+        /// [`searchsorted`] of the elements among `boundaries`, a sorted vector: the number of the bucket each falls into.
+        function bucketize(input: Operand, boundaries: Tensor; out_int32: Bool = false, right: Bool = false) -> Tensor {
+            [plain nograd] Keep Yes DTypes::REAL, Index,
+            run bucketize_body, torch "", samples ["P(3, 4), ASC(6)", "N(7), ASC(6), right=True", "2, ASC(6), out_int32=True"]
+        }
+        /// Is each element among `test_elements`? With `invert` the opposite. NaN is nowhere.
+        function isin(elements: Operand, test_elements: Operand; assume_unique: Bool = false, invert: Bool = false) -> Tensor {
+            [plain nograd] Keep Yes DTypes::REAL, Bool,
+            run isin_body, torch "", samples ["I(0, 9, 3, 4), I(0, 9, 4)", "I(0, 9, 3, 4), I(0, 9, 4), invert=True", "I(0, 3, 6), 1", "2, I(0, 9, 4)", "N(3), N(0)"]
+        }
+        /// The distinct elements in ascending order; with `dim` the distinct slices along it. With `return_inverse` also where
+        /// each element went, with `return_counts` also how often each occurs. NaN equals nothing. Evaluates.
+        method unique(sorted: Bool = true, return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None) -> Packed {
+            [nograd] Keep Yes DTypes::ORDERED, Same,
+            run unique_body, torch "", samples [
+                "I(0, 5, 3, 4)", "I(0, 5, 3, 4), return_inverse=True, return_counts=True", "N(7), return_counts=True", "I(0, 2, 6, 2), True, True, True, 0",
+                "I(0, 2, 2, 6), return_inverse=True, dim=1", "N(0)", "N(3, 4), return_inverse=True"
+            ]
+        }
+        /// The elements without those that equal the one before; with `dim` the slices along it. With `return_inverse` also
+        /// where each element went, with `return_counts` also how long each run is. Evaluates.
+        method unique_consecutive(return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None) -> Packed {
+            [nograd] Keep Yes DTypes::ALL, Same,
+            run unique_consecutive_body, torch "", samples [
+                "I(0, 2, 3, 4)", "I(0, 2, 12), True, True", "I(0, 2, 8, 1), return_counts=True, dim=0", "I(0, 2, 2, 6), return_inverse=True, dim=-1", "N(0)"
+            ]
+        }
+        /// Each element `repeats` times (a number, or one for each index of `dim`); flattened first without `dim`. A tensor of
+        /// counts alone gives each index as often as it says. With a tensor of counts it evaluates, unless `output_size` is
+        /// given.
+        method repeat_interleave(repeats: OptOperand = None, dim: OptDim = None; output_size: OptInt = None) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run repeat_interleave_body, torch "", samples [
+                "N(3, 4), 2", "N(3, 4), 3, 1", "N(3, 4), I(0, 3, 4), dim=1", "N(3, 4), I(0, 3, 3), 0", "N(3, 4), I(2, 3, 1), 0, output_size=6", "I(0, 4, 5)", "N(2), 0"
+            ]
+        }
+        /// How often each number occurs in a vector of integers from 0 on, or with `weights` the sum of theirs; at least
+        /// `minlength` counts. Evaluates.
+        method bincount(weights: OptTensor = None, minlength: Int = 0) -> Tensor {
+            [nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::INTEGER, Own,
+            run bincount_body, torch "", samples ["I(0, 6, 12)", "I(0, 6, 12), minlength=9", "I(0, 1, 0), minlength=3", "I(0, 1, 0)"]
+        }
+        /// How many elements lie in each of `bins` equal parts of `min` to `max` (of the elements' range where both are equal);
+        /// the last part has both its ends. What lies outside does not count.
+        method histc(bins: Int = 100, min: Number = 0, max: Number = 0) -> Tensor {
+            [nograd] Keep Yes DTypes::REAL, Same,
+            run histc_body, torch "", samples ["N(30), 10", "N(5, 6), 4, -1, 1.5", "N(3, 4)", "N(4), 3, 8, 9"]
+        }
+        /// Counts (or the sums of `weight`) of the elements between neighbours of the bins' edges, and the edges. `bins` is a
+        /// number of equal parts of `range` (by default the elements' own), or the edges. The last bin has both its ends. With
+        /// `density` divided by the bins' widths, so that the integral is 1.
+        method histogram(bins: Operand; range: OptFloats = None, weight: OptTensor = None, density: Bool = false) -> HistEdges {
+            [nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
+            run histogram_body, torch "", samples ["N(30), 5", "N(5, 6), 4, range=[-1.0, 1.5]", "N(12), 4, weight=P(12), density=True", "N(30), ASC(6)"]
+        }
+        /// [`histogram`] in several dimensions: `input` holds one point in each row. `bins` lists for each dimension a number
+        /// of parts or the edges, `range` the ends of all, two by two.
+        method histogramdd(bins: Bins, range: OptFloats = None, weight: OptTensor = None, density: Bool = false) -> HistEdgesList {
+            [nograd only_function] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
+            run histogramdd_body, torch "", samples ["N(30, 2), [3, 5]", "N(30, 3), [1, 3, 3], density=True", "N(20, 2), [3, 4], [-1.0, 1.0, -2.0, 0.5], P(20)", "N(20, 2), 3"]
+        }
+        /// [`histogramdd`] of the points (`x`, `y`), as NumPy's `histogram2d`: counts, the edges along `x`, those along `y`.
+        /// PyTorch has none.
+        function histogram2d(x: Tensor, y: Tensor, bins: Bins = &[], range: OptFloats = None, density: Bool = false, weights: OptTensor = None) -> Packed {
+            [plain nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
+            run histogram2d_body, torch "-", samples []
+        }
+        /// The combinations of `r` elements of a vector, in order, one in each row; with `with_replacement` also of one element
+        /// several times.
+        method combinations(r: Int = 2, with_replacement: Bool = false) -> Tensor {
+            [only_function] Keep Yes DTypes::ALL, Same,
+            run combinations_body, torch "", samples ["N(5)", "N(4), 3", "N(3), 2, with_replacement=True", "N(2), 3", "N(3), 1"]
+        }
+        /// Every way to take one element of each vector, in order, one in each row; one vector alone as it is.
+        function cartesian_prod(tensors: Tensors) -> Tensor {
+            [variadic] Promote Yes DTypes::ALL, Same,
+            run cartesian_body, torch "-", samples []
+        }
+    }};
+}
+search_ops!(define_ops);
+
+// ---- bisection -------------------------------------------------------------------------------------------------------
+
+fn searchsorted_body(
+    sorted: &Tensor,
+    input: Operand<'_>,
+    out_int32: bool,
+    right: bool,
+    side: Option<&str>,
+    sorter: Option<&Tensor>,
+) -> Result<Tensor> {
+    const OP: &str = "searchsorted";
+    let right = match side {
+        None => right,
+        Some("left") if right => {
+            let why = "side and right can't be set to opposites, got side of left while right was True";
+            return Err(Error::runtime(OP, why));
+        }
+        Some("left") => false,
+        Some("right") => true,
+        Some(other) => {
+            return Err(Error::runtime(OP, format!("side can only be 'left' or 'right' but got {other}")));
+        }
+    };
+    if sorted.ndim() == 0 {
+        return Err(Error::shape(OP, "boundaries tensor should have positive dimension", &[sorted.shape()]));
+    }
+    let sorted = sorted.detach()?;
+    let values = match input {
+        Operand::Scalar(_) if sorted.ndim() != 1 => {
+            let why = "input value can be a scalar only when the boundaries tensor has one dimension";
+            return Err(Error::shape(OP, why, &[sorted.shape()]));
+        }
+        Operand::Scalar(s) => {
+            let dtype = result_type([Operand::Tensor(&sorted), input]);
+            return found(
+                &in_order(&sorted, sorter)?.cast(dtype)?,
+                &Tensor::constant(s, dtype, sorted.device())?,
+                right,
+                out_int32,
+            );
+        }
+        Operand::Tensor(v) => v.detach()?,
+    };
+    if values.dtype() != sorted.dtype() {
+        let why = "input value tensor and boundaries tensor should have same dtype";
+        return Err(Error::dtype(OP, why, &[sorted.dtype(), values.dtype()]));
+    }
+    let rows = |t: &Tensor| Shape::from_slice(&t.shape()[..t.ndim().saturating_sub(1)]);
+    if sorted.ndim() != 1 && (sorted.ndim() != values.ndim() || rows(&sorted) != rows(&values)) {
+        let why = "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input \
+                   value tensor must match";
+        return Err(Error::shape(OP, why, &[sorted.shape(), values.shape()]));
+    }
+    found(&in_order(&sorted, sorter)?, &values, right, out_int32)
+}
+
+fn in_order(sorted: &Tensor, sorter: Option<&Tensor>) -> Result<Tensor> {
+    let Some(sorter) = sorter else { return Ok(sorted.clone()) };
+    if sorter.shape() != sorted.shape() || sorter.dtype() != DType::I64 {
+        let why = format!("sorter must be int64 of the boundaries' shape {:?}, got {}", sorted.shape(), sorter.dtype());
+        return Err(Error::shape("searchsorted", why, &[sorted.shape(), sorter.shape()]));
+    }
+    sorted.gather(-1, sorter)
+}
+
+fn found(rows: &Tensor, values: &Tensor, right: bool, out_int32: bool) -> Result<Tensor> {
+    schema::searchsorted.check(rows.dtype())?;
+    let at = search_rows(rows, values, right)?;
+    if out_int32 {
+        at.cast(DType::I32)
+    } else {
+        Ok(at)
+    }
+}
+
+fn bucketize_body(input: Operand<'_>, boundaries: &Tensor, out_int32: bool, right: bool) -> Result<Tensor> {
+    if boundaries.ndim() != 1 {
+        return Err(Error::shape("bucketize", "boundaries tensor must be 1 dimension", &[boundaries.shape()]));
+    }
+    searchsorted_body(boundaries, input, out_int32, right, None, None)
+}
+
+fn isin_body(elements: Operand<'_>, test: Operand<'_>, _assume_unique: bool, invert: bool) -> Result<Tensor> {
+    let dtype = result_type([elements, test]);
+    schema::isin.check(dtype)?;
+    let device = match (elements, test) {
+        (Operand::Tensor(t), _) | (_, Operand::Tensor(t)) => t.device(),
+        (Operand::Scalar(_), Operand::Scalar(_)) => {
+            return Err(Error::kind("isin", "one of 'elements' and 'test_elements' must be a Tensor"))
+        }
+    };
+    let tensor = |o: Operand<'_>| match o {
+        Operand::Tensor(t) => t.detach()?.cast(dtype),
+        Operand::Scalar(s) => Tensor::constant(s, dtype, device),
+    };
+    let sorted = tensor(test)?.reshape(&[-1])?.msort()?;
+    let x = tensor(elements)?;
+    // What belongs at two places is there.
+    let hit = search_rows(&sorted, &x, false)?.lt(&search_rows(&sorted, &x, true)?)?;
+    if invert {
+        hit.logical_not()
+    } else {
+        Ok(hit)
+    }
+}
+
+// ---- distinct elements -----------------------------------------------------------------------------------------------
+
+/// What a list of runs is made into: the element each begins with, where each element went, how long each is.
+struct Runs {
+    starts: Tensor,
+    group: Tensor,
+    counts: Tensor,
+}
+
+/// The runs of a vector or of rows, where each element differs from the one before or not.
+fn runs(rows: &Tensor) -> Result<Runs> {
+    let n = rows.shape()[0] as i64;
+    let device = rows.device();
+    if n == 0 {
+        let none = super::create::arange_of(0, device)?;
+        return Ok(Runs { starts: none.clone(), group: none.clone(), counts: none });
+    }
+    let first = Tensor::full_of(&[1], Scalar::Bool(true), DType::Bool, device)?;
+    let differs = rows.narrow(0, 1, n - 1)?.ne(&rows.narrow(0, 0, n - 1)?)?;
+    let differs = if rows.ndim() > 1 { differs.any(Some(&[1]), false)? } else { differs };
+    let begins = cat(&[first, differs], 0)?;
+    let starts = begins.nonzero()?.reshape(&[-1])?;
+    let end = Tensor::full_of(&[1], Scalar::Int(n), DType::I64, device)?;
+    let count = starts.numel() as i64;
+    let ends = cat(&[starts.narrow(0, 1, count - 1)?, end], 0)?;
+    let group = (begins.cumsum(0, None)? - 1i64)?;
+    Ok(Runs { counts: (&ends - &starts)?, group, starts })
+}
+
+fn packed(values: Tensor, inverse: Option<Tensor>, counts: Option<Tensor>) -> Vec<Tensor> {
+    std::iter::once(values).chain(inverse).chain(counts).collect()
+}
+
+/// Slices along `dim` as the rows of a matrix.
+fn as_rows(op: &'static str, x: &Tensor, dim: isize) -> Result<Tensor> {
+    let x = with_dims(x)?;
+    let axis = shape::wrap_dim(op, dim, x.ndim())?;
+    let n = x.shape()[axis];
+    if x.shape().iter().enumerate().any(|(a, &n)| n == 0 && a != axis) {
+        let why = "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied";
+        return Err(Error::shape(op, why, &[x.shape()]));
+    }
+    if n == 0 {
+        return Tensor::full_of(&[0, 1], Scalar::ZERO, x.dtype(), x.device());
+    }
+    x.movedim(&[axis as isize], &[0])?.reshape(&[n as isize, -1])
+}
+
+fn unique_body(
+    x: &Tensor,
+    _sorted: bool,
+    return_inverse: bool,
+    return_counts: bool,
+    dim: Option<isize>,
+) -> Result<Vec<Tensor>> {
+    schema::unique.check(x.dtype())?;
+    let x = x.detach()?;
+    let rows = match dim {
+        None => x.reshape(&[-1])?,
+        Some(dim) => as_rows("unique", &x, dim)?,
+    };
+    let order = match dim {
+        None => rows.argsort(0, false, true)?,
+        Some(_) => lexical(&rows)?,
+    };
+    let runs = runs(&rows.index_select(0, &order)?)?;
+    let heads = order.index_select(0, &runs.starts)?;
+    let values = match dim {
+        None => rows.index_select(0, &heads)?,
+        Some(dim) => x.index_select(dim, &heads)?,
+    };
+    let inverse = match return_inverse {
+        true => {
+            let inverse = runs.group.zeros_like()?.scatter(0, &order, Some((&runs.group).into()), None, None)?;
+            Some(if dim.is_none() { super::view::reshape_to(&inverse, x.shape())? } else { inverse })
+        }
+        false => None,
+    };
+    Ok(packed(values, inverse, return_counts.then_some(runs.counts)))
+}
+
+/// The order of a matrix's rows by their first column, then their second, and so on: sorted from the last column on.
+fn lexical(rows: &Tensor) -> Result<Tensor> {
+    let mut order = super::create::arange_of(rows.shape()[0], rows.device())?;
+    for column in rows.unbind(1)?.iter().rev() {
+        let by = column.index_select(0, &order)?.argsort(0, false, true)?;
+        order = order.index_select(0, &by)?;
+    }
+    Ok(order)
+}
+
+fn unique_consecutive_body(
+    x: &Tensor,
+    return_inverse: bool,
+    return_counts: bool,
+    dim: Option<isize>,
+) -> Result<Vec<Tensor>> {
+    let x = x.detach()?;
+    let rows = match dim {
+        None => x.reshape(&[-1])?,
+        Some(dim) => as_rows("unique_consecutive", &x, dim)?,
+    };
+    let runs = runs(&rows)?;
+    let values = match dim {
+        None => rows.index_select(0, &runs.starts)?,
+        Some(dim) => x.index_select(dim, &runs.starts)?,
+    };
+    let inverse = match (return_inverse, dim) {
+        (true, None) => Some(super::view::reshape_to(&runs.group, x.shape())?),
+        (true, Some(_)) => Some(runs.group),
+        (false, _) => None,
+    };
+    Ok(packed(values, inverse, return_counts.then_some(runs.counts)))
+}
+
+fn repeat_interleave_body(
+    x: &Tensor,
+    repeats: Option<Operand<'_>>,
+    dim: Option<isize>,
+    output_size: Option<i64>,
+) -> Result<Tensor> {
+    const OP: &str = "repeat_interleave";
+    let Some(repeats) = repeats else { return repeated_places(x, output_size) };
+    let (x, axis) = match dim {
+        None => (x.reshape(&[-1])?, 0),
+        Some(dim) => (with_dims(x)?, shape::wrap_dim(OP, dim, x.ndim())?),
+    };
+    let n = x.shape()[axis];
+    let counts = match repeats {
+        Operand::Tensor(t) if t.numel() != 1 || t.ndim() > 1 => {
+            if t.ndim() != 1 || t.numel() != n {
+                let why = "repeats must have the same size as input along dim";
+                return Err(Error::shape(OP, why, &[t.shape(), x.shape()]));
+            }
+            return x.index_select(axis as isize, &repeated_places(t, output_size)?);
+        }
+        Operand::Tensor(t) => t.detach()?.item()?,
+        Operand::Scalar(s) => s,
+    };
+    let Scalar::Int(r) = counts else {
+        return Err(Error::kind(OP, format!("repeats must be an int or a tensor of integers, not {counts}")));
+    };
+    let total = i64::try_from(n).ok().and_then(|n| n.checked_mul(r)).filter(|_| r >= 0);
+    let Some(total) = total else {
+        return Err(Error::runtime(OP, format!("Repeats must be non-negative and not too many, got {r}")));
+    };
+    if output_size.is_some_and(|s| s != total) {
+        let why = format!("Invalid output_size, the result has {total} elements along dim {axis}");
+        return Err(Error::runtime(OP, why));
+    }
+    let mut wide = Shape::from_slice(x.shape());
+    wide.insert(axis + 1, r as usize);
+    let mut shape = Shape::from_slice(x.shape());
+    shape[axis] = total as usize;
+    let spread = super::view::expand_to(&x.unsqueeze(axis as isize + 1)?, &wide)?;
+    super::view::reshape_to(&spread.copy()?, &shape)
+}
+
+/// Each index as often as its count says.
+fn repeated_places(counts: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
+    const OP: &str = "repeat_interleave";
+    if counts.ndim() != 1 || !matches!(counts.dtype(), DType::I32 | DType::I64) {
+        let why = format!("repeats must be a vector of int64 or int32, got {:?} of {}", counts.shape(), counts.dtype());
+        return Err(Error::shape(OP, why, &[counts.shape()]));
+    }
+    let n = counts.numel();
+    if n == 0 {
+        return super::create::arange_of(0, counts.device());
+    }
+    let counts = counts.detach()?.cast(DType::I64)?;
+    if counts.lt(0)?.any(None, false)?.item_bool()? {
+        return Err(Error::runtime(OP, "repeats can not be negative"));
+    }
+    let ends = counts.cumsum(0, None)?;
+    let total = match ends.select(0, -1)?.item()? {
+        Scalar::Int(total) if output_size.is_none_or(|s| s == total) => total,
+        total => {
+            let why = format!("allocated size does not match required size: output_size is not {total}");
+            return Err(Error::runtime(OP, why));
+        }
+    };
+    let size = super::create::sizes(OP, &[total as isize])?;
+    search_rows(&ends, &super::create::arange_of(size[0], counts.device())?, true)
+}
+
+// ---- counting --------------------------------------------------------------------------------------------------------
+
+fn bincount_body(x: &Tensor, weights: Option<&Tensor>, minlength: i64) -> Result<Tensor> {
+    const OP: &str = "bincount";
+    schema::bincount.check(x.dtype())?;
+    let fail = |why: &str| Err(Error::runtime(OP, why));
+    if minlength < 0 {
+        return fail("minlength should be >= 0");
+    }
+    if x.ndim() != 1 {
+        return fail("only supports 1-d non-negative integral inputs.");
+    }
+    if weights.is_some_and(|w| w.shape() != x.shape()) {
+        return fail("weights should be 1-d and have the same length as input");
+    }
+    let (x, device) = (x.detach()?.cast(DType::I64)?, x.device());
+    let mut size = minlength;
+    if x.numel() > 0 {
+        let (least, most) = (x.amin(None, false)?.item()?.to_i64(), x.amax(None, false)?.item()?.to_i64());
+        if least < 0 {
+            return fail("only supports 1-d non-negative integral inputs.");
+        }
+        size = size.max(most.saturating_add(1));
+    }
+    let shape = super::create::sizes(OP, &[size as isize])?;
+    let (weights, dtype) = match weights {
+        None => (Tensor::full_of(x.shape(), Scalar::ONE, DType::I64, device)?, DType::I64),
+        Some(w) => {
+            let dtype = match (w.dtype(), device) {
+                (DType::F32, _) | (_, crate::Device::Gpu) => DType::F32,
+                (_, crate::Device::Cpu) => DType::F64,
+            };
+            (w.detach()?.cast(dtype)?, dtype)
+        }
+    };
+    let zeros = Tensor::full_of(&shape, Scalar::ZERO, dtype, device)?;
+    if x.numel() == 0 {
+        return Ok(zeros);
+    }
+    zeros.index_add(0, &x, &weights, Scalar::ONE)
+}
+
+/// The ends of a histogram, as numbers: those given, else the least and the largest element. Evaluates in the latter case.
+fn ends_of(op: &'static str, x: &Tensor, given: Option<(f64, f64)>) -> Result<(f64, f64)> {
+    let (mut low, mut high) = match given {
+        Some(ends) => ends,
+        None if x.numel() == 0 => (0.0, 1.0),
+        None => (x.amin(None, false)?.item_f64()?, x.amax(None, false)?.item_f64()?),
+    };
+    if low == high {
+        (low, high) = (
+            low - 0.5 - 0.5 * f64::from(u8::from(op == "histc")),
+            high + 0.5 + 0.5 * f64::from(u8::from(op == "histc")),
+        );
+    }
+    if !(low.is_finite() && high.is_finite()) {
+        return Err(Error::runtime(op, format!("range of [{low}, {high}] is not finite")));
+    }
+    if low > high {
+        return Err(Error::runtime(op, format!("max must be larger than min, got [{low}, {high}]")));
+    }
+    Ok((low, high))
+}
+
+fn histc_body(x: &Tensor, bins: i64, min: Scalar, max: Scalar) -> Result<Tensor> {
+    schema::histc.check(x.dtype())?;
+    if bins <= 0 {
+        return Err(Error::runtime("histc", "bins must be > 0"));
+    }
+    if let Some(odd) = [min, max].iter().find(|s| !s.fits(x.dtype())) {
+        return Err(Error::runtime(
+            "histc",
+            format!("value {odd} cannot be converted to {} without overflow", x.dtype()),
+        ));
+    }
+    let size = super::create::sizes("histc", &[bins as isize])?;
+    let (min, max) = (min.to_f64(), max.to_f64());
+    let x = x.detach()?.reshape(&[-1])?;
+    let given = if min == max && x.numel() > 0 { None } else { Some((min, max)) };
+    let (low, high) = ends_of("histc", &x, given)?;
+    // Which bin, in the elements' own precision, as PyTorch computes it.
+    let float = if x.dtype().is_float() { x.clone() } else { x.cast(DType::F32)? };
+    let place = float.sub(low, Scalar::ONE)?.mul(bins as f64)?.div(high - low, None)?.floor()?;
+    let inside = float.ge(low)?.logical_and(&float.le(high)?)?;
+    let place = place.where_else_zero(&inside)?.cast(DType::I64)?.clamp(Some(0.into()), Some((bins - 1).into()))?;
+    let zeros = Tensor::full_of(&size, Scalar::ZERO, DType::I64, x.device())?;
+    if x.numel() == 0 {
+        return zeros.cast(x.dtype());
+    }
+    zeros.index_add(0, &place, &inside.cast(DType::I64)?, Scalar::ONE)?.cast(x.dtype())
+}
+
+fn histogram_body(
+    x: &Tensor,
+    bins: Operand<'_>,
+    range: Option<&[f64]>,
+    weight: Option<&Tensor>,
+    density: bool,
+) -> Result<(Tensor, Tensor)> {
+    schema::histogram.check(x.dtype())?;
+    let bins = match bins {
+        Operand::Scalar(s) => Tensor::constant(s, DType::I64, x.device())?,
+        Operand::Tensor(t) => t.clone(),
+    };
+    if weight.is_some_and(|w| w.shape() != x.shape()) {
+        let why = "if weight tensor is provided it should have the same shape as the input tensor";
+        return Err(Error::runtime("histogram", why));
+    }
+    let weight = weight.map(|w| w.reshape(&[-1])).transpose()?;
+    let points = x.reshape(&[-1, 1])?;
+    let (counts, mut edges) = histogramdd_of("histogram", &points, &[bins], range, weight.as_ref(), density)?;
+    match edges.pop() {
+        Some(edges) => Ok((counts, edges)),
+        None => Err(Error::runtime("histogram", "has no edges")),
+    }
+}
+
+fn histogramdd_body(
+    x: &Tensor,
+    bins: &[Tensor],
+    range: Option<&[f64]>,
+    weight: Option<&Tensor>,
+    density: bool,
+) -> Result<(Tensor, Vec<Tensor>)> {
+    schema::histogramdd.check(x.dtype())?;
+    if x.ndim() < 2 {
+        return Err(Error::shape("histogramdd", "input tensor should have at least 2 dimensions", &[x.shape()]));
+    }
+    let d = x.shape()[x.ndim() - 1];
+    let points = x.reshape(&[-1, d as isize])?;
+    let weight = weight.map(|w| w.reshape(&[-1])).transpose()?;
+    if weight.as_ref().is_some_and(|w| w.numel() != points.shape()[0]) {
+        let why = "if weight tensor is provided it should have the same shape as the input tensor excluding its \
+                   innermost dimension";
+        return Err(Error::runtime("histogramdd", why));
+    }
+    histogramdd_of("histogramdd", &points, bins, range, weight.as_ref(), density)
+}
+
+fn histogram2d_body(
+    x: &Tensor,
+    y: &Tensor,
+    bins: &[Tensor],
+    range: Option<&[f64]>,
+    density: bool,
+    weights: Option<&Tensor>,
+) -> Result<Vec<Tensor>> {
+    if x.ndim() != 1 || x.shape() != y.shape() {
+        return Err(Error::shape("histogram2d", "x and y must be vectors of one length", &[x.shape(), y.shape()]));
+    }
+    let ten = [Tensor::constant(Scalar::Int(10), DType::I64, x.device())?];
+    let bins = if bins.is_empty() { &ten } else { bins };
+    let points = super::index::stack(&[x.clone(), y.clone()], 1)?;
+    let (counts, edges) = histogramdd_body(&points, bins, range, weights, density)?;
+    Ok(std::iter::once(counts).chain(edges).collect())
+}
+
+/// Points (n, d) counted in a grid. Each bin has its lower end, the last one both.
+fn histogramdd_of(
+    op: &'static str,
+    points: &Tensor,
+    bins: &[Tensor],
+    range: Option<&[f64]>,
+    weight: Option<&Tensor>,
+    density: bool,
+) -> Result<(Tensor, Vec<Tensor>)> {
+    let (n, d) = (points.shape()[0], points.shape()[1]);
+    let (points, dtype, device) = (points.detach()?, points.dtype(), points.device());
+    let bins: Vec<Tensor> = match bins {
+        [one] if one.ndim() == 0 => vec![one.clone(); d],
+        many if many.len() == d => many.to_vec(),
+        many => {
+            let why = format!("expected {d} sequences of bin edges or numbers of bins, got {}", many.len());
+            return Err(Error::runtime(op, why));
+        }
+    };
+    if range.is_some_and(|r| r.len() != 2 * d) {
+        return Err(Error::runtime(
+            op,
+            format!("range should have {} elements, got {:?}", 2 * d, range.unwrap_or(&[])),
+        ));
+    }
+    if weight.is_some_and(|w| w.dtype() != dtype) {
+        let why = "if weight tensor is provided, input tensor and weight tensor should have the same dtype";
+        return Err(Error::dtype(op, why, &[dtype]));
+    }
+    let mut edges = Vec::with_capacity(d);
+    let mut inside = Tensor::full_of(&[n], Scalar::Bool(true), DType::Bool, device)?;
+    let mut place = Tensor::full_of(&[n], Scalar::ZERO, DType::I64, device)?;
+    let mut shape = Shape::new();
+    for (j, bins) in bins.iter().enumerate() {
+        let x = points.select(1, j as i64)?.contiguous()?;
+        let own = edges_of(op, &x, bins, range.map(|r| (r[2 * j], r[2 * j + 1])))?;
+        let count = own.numel() as i64 - 1;
+        let at = (search_rows(&own, &x, true)? - 1i64)?;
+        // The largest edge belongs to the last bin.
+        let at = super::compare::select::r#where(&x.eq(&own.select(0, -1)?)?, count - 1, &at)?;
+        inside = inside.logical_and(&at.ge(0)?.logical_and(&at.lt(count)?)?)?;
+        place = ((place * count)? + &at)?;
+        shape.push(count as usize);
+        edges.push(own);
+    }
+    let total: usize = shape.iter().try_fold(1usize, |a, &b| a.checked_mul(b)).unwrap_or(usize::MAX);
+    let size = super::create::sizes(op, &[isize::try_from(total).unwrap_or(isize::MAX)])?;
+    let one = match weight {
+        Some(w) => w.detach()?,
+        None => Tensor::full_of(&[n], Scalar::ONE, dtype, device)?,
+    };
+    let mut counts = Tensor::full_of(&size, Scalar::ZERO, dtype, device)?;
+    if n > 0 {
+        let one = one.where_else_zero(&inside)?;
+        counts = counts.index_add(0, &place.where_else_zero(&inside)?, &one, Scalar::ONE)?;
+    }
+    let mut counts = super::view::reshape_to(&counts, &shape)?;
+    if density {
+        counts = (&counts / &counts.sum(None, false, None)?)?;
+        for (j, own) in edges.iter().enumerate() {
+            let widths = (&own.narrow(0, 1, shape[j] as i64)? - &own.narrow(0, 0, shape[j] as i64)?)?;
+            let mut line = Shape::from_elem(1, d);
+            line[j] = shape[j];
+            counts = (counts / &super::view::reshape_to(&widths, &line)?)?;
+        }
+    }
+    Ok((counts, edges))
+}
+
+/// The edges of one dimension's bins: those given, or a number of equal parts.
+fn edges_of(op: &'static str, x: &Tensor, bins: &Tensor, range: Option<(f64, f64)>) -> Result<Tensor> {
+    if bins.ndim() == 1 {
+        if bins.dtype() != x.dtype() {
+            let why = "input tensor and bins tensors should have the same dtype";
+            return Err(Error::dtype(op, why, &[x.dtype(), bins.dtype()]));
+        }
+        if bins.numel() < 2 {
+            return Err(Error::shape(op, "bins tensor should have at least 2 elements", &[bins.shape()]));
+        }
+        return bins.detach();
+    }
+    if bins.ndim() > 1 {
+        return Err(Error::shape(op, "bins tensor should have one dimension", &[bins.shape()]));
+    }
+    let n = bins.item()?.to_i64();
+    if n < 1 {
+        return Err(Error::runtime(op, format!("bins must be > 0, but got {n}")));
+    }
+    let (low, high) = ends_of(op, x, range)?;
+    super::create::linspace(low, high, n.saturating_add(1), Some(x.dtype()), Some(x.device()))
+}
+
+// ---- combinations ----------------------------------------------------------------------------------------------------
+
+fn combinations_body(x: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor> {
+    const OP: &str = "combinations";
+    if x.ndim() != 1 {
+        return Err(Error::shape(OP, "Expect a 1D vector", &[x.shape()]));
+    }
+    if r < 0 {
+        return Err(Error::runtime(OP, format!("Expect a non-negative number, but got {r}")));
+    }
+    let (n, r) = (x.numel(), r as usize);
+    if r == 0 {
+        return x.narrow(0, 0, 0)?.reshape(&[0]);
+    }
+    // The number of rows, before any memory is taken: (n over r), or (n + r - 1 over r).
+    let pool = if with_replacement { n.saturating_add(r - 1) } else { n };
+    let rows = (0..r as u128).try_fold(1u128, |c, i| Some(c.checked_mul((pool as u128).checked_sub(i)?)? / (i + 1)));
+    let rows = if n == 0 || r > pool { Some(0) } else { rows };
+    let cells = rows.and_then(|rows| rows.checked_mul(r as u128)).filter(|&c| c < 1 << 40);
+    let Some(cells) = cells else {
+        return Err(Error::runtime(OP, format!("there are too many combinations of {r} out of {n} elements")));
+    };
+    let mut places: Vec<i64> = Vec::with_capacity(cells as usize);
+    let mut pick: Vec<usize> = if with_replacement { vec![0; r] } else { (0..r).collect() };
+    for _ in 0..cells as usize / r {
+        places.extend(pick.iter().map(|&i| i as i64));
+        // The last place that can still move on; those behind it follow.
+        let top = |i: usize| if with_replacement { n - 1 } else { n - r + i };
+        if let Some(i) = (0..r).rev().find(|&i| pick[i] < top(i)) {
+            let next = pick[i] + 1;
+            (i..r).for_each(|j| pick[j] = if with_replacement { next } else { next + j - i });
+        }
+    }
+    let places = Tensor::from_slice(&places, &[cells as usize / r, r], x.device())?;
+    x.take(&places)
+}
+
+fn cartesian_body(tensors: &[Tensor]) -> Result<Tensor> {
+    const OP: &str = "cartesian_prod";
+    let Some(first) = tensors.first() else {
+        return Err(Error::runtime(OP, "expected at least one tensor"));
+    };
+    if let Some(odd) = tensors.iter().find(|t| t.ndim() != 1) {
+        return Err(Error::shape(OP, "Expect a 1D vector", &[odd.shape()]));
+    }
+    if let [one] = tensors {
+        return Ok(one.clone());
+    }
+    let sizes: Shape = tensors.iter().map(Tensor::numel).collect();
+    let total = sizes.iter().try_fold(1usize, |a, &b| a.checked_mul(b)).and_then(|n| isize::try_from(n).ok());
+    let Some(total) = total else {
+        return Err(Error::runtime(OP, "the result has more elements than can be addressed"));
+    };
+    if let Some(odd) = tensors.iter().find(|t| t.dtype() != first.dtype()) {
+        let why = "meshgrid expects all tensors to have the same dtype";
+        return Err(Error::dtype(OP, why, &[first.dtype(), odd.dtype()]));
+    }
+    let columns: Vec<Tensor> = tensors
+        .iter()
+        .enumerate()
+        .map(|(i, t)| {
+            let mut line = Shape::from_elem(1, sizes.len());
+            line[i] = sizes[i];
+            super::view::expand_to(&super::view::reshape_to(t, &line)?, &sizes)?.reshape(&[total])
+        })
+        .collect::<Result<_>>()?;
+    super::index::stack(&columns, 1)
+}
