@@ -1,12 +1,13 @@
 //! `x[…]` and `x[…] = …`.
 //!
 //! Integers, slices, `None`, `...` and single booleans give views; index tensors, lists and masks go through the engine's
-//! `index` and `index_put_dims`. The Python part turns the key into [`Item`]s, the rest is engine calls alone.
+//! `index` and `index_assign`, which writes in place. The Python part turns the key into [`Item`]s, the rest is engine calls alone.
 
 use super::{wrap, PyTensor};
 use crate::args::{operand_of, weight_of, At, HeldOperand};
 use crate::{create, cross, errors};
-use lucid::ops::index::{index, index_put_dims};
+use lucid::ops::index::index;
+use lucid::ops::scatter::{check_mask, index_assign};
 use lucid::{DType, Error, Operand, Result, Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
@@ -161,14 +162,7 @@ fn resolve(x: &Tensor, items: Vec<Item>) -> Result<Resolved> {
                 dim += 1;
             }
             Item::Tensor(t) if is_mask(&t) => {
-                let (at, n) = (dim as usize, t.ndim());
-                if r.view.shape()[at..at + n] != *t.shape() {
-                    return fail(format!(
-                        "The shape of the mask {:?} at index {dim} does not match the shape of the indexed tensor {:?}",
-                        t.shape(),
-                        x.shape()
-                    ));
-                }
+                check_mask("index", &r.view, dim as usize, &t)?;
                 for places in t.nonzero()?.unbind(1)? {
                     r.dims.push(dim);
                     r.tensors.push(places);
@@ -280,7 +274,7 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
             fitting(t, r.view.ndim() - r.dims.len() + index_ndim)?.cast(x.dtype())?
         }
     };
-    r.view.copy_(&index_put_dims(&r.view, &r.dims, &r.tensors, &values, false)?)
+    index_assign(&r.view, &r.dims, &r.tensors, &values)
 }
 
 fn fill_where(x: &Tensor, mask: &Tensor, value: &Value) -> Result<()> {
