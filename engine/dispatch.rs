@@ -392,6 +392,7 @@ pub(crate) fn index_into(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result
         let x = arrays::<B>(op.schema().name, &all)?;
         B::index_into(op, x[0], &x[1..])
     }
+    crate::determinism::check(op.schema(), dst.device())?;
     let begun = profile::begin();
     with_backend!(dst.device(), run(op, dst, rest))?;
     profile::end(begun, op.schema());

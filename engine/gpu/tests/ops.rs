@@ -75,7 +75,8 @@ fn special_functions() {
 fn sorting_is_stable_with_nan_last() {
     let sort = |x: &GpuArray, descending| {
         get::<i64>(
-            &B::sort(&SortOp::ArgSort { axis: 0, descending }, &[x], &Meta::new(&x.layout().shape, DType::I64)).unwrap(),
+            &B::sort(&SortOp::ArgSort { axis: 0, descending }, &[x], &Meta::new(&x.layout().shape, DType::I64))
+                .unwrap(),
         )
     };
     let x = put(&[2.0, NAN, 1.0, 2.0, 1.0, INF], &[6]);
@@ -155,7 +156,9 @@ fn indices_are_checked_before_use() {
     bad(IndexOp::Index { axes: smallvec![0], strict: false }, &sum, &[1, 4]);
     let y = B::index(&IndexOp::Index { axes: smallvec![1], strict: false }, &[&x, &sum], &meta(&[3, 1])).unwrap();
     assert_eq!(get::<f32>(&y), [3.0, 7.0, 11.0]);
-    let y = B::index(&IndexOp::Index { axes: smallvec![0], strict: false }, &[&x, &index(&[-1, 0], &[2])], &meta(&[2, 4])).unwrap();
+    let y =
+        B::index(&IndexOp::Index { axes: smallvec![0], strict: false }, &[&x, &index(&[-1, 0], &[2])], &meta(&[2, 4]))
+            .unwrap();
     assert_eq!(get::<f32>(&y), [8.0, 9.0, 10.0, 11.0, 0.0, 1.0, 2.0, 3.0]);
     // What argmax and argsort give is trusted: nothing is evaluated.
     let _alone = ALONE.lock();
@@ -172,7 +175,8 @@ fn indexing_by_several_arrays() {
     let (i, j) = (put(&[0i64, 2], &[2, 1]), put(&[1i64, 3, 0], &[3]));
     let at = |a: usize, b: usize, c: usize, d: usize| data[((a * 3 + b) * 4 + c) * 5 + d];
     // Neighbours: the result is (2, [2, 3], 5).
-    let y = B::index(&IndexOp::Index { axes: smallvec![1, 2], strict: false }, &[&x, &i, &j], &meta(&[2, 2, 3, 5])).unwrap();
+    let y = B::index(&IndexOp::Index { axes: smallvec![1, 2], strict: false }, &[&x, &i, &j], &meta(&[2, 2, 3, 5]))
+        .unwrap();
     let mut want = Vec::new();
     for a in 0..2 {
         for b in [0, 2] {
@@ -184,7 +188,8 @@ fn indexing_by_several_arrays() {
     assert_eq!(get::<f32>(&y), want);
     // Apart: in front, ([2, 3], 3, 5).
     let k = put(&[0i64, 1], &[2, 1]);
-    let y = B::index(&IndexOp::Index { axes: smallvec![0, 2], strict: false }, &[&x, &k, &j], &meta(&[2, 3, 3, 5])).unwrap();
+    let y = B::index(&IndexOp::Index { axes: smallvec![0, 2], strict: false }, &[&x, &k, &j], &meta(&[2, 3, 3, 5]))
+        .unwrap();
     let mut want = Vec::new();
     for a in [0, 1] {
         for c in [1, 3, 0] {
@@ -195,7 +200,8 @@ fn indexing_by_several_arrays() {
     }
     assert_eq!(get::<f32>(&y), want);
     // Writing what was read changes nothing; adding it doubles.
-    let read = B::index(&IndexOp::Index { axes: smallvec![1, 2], strict: false }, &[&x, &i, &j], &meta(&[2, 2, 3, 5])).unwrap();
+    let read = B::index(&IndexOp::Index { axes: smallvec![1, 2], strict: false }, &[&x, &i, &j], &meta(&[2, 2, 3, 5]))
+        .unwrap();
     let put_op = |accumulate| IndexOp::IndexPut { axes: smallvec![1, 2], accumulate, strict: false };
     let same = B::index(&put_op(false), &[&x, &read, &i, &j], &like(&x)).unwrap();
     assert_eq!(get::<f32>(&same), data);
@@ -293,7 +299,8 @@ fn nothing_in_nothing_out() {
     }
     let w = put(&noise(6, 1), &[2, 3]);
     assert!(get::<f32>(&B::nn(&NnOp::Linear, &[&x, &w], &meta(&[0, 2])).unwrap()).is_empty());
-    let sorted = B::sort(&SortOp::ArgSort { axis: 0, descending: true }, &[&x], &Meta::new(&[0, 3], DType::I64)).unwrap();
+    let sorted =
+        B::sort(&SortOp::ArgSort { axis: 0, descending: true }, &[&x], &Meta::new(&[0, 3], DType::I64)).unwrap();
     assert!(get::<i64>(&sorted).is_empty());
     assert_eq!(B::nonzero(&x).unwrap().layout().shape.as_slice(), [0, 2]);
     let n = B::nonzero(&put(&[0f32, 1.0, -0.0, NAN], &[2, 2])).unwrap();
