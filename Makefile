@@ -12,7 +12,7 @@ OPENBLAS_VERSION = 0.3.34.481.3
 MLX_EXTRA ?= $$(test "$$(uname -s)" = Darwin || echo '[cpu]')
 OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OPENBLAS_VERSION)')
 
-.PHONY: help vendor venv venv-test build stubs run test test-fast lint wheel clean
+.PHONY: help vendor venv venv-test build stubs support run test test-fast lint wheel clean
 
 help:
 	@echo 'make run        build, train LeNet-5 on both devices, print the overhead table'
@@ -66,6 +66,10 @@ build: vendor venv
 stubs:
 	$(BIN)/python py/tools/stubs.py
 
+# The table of what works where, docs/support.md.
+support: build
+	$(BIN)/python py/tools/support.py
+
 run: build $(VENV)/.examples
 	$(BIN)/python examples/lenet.py --device cpu
 	$(BIN)/python examples/lenet.py --device gpu
@@ -89,6 +93,7 @@ lint: build
 	$(CARGO) clippy --quiet --release --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check .
 	$(BIN)/python py/tools/stubs.py --check
+	$(BIN)/python py/tools/support.py --check
 	cd py && ../$(BIN)/mypy
 
 # The stubs come from the built module, so that is built first.

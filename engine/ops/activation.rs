@@ -44,7 +44,7 @@ macro_rules! activation_ops {
             }
             /// `log(1 / (1 + e^-x))`, without overflow.
             function logsigmoid(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::FLOAT, Same,
+                [] Own Yes DTypes::FLOAT, Same,
                 run logsigmoid_body, torch "nn.functional.logsigmoid", samples ["N(3, 4)"]
             }
             /// `x / (1 + |x|)`.

@@ -16,12 +16,12 @@ macro_rules! complex_ops {
         $cb! { "complex" ComplexOp :
             /// The complex64 numbers of these real and imaginary parts, both float32 (there is no complex128).
             function complex(real: Tensor, imag: Tensor) -> Tensor {
-                [] Keep Yes DTypes::of(&[crate::DType::F32]), Own,
+                [] Keep Yes DTypes::of(&[$crate::DType::F32]), Own,
                 run complex_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
             }
             /// The complex64 numbers `abs · e^(i angle)`, both float32 (there is no complex128).
             function polar(abs: Tensor, angle: Tensor) -> Tensor {
-                [] FullCpu Yes DTypes::of(&[crate::DType::F32]), Own,
+                [] FullCpu Yes DTypes::of(&[$crate::DType::F32]), Own,
                 run polar_body, torch "", samples ["P(3, 4), N(3, 4)", "P(3, 4), N(4)"]
             }
             /// The real part, a view; a real tensor itself.
@@ -31,7 +31,7 @@ macro_rules! complex_ops {
             }
             /// The imaginary part of a complex tensor, a view.
             function imag(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::of(&[crate::DType::C64]), Real,
+                [] Keep Yes DTypes::of(&[$crate::DType::C64]), Real,
                 run imag_body, torch "", samples ["N(3, 4)", "N()"]
             }
             /// The angle in radians, in -π to π; of real numbers 0 or π. NaN stays NaN, and the gradient at 0 is 0.

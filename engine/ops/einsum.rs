@@ -28,7 +28,7 @@ macro_rules! einsum_ops {
         }
         /// The sum of products over the last dimension of both; with a 0-d tensor, the plain product.
         method inner(other: Tensor) -> Tensor {
-            [] Low Yes DTypes::NUMERIC, Same,
+            [] Keep Yes DTypes::NUMERIC, Same,
             run inner_body, torch "", samples ["N(3), N(3)", "N(2, 3), N(4, 3)", "N(2, 3), N()", "N(2, 3), N(3)"]
         }
         /// The Kronecker product: every element of the first times the whole second tensor.
@@ -296,6 +296,10 @@ fn inner_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             "the size of tensor self must match the size of tensor other at the last dimension, got {n} and {m}"
         );
         return Err(Error::shape("inner", why, &[a.shape(), b.shape()]));
+    }
+    if (a.ndim(), b.ndim()) == (1, 1) {
+        // As PyTorch does it, which autocast sees.
+        return a.dot(b);
     }
     tensordot_body(a, b, &DimPairs::Lists(vec![-1], vec![-1]))
 }

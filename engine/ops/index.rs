@@ -319,7 +319,7 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
     x.refuse_overlap(name)?;
     dispatch::index_into(&op, x, rest)?;
     // The rule needs the indices alone, so the op can be recorded after the fact.
-    let made = crate::autograd::record(Prim::Index(op), &inputs, x.storage().clone());
+    let made = crate::autograd::record(Prim::Index(op), &inputs, x.storage().clone())?;
     crate::autograd::record_write(x, &made);
     Ok(x.clone())
 }
@@ -369,6 +369,9 @@ fn slice_scatter_body(
     end: Option<i64>,
     step: i64,
 ) -> Result<Tensor> {
+    if x.ndim() == 0 {
+        return Err(Error::index("slice_scatter", "cannot be applied to a 0-dim tensor."));
+    }
     let axis = shape::wrap_dim("slice_scatter", dim, x.ndim())?;
     let slice = slice_of("slice_scatter", x, axis, start, end, step)?;
     let mut expected = Shape::from_slice(x.shape());

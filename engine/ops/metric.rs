@@ -39,12 +39,12 @@ macro_rules! metric_ops {
         /// The covariance matrix of variables in rows, observed in columns, over `n - correction`; `fweights` count
         /// observations, `aweights` weigh them.
         method cov(; correction: Int = 1, fweights: OptTensor = None, aweights: OptTensor = None) -> Tensor {
-            [] Full Yes DTypes::NUMERIC, Float,
+            [] Keep Yes DTypes::NUMERIC, Float,
             run cov_body, torch "", samples ["N(3, 5)", "N(5)", "N(3, 5), correction=0", "N(3, 5), fweights=I(1, 4, 5)", "N(3, 5), aweights=FIXED(P(5))", "N(2, 5), fweights=I(1, 4, 5), aweights=FIXED(P(5))"]
         }
         /// The correlation coefficients of variables in rows, observed in columns (Pearson).
         method corrcoef() -> Tensor {
-            [] Full Yes DTypes::NUMERIC, Float,
+            [] Keep Yes DTypes::NUMERIC, Float,
             run corrcoef_body, torch "", samples ["N(3, 5)", "N(2, 6)"]
         }
     }};

@@ -87,12 +87,12 @@ macro_rules! reduce_ops {
         }
         /// The sum over `dim` (all by default) of what is not NaN.
         method nansum(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Full Yes DTypes::ORDERED, Sum,
+            [] Own Yes DTypes::ORDERED, Sum,
             run nansum_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
         }
         /// The mean over `dim` (all by default) of what is not NaN; NaN where nothing is left.
         method nanmean(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] Own Yes DTypes::FLOAT, Same,
             run nanmean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
         }
         /// The smallest and the largest element, over `dim` if given; NaN wins. Ties share the gradients evenly.

@@ -19,7 +19,7 @@ macro_rules! scatter_ops {
     ($cb:ident) => { $cb! { "scatter" ScatterOp :
         /// A copy with `src` added at `index` along `dim`; what [`scatter`](crate::ops::index::scatter) says of sizes holds.
         method scatter_add(dim: Dim, index: Tensor, src: Tensor) -> Tensor {
-            [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
+            [updates] PromoteGpu ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
             run scatter_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2), N(3, 2)", "N(3, 4), 0, I(0, 3, 2, 4), FIXED(N(3, 4))"]
         }
         /// The slices of dimension `dim` that `index`, a vector, lists.
@@ -54,7 +54,7 @@ macro_rules! scatter_ops {
         /// A copy with `values`, which broadcast, written (or with `accumulate` added) at the index tensors, as
         /// `x[indices] = values`. Masks count as the indices where they hold.
         method index_put(indices: Tensors, values: Tensor, accumulate: Bool = false) -> Tensor {
-            [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
+            [updates] PromoteGpu ["the order of writes to one element is not defined"] DTypes::ALL, Same,
             run index_put_body[Target::Copy], torch "", samples [
                 "N(3, 4), [I(0, 3, 2), I(0, 4, 2)], N(2), True", "N(3, 4), [I(1, 2, 1)], N(4)", "N(3, 4), [B(3, 4)], N()", "N(3, 4), [B(3)], N(1)"
             ]

@@ -100,8 +100,8 @@ macro_rules! search_ops {
         }
         /// Every way to take one element of each vector, in order, one in each row; one vector alone as it is.
         function cartesian_prod(tensors: Tensors) -> Tensor {
-            [variadic] Promote Yes DTypes::ALL, Same,
-            run cartesian_body, torch "-", samples []
+            [variadic] Keep Yes DTypes::ALL, Same,
+            run cartesian_body, torch "", samples ["N(3), N(2)", "N(3), N(2), N(4)", "N(3)"]
         }
     }};
 }

@@ -135,12 +135,12 @@ macro_rules! shape_ops {
         }
         /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.
         function trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
-            [] Full Yes DTypes::NUMERIC, Same,
+            [] Keep Yes DTypes::NUMERIC, Same,
             run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)"]
         }
         /// The running integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.
         function cumulative_trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
-            [] Full Yes DTypes::NUMERIC, Same,
+            [] Keep Yes DTypes::NUMERIC, Same,
             run cumulative_trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"]
         }
         /// The conjugate transpose of matrices: the last two dimensions exchanged.

@@ -69,7 +69,7 @@ macro_rules! sort_ops {
             /// `q (n - 1)`. Between two places `interpolation` decides: "linear", "lower", "higher", "midpoint" or "nearest".
             /// A vector of several `q` gives a new first dimension. NaN where there is one. float32 and float64 only.
             method quantile(q: Operand, dim: OptDims = None, keepdim: Bool = false; interpolation: Text = "linear") -> Tensor {
-                [] Full Yes DTypes::FLOAT, Same,
+                [] FullCpu Yes DTypes::FLOAT, Same,
                 run quantile_body[false], torch "", samples [
                     "N(3, 4), 0.3", "N(3, 5), 0.6, 1", "N(4, 3), P(2, lo=0.1, hi=0.9), 0, keepdim=True", "N(3, 5), 0.3, 1, interpolation='lower'",
                     "N(3, 5), 0.3, 1, interpolation='higher'", "N(3, 6), 0.5, 1, interpolation='midpoint'",
@@ -78,7 +78,7 @@ macro_rules! sort_ops {
             }
             /// [`quantile`] of the elements that are not NaN.
             method nanquantile(q: Operand, dim: OptDims = None, keepdim: Bool = false; interpolation: Text = "linear") -> Tensor {
-                [] Full Yes DTypes::FLOAT, Same,
+                [] FullCpu Yes DTypes::FLOAT, Same,
                 run quantile_body[true], torch "", samples ["N(3, 4), 0.3", "N(3, 5), 0.6, 1", "N(4, 3), P(2, lo=0.1, hi=0.9), 0, keepdim=True"]
             }
             /// The largest element along `dim` and its index; the first at a tie, which gets the whole gradient.

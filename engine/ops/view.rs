@@ -48,13 +48,13 @@ macro_rules! view_ops {
         }
         /// A complex tensor as real and imaginary parts, in a last dimension of size 2. A view.
         function view_as_real(input: Tensor) -> Tensor {
-            [] Keep Yes DTypes::of(&[crate::DType::C64]), Real,
+            [] Keep Yes DTypes::of(&[$crate::DType::C64]), Real,
             prim AsReal Nothing {|c, g| [view_as_complex(&g.contiguous()?)]},
             run view_as_real_body, torch "", samples ["N(3, 4)", "N()", "N(0, 3)"]
         }
         /// A tensor whose last dimension, of size 2 and stride 1, holds real and imaginary parts, as complex64. A view.
         function view_as_complex(input: Tensor) -> Tensor {
-            [] FullCpu Yes DTypes::of(&[crate::DType::F32]), Own,
+            [] FullCpu Yes DTypes::of(&[$crate::DType::F32]), Own,
             prim AsComplex Nothing {|c, g| [view_as_real(g)]},
             run view_as_complex_body, torch "", samples ["N(3, 4, 2)", "N(2)"]
         }
@@ -192,7 +192,7 @@ fn view_as_complex_body(x: &Tensor) -> Result<Tensor> {
     match view_as(ViewOp::AsComplex, x)? {
         Some(view) => Ok(view),
         None if x.strides()[x.ndim() - 1] != 1 => fail("Tensor must have a last dimension with stride 1"),
-        None if x.storage_offset() % 2 != 0 => fail("Tensor must have a storage_offset divisible by 2"),
+        None if !x.storage_offset().is_multiple_of(2) => fail("Tensor must have a storage_offset divisible by 2"),
         None => fail("Tensor must have a stride divisible by 2 for all but last dimension"),
     }
 }

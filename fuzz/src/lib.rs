@@ -161,7 +161,7 @@ pub fn indices(data: &[u8]) {
 pub fn safetensors(data: &[u8]) {
     // Half of the time the length of the header is right, or hardly anything gets past it.
     let mut bytes = data.to_vec();
-    if bytes.len() > 8 && bytes[0] % 2 == 0 {
+    if bytes.len() > 8 && bytes[0].is_multiple_of(2) {
         let header = bytes[8..].iter().rposition(|&c| c == b'}').map_or(0, |i| i + 1);
         bytes[..8].copy_from_slice(&(header as u64).to_le_bytes());
     }

@@ -60,7 +60,10 @@ def _make(name: str, kind: type[Any]) -> type[Any]:
 
 
 _KINDS: dict[str, type[Any]] = {
-    **{kind.__name__: kind for kind in (ValuesIndices, MinMax, SignLogabsdet, MantissaExponent, HistEdges, HistEdgesList)},
+    **{
+        kind.__name__: kind
+        for kind in (ValuesIndices, MinMax, SignLogabsdet, MantissaExponent, HistEdges, HistEdgesList)
+    },
     # Without indices where no dimension is named.
     "MaybeIndices": ValuesIndices,
 }

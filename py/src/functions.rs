@@ -414,13 +414,16 @@ fn _safetensors_header_len(path: &Bound<'_, PyAny>, prefix: &[u8], file_len: u64
     cross::quick(py, || lucid::io::header_len(&path, prefix, file_len))
 }
 
+/// The entries of a safetensors file, and its texts.
+type Header<'py> = (Vec<Bound<'py, PyTuple>>, BTreeMap<String, String>);
+
 /// The tensors of a safetensors file, as (name, dtype, shape, start, bytes) in its order, and its texts.
 #[pyfunction]
 fn _safetensors_header<'py>(
     path: &Bound<'py, PyAny>,
     head: &[u8],
     file_len: u64,
-) -> PyResult<(Vec<Bound<'py, PyTuple>>, BTreeMap<String, String>)> {
+) -> PyResult<Header<'py>> {
     let py = path.py();
     let path = path_of(path)?;
     let header = cross::quick(py, || lucid::io::header(&path, head, file_len))?;

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from builtins import bool as _bool, bytes as _bytes, complex as _complex, float as _float, int as _int, type as _type
 from os import PathLike
-from typing import Any, Self, TypeAlias, overload
+from typing import Any, Self, TypeAlias, final, overload
 
 from lucid._size import Size
 from lucid.autograd import RemovableHandle

@@ -550,8 +550,10 @@ def one(worker: Child, path: str, seed: int, deep: bool) -> tuple[dict[str, Any]
     return {**found, "kind": f"crash ({name})", "why": worker.last_words()}, False
 
 
-def fuzz(seconds: float, jobs: int, seed: int = 0, only: str = "") -> tuple[Report, int]:
-    """Fuzzes for a time. Gives the report and the number of targets."""
+def fuzz(seconds: float, jobs: int, seed: int = 0, only: str = "", most: int | None = None) -> tuple[Report, int]:
+    """Fuzzes for a time, or until `most` calls are made: the same ones for a seed. Gives the report and the number of
+    targets.
+    """
     paths = [p for p in targets() if only in p]
     report, lock = Report(), threading.Lock()
     until = time.monotonic() + seconds
@@ -564,14 +566,17 @@ def fuzz(seconds: float, jobs: int, seed: int = 0, only: str = "") -> tuple[Repo
         for t in turns:
             cases.put(t)
 
-    turn = 0
+    turn = taken = 0
     seen: set[tuple[str, str, str]] = set()
 
     def work() -> None:
-        nonlocal turn
+        nonlocal turn, taken
         worker: Child | None = None
         while time.monotonic() < until:
             with lock:
+                if taken == most:
+                    break
+                taken += 1
                 if cases.empty():
                     refill(turn)
                     turn += 1

@@ -436,7 +436,7 @@ mod tests {
             Buffer::foreign(unsafe { Foreign::new(ptr.wrapping_add(at), 16 - at, writable, Box::new(())) }, dtype, len)
         };
         assert!(made(0, true, DType::U8, 17).is_err() && made(0, true, DType::F64, usize::MAX).is_err());
-        let odd = usize::from(ptr as usize % 2 == 0);
+        let odd = usize::from((ptr as usize).is_multiple_of(2));
         assert!(made(odd, true, DType::I16, 1).is_err());
         assert!(made(0, true, DType::Bool, 1).is_err());
         assert!(!made(0, false, DType::U8, 16).unwrap().writable());

@@ -17,18 +17,18 @@ from lucid._grad_mode import set_grad_enabled as set_grad_enabled
 if TYPE_CHECKING:
     from lucid.autograd._gradcheck import gradcheck as gradcheck
     from lucid.autograd._gradcheck import gradgradcheck as gradgradcheck
-    from lucid.autograd.functional import hessian as hessian
-    from lucid.autograd.functional import hvp as hvp
-    from lucid.autograd.functional import jacobian as jacobian
-    from lucid.autograd.functional import jvp as jvp
-    from lucid.autograd.functional import vhp as vhp
-    from lucid.autograd.functional import vjp as vjp
     from lucid.autograd.anomaly_mode import detect_anomaly as detect_anomaly
     from lucid.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
     from lucid.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
     from lucid.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
     from lucid.autograd.function import Function as Function
     from lucid.autograd.function import FunctionCtx as FunctionCtx
+    from lucid.autograd.functional import hessian as hessian
+    from lucid.autograd.functional import hvp as hvp
+    from lucid.autograd.functional import jacobian as jacobian
+    from lucid.autograd.functional import jvp as jvp
+    from lucid.autograd.functional import vhp as vhp
+    from lucid.autograd.functional import vjp as vjp
     from lucid.utils.checkpoint import checkpoint as checkpoint
 
 _Tensors: TypeAlias = Tensor | Sequence[Tensor]

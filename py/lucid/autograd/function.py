@@ -99,8 +99,8 @@ class Function(metaclass=_FunctionMeta):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke "
-            "them on the class itself.",
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+            "invoke them on the class itself.",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -209,7 +209,8 @@ def _backward(
         )
     for i, g in enumerate(listed):
         if g is not None and not isinstance(g, Tensor):
-            raise RuntimeError(f"function {name} returned a {type(g).__name__} at position {i + 1}, not a Tensor or None")
+            got = type(g).__name__
+            raise RuntimeError(f"function {name} returned a {got} at position {i + 1}, not a Tensor or None")
         if g is not None and i not in at:
             raise RuntimeError(
                 f"function {name} returned a gradient different from None at position {i + 1}, but the corresponding "

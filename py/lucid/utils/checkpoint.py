@@ -143,8 +143,8 @@ def checkpoint(
 
     With `preserve_rng_state` it sees the same random numbers then. `use_reentrant=True` is PyTorch's older way, in
     which one of `args` must require a gradient. Unlike in PyTorch, the default is `False`. `context_fn` gives the
-    contexts for the first and for the second run; `determinism_check="none"` leaves out the comparison of shapes, dtypes
-    and devices. `debug` is accepted.
+    contexts for the first and for the second run; `determinism_check="none"` leaves out the comparison of shapes,
+    dtypes and devices. `debug` is accepted.
 
     Raises `CheckpointError` where the second run saves other tensors than the first.
     """

@@ -598,8 +598,9 @@ def test_saving_on_the_cpu_from_the_gpu() -> None:
 
 
 NAMED = [
-    "x + 1", "1 - x", "x * x", "x / 2", "x**2", "-x", "x.exp()", "x.log1p()", "x @ x.t()", "x.sum()", "x.mean()", "x.t()",
-    "x.transpose(0, 1)", "x.permute(1, 0)", "x.view(4)", "x.reshape(4)", "x.flatten()", "x.squeeze()", "x.unsqueeze(0)",
+    "x + 1", "1 - x", "x * x", "x / 2", "x**2", "-x", "x.exp()", "x.log1p()", "x @ x.t()", "x.sum()", "x.mean()",
+    "x.t()", "x.transpose(0, 1)", "x.permute(1, 0)", "x.view(4)", "x.reshape(4)", "x.flatten()", "x.squeeze()",
+    "x.unsqueeze(0)",
     "x[0]", "x[0:1]", "x[:, None]", "x[x > 0]", "x.expand(2, 2)", "x.diagonal()", "x.unbind()[0]", "x.split(1)[0]",
     "x.chunk(2)[0]", "x.clone()", "x.double()", "x.max(0)[0]", "x.sort()[0]", "x.softmax(0)", "x.relu()",
     "L.cat([x, x])", "L.stack([x, x])", "L.where(x > 0, x, x)", "x.std()", "L.nn.functional.mse_loss(x, x)",

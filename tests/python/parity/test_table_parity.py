@@ -259,7 +259,8 @@ def test_complex(row: Any, device: str) -> None:
         rng = np.random.default_rng(2)
 
         def complexes(d: Data, rng: np.random.Generator = rng) -> Data:
-            return Data((d.values + 1j * rng.standard_normal(d.values.shape)).astype(np.complex64)) if d.varies else d
+            values = (d.values + 1j * rng.standard_normal(d.values.shape)).astype(np.complex64)
+            return Data(values, gradient=d.gradient) if d.varies else d
 
         args, kwargs = sample.map(complexes)
         sample = Sample(f"complex {sample.text}", tuple(args), kwargs)

@@ -77,8 +77,11 @@ def _adaptive_avg(op: str, input: Tensor, output_size: Any, n: int) -> Tensor:
         size = input.shape[dim]
         if out == size:
             continue
-        weights = [[1 / (b - a) if a <= j < b else 0.0 for j in range(size)] for a, b in _bounds(size, out)]
-        matrix = lucid.tensor(weights, dtype=input.dtype, device=input.device).reshape([out, size])
+        # Window i of `out` goes from floor(i size / out) to ceil((i + 1) size / out), as in PyTorch.
+        windows_at, places = (lucid.arange(count, device=input.device) for count in (out, size))
+        first, last = (windows_at * size) // out, ((windows_at + 1) * size + out - 1) // out
+        inside = ((places >= first[:, None]) & (places < last[:, None])).to(input.dtype)
+        matrix = inside / (last - first).to(input.dtype)[:, None]
         input = input.transpose(dim, -1).matmul(matrix.t()).transpose(dim, -1)
     return input
 

@@ -24,7 +24,6 @@ __all__ = [
     "register_module_full_backward_pre_hook",
     "register_module_module_registration_hook",
     "register_module_parameter_registration_hook",
-    "registration",
 ]
 
 # Hooks of every module's calls.
@@ -83,7 +82,7 @@ def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> Remova
     return register(_REGISTRATION["buffer"], hook)
 
 
-def registration(kind: str, owner: Any, name: str, value: Any) -> Any:
+def _registered(kind: str, owner: Any, name: str, value: Any) -> Any:
     """What is to be registered, after the hooks of its kind."""
     for hook in _REGISTRATION[kind].values():
         changed = hook(owner, name, value)

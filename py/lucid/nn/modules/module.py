@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import lucid
 from lucid import Tensor, errors
-from lucid.nn.modules.call import CallMixin, registration
+from lucid.nn.modules.call import CallMixin, _registered
 from lucid.nn.modules.move import Conversion, parse_to
 from lucid.nn.modules.state import StateDictMixin
 from lucid.nn.parameter import Buffer, Parameter
@@ -110,7 +110,7 @@ class Module(CallMixin, StateDictMixin):
             if modules is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, keep=modules)
-            modules[name] = registration("module", self, name, value)
+            modules[name] = _registered("module", self, name, value)
         elif modules is not None and name in modules:
             if value is not None:
                 raise errors.TypeError(
@@ -129,7 +129,7 @@ class Module(CallMixin, StateDictMixin):
                 self._forget(name, keep=buffers)
                 self.register_buffer(name, value, value.persistent)
             else:
-                buffers[name] = registration("buffer", self, name, value)
+                buffers[name] = _registered("buffer", self, name, value)
         else:
             super().__setattr__(name, value)
 
@@ -178,7 +178,7 @@ class Module(CallMixin, StateDictMixin):
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
                 f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
             )
-        self._parameters[name] = registration("parameter", self, name, param)
+        self._parameters[name] = _registered("parameter", self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Adds a buffer: a tensor that is state but no parameter. `persistent` ones are in the state dict."""
@@ -187,7 +187,7 @@ class Module(CallMixin, StateDictMixin):
             raise errors.TypeError(
                 f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (lucid Tensor or None required)"
             )
-        self._buffers[name] = registration("buffer", self, name, tensor)
+        self._buffers[name] = _registered("buffer", self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -198,7 +198,7 @@ class Module(CallMixin, StateDictMixin):
         self._check_name("module", name, self.__dict__.get("_modules", ()))
         if module is not None and not isinstance(module, Module):
             raise errors.TypeError(f"{_typename(module)} is not a Module subclass")
-        self._modules[name] = registration("module", self, name, module)
+        self._modules[name] = _registered("module", self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """`add_module` under another name."""
