@@ -419,11 +419,7 @@ type Header<'py> = (Vec<Bound<'py, PyTuple>>, BTreeMap<String, String>);
 
 /// The tensors of a safetensors file, as (name, dtype, shape, start, bytes) in its order, and its texts.
 #[pyfunction]
-fn _safetensors_header<'py>(
-    path: &Bound<'py, PyAny>,
-    head: &[u8],
-    file_len: u64,
-) -> PyResult<Header<'py>> {
+fn _safetensors_header<'py>(path: &Bound<'py, PyAny>, head: &[u8], file_len: u64) -> PyResult<Header<'py>> {
     let py = path.py();
     let path = path_of(path)?;
     let header = cross::quick(py, || lucid::io::header(&path, head, file_len))?;
