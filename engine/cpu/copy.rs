@@ -70,6 +70,10 @@ pub fn to_bytes(x: &CpuArray) -> Result<Vec<u8>> {
     let size = x.dtype().size();
     let start = x.layout.offset * size;
     let bytes = x.buffer.read_bytes();
+    // A view of nothing may start beyond its storage.
+    if x.numel() == 0 {
+        return Ok(Vec::new());
+    }
     Ok(bytes[start..start + x.numel() * size].to_vec())
 }
 

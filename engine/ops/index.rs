@@ -230,6 +230,10 @@ pub(super) fn indexed_shape(
     axes: &[usize],
     indices: &[Tensor],
 ) -> Result<(Shape, Shape)> {
+    if axes.len() > x.ndim() {
+        let why = format!("too many indices for tensor of dimension {}", x.ndim());
+        return Err(Error::index(op, why));
+    }
     let mut index = Shape::new();
     for i in indices {
         index = shape::broadcast(op, &index, i.shape()).map_err(|_| {
