@@ -187,7 +187,7 @@ impl Layout {
                 if s != step {
                     return false;
                 }
-                step *= n;
+                step = step.saturating_mul(n);
             }
         }
         true

@@ -66,14 +66,14 @@ pub fn from_bytes(bytes: &[u8], out: &Meta) -> Result<CpuArray> {
 
 /// Row-major bytes in native order.
 pub fn to_bytes(x: &CpuArray) -> Result<Vec<u8>> {
-    let x = x.contiguous()?;
-    let size = x.dtype().size();
-    let start = x.layout.offset * size;
-    let bytes = x.buffer.read_bytes();
     // A view of nothing may start beyond its storage.
     if x.numel() == 0 {
         return Ok(Vec::new());
     }
+    let x = x.contiguous()?;
+    let size = x.dtype().size();
+    let start = x.layout.offset * size;
+    let bytes = x.buffer.read_bytes();
     Ok(bytes[start..start + x.numel() * size].to_vec())
 }
 

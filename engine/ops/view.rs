@@ -521,7 +521,7 @@ fn unfold_body(x: &Tensor, dimension: isize, size: i64, step: i64) -> Result<Ten
         }
         let own = strides[axis];
         shape[axis] = ((n - size) / step + 1) as usize;
-        strides[axis] = own * step as usize;
+        strides[axis] = own.saturating_mul(step as usize);
         shape.push(size as usize);
         strides.push(own);
         Layout { shape, strides, offset }
