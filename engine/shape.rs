@@ -211,7 +211,7 @@ impl Layout {
             if s <= reach {
                 return true;
             }
-            reach += s * (n - 1);
+            reach = s.saturating_mul(n - 1).saturating_add(reach);
         }
         false
     }

@@ -21,7 +21,7 @@ pub fn collapse(dims: impl IntoIterator<Item = (usize, usize)>) -> Dims {
     for (n, s) in dims {
         match out.last_mut() {
             _ if n == 1 => {}
-            Some(last) if last.1 == n * s => *last = (last.0 * n, s),
+            Some(last) if n.checked_mul(s) == Some(last.1) => *last = (last.0 * n, s),
             _ => out.push((n, s)),
         }
     }
