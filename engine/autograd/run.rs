@@ -311,6 +311,10 @@ fn run(node: &Arc<Node>, grads: Grads, keep: Keep, captures: bool) -> Result<Gra
 fn gradient(node: &Arc<Node>, grads: &Grads) -> Result<Grads> {
     let _name = modes::Naming::none();
     let ctx = Ctx { node, grads };
+    // A hook, or who calls a node by hand, may have taken every gradient away; only custom functions are run then.
+    if grads.iter().all(Option::is_none) && !matches!(node.kind, Kind::Custom(_)) {
+        return Ok(node.edges.iter().map(|_| None).collect());
+    }
     match &node.kind {
         Kind::Op(prim) => prim.gradient(&ctx),
         Kind::Custom(custom) => custom.gradient(&ctx),

@@ -256,3 +256,13 @@ def test_threads_run_their_own_graphs() -> None:
     for t in threads:
         t.join()
     assert sorted(out) == sorted((k, d, [20 * k, 20 * k]) for k in range(8) for d in DEVICES)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_taken_away_by_hooks_end_there(device: str) -> None:
+    x = leaf(device, 1, 2)
+    y = x.exp()
+    assert y.grad_fn is not None and y.grad_fn(None) is None
+    y.grad_fn.register_prehook(lambda grads: (None,))
+    y.sum().backward()
+    assert x.grad is None
