@@ -4,7 +4,7 @@
 
 use super::node::{Auto, Kind, Node};
 use super::record::{edge_of, requires_grad};
-use crate::{Error, Result, Tensor};
+use crate::{batching, Error, Result, Tensor};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -116,8 +116,10 @@ impl Extra {
         let retained = self.0.lock().as_ref().map(|parts| parts.retained.clone()).unwrap_or_default();
         for (nr, tensor) in retained {
             if let (Some(Some(g)), Some(inner)) = (grads.get(nr as usize), tensor.upgrade()) {
-                let total = inner.auto.grad().map_or(Ok(g.clone()), |old| old + g)?;
-                inner.auto.set_grad(Some(total));
+                let tensor = Tensor(inner);
+                let g = batching::rewrapped(g.clone(), &tensor)?;
+                let total = tensor.0.auto.grad().map_or(Ok(g.clone()), |old| old + &g)?;
+                tensor.0.auto.set_grad(Some(total));
             }
         }
         let before = self.pick(|h| match h {
@@ -218,6 +220,15 @@ impl Tensor {
     /// # Errors
     /// [`Error::Runtime`] for a tensor that does not require a gradient.
     pub fn register_hook(&self, hook: Hook) -> Result<u64> {
+        if self.is_batched() {
+            // The tape holds what is computed in the end; the hook sees the gradient of one sample.
+            let levels = batching::levels_of(self);
+            let of_samples = move |g: &Tensor| {
+                let other = hook(&batching::rewrapped_by(g.clone(), &levels)?)?;
+                other.map(|g| batching::bare_by(g, &levels)).transpose()
+            };
+            return batching::bare(self).register_hook(Arc::new(of_samples));
+        }
         let Some(edge) = edge_of(self) else {
             return Err(Error::runtime(
                 "register_hook",
@@ -246,9 +257,10 @@ impl Tensor {
 
     /// Takes a hook away; does nothing where it is gone already.
     pub fn remove_hook(&self, handle: u64) {
-        match self.0.auto.own_edge() {
+        let own = &batching::bare(self).0.auto;
+        match own.own_edge() {
             Some(edge) => edge.node.remove_hook(handle),
-            None => self.0.auto.leaf_extra().remove(handle),
+            None => own.leaf_extra().remove(handle),
         }
     }
 

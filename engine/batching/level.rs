@@ -17,29 +17,39 @@ pub enum Randomness {
     Same,
 }
 
+impl Randomness {
+    const ALL: [Randomness; 3] = [Randomness::Error, Randomness::Different, Randomness::Same];
+
+    /// What `vmap` takes for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Randomness::Error => "error",
+            Randomness::Different => "different",
+            Randomness::Same => "same",
+        }
+    }
+}
+
 impl std::str::FromStr for Randomness {
     type Err = Box<Error>;
 
     fn from_str(text: &str) -> Result<Randomness> {
-        match text {
-            "error" => Ok(Randomness::Error),
-            "different" => Ok(Randomness::Different),
-            "same" => Ok(Randomness::Same),
-            other => {
-                let why =
-                    format!("Only allowed values for randomness are 'error', 'different', or 'same'. Got {other}");
-                Err(Error::runtime("vmap", why))
-            }
-        }
+        Randomness::ALL.into_iter().find(|r| r.name() == text).ok_or_else(|| {
+            let why = format!("Only allowed values for randomness are 'error', 'different', or 'same'. Got {text}");
+            Error::runtime("vmap", why)
+        })
     }
 }
 
 /// A `vmap` that is running.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Level {
-    pub(crate) id: u64,
-    pub(crate) size: usize,
-    pub(crate) randomness: Randomness,
+pub struct Level {
+    /// Its id.
+    pub id: u64,
+    /// How many samples there are.
+    pub size: usize,
+    /// What random ops do.
+    pub randomness: Randomness,
 }
 
 thread_local! {
@@ -71,18 +81,32 @@ pub fn exit(id: u64) {
     });
 }
 
+/// Leaves a level and those inside of it for a while: what runs before [`resume`] is outside of them.
+pub fn suspend(id: u64) -> Vec<Level> {
+    LEVELS.with_borrow_mut(|levels| {
+        let at = levels.iter().position(|l| l.id == id).unwrap_or(levels.len());
+        let left = levels.split_off(at);
+        DEPTH.set(levels.len());
+        left
+    })
+}
+
+/// Enters again the levels that [`suspend`] left.
+pub fn resume(left: Vec<Level>) {
+    LEVELS.with_borrow_mut(|levels| {
+        levels.extend(left);
+        DEPTH.set(levels.len());
+    });
+}
+
 /// Is this thread inside of `vmap`?
 #[inline]
 pub fn is_active() -> bool {
     DEPTH.get() > 0 || NO_RANDOM.get() > 0
 }
 
-/// Ids and sizes of the levels that this thread is inside of, the outermost first.
-pub fn active() -> Vec<(u64, usize)> {
-    stack().iter().map(|l| (l.id, l.size)).collect()
-}
-
-pub(crate) fn stack() -> Vec<Level> {
+/// The levels that this thread is inside of, the outermost first.
+pub fn active() -> Vec<Level> {
     LEVELS.with_borrow(Clone::clone)
 }
 

@@ -14,15 +14,16 @@ mod level;
 mod place;
 mod rules;
 
-pub use level::{active, depth_of, enter, exit, fallbacks, forbid_random, is_active, Randomness};
-pub(crate) use place::{bare, bare_like, everywhere, rewrapped};
+pub use level::{
+    active, depth_of, enter, exit, fallbacks, forbid_random, is_active, resume, suspend, Level, Randomness,
+};
+pub(crate) use place::{bare, bare_by, bare_like, everywhere, levels_of, rewrapped, rewrapped_by};
 pub use place::{fresh, hide, parts, show};
 
 use crate::dispatch::{self, Meta, Prim};
 use crate::ops::view::ViewOp;
 use crate::shape::{Layout, Shape};
 use crate::{Device, Error, Result, Tensor};
-use level::Level;
 
 /// A tensor seen without its first dimension.
 #[derive(Debug)]
@@ -145,7 +146,7 @@ pub(crate) fn draw(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
     if level::random_forbidden() {
         return Err(Error::runtime(name, RANDOM));
     }
-    let levels = level::stack();
+    let levels = level::active();
     let mut own = Vec::new();
     let mut shape = Shape::new();
     for level in &levels {

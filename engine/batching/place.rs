@@ -6,6 +6,7 @@ use super::{level, Batch, Input};
 use crate::ops::view::{expand_to, permute_axes, reshape_to};
 use crate::shape::{wrap_dim, Axes, Shape};
 use crate::{Error, Result, Tensor};
+use smallvec::SmallVec;
 
 /// The first dimension moved to `to`.
 pub(crate) fn front_to(x: &Tensor, to: usize) -> Result<Tensor> {
@@ -107,21 +108,44 @@ pub(crate) fn everywhere(x: &Tensor) -> Result<bool> {
     }
 }
 
-/// A weight of `t` as a weight of what `t` is in the end: the levels of `t` are taken off, others stay.
-pub(crate) fn bare_like(g: Tensor, t: &Tensor) -> Result<Tensor> {
-    let (mut g, mut t) = (g, t);
+/// Ids and sizes of the levels that a tensor is batched at, the innermost first.
+pub(crate) type Levels = SmallVec<[(u64, usize); 2]>;
+
+/// The levels of `t`.
+pub(crate) fn levels_of(t: &Tensor) -> Levels {
+    let (mut t, mut levels) = (t, Levels::new());
     while let Some(b) = t.storage().batch() {
-        g = unwrap_at(&g, b.level, b.size())?;
+        levels.push((b.level, b.size()));
         t = &b.value;
     }
-    Ok(g)
+    levels
 }
 
-/// The inverse of [`bare_like`]: a gradient of what `t` is in the end as a gradient of `t`.
+/// A weight of a tensor of these levels as a weight of what it is in the end: its levels are taken off, others stay.
+pub(crate) fn bare_by(g: Tensor, levels: &Levels) -> Result<Tensor> {
+    levels.iter().try_fold(g, |g, &(level, size)| unwrap_at(&g, level, size))
+}
+
+/// The inverse of [`bare_by`]: a gradient of what a tensor is in the end as a gradient of the tensor.
+pub(crate) fn rewrapped_by(g: Tensor, levels: &Levels) -> Result<Tensor> {
+    levels.iter().rev().try_fold(g, |g, &(level, _)| wrap_at(&g, level))
+}
+
+/// [`bare_by`] the levels of `t`.
+pub(crate) fn bare_like(g: Tensor, t: &Tensor) -> Result<Tensor> {
+    if t.is_batched() {
+        bare_by(g, &levels_of(t))
+    } else {
+        Ok(g)
+    }
+}
+
+/// [`rewrapped_by`] the levels of `t`.
 pub(crate) fn rewrapped(g: Tensor, t: &Tensor) -> Result<Tensor> {
-    match t.storage().batch() {
-        Some(b) => wrap_at(&rewrapped(g, &b.value)?, b.level),
-        None => Ok(g),
+    if t.is_batched() {
+        rewrapped_by(g, &levels_of(t))
+    } else {
+        Ok(g)
     }
 }
 
@@ -132,7 +156,7 @@ pub(crate) fn rewrapped(g: Tensor, t: &Tensor) -> Result<Tensor> {
 /// For a dtype without gradients.
 pub fn fresh(x: &Tensor) -> Result<Tensor> {
     let mut x = x.clone();
-    for level in level::stack() {
+    for level in level::active() {
         let mut own = &x;
         let has = loop {
             match own.storage().batch() {

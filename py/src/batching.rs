@@ -20,6 +20,22 @@ fn _vmap_exit(level: u64) {
     batching::exit(level);
 }
 
+/// Levels that were left for a while.
+#[pyclass(name = "_Suspended", module = "lucid", frozen)]
+struct PySuspended(Vec<batching::Level>);
+
+/// Leaves a level and those inside of it until `_vmap_resume`.
+#[pyfunction]
+fn _vmap_suspend(level: u64) -> PySuspended {
+    PySuspended(batching::suspend(level))
+}
+
+/// Enters again what `_vmap_suspend` left.
+#[pyfunction]
+fn _vmap_resume(levels: &Bound<'_, PySuspended>) {
+    batching::resume(levels.get().0.clone());
+}
+
 /// The tensor with dimension `dim` hidden from a level.
 #[pyfunction]
 fn _vmap_hide<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>, dim: isize, level: u64) -> Object<'py> {
@@ -41,10 +57,10 @@ fn _vmap_parts<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>) -> PyResult<Optio
     parts.map(|(level, value)| Ok((batching::depth_of(level), level, wrap(py, value)?))).transpose()
 }
 
-/// The ids and sizes of the levels that this thread is inside of, the outermost first.
+/// The ids, sizes and randomness of the levels that this thread is inside of, the outermost first.
 #[pyfunction]
-fn _vmap_active() -> Vec<(u64, usize)> {
-    batching::active()
+fn _vmap_active() -> Vec<(u64, usize, &'static str)> {
+    batching::active().into_iter().map(|l| (l.id, l.size, l.randomness.name())).collect()
 }
 
 /// The ops that ran sample by sample since the last call, each named once in the process; or all that ever did.
@@ -86,6 +102,9 @@ fn _retire(inputs: &Bound<'_, PyAny>) -> PyResult<()> {
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_vmap_enter, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_exit, m)?)?;
+    m.add_class::<PySuspended>()?;
+    m.add_function(wrap_pyfunction!(_vmap_suspend, m)?)?;
+    m.add_function(wrap_pyfunction!(_vmap_resume, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_hide, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_show, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_parts, m)?)?;

@@ -13,6 +13,8 @@ from typing import Any, TypeVar, cast
 from lucid import _C
 from lucid._C import Tensor
 from lucid._grad_mode import no_grad
+from lucid.autograd import _vmap
+from lucid.autograd._vmap import VmapInfo
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,6 +99,9 @@ class Function(metaclass=_FunctionMeta):
 
     _backward_cls: type[FunctionCtx]
 
+    generate_vmap_rule = False
+    """With `True`, the function runs inside of `vmap` by its own `forward`, `setup_context` and `backward`."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
@@ -128,9 +133,27 @@ class Function(metaclass=_FunctionMeta):
 
     vjp = backward
 
+    @staticmethod
+    def vmap(info: VmapInfo, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        """Computes the results of all samples at once: `(output, out_dims)`.
+
+        `args` are the arguments outside of `vmap`; `in_dims` says for each which dimension counts the samples, `None`
+        where all samples share it. `info` has `batch_size` and `randomness`. To be defined by the subclass, unless it
+        sets `generate_vmap_rule` or is not used inside of `vmap`.
+        """
+        raise NotImplementedError("To use autograd.Function with vmap, you must override the vmap staticmethod.")
+
+    @classmethod
+    def _gradients(cls, ctx: Any, *grads: Any) -> Any:
+        """Calls what the subclass has defined, `backward` or `vjp`."""
+        return (cls.backward if cls.backward is not Function.backward else cls.vjp)(ctx, *grads)
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Calls `forward` and puts the result on the tape."""
+        level = _vmap.level_of(args)
+        if level is not None:
+            return _vmap.call(cls, level, args, kwargs)
         ctx = cls._backward_cls()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         with no_grad():
@@ -194,11 +217,10 @@ def _backward(
     cls: type[Function], ctx: FunctionCtx, at: list[int], n: int, places: list[int], results: int, *grads: Tensor | None
 ) -> Any:
     """The gradients of the tensors among the `n` arguments, from those of the tensors among the results."""
-    run = cls.backward if cls.backward is not Function.backward else cls.vjp
     given: list[Tensor | None] = [None] * results
     for i, grad in zip(places, grads, strict=True):
         given[i] = grad
-    found = run(ctx, *given)
+    found = cls._gradients(ctx, *given)
     listed = tuple(found) if isinstance(found, (tuple, list)) else (found,)
     name = f"{cls.__name__}Backward"
     if len(listed) > n and all(g is None for g in listed[n:]):

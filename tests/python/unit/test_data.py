@@ -445,6 +445,8 @@ sys.path.insert(0, {folder!r})
 import data_cases as cases
 from lucid.utils.data import DataLoader
 if __name__ == "__main__":
+    # Also where the tests themselves ignore interrupts, as what runs in the background of a shell does.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     loader = DataLoader(cases.{dataset}, num_workers=2, collate_fn=cases.first)
     it = iter(loader)
     next(it)

@@ -187,6 +187,28 @@ def test_batched_weights_of_a_gradient(device: str) -> None:
     assert rows.tolist() == [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 4.0]]
 
 
+def test_hooks_see_the_gradient_of_a_sample(device: str) -> None:
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        def double(g: Any) -> Any:
+            seen.append(g.shape)
+            return g * 2
+
+        y = x * 3
+        y.register_hook(double).remove()
+        y.register_hook(double)
+        y.retain_grad()
+        total = y.square().sum()
+        (g,) = lucid.autograd.grad(total, x)
+        assert y.grad.shape == (2,)
+        return g
+
+    x = lucid.arange(6.0, device=device).reshape(3, 2)
+    assert func.vmap(lambda x: f(x.detach().requires_grad_()))(x).tolist() == (36 * x).tolist()
+    assert seen == [(2,)]
+
+
 def test_one_product_for_all_samples() -> None:
     """A batch against shared weights is one matrix product, not one per sample."""
     x, w = lucid.randn(64, 8, device="gpu"), lucid.randn(4, 8, device="gpu")
