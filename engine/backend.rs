@@ -81,7 +81,7 @@ pub(crate) trait Backend {
     fn compare(op: &CompareOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
     fn select(op: &SelectOp, c: &Self::Array, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
     fn reduce(op: &ReduceOp, how: &Reduction, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
-    fn scan(op: &ScanOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    fn scan(op: &ScanOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     /// A view: shares `x`'s storage. `layout` is what `op` makes of `x`'s.
     fn view(op: &ViewOp, x: &Self::Array, layout: Layout) -> Result<Self::Array>;
     fn index(op: &IndexOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;

@@ -261,7 +261,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Compare(op), [a, b]) => B::compare(op, a, b, out),
         (Prim::Select(op), [c, a, b]) => B::select(op, c, a, b, out),
         (Prim::Reduce(op, how), [x]) => B::reduce(op, how, x, out),
-        (Prim::Scan(op), [x]) => B::scan(op, x, out),
+        (Prim::Scan(op), x) => B::scan(op, x, out),
         (Prim::Index(op), x) => B::index(op, x, out),
         (Prim::Sort(op), x) => B::sort(op, x, out),
         (Prim::Contract(op), [a, b]) => B::contract(op, a, b, out),

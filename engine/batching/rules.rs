@@ -30,6 +30,10 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
                 ScanOp::Prod { axis } => ScanOp::Prod { axis: axis + 1 },
                 ScanOp::ArgMax { axis } => ScanOp::ArgMax { axis: axis + 1 },
                 ScanOp::ArgMin { axis } => ScanOp::ArgMin { axis: axis + 1 },
+                ScanOp::LogSumExp { axis } => ScanOp::LogSumExp { axis: axis + 1 },
+                ScanOp::Recur { axis } => {
+                    return leading(Prim::Scan(ScanOp::Recur { axis: axis + 1 }), x, size, out);
+                }
             };
             along(Prim::Scan(op), x, out)
         }

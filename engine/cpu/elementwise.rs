@@ -104,7 +104,7 @@ kernels! {
     Xor [in Bits] |a, b| a.xor(b);
 }
 
-fn log_add_exp(a: f64, b: f64) -> f64 {
+pub(super) fn log_add_exp(a: f64, b: f64) -> f64 {
     let (hi, lo) = if a > b { (a, b) } else { (b, a) };
     // Infinities of one sign have no difference; they are the result.
     if hi == lo && hi.is_infinite() {

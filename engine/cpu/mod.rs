@@ -250,8 +250,8 @@ impl Backend for CpuBackend {
         reduce::reduce(op, how, x, out)
     }
 
-    fn scan(op: &ScanOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
-        scan::scan(op, x, out)
+    fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+        scan::scan(op, inputs, out)
     }
 
     fn view(op: &ViewOp, x: &CpuArray, layout: Layout) -> Result<CpuArray> {

@@ -4,6 +4,7 @@
 //! behind the axis, so that the inner loop is dense for every axis.
 
 use super::cast::cast;
+use super::elementwise::log_add_exp;
 use super::simd::{accumulate, threads, Extreme, Map2, Sum};
 use super::CpuArray;
 use crate::backend::Array;
@@ -104,10 +105,63 @@ fn arg<T: Element + Extreme, const MAX: bool>(x: &CpuArray, axis: usize) -> Resu
     })
 }
 
+/// `y[i] = terms[i] + factors[i] y[i - 1]`, from 0.
+fn recur<T: Element + Sum>(factors: &CpuArray, terms: &CpuArray, axis: usize) -> Result<CpuArray> {
+    let (a, b) = (factors.contiguous()?, terms.contiguous()?);
+    let (left, right) = (a.read::<T>(), b.read::<T>());
+    let (left, right) = (a.slice(&left), b.slice(&right));
+    let (_, n, inner) = split(a.shape(), axis);
+    CpuArray::build(a.shape(), |out: &mut [T]| {
+        if out.is_empty() {
+            return Ok(());
+        }
+        threads::for_chunks(out, n * inner, threads::GRAIN, |first, out| {
+            let rows = left[first..].chunks(n * inner).zip(right[first..].chunks(n * inner));
+            for (out, (a, b)) in out.chunks_mut(n * inner).zip(rows) {
+                let mut acc: Vec<T::Acc> = b[..inner].iter().map(|b| T::acc(b.widen())).collect();
+                out[..inner].copy_from_slice(&b[..inner]);
+                for i in (inner..n * inner).step_by(inner) {
+                    for (j, acc) in acc.iter_mut().enumerate() {
+                        let (a, b) = (T::acc(a[i + j].widen()), T::acc(b[i + j].widen()));
+                        *acc = T::plus(b, T::times(a, *acc));
+                        out[i + j] = T::finish(*acc);
+                    }
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
+fn log_sum_exp(x: &CpuArray, axis: usize) -> Result<CpuArray> {
+    let x = x.contiguous()?;
+    let guard = x.read::<f64>();
+    let data = x.slice(&guard);
+    let (_, n, inner) = split(x.shape(), axis);
+    CpuArray::build(x.shape(), |out: &mut [f64]| {
+        if out.is_empty() {
+            return Ok(());
+        }
+        threads::for_chunks(out, n * inner, threads::GRAIN / 8, |first, out| {
+            for (out, x) in out.chunks_mut(n * inner).zip(data[first..].chunks(n * inner)) {
+                let mut acc = vec![f64::NEG_INFINITY; inner];
+                for (o, x) in out.chunks_mut(inner).zip(x.chunks(inner)) {
+                    for ((o, &x), acc) in o.iter_mut().zip(x).zip(&mut acc) {
+                        *acc = log_add_exp(*acc, x);
+                        *o = *acc;
+                    }
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
 /// The kernels of the `scan` family. What is not float32, float64 or int64 goes through one that holds all its numbers.
-pub fn scan(op: &ScanOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    let x = inputs[0];
     let wide = match (op, x.dtype()) {
-        (ScanOp::Sum { .. } | ScanOp::Prod { .. }, DType::C64) => DType::C64,
+        (ScanOp::Sum { .. } | ScanOp::Prod { .. } | ScanOp::Recur { .. }, DType::C64) => DType::C64,
         (ScanOp::Sum { .. }, DType::F32 | DType::F16 | DType::BF16) => DType::F32,
         (_, dtype) if dtype.is_integral() => DType::I64,
         (_, DType::C64) => {
@@ -117,7 +171,8 @@ pub fn scan(op: &ScanOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
         _ => DType::F64,
     };
     if wide != x.dtype() {
-        let y = scan(op, &cast(x, wide)?, &Meta { shape: out.shape.clone(), dtype: wide })?;
+        let inputs = inputs.iter().map(|x| cast(x, wide)).collect::<Result<Vec<_>>>()?;
+        let y = scan(op, &inputs.iter().collect::<Vec<_>>(), &Meta { shape: out.shape.clone(), dtype: wide })?;
         return if y.dtype() == out.dtype { Ok(y) } else { cast(&y, out.dtype) };
     }
     let long = wide == DType::I64;
@@ -133,6 +188,9 @@ pub fn scan(op: &ScanOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
         ScanOp::Prod { axis } if wide == DType::C64 => running::<Complex32, Times>(x, axis, <Complex32 as Sum>::UNIT),
         ScanOp::Prod { axis } if long => running::<i64, Times>(x, axis, 1),
         ScanOp::Prod { axis } => running::<f64, Times>(x, axis, 1.0),
+        ScanOp::Recur { axis } if wide == DType::C64 => recur::<Complex32>(x, inputs[1], axis),
+        ScanOp::Recur { axis } => recur::<f64>(x, inputs[1], axis),
+        ScanOp::LogSumExp { axis } => log_sum_exp(x, axis),
         ScanOp::ArgMax { axis } if long => arg::<i64, true>(x, axis),
         ScanOp::ArgMax { axis } => arg::<f64, true>(x, axis),
         ScanOp::ArgMin { axis } if long => arg::<i64, false>(x, axis),
@@ -152,19 +210,19 @@ mod tests {
     #[test]
     fn sums_run_along_either_axis() {
         for x in layouts(&[2, 3], &[1i64, 2, 3, 4, 5, 6]) {
-            let run = |op| show::<i64>(&scan(&op, &x, &meta(&[2, 3], DType::I64)).unwrap());
+            let run = |op| show::<i64>(&scan(&op, &[&x], &meta(&[2, 3], DType::I64)).unwrap());
             assert_eq!(run(ScanOp::Sum { axis: 1 }), [1, 3, 6, 4, 9, 15]);
             assert_eq!(run(ScanOp::Sum { axis: 0 }), [1, 2, 3, 5, 7, 9]);
             assert_eq!(run(ScanOp::Prod { axis: 1 }), [1, 2, 6, 4, 20, 120]);
         }
         let empty = array::<f32>(&[0, 3], &[]);
-        assert_eq!(scan(&ScanOp::Sum { axis: 1 }, &empty, &meta(&[0, 3], DType::F32)).unwrap().shape(), [0, 3]);
+        assert_eq!(scan(&ScanOp::Sum { axis: 1 }, &[&empty], &meta(&[0, 3], DType::F32)).unwrap().shape(), [0, 3]);
     }
 
     #[test]
     fn extrema_take_the_last_at_a_tie() {
         let x = array(&[6], &[1f32, 3.0, 3.0, 2.0, f32::NAN, 9.0]);
-        let run = |op| show::<i64>(&scan(&op, &x, &meta(&[6], DType::I64)).unwrap());
+        let run = |op| show::<i64>(&scan(&op, &[&x], &meta(&[6], DType::I64)).unwrap());
         assert_eq!(run(ScanOp::ArgMax { axis: 0 }), [0, 1, 2, 2, 4, 4]);
         assert_eq!(run(ScanOp::ArgMin { axis: 0 }), [0, 0, 0, 0, 4, 4]);
     }

@@ -23,6 +23,7 @@ mod optim;
 mod pool;
 mod random;
 mod reduce;
+mod scan;
 mod sort;
 mod special;
 mod view;
@@ -119,8 +120,8 @@ impl Backend for GpuBackend {
     fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
         named!(op, reduce::reduce(op, how, x, out))
     }
-    fn scan(op: &ScanOp, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
-        named!(op, reduce::scan(op, x, out))
+    fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
+        named!(op, scan::scan(op, inputs, out))
     }
     fn view(op: &ViewOp, x: &GpuArray, layout: Layout) -> Result<GpuArray> {
         Ok(x.seen_as(op, layout))

@@ -1,16 +1,14 @@
-//! Reductions and scans.
+//! Reductions.
 //!
 //! They work along physical axes, so that a permuted value needs no transposition. Depends on `array`, `elementwise` and
 //! mlx-ffi. Invariant: as in PyTorch NaN wins extrema, and the first of equals is found.
 
 use super::array::{reduced, GpuArray, Known, Perm, Value};
 use super::convert::{self, constant, int, ints, Ints};
-use super::elementwise::cast_array;
 use super::fault::Made;
 use super::view::physical_axis;
 use crate::dispatch::Meta;
 use crate::ops::reduce::{ReduceOp, Reduction};
-use crate::ops::scan::ScanOp;
 use crate::{DType, Scalar};
 use mlx_ffi::{ops, Array, Dtype};
 
@@ -82,50 +80,4 @@ fn arg_extremum(x: &Array, axis: i32, keep: bool, dtype: DType, largest: bool) -
     let best = if largest { ops::max_axis(x, axis, true)? } else { ops::min_axis(x, axis, true)? };
     let hit = ops::logical_or(&ops::equal(x, &best)?, &ops::isnan(x)?)?;
     Ok(ops::argmax_axis(&ops::astype(&hit, Dtype::Uint8)?, axis, keep)?)
-}
-
-pub(super) fn scan(op: &ScanOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
-    let v = x.value()?;
-    let (perm, dtype) = (v.perm.clone(), x.element());
-    let place = |axis: usize| int(physical_axis(v.perm.as_ref(), axis));
-    let mut known = Known::Nothing;
-    let array = match op {
-        ScanOp::Sum { .. } | ScanOp::Prod { .. } | ScanOp::ArgMax { .. } | ScanOp::ArgMin { .. } if x.numel() == 0 => {
-            cast_array(&v.array, dtype, out.dtype)?
-        }
-        ScanOp::Sum { axis } => ops::cumsum_axis(&v.array, place(*axis)?, false, true, None)?,
-        ScanOp::Prod { axis } => ops::cumprod_axis(&v.array, place(*axis)?, false, true, None)?,
-        ScanOp::ArgMax { axis } | ScanOp::ArgMin { axis } => {
-            known = Known::Within(0, x.shape()[*axis] as i64 - 1);
-            arg_scan(&v.array, place(*axis)?, dtype, matches!(op, ScanOp::ArgMax { .. }))?
-        }
-    };
-    drop(v);
-    GpuArray::new(Value::new(as_dtype(array, out.dtype)?, perm).knowing(known), &out.shape, out.dtype)
-}
-
-/// The index of the last extremum so far: the running maximum of the indices where the running extremum is met.
-fn arg_scan(x: &Array, axis: i32, dtype: DType, largest: bool) -> Made<Array> {
-    let n = x.shape()[axis as usize];
-    let mut line = Ints::from_elem(1, x.ndim());
-    line[axis as usize] = n;
-    let at = ops::reshape(&ops::arange(0.0, f64::from(n), 1.0, Dtype::Int32)?, &line)?;
-    let running = |x: &Array, up: bool| {
-        if up {
-            ops::cummax_axis(x, axis, false, true)
-        } else {
-            ops::cummin_axis(x, axis, false, true)
-        }
-    };
-    let met = if dtype.is_float() {
-        // From the first NaN on, only NaN is an extremum.
-        let nan = ops::isnan(x)?;
-        let worst = constant(if largest { f64::NEG_INFINITY } else { f64::INFINITY }, dtype)?;
-        let best = running(&ops::where_(&nan, &worst, x)?, largest)?;
-        let seen = ops::astype(&running(&ops::astype(&nan, Dtype::Int32)?, true)?, Dtype::Bool)?;
-        ops::where_(&seen, &nan, &ops::equal(x, &best)?)?
-    } else {
-        ops::equal(x, &running(x, largest)?)?
-    };
-    Ok(running(&ops::where_(&met, &at, &Array::scalar(0i32)?)?, true)?)
 }

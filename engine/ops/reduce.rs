@@ -32,7 +32,7 @@ macro_rules! reduce_ops {
         method prod(dim: OptDim = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
             [] Full Yes DTypes::ALL, Sum,
             prim Prod Both {|c, g| [prod_gradient(c, g)]},
-            run prod_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), -1, keepdim=True"]
+            run prod_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), -1, keepdim=True", "N()", "N(2, 0), 1"]
         }
         /// The largest element over `dim` (all by default); NaN wins. Ties share the gradient evenly.
         method amax(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
@@ -323,17 +323,27 @@ fn count_nonzero_body(x: &Tensor, dim: Option<&[isize]>) -> Result<Tensor> {
     x.ne(0)?.sum(dim, false, None)
 }
 
-/// The product of all the others, also where some elements are zero.
+/// The product of all the others: the result by the element, and without a division where one of them is zero.
 fn prod_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let x = c.x(0)?;
     let zero = x.detach()?.eq(0)?;
-    let axes = c.reduction_dims()?;
-    let zeros = c.spread(&zero.sum(Some(&axes), c.keeps_dims(), None)?)?;
-    // Without its one zero the product is not zero: that is the zero's own gradient.
     let filled = super::compare::select::r#where(&zero, crate::Scalar::ONE, &x)?;
-    let rest = c.spread(&reduce(ReduceOp::Prod, &filled, c.axes()?, c.keeps_dims(), x.dtype())?)?;
     let plain = c.spread(&c.out()?)?.div(&filled, None)?;
-    let only = rest.where_else_zero(&zero.logical_and(&zeros.eq(1)?)?)?;
-    let others = super::compare::select::r#where(&zeros.eq(0)?, &plain, &only)?;
-    c.spread(g)? * &others.conjugated()?
+    let (axes, dims) = (c.axes()?, c.reduction_dims()?);
+    // Asked on the CPU alone, where nothing waits for the answer.
+    let none = x.device() == Device::Cpu && matches!(zero.any(None, false)?.item_bool(), Ok(false));
+    if axes.is_empty() {
+        return c.spread(g);
+    }
+    if none {
+        return c.spread(g)? * &plain.conjugated()?;
+    }
+    let any = c.spread(&zero.any(Some(&dims), c.keeps_dims())?)?;
+    // Where there is no zero, the products of what lies before and behind may overflow, and are not needed.
+    let safe = super::compare::select::r#where(&any, &x, crate::Scalar::ONE)?;
+    let rest = match axes.len() {
+        1 => super::scan::product_of_others(&safe, axes[0])?,
+        _ => super::view::reshape_to(&super::scan::product_of_others(&safe.reshape(&[-1])?, 0)?, x.shape())?,
+    };
+    c.spread(g)? * &super::compare::select::r#where(&any, &rest, &plain)?.conjugated()?
 }

@@ -3,8 +3,10 @@
 //! Kernels are in `cpu/scan.rs` and `gpu/reduce.rs`.
 
 use super::macros::define_ops;
+use crate::autograd::{Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
-use crate::{shape, DType, Result, Tensor};
+use crate::shape::{self, Shape};
+use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -17,13 +19,25 @@ macro_rules! scan_ops {
             prim Sum { axis: usize } Nothing {|c, g| [cumsum_reversed(g, *axis)]},
             run accumulate[|axis| ScanOp::Sum { axis }], torch "", samples ["N(3, 4), 0", "N(3, 4), -1", "I(0, 9, 3, 4), 1"]
         }
-        /// The running product along `dim`; integers and `bool` multiply in int64. The gradient assumes no zeros.
+        /// The running product along `dim`; integers and `bool` multiply in int64. The gradient divides by nothing, so that
+        /// any number of zeros may be there.
         method cumprod(dim: Dim; dtype: OptDtype = None) -> Tensor {
             [inplace] FullGpu Yes DTypes::ALL, Sum,
-            prim Prod { axis: usize } Both {|c, g| [
-                cumsum_reversed(&(g * &c.out()?.conjugated()?)?, *axis)? / &c.x(0)?.conjugated()?
-            ]},
-            run accumulate[|axis| ScanOp::Prod { axis }], torch "", samples ["P(3, 4), 0", "P(3, 4), -1", "I(0, 9, 3, 4), 1"]
+            prim Prod { axis: usize } Both {|c, g| [cumprod_gradient(c, g, *axis)]},
+            run accumulate[|axis| ScanOp::Prod { axis }], torch "", samples ["P(3, 4), 0", "N(3, 4), -1", "N(2, 7, 3), 1", "I(0, 9, 3, 4), 1"]
+        }
+        /// `y[i] = terms[i] + factors[i] y[i - 1]` along `dim`, from `y[-1] = 0`: what the gradients of running products and
+        /// of `logcumsumexp` are made of, and its own gradient as well.
+        function linear_recurrence(factors: Tensor, terms: Tensor, dim: Dim) -> Tensor {
+            [] Keep Yes DTypes::INEXACT, Same,
+            prim Recur { axis: usize } Both {|c, g| all recurrence_gradient(c, g, *axis)},
+            run recurrence_body, torch "-", samples ["N(3, 4), N(3, 4), 0", "N(2, 9, 3), N(2, 9, 3), 1", "N(5), N(5), -1", "N(3, 0), N(3, 0), -1"]
+        }
+        /// `log(cumsum(exp(x)))` along `dim`, without overflow.
+        method logcumsumexp(dim: Dim) -> Tensor {
+            [] Keep Yes DTypes::FLOAT, Same,
+            prim LogSumExp { axis: usize } Both {|c, g| [logcumsumexp_gradient(c, g, *axis)]},
+            run logcumsumexp_body, torch "", samples ["N(3, 4), 0", "N(2, 7, 3), 1", "N(3, 4), -1", "N(), 0", "N(3, 0), 1"]
         }
         /// The index, along `dim`, of the largest element so far; the last at a tie. What `cummax` gathers by.
         function cumulative_argmax(input: Tensor, dim: Dim) -> Tensor {
@@ -51,8 +65,8 @@ macro_rules! scan_ops {
 }
 scan_ops!(define_ops);
 
-fn scan(op: ScanOp, x: &Tensor, dtype: DType) -> Result<Tensor> {
-    dispatch::apply1(Prim::Scan(op), &[x], Meta::new(x.shape(), dtype))
+fn scan(op: ScanOp, x: &[&Tensor], dtype: DType) -> Result<Tensor> {
+    dispatch::apply1(Prim::Scan(op), x, Meta::new(x[0].shape(), dtype))
 }
 
 fn accumulate(op: fn(usize) -> ScanOp, x: &Tensor, dim: isize, dtype: Option<DType>) -> Result<Tensor> {
@@ -63,14 +77,14 @@ fn accumulate(op: fn(usize) -> ScanOp, x: &Tensor, dim: isize, dtype: Option<DTy
     if x.ndim() == 0 {
         return x.reshape(&[1])?.cumsum(0, None)?.reshape(&[]);
     }
-    scan(op(axis), &x, x.dtype())
+    scan(op(axis), &[&x], x.dtype())
 }
 
 fn arg_scan(op: fn(usize) -> ScanOp, x: &Tensor, dim: isize) -> Result<Tensor> {
     let schema = op(0).schema();
     schema.check(x.dtype())?;
     let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
-    scan(op(axis), &x.detach()?, DType::I64)
+    scan(op(axis), &[&x.detach()?], DType::I64)
 }
 
 fn gather_scan(arg: fn(&Tensor, isize) -> Result<Tensor>, x: &Tensor, dim: isize) -> Result<(Tensor, Tensor)> {
@@ -85,4 +99,82 @@ fn gather_scan(arg: fn(&Tensor, isize) -> Result<Tensor>, x: &Tensor, dim: isize
 fn cumsum_reversed(g: &Tensor, axis: usize) -> Result<Tensor> {
     let dim = [axis as isize];
     g.flip(&dim)?.cumsum(dim[0], None)?.flip(&dim)
+}
+
+/// Each element in the place of its follower along `axis`, behind a first one of `fill`.
+fn delayed(x: &Tensor, axis: usize, fill: Scalar) -> Result<Tensor> {
+    let n = x.shape()[axis];
+    if n == 0 {
+        return Ok(x.clone());
+    }
+    let mut shape = Shape::from_slice(x.shape());
+    shape[axis] = 1;
+    let first = Tensor::full_of(&shape, fill, x.dtype(), x.device())?;
+    super::index::cat(&[first, x.narrow(axis as isize, 0, n as i64 - 1)?], axis as isize)
+}
+
+/// The product, for each element, of all the others along `axis`: those before it times those behind it.
+pub(crate) fn product_of_others(x: &Tensor, axis: usize) -> Result<Tensor> {
+    let dim = [axis as isize];
+    let before = |x: &Tensor| delayed(&x.cumprod(dim[0], None)?, axis, Scalar::ONE);
+    before(x)? * &before(&x.flip(&dim)?)?.flip(&dim)?
+}
+
+fn recurrence_body(factors: &Tensor, terms: &Tensor, dim: isize) -> Result<Tensor> {
+    let schema = &schema::linear_recurrence;
+    schema.check(factors.dtype())?;
+    if factors.shape() != terms.shape() || factors.ndim() == 0 {
+        let why = "takes factors and terms of one shape, of one dimension at least";
+        return Err(Error::shape(schema.name, why, &[factors.shape(), terms.shape()]));
+    }
+    if factors.dtype() != terms.dtype() {
+        let why = "takes factors and terms of one dtype";
+        return Err(Error::dtype(schema.name, why, &[factors.dtype(), terms.dtype()]));
+    }
+    let axis = shape::wrap_dim(schema.name, dim, factors.ndim())?;
+    scan(ScanOp::Recur { axis }, &[factors, terms], terms.dtype())
+}
+
+/// `y[i] = terms[i] + factors[i + 1] y[i + 1]`: the recurrence from the other end.
+fn recurrence_back(factors: &Tensor, terms: &Tensor, axis: usize) -> Result<Tensor> {
+    let dim = [axis as isize];
+    let factors = delayed(&factors.flip(&dim)?, axis, Scalar::ZERO)?;
+    linear_recurrence(&factors, &terms.flip(&dim)?, dim[0])?.flip(&dim)
+}
+
+fn recurrence_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize) -> Result<Grads> {
+    let of_terms = recurrence_back(&c.x(0)?.conjugated()?, g, axis)?;
+    let mut grads = Grads::new();
+    grads.push(match c.needs(0) {
+        true => Some((&of_terms * &delayed(&c.out()?, axis, Scalar::ZERO)?.conjugated()?)?),
+        false => None,
+    });
+    grads.push(c.needs(1).then_some(of_terms));
+    Ok(grads)
+}
+
+/// `Σ g[k] Π x[j]` over `k ≥ i` and `j ≤ k`, `j ≠ i`: the product before `i` times a recurrence of what follows.
+fn cumprod_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize) -> Result<Tensor> {
+    let before = delayed(&c.out()?, axis, Scalar::ONE)?.conjugated()?;
+    before * &recurrence_back(&c.x(0)?.conjugated()?, g, axis)?
+}
+
+fn logcumsumexp_body(x: &Tensor, dim: isize) -> Result<Tensor> {
+    let schema = &schema::logcumsumexp;
+    schema.check(x.dtype())?;
+    let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
+    if x.ndim() == 0 {
+        return logcumsumexp_body(&x.reshape(&[1])?, 0)?.reshape(&[]);
+    }
+    scan(ScanOp::LogSumExp { axis }, &[x], x.dtype())
+}
+
+/// `Σ g[k] e^(x[i] - y[k])` over `k ≥ i`, from factors that are at most 1: `e^(y[i-1] - y[i])` and `e^(x[i] - y[i])`.
+fn logcumsumexp_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize) -> Result<Tensor> {
+    let y = c.out()?;
+    let before = delayed(&y, axis, Scalar::Float(f64::NEG_INFINITY))?;
+    // Between infinities of one sign nothing is added: the factor is 1.
+    let same = before.detach()?.eq(&y)?;
+    let step = super::compare::select::r#where(&same, Scalar::ZERO, &(before - &y)?)?;
+    (c.x(0)? - &y)?.exp()? * &recurrence_back(&step.exp()?, g, axis)?
 }

@@ -95,7 +95,7 @@ fn sorting_is_stable_with_nan_last() {
 fn running_extrema_take_the_last_of_equals() {
     let scan = |x: &[f32]| {
         let x = put(x, &[x.len()]);
-        get::<i64>(&B::scan(&ScanOp::ArgMax { axis: 0 }, &x, &Meta::new(&x.layout().shape, DType::I64)).unwrap())
+        get::<i64>(&B::scan(&ScanOp::ArgMax { axis: 0 }, &[&x], &Meta::new(&x.layout().shape, DType::I64)).unwrap())
     };
     assert_eq!(scan(&[1.0, 3.0, 2.0, 3.0, 0.0]), [0, 1, 1, 3, 3]);
     assert_eq!(scan(&[1.0, NAN, 2.0, NAN, 0.0]), [0, 1, 1, 3, 3]);
