@@ -1,10 +1,10 @@
 //! Batching rules of products of matrices: one product, whatever is batched.
 
-use super::place::aligned;
+use super::place::{aligned, batched};
 use super::Input;
-use crate::dispatch::Meta;
+use crate::dispatch::{apply1, Meta, Prim};
 use crate::ops::contract::ContractOp;
-use crate::ops::view::reshape_to;
+use crate::ops::view::{expand_to, reshape_to};
 use crate::shape::{numel, Shape};
 use crate::{Result, Tensor};
 
@@ -70,4 +70,28 @@ pub(super) fn linear(x: &[Input<'_>], out: Meta) -> Result<Tensor> {
         false => reshape_to(&y, &out.shape[1..])?,
     };
     y + &reshape_to(bias.value, &wide)?
+}
+
+/// Attention with the samples as more of its batch; a mask that its batch shares is repeated for that.
+pub(super) fn attention(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
+    let merged = |x: &Input<'_>, count: usize| -> Result<Tensor> {
+        let x = batched(x, size)?;
+        let mut shape = Shape::from_slice(x.shape());
+        shape[1] = count;
+        let x = expand_to(&x, &shape)?;
+        shape.remove(0);
+        shape[0] *= size;
+        reshape_to(&x, &shape)
+    };
+    let count = out.shape[1];
+    let mut all = Vec::with_capacity(x.len());
+    for (i, x) in x.iter().enumerate() {
+        // One mask for everything stays one.
+        let whole = i == 3 && !x.batched && x.shape()[0] == 1;
+        all.push(if whole { x.value.clone() } else { merged(x, count)? });
+    }
+    let mut shape = Shape::from_slice(&out.shape[1..]);
+    shape[0] *= size;
+    let y = apply1(prim, &all.iter().collect::<Vec<_>>(), Meta::new(&shape, out.dtype))?;
+    reshape_to(&y, &out.shape)
 }

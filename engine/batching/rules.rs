@@ -51,6 +51,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Nn(NnOp::Softmax { axis }) => along(Prim::Nn(NnOp::Softmax { axis: axis + 1 }), x, out),
         Prim::Nn(NnOp::LogSoftmax { axis }) => along(Prim::Nn(NnOp::LogSoftmax { axis: axis + 1 }), x, out),
         Prim::Nn(NnOp::Gelu { .. }) => same(prim, x, out),
+        Prim::Nn(NnOp::Attention { .. }) => contract::attention(prim, x, size, out),
         Prim::Norm(NormOp::Standardize { .. }) => same(prim, x, out),
     }
 }

@@ -6,7 +6,7 @@
 use super::blas::{gemm, Gemm, Matrix};
 use super::simd::{run, threads, Extreme, Math, Real, Sum, Task, Wide};
 use super::strided::each1;
-use super::{copy, CpuArray};
+use super::{attention, copy, CpuArray};
 use crate::backend::Array;
 use crate::dispatch::Meta;
 use crate::dtype::Element;
@@ -77,6 +77,7 @@ pub fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         NnOp::Linear => with_float!("linear", out.dtype, T => linear::<T>(inputs, out)),
         NnOp::Softmax { axis } => with_float!("softmax", out.dtype, T => softmax::<T, false>(x, axis)),
         NnOp::LogSoftmax { axis } => with_float!("log_softmax", out.dtype, T => softmax::<T, true>(x, axis)),
+        NnOp::Attention { causal, scale } => attention::attention(inputs, causal, scale, out),
         NnOp::Gelu { tanh } => {
             let op = if tanh { Math::GeluTanh } else { Math::Gelu };
             with_float!("gelu", out.dtype, T => {
@@ -172,7 +173,7 @@ const LANES: usize = 16;
 
 /// The sum of a function of a row's elements.
 #[inline(always)]
-fn total<T: Wide<W: Compute>>(x: &[T], f: impl Fn(T::W) -> T::W) -> f64 {
+pub(super) fn total<T: Wide<W: Compute>>(x: &[T], f: impl Fn(T::W) -> T::W) -> f64 {
     let zero = T::W::of(0.0);
     let mut sum = 0.0;
     for block in x.chunks(32 * LANES) {
@@ -209,10 +210,10 @@ fn largest<T: Wide<W: Compute>>(x: &[T]) -> T::W {
 }
 
 /// Rows less their largest element. NaN stays, and makes its row's sum NaN.
-struct Shift<'a, T: Wide> {
-    x: &'a [T],
-    n: usize,
-    out: &'a mut [T::W],
+pub(super) struct Shift<'a, T: Wide> {
+    pub x: &'a [T],
+    pub n: usize,
+    pub out: &'a mut [T::W],
 }
 impl<T: Wide<W: Compute>> Task for Shift<'_, T> {
     type Out = ();

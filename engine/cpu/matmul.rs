@@ -28,7 +28,8 @@ fn storage(layout: &Layout) -> Option<(usize, bool)> {
     None
 }
 
-fn readable(x: &CpuArray) -> Result<(CpuArray, usize, bool)> {
+/// The array, or a copy of it, with what [`storage`] says.
+pub(super) fn readable(x: &CpuArray) -> Result<(CpuArray, usize, bool)> {
     if let Some((ld, trans)) = storage(x.layout()) {
         return Ok((x.clone(), ld, trans));
     }
@@ -43,7 +44,7 @@ pub fn matmul(a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
 }
 
 /// Where each matrix of the batch begins.
-fn starts(x: &CpuArray, batch: &[usize]) -> Vec<usize> {
+pub(super) fn starts(x: &CpuArray, batch: &[usize]) -> Vec<usize> {
     let Layout { shape, strides, offset } = x.layout();
     let n = shape.len() - 2;
     let lead = Layout { shape: shape[..n].into(), strides: strides[..n].into(), offset: *offset }.broadcast_to(batch);

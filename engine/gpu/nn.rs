@@ -1,4 +1,4 @@
-//! Linear maps, softmax, gelu and standardisation.
+//! Linear maps, softmax, gelu, attention and standardisation.
 //!
 //! Depends on `array`, `convert` and mlx-ffi's fused operations. Invariant: 16-bit floats are summed in float32.
 
@@ -11,7 +11,7 @@ use crate::ops::nn::{NnOp, GELU_CUBIC, GELU_SCALE};
 use crate::ops::norm::NormOp;
 use crate::shape::numel;
 use crate::{DType, Error};
-use mlx_ffi::{fast, ops, Array};
+use mlx_ffi::{fast, ops, Array, Dtype};
 use std::f64::consts::FRAC_1_SQRT_2;
 
 pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
@@ -32,7 +32,13 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
             let v = x.value()?;
             Value::new(gelu(&v.array, *tanh, out.dtype)?, v.perm.clone())
         }
-        (NnOp::Linear | NnOp::Softmax { .. } | NnOp::LogSoftmax { .. } | NnOp::Gelu { .. }, _) => {
+        (NnOp::Attention { causal, scale }, [q, k, v, rest @ ..]) => {
+            Value::plain(attention([q, k, v], rest.first().copied(), *causal, *scale, out)?)
+        }
+        (
+            NnOp::Linear | NnOp::Softmax { .. } | NnOp::LogSoftmax { .. } | NnOp::Gelu { .. } | NnOp::Attention { .. },
+            _,
+        ) => {
             return Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())).into());
         }
     };
@@ -84,6 +90,32 @@ fn gelu(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {
         ops::erf(&ops::multiply(x, &number(FRAC_1_SQRT_2)?)?)?
     };
     Ok(ops::multiply(&ops::multiply(x, &number(0.5)?)?, &ops::add(&bend, &number(1.0)?)?)?)
+}
+
+/// MLX's fused attention. Its causal mask ends in the lower right corner and its masks leave rows that see nothing
+/// undefined, so other causal masks are spelled out, and such rows are set to zero.
+fn attention(x: [&GpuArray; 3], mask: Option<&GpuArray>, causal: bool, scale: f64, out: &Meta) -> Made<Array> {
+    let (length, keys) = (x[0].shape()[2], x[1].shape()[2]);
+    let values = [x[0].value()?, x[1].value()?, x[2].value()?];
+    let (q, k, v) = (values[0].logical()?, values[1].logical()?, values[2].logical()?);
+    let run = |how: &str, mask: Option<&Array>| {
+        fast::scaled_dot_product_attention(&q, &k, &v, scale as f32, how, mask, None, false)
+    };
+    let Some(mask) = mask else {
+        return Ok(match causal {
+            true if length == keys => run("causal", None)?,
+            true => run("array", Some(&ops::tri(int(length)?, int(keys)?, 0, Dtype::Bool)?))?,
+            false => run("", None)?,
+        });
+    };
+    let mask = mask.value()?;
+    let mask = mask.logical()?;
+    let open = match mask.dtype() {
+        Dtype::Bool => ops::any_axis(&mask, -1, true)?,
+        _ => ops::any_axis(&ops::logical_not(&ops::isneginf(&mask)?)?, -1, true)?,
+    };
+    let y = run("array", Some(&mask))?;
+    Ok(ops::where_(&open, &y, &constant(0.0, out.dtype)?)?)
 }
 
 pub(super) fn norm(op: &NormOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {

@@ -9,6 +9,7 @@ mod macros;
 pub mod schema;
 
 pub mod activation;
+mod attention;
 pub mod binary;
 pub mod compare;
 pub mod complex;

@@ -2,6 +2,7 @@
 //!
 //! The primitives here are single passes on both backends (`cpu/fused.rs`, `gpu/nn.rs`); the rest is made of other ops.
 
+use super::attention;
 use super::macros::define_ops;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
@@ -78,11 +79,16 @@ macro_rules! nn_ops {
             [nograd] Keep Yes DTypes::INTEGER, Index,
             run one_hot_body, torch "nn.functional.one_hot", samples ["I(0, 5, 2, 3), 5", "I(0, 5, 4)"]
         }
-        /// `softmax(scale · q kᵀ + mask) v` over (…, length, size). A `bool` mask says where to look, another is added;
-        /// `is_causal` hides later positions; `scale` defaults to `1 / sqrt(size)`.
-        function scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: OptTensor = None, dropout_p: Float = 0.0, is_causal: Bool = false; scale: OptFloat = None) -> Tensor {
+        /// `softmax(scale · q kᵀ + mask) v` for `query` (…, L, E), `key` (…, S, E) and `value` (…, S, V), as (…, L, V), without
+        /// keeping the (L, S) weights (Vaswani et al., 2017; Rabe and Staats, 2021). `attn_mask`, expandable to (…, L, S), is
+        /// `bool`, true where to look, or numbers to add, and gets a gradient; a query that may look nowhere gets zeros.
+        /// `is_causal` hides key `j` from query `i < j`, and takes no mask beside it. `scale` defaults to `1 / sqrt(E)`. With
+        /// `enable_gqa` the last dimension but two counts heads, and several of the query share one of key and value.
+        /// `dropout_p` above 0 drops weights, whether in training or not, and makes the result from its parts.
+        function scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: OptTensor = None, dropout_p: Float = 0.0, is_causal: Bool = false; scale: OptFloat = None, enable_gqa: Bool = false) -> Tensor {
             [] Low Yes DTypes::FLOAT, Same,
-            run attention_body, torch "nn.functional.scaled_dot_product_attention", samples ["N(2, 3, 4), N(2, 5, 4), N(2, 5, 6)", "N(2, 2, 3, 4), N(2, 2, 3, 4), N(2, 2, 3, 4), is_causal=True", "N(2, 3, 4), N(2, 5, 4), N(2, 5, 6), N(3, 5)"]
+            prim Attention { causal: bool, scale: f64 } Inputs {|c, g| all attention::gradient(c, g, *causal, *scale)},
+            run attention::body, torch "nn.functional.scaled_dot_product_attention", samples ["N(2, 3, 4), N(2, 5, 4), N(2, 5, 6)", "N(2, 2, 3, 4), N(2, 2, 3, 4), N(2, 2, 3, 4), is_causal=True", "N(2, 3, 4), N(2, 5, 4), N(2, 5, 6), N(3, 5)", "N(3, 4), N(5, 4), N(5, 2), is_causal=True, scale=0.3", "N(2, 4, 3, 2), N(2, 2, 5, 2), N(2, 2, 5, 3), N(2, 4, 3, 5), enable_gqa=True", "N(4, 3, 2), N(2, 3, 2), N(2, 3, 3), is_causal=True, enable_gqa=True", "N(2, 1, 3, 4), N(2, 5, 4), N(5, 6)", "N(1, 2, 2, 3, 4), N(1, 2, 2, 5, 4), N(1, 2, 2, 5, 6), N(1, 1, 3, 5)"]
         }
     }};
 }
@@ -252,42 +258,4 @@ fn one_hot_body(x: &Tensor, num_classes: i64) -> Result<Tensor> {
         n => n,
     };
     sample.unsqueeze(-1)?.eq(&super::create::arange_of(classes as usize, x.device())?)?.cast(DType::I64)
-}
-
-#[allow(clippy::too_many_arguments)]
-fn attention_body(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    mask: Option<&Tensor>,
-    dropout_p: f64,
-    is_causal: bool,
-    scale: Option<f64>,
-) -> Result<Tensor> {
-    const OP: &str = "scaled_dot_product_attention";
-    schema::scaled_dot_product_attention.check(q.dtype())?;
-    if q.ndim() < 2 || k.ndim() < 2 || v.ndim() < 2 || q.shape()[q.ndim() - 1] != k.shape()[k.ndim() - 1] {
-        let why = "query, key and value need at least 2 dimensions, query and key the same last one";
-        return Err(Error::shape(OP, why, &[q.shape(), k.shape(), v.shape()]));
-    }
-    if is_causal && mask.is_some() {
-        return Err(Error::runtime(OP, "Explicit attn_mask should not be set when is_causal=True"));
-    }
-    let scale = scale.unwrap_or(1.0 / (q.shape()[q.ndim() - 1] as f64).sqrt());
-    let mut scores = (q * scale)?.matmul(&k.transpose(-2, -1)?)?;
-    if is_causal {
-        let (rows, cols) = (q.shape()[q.ndim() - 2], k.shape()[k.ndim() - 2]);
-        let later = super::create::arange_of(rows, q.device())?
-            .unsqueeze(1)?
-            .lt(&super::create::arange_of(cols, q.device())?)?;
-        scores = scores.masked_fill(&later, f64::NEG_INFINITY)?;
-    }
-    if let Some(m) = mask {
-        scores = match m.dtype() {
-            DType::Bool => scores.masked_fill(&m.logical_not()?, f64::NEG_INFINITY)?,
-            _ => (scores + m)?,
-        };
-    }
-    let weights = scores.softmax(-1, None)?;
-    dropout(&weights, dropout_p, dropout_p > 0.0, None)?.matmul(v)
 }

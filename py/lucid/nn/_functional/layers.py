@@ -23,7 +23,6 @@ __all__ = [
     "instance_norm",
     "local_response_norm",
     "rrelu",
-    "scaled_dot_product_attention",
     "softmin",
 ]
 
@@ -372,42 +371,3 @@ def embedding_bag(
         size = lucid.zeros(bags, device=device).index_add(0, bag, counted).clamp(min=1)
         made = made / size.to(made.dtype).unsqueeze(1)
     return made
-
-
-def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """`softmax(scale · q kᵀ + mask) v` over (…, length, size).
-
-    Args:
-        query: (…, L, E).
-        key: (…, S, E).
-        value: (…, S, Ev).
-        attn_mask: `bool`, true where to look, or numbers to add; broadcast to (…, L, S). Default: None.
-        dropout_p: Probability of dropping a weight. Default: 0.
-        is_causal: Whether later positions are hidden; then no mask may be given. Default: False.
-        scale: Default: 1 / sqrt(E).
-        enable_gqa: Whether several heads of the query share one of key and value. Default: False.
-    """
-    if enable_gqa:
-        if query.dim() < 3 or key.dim() < 3 or value.dim() < 3:
-            raise errors.RuntimeError("scaled_dot_product_attention: enable_gqa needs a dimension of heads")
-        heads = query.shape[-3]
-        grown = []
-        for x in (key, value):
-            own = x.shape[-3]
-            if own == 0 or heads % own:
-                raise errors.RuntimeError(
-                    f"Number of heads in key and value must divide the number of heads in query, got {own} for {heads}"
-                )
-            wide = x.unsqueeze(-3).expand([*x.shape[:-2], heads // own, *x.shape[-2:]])
-            grown.append(wide.reshape([*x.shape[:-3], heads, *x.shape[-2:]]))
-        key, value = grown
-    return _C.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
