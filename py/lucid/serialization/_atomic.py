@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """Makes renames and removals in a folder outlast a crash of the machine."""
     try:
         fd = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -53,4 +54,4 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part)
         raise
-    _sync_folder(folder)
+    sync_folder(folder)

@@ -21,6 +21,7 @@ _UNITS = {**_DECIMAL, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _SUFFIX = ".safetensors"
 # An index of more is no index: about a hundred bytes per tensor.
 _LARGEST_INDEX = 1 << 28
+_SHARD = re.compile(rf"(?P<stem>.+?)(-v\d+)?-(?P<number>\d{{5}})-of-(?P<count>\d{{5}}){re.escape(_SUFFIX)}", re.DOTALL)
 
 
 def _bytes_of(size: int | str) -> int:
@@ -64,9 +65,10 @@ def save_sharded(
             `model.safetensors.index.json`.
         metadata: Texts that every file carries.
 
-    Gives the names of the files. Each is replaced in one step, the index last, and only then are files of an earlier
-    checkpoint removed that are not part of the new one. A crash in between leaves whole files, but perhaps of both:
-    save to a new folder where that matters.
+    Gives the names of the files. However the process ends, the folder holds the old checkpoint or the new one, whole:
+    files are written under names that no other has (`model-v2-00001-of-00003.safetensors` where the first choice is
+    taken), the index or the single file is replaced in one step, and only then are the files of earlier checkpoints,
+    finished or not, removed. One process at a time may save under a name.
     """
     most = _bytes_of(max_shard_size)
     if not filename.endswith(_SUFFIX) or os.path.basename(filename) != filename:
@@ -83,12 +85,12 @@ def save_sharded(
     shards = _split(state_dict, most)
     stem, count = filename.removesuffix(_SUFFIX), len(shards)
     index = os.path.join(folder, f"{filename}.index.json")
-    several = [f"{stem}-{i:05d}-of-{count:05d}{_SUFFIX}" for i in range(1, count + 1)]
-    files = [filename] if count == 1 else several
+    files = [filename] if count == 1 else _unused(folder, stem, count)
     texts = {"format": "pt", **(metadata or {})}
     for file, shard in zip(files, shards, strict=True):
         save_safetensors(shard, os.path.join(folder, file), texts)
     if count == 1:
+        # Until here an index of earlier shards counts, from here on the file.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(index)
     else:
@@ -98,11 +100,23 @@ def save_sharded(
         }
         with _atomic.replacing(index) as out:
             out.write((json.dumps(record, indent=2, sort_keys=False) + "\n").encode())
-    own = re.compile(re.escape(stem) + r"(-\d{5}-of-\d{5})?" + re.escape(_SUFFIX))
+    _atomic.sync_folder(folder)
     for old in os.listdir(folder):
-        if own.fullmatch(old) and old not in files:
+        shard_of = _SHARD.fullmatch(old)
+        if old not in files and (old == filename or (shard_of is not None and shard_of["stem"] == stem)):
             os.unlink(os.path.join(folder, old))
     return files
+
+
+def _unused(folder: str, stem: str, count: int) -> list[str]:
+    """Names for shards, none of which there is a file of."""
+    taken, version = set(os.listdir(folder)), 1
+    while True:
+        mark = stem if version == 1 else f"{stem}-v{version}"
+        names = [f"{mark}-{i:05d}-of-{count:05d}{_SUFFIX}" for i in range(1, count + 1)]
+        if taken.isdisjoint(names):
+            return names
+        version += 1
 
 
 def _index(path: str) -> dict[str, str]:
@@ -122,6 +136,12 @@ def _index(path: str) -> dict[str, str]:
     return table
 
 
+def _is_whole(name: str) -> bool:
+    """Is a file of this name a checkpoint without an index? Shards may be what a killed writer left."""
+    shard = _SHARD.fullmatch(name)
+    return shard is None or int(shard["count"]) == 1
+
+
 def load_sharded(path: PathLike, device: Any = None, *, mmap: bool = True) -> dict[str, Tensor]:
     """The tensors of a checkpoint that `save_sharded` or Hugging Face's libraries wrote.
 
@@ -136,7 +156,7 @@ def load_sharded(path: PathLike, device: Any = None, *, mmap: bool = True) -> di
     found = _path("load_sharded", path)
     if os.path.isdir(found):
         indexes = sorted(n for n in os.listdir(found) if n.endswith(f"{_SUFFIX}.index.json"))
-        single = sorted(n for n in os.listdir(found) if n.endswith(_SUFFIX))
+        single = sorted(n for n in os.listdir(found) if n.endswith(_SUFFIX) and _is_whole(n))
         choices = indexes or single
         if len(choices) != 1:
             what = "no checkpoint" if not choices else f"several: {', '.join(choices[:5])}"

@@ -8,10 +8,7 @@ import json
 import os
 import pickle
 import random
-import signal
 import struct
-import subprocess
-import sys
 import time
 import tracemalloc
 import zipfile
@@ -570,13 +567,19 @@ def test_mutated_files_raise_or_load_and_nothing_else(seed: int, tmp_path: Path)
                 # A file whose first bytes are another's is none that can be mapped.
                 assert mmap and "zip format" in str(e)
     assert refused > count // 4
-    for data in mutations(pickled, seed + 100, count):
+    # A pickle that asks for code never gets it, however it is bent.
+    evil = io.BytesIO()
+    lucid.save([Calls(), lucid.arange(12.0)], evil)
+    asks = zipfile.ZipFile(evil).read("archive/data.pkl")
+    RAN.clear()
+    for data in [*mutations(pickled, seed + 100, count), *mutations(asks, seed + 200, count)]:
         try:
             lucid.load(archive_of(data, storages))
         except allowed:
             pass
         except lucid.errors.LucidError as e:
             assert "map_location" in str(e) or "device" in str(e)
+    assert RAN == []
 
 
 # ---- safetensors -----------------------------------------------------------------------------------------------------
@@ -641,95 +644,6 @@ def test_safetensors_errors(tmp_path: Path) -> None:
     path.write_bytes(struct.pack("<Q", 2**63) + b"{}")
     with pytest.raises(lucid.errors.FileError, match="header"):
         lucid.load_safetensors(path)
-
-
-def test_sharded(tmp_path: Path) -> None:
-    tensors = {f"layer.{i}": lucid.full((100,), float(i)) for i in range(10)}
-    files = lucid.save_sharded(tensors, tmp_path / "new", max_shard_size="1KB")
-    assert files == [f"model-{i:05d}-of-00005.safetensors" for i in range(1, 6)]
-    index = json.loads((tmp_path / "new" / "model.safetensors.index.json").read_text())
-    assert index["metadata"]["total_size"] == 4000
-    assert index["weight_map"]["layer.9"] == files[-1]
-    for where in (tmp_path / "new", tmp_path / "new" / "model.safetensors.index.json"):
-        back = lucid.load_sharded(where)
-        assert list(back) == list(tensors)
-        assert all(same(back[k], tensors[k]) for k in tensors)
-    # The files of the old checkpoint go with it, those of others stay.
-    (tmp_path / "new" / "other.txt").write_text("x")
-    assert lucid.save_sharded(tensors, tmp_path / "new") == ["model.safetensors"]
-    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["model.safetensors", "other.txt"]
-    assert len(lucid.load_sharded(tmp_path / "new")) == 10
-    assert len(lucid.save_sharded(tensors, tmp_path / "b", max_shard_size=1)) == 10
-    for size in ("", "5 parsecs", 0, -1, "0GB", 1.5, True):
-        with pytest.raises(ValueError, match="max_shard_size"):
-            lucid.save_sharded(tensors, tmp_path, max_shard_size=size)  # type: ignore[arg-type]
-    for name in ("../x.safetensors", "x.bin"):
-        with pytest.raises(ValueError, match="filename"):
-            lucid.save_sharded(tensors, tmp_path, filename=name)
-    with pytest.raises(TypeError):
-        lucid.save_sharded({"a": 1}, tmp_path)  # type: ignore[dict-item]
-
-
-def test_hostile_indexes(tmp_path: Path) -> None:
-    lucid.save_safetensors({"a": lucid.ones(1)}, tmp_path / "m.safetensors")
-    index = tmp_path / "m.safetensors.index.json"
-    for text in ("", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {"a": 3}}', "[" * 100_000):
-        index.write_text(text)
-        with pytest.raises(ser.InvalidFileError, match="not an index"):
-            lucid.load_sharded(index)
-    for name in ("../m.safetensors", "/etc/passwd", "", "..", "x/y"):
-        index.write_text(json.dumps({"weight_map": {"a": name}}))
-        with pytest.raises(ser.InvalidFileError, match="not a file beside it"):
-            lucid.load_sharded(index)
-    index.write_text(json.dumps({"weight_map": {"b": "m.safetensors"}}))
-    with pytest.raises(ser.InvalidFileError, match=r"not in m\.safetensors"):
-        lucid.load_sharded(index)
-    index.write_text(json.dumps({"weight_map": {"b": "none.safetensors"}}))
-    with pytest.raises(FileNotFoundError):
-        lucid.load_sharded(index)
-    with pytest.raises(FileNotFoundError):
-        lucid.load_sharded(tmp_path / "nowhere.json")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="no checkpoint"):
-        lucid.load_sharded(tmp_path / "empty")
-
-
-# ---- crashes ---------------------------------------------------------------------------------------------------------
-
-WRITER = """
-import sys, lucid
-from lucid import serialization
-i = 0
-print("ready", flush=True)
-while True:
-    i += 1
-    t = {"a": lucid.full((200_000,), float(i)), "b": lucid.full((3,), float(i))}
-    lucid.save(t, sys.argv[1])
-    lucid.save_safetensors(t, sys.argv[2])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_killed_writer_leaves_whole_files(tmp_path: Path) -> None:
-    a, b = tmp_path / "x.pt", tmp_path / "x.safetensors"
-    rng = random.Random(0)
-    for _ in range(6):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(a), str(b)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(lucid.__file__).resolve().parent.parent)},
-        )
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n"
-        time.sleep(0.15 + rng.random() * 0.25)
-        os.kill(writer.pid, signal.SIGKILL)
-        writer.wait()
-        writer.stdout.close()
-        for read in ([lucid.load(a)] if a.exists() else []) + ([lucid.load_safetensors(b)] if b.exists() else []):
-            assert len(set(read["a"].tolist()) | set(read["b"].tolist())) == 1
-    assert a.exists()
-    assert b.exists()
 
 
 def test_links_and_permissions_stay(tmp_path: Path) -> None:
