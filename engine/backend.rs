@@ -55,6 +55,8 @@ pub(crate) trait Array: Clone + Send + Sync + std::fmt::Debug {
     fn dtype(&self) -> DType;
     /// How often the storage was written in place; shared by all views.
     fn version(&self) -> u32;
+    /// Raises the version, as if the storage had been written.
+    fn touch(&self);
     /// Do both lie in one storage?
     fn shares_storage(&self, other: &Self) -> bool;
     /// A number that arrays have in common exactly when they lie in one storage, while one of them lives.

@@ -132,6 +132,11 @@ impl Storage {
         on_device!(self, a => a.version(), b => b.value.version())
     }
 
+    /// Raises the version, as if the storage had been written.
+    pub(crate) fn touch(&self) {
+        on_device!(self, a => a.touch(), b => b.value.storage().touch())
+    }
+
     pub(crate) fn storage_numel(&self) -> usize {
         on_device!(self, a => a.storage_numel(), b => b.value.storage_numel())
     }

@@ -34,6 +34,7 @@ pub mod ops;
 pub mod optim;
 pub mod profile;
 pub mod random;
+mod restride;
 pub mod shape;
 mod tensor;
 

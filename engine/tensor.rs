@@ -228,7 +228,7 @@ impl Tensor {
 
     /// Is it a view of another tensor?
     pub fn is_view(&self) -> bool {
-        self.0.auto.view.is_some()
+        self.0.auto.view.as_ref().is_some_and(|v| !v.itself)
     }
 
     /// Was it made in inference mode? Such tensors cannot be saved for a gradient.

@@ -280,6 +280,8 @@ pub(crate) struct ViewInfo {
     pub(crate) ops: SmallVec<[ViewOp; 1]>,
     /// The base's `writes` when this view's edge was made.
     pub(crate) seen: AtomicU32,
+    /// Is the base what this tensor itself was before it changed its shape, so that it is no view to the user?
+    pub(crate) itself: bool,
 }
 
 #[derive(Default)]

@@ -111,7 +111,7 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
         }
         None => Auto::default(),
     };
-    auto.view = Some(Box::new(ViewInfo { base, ops, seen: AtomicU32::new(seen) }));
+    auto.view = Some(Box::new(ViewInfo { base, ops, seen: AtomicU32::new(seen), itself: false }));
     Tensor::with_auto(storage, auto)
 }
 

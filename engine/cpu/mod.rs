@@ -192,6 +192,10 @@ impl Array for CpuArray {
         self.buffer.version()
     }
 
+    fn touch(&self) {
+        self.buffer.bump_version();
+    }
+
     fn shares_storage(&self, other: &CpuArray) -> bool {
         Arc::ptr_eq(&self.buffer, &other.buffer)
     }

@@ -251,6 +251,9 @@ impl backend::Array for GpuArray {
     fn version(&self) -> u32 {
         self.cell.version()
     }
+    fn touch(&self) {
+        self.cell.version.fetch_add(1, Ordering::Release);
+    }
     fn shares_storage(&self, other: &GpuArray) -> bool {
         Arc::ptr_eq(&self.cell, &other.cell)
     }
@@ -369,6 +372,14 @@ impl GpuArray {
     pub(super) fn replace(&self, value: Value) -> Made<()> {
         let value = match &self.view {
             None => value,
+            // What is repeated cannot be written back, but a part that shows nothing twice can.
+            Some(v) if v.repeats() && self.dtype == self.cell.dtype && !self.layout.may_overlap() => {
+                let op = ViewOp::AsStrided {
+                    layout: Box::new(self.layout.clone()),
+                    source: crate::ops::view::Source::Plain,
+                };
+                view::write(&op, &self.cell.value(), v.base_shape(), self.shape(), value)?
+            }
             Some(v) => v.write(&self.cell, value)?,
         };
         self.cell.store(value);
@@ -446,6 +457,12 @@ fn recast_base(base: &Shape, dtype: DType) -> Arc<View> {
 impl View {
     fn base_shape(&self) -> &Shape {
         self.parent.as_ref().map_or(&self.from, |p| p.base_shape())
+    }
+
+    /// Does some step of the chain show elements more than once?
+    fn repeats(&self) -> bool {
+        let own = matches!(self.op, ViewOp::Expand { .. }) && numel(&self.from) != numel(&self.shape);
+        own || self.parent.as_ref().is_some_and(|p| p.repeats())
     }
 
     /// What the view shows of the cell's current value.

@@ -45,6 +45,22 @@ macro_rules! create_ops {
             [nograd] Keep Yes DTypes::ALL, Own,
             run filled[Scalar::ZERO], torch "-", samples []
         }
+        /// A tensor of the given sizes and strides, in elements. Its elements may be anything; here they are zeros.
+        function empty_strided(size: Sizes, stride: Sizes; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+            [nograd] Keep Yes DTypes::ALL, Own,
+            run empty_strided_body, torch "-", samples []
+        }
+        /// A tensor of the given sizes whose dimensions lie in memory in the order `physical_layout`, outermost first. Its
+        /// elements may be anything; here they are zeros.
+        function empty_permuted(size: Sizes, physical_layout: Dims; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+            [nograd] Keep Yes DTypes::ALL, Own,
+            run empty_permuted_body, torch "-", samples []
+        }
+        /// A 0-d tensor of a number, in the default dtype unless given.
+        function scalar_tensor(s: Number; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+            [nograd] Keep Yes DTypes::ALL, Own,
+            run scalar_tensor_body, torch "", samples ["1.5", "7", "True", "3, dtype=DT.int64"]
+        }
         /// `steps` numbers from `start` to `end`, both included, evenly spaced; in the dtype's own precision, from both ends.
         function linspace(start: Number, end: Number, steps: Int; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Yes DTypes::REAL, Own,
@@ -114,6 +130,54 @@ fn full_body(size: &[isize], value: Scalar, dtype: Option<DType>, device: Option
 
 fn filled(value: Scalar, size: &[isize], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
     full_body(size, value, Some(dtype.unwrap_or(crate::default_dtype())), device)
+}
+
+fn empty_strided_body(
+    size: &[isize],
+    stride: &[isize],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let like = (dtype.unwrap_or(crate::default_dtype()), device.unwrap_or(crate::default_device()));
+    Tensor::strided_of("empty_strided", size, stride, like)
+}
+
+fn empty_permuted_body(
+    size: &[isize],
+    physical_layout: &[isize],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    const OP: &str = "empty_permuted";
+    if size.len() != physical_layout.len() {
+        let why = format!(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {} is not \
+             equal to len(physical_layout) = {}",
+            size.len(),
+            physical_layout.len()
+        );
+        return Err(Error::runtime(OP, why));
+    }
+    let n = physical_layout.len() as isize;
+    let mut strides: Vec<isize> = vec![0; physical_layout.len()];
+    let mut step = 1isize;
+    for &axis in physical_layout.iter().rev() {
+        if !(0..n).contains(&axis) {
+            let why = format!("Dimension out of range (expected to be between 0 and {}, but got {axis})", n - 1);
+            return Err(Error::runtime(OP, why));
+        }
+        if strides[axis as usize] != 0 {
+            return Err(Error::runtime(OP, format!("Duplicate dim not allowed: {axis}")));
+        }
+        strides[axis as usize] = step;
+        step = step.saturating_mul(size[axis as usize].max(1));
+    }
+    let like = (dtype.unwrap_or(crate::default_dtype()), device.unwrap_or(crate::default_device()));
+    Tensor::strided_of(OP, size, &strides, like)
+}
+
+fn scalar_tensor_body(s: Scalar, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    full_body(&[], s, Some(dtype.unwrap_or(crate::default_dtype())), device)
 }
 
 fn like(value: Scalar, x: &Tensor, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {

@@ -160,6 +160,16 @@ macro_rules! index_ops {
             [nograd] Keep Yes DTypes::ALL, Index,
             run nonzero_body, torch "", samples ["I(0, 2, 3, 4)", "B(5)"]
         }
+        /// The indices of the elements that are not zero, one row each, as [`nonzero`] gives them. Evaluates.
+        method argwhere() -> Tensor {
+            [nograd] Keep Yes DTypes::ALL, Index,
+            run nonzero_body, torch "", samples ["I(0, 2, 3, 4)", "B(5)", "N()"]
+        }
+        /// The first `size` rows of [`nonzero`], and rows of `fill_value` where there are fewer. Evaluates.
+        method nonzero_static(; size: OptInt = None, fill_value: Int = -1) -> Tensor {
+            [nograd] Keep Yes DTypes::ALL, Index,
+            run nonzero_static_body, torch "", samples ["I(0, 2, 3, 4), size=3", "B(5), size=8, fill_value=2", "N(0, 2), size=2"]
+        }
     }};
 }
 index_ops!(define_ops);
@@ -590,4 +600,19 @@ fn triangle(lower: bool, x: &Tensor, diagonal: i64) -> Result<Tensor> {
 
 fn nonzero_body(x: &Tensor) -> Result<Tensor> {
     dispatch::nonzero(&x.detach()?)
+}
+
+fn nonzero_static_body(x: &Tensor, size: Option<i64>, fill_value: i64) -> Result<Tensor> {
+    let size = size.ok_or_else(|| Error::kind("nonzero_static", "missing 1 required keyword-only argument: 'size'"))?;
+    if size < 0 {
+        return Err(Error::runtime("nonzero_static", format!("'size' must be a non-negative number, got {size}")));
+    }
+    let found = nonzero_body(x)?;
+    let rows = found.shape()[0] as i64;
+    if rows >= size {
+        return found.narrow(0, 0, size)?.copy();
+    }
+    let wanted = super::create::sizes("nonzero_static", &[(size - rows) as isize, found.shape()[1] as isize])?;
+    let rest = Tensor::full_of(&wanted, Scalar::Int(fill_value), crate::DType::I64, x.device())?;
+    cat(&[found, rest], 0)
 }

@@ -16,6 +16,7 @@
 ///
 /// `method` rows have a first parameter `input: Tensor` that is not written; `function` rows have none. `inplace` makes
 /// `method_`, which writes the result; so does `updates`, where the body takes a `Target` first and writes by itself.
+/// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view.
 /// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
 macro_rules! define_ops {
     ($family:literal $Enum:ident :
@@ -149,7 +150,9 @@ macro_rules! schema_of {
             result: ResultDType::$result,
             saves: $crate::ops::macros::first!([$(Saves::$saves)?] Saves::Nothing),
             method: $crate::ops::macros::has!(method [$form]) && !$crate::ops::macros::has!(only_function [$($flag)*]),
-            in_place: $crate::ops::macros::has!(inplace [$($flag)*]) || $crate::ops::macros::has!(updates [$($flag)*]),
+            in_place: $crate::ops::macros::has!(inplace [$($flag)*])
+                || $crate::ops::macros::has!(updates [$($flag)*])
+                || $crate::ops::macros::has!(restrides [$($flag)*]),
             primitive: $crate::ops::macros::first!([$({ let _ = stringify!($Var); true })?] false),
             differentiable: $crate::ops::macros::first!([$($crate::ops::macros::differs!($grad))?]
                 !$crate::ops::macros::has!(nograd [$($flag)*])),
@@ -399,6 +402,18 @@ macro_rules! define_in_place {
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
                 pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                     $run($crate::ops::index::Target::Itself, self, $($crate::ops::macros::pass!($k $p)),*).map(drop)
+                }
+            }
+        }
+    };
+    // Nothing is written: the tensor itself becomes the view.
+    ([restrides $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
+        impl $crate::Tensor {
+            pastey::paste! {
+                #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: this handle becomes the view. Other handles on the tensor keep its former shape.")]
+                #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
+                pub fn [<$name _>]<'op>(&mut self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
+                    self.become_view(concat!(stringify!($name), "_"), |x| self::$name(x, $($p),*))
                 }
             }
         }

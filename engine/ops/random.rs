@@ -7,7 +7,7 @@ use super::macros::define_ops;
 use crate::dispatch::{self, Meta, Prim};
 use crate::random::{self, Key};
 use crate::shape::Shape;
-use crate::{DType, Device, Error, Generator, Result, Scalar, Tensor};
+use crate::{DType, Device, Error, Generator, Result, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -196,13 +196,5 @@ impl Tensor {
         }
         let draw = normal_of(self.shape(), self.dtype(), self.device(), generator)?;
         self.write_in_place("normal_", &((draw * std)? + mean)?)
-    }
-
-    /// Fills the tensor in place with one number.
-    ///
-    /// # Errors
-    /// For a leaf that requires gradients.
-    pub fn fill_(&self, value: Scalar) -> Result<()> {
-        self.write_in_place("fill_", &Tensor::constant(value, self.dtype(), self.device())?)
     }
 }

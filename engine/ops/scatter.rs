@@ -86,6 +86,11 @@ macro_rules! scatter_ops {
             [updates] Keep Yes DTypes::ALL, Same,
             run masked_scatter_body[Target::Copy], torch "", samples ["N(3, 4), B(3, 4), N(3, 4)", "N(3, 4), B(4), N(15)"]
         }
+        /// A number, or a 0-d tensor, in the tensor's shape and dtype.
+        method fill(value: Operand) -> Tensor {
+            [only_function] Keep Yes DTypes::ALL, Same,
+            run fill_body, torch "", samples ["N(3, 4), 2.5", "N(3, 4), N()", "N(), 1"]
+        }
         /// A copy with index `index` of dimension `dim` replaced by `src`.
         method select_scatter(src: Tensor, dim: Dim, index: Int) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
@@ -96,7 +101,8 @@ macro_rules! scatter_ops {
             [] Keep Yes DTypes::ALL, Same,
             run diagonal_scatter_body, torch "", samples ["N(3, 4), N(3)", "N(3, 4), N(2), -1", "N(2, 3, 4), N(2, 3), 1, 1, 2"]
         }
-        /// A copy with the elements that `as_strided` would show replaced by `src`.
+        /// A copy with the elements that `as_strided` would show replaced by `src`. What is replaced gets no gradient (in PyTorch
+        /// it gets that of what replaces it, and the rest gets none).
         method as_strided_scatter(src: Tensor, size: Sizes, stride: Sizes, storage_offset: OptInt = None) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
             run as_strided_scatter_body, torch "-", samples []
@@ -579,6 +585,21 @@ fn check_part(op: &'static str, x: &Tensor, src: &Tensor, part: &[usize]) -> Res
     Ok(())
 }
 
+fn fill_body(x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
+    let value = match value {
+        Operand::Scalar(s) => Tensor::constant(s, x.dtype(), x.device())?,
+        Operand::Tensor(t) if t.ndim() > 0 => {
+            let why =
+                format!("fill only supports 0-dimension value tensor but got tensor with {} dimensions.", t.ndim());
+            return Err(Error::shape("fill", why, &[x.shape(), t.shape()]));
+        }
+        Operand::Tensor(t) => t.cast(x.dtype())?,
+    };
+    // Chosen everywhere, so that what was there gets zeros for a gradient.
+    let all = Tensor::full_of(x.shape(), Scalar::Bool(true), crate::DType::Bool, x.device())?;
+    super::compare::select::r#where(&all, &value, x)
+}
+
 fn select_scatter_body(x: &Tensor, src: &Tensor, dim: isize, index: i64) -> Result<Tensor> {
     // Its checks are those of `select`.
     let part = x.detach()?.select(dim, index)?;
@@ -609,9 +630,24 @@ fn as_strided_scatter_body(
     stride: &[isize],
     offset: Option<i64>,
 ) -> Result<Tensor> {
-    let out = x.copy()?;
-    let part = out.as_strided(size, stride, offset)?;
+    use super::index::{strided_add, strided_read};
+    // Strides are those of the storage; under `vmap` each sample has one of its own, row-major.
+    let own = x.layout();
+    let (flat, offset) = match x.is_batched() || (own.offset == 0 && own.is_contiguous()) {
+        true => (x.reshape(&[-1])?, offset.unwrap_or(0)),
+        false => (x.as_strided(&[x.storage_numel() as isize], &[1], Some(0))?, offset.unwrap_or(own.offset as i64)),
+    };
+    let whole = Tensor::full_of(flat.shape(), Scalar::ZERO, crate::DType::Bool, x.device())?;
+    let part = whole.as_strided(size, stride, Some(offset))?;
     check_part("as_strided_scatter", x, src, part.shape())?;
-    part.copy_(src)?;
-    Ok(out)
+    part.refuse_overlap("as_strided_scatter")?;
+    let layout = part.layout();
+    part.fill_(Scalar::Bool(true))?;
+    let dtype = if x.dtype() == crate::DType::Bool { crate::DType::U8 } else { x.dtype() };
+    let put = strided_add(&src.cast(dtype)?, layout, flat.shape())?.cast(x.dtype())?;
+    let written = super::compare::select::r#where(&whole, &put, &flat)?;
+    match x.is_batched() || (own.offset == 0 && own.is_contiguous()) {
+        true => super::view::reshape_to(&written, x.shape()),
+        false => strided_read(&written, own),
+    }
 }

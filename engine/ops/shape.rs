@@ -158,6 +158,11 @@ macro_rules! shape_ops {
             [only_method] Keep Yes DTypes::NUMERIC, Same,
             run sum_to_size_body, torch "Tensor.sum_to_size", samples ["N(2, 3, 4), (3, 1)", "N(3, 4), (3, 4)", "N(3, 4), (1,)"]
         }
+        /// A copy of [`narrow`](crate::ops::view::narrow).
+        method narrow_copy(dim: Dim, start: Int, length: Int) -> Tensor {
+            [] Keep Yes DTypes::ALL, Same,
+            run narrow_copy_body, torch "", samples ["N(3, 4), 1, 1, 2", "N(3, 4), -2, -2, 1"]
+        }
     }};
 }
 shape_ops!(define_ops);
@@ -605,4 +610,8 @@ fn cumulative_trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: is
         Some(_) => sums / 2.0,
         None => Ok(sums),
     }
+}
+
+fn narrow_copy_body(x: &Tensor, dim: isize, start: i64, length: i64) -> Result<Tensor> {
+    x.narrow(dim, start, length)?.copy()
 }

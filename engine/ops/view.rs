@@ -40,7 +40,7 @@ macro_rules! view_ops {
         }
         /// The storage seen under any sizes and strides, in elements. Elements outside of the storage are refused.
         method as_strided(size: Sizes, stride: Sizes, storage_offset: OptInt = None) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [restrides] Keep Yes DTypes::ALL, Same,
             prim AsStrided { layout: Box<Layout>, source: Source } Nothing {|c, g| [
                 strided_gradient(g, layout, source, c.shape(0))
             ]},
@@ -65,12 +65,12 @@ macro_rules! view_ops {
         }
         /// Two dimensions exchanged.
         method transpose(dim0: Dim, dim1: Dim) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [restrides] Keep Yes DTypes::ALL, Same,
             run transpose_body, torch "", samples ["N(3, 4), 0, 1", "N(2, 3, 4), -1, 0"]
         }
         /// The transpose of a matrix; tensors of one or no dimension as they are.
         method t() -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [restrides] Keep Yes DTypes::ALL, Same,
             run t_body, torch "", samples ["N(3, 4)", "N(3)"]
         }
         /// Dimensions moved to other places, the rest in order.
@@ -80,12 +80,12 @@ macro_rules! view_ops {
         }
         /// Dimensions of size 1 removed: those named, else all.
         method squeeze(dim: OptDims = None) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [restrides] Keep Yes DTypes::ALL, Same,
             run squeeze_body, torch "", samples ["N(3, 1, 4, 1)", "N(3, 1, 4), 1", "N(3, 1, 4), 0", "N(1, 3, 1), (0, 2)"]
         }
         /// A dimension of size 1 put in at `dim`.
         method unsqueeze(dim: Dim) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [restrides] Keep Yes DTypes::ALL, Same,
             run unsqueeze_body, torch "", samples ["N(3, 4), 0", "N(3, 4), -1", "N(), 0"]
         }
         /// The dimensions from `start_dim` to `end_dim` as one.
@@ -127,6 +127,11 @@ macro_rules! view_ops {
         method split(split_size_or_sections: Sections, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
             run split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), (3, 4), dim=1", "N(3), (3,)", "N(0, 2), 0"]
+        }
+        /// Pieces of dimension `dim`, of the sizes listed.
+        method split_with_sizes(split_sizes: Sizes, dim: Dim = 0) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run split_with_sizes_body, torch "", samples ["N(7, 3), (3, 4)", "N(3, 7), (1, 0, 6), dim=-1"]
         }
         /// Every index of dimension `dim`, as tensors without it.
         method unbind(dim: Dim = 0) -> Tensors {
@@ -580,6 +585,10 @@ fn split_body(x: &Tensor, sections: super::Sections<'_>, dim: isize) -> Result<V
             pieces(x, axis, sizes.iter().map(|&s| s as usize))
         }
     }
+}
+
+fn split_with_sizes_body(x: &Tensor, split_sizes: &[isize], dim: isize) -> Result<Vec<Tensor>> {
+    split_body(x, super::Sections::List(split_sizes), dim)
 }
 
 fn dim_to_cut(op: &'static str, x: &Tensor, dim: isize) -> Result<usize> {

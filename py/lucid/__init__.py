@@ -13,7 +13,7 @@ from lucid import _load as _load
 
 # isort: split
 # Only after `_load` has seen to it that the extension can be imported.
-from lucid import _C
+from lucid import _C, _copies
 from lucid._C import *  # noqa: F403
 from lucid._C import __version__ as __version__
 from lucid._constants import e as e
@@ -30,13 +30,17 @@ from lucid._grad_mode import enable_grad as enable_grad
 from lucid._grad_mode import inference_mode as inference_mode
 from lucid._grad_mode import no_grad as no_grad
 from lucid._grad_mode import set_grad_enabled as set_grad_enabled
+from lucid._names import broadcast_shapes as broadcast_shapes
+from lucid._names import typename as typename
 from lucid._schemas import OpSchema as OpSchema
 from lucid._schemas import op_schemas as op_schemas
 from lucid._settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from lucid._settings import get_float32_matmul_precision as get_float32_matmul_precision
 from lucid._settings import get_num_interop_threads as get_num_interop_threads
 from lucid._settings import (
     is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
 )
+from lucid._settings import set_float32_matmul_precision as set_float32_matmul_precision
 from lucid._settings import set_num_interop_threads as set_num_interop_threads
 from lucid._settings import use_deterministic_algorithms as use_deterministic_algorithms
 from lucid._size import Size as Size
@@ -137,6 +141,8 @@ def __getattr__(name: str) -> Any:
             if e.name != f"lucid.{name}":
                 raise
             raise AttributeError(f"module 'lucid' has no attribute {name!r}") from None
+    elif name.endswith("_copy") and name in _copies.names():
+        value = _copies.make(name)
     elif name in _NAMES:
         value = getattr(importlib.import_module(_NAMES[name]), name)
     else:
@@ -146,7 +152,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGES, *_NAMES})
+    return sorted({*globals(), *_PACKAGES, *_NAMES, *_copies.names()})
 
 
 __all__ = [
@@ -165,11 +171,13 @@ __all__ = [
     "TensorLikeProtocol",
     "TensorOrScalar",
     "are_deterministic_algorithms_enabled",
+    "broadcast_shapes",
     "dtypes",
     "e",
     "enable_grad",
     "eval",
     "finfo",
+    "get_float32_matmul_precision",
     "get_num_interop_threads",
     "iinfo",
     "inf",
@@ -180,8 +188,10 @@ __all__ = [
     "no_grad",
     "op_schemas",
     "pi",
+    "set_float32_matmul_precision",
     "set_grad_enabled",
     "set_num_interop_threads",
     "synchronize",
+    "typename",
     "use_deterministic_algorithms",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 from lucid import _C, errors
 
 _interop_threads = 1
+_matmul_precision = "highest"
 
 
 def set_num_interop_threads(num: int) -> None:
@@ -41,3 +44,22 @@ def are_deterministic_algorithms_enabled() -> bool:
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Is it on with `warn_only`?"""
     return _C._get_deterministic() == 1
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Says how precise products of float32 matrices have to be: "highest", "high" or "medium"; another word warns and
+    changes nothing. Products are computed in full float32 whatever is set, which the lower two words allow.
+    """
+    global _matmul_precision
+    if not isinstance(precision, str):
+        raise errors.RuntimeError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
+    if precision not in ("highest", "high", "medium"):
+        text = f"{precision} is not one of 'highest', 'high', or 'medium'; the current call has no effect."
+        warnings.warn(text, UserWarning, stacklevel=2)
+        return
+    _matmul_precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` was given; "highest" at first."""
+    return _matmul_precision

@@ -37,6 +37,10 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("swapdims", "transpose"),
     ("trapz", "trapezoid"),
     ("true_divide", "div"),
+    // Their results may be written in place one by one in PyTorch; here those of the row may, too.
+    ("unsafe_chunk", "chunk"),
+    ("unsafe_split", "split"),
+    ("unsafe_split_with_sizes", "split_with_sizes"),
 ];
 
 /// Rows whose method is written by hand, since PyTorch gives it more than the row has.
@@ -50,6 +54,11 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         class.setattr(*name, class.getattr(own.as_str())?)?;
         class.delattr(own.as_str())?;
     }
+    // In-place forms are functions too.
+    for row in lucid::ops::schemas().filter(|s| s.in_place) {
+        let name = format!("{}_", row.name);
+        m.add(name.as_str(), class.getattr(name.as_str())?)?;
+    }
     for (alias, name) in ALIASES {
         if let Ok(method) = class.getattr(*name) {
             class.setattr(*alias, &method)?;
@@ -61,7 +70,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         }
         let (alias, name) = (format!("{alias}_"), format!("{name}_"));
         if let Ok(method) = class.getattr(name.as_str()) {
-            class.setattr(alias.as_str(), method)?;
+            class.setattr(alias.as_str(), &method)?;
+            m.add(alias.as_str(), method)?;
         }
     }
     Ok(())

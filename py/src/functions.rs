@@ -51,6 +51,16 @@ by_method! {
     is_complex "is_complex";
     /// The same storage, cut off from the tape.
     detach "detach";
+    /// Cuts the tensor off from the tape, and gives it back.
+    detach_ "detach_";
+    /// Writes one number over the elements.
+    fill_ "fill_";
+    /// Writes zeros over the elements.
+    zero_ "zero_";
+    /// Gives the tensor the sizes of `the_template`.
+    resize_as_ "resize_as_";
+    /// Was it made in inference mode?
+    is_inference "is_inference";
 }
 
 /// Is it a tensor?
@@ -436,7 +446,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($name:ident)*) => { $(m.add_function(wrap_pyfunction!($name, m)?)?;)* };
     }
     add! {
-        numel is_nonzero is_storage _set_deterministic _get_deterministic view expand repeat contiguous is_signed is_same_size ravel is_floating_point is_complex detach is_tensor promote_types result_type can_cast
+        numel is_nonzero is_storage _set_deterministic _get_deterministic view expand repeat contiguous is_signed is_same_size ravel is_floating_point is_complex detach detach_ fill_ zero_ resize_as_ is_inference is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _optimizer_step _save_safetensors _safetensors_header_len _safetensors_header

@@ -353,6 +353,30 @@ macro_rules! bind_in_place {
     };
 }
 
+/// The in-place method of a view, which writes nothing: the object gets the view in its tensor's place.
+macro_rules! bind_restride {
+    ($name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)) => {
+        pastey::paste! {
+            #[pymethods]
+            impl PyTensor {
+                #[doc = concat!("In-place form of `", stringify!($name), "`: the tensor itself, which is given back, becomes the view.")]
+                #[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]
+                fn [<$name _>]<'py>(slf: &Bound<'py, Self>, $($p: Arg<'_, 'py>,)* $($($kp: Arg<'_, 'py>,)*)?) -> PyResult<Bound<'py, Self>> {
+                    #[allow(dead_code)]
+                    const OP: &str = concat!(stringify!($name), "_");
+                    let py = slf.py();
+                    $(let $p = held!(py OP $p $k $($d)?);)*
+                    $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                    let mut t = slf.get().share();
+                    cross::quick(py, || t.[<$name _>]($(<kinds::$k as Kind>::lend(&$p),)* $($(<kinds::$kk as Kind>::lend(&$kp),)*)?))?;
+                    slf.get().replace(py, t);
+                    Ok(slf.clone())
+                }
+            }
+        }
+    };
+}
+
 /// What a row gives, by its form and flags. `$out` is `[out]` where the family's functions write to one.
 macro_rules! bind_row {
     (function $docs:tt $name:ident $sig:tt $ret:ident $flags:tt $out:tt) => {
@@ -374,6 +398,10 @@ macro_rules! bind_row {
     };
     (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [$(nograd)? only_function] $out:tt) => {
         bind_row! { @function $docs $name ($($sig)*) $ret $out }
+    };
+    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [restrides] $out:tt) => {
+        bind_row! { method $docs $name ($($sig)*) $ret [] $out }
+        bind_restride! { $name ($($sig)*) }
     };
     (method $docs:tt $name:ident $sig:tt $ret:ident [updates] $out:tt) => {
         bind_row! { method $docs $name $sig $ret [inplace] $out }

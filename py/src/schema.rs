@@ -82,8 +82,9 @@ fn torch_path(s: &Schema) -> &'static str {
 /// Do users find the row's function as `lucid.<name>`? Others are the engine's own, or shown by `lucid.nn.functional`.
 pub fn is_top(s: &Schema) -> bool {
     match torch_path(s) {
-        // PyTorch makes tensors too, but not of the same numbers, and has no `histogram2d`: there is nothing to compare with.
-        "-" => matches!(s.family, "create" | "random" | "search"),
+        // PyTorch makes tensors too, but not of the same numbers, has no `histogram2d`, and other gradients for
+        // `as_strided_scatter`: there is nothing to compare with.
+        "-" => matches!(s.family, "create" | "random" | "search" | "scatter"),
         // A path inside of PyTorch's own module is that of a public function of ours (`pad`).
         // Where a row for methods only has a function too, it was added by hand.
         torch if torch.starts_with("Tensor.") => true,

@@ -135,6 +135,11 @@ def in_place(name: str, row: dict[str, Any]) -> str:
     return f"def {name}({signature}) -> Self: ..."
 
 
+def in_place_function(name: str, row: dict[str, Any]) -> str:
+    signature = ", ".join(["input: Tensor", "/", *filter(None, [parameters(row["params"][1:])])])
+    return f"def {name}({signature}) -> Tensor: ..."
+
+
 def names(body: list[ast.stmt]) -> set[str]:
     """The names that statements of a stub define."""
     found = set()
@@ -162,7 +167,10 @@ def generate(module: Any) -> str:
 
     functions: list[str] = []
     for name, live in sorted(vars(module).items()):
-        row = rows.get(getattr(live, "__name__", ""))
+        real = getattr(live, "__name__", "")
+        row = rows.get(real)
+        if name not in by_hand and row is None and real.endswith("_") and real.removesuffix("_") in rows:
+            functions.append(in_place_function(name, rows[real.removesuffix("_")]))
         if name not in by_hand and callable(live) and row is not None and not isinstance(live, type):
             functions += definitions(name, row, live, method=False)
     methods: list[str] = []

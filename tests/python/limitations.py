@@ -49,6 +49,7 @@ DYNAMIC = (
 #: Rows, or samples of them, that `vmap` refuses, as PyTorch does.
 VMAP_REFUSED: dict[str, str] = dict.fromkeys(
     (
+        "argwhere",
         "bincount",
         "histc(N(30), 10)",
         "histc(N(3, 4))",
@@ -62,6 +63,7 @@ VMAP_REFUSED: dict[str, str] = dict.fromkeys(
         "masked_scatter",
         "masked_select",
         "nonzero",
+        "nonzero_static",
         "one_hot(I(0, 5, 4))",
         "repeat_interleave(I(0, 4, 5))",
         "repeat_interleave(N(3, 4), I(0, 3, 3), 0)",

@@ -250,16 +250,9 @@ impl PyTensor {
         let at = At { op: "fill_", arg: "value" };
         match crate::args::required::<kinds::Operand>(slf.py(), at, value)? {
             HeldOperand::Scalar(s) => write(slf, move |t| t.fill_(s)),
-            HeldOperand::Tensor(v) if v.ndim() == 0 => {
-                let v = Tensor::clone(&v);
-                write(slf, move |t| t.copy_(&v))
-            }
             HeldOperand::Tensor(v) => {
-                let why = format!(
-                    "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
-                    v.ndim()
-                );
-                Err(errors::runtime_error(slf.py(), why))
+                let v = Tensor::clone(&v);
+                write(slf, move |t| t.fill_with(&v))
             }
         }
     }

@@ -10,6 +10,7 @@ mod index;
 mod memory;
 mod methods;
 mod operators;
+mod restride;
 
 use crate::args::{int_of, Arg, At};
 use crate::device::{device_object, PyDevice};
@@ -76,20 +77,7 @@ impl PyTensor {
         let (dtype, device) = crate::create::options("Tensor", dtype, device)?;
         let dtype = dtype.unwrap_or(lucid::default_dtype());
         let device_or = device.unwrap_or(lucid::default_device());
-        let t = match args.len() {
-            0 => cross::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, dtype, device_or))?,
-            1 if args.get_item(0)?.is_instance_of::<PyTensor>() => {
-                let t = args.get_item(0)?.cast::<PyTensor>()?.get().share();
-                cross::quick(py, || t.detach())?
-            }
-            1 if !args.get_item(0)?.is_instance_of::<pyo3::types::PyInt>() => {
-                crate::create::tensor_of(&args.get_item(0)?, Some(dtype), device)?
-            }
-            _ => {
-                let sizes = crate::args::ints_of(At { op: "Tensor", arg: "size" }, args.as_any().as_borrowed(), "int")?;
-                cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device_or)))?
-            }
-        };
+        let t = constructed(py, "Tensor", args, dtype, device_or)?;
         if requires_grad {
             cross::quick(py, || t.requires_grad_(true))?;
         }
@@ -318,6 +306,35 @@ impl PyTensor {
     #[classattr]
     #[pyo3(name = "__array_priority__")]
     const ARRAY_PRIORITY: i64 = 1000;
+}
+
+/// What PyTorch's constructor makes of its arguments: an alias of a tensor, or a tensor of the given data or sizes.
+fn constructed(
+    py: Python<'_>,
+    op: &'static str,
+    args: &Bound<'_, PyTuple>,
+    dtype: lucid::DType,
+    device: lucid::Device,
+) -> PyResult<Tensor> {
+    let first = || args.get_item(0);
+    match args.len() {
+        0 => cross::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, dtype, device)),
+        1 if first()?.is_instance_of::<PyTensor>() => {
+            let t = first()?.cast::<PyTensor>()?.get().share();
+            cross::quick(py, || t.detach())
+        }
+        1 if first()?.get_type().name()? == "Size" => {
+            let sizes = crate::args::ints_of(At { op, arg: "size" }, first()?.as_borrowed(), "int")?;
+            cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device)))
+        }
+        1 if !first()?.is_instance_of::<pyo3::types::PyInt>() => {
+            crate::create::tensor_of(&first()?, Some(dtype), Some(device))
+        }
+        _ => {
+            let sizes = crate::args::ints_of(At { op, arg: "size" }, args.as_any().as_borrowed(), "int")?;
+            cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device)))
+        }
+    }
 }
 
 /// A dimension from 0 on, or an IndexError.

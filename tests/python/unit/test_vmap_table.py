@@ -248,6 +248,9 @@ def test_in_place_forms(row: Any, device: str) -> None:
             return x
 
         wanted = loop(row, drawn, leaves, (True,) * n, 0)[0]
+        if row["family"] == "view":
+            agree([func.vmap(run)(*leaves)], [wanted], row["name"], tolerances.forward)
+            continue
         if wanted.shape != leaves[0].shape or not lucid.can_cast(wanted.dtype, leaves[0].dtype):
             with pytest.raises(RuntimeError):
                 func.vmap(run)(*leaves)

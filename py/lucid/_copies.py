@@ -1,0 +1,46 @@
+"""PyTorch's `*_copy` functions: each view of the op table as a copy, `transpose_copy` for `transpose`.
+
+They are made from the table's rows when first asked for; there is no list of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from lucid import _C
+
+_SUFFIX = "_copy"
+# Rows of the family whose result is a copy already, or may be one.
+_NOT_VIEWS = {"reshape", "flatten", "contiguous", "narrow_copy"}
+
+
+@functools.cache
+def names() -> dict[str, str]:
+    """The functions, and the view that each copies."""
+    views = [s["name"] for s in _C._op_schemas() if s["family"] == "view" and s["name"] not in _NOT_VIEWS]
+    return {view + _SUFFIX: view for view in [*views, "detach"]}
+
+
+def make(name: str) -> Any:
+    """The function of that name.
+
+    Raises:
+        KeyError: there is no such view.
+    """
+    own = names()[name]
+    view = getattr(_C, own, None) or getattr(_C.Tensor, own)
+
+    def copies(*args: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None)
+        shown = view(*args, **kwargs)
+        if out is not None:
+            targets = out if isinstance(shown, (tuple, list)) else (out,)
+            for target, source in zip(targets, shown if targets is out else (shown,), strict=True):
+                target.resize_(source.shape).copy_(source)
+            return out
+        return type(shown)(t.clone() for t in shown) if isinstance(shown, (tuple, list)) else shown.clone()
+
+    copies.__name__ = copies.__qualname__ = name
+    copies.__doc__ = f"A copy of what `{own}` shows, with the same arguments; `out` is resized and written to."
+    return copies

@@ -1,0 +1,165 @@
+//! What changes a tensor's own sizes, strides or storage: `resize_`, `set_`; and new tensors of given strides.
+//!
+//! The in-place forms of views come from the op table. All put another engine tensor into the same Python object.
+
+use super::{wrap, PyTensor};
+use crate::args::{kinds, optional, required, Arg, At};
+use crate::create::options;
+use crate::{cross, errors, results};
+use lucid::Tensor;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+type Object<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// Lets the engine change a handle, and puts that into the object.
+fn change<'py>(
+    slf: &Bound<'py, PyTensor>,
+    f: impl FnOnce(&mut Tensor) -> lucid::Result<()> + Send,
+) -> PyResult<Bound<'py, PyTensor>> {
+    let mut t = slf.get().share();
+    cross::quick(slf.py(), || f(&mut t))?;
+    slf.get().replace(slf.py(), t);
+    Ok(slf.clone())
+}
+
+#[pymethods]
+impl PyTensor {
+    /// Gives the tensor other sizes, row-major. Where its storage has too few elements it gets another one, which begins with
+    /// the old elements and has zeros after them (PyTorch lets these be anything); views stay on the old one.
+    #[pyo3(signature = (*size, memory_format=None))]
+    fn resize_<'py>(
+        slf: &Bound<'py, Self>,
+        size: &Bound<'py, PyTuple>,
+        memory_format: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        row_major(slf.py(), "resize_", memory_format)?;
+        let size = crate::ops::listed(At { op: "resize_", arg: "size" }, size, Arg::MISSING)?;
+        change(slf, move |t| t.resize_(&size))
+    }
+
+    /// `resize_` with the sizes of another tensor.
+    #[pyo3(signature = (the_template, *, memory_format=None))]
+    fn resize_as_<'py>(
+        slf: &Bound<'py, Self>,
+        the_template: &Bound<'py, PyTensor>,
+        memory_format: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        row_major(slf.py(), "resize_as_", memory_format)?;
+        let size: Vec<isize> = the_template.get().read().shape().iter().map(|&n| n as isize).collect();
+        change(slf, move |t| t.resize_(&size))
+    }
+
+    /// Makes the tensor show the storage of another tensor, or one that `untyped_storage()` gave, under the given offset, sizes
+    /// and strides; without arguments, nothing. The dtype stays, and must be the source's.
+    #[pyo3(signature = (source=None, storage_offset=Arg::MISSING, size=Arg::MISSING, stride=Arg::MISSING))]
+    fn set_<'py>(
+        slf: &Bound<'py, Self>,
+        source: Option<&Bound<'py, PyAny>>,
+        storage_offset: Arg<'_, 'py>,
+        size: Arg<'_, 'py>,
+        stride: Arg<'_, 'py>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let (py, op) = (slf.py(), "set_");
+        let (dtype, device) = {
+            let t = slf.get().read();
+            (t.dtype(), t.device())
+        };
+        let Some(source) = source else {
+            let empty = cross::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, dtype, device))?;
+            return change(slf, move |t| t.set_(&empty));
+        };
+        let whole = match source.cast::<PyTensor>() {
+            Ok(t) => t.get().share(),
+            Err(_) => match source.getattr("_tensor").ok().as_ref().and_then(|t| t.cast::<PyTensor>().ok()) {
+                Some(t) => t.get().share(),
+                None => {
+                    let got = crate::args::kind_name(source);
+                    let why = format!("set_(): argument 'source' must be a Tensor or UntypedStorage, not {got}");
+                    return Err(errors::type_error(py, why));
+                }
+            },
+        };
+        if size.0.is_none() {
+            return change(slf, move |t| t.set_(&whole));
+        }
+        let offset = optional::<kinds::Int>(At { op, arg: "storage_offset" }, storage_offset, 0)?;
+        let size = required::<kinds::Sizes>(py, At { op, arg: "size" }, size)?;
+        let steps = match stride.0 {
+            Some(_) => required::<kinds::Sizes>(py, At { op, arg: "stride" }, stride)?.to_vec(),
+            None => row_major_strides(&size),
+        };
+        change(slf, move |t| t.set_(&whole.detach()?.as_strided(&size, &steps, Some(offset))?))
+    }
+
+    /// Writes one number over the diagonal; with `wrap` that of a tall matrix begins again after each block of columns.
+    #[pyo3(signature = (fill_value, wrap=Arg::MISSING))]
+    fn fill_diagonal_<'py>(
+        slf: &Bound<'py, Self>,
+        fill_value: Arg<'_, 'py>,
+        wrap: Arg<'_, 'py>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let op = "fill_diagonal_";
+        let value = required::<kinds::Number>(slf.py(), At { op, arg: "fill_value" }, fill_value)?;
+        let wrap = optional::<kinds::Bool>(At { op, arg: "wrap" }, wrap, false)?;
+        let t = slf.get().share();
+        cross::quick(slf.py(), || t.fill_diagonal_(value, wrap))?;
+        Ok(slf.clone())
+    }
+
+    /// A tensor of the given sizes and strides, by default in this tensor's dtype and on its device. Its elements are zeros.
+    #[pyo3(signature = (size, stride, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    fn new_empty_strided<'py>(
+        &self,
+        py: Python<'py>,
+        size: Arg<'_, 'py>,
+        stride: Arg<'_, 'py>,
+        dtype: Arg<'_, 'py>,
+        device: Arg<'_, 'py>,
+        requires_grad: bool,
+    ) -> Object<'py> {
+        let op = "new_empty_strided";
+        let (dtype, device) = options(op, dtype, device)?;
+        let (own_dtype, own_device) = {
+            let t = self.read();
+            (t.dtype(), t.device())
+        };
+        let size = required::<kinds::Sizes>(py, At { op, arg: "size" }, size)?;
+        let stride = required::<kinds::Sizes>(py, At { op, arg: "stride" }, stride)?;
+        let (dtype, device) = (dtype.unwrap_or(own_dtype), device.unwrap_or(own_device));
+        let made = cross::quick(py, || lucid::ops::create::empty_strided(&size, &stride, Some(dtype), Some(device)))?;
+        results::leaf(py, made, requires_grad)
+    }
+
+    /// What `Tensor(...)` gives of the same arguments, in this tensor's dtype and on its device.
+    #[pyo3(name = "new", signature = (*args, device=Arg::MISSING))]
+    fn new_of<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>, device: Arg<'_, 'py>) -> Object<'py> {
+        let py = slf.py();
+        let (_, device) = options("new", Arg::MISSING, device)?;
+        let (own_dtype, own_device) = {
+            let t = slf.get().read();
+            (t.dtype(), t.device())
+        };
+        let t = super::constructed(py, "new", args, own_dtype, device.unwrap_or(own_device))?;
+        wrap(py, t)
+    }
+}
+
+/// Refuses a memory format that is none of ours: all tensors are row-major here.
+fn row_major(py: Python<'_>, op: &str, format: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    match format {
+        None => Ok(()),
+        Some(f) if f.is_none() => Ok(()),
+        Some(f) => {
+            Err(errors::runtime_error(py, format!("{op}: memory format {f} is not supported: tensors are row-major")))
+        }
+    }
+}
+
+fn row_major_strides(size: &[isize]) -> Vec<isize> {
+    let mut steps = vec![1isize; size.len()];
+    for i in (1..size.len()).rev() {
+        steps[i - 1] = steps[i].saturating_mul(size[i].max(1));
+    }
+    steps
+}
