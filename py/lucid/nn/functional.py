@@ -17,30 +17,21 @@ from lucid._C import (
     avg_pool2d,
     avg_pool3d,
     batch_norm,
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
-    cross_entropy,
     gelu,
     glu,
     group_norm,
     hardshrink,
-    huber_loss,
-    kl_div,
-    l1_loss,
     layer_norm,
     linear,
     logsigmoid,
-    mse_loss,
-    nll_loss,
     one_hot,
     prelu,
     rms_norm,
     scaled_dot_product_attention,
     sigmoid,
-    smooth_l1_loss,
     softplus,
     softshrink,
     softsign,
@@ -53,6 +44,8 @@ from lucid.nn._functional.layers import *  # noqa: F403
 from lucid.nn._functional.layers import __all__ as _layers
 from lucid.nn._functional.loss import *  # noqa: F403
 from lucid.nn._functional.loss import __all__ as _loss
+from lucid.nn._functional.loss_plain import *  # noqa: F403
+from lucid.nn._functional.loss_plain import __all__ as _loss_plain
 from lucid.nn._functional.multihead import multi_head_attention_forward
 from lucid.nn._functional.pooling import *  # noqa: F403
 from lucid.nn._functional.pooling import __all__ as _pooling
@@ -66,17 +59,15 @@ __all__ = [
     "avg_pool2d",
     "avg_pool3d",
     "batch_norm",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
     "celu",
     "celu_",
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_tbc",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
-    "cross_entropy",
     "dropout",
     "elu",
     "elu_",
@@ -88,9 +79,6 @@ __all__ = [
     "hardswish",
     "hardtanh",
     "hardtanh_",
-    "huber_loss",
-    "kl_div",
-    "l1_loss",
     "layer_norm",
     "leaky_relu",
     "leaky_relu_",
@@ -98,12 +86,13 @@ __all__ = [
     "log_softmax",
     "logsigmoid",
     "max_pool1d",
+    "max_pool1d_with_indices",
     "max_pool2d",
+    "max_pool2d_with_indices",
     "max_pool3d",
+    "max_pool3d_with_indices",
     "mish",
-    "mse_loss",
     "multi_head_attention_forward",
-    "nll_loss",
     "one_hot",
     "pad",
     "prelu",
@@ -117,7 +106,6 @@ __all__ = [
     "selu_",
     "sigmoid",
     "silu",
-    "smooth_l1_loss",
     "softmax",
     "softplus",
     "softshrink",
@@ -129,6 +117,7 @@ __all__ = [
     *_distance,
     *_layers,
     *_loss,
+    *_loss_plain,
     *_pooling,
     *_positions,
     *_resample,
@@ -318,6 +307,17 @@ def conv3d(
     return _C.conv3d(input, weight, bias, stride, padding, dilation, groups)
 
 
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """`conv1d` of sequences (time, N, C) with (window, C, out) and (out): (time', N, out)."""
+    if input.dim() != 3 or weight.dim() != 3 or bias.dim() != 1:
+        raise errors.RuntimeError(
+            "conv_tbc: expected input (time, batch, in), weight (window, in, out) and bias (out), got "
+            f"{list(input.shape)}, {list(weight.shape)} and {list(bias.shape)}"
+        )
+    made = _C.conv1d(input.permute([1, 2, 0]), weight.permute([2, 1, 0]), bias, 1, pad)
+    return made.permute([2, 0, 1])
+
+
 def _string_padding(
     input: Tensor, weight: Tensor, padding: str, stride: Any, dilation: Any, n: int
 ) -> tuple[Tensor, Any]:
@@ -399,6 +399,48 @@ def max_pool3d(
     if return_indices:
         return made, _max_indices(input, 3, kernel_size, stride, padding, dilation, ceil_mode)
     return made
+
+
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """`max_pool1d` with `return_indices`."""
+    found: tuple[Tensor, Tensor] = max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return found
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """`max_pool2d` with `return_indices`."""
+    found: tuple[Tensor, Tensor] = max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return found
+
+
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """`max_pool3d` with `return_indices`."""
+    found: tuple[Tensor, Tensor] = max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return found
 
 
 def _max_indices(

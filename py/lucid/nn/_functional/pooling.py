@@ -13,10 +13,15 @@ __all__ = [
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
     "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
     "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "lp_pool1d",
     "lp_pool2d",
     "lp_pool3d",
@@ -332,3 +337,57 @@ def fractional_max_pool3d(
     return _fractional(
         "fractional_max_pool3d", input, kernel_size, output_size, output_ratio, return_indices, _random_samples, 3
     )
+
+
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """`adaptive_max_pool1d` with `return_indices`."""
+    found: tuple[Tensor, Tensor] = adaptive_max_pool1d(input, output_size, True)
+    return found
+
+
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """`adaptive_max_pool2d` with `return_indices`."""
+    found: tuple[Tensor, Tensor] = adaptive_max_pool2d(input, output_size, True)
+    return found
+
+
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """`adaptive_max_pool3d` with `return_indices`."""
+    found: tuple[Tensor, Tensor] = adaptive_max_pool3d(input, output_size, True)
+    return found
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`fractional_max_pool2d` with `return_indices`."""
+    found: tuple[Tensor, Tensor] = fractional_max_pool2d(
+        input, kernel_size, output_size, output_ratio, True, _random_samples
+    )
+    return found
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`fractional_max_pool3d` with `return_indices`."""
+    found: tuple[Tensor, Tensor] = fractional_max_pool3d(
+        input, kernel_size, output_size, output_ratio, True, _random_samples
+    )
+    return found

@@ -142,6 +142,7 @@ from lucid.nn.modules.module import (
     Module,
 )
 from lucid.nn.modules.normalization import (
+    CrossMapLRN2d,
     GroupNorm,
     LayerNorm,
     LocalResponseNorm,
@@ -164,6 +165,7 @@ from lucid.nn.modules.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from lucid.nn.modules.parallel import DataParallel
 from lucid.nn.modules.pooling import (
     AvgPool1d,
     AvgPool2d,
@@ -271,6 +273,8 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "CrossMapLRN2d",
+    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 from lucid import Tensor
 from lucid.nn import functional as F
+from lucid.nn._functional.loss import legacy_reduction
 from lucid.nn.modules.module import Module
 
 __all__ = [
@@ -31,13 +30,7 @@ class _Loss(Module):
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
-        if size_average is not None or reduce is not None:
-            reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
-            warnings.warn(
-                f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-                stacklevel=3,
-            )
-        self.reduction = reduction
+        self.reduction = legacy_reduction(size_average, reduce, reduction)
 
 
 class _WeightedLoss(_Loss):

@@ -12,7 +12,7 @@ from lucid.nn import init
 from lucid.nn.modules.module import Module, weight_and_bias
 from lucid.nn.parameter import Parameter
 
-__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
@@ -165,6 +165,45 @@ class LocalResponseNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """`x / (k + alpha / size · Σ x²)^beta` over the channels around each of (N, C, H, W), as PyTorch computes it.
+
+    That is not quite `LocalResponseNorm`: an even `size` looks at one channel less, the first channel counts for all
+    after it. Difference from PyTorch: the gradient is that of this value, where PyTorch's leaves the first
+    channel's part out.
+
+    Args:
+        size: Over how many channels; the sum of squares is divided by it.
+        alpha: Default: 1e-4.
+        beta: Default: 0.75.
+        k: Default: 1.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise errors.ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        around, channels = (self.size - 1) // 2, input.shape[1]
+        squares = input.square()
+        padded = F.pad(squares, (0, 0, 0, 0, around, around))
+        total = padded.narrow(1, 0, channels)
+        for i in range(1, 2 * around + 1):
+            total = total + padded.narrow(1, i, channels)
+        if around + 1 < channels:
+            first = squares[:, :1].expand([-1, channels - around - 1, -1, -1])
+            total = total + F.pad(first, (0, 0, 0, 0, around + 1, 0))
+        return input / (self.k + self.alpha / self.size * total).pow(self.beta)
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn.modules.module import Module
 from lucid.nn.utils import parametrize
@@ -115,26 +116,143 @@ def spectral_norm(
     return module
 
 
+_MAPS = ("matrix_exp", "cayley", "householder")
+
+
 class _Orthogonal(Module):
-    """An orthonormal matrix from any: the Q of its QR decomposition by Gram-Schmidt, in Tensor ops."""
+    """A matrix with orthonormal columns, or rows where those are fewer, from any; wide ones are transposed first.
+
+    "matrix_exp" and "cayley" map the skew-symmetric `A = L - Lᵀ` of the lower triangle to `exp(A)` and to
+    `(I - A/2)⁻¹ (I + A/2)`; "householder" takes the columns below the diagonal as reflections, and signs from the
+    diagonal. With the buffer `base` the result is a product with it (Lezcano Casado, 2019), so that any orthonormal
+    matrix can be assigned: it becomes the base.
+    """
+
+    base: Tensor | None
+
+    def __init__(self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool = True) -> None:
+        super().__init__()
+        if weight.is_complex() and orthogonal_map == "householder":
+            raise errors.ValueError("The householder parametrization does not support complex tensors.")
+        self.shape = tuple(weight.shape)
+        self.orthogonal_map = orthogonal_map
+        self.use_trivialization = use_trivialization
+        if use_trivialization:
+            self.register_buffer("base", None)
 
     def forward(self, x: Tensor) -> Tensor:
-        tall = x.shape[-2] >= x.shape[-1]
-        a = x if tall else x.transpose(-2, -1)
-        columns: list[Tensor] = []
-        for j in range(a.shape[-1]):
-            v = a[..., j]
-            # Twice is enough (Giraud et al., 2005).
-            for _ in range(2):
-                for q in columns:
-                    v = v - q * (q * v).sum(-1, True)
-            columns.append(v / v.square().sum(-1, True).sqrt())
-        made = lucid.stack(columns, -1)
-        return made if tall else made.transpose(-2, -1)
+        wide = x.shape[-2] < x.shape[-1]
+        x = x.transpose(-2, -1) if wide else x
+        n, k = x.shape[-2:]
+        if self.orthogonal_map == "householder":
+            below = x.tril(-1)
+            tau = 2.0 / (1.0 + below.square().sum(-2))
+            made = _reflected(below, tau) * x.diagonal(0, -2, -1).trunc().detach().unsqueeze(-2)
+        else:
+            low = x.tril()
+            if n != k:
+                low = lucid.cat([low, lucid.zeros_like(low[..., :1]).expand([*low.shape[:-1], n - k])], -1)
+            skew = low - low.transpose(-2, -1).conj()
+            if self.orthogonal_map == "matrix_exp":
+                made = _exp(skew)
+            else:
+                one = lucid.eye(n, dtype=x.dtype, device=x.device)
+                made = _C.solve_matrices(one - 0.5 * skew, one + 0.5 * skew)
+            made = made[..., :k]
+        base = getattr(self, "base", None)
+        if base is not None:
+            made = base.matmul(made)
+        return made.transpose(-2, -1) if wide else made
 
-    def right_inverse(self, q: Tensor) -> Tensor:
-        """The matrix itself: of an orthonormal one, Q is that one."""
-        return q
+    def right_inverse(self, value: Tensor) -> Tensor:
+        """What `forward` makes the value of; without a base that is known for reflections only."""
+        if tuple(value.shape) != self.shape:
+            raise errors.ValueError(
+                f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape "
+                f"{tuple(value.shape)}."
+            )
+        wide = value.shape[-2] < value.shape[-1]
+        q = (value.transpose(-2, -1) if wide else value).detach()
+        n, k = q.shape[-2:]
+        with lucid.no_grad():
+            if not self.use_trivialization:
+                if self.orthogonal_map != "householder":
+                    raise errors.NotImplementedError(
+                        "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
+                        "use_trivialization=False."
+                    )
+                found = _reflections(q)
+                return found.transpose(-2, -1) if wide else found
+            if n != k:
+                q = lucid.cat([q, lucid.randn([*q.shape[:-1], n - k], dtype=q.dtype, device=q.device)], -1)
+            self.base = _orthonormal(q)
+            # Each map takes -1 on the diagonal to the identity.
+            one = lucid.zeros_like(value)
+            one.diagonal(0, -2, -1).fill_(-1.0)
+            return one
+
+
+def _reflected(below: Tensor, tau: Tensor) -> Tensor:
+    """The first columns of `H₁ H₂ …`, where `Hᵢ = I - τᵢ vᵢ vᵢᵀ` and `vᵢ` is column i with a 1 on the diagonal."""
+    n, k = below.shape[-2:]
+    made = lucid.eye(n, k, dtype=below.dtype, device=below.device)
+    vectors = below + made
+    for i in reversed(range(k)):
+        v = vectors[..., i : i + 1]
+        made = made - tau[..., i : i + 1].unsqueeze(-1) * v.matmul(v.transpose(-2, -1).matmul(made))
+    return made
+
+
+def _reflections(q: Tensor) -> Tensor:
+    """The inverse of the above for orthonormal columns: Householder's decomposition, the diagonal's signs beside."""
+    rest, columns = q, []
+    k = q.shape[-1]
+    for i in range(k):
+        x = rest[..., i:, i]
+        first, tail = x[..., :1], x[..., 1:]
+        flat = tail.square().sum(-1, True) == 0
+        length = x.square().sum(-1, True).sqrt()
+        diagonal = lucid.where(first > 0, -length, length)
+        v = (tail / (first - diagonal).masked_fill(flat, 1.0)).masked_fill(flat, 0.0)
+        # Where there is nothing to reflect, the map back still turns the sign.
+        sign = lucid.where(flat, -first.sign(), diagonal.sign())
+        columns.append(lucid.cat([rest.new_zeros([*rest.shape[:-2], i]), sign, v], -1))
+        whole = lucid.cat([lucid.ones_like(first), v], -1).unsqueeze(-1)
+        tau = (2.0 / whole.square().sum([-2, -1], True)).masked_fill(flat.unsqueeze(-1), 0.0)
+        lower = rest[..., i:, :]
+        lower = lower - tau * whole.matmul(whole.transpose(-2, -1).matmul(lower))
+        rest = lucid.cat([rest[..., :i, :], lower], -2)
+    return lucid.stack(columns, -1)
+
+
+def _orthonormal(a: Tensor) -> Tensor:
+    """The Q of `a`'s QR decomposition with a positive diagonal in R, by Gram and Schmidt."""
+    columns: list[Tensor] = []
+    for j in range(a.shape[-1]):
+        v = a[..., j]
+        # Twice is enough (Giraud et al., 2005).
+        for _ in range(2):
+            for q in columns:
+                v = v - q * (q.conj() * v).sum(-1, True)
+        columns.append(v / v.abs().square().sum(-1, True).sqrt())
+    return lucid.stack(columns, -1)
+
+
+def _exp(a: Tensor) -> Tensor:
+    """The matrix exponential: Taylor's series of `a / 2^s`, squared s times. Reads the norm of `a`."""
+    norm = a.detach().abs().sum(-2).max().item() if a.numel() else 0.0
+    if not math.isfinite(norm):
+        return a * math.nan
+    squarings = max(0, math.ceil(math.log2(norm)) + 1) if norm > 0 else 0
+    a = a / 2**squarings
+    one = lucid.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    # Below a norm of 1/2 the 14th term is less than 1e-15.
+    made = one + a / 14
+    for i in range(13, 0, -1):
+        made = one + a.matmul(made) / i
+    for _ in range(squarings):
+        made = made.matmul(made)
+    return made
 
 
 def orthogonal(
@@ -142,17 +260,25 @@ def orthogonal(
 ) -> Module:
     """Makes a weight's rows or columns, whichever are fewer, orthonormal.
 
-    Difference from PyTorch: the map is always the Q of a Gram-Schmidt decomposition; `orthogonal_map` ("matrix_exp",
-    "cayley", "householder") and `use_trivialization` are accepted and change neither what can be represented nor this.
+    Args:
+        module: Whose weight.
+        name: Default: "weight".
+        orthogonal_map: "matrix_exp", "cayley" or "householder". Default: the first for square matrices, else the last.
+        use_trivialization: Whether the map is relative to a base (the buffer `base`), which makes training the weight
+            start from what it is and lets one assign to it. Default: True.
     """
     weight: Any = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise errors.ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if weight.dim() < 2:
         raise errors.ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.dim()} dimensions.")
-    if orthogonal_map not in (None, "matrix_exp", "cayley", "householder"):
+    if orthogonal_map is None:
+        square = weight.shape[-2] == weight.shape[-1] or weight.is_complex()
+        orthogonal_map = "matrix_exp" if square else "householder"
+    if orthogonal_map not in _MAPS:
         raise errors.ValueError(
             f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
         )
-    parametrize.register_parametrization(module, name, _Orthogonal(), unsafe=True)
+    made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
+    parametrize.register_parametrization(module, name, made, unsafe=True)
     return module

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import lucid
@@ -50,7 +50,9 @@ class ParametrizationList(ModuleList):
         with lucid.no_grad():
             for module in reversed(modules):
                 if hasattr(module, "right_inverse"):
-                    new = module.right_inverse(new)
+                    # One that has no inverse starts from what it is given.
+                    with suppress(NotImplementedError):
+                        new = module.right_inverse(new)
         self.is_tensor = isinstance(new, Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
         if self.is_tensor:
@@ -78,7 +80,7 @@ class ParametrizationList(ModuleList):
             if made.shape != shape:
                 raise errors.ValueError(
                     f"Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is "
-                    f"enabled.\\nmodule shape: {shape}\\nparametrized shape: {made.shape}"
+                    f"enabled.\nmodule shape: {shape}\nparametrized shape: {made.shape}"
                 )
 
     def right_inverse(self, value: Tensor) -> None:
@@ -156,9 +158,11 @@ def register_parametrization(
                     "Registering a parametrization may not change the shape or dtype of the tensor, unless `unsafe` "
                     "flag is enabled."
                 )
+        start: Any = None
         if hasattr(parametrization, "right_inverse"):
-            with lucid.no_grad():
+            with lucid.no_grad(), suppress(NotImplementedError):
                 start = parametrization.right_inverse(value)
+        if start is not None:
             chain.append(parametrization)
             before = list(chain)[:-1]
             new: Any = start

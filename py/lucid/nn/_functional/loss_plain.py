@@ -1,0 +1,185 @@
+"""The losses that the engine has as one op, with what PyTorch's signatures have beside: older names and weights."""
+
+from __future__ import annotations
+
+import warnings
+
+from lucid import _C, Tensor, errors
+from lucid.nn._functional.loss import legacy_reduction, reduced
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
+    "smooth_l1_loss",
+]
+
+
+def _compared(input: Tensor, target: Tensor) -> None:
+    """Warns where two tensors are about to broadcast, which is hardly ever meant."""
+    if input.shape != target.shape:
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will "
+            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+def _weighted(losses: Tensor, input: Tensor, weight: Tensor, reduction: str, by_weight: bool) -> Tensor:
+    if weight.shape != input.shape:
+        raise errors.ValueError(
+            f"Weights and input must have the same size, got {list(weight.shape)} and {list(input.shape)}."
+        )
+    made = losses * weight
+    if by_weight and reduction == "mean":
+        return made.sum() / weight.sum()
+    return reduced(made, reduction)
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """`(input - target)²`. With a `weight` of the input's shape, the mean is the weighted one."""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_reduction(size_average, reduce, reduction)
+    _compared(input, target)
+    if weight is not None:
+        return _weighted(_C.mse_loss(input, target, reduction="none"), input, weight, reduction, True)
+    return _C.mse_loss(input, target, reduction=reduction)
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """`|input - target|`. With a `weight` of the input's shape, the mean is the weighted one."""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_reduction(size_average, reduce, reduction)
+    _compared(input, target)
+    if weight is not None:
+        return _weighted(_C.l1_loss(input, target, reduction="none"), input, weight, reduction, True)
+    return _C.l1_loss(input, target, reduction=reduction)
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """`d² / (2 beta)` where the distance `d` is below `beta`, else `d - beta / 2`."""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_reduction(size_average, reduce, reduction)
+    _compared(input, target)
+    return _C.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    """`d² / 2` where the distance `d` is below `delta`, else `delta (d - delta / 2)`.
+
+    A `weight` of the input's shape multiplies each element's loss; the mean is still over the elements, as in PyTorch.
+    """
+    _compared(input, target)
+    if weight is not None:
+        return _weighted(_C.huber_loss(input, target, reduction="none", delta=delta), input, weight, reduction, False)
+    return _C.huber_loss(input, target, reduction=reduction, delta=delta)
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`-weight[target] · input[target]` for log-probabilities (N, C, …) and class indices (N, …); see `nn.NLLLoss`."""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_reduction(size_average, reduce, reduction)
+    return _C.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """`nll_loss` of the log-softmax of logits (N, C, …); targets are class indices or probabilities."""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_reduction(size_average, reduce, reduction)
+    return _C.cross_entropy(
+        input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+    )
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """`-(t log p + (1 - t) log(1 - p))` for probabilities, each logarithm held above -100."""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_reduction(size_average, reduce, reduction)
+    return _C.binary_cross_entropy(input, target, weight, reduction=reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """`binary_cross_entropy` of the sigmoid of logits, without overflow; `pos_weight` multiplies the positive part."""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_reduction(size_average, reduce, reduction)
+    return _C.binary_cross_entropy_with_logits(input, target, weight, reduction=reduction, pos_weight=pos_weight)
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """`target (log target - input)` for log-probabilities `input`; "batchmean" divides the sum by the batch's size."""
+    if size_average is not None or reduce is not None:
+        reduction = legacy_reduction(size_average, reduce, reduction)
+    if reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides "
+            "only by the batch size, and aligns with the KL div math definition.",
+            stacklevel=2,
+        )
+    return _C.kl_div(input, target, reduction=reduction, log_target=log_target)

@@ -1,0 +1,56 @@
+"""`DataParallel`, for scripts that have it: there is one device here to be parallel on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import lucid
+from lucid import errors
+from lucid.nn.modules.module import Module
+
+__all__ = ["DataParallel"]
+
+
+class DataParallel(Module):
+    """Runs `module`, whose state is under `module.` as in PyTorch. A device has one GPU here, so nothing is split.
+
+    Args:
+        module: What runs.
+        device_ids: None, or one device's number or name. Several are a ValueError.
+        output_device: None, or the same device.
+        dim: Along which PyTorch splits the inputs. Accepted and without effect. Default: 0.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Sequence[Any] | None = None,
+        output_device: Any = None,
+        dim: int = 0,
+    ) -> None:
+        super().__init__()
+        ids = [] if device_ids is None else list(device_ids)
+        if len({_number(d) for d in ids} | ({_number(output_device)} if output_device is not None else set())) > 1:
+            raise errors.ValueError(
+                f"DataParallel: there is one GPU device, but device_ids={ids} and output_device={output_device} name "
+                "several; leave them out, or name one"
+            )
+        self.module = module
+        self.dim = dim
+        self.device_ids = ids
+        self.output_device = ids[0] if output_device is None and ids else output_device
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """What the module makes of the same arguments."""
+        return self.module(*inputs, **kwargs)
+
+
+def _number(device: Any) -> int:
+    """The number of a GPU given by number, name or device; -1 for the CPU."""
+    if isinstance(device, int) and not isinstance(device, bool):
+        return device
+    named = lucid.device(device) if isinstance(device, str) else device
+    if not isinstance(named, lucid.device):
+        raise errors.TypeError(f"DataParallel: expected a device's number or name, got {type(device).__name__}")
+    return -1 if named.type == "cpu" else named.index or 0
