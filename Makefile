@@ -12,7 +12,8 @@ OPENBLAS_VERSION = 0.3.34.481.3
 MLX_EXTRA ?= $$(test "$$(uname -s)" = Darwin || echo '[cpu]')
 OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OPENBLAS_VERSION)')
 
-.PHONY: help vendor venv venv-test build stubs support run test test-fast lint wheel clean
+.PHONY: help vendor venv venv-test build stubs support run test test-fast lint wheel clean \
+	macos-wheel macos-check macos-check-if-cached arm64-test
 
 help:
 	@echo 'make run        build, train LeNet-5 on both devices, print the overhead table'
@@ -20,6 +21,9 @@ help:
 	@echo 'make test-fast  the Rust tests and the quick Python ones'
 	@echo 'make lint       rustfmt, clippy, ruff, mypy'
 	@echo 'make wheel      a wheel in dist/'
+	@echo 'make macos-wheel  a wheel for macOS arm64 in dist/, built on Linux (docs/macos.md)'
+	@echo 'make macos-check  lints, tests compiled and declarations checked for macOS arm64, on Linux'
+	@echo 'make arm64-test  the Rust tests on Linux arm64, emulated'
 	@echo 'make vendor     fetch the prebuilt parts (MLX, OpenBLAS, libclang) into vendor/'
 	@echo 'make venv       the virtual environment in .venv/'
 	@echo 'make clean      remove what was built; fetched parts stay'
@@ -76,7 +80,7 @@ run: build $(VENV)/.examples
 	$(BIN)/python bench/lenet_overhead.py --device gpu
 
 # Every test there is. The Rust example learns what examples/digits.py writes.
-test: lint venv-test
+test: lint venv-test macos-check-if-cached
 	$(CARGO) test --release --workspace
 	$(BIN)/python -m pytest -q tests/python
 	$(BIN)/python examples/digits.py
@@ -99,6 +103,23 @@ lint: build
 # The stubs come from the built module, so that is built first.
 wheel: build
 	$(BIN)/maturin build --release --out dist --manifest-path py/Cargo.toml
+
+# --- other machines, from Linux (docs/macos.md) -----------------------------------------------------------------------
+
+# The stubs come from this machine's own build: they are the same.
+macos-wheel: build
+	$(BIN)/python tools/cross/macos.py wheel
+
+macos-check: vendor
+	$(BIN)/python tools/cross/macos.py check
+
+macos-check-if-cached: vendor
+	@if test "$$(uname -s)" = Darwin; then :; \
+	elif $(BIN)/python tools/cross/macos.py cached; then $(BIN)/python tools/cross/macos.py check; \
+	else echo 'The check for macOS is left to `make macos-check`, which sets up what it needs.'; fi
+
+arm64-test: vendor
+	$(BIN)/python tools/cross/arm64.py
 
 clean:
 	$(CARGO) clean

@@ -6,8 +6,10 @@ use std::env;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     pyo3_build_config::add_extension_module_link_args();
-    let origin = if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "macos") { "@loader_path" } else { "$ORIGIN" };
-    for part in ["mlx", "scipy_openblas32"] {
+    let on_macos = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "macos");
+    let (origin, parts) =
+        if on_macos { ("@loader_path", &["mlx"][..]) } else { ("$ORIGIN", &["mlx", "scipy_openblas32"][..]) };
+    for part in parts {
         println!("cargo:rustc-link-arg=-Wl,-rpath,{origin}/../{part}/lib");
     }
     let portable = env::var_os("CARGO_FEATURE_PORTABLE").is_some();

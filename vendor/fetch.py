@@ -118,18 +118,18 @@ PARTS: dict[tuple[str, str], tuple[Wheel, ...]] = {
 }
 
 
-def stamp(wheel: Wheel) -> Path:
+def stamp(wheel: Wheel, root: Path = HERE) -> Path:
     """The file that records what `wheel` was unpacked from."""
-    return HERE / ".stamps" / wheel.package
+    return root / ".stamps" / wheel.package
 
 
-def in_place(wheel: Wheel) -> bool:
-    """Whether this very wheel has been unpacked, and its folders are still there."""
+def in_place(wheel: Wheel, root: Path = HERE) -> bool:
+    """Whether this very wheel has been unpacked under `root`, and its files are still there."""
     try:
-        recorded = stamp(wheel).read_text().splitlines()
+        recorded = stamp(wheel, root).read_text().splitlines()
     except OSError:
         return False
-    return recorded[:1] == [wheel.sha256] and all((HERE / path).is_file() for path in recorded[1:])
+    return recorded[:1] == [wheel.sha256] and all((root / path).is_file() for path in recorded[1:])
 
 
 def download(wheel: Wheel, into: Path) -> Path:
@@ -162,35 +162,35 @@ def download(wheel: Wheel, into: Path) -> Path:
     return next(into.glob("*.whl"))
 
 
-def unpack(wheel: Wheel, archive: Path) -> list[str]:
-    """Copy what `keep` names out of the wheel; return the paths written, relative to vendor/."""
+def unpack(wheel: Wheel, archive: Path, root: Path = HERE) -> list[str]:
+    """Copy what `keep` names out of the wheel; return the paths written, relative to `root`."""
     written: list[str] = []
     with zipfile.ZipFile(archive) as content:
         for member in content.infolist():
             for prefix, target in wheel.keep:
                 if member.is_dir() or not member.filename.startswith(prefix):
                     continue
-                path = HERE / target / member.filename[len(prefix) :]
+                path = root / target / member.filename[len(prefix) :]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # A library may be mapped by a running program: replace the file, do not rewrite it.
                 path.unlink(missing_ok=True)
                 with content.open(member) as source, path.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
-                written.append(str(path.relative_to(HERE)))
+                written.append(str(path.relative_to(root)))
                 break
     if not written:
         raise SystemExit(f"vendor: {archive.name} holds none of the files expected in it.")
     return written
 
 
-def fetch(wheel: Wheel) -> None:
-    """Download, check and unpack one wheel, then write its stamp."""
+def fetch(wheel: Wheel, root: Path = HERE) -> None:
+    """Download, check and unpack one wheel under `root`, then write its stamp."""
     print(f"vendor: fetching {wheel.package} {wheel.version}", flush=True)
-    stamp(wheel).unlink(missing_ok=True)
+    stamp(wheel, root).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="vendor-") as scratch:
-        written = unpack(wheel, download(wheel, Path(scratch)))
-    stamp(wheel).parent.mkdir(exist_ok=True)
-    stamp(wheel).write_text("\n".join([wheel.sha256, *written]) + "\n")
+        written = unpack(wheel, download(wheel, Path(scratch)), root)
+    stamp(wheel, root).parent.mkdir(parents=True, exist_ok=True)
+    stamp(wheel, root).write_text("\n".join([wheel.sha256, *written]) + "\n")
 
 
 def main() -> int:
