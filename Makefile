@@ -41,9 +41,9 @@ $(VENV)/.tools: $(VENV)/.made Makefile
 	$(PIP) 'maturin>=1.9,<2' "mlx$(MLX_EXTRA)==$(MLX_VERSION)" $(OPENBLAS_WHEEL) numpy ruff mypy pytest hypothesis
 	touch $@
 
-# The digits that the examples learn, progress bars and pictures.
+# The digits that the examples learn, progress bars, pictures, and what TensorBoard reads.
 $(VENV)/.examples: $(VENV)/.tools
-	$(PIP) scikit-learn tqdm matplotlib
+	$(PIP) scikit-learn tqdm matplotlib tensorboardX
 	touch $@
 
 # PyTorch is what the tests compare with; nothing else needs it.

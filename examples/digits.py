@@ -12,7 +12,9 @@ import struct
 import sys
 from pathlib import Path
 
+import lucid
 import numpy as np
+from lucid.utils.data import TensorDataset
 
 SIZE = 28
 DEFAULT = Path(__file__).resolve().parent.parent / "target" / "digits.safetensors"
@@ -34,23 +36,32 @@ def enlarge(images: np.ndarray, size: int = SIZE) -> np.ndarray:
     return scaled
 
 
-def load(test_share: float = 0.2, seed: int = 0) -> dict[str, np.ndarray]:
-    """1,797 scans of 8 by 8, scaled to 28 by 28, split with equal shares of each digit, normalised."""
+def load(size: int = SIZE, normalise: bool = True, test_share: float = 0.2, seed: int = 0) -> dict[str, np.ndarray]:
+    """1,797 scans of 8 by 8, scaled to `size`, split with equal shares of each digit.
+
+    Ink is 1 and paper 0, or, normalised, shifted and scaled to mean 0 and deviation 1.
+    """
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
     digits = load_digits()
-    images = enlarge(digits.images.astype(np.float32) / 16)
+    images = enlarge(digits.images.astype(np.float32) / 16, size)
     train_x, test_x, train_y, test_y = train_test_split(
         images, digits.target.astype(np.int64), test_size=test_share, stratify=digits.target, random_state=seed
     )
-    mean, deviation = train_x.mean(), train_x.std()
+    mean, deviation = (train_x.mean(), train_x.std()) if normalise else (0, 1)
     return {
         "train_x": ((train_x - mean) / deviation)[:, None].astype(np.float32),
         "train_y": train_y,
         "test_x": ((test_x - mean) / deviation)[:, None].astype(np.float32),
         "test_y": test_y,
     }
+
+
+def datasets(size: int = SIZE, normalise: bool = True) -> tuple[TensorDataset, TensorDataset]:
+    """What `load` gives, as data sets of (image, digit) to train on and to test with."""
+    arrays = {name: lucid.from_numpy(array) for name, array in load(size, normalise).items()}
+    return TensorDataset(arrays["train_x"], arrays["train_y"]), TensorDataset(arrays["test_x"], arrays["test_y"])
 
 
 def save(arrays: dict[str, np.ndarray], path: Path) -> None:

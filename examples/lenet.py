@@ -1,28 +1,20 @@
-"""Trains LeNet-5 on handwritten digits, on the CPU or on the GPU device.
+"""Trains LeNet-5 on handwritten digits, on the CPU or on the GPU device, in float32 or in mixed precision.
 
-    python examples/lenet.py --device cpu|gpu [--epochs N] [--batch N] [--seed N] [--json] [--png FILE]
+    python examples/lenet.py --device cpu|gpu [--quick] [--amp bfloat16|float16] [--plot FILE] [--json] …
 
-The digits are the 1,797 real scans that ship inside scikit-learn, with a held-out test part (see `digits.py`). With
-`--json` the last line is one JSON object.
+The digits are the 1,797 real scans that ship inside scikit-learn, with a held-out test part (see `digits.py`).
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
-import random
-import sys
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import digits
 import lucid
 import lucid.nn.functional as F
+from harness import Run, accuracy, parser
 from lucid import nn, optim
-
-RATE = 4e-3
 
 
 class LeNet(nn.Module):
@@ -45,118 +37,32 @@ class LeNet(nn.Module):
         return self.fc3(x)
 
 
-def batches(
-    x: lucid.Tensor, y: lucid.Tensor, size: int, shifts: random.Random
-) -> Iterator[tuple[lucid.Tensor, lucid.Tensor]]:
-    """All examples once, in random order, `size` at a time, each batch shifted by up to two pixels."""
-    order = lucid.randperm(len(x), device=x.device)
-    for start in range(0, len(x), size):
-        pick = order[start : start + size]
-        yield x[pick].roll((shifts.randint(-2, 2), shifts.randint(-2, 2)), (2, 3)), y[pick]
-
-
-def accuracy(model: nn.Module, x: lucid.Tensor, y: lucid.Tensor) -> float:
-    """The share of examples that the model gets right."""
-    model.eval()
-    with lucid.no_grad():
-        right = (model(x).argmax(1) == y).float().mean().item()
-    model.train()
-    return float(right)
-
-
-def progress(steps: Iterable[Any], count: int, title: str) -> Iterator[Any]:
-    """Shows a bar while the steps are gone through; on a terminal only."""
-    if not sys.stderr.isatty():
-        yield from steps
-        return
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        for i, step in enumerate(steps, 1):
-            done = 30 * i // count
-            print(f"\r{title} [{'#' * done}{'.' * (30 - done)}] {i}/{count}", end="", file=sys.stderr, flush=True)
-            yield step
-        print("\r\033[K", end="", file=sys.stderr)
-    else:
-        yield from tqdm(steps, title, count, leave=False)
-
-
-def plot(history: list[dict[str, float]], device: str, path: str) -> None:
-    """Draws loss and accuracy per epoch."""
-    from matplotlib.figure import Figure
-
-    epochs = [h["epoch"] for h in history]
-    figure = Figure(figsize=(7, 3), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.plot(epochs, [h["loss"] for h in history], marker="o")
-    left.set(title=f"LeNet-5 on {device}: training loss", xlabel="epoch", ylabel="cross-entropy", yscale="log")
-    right.plot(epochs, [h["accuracy"] for h in history], marker="o", color="tab:green")
-    right.axhline(0.97, color="grey", linewidth=0.8, linestyle="--")
-    right.set(title="test accuracy", xlabel="epoch", ylim=(min(0.8, *(h["accuracy"] for h in history)), 1))
-    for axes in (left, right):
-        axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)
-
-
-def train(device: str, epochs: int, batch: int, seed: int) -> dict[str, Any]:
-    """Trains a LeNet, showing how it goes, and gives what `--json` prints."""
-    lucid.manual_seed(seed)
-    data = {name: lucid.tensor(array, device=device) for name, array in digits.load().items()}
-    model = LeNet().to(device)
-    optimizer = optim.Adam(model.parameters(), lr=RATE)
-    shifts = random.Random(seed)
-    count = -(-len(data["train_x"]) // batch)
-    steps = 0
-    history: list[dict[str, float]] = []
-    start = time.perf_counter()
-    for epoch in range(1, epochs + 1):
-        total = 0.0
-        shuffled = batches(data["train_x"], data["train_y"], batch, shifts)
-        for x, y in progress(shuffled, count, f"epoch {epoch}/{epochs}"):
-            # Half a cosine from the full rate down to nothing.
-            optimizer.param_groups[0]["lr"] = RATE * (1 + math.cos(math.pi * steps / (epochs * count))) / 2
-            steps += 1
-            loss = F.cross_entropy(model(x), y)
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Trains a LeNet and gives what `--json` prints."""
+    run = Run(parser("LeNet-5", __doc__, amp=True, epochs=(10, 2), batch=(64, 32)).parse_args(argv))
+    train, test = digits.datasets()
+    loader = run.loader(train)
+    model = LeNet().to(run.device)
+    optimizer = optim.Adam(model.parameters(), lr=4e-3)
+    scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, run.args.epochs * len(loader))
+    # Scales the loss for float16 alone, whose smallest number gradients easily fall below.
+    scaler = lucid.amp.GradScaler(run.device, enabled=run.args.amp == "float16")
+    run.track(model=model, optimizer=optimizer, scheduler=scheduler, scaler=scaler)
+    for _ in run.epochs():
+        for x, y in run.batches(loader):
+            # Each batch is shifted by up to two pixels.
+            x = x.roll(lucid.randint(-2, 3, (2,)).tolist(), (2, 3))
+            with run.autocast():
+                loss = F.cross_entropy(model(x), y)
             loss.eval()
             optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            total += loss.item() * len(x)
-        mean, right = total / len(data["train_x"]), accuracy(model, data["test_x"], data["test_y"])
-        history.append({"epoch": epoch, "loss": mean, "accuracy": right})
-        passed = time.perf_counter() - start
-        print(f"epoch {epoch}/{epochs}  loss {mean:.4f}  test accuracy {right:.4f}  {passed:.1f} s", flush=True)
-    return {
-        "device": str(data["train_x"].device),
-        "accuracy": history[-1]["accuracy"],
-        "loss": history[-1]["loss"],
-        "seconds": round(time.perf_counter() - start, 3),
-        "epochs": epochs,
-        "batch": batch,
-        "seed": seed,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "history": history,
-    }
-
-
-def main() -> None:
-    """Reads the command line and trains."""
-    parser = argparse.ArgumentParser(description="Trains LeNet-5 on handwritten digits.")
-    parser.add_argument("--device", default="cpu", help="cpu, or gpu (metal, cuda, or MLX without a GPU)")
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--png", metavar="FILE", help="draw loss and accuracy per epoch")
-    args = parser.parse_args()
-    if args.epochs < 1 or args.batch < 1:
-        parser.error("--epochs and --batch must be at least 1")
-    result = train(args.device, args.epochs, args.batch, args.seed)
-    print(f"{result['device']}: test accuracy {result['accuracy']:.4f} after {result['seconds']:.1f} s")
-    if args.png:
-        plot(result["history"], result["device"], args.png)
-    if args.json:
-        print(json.dumps(result))
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            scheduler.step()
+            run.record(loss)
+        run.report(test_accuracy=accuracy(model, test, run.device))
+    return run.finish()
 
 
 if __name__ == "__main__":
