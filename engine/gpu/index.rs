@@ -140,6 +140,9 @@ fn combine(x: &Array, at: &[&Array], src: &Array, axes: &[i32], mode: ScatterMod
         };
         return Ok(ops::astype(&combine(&x, at, &src, axes, mode, DType::U8)?, Dtype::Bool)?);
     }
+    if element.size() == 8 {
+        return combine_wide(x, at, src, axes, mode);
+    }
     let made = match mode {
         ScatterMode::Set => ops::scatter(x, at, src, axes)?,
         ScatterMode::Add => ops::scatter_add(x, at, src, axes)?,
@@ -153,6 +156,77 @@ fn combine(x: &Array, at: &[&Array], src: &Array, axes: &[i32], mode: ScatterMod
     let flag = |a: &Array| -> Made<Array> { Ok(ops::astype(&ops::isnan(a)?, Dtype::Int32)?) };
     let nan = ops::astype(&ops::scatter_max(&flag(x)?, at, &flag(src)?, axes)?, Dtype::Bool)?;
     Ok(ops::where_(&nan, &constant(f64::NAN, element)?, &made)?)
+}
+
+/// [`combine`] for elements of eight bytes, which MLX's general scatter refuses on a GPU: along the one axis of the
+/// flattened array. `src` is, as for MLX, the places' dimensions and then those of `x`.
+fn combine_wide(x: &Array, at: &[&Array], src: &Array, axes: &[i32], mode: ScatterMode) -> Made<Array> {
+    let long = |n: i64| -> Made<Array> { Ok(ops::full(&[], &constant(n, DType::I64)?, Dtype::Int64)?) };
+    let (ndim, lead) = (x.ndim(), src.ndim() - x.ndim());
+    let mut sum = long(0)?;
+    let mut stride = 1i64;
+    for axis in (0..ndim).rev() {
+        let n = x.shape()[axis];
+        let part = match axes.iter().position(|&a| a as usize == axis) {
+            Some(i) => {
+                let index = ops::astype(at[i], Dtype::Int64)?;
+                let wrapped = ops::add(&index, &long(i64::from(n))?)?;
+                let index = ops::where_(&ops::less(&index, &long(0)?)?, &wrapped, &index)?;
+                let mut sizes = Ints::from_slice(index.shape());
+                sizes.extend(std::iter::repeat_n(1, ndim));
+                ops::reshape(&index, &sizes)?
+            }
+            None => {
+                let mut line = Ints::from_elem(1, lead + ndim);
+                line[lead + axis] = n;
+                ops::reshape(&ops::arange(0.0, f64::from(n), 1.0, Dtype::Int64)?, &line)?
+            }
+        };
+        sum = ops::add(&sum, &ops::multiply(&part, &long(stride)?)?)?;
+        stride *= i64::from(n);
+    }
+    let at = ops::reshape(&ops::broadcast_to(&sum, src.shape())?, &[-1])?;
+    let (flat, src) = (ops::reshape(x, &[-1])?, ops::reshape(src, &[-1])?);
+    let made = match mode {
+        ScatterMode::Set => ops::put_along_axis(&flat, &at, &src, 0)?,
+        ScatterMode::Add => ops::scatter_add_axis(&flat, &at, &src, 0)?,
+        ScatterMode::Prod => combine_runs(&flat, &at, &src, ops::multiply)?,
+        ScatterMode::Max => combine_runs(&flat, &at, &src, ops::maximum)?,
+        ScatterMode::Min => combine_runs(&flat, &at, &src, ops::minimum)?,
+    };
+    Ok(ops::reshape(&made, x.shape())?)
+}
+
+/// What goes to one place is sorted together and combined by doubling; the last of each run has it all.
+fn combine_runs(
+    x: &Array,
+    at: &Array,
+    src: &Array,
+    join: fn(&Array, &Array) -> mlx_ffi::Result<Array>,
+) -> Made<Array> {
+    let (n, size) = (at.shape()[0], x.shape()[0]);
+    let order = ops::argsort_axis(at, 0)?;
+    let (at, mut run) = (ops::take_axis(at, &order, 0)?, ops::take_axis(src, &order, 0)?);
+    let part = |a: &Array, start: i32, stop: i32| ops::slice(a, &[start], &[stop], &[1]);
+    let mut reach = 1;
+    while reach < n {
+        let same = ops::equal(&part(&at, reach, n)?, &part(&at, 0, n - reach)?)?;
+        let (here, before) = (part(&run, reach, n)?, part(&run, 0, n - reach)?);
+        let joined = ops::where_(&same, &join(&here, &before)?, &here)?;
+        run = ops::concatenate_axis(&[&part(&run, 0, reach)?, &joined], 0)?;
+        reach *= 2;
+    }
+    let total = join(&ops::take_axis(x, &at, 0)?, &run)?;
+    // All but the last of a run go to one place more, which is cut off again.
+    let last = ops::concatenate_axis(
+        &[&ops::not_equal(&part(&at, 1, n)?, &part(&at, 0, n - 1)?)?, &ops::full(&[1], &constant(1, DType::Bool)?, Dtype::Bool)?],
+        0,
+    )?;
+    let spare = constant(i64::from(size), DType::I64)?;
+    let to = ops::where_(&last, &at, &spare)?;
+    let room = ops::concatenate_axis(&[x, &ops::take_axis(&run, &constant(0, DType::I64)?, 0).and_then(|a| ops::reshape(&a, &[1]))?], 0)?;
+    let made = ops::put_along_axis(&room, &to, &total, 0)?;
+    Ok(part(&made, 0, size)?)
 }
 
 /// The index arrays, all in range, and their common shape.

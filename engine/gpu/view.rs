@@ -196,8 +196,8 @@ pub(super) fn write(op: &ViewOp, v: &Value, from: &[usize], to: &[usize], child:
                 return Ok(v.clone());
             }
             let flat = ops::reshape(&*v.logical()?, &[-1])?;
-            let part = ops::reshape(&*child.logical()?, &[-1, 1])?;
-            let written = ops::scatter_single(&flat, &places(layout)?, &part, 0)?;
+            let part = ops::reshape(&*child.logical()?, &[-1])?;
+            let written = ops::put_along_axis(&flat, &places(layout)?, &part, 0)?;
             Ok(Value::plain(ops::reshape(&written, &ints(from)?)?))
         }
     }

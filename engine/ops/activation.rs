@@ -39,7 +39,7 @@ macro_rules! activation_ops {
             }
             /// `x` held within `min_val` to `max_val`. No gradient at the bounds themselves.
             function hardtanh(input: Tensor, min_val: Float = -1.0, max_val: Float = 1.0) -> Tensor {
-                [] Keep Yes DTypes::FLOAT, Same,
+                [] Keep Yes DTypes::REAL, Same,
                 run hardtanh_body, torch "nn.functional.hardtanh", samples ["N(3, 4)", "N(3, 4), -0.4, 0.7"]
             }
             /// `log(1 / (1 + e^-x))`, without overflow.
@@ -49,12 +49,12 @@ macro_rules! activation_ops {
             }
             /// `x / (1 + |x|)`.
             function softsign(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::FLOAT, Same,
+                [] Keep Yes DTypes::ALL, Float,
                 run softsign_body, torch "nn.functional.softsign", samples ["N(3, 4)"]
             }
             /// `x - tanh(x)`.
             function tanhshrink(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::FLOAT, Same,
+                [] Keep Yes DTypes::ALL, Float,
                 run tanhshrink_body, torch "nn.functional.tanhshrink", samples ["N(3, 4)"]
             }
             /// `x` where `|x| > lambd`, else 0.
@@ -91,6 +91,7 @@ activation_ops!(define_ops);
 fn wide(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     match x.dtype() {
         DType::F16 | DType::BF16 => f(&x.cast(DType::F32)?)?.cast(x.dtype()),
+        d if d.is_integral() => f(&x.cast(crate::default_dtype())?),
         _ => f(x),
     }
 }
@@ -136,6 +137,7 @@ fn hardtanh_body(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
     if low > high {
         return Err(Error::value("hardtanh", "min_val cannot be greater than max_val"));
     }
+    let (low, high) = if x.dtype().is_integral() { (low.trunc(), high.trunc()) } else { (low, high) };
     let above = r#where(&x.le(low)?, &constant(low, x)?, x)?;
     r#where(&x.ge(high)?, &constant(high, x)?, &above)
 }

@@ -185,6 +185,11 @@ fn add_product(
         let why = "expected the input and both factors to have the same dtype; cast one with .to()";
         return Err(Error::dtype(op, why, &[x.dtype(), y.dtype()]));
     }
+    if op == "addr" && y.dtype() == crate::DType::Bool {
+        // Truth values: a factor says only whether its part counts.
+        let part = |t: &Tensor, factor: Scalar| if factor.to_f64() == 0.0 { t.zeros_like() } else { Ok(t.clone()) };
+        return part(x, beta)?.logical_or(&part(&y, alpha)?);
+    }
     let (alpha, beta) = (super::binary::within(&y, alpha), super::binary::within(&y, beta));
     let y = if alpha == Scalar::ONE { y } else { y.mul(alpha)? };
     if x.ndim() > y.ndim() || shape::broadcast(op, x.shape(), y.shape())?.as_slice() != y.shape() {

@@ -98,6 +98,9 @@ pub(crate) fn spatial(op: &'static str, what: &str, values: &[isize], n: usize, 
     if let Some(bad) = values.iter().find(|&&v| v < least) {
         return Err(Error::runtime(op, format!("{what} must be at least {least}, got {bad}")));
     }
+    if let Some(bad) = values.iter().find(|&&v| v > i32::MAX as isize) {
+        return Err(Error::runtime(op, format!("{what} is out of range: {bad}")));
+    }
     match values.len() {
         1 => Ok(Spatial::from_elem(values[0] as usize, n)),
         len if len == n => Ok(values.iter().map(|&v| v as usize).collect()),

@@ -209,9 +209,16 @@ fn arange_body(
     if (b - a) * s.signum() < 0.0 {
         return Err(Error::runtime("arange", "upper bound and lower bound inconsistent with step sign"));
     }
+    // Of fractions, integers keep what is before the point; how many they are follows from the numbers as given.
+    let whole = |s: Scalar| if real && dtype.is_integral() { Scalar::Int(s.to_i64()) } else { s };
+    let (first, apart) = (whole(start), whole(step));
     let count = if real { ((b - a) / s).ceil() } else { exact_count(start.to_i64(), end.to_i64(), step.to_i64()) };
     let count = sizes("arange", &[count.min(isize::MAX as f64) as isize])?[0];
-    create(CreateOp::Arange { start, step }, &[count], dtype, device.unwrap_or(crate::default_device()))
+    let device = device.unwrap_or(crate::default_device());
+    if apart.to_f64() == 0.0 {
+        return Tensor::full_of(&[count], first, dtype, device);
+    }
+    create(CreateOp::Arange { start: first, step: apart }, &[count], dtype, device)
 }
 
 /// How many integers a range has; exact beyond 2^53.

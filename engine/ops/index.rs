@@ -215,6 +215,9 @@ pub(super) fn with_dims(x: &Tensor) -> Result<Tensor> {
 fn gather_body(x: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
     let axis = shape::wrap_dim("gather", dim, x.ndim())?;
     let wide = as_index("gather", index)?;
+    if index.numel() == 0 && index.ndim() != x.ndim() {
+        return super::view::reshape_to(&x.reshape(&[-1])?.narrow(0, 0, 0)?, index.shape());
+    }
     check_extent("gather", index, x, Some(axis))?;
     if x.ndim() == 0 || index.ndim() == 0 {
         let out = gather_body(&with_dims(x)?, dim, &with_dims(&wide)?)?;
@@ -524,6 +527,10 @@ fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) -> Result<Ten
         return Err(Error::runtime("roll", why));
     }
     let mut y = x.clone();
+    if x.ndim() == 0 {
+        let why = format!("Dimension specified as {} but tensor has no dimensions", dims[0]);
+        return Err(Error::index("roll", why));
+    }
     for (&shift, &dim) in shifts.iter().zip(dims) {
         let axis = shape::wrap_dim("roll", dim, x.ndim())?;
         let n = x.shape().get(axis).copied().unwrap_or(0);

@@ -201,7 +201,7 @@ fn cov_body(x: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Op
     for (name, given, integral) in [("fweights", fweights, true), ("aweights", aweights, false)] {
         let Some(given) = given else { continue };
         weights(name, given, n, integral)?;
-        let given = given.reshape(&[-1])?.cast(float)?;
+        let given = given.reshape(&[-1])?;
         w = Some(match w {
             None => given,
             Some(w) => (w * &given)?,
@@ -216,7 +216,7 @@ fn cov_body(x: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Op
             let total = w.sum(None, false, None)?;
             let average = ((&x * w)?.sum(Some(&[1]), true, None)? / &total)?;
             let spent = match aweights {
-                Some(a) => ((w * &a.reshape(&[-1])?.cast(float)?)?.sum(None, false, None)? / &total)?,
+                Some(a) => ((w * &a.reshape(&[-1])?)?.sum(None, false, None)? / &total)?,
                 None => Tensor::full_of(&[], Scalar::ONE, float, x.device())?,
             };
             (average, (total - &(spent * correction as f64)?)?)

@@ -108,6 +108,10 @@ fn linear_body(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> 
         let why = "input, weight and bias must have the same dtype; cast with .to()";
         return Err(Error::dtype("linear", why, &[x.dtype(), odd.dtype()]));
     }
+    if w.ndim() == 1 && bias.is_none() {
+        // One output feature, without a dimension of its own.
+        return linear_body(x, &w.unsqueeze(0)?, None)?.squeeze(Some(&[-1]));
+    }
     let fits = x.ndim() >= 1 && w.ndim() == 2 && x.shape()[x.ndim() - 1] == w.shape()[1];
     if !fits {
         let why = "input's last dimension must be the weight's second (out_features, in_features)";

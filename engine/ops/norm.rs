@@ -108,8 +108,10 @@ fn rms_norm_body(x: &Tensor, normalized: &[isize], weight: Option<&Tensor>, eps:
         _ => f64::from(f32::EPSILON),
     });
     let over: Vec<isize> = (1..=normalized.len() as isize).map(|d| -d).collect();
-    let scale = (x.square()?.mean(Some(&over), true, None)? + eps)?.rsqrt()?;
-    scale_and_shift((x * &scale)?, weight, None, x.dtype())
+    // Squares of 16-bit numbers overflow.
+    let wide = if x.dtype().size() == 2 { x.cast(DType::F32)? } else { x.clone() };
+    let scale = (wide.square()?.mean(Some(&over), true, None)? + eps)?.rsqrt()?;
+    scale_and_shift((wide * &scale)?.cast(x.dtype())?, weight, None, x.dtype())
 }
 
 /// A per-channel vector seen as (1, C, 1, …).
@@ -131,6 +133,9 @@ fn group_norm_body(
     eps: f64,
 ) -> Result<Tensor> {
     schema::group_norm.check(x.dtype())?;
+    if x.ndim() >= 2 && x.shape()[1] == 0 {
+        return Err(Error::shape("group_norm", "Expected number of channels to be greater than 0, got 0", &[x.shape()]));
+    }
     if x.ndim() < 2 || groups < 1 || !x.shape()[1].is_multiple_of(groups as usize) {
         let why = format!("Expected number of channels in input to be divisible by num_groups={groups}");
         return Err(Error::shape("group_norm", why, &[x.shape()]));

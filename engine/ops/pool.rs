@@ -120,6 +120,9 @@ fn pool_args(
     if x.len() != n + 2 {
         return Err(Error::shape(op, format!("expected {}D or {}D input", n + 1, n + 2), &[x]));
     }
+    if x[1] == 0 {
+        return Err(Error::shape(op, "expected non-zero sizes for all dimensions but the batch", &[x]));
+    }
     let mut output = Spatial::new();
     for i in 0..n {
         if padding[i] * 2 > dilation[i] * (kernel[i] - 1) + 1 {
@@ -305,8 +308,8 @@ fn avg_args(
     let mut args = pool_args(op, x, kernel, stride, padding, &[1], ceil_mode, n)?;
     args.count_include_pad = count_include_pad;
     args.divisor = match divisor {
-        Some(d) if d < 1 => return Err(Error::runtime(op, format!("divisor must be at least 1, got {d}"))),
-        d => d.map(|d| d as usize),
+        Some(0) => return Err(Error::runtime(op, "divisor must be not zero")),
+        d => d.map(|d| d.unsigned_abs() as usize),
     };
     Ok(args)
 }
@@ -326,7 +329,13 @@ fn avg_pool_nd(
     schema::avg_pool.check(x.dtype())?;
     batched(n, x, |x| {
         let stride = stride.unwrap_or(&[]);
-        average(x, &*avg_args(op, x.shape(), kernel, stride, padding, ceil_mode, count_include_pad, divisor, n)?)
+        let args = avg_args(op, x.shape(), kernel, stride, padding, ceil_mode, count_include_pad, divisor, n)?;
+        let mean = average(x, &*args)?;
+        if divisor.is_some_and(|d| d < 0) {
+            mean.neg()
+        } else {
+            Ok(mean)
+        }
     })
 }
 

@@ -53,12 +53,12 @@ macro_rules! scan_ops {
         }
         /// The largest element so far along `dim`, and its index.
         method cummax(dim: Dim) -> ValuesIndices {
-            [] Keep Yes DTypes::REAL, Same,
+            [] Keep Yes DTypes::ORDERED, Same,
             run gather_scan[cumulative_argmax], torch "", samples ["N(3, 4), 0", "I(0, 3, 3, 6), -1"]
         }
         /// The smallest element so far along `dim`, and its index.
         method cummin(dim: Dim) -> ValuesIndices {
-            [] Keep Yes DTypes::REAL, Same,
+            [] Keep Yes DTypes::ORDERED, Same,
             run gather_scan[cumulative_argmin], torch "", samples ["N(3, 4), 0", "I(0, 3, 3, 6), -1"]
         }
     }};
@@ -92,7 +92,7 @@ fn gather_scan(arg: fn(&Tensor, isize) -> Result<Tensor>, x: &Tensor, dim: isize
         let (values, indices) = gather_scan(arg, &x.reshape(&[1])?, dim)?;
         return Ok((values.reshape(&[])?, indices.reshape(&[])?));
     }
-    let indices = arg(x, dim)?;
+    let indices = if x.dtype() == DType::Bool { arg(&x.cast(DType::U8)?, dim)? } else { arg(x, dim)? };
     Ok((x.gather(dim, &indices)?, indices))
 }
 

@@ -7,6 +7,7 @@ use super::index::{
     as_index, check_extent, index_axes, indexed_shape, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target,
 };
 use super::macros::define_ops;
+use super::compare::select::r#where;
 use super::Operand;
 use crate::autograd::{Ctx, Grads};
 use crate::shape::{self, Axes, Shape, SliceDim, Slices};
@@ -539,7 +540,10 @@ fn take_along_body(x: &Tensor, indices: &Tensor, dim: Option<isize>) -> Result<T
         shape[axis] = t.shape()[axis];
         super::view::expand_to(t, &shape)
     };
-    spread(x)?.gather(dim, &spread(&indices)?)
+    let spread_out = spread(&indices)?;
+    let from_the_end = spread_out.add(x.shape()[axis] as i64, 1)?;
+    let wrapped = r#where(&spread_out.lt(0)?, &from_the_end, &spread_out)?;
+    spread(x)?.gather(dim, &wrapped)
 }
 
 fn masked_select_body(x: &Tensor, mask: &Tensor) -> Result<Tensor> {

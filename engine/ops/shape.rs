@@ -112,7 +112,7 @@ macro_rules! shape_ops {
             [variadic] Promote Yes DTypes::ALL, Same,
             run block_diag_body, torch "", samples ["N(2, 3), N(1, 2)", "N(), N(3), N(2, 2)", "N(2, 2)"]
         }
-        /// Of a vector, the matrix with it on diagonal `diagonal`; of a matrix, that diagonal (a view).
+        /// Of a vector, the matrix with it on diagonal `diagonal`; of a matrix, a copy of that diagonal.
         method diag(diagonal: Int = 0) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
             run diag_body, torch "", samples ["N(3)", "N(3), 1", "N(3, 4)", "N(3, 4), -1"]
@@ -437,6 +437,13 @@ fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Resu
     let (dim, n) = (axis as isize, x.shape()[axis] as isize);
     let (before, after) = (low.max(0), high.max(0));
     let rest = n.saturating_add(low.min(0)).saturating_add(high.min(0));
+    let size = rest.saturating_add(before).saturating_add(after);
+    if mode == "replicate" && rest < 1 && n > 0 && size > 0 {
+        // More is cut off at one end than there is: what is left is made of copies of the other.
+        let size = super::create::sizes("pad", &[size])?[0] as isize;
+        let places: Vec<i64> = (0..size).map(|i| (i - low).clamp(0, n - 1) as i64).collect();
+        return x.index_select(dim, &Tensor::from_slice(&places, &[places.len()], x.device())?);
+    }
     let room = match mode {
         "reflect" => rest - 1,
         "circular" => rest,
@@ -477,7 +484,7 @@ fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Resu
 fn diag_body(x: &Tensor, diagonal: i64) -> Result<Tensor> {
     match x.ndim() {
         1 => diag_embed_body(x, diagonal, 0, 1),
-        2 => x.diagonal(diagonal, 0, 1),
+        2 => x.diagonal(diagonal, 0, 1)?.copy(),
         n => Err(Error::shape("diag", format!("Supports 1D or 2D tensors. Got {n}D"), &[x.shape()])),
     }
 }
@@ -517,7 +524,7 @@ fn diag_embed_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<
     for (place, axis) in places {
         axes.insert(place.min(axes.len()), axis);
     }
-    matrix.permute(&axes)
+    matrix.permute(&axes)?.contiguous()
 }
 
 // ---- differences and integrals ---------------------------------------------------------------------------------------
@@ -537,7 +544,8 @@ fn diff_body(x: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: O
     let parts: Vec<Tensor> = [prepend, Some(x), append].into_iter().flatten().cloned().collect();
     let mut y = if parts.len() > 1 { super::index::cat(&parts, axis as isize)? } else { x.clone() };
     if n == 0 {
-        return if y.is_same(x) { x.copy() } else { Ok(y) };
+        // As in PyTorch, what is joined on has no effect then.
+        return x.copy();
     }
     for _ in 0..n.min(y.shape()[axis] as i64) {
         let rest = y.shape()[axis] as i64 - 1;

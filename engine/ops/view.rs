@@ -522,7 +522,8 @@ fn unfold_body(x: &Tensor, dimension: isize, size: i64, step: i64) -> Result<Ten
     }
     restride(x, |Layout { mut shape, mut strides, offset }| {
         if shape.is_empty() {
-            (shape, strides) = (smallvec![1], smallvec![1]);
+            // Of a 0-d tensor the windows are along a dimension that it has not.
+            return Layout { shape: smallvec![size as usize], strides: smallvec![1], offset };
         }
         let own = strides[axis];
         shape[axis] = ((n - size) / step + 1) as usize;

@@ -101,7 +101,8 @@ fn make_main() -> Result<sys::mlx_stream> {
         return Err(Error::Forbidden(why));
     }
     crate::version::version()?;
-    full_precision();
+    unless_set("MLX_ENABLE_TF32", "0");
+    unless_set("MLX_CUDA_GRAPH_CACHE_SIZE", "4096");
     // Loading MLX in the parent and first computing in a forked child is fine; the reverse is not.
     OWNER.store(std::process::id(), Ordering::Relaxed);
     let on_cpu = device::kind()? == Kind::Cpu;
@@ -114,12 +115,14 @@ fn make_main() -> Result<sys::mlx_stream> {
     Ok(made)
 }
 
-/// Has float32 products computed in float32: on CUDA, MLX rounds their inputs to TF32's ten bits unless told not to.
-/// `MLX_ENABLE_TF32=1` in the environment asks for that speed.
-fn full_precision() {
-    const SWITCH: &str = "MLX_ENABLE_TF32";
-    if std::env::var_os(SWITCH).is_none() {
-        std::env::set_var(SWITCH, "0");
+/// Sets one of MLX's switches, which it reads when it first computes, where the environment has not.
+///
+/// - `MLX_ENABLE_TF32`: on CUDA, MLX rounds the inputs of float32 products to TF32's ten bits unless told not to.
+/// - `MLX_CUDA_GRAPH_CACHE_SIZE`: MLX keeps 400 CUDA graphs, and reports an error from whatever is being evaluated when a
+///   program of many shapes makes it drop and rebuild them too often.
+fn unless_set(switch: &str, value: &str) {
+    if std::env::var_os(switch).is_none() {
+        std::env::set_var(switch, value);
     }
 }
 

@@ -43,8 +43,9 @@ exceptions! {
     dtype "DtypeMismatch": PyRuntimeError;
     /// Tensors of different devices in one op, or a device that the op or dtype does not exist on.
     device "DeviceMismatch": PyRuntimeError;
-    /// A dimension or an element index out of range.
-    index "IndexError": PyIndexError;
+    /// A dimension or an element index out of range. PyTorch raises an `IndexError` from indexing and from most ops, and a
+    /// `RuntimeError` from others, such as `gather`; this is both.
+    index "IndexError": PyIndexError, PyRuntimeError;
     /// An argument of the right kind with a value that makes no sense.
     value "ValueError": PyValueError;
     /// An argument of the wrong kind.

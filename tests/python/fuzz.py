@@ -36,7 +36,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds that one call may take, and bytes of address space that a child may add.
+#: Seconds that one call may take, and bytes of memory of its own that a child may add (CUDA reserves far
+#: more addresses than it uses, so these are not what counts).
 LIMIT = 20.0
 MEMORY = 6 << 30
 #: What PyTorch raises for wrong arguments; subclasses count.
@@ -372,10 +373,10 @@ def child() -> None:
     lucid.zeros(1, device="gpu").eval()
     found, rows = targets(), schemas()
     used = (
-        int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if Path("/proc").exists() else 0
+        int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize() if Path("/proc").exists() else 0
     )
     if used:
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+        resource.setrlimit(resource.RLIMIT_DATA, (used + MEMORY, used + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print("ready", file=out)
     for line in sys.stdin:

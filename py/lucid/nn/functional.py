@@ -7,10 +7,9 @@ string padding, `return_indices`) is thin Python here, as are the few composites
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import lucid
 from lucid import _C, Tensor, errors
 from lucid._C import (
     avg_pool1d,
@@ -28,6 +27,7 @@ from lucid._C import (
     linear,
     logsigmoid,
     one_hot,
+    pad,
     prelu,
     rms_norm,
     scaled_dot_product_attention,
@@ -453,72 +453,3 @@ def _max_indices(
         input.unsqueeze(0) if alone else input, window, steps, _each(padding, n), _each(dilation, n), ceil_mode
     )
     return found.squeeze(0) if alone else found
-
-
-def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Adds elements around the last dimensions; negative numbers take away.
-
-    Args:
-        input: Any shape.
-        pad: Low and high of the last dimension, then of the one before it, …
-        mode: "constant", "reflect" (without the edge), "replicate" (the edge) or "circular". Default: "constant".
-        value: The constant. Default: 0.
-    """
-    if len(pad) % 2:
-        raise errors.RuntimeError("Padding length must be divisible by 2")
-    if len(pad) // 2 > input.dim():
-        raise errors.RuntimeError(
-            f"Padding length should be less than or equal to two times the input dimension but got padding length "
-            f"{len(pad)} and input of dimension {input.dim()}"
-        )
-    if mode == "constant":
-        return _C.constant_pad_nd(input, list(pad), 0 if value is None else value)
-    ends = _ENDS.get(mode)
-    if ends is None:
-        raise errors.NotImplementedError(f"Unrecognised padding mode {mode}")
-    if value is not None and value != 0:
-        raise errors.ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
-    for i in range(len(pad) // 2):
-        dim = input.dim() - 1 - i
-        low, high = pad[2 * i], pad[2 * i + 1]
-        cut_low, cut_high = max(-low, 0), max(-high, 0)
-        if cut_low or cut_high:
-            input = input.narrow(dim, cut_low, input.shape[dim] - cut_low - cut_high)
-        low, high = max(low, 0), max(high, 0)
-        if not low and not high:
-            continue
-        size = input.shape[dim]
-        if max(low, high) > (size - 1 if mode == "reflect" else size) and mode != "replicate":
-            raise errors.RuntimeError(
-                f"pad: padding ({low}, {high}) at dimension {dim} of the input {list(input.shape)} is too large for "
-                f"mode {mode}"
-            )
-        first, last = ends(input, dim, low, high)
-        parts = ([first] if low else []) + [input] + ([last] if high else [])
-        input = lucid.cat(parts, dim)
-    return input
-
-
-def _reflected(x: Tensor, dim: int, low: int, high: int) -> tuple[Tensor, Tensor]:
-    size = x.shape[dim]
-    return x.narrow(dim, 1, low).flip([dim]), x.narrow(dim, size - 1 - high, high).flip([dim])
-
-
-def _replicated(x: Tensor, dim: int, low: int, high: int) -> tuple[Tensor, Tensor]:
-    def edge(at: int, count: int) -> Tensor:
-        size = list(x.shape)
-        size[dim] = count
-        return x.narrow(dim, at, 1).expand(size)
-
-    return edge(0, low), edge(x.shape[dim] - 1, high)
-
-
-def _wrapped(x: Tensor, dim: int, low: int, high: int) -> tuple[Tensor, Tensor]:
-    return x.narrow(dim, x.shape[dim] - low, low), x.narrow(dim, 0, high)
-
-
-_ENDS: dict[str, Callable[[Tensor, int, int, int], tuple[Tensor, Tensor]]] = {
-    "reflect": _reflected,
-    "replicate": _replicated,
-    "circular": _wrapped,
-}

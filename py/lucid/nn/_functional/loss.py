@@ -30,6 +30,8 @@ __all__ = [
 def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 4) -> str:
     """`reduction`, or what PyTorch's old arguments for it say, with a warning."""
     if size_average is None and reduce is None:
+        if reduction not in ("none", "mean", "sum"):
+            raise errors.ValueError(f"{reduction} is not a valid value for reduction")
         return reduction
     reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
     warnings.warn(
@@ -284,8 +286,8 @@ def multi_margin_loss(
         raise errors.ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dim() != 1:
         raise errors.ValueError("weight must be one-dimensional")
-    alone = input.dim() == 1
-    x = input.unsqueeze(0) if alone else input
+    alone = input.dim() < 2
+    x = input.reshape([1, -1]) if alone else input
     y = target.reshape([-1])
     if x.dim() != 2 or y.shape[0] != x.shape[0]:
         raise errors.RuntimeError(
@@ -312,12 +314,12 @@ def multilabel_margin_loss(
 ) -> Tensor:
     """`Σ_{i not in y, j in y} max(0, 1 - x_j + x_i) / C`; each row of `target` lists labels up to the first -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if input.shape != target.shape or input.dim() not in (1, 2):
+    if input.shape != target.shape or input.dim() > 2:
         raise errors.RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
         )
-    alone = input.dim() == 1
-    x, y = (t.unsqueeze(0) if alone else t for t in (input, target))
+    alone = input.dim() < 2
+    x, y = (t.reshape([1, -1]) if alone else t for t in (input, target))
     classes = x.shape[1]
     listed = ((y < 0).to(lucid.int64).cumsum(1)) == 0
     safe = y.masked_fill(listed.logical_not(), 0)
@@ -354,6 +356,8 @@ def ctc_loss(
         blank: The class that stands for nothing. Default: 0.
         reduction: "mean" divides each loss by its target's length first. Default: "mean".
         zero_infinity: Whether losses of sequences that cannot be aligned are 0, not infinite. Default: False.
+
+    The gradient is the derivative. PyTorch adds the probabilities to it, which a `log_softmax` before takes out again.
     """
     alone = log_probs.dim() == 2
     if alone:

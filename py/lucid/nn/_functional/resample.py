@@ -468,7 +468,8 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     x = _C.constant_pad_nd(input, [p[1], p[1], p[0], p[0]]) if any(p) else input
     lead = list(input.shape[:-3])
     flat = x.reshape([*lead, input.shape[-3], padded[0] * padded[1]])
-    return flat.index_select(-1, places).reshape([*lead, -1, counts[0] * counts[1]])
+    columns = input.shape[-3] * len(places) // max(counts[0] * counts[1], 1)
+    return flat.index_select(-1, places).reshape([*lead, columns, counts[0] * counts[1]])
 
 
 def fold(
