@@ -198,12 +198,7 @@ fn combine_wide(x: &Array, at: &[&Array], src: &Array, axes: &[i32], mode: Scatt
 }
 
 /// What goes to one place is sorted together and combined by doubling; the last of each run has it all.
-fn combine_runs(
-    x: &Array,
-    at: &Array,
-    src: &Array,
-    join: fn(&Array, &Array) -> mlx_ffi::Result<Array>,
-) -> Made<Array> {
+fn combine_runs(x: &Array, at: &Array, src: &Array, join: fn(&Array, &Array) -> mlx_ffi::Result<Array>) -> Made<Array> {
     let (n, size) = (at.shape()[0], x.shape()[0]);
     let order = ops::argsort_axis(at, 0)?;
     let (at, mut run) = (ops::take_axis(at, &order, 0)?, ops::take_axis(src, &order, 0)?);
@@ -219,12 +214,18 @@ fn combine_runs(
     let total = join(&ops::take_axis(x, &at, 0)?, &run)?;
     // All but the last of a run go to one place more, which is cut off again.
     let last = ops::concatenate_axis(
-        &[&ops::not_equal(&part(&at, 1, n)?, &part(&at, 0, n - 1)?)?, &ops::full(&[1], &constant(1, DType::Bool)?, Dtype::Bool)?],
+        &[
+            &ops::not_equal(&part(&at, 1, n)?, &part(&at, 0, n - 1)?)?,
+            &ops::full(&[1], &constant(1, DType::Bool)?, Dtype::Bool)?,
+        ],
         0,
     )?;
     let spare = constant(i64::from(size), DType::I64)?;
     let to = ops::where_(&last, &at, &spare)?;
-    let room = ops::concatenate_axis(&[x, &ops::take_axis(&run, &constant(0, DType::I64)?, 0).and_then(|a| ops::reshape(&a, &[1]))?], 0)?;
+    let room = ops::concatenate_axis(
+        &[x, &ops::take_axis(&run, &constant(0, DType::I64)?, 0).and_then(|a| ops::reshape(&a, &[1]))?],
+        0,
+    )?;
     let made = ops::put_along_axis(&room, &to, &total, 0)?;
     Ok(part(&made, 0, size)?)
 }

@@ -134,7 +134,11 @@ fn group_norm_body(
 ) -> Result<Tensor> {
     schema::group_norm.check(x.dtype())?;
     if x.ndim() >= 2 && x.shape()[1] == 0 {
-        return Err(Error::shape("group_norm", "Expected number of channels to be greater than 0, got 0", &[x.shape()]));
+        return Err(Error::shape(
+            "group_norm",
+            "Expected number of channels to be greater than 0, got 0",
+            &[x.shape()],
+        ));
     }
     if x.ndim() < 2 || groups < 1 || !x.shape()[1].is_multiple_of(groups as usize) {
         let why = format!("Expected number of channels in input to be divisible by num_groups={groups}");

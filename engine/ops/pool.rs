@@ -330,7 +330,7 @@ fn avg_pool_nd(
     batched(n, x, |x| {
         let stride = stride.unwrap_or(&[]);
         let args = avg_args(op, x.shape(), kernel, stride, padding, ceil_mode, count_include_pad, divisor, n)?;
-        let mean = average(x, &*args)?;
+        let mean = average(x, &args)?;
         if divisor.is_some_and(|d| d < 0) {
             mean.neg()
         } else {

@@ -3,11 +3,11 @@
 //! A body that writes takes a [`Target`] first: a copy, or the tensor itself. Index tensors are checked before anything is
 //! written, on both devices.
 
+use super::compare::select::r#where;
 use super::index::{
     as_index, check_extent, index_axes, indexed_shape, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target,
 };
 use super::macros::define_ops;
-use super::compare::select::r#where;
 use super::Operand;
 use crate::autograd::{Ctx, Grads};
 use crate::shape::{self, Axes, Shape, SliceDim, Slices};

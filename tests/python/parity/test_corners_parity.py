@@ -16,7 +16,9 @@ M = RNG.standard_normal((4, 5)).astype(np.float32)
 K = RNG.standard_normal((2, 3, 4, 4)).astype(np.float32)
 Z = (RNG.standard_normal(12) + 1j * RNG.standard_normal(12)).astype(np.complex64)
 #: On the cuts of the inverse functions, where the sign of a zero decides.
-CUTS = np.array([0.5, -0.5, 2, -2, 0.5j, 2j, -2j, complex(0.5, -0.0), complex(2, -0.0), complex(-2, -0.0)], np.complex64)
+CUTS = np.array(
+    [0.5, -0.5, 2, -2, 0.5j, 2j, -2j, complex(0.5, -0.0), complex(2, -0.0), complex(-2, -0.0)], np.complex64
+)
 
 CASES: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
     "arange of fractions, int64": lambda m, t: m.arange(-0.9, 2.1, 2.0, dtype=m.int64, device=t(0).device),
@@ -102,7 +104,11 @@ def test_scatter_of_wide_elements(dtype: str, reduce: str, include_self: bool) -
     for m, kw in ((torch, {}), (lucid, {"device": "cpu"}), (lucid, {"device": "gpu"})):
         d = getattr(m, dtype)
         s = m.tensor(src, **kw).to(d)
-        y = m.tensor(x, **kw).to(d).scatter_reduce(0, m.tensor(at[: len(src)], **kw), s, reduce, include_self=include_self)
+        y = (
+            m.tensor(x, **kw)
+            .to(d)
+            .scatter_reduce(0, m.tensor(at[: len(src)], **kw), s, reduce, include_self=include_self)
+        )
         found.append(y.numpy(force=True))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
     np.testing.assert_allclose(found[2], found[0], rtol=1e-5)
