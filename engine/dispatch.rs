@@ -18,6 +18,7 @@ use crate::ops::{
 use crate::optim::Step;
 use crate::profile;
 use crate::shape::{Layout, Shape};
+use crate::sparse::{self, Coo};
 use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -107,46 +108,49 @@ enum Repr {
     Gpu(GpuArray),
     /// Inside of `vmap`: a tensor whose first dimension this one does not show.
     Batched(Arc<Batch>),
+    /// Some elements with their indices.
+    Sparse(Arc<Coo>),
 }
 
 macro_rules! on_device {
-    ($storage:expr, $array:ident => $body:expr, $batch:ident => $batched:expr) => {
+    ($storage:expr, $array:ident => $body:expr, $batch:ident => $batched:expr, $coo:ident => $sparse:expr) => {
         match &$storage.0 {
             Repr::Cpu($array) => $body,
             Repr::Gpu($array) => $body,
             Repr::Batched($batch) => $batched,
+            Repr::Sparse($coo) => $sparse,
         }
     };
 }
 
 impl Storage {
     pub(crate) fn layout(&self) -> &Layout {
-        on_device!(self, a => a.layout(), b => &b.layout)
+        on_device!(self, a => a.layout(), b => &b.layout, s => &s.layout)
     }
 
     pub(crate) fn dtype(&self) -> DType {
-        on_device!(self, a => a.dtype(), b => b.value.dtype())
+        on_device!(self, a => a.dtype(), b => b.value.dtype(), s => s.dtype)
     }
 
     pub(crate) fn version(&self) -> u32 {
-        on_device!(self, a => a.version(), b => b.value.version())
+        on_device!(self, a => a.version(), b => b.value.version(), s => s.version())
     }
 
     /// Raises the version, as if the storage had been written.
     pub(crate) fn touch(&self) {
-        on_device!(self, a => a.touch(), b => b.value.storage().touch())
+        on_device!(self, a => a.touch(), b => b.value.storage().touch(), s => s.touch())
     }
 
     pub(crate) fn storage_numel(&self) -> usize {
-        on_device!(self, a => a.storage_numel(), b => b.value.storage_numel())
+        on_device!(self, a => a.storage_numel(), b => b.value.storage_numel(), s => s.parts().values.storage_numel())
     }
 
     pub(crate) fn storage_key(&self) -> usize {
-        on_device!(self, a => a.storage_key(), b => b.value.storage_key())
+        on_device!(self, a => a.storage_key(), b => b.value.storage_key(), s => Arc::as_ptr(s) as usize)
     }
 
     pub(crate) fn is_unshared(&self) -> bool {
-        on_device!(self, a => a.is_unshared(), b => b.value.storage().is_unshared())
+        on_device!(self, a => a.is_unshared(), b => b.value.storage().is_unshared(), _s => false)
     }
 
     pub(crate) fn batched(batch: Batch) -> Storage {
@@ -158,7 +162,29 @@ impl Storage {
     pub(crate) fn batch(&self) -> Option<&Batch> {
         match &self.0 {
             Repr::Batched(batch) => Some(batch),
-            Repr::Cpu(_) | Repr::Gpu(_) => None,
+            Repr::Cpu(_) | Repr::Gpu(_) | Repr::Sparse(_) => None,
+        }
+    }
+
+    pub(crate) fn sparse(coo: Coo) -> Storage {
+        Storage(Repr::Sparse(Arc::new(coo)))
+    }
+
+    /// What a sparse tensor holds.
+    #[inline]
+    pub(crate) fn coo(&self) -> Option<&Coo> {
+        match &self.0 {
+            Repr::Sparse(coo) => Some(coo),
+            Repr::Cpu(_) | Repr::Gpu(_) | Repr::Batched(_) => None,
+        }
+    }
+
+    /// Is it an array of a backend?
+    #[inline]
+    fn is_array(&self) -> bool {
+        match &self.0 {
+            Repr::Cpu(_) | Repr::Gpu(_) => true,
+            Repr::Batched(_) | Repr::Sparse(_) => false,
         }
     }
 
@@ -167,6 +193,7 @@ impl Storage {
             Repr::Cpu(_) => Device::Cpu,
             Repr::Gpu(_) => Device::Gpu,
             Repr::Batched(b) => b.value.device(),
+            Repr::Sparse(s) => s.device,
         }
     }
 
@@ -177,6 +204,8 @@ impl Storage {
             (Repr::Cpu(_), Repr::Gpu(_)) | (Repr::Gpu(_), Repr::Cpu(_)) => false,
             (Repr::Batched(a), _) => a.value.storage().shares_storage(other),
             (_, Repr::Batched(b)) => self.shares_storage(b.value.storage()),
+            (Repr::Sparse(a), Repr::Sparse(b)) => Arc::ptr_eq(a, b),
+            (Repr::Sparse(_), _) | (_, Repr::Sparse(_)) => false,
         }
     }
 }
@@ -196,7 +225,7 @@ impl Wrapped for CpuBackend {
     fn unwrap(storage: &Storage) -> Option<&CpuArray> {
         match &storage.0 {
             Repr::Cpu(a) => Some(a),
-            Repr::Gpu(_) | Repr::Batched(_) => None,
+            Repr::Gpu(_) | Repr::Batched(_) | Repr::Sparse(_) => None,
         }
     }
 }
@@ -209,7 +238,7 @@ impl Wrapped for GpuBackend {
     fn unwrap(storage: &Storage) -> Option<&GpuArray> {
         match &storage.0 {
             Repr::Gpu(a) => Some(a),
-            Repr::Cpu(_) | Repr::Batched(_) => None,
+            Repr::Cpu(_) | Repr::Batched(_) | Repr::Sparse(_) => None,
         }
     }
 }
@@ -233,7 +262,7 @@ where
         .iter()
         .map(|t| {
             B::unwrap(t.storage()).ok_or_else(|| {
-                if let Some(refused) = batching::refuse(op, inputs) {
+                if let Some(refused) = batching::refuse(op, inputs).or_else(|| sparse::refuse(op, inputs)) {
                     return refused;
                 }
                 let devices: Vec<Device> = inputs.iter().map(|t| t.device()).collect();
@@ -282,8 +311,11 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
 
 /// Runs a primitive of one result and records it on the tape where a gradient may be asked for.
 pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor> {
-    if inputs.iter().any(|t| t.storage().batch().is_some()) {
-        return batching::apply(prim, inputs, meta);
+    if !inputs.iter().all(|t| t.storage().is_array()) {
+        return match inputs.iter().any(|t| t.is_batched()) {
+            true => batching::apply(prim, inputs, meta),
+            false => sparse::apply(prim, inputs, meta),
+        };
     }
     crate::determinism::check(prim.schema(), inputs[0].device())?;
     let begun = profile::begin();
@@ -440,8 +472,10 @@ pub(crate) fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
         }
     }
     let begun = profile::begin();
-    run::<CpuBackend>(tensors, wait)?;
-    run::<GpuBackend>(tensors, wait)?;
+    let parts: Vec<Tensor> = tensors.iter().filter_map(|t| t.storage().coo()).flat_map(Coo::both).collect();
+    let all: SmallVec<[&Tensor; 4]> = tensors.iter().copied().chain(&parts).collect();
+    run::<CpuBackend>(&all, wait)?;
+    run::<GpuBackend>(&all, wait)?;
     profile::end_other(begun, "eval");
     Ok(())
 }

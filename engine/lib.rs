@@ -36,6 +36,7 @@ pub mod profile;
 pub mod random;
 mod restride;
 pub mod shape;
+mod sparse;
 mod tensor;
 
 pub use autograd::{enable_grad, grad_enabled, no_grad, set_grad_enabled};

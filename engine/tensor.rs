@@ -147,6 +147,9 @@ impl Tensor {
         if let Some(batch) = self.0.storage.batch() {
             return batch.value.detach().map(|value| batch.with(value));
         }
+        if let Some(detached) = crate::sparse::detached(self)? {
+            return Ok(detached);
+        }
         Ok(Tensor::from_storage(self.0.storage.clone()))
     }
 
@@ -223,7 +226,7 @@ impl Tensor {
 
     /// Was this tensor made by the user, rather than recorded on the tape?
     pub fn is_leaf(&self) -> bool {
-        !autograd::requires_grad(self) || crate::batching::bare(self).0.auto.is_leaf()
+        !autograd::requires_grad(self) || (!self.is_sparse() && crate::batching::bare(self).0.auto.is_leaf())
     }
 
     /// Is it a view of another tensor?
@@ -244,6 +247,10 @@ impl Tensor {
         if let Some(batch) = self.0.storage.batch() {
             batch.value.requires_grad_(requires_grad)?;
             return Ok(self.clone());
+        }
+        if requires_grad && self.is_sparse() {
+            let why = "sparse tensors are no leaves; make them of values that require a gradient";
+            return Err(Error::not_implemented("requires_grad_", why));
         }
         if requires_grad && !self.dtype().is_differentiable() {
             let why =
@@ -339,6 +346,9 @@ impl Tensor {
     pub(crate) fn write_in_place(&self, op: &'static str, value: &Tensor) -> Result<()> {
         if self.is_batched() || value.is_batched() {
             return crate::batching::write(op, self, value);
+        }
+        if self.is_sparse() || value.is_sparse() {
+            return crate::sparse::write(op, self, value);
         }
         autograd::check_in_place(op, self, value)?;
         self.refuse_overlap(op)?;

@@ -55,7 +55,7 @@ fn indices_out_of_range() -> Result<()> {
         assert!(matches!(*says(x.index_select(0, &bad), &["index 3", "size 3"]), Error::IndexOutOfRange { .. }));
         says(x.select(0, 3), &["select", "index 3"]);
         says(x.gather(1, &Tensor::from_slice(&[-5i64], &[1, 1], device)?), &["index -5"]);
-        says(nn::embedding(&bad, &x, None), &["index 3"]);
+        says(nn::embedding(&bad, &x, None, false), &["index 3"]);
         assert!(x.sum(Some(&[2]), false, None).is_err());
         // The last valid ones do work.
         let ends = Tensor::from_slice(&[2i64, 0], &[2], device)?;

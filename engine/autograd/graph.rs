@@ -168,6 +168,9 @@ impl GraphNode {
 impl Tensor {
     /// The op that made this tensor, and none for a leaf.
     pub fn grad_fn(&self) -> Option<GraphNode> {
+        if self.is_sparse() {
+            return self.sparse_values().ok()?.grad_fn();
+        }
         let edge = requires_grad(self).then(|| crate::batching::bare(self).0.auto.own_edge()).flatten();
         edge.map(|e| GraphNode(e.node))
     }

@@ -21,6 +21,9 @@ pub(crate) fn requires_grad(t: &Tensor) -> bool {
     if let Some(batch) = t.storage().batch() {
         return requires_grad(&batch.value);
     }
+    if let Some(coo) = t.storage().coo() {
+        return requires_grad(&coo.parts().values);
+    }
     if t.0.auto.view.is_some() {
         refresh(t);
     }
@@ -31,6 +34,9 @@ pub(crate) fn requires_grad(t: &Tensor) -> bool {
 pub(crate) fn edge_of(t: &Tensor) -> Option<Edge> {
     if let Some(batch) = t.storage().batch() {
         return edge_of(&batch.value);
+    }
+    if let Some(coo) = t.storage().coo() {
+        return edge_of(&coo.parts().values);
     }
     if !requires_grad(t) {
         return None;

@@ -8,7 +8,7 @@ use super::record::write_gradient;
 use super::{modes, with_grad};
 use crate::batching;
 use crate::ops::view::reshape_to;
-use crate::{Error, Result, Scalar, Tensor};
+use crate::{sparse, Error, Result, Scalar, Tensor};
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -121,12 +121,18 @@ pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor]) -> bool {
 
 fn targets(op: &'static str, inputs: &[Tensor]) -> Result<Vec<Edge>> {
     let why = "One of the differentiated Tensors does not require grad";
+    if inputs.iter().any(Tensor::is_sparse) {
+        return Err(Error::not_implemented(op, "gradients go to the values of a sparse tensor, not to itself"));
+    }
     inputs.iter().map(|t| t.edge().ok_or_else(|| Error::runtime(op, why))).collect()
 }
 
 fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep) -> Result<Vec<(Edge, Tensor)>> {
     if tensors.len() != grads.len() {
         return Err(Error::runtime(op, format!("got {} tensors and {} gradients", tensors.len(), grads.len())));
+    }
+    if tensors.iter().any(Tensor::is_sparse) {
+        return Err(Error::not_implemented(op, "a sparse tensor is no root; call to_dense() or sum() on it first"));
     }
     let root = |(t, g): (&Tensor, &Option<Tensor>)| {
         let edge = t.edge().ok_or_else(|| {
@@ -336,6 +342,7 @@ fn examined(node: &Arc<Node>, made: Result<Grads>) -> Result<Grads> {
         if modes::anomaly().1 {
             for (i, g) in grads.iter().enumerate() {
                 let Some(g) = g else { continue };
+                let g = if g.is_sparse() { &g.sparse_values()? } else { g };
                 if with_grad(false, || g.isnan()?.any(None, false)?.item_bool())? {
                     let place = node.extra.trace().map(|t| format!(" It was called at {}", last_frame(&t)));
                     let place = place.unwrap_or_default();
@@ -371,7 +378,7 @@ fn add(incoming: &mut ByNode<Grads>, edge: &Edge, g: Tensor) -> Result<bool> {
         slots.resize(nr + 1, None);
     }
     slots[nr] = Some(match slots[nr].take() {
-        Some(old) => (old + &g)?,
+        Some(old) => sparse::accumulated(&old, &g)?,
         None => g,
     });
     Ok(first)
@@ -398,7 +405,7 @@ pub(crate) fn sum_to_shape(g: &Tensor, shape: &[usize]) -> Result<Tensor> {
 /// Adds to a leaf's gradient. The first one is kept as it is where nothing else holds it.
 fn accumulate(leaf: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
     let total = match leaf.grad() {
-        Some(old) => (old + &g)?,
+        Some(old) => sparse::accumulated(&old, &g)?,
         None if create_graph => g,
         None if g.is_unshared() && g.is_contiguous() => g.detach()?,
         // An expanded or shared gradient must not be seen through another's in-place write.

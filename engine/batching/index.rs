@@ -5,6 +5,7 @@ use super::{Batch, Input};
 use crate::dispatch::{apply1, view as plain_view, Meta, Prim};
 use crate::ops::create::arange_of;
 use crate::ops::index::{index_position, IndexOp};
+use crate::ops::nn::NnOp;
 use crate::ops::view::{permute_axes, reshape_to, Source, ViewOp};
 use crate::shape::{numel, Axes, Layout, Shape, SliceDim, Slices};
 use crate::{Error, Result, Tensor};
@@ -100,6 +101,28 @@ pub(super) fn run(op: IndexOp, x: &[Input<'_>], size: usize, out: Meta) -> Resul
         }
         IndexOp::Concat { axis } => all(IndexOp::Concat { axis: axis + 1 }, x, size, out),
         IndexOp::Flip { axes } => all(IndexOp::Flip { axes: shifted(&axes) }, x, size, out),
+    }
+}
+
+/// Rows of one table, or of each sample's own.
+pub(super) fn embedding(
+    padding: Option<usize>,
+    sparse: bool,
+    x: &[Input<'_>],
+    size: usize,
+    out: Meta,
+) -> Result<Tensor> {
+    if !x[0].batched {
+        return apply1(Prim::Nn(NnOp::Embedding { padding, sparse }), &[x[0].value, x[1].value], out);
+    }
+    let rows = index(&[0], true, x, size, out)?;
+    match padding {
+        // The padding row's values come from a copy that the tape does not see.
+        Some(p) => {
+            let padded = x[1].value.eq(p as i64)?.unsqueeze(-1)?;
+            crate::ops::compare::select::r#where(&padded, &rows.detach()?, &rows)
+        }
+        None => Ok(rows),
     }
 }
 

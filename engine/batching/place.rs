@@ -41,6 +41,9 @@ pub(crate) fn ordered(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
 /// # Errors
 /// Where there is no such dimension, or it has not the level's size, or the level is not running.
 pub fn hide(x: &Tensor, dim: isize, level: u64) -> Result<Tensor> {
+    if let Some(refused) = crate::sparse::refuse("vmap", &[x]) {
+        return Err(refused);
+    }
     let size = level::find("vmap", level)?.size;
     let axis = wrap_dim("vmap", dim, x.ndim())?;
     if x.ndim() == 0 || x.shape()[axis] != size {

@@ -47,6 +47,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Linalg(_) => leading(prim, x, size, out),
         Prim::Conv(op) => fold::conv(op, x, size, out),
         Prim::Pool(op) => fold::pool(op, x, size, out),
+        Prim::Nn(NnOp::Embedding { padding, sparse }) => index::embedding(padding, sparse, x, size, out),
         Prim::Nn(NnOp::Linear) => contract::linear(x, out),
         Prim::Nn(NnOp::Softmax { axis }) => along(Prim::Nn(NnOp::Softmax { axis: axis + 1 }), x, out),
         Prim::Nn(NnOp::LogSoftmax { axis }) => along(Prim::Nn(NnOp::LogSoftmax { axis: axis + 1 }), x, out),

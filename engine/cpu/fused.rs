@@ -74,6 +74,7 @@ impl<T: Element + Real + Gemm + Extreme + Sum<Acc = f64> + Wide<W: Compute>> Flo
 pub fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     let x = inputs[0];
     match *op {
+        NnOp::Embedding { .. } => super::index::rows(x, inputs[1], out),
         NnOp::Linear => with_float!("linear", out.dtype, T => linear::<T>(inputs, out)),
         NnOp::Softmax { axis } => with_float!("softmax", out.dtype, T => softmax::<T, false>(x, axis)),
         NnOp::LogSoftmax { axis } => with_float!("log_softmax", out.dtype, T => softmax::<T, true>(x, axis)),

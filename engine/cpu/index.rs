@@ -44,6 +44,11 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
     }
 }
 
+/// The rows of a table at indices.
+pub(super) fn rows(x: &CpuArray, at: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    index(&IndexOp::Index { axes: smallvec::smallvec![0], strict: true }, &[x, at], out)
+}
+
 #[cold]
 fn mismatch(op: &'static str, inputs: &[&CpuArray]) -> Box<Error> {
     let shapes: Vec<_> = inputs.iter().map(|x| x.shape()).collect();

@@ -55,6 +55,11 @@ fn value_of(op: &IndexOp, inputs: &[&GpuArray], out: &Meta) -> Made<Value> {
     })
 }
 
+/// The rows of a table at indices.
+pub(super) fn rows(x: &GpuArray, at: &GpuArray, out: &Meta) -> Made<Value> {
+    take(x, &[0], true, &[at], out)
+}
+
 fn nothing(out: &Meta) -> Made<Value> {
     Ok(Value::plain(ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?))
 }

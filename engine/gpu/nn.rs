@@ -17,6 +17,7 @@ use std::f64::consts::FRAC_1_SQRT_2;
 pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     let value = match (op, inputs) {
         (NnOp::Linear, [x, w, rest @ ..]) => Value::plain(linear(x, w, rest.first().copied(), out)?),
+        (NnOp::Embedding { .. }, [x, at]) => super::index::rows(x, at, out)?,
         (NnOp::Softmax { axis }, [x, ..]) => along(x, *axis, |x, axis| {
             let half = matches!(out.dtype, DType::F16 | DType::BF16);
             Ok(ops::softmax_axis(x, axis, half)?)
@@ -36,7 +37,12 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
             Value::plain(attention([q, k, v], rest.first().copied(), *causal, *scale, out)?)
         }
         (
-            NnOp::Linear | NnOp::Softmax { .. } | NnOp::LogSoftmax { .. } | NnOp::Gelu { .. } | NnOp::Attention { .. },
+            NnOp::Linear
+            | NnOp::Embedding { .. }
+            | NnOp::Softmax { .. }
+            | NnOp::LogSoftmax { .. }
+            | NnOp::Gelu { .. }
+            | NnOp::Attention { .. },
             _,
         ) => {
             return Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())).into());

@@ -218,7 +218,7 @@ impl Embedding {
 
 impl Module for Embedding {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        nn::embedding(input, &self.weight, None)
+        nn::embedding(input, &self.weight, None, false)
     }
     fn named_parameters(&self) -> Vec<(String, Tensor)> {
         weight_and_bias(&self.weight, None)

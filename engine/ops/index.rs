@@ -272,7 +272,7 @@ pub(crate) fn index_position(axes: &[usize]) -> usize {
 }
 
 /// Reads at index tensors along sorted axes; with `strict` negative ones are refused, as PyTorch does outside of `x[…]`.
-pub(super) fn index_axes(x: &Tensor, axes: &[usize], indices: &[Tensor], strict: bool) -> Result<Tensor> {
+pub(crate) fn index_axes(x: &Tensor, axes: &[usize], indices: &[Tensor], strict: bool) -> Result<Tensor> {
     let (shape, _) = indexed_shape("index", x, axes, indices)?;
     let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(x).chain(indices).collect();
     run(IndexOp::Index { axes: Axes::from_slice(axes), strict }, &inputs, &shape)
@@ -290,7 +290,7 @@ fn index_put_axes(
 }
 
 /// Writes or adds values at index tensors along sorted axes.
-pub(super) fn put_axes(
+pub(crate) fn put_axes(
     to: Target,
     x: &Tensor,
     axes: &[usize],

@@ -70,9 +70,11 @@ macro_rules! nn_ops {
             run dropout_body, torch "nn.functional.dropout", samples ["N(3, 4), 0.5, False"]
         }
         /// The rows of `weight` (count, size) at `input`'s indices: shape (…, size). The row `padding_idx` gets no gradient.
-        function embedding(input: Tensor, weight: Tensor, padding_idx: OptInt = None) -> Tensor {
+        /// With `sparse` the gradient holds the rows that were looked up, and no others.
+        function embedding(input: Tensor, weight: Tensor, padding_idx: OptInt = None; sparse: Bool = false) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run embedding_body, torch "nn.functional.embedding", samples ["I(0, 5, 2, 3), N(5, 4)"]
+            prim Embedding { padding: Option<usize>, sparse: bool } Second {|c, g| [embedding_gradient(c, g, *padding, *sparse)]},
+            run embedding_body, torch "nn.functional.embedding", samples ["I(0, 5, 2, 3), N(5, 4)", "I(0, 4, 7), N(5, 4), -1"]
         }
         /// One-hot vectors (int64) of `num_classes` elements; -1 takes the largest index plus one, which evaluates.
         function one_hot(input: Tensor, num_classes: Int = -1) -> Tensor {
@@ -223,23 +225,37 @@ fn dropout_body(x: &Tensor, p: f64, training: bool, generator: Option<&Generator
     x * &(keep.cast(x.dtype())? * (1.0 / (1.0 - p)))?
 }
 
-fn embedding_body(input: &Tensor, weight: &Tensor, padding_idx: Option<i64>) -> Result<Tensor> {
+fn embedding_body(input: &Tensor, weight: &Tensor, padding_idx: Option<i64>, sparse: bool) -> Result<Tensor> {
     if weight.ndim() != 2 {
         return Err(Error::shape("embedding", "'weight' must be 2-D", &[weight.shape()]));
     }
     let n = weight.shape()[0] as i64;
-    let weight = match padding_idx {
-        Some(p) if p < -n || p >= n => {
-            return Err(Error::value("embedding", format!("padding_idx {p} must be within the {n} embeddings")));
-        }
-        // The padding row's values come from a copy that the tape does not see.
-        Some(p) => {
-            let row = super::create::arange_of(n as usize, weight.device())?.eq(p.rem_euclid(n))?.unsqueeze(1)?;
-            super::compare::select::r#where(&row, &weight.detach()?, weight)?
-        }
-        None => weight.clone(),
+    if let Some(p) = padding_idx.filter(|&p| p < -n || p >= n) {
+        return Err(Error::value("embedding", format!("padding_idx {p} must be within the {n} embeddings")));
+    }
+    let padding = padding_idx.map(|p| p.rem_euclid(n) as usize);
+    let index = super::index::as_index("embedding", input)?;
+    let mut shape = Shape::from_slice(index.shape());
+    shape.push(weight.shape()[1]);
+    let meta = Meta { shape, dtype: weight.dtype() };
+    dispatch::apply1(Prim::Nn(NnOp::Embedding { padding, sparse }), &[weight, &index], meta)
+}
+
+fn embedding_gradient(
+    c: &crate::autograd::Ctx<'_>,
+    g: &Tensor,
+    padding: Option<usize>,
+    sparse: bool,
+) -> Result<Tensor> {
+    let index = c.x(1)?;
+    if sparse {
+        return crate::sparse::of_rows(c.shape(0), &index, g, padding);
+    }
+    let g = match padding {
+        Some(p) => &g.masked_fill(&index.eq(p as i64)?.unsqueeze(-1)?, 0.0)?,
+        None => g,
     };
-    super::index::index(&weight, &[0], std::slice::from_ref(input))
+    super::index::put_axes(super::index::Target::Copy, &c.zeros(0)?, &[0], &[index], g, true, true)
 }
 
 fn one_hot_body(x: &Tensor, num_classes: i64) -> Result<Tensor> {

@@ -29,6 +29,7 @@ impl Step {
             Step::Sgd(s) => v.rule::<_, 1>(s),
             Step::Adam(s) if s.amsgrad => v.rule::<_, 3>(Adam::new(s)),
             Step::Adam(s) => v.rule::<_, 2>(Adam::new(s)),
+            Step::SparseAdam(s) => v.rule::<_, 2>(s),
             Step::Adagrad(s) => v.rule::<_, 1>(s),
             Step::Adadelta(s) => v.rule::<_, 2>(s),
             Step::Adamax(s) => v.rule::<_, 2>(Adamax { s, rate: s.lr / (1.0 - s.beta1.powf(s.t)) }),
@@ -120,6 +121,18 @@ impl Rule for Adam {
         // √(v / c) + eps, with c multiplied out of the fraction.
         let below = a.plus(&a.sqrt(&state[state.len() - 1])?, self.eps)?;
         a.sub(&p, &a.div(&a.times(&state[0], self.rate)?, &below)?)
+    }
+}
+
+impl Rule for step::SparseAdam {
+    #[inline(always)]
+    fn update<A: Algebra>(&self, a: &A, p: A::V, g: A::V, state: &mut [A::V]) -> Made<A> {
+        let g = gradient(a, self.maximize, 0.0, &p, g)?;
+        state[0] = a.axpy(&state[0], 1.0 - self.beta1, &a.sub(&g, &state[0])?)?;
+        state[1] = a.axpy(&state[1], 1.0 - self.beta2, &a.sub(&a.square(&g)?, &state[1])?)?;
+        let rate = self.lr * (1.0 - self.beta2.powf(self.t)).sqrt() / (1.0 - self.beta1.powf(self.t));
+        let below = a.plus(&a.sqrt(&state[1])?, self.eps)?;
+        a.axpy(&p, -rate, &a.div(&state[0], &below)?)
     }
 }
 

@@ -4,7 +4,8 @@
 
 use super::algebra::Recorded;
 use super::rules::{Rule, Visit};
-use crate::{dispatch, no_grad, Error, Result, Tensor};
+use crate::ops::index::{put_axes, Target};
+use crate::{dispatch, no_grad, sparse, Error, Result, Tensor};
 
 /// Makes [`Step`], one struct of options per kind, and [`Step::parse`].
 macro_rules! define_steps {
@@ -105,6 +106,23 @@ define_steps! {
         decoupled_weight_decay: bool,
         /// Divide by the largest second moment so far (Reddi et al., 2018)?
         amsgrad: bool,
+        /// Ascend instead?
+        maximize: bool,
+        /// Which step this is, from 1.
+        t: f64,
+    }
+    /// State: first moment, second moment. Adam on the rows of a sparse gradient: others stay, and so do their moments.
+    ///
+    /// `m += (1 - β₁) (g - m)`, `v += (1 - β₂) (g² - v)`, `p -= lr · √(1 - β₂ᵗ) / (1 - β₁ᵗ) · m / (√v + eps)`.
+    SparseAdam "sparse_adam" {
+        /// Learning rate.
+        lr: f64,
+        /// Decay rate of the first moment.
+        beta1: f64,
+        /// Decay rate of the second moment.
+        beta2: f64,
+        /// Added to the denominator.
+        eps: f64,
         /// Ascend instead?
         maximize: bool,
         /// Which step this is, from 1.
@@ -283,6 +301,23 @@ impl Step {
         2 + self.visit(States)
     }
 
+    /// Does an element without a gradient stay as it is, with its state? Then a sparse gradient's rows may step alone.
+    fn steps_rows(&self) -> Result<()> {
+        let (op, decay) = match self {
+            Step::SparseAdam(_) => return Ok(()),
+            Step::Sgd(s) if s.momentum == 0.0 => ("sgd", s.weight_decay),
+            Step::Adagrad(s) => ("adagrad", s.weight_decay),
+            other => {
+                let why = "does not support sparse gradients; please consider SparseAdam, or to_dense()";
+                return Err(Error::runtime(other.name(), why));
+            }
+        };
+        match decay == 0.0 {
+            true => Ok(()),
+            false => Err(Error::runtime(op, "weight_decay option is not compatible with sparse gradients")),
+        }
+    }
+
     /// Runs the step over all parameters, as [`run_steps`] does.
     ///
     /// # Errors
@@ -292,14 +327,49 @@ impl Step {
     }
 }
 
+/// A parameter whose gradient is sparse: what of it steps.
+struct Rows<'a> {
+    list: &'a [Tensor],
+    indices: Tensor,
+    rows: Vec<Tensor>,
+}
+
+impl<'a> Rows<'a> {
+    /// The rows of parameter and state that the gradient has. `None` where it has none.
+    fn of(list: &'a [Tensor]) -> Result<Option<Rows<'a>>> {
+        let sparse::Parts { indices, values, .. } = list[1].coalesce()?.sparse_parts("step")?;
+        if values.numel() == 0 {
+            return Ok(None);
+        }
+        let row = |(i, t): (usize, &Tensor)| match i {
+            1 => values.contiguous(),
+            _ => sparse::rows_at(t, &indices),
+        };
+        let rows = list.iter().enumerate().map(row).collect::<Result<_>>()?;
+        Ok(Some(Rows { list, indices, rows }))
+    }
+
+    /// Writes the stepped rows back.
+    fn write(&self) -> Result<()> {
+        let (axes, at) = sparse::places(&self.indices)?;
+        let all = self.list.iter().zip(&self.rows).enumerate().filter(|(i, _)| *i != 1);
+        all.map(|(_, own)| own)
+            .try_for_each(|(own, rows)| put_axes(Target::Itself, own, &axes, &at, rows, false, true).map(drop))
+    }
+}
+
 /// Runs many steps at once. Parameters and state are written in place, unseen by the tape. On the GPU the work is one
-/// graph, which is started and not waited for.
+/// graph, which is started and not waited for. Where a gradient is sparse, its rows alone step, which evaluates.
 ///
 /// # Errors
 /// Where a list has the wrong length, or its tensors differ in shape, dtype or device, or are not floating.
 pub fn run_steps(batches: &[Batch]) -> Result<()> {
     batches.iter().try_for_each(|(step, lists)| lists.iter().try_for_each(|l| check(step, l)))?;
     no_grad(|| {
+        let is_sparse = |list: &Vec<Tensor>| list[1].is_sparse();
+        if batches.iter().any(|(_, lists)| lists.iter().any(is_sparse)) {
+            return run_mixed(batches);
+        }
         // Kernels walk plain rows of memory: what does not lie so takes part as a copy.
         let dense = |list: &Vec<Tensor>| list.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>();
         let used: Vec<Batch> = batches
@@ -316,6 +386,26 @@ pub fn run_steps(batches: &[Batch]) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// [`run_steps`] where some gradients are sparse: dense parameters step as they are, of the others the rows.
+fn run_mixed(batches: &[Batch]) -> Result<()> {
+    let mut plain: Vec<Batch> = Vec::with_capacity(batches.len());
+    let mut parts: Vec<Rows<'_>> = Vec::new();
+    for (step, lists) in batches {
+        let mut own = Vec::with_capacity(lists.len());
+        for list in lists {
+            if !list[1].is_sparse() {
+                own.push(list.clone());
+            } else if let Some(rows) = Rows::of(list)? {
+                own.push(rows.rows.clone());
+                parts.push(rows);
+            }
+        }
+        plain.push((*step, own));
+    }
+    run_steps(&plain)?;
+    parts.iter().try_for_each(Rows::write)
 }
 
 /// Runs many steps in tensor ops, which the tape records: for gradients through the steps themselves.
@@ -336,6 +426,9 @@ pub fn run_steps_recorded(batches: &[Batch]) -> Result<()> {
         }
     }
     batches.iter().try_for_each(|(step, lists)| lists.iter().try_for_each(|l| check(step, l)))?;
+    if let Some((step, _)) = batches.iter().find(|(_, lists)| lists.iter().any(|l| l[1].is_sparse())) {
+        return Err(Error::runtime(step.name(), "differentiable steps take dense gradients; call to_dense()"));
+    }
     batches.iter().try_for_each(|(step, lists)| lists.iter().try_for_each(|list| step.visit(Record(list))))
 }
 
@@ -350,6 +443,12 @@ fn check(step: &Step, list: &[Tensor]) -> Result<()> {
     }
     if !param.dtype().is_float() {
         return Err(Error::dtype(op, "parameters must be of a floating dtype", &[param.dtype()]));
+    }
+    if list.iter().enumerate().any(|(i, t)| i != 1 && t.is_sparse()) {
+        return Err(Error::runtime(op, "parameters and state must be dense; only gradients may be sparse"));
+    }
+    if list[1].is_sparse() {
+        step.steps_rows()?;
     }
     for t in rest {
         if t.shape() != param.shape() {

@@ -377,6 +377,9 @@ def _rebuild(
 def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
     """The pickle protocol: the storage, what the tensor shows of it, and what the instance carries. The tape is not
     kept."""
+    if tensor.is_sparse:
+        parts = (tensor._indices(), tensor._values().detach(), tuple(tensor.shape), tensor.is_coalesced())
+        return (_sparse, parts, tensor.__dict__ or None)
     args = (
         type(tensor),
         _storage_of(tensor),
@@ -386,6 +389,10 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
         tensor.requires_grad,
     )
     return (_rebuild, args, tensor.__dict__ or None)
+
+
+def _sparse(indices: Tensor, values: Tensor, size: tuple[int, ...], coalesced: bool) -> Tensor:
+    return _C.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced)
 
 
 def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
@@ -398,6 +405,9 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(tensor) in memo:
         found: Tensor = memo[id(tensor)]
         return found
+    if tensor.is_sparse:
+        memo[id(tensor)] = made = tensor.clone()
+        return made
     # Keyed apart from the ids of objects; the storage is kept alive by the memo so that its key stays its own.
     key: Any = ("lucid storage", *tensor._storage_key())
     if key not in memo:

@@ -192,6 +192,17 @@ def _body(t: Tensor, indent: int) -> str:
     return _lines(data, tuple(t.shape), indent, summarise, _formatter(t.dtype, _flat(data)))
 
 
+def _sparse_body(tensor: Tensor, indent: int) -> str:
+    """The indices and the values of a sparse tensor, as tensors."""
+    shown = []
+    for name, part in (("indices", tensor._indices()), ("values", tensor._values().detach())):
+        prefix = f"{name}=tensor("
+        empty = part.numel() == 0
+        text = f"[], size={tuple(part.shape)}" if empty else _body(part, indent + len(prefix))
+        shown.append(f"{prefix}{text})")
+    return (",\n" + " " * indent).join(shown)
+
+
 def tensor_repr(tensor: Tensor) -> str:
     """`repr(tensor)`."""
     with no_grad():
@@ -213,7 +224,12 @@ def _tensor_repr(tensor: Tensor) -> str:
     named = tensor.dtype not in (default, _C.int64, _C.bool)
     if tensor.dtype.is_complex and default is not _C.float64:
         named = False
-    if tensor.numel() == 0:
+    if tensor.is_sparse:
+        text = _sparse_body(tensor, indent)
+        suffixes += [f"size={tuple(tensor.shape)}", f"nnz={tensor._nnz()}"]
+        suffixes += [f"dtype={tensor.dtype}"] if named else []
+        suffixes.append(f"layout={tensor.layout!r}")
+    elif tensor.numel() == 0:
         if tensor.ndim != 1:
             suffixes.append(f"size={tuple(tensor.shape)}")
         if tensor.dtype is not default:
@@ -233,8 +249,8 @@ def _tensor_repr(tensor: Tensor) -> str:
     # A suffix that does not fit into the last line goes onto one of its own.
     out = prefix + text
     last = len(out) - out.rfind("\n") + 1
-    for suffix in suffixes:
-        if last + len(suffix) + 2 > _options.linewidth:
+    for i, suffix in enumerate(suffixes):
+        if last + len(suffix) + 2 > _options.linewidth or (tensor.is_sparse and i == 0):
             out += ",\n" + " " * indent + suffix
             last = indent + len(suffix)
         else:
@@ -264,7 +280,7 @@ def tensor_html(tensor: Tensor) -> str:
             *_statistics(t),
         ]
         head = f"<div><small>{html.escape(' · '.join(facts))}</small></div>"
-        if t.ndim > 2 or t.numel() == 0:
+        if t.ndim > 2 or t.numel() == 0 or t.is_sparse:
             return f"{head}<pre>{html.escape(repr(tensor))}</pre>"
         return head + _table(t)
 
@@ -300,7 +316,7 @@ def _mark(i: int | None) -> str:
 
 def _statistics(t: Tensor) -> list[str]:
     """What is worth knowing of all elements."""
-    if t.numel() == 0 or t.dtype.is_complex:
+    if t.numel() == 0 or t.dtype.is_complex or t.is_sparse:
         return []
     if t.dtype is _C.bool:
         return [f"{int(t.sum())} of {t.numel()} true"]

@@ -23,6 +23,7 @@ mod overloads;
 mod random;
 mod results;
 mod schema;
+mod sparse;
 mod tensor;
 
 use pyo3::prelude::*;
@@ -45,6 +46,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::register(m)?;
     overloads::register(m)?;
     schema::register(m)?;
+    sparse::register(m)?;
     aliases::register(m)?;
     publish(m)
 }

@@ -122,7 +122,7 @@ class GradScaler:
             raise errors.ValueError("Attempting to unscale FP16 gradients.")
         # In double precision the inverse of a float32 is rounded once; the GPU device has none.
         inverse = scale.double().reciprocal().float() if scale.is_cpu else scale.reciprocal()
-        return _C._unscale_(grads, inverse)
+        return _C._unscale_([grad._values() if grad.is_sparse else grad for grad in grads], inverse)
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         """The optimizer's step, left out where a gradient is not finite; unscales first where that has not been done.

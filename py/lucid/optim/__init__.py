@@ -28,6 +28,7 @@ from lucid.optim.matrix import Adafactor, Muon
 from lucid.optim.optimizer import Optimizer
 from lucid.optim.sgd import SGD
 from lucid.optim.simple import ASGD, Lion, Rprop
+from lucid.optim.sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD",
@@ -62,6 +63,7 @@ __all__ = [
     "ReduceLROnPlateau",
     "Rprop",
     "SequentialLR",
+    "SparseAdam",
     "StepLR",
     "lr_scheduler",
     "swa_utils",

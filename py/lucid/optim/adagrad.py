@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.optim.optimizer import Params
 from lucid.optim.stepping import Stepping, check, check_rate, check_variants
 
@@ -28,9 +28,12 @@ class Adagrad(Stepping):
         fused: Accepted as `foreach`.
 
     State per parameter, from the start: `step` (0-d float32 on the CPU), `sum`.
+
+    Of a sparse gradient the rows alone step.
     """
 
     _kind = "adagrad"
+    _takes_sparse = True
 
     def __init__(
         self,
@@ -70,6 +73,10 @@ class Adagrad(Stepping):
 
     def share_memory(self) -> None:
         """Accepted for PyTorch's sake: nothing is shared between processes."""
+
+    def _check_grad(self, group: dict[str, Any], grad: Tensor) -> None:
+        if grad.is_sparse and group["fused"]:
+            raise errors.RuntimeError("`fused` does not support sparse grad or complex param")
 
     def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("sum",)

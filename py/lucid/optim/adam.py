@@ -53,6 +53,7 @@ class Adam(Stepping):
     """
 
     _kind = "adam"
+    _instead = ", please consider SparseAdam instead"
 
     def __init__(
         self,

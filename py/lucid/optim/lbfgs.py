@@ -75,7 +75,7 @@ class LBFGS(Optimizer):
     def _gradient(self) -> Tensor:
         """All gradients as one vector; zeros where there is none."""
         pieces = [
-            lucid.zeros_like(p.detach()).reshape(-1) if p.grad is None else p.grad.detach().reshape(-1)
+            lucid.zeros_like(p.detach()).reshape(-1) if p.grad is None else p.grad.detach().to_dense().reshape(-1)
             for p in self._params
         ]
         flat = lucid.cat(pieces)

@@ -9,7 +9,7 @@ from typing import Any
 import lucid
 from lucid import Tensor, errors
 from lucid.optim.optimizer import Optimizer, Params
-from lucid.optim.stepping import check, check_rate
+from lucid.optim.stepping import check, check_rate, refuse_sparse
 
 __all__ = ["Adafactor", "Muon"]
 
@@ -78,6 +78,7 @@ class Muon(Optimizer):
             for group in self.param_groups:
                 for p in group["params"]:
                     if p.grad is not None:
+                        refuse_sparse(self, p.grad)
                         self._update(group, p, p.grad)
         return loss
 
@@ -170,6 +171,7 @@ class Adafactor(Optimizer):
             for group in self.param_groups:
                 for p in group["params"]:
                     if p.grad is not None:
+                        refuse_sparse(self, p.grad)
                         self._update(group, p, -p.grad if group["maximize"] else p.grad)
         return loss
 

@@ -32,6 +32,8 @@ class SGD(Optimizer):
         differentiable: Record the step, for gradients through it; parameters must not be leaves then. Default: False.
 
     State per parameter: `momentum_buffer`, where `momentum` is not 0.
+
+    Of a sparse gradient the rows alone step; with momentum all rows that ever had one, and the buffer is sparse too.
     """
 
     def __init__(
@@ -75,18 +77,22 @@ class SGD(Optimizer):
         batches: list[Batch] = []
         for group in self.param_groups:
             momentum = float(group["momentum"])
-            # Parameters whose buffer is new take the gradient as it is, so they step apart from the others.
-            lists: dict[bool, list[list[Tensor]]] = {}
+            # Parameters whose buffer is new take the gradient as it is, so they step apart from the others; so do those
+            # with sparse gradients, which have taken part in the momentum already.
+            lists: dict[str, list[list[Tensor]]] = {}
             for param in group["params"]:
                 grad = param.grad
                 if grad is None:
                     continue
-                if momentum == 0.0:
-                    together = lists.setdefault(False, [[], []])
+                if grad.is_sparse:
+                    grad = self._sparse(group, param, grad)
+                    together = lists.setdefault("sparse", [[], []])
+                elif momentum == 0.0:
+                    together = lists.setdefault("used", [[], []])
                 else:
                     state = self.state[param]
                     buffer = state.get("momentum_buffer")
-                    together = lists.setdefault(buffer is None, [[], [], []])
+                    together = lists.setdefault("first" if buffer is None else "used", [[], [], []])
                     if buffer is None:
                         buffer = state["momentum_buffer"] = lucid.zeros_like(param.detach())
                     together[2].append(buffer)
@@ -100,7 +106,29 @@ class SGD(Optimizer):
                 "nesterov": group["nesterov"],
                 "maximize": group["maximize"],
             }
-            batches += [("sgd", {**options, "first": first}, together) for first, together in lists.items()]
+            for kind, together in lists.items():
+                own = {"momentum": 0.0, "nesterov": False, "maximize": False} if kind == "sparse" else {}
+                batches.append(("sgd", {**options, "first": kind == "first", **own}, together))
         if batches:
             _C._optimizer_step(batches, bool(self.defaults["differentiable"]))
         return loss
+
+    def _sparse(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> Tensor:
+        """What a parameter moves along, of a sparse gradient."""
+        if group["fused"]:
+            raise errors.RuntimeError("`_fused_sgd` does not support sparse gradients")
+        if group["weight_decay"] != 0:
+            raise errors.RuntimeError("SGD: weight_decay option is not compatible with sparse gradients")
+        momentum = float(group["momentum"])
+        with lucid.no_grad():
+            grad = -grad if group["maximize"] else grad
+            if momentum == 0.0:
+                return grad
+            state = self.state[param]
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = grad.detach().clone()
+            else:
+                # In place, and each row once, or the buffer would grow with every step.
+                buffer.copy_((buffer * momentum + grad * (1 - float(group["dampening"]))).coalesce())
+            return grad + buffer * momentum if group["nesterov"] else buffer

@@ -1,8 +1,8 @@
 """Optimizers whose step is one of the engine's: what they share.
 
 A subclass names the engine's step, its state tensors and its numbers; `step` brings all parameters of all groups to the
-engine in one call. Counts (`step` and the like) are 0-d float32 tensors on the CPU whatever the parameter's device, and
-are replaced, not written, at each step.
+engine in one call. Of a sparse gradient the rows alone step, where the optimizer takes one. Counts (`step` and others)
+are 0-d float32 tensors on the CPU whatever the parameter's device, and are replaced, not written, at each step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import lucid
 from lucid import _C, Tensor, errors
 from lucid.optim.optimizer import Optimizer
 
-__all__ = ["Batch", "Stepping", "check", "check_betas", "check_rate", "check_variants"]
+__all__ = ["Batch", "Stepping", "check", "check_betas", "check_rate", "check_variants", "refuse_sparse"]
 
 # The kind of step, its options, and lists of parameters, gradients and state.
 Batch = tuple[str, dict[str, float], list[list[Tensor]]]
@@ -47,11 +47,20 @@ def check_variants(fused: bool | None, foreach: bool | None, differentiable: boo
         raise errors.RuntimeError("`fused` and `foreach` cannot be `True` together.")
 
 
+def refuse_sparse(optimizer: Optimizer, grad: Tensor, instead: str = "") -> None:
+    """Refuses a sparse gradient."""
+    if grad.is_sparse:
+        raise errors.RuntimeError(f"{type(optimizer).__name__} does not support sparse gradients{instead}")
+
+
 class Stepping(Optimizer):
     """Base of optimizers that step in one engine call."""
 
     _kind: ClassVar[str]
     _counts: ClassVar[tuple[str, ...]] = ("step",)
+    _takes_sparse: ClassVar[bool] = False
+    # What to do instead, in the error for a sparse gradient.
+    _instead: ClassVar[str] = ""
 
     def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
         """Names of a parameter's state tensors, in the order of the engine's step."""
@@ -72,9 +81,17 @@ class Stepping(Optimizer):
     def _first_array(self, group: dict[str, Any], name: str, param: Tensor) -> Tensor:
         return lucid.zeros_like(param.detach())
 
+    def _count(self, value: float) -> Any:
+        """A count as the state keeps it."""
+        return lucid.tensor(value, dtype=lucid.float32)
+
+    def _check_grad(self, group: dict[str, Any], grad: Tensor) -> None:
+        if not self._takes_sparse:
+            refuse_sparse(self, grad, self._instead)
+
     def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         for name, value in self._first_counts(group).items():
-            state[name] = lucid.tensor(value, dtype=lucid.float32)
+            state[name] = self._count(value)
         for name in self._state_order(group):
             state[name] = self._first_array(group, name, param)
 
@@ -88,7 +105,7 @@ class Stepping(Optimizer):
         for own in self.state.values():
             for name in self._counts:
                 if name in own and not isinstance(own[name], Tensor):
-                    own[name] = lucid.tensor(float(own[name]), dtype=lucid.float32)
+                    own[name] = self._count(float(own[name]))
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient, in one engine call; asynchronous on the GPU device."""
@@ -102,9 +119,9 @@ class Stepping(Optimizer):
         for counts, states in after:
             # Parameters that step together share their counts, so that each is read once at the next step.
             for name, value in counts.items():
-                tensor = lucid.tensor(value, dtype=lucid.float32)
+                count = self._count(value)
                 for state in states:
-                    state[name] = tensor
+                    state[name] = count
         return loss
 
     def _collect(
@@ -117,6 +134,7 @@ class Stepping(Optimizer):
             grad = param.grad
             if grad is None:
                 continue
+            self._check_grad(group, grad)
             state = self.state[param]
             if not state:
                 self._begin(group, param, state)
@@ -124,7 +142,7 @@ class Stepping(Optimizer):
             ids = tuple(map(id, held))
             key = known.get(ids)
             if key is None:
-                key = known[ids] = tuple(float(count.item()) for count in held)
+                key = known[ids] = tuple(float(count) for count in held)
             entry = together.get(key)
             if entry is None:
                 entry = together[key] = ([[] for _ in range(2 + len(arrays))], [])

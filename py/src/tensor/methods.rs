@@ -257,9 +257,9 @@ impl PyTensor {
         }
     }
 
-    /// Writes zeros over the elements.
+    /// Writes zeros over the elements. A sparse tensor is left with no indices.
     fn zero_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        write(slf, |t| t.fill_(Scalar::ZERO))
+        write(slf, |t| t.zero_())
     }
 
     /// Fills with uniform numbers from `from` to `to`.

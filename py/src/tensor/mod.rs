@@ -205,7 +205,8 @@ impl PyTensor {
 
     /// Do the elements lie in row-major order without gaps?
     fn is_contiguous(&self) -> bool {
-        self.read().is_contiguous()
+        let t = self.read();
+        t.is_contiguous() && !t.is_sparse()
     }
 
     /// Is the dtype a real floating-point type?

@@ -207,15 +207,16 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
 
 
 def _renormed(weight: Tensor, rows: Tensor, max_norm: float, norm_type: float) -> None:
-    """Scales the named rows of `weight` down to `max_norm`, in place and unseen by the tape."""
+    """Scales the rows of a table that are used down to a norm, in place; other rows are neither read nor written."""
     from lucid.nn._functional.distance import norm
 
     with lucid.no_grad():
-        used = lucid.zeros(weight.shape[0], device=weight.device)
-        used = used.index_add(0, rows.reshape([-1]), lucid.ones(rows.numel(), device=weight.device)) > 0
-        size = norm(weight.detach(), norm_type, 1)
-        scale = lucid.where(used & (size > max_norm), max_norm / (size + 1e-7), 1.0)
-        weight.copy_(weight.detach() * scale.to(weight.dtype).unsqueeze(1))
+        table, used = weight.detach(), rows.reshape([-1])
+        found = table.index_select(0, used)
+        size = norm(found, norm_type, 1)
+        scale = lucid.where(size > max_norm, max_norm / (size + 1e-7), 1.0)
+        # A row that is used twice is written twice, with the same numbers.
+        table.index_copy_(0, used, found * scale.to(weight.dtype).unsqueeze(1))
 
 
 def _by_frequency(rows: Tensor, index: Tensor, count: int) -> Tensor:
@@ -245,13 +246,15 @@ def embedding(
         max_norm: Rows that are used and longer are first scaled down to this, in the table itself. Default: None.
         norm_type: Of which norm. Default: 2.
         scale_grad_by_freq: Whether gradients are divided by how often an index occurs. Default: False.
-        sparse: Accepted; gradients are dense all the same.
+        sparse: Whether the gradient is a sparse tensor of the rows that were looked up. Default: False.
     """
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise AssertionError("Padding_idx must be within num_embeddings")
     if max_norm is not None:
         _renormed(weight, input, max_norm, norm_type)
-    made: Tensor = _C.embedding(input, weight, padding_idx)
+    if sparse and scale_grad_by_freq and weight.requires_grad:
+        raise errors.RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    made: Tensor = _C.embedding(input, weight, padding_idx, sparse=sparse)
     return _by_frequency(made, input, weight.shape[0]) if scale_grad_by_freq else made
 
 
@@ -278,7 +281,7 @@ def embedding_bag(
         norm_type: As in `embedding`.
         scale_grad_by_freq: As in `embedding`; not with "max".
         mode: "sum", "mean" or "max". Default: "mean".
-        sparse: Accepted; gradients are dense all the same.
+        sparse: Whether the gradient is a sparse tensor of the rows that were looked up; not with "max". Default: False.
         per_sample_weights: Factors of the input's shape; only with "sum".
         include_last_offset: Whether the last offset is the end of the last bag. Default: False.
         padding_idx: An index that counts nothing. Default: None.
@@ -300,6 +303,10 @@ def embedding_bag(
             )
     if mode == "max" and scale_grad_by_freq:
         raise errors.ValueError("max mode does not support scaling the gradient by the frequency")
+    if mode == "max" and sparse:
+        raise errors.ValueError("max mode does not support sparse weights")
+    if sparse and scale_grad_by_freq and weight.requires_grad:
+        raise errors.RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
     device = weight.device
     if input.dim() == 2:
         if offsets is not None:
@@ -340,7 +347,7 @@ def embedding_bag(
     ends = [*starts[1:], total] if starts else []
     if max_norm is not None:
         _renormed(weight, flat, max_norm, norm_type)
-    rows: Tensor = _C.embedding(flat, weight)
+    rows: Tensor = _C.embedding(flat, weight, padding_idx, sparse=sparse)
     if scale_grad_by_freq:
         rows = _by_frequency(rows, flat, weight.shape[0])
     counted = lucid.ones(total, device=device) if padding_idx is None else (flat != padding_idx).to(lucid.float32)

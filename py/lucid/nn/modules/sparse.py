@@ -24,7 +24,7 @@ class Embedding(Module):
         max_norm: Vectors that are used and longer are first scaled down to this. Default: None.
         norm_type: Of which norm. Default: 2.
         scale_grad_by_freq: Whether gradients are divided by how often an index occurs. Default: False.
-        sparse: Accepted; gradients are dense all the same. Default: False.
+        sparse: Whether the gradient is a sparse tensor of the rows that were looked up. Default: False.
 
     `weight` (num_embeddings, embedding_dim) starts standard normal.
     """
@@ -115,7 +115,7 @@ class EmbeddingBag(Module):
         norm_type: As in `Embedding`.
         scale_grad_by_freq: As in `Embedding`; not with "max".
         mode: "sum", "mean" or "max". Default: "mean".
-        sparse: Accepted; gradients are dense all the same.
+        sparse: As in `Embedding`; not with "max".
         include_last_offset: Whether the last offset is the end of the last bag. Default: False.
         padding_idx: An index that counts nothing, whose vector is zero at first. Default: None.
     """

@@ -32,7 +32,8 @@ def get_total_norm(
         foreach: Accepted and without effect.
     """
     norm_type = float(norm_type)
-    found = [t.detach() for t in _listed(tensors)]
+    # A sparse tensor's values with every index once: what they leave out is zero.
+    found = [t.detach().coalesce().values() if t.is_sparse else t.detach() for t in _listed(tensors)]
     if not found:
         return lucid.tensor(0.0)
     home = found[0].device

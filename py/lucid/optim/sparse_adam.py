@@ -1,0 +1,70 @@
+"""Adam on sparse gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucid import Tensor, errors
+from lucid.optim.optimizer import Params
+from lucid.optim.stepping import Stepping, check, check_betas
+
+__all__ = ["SparseAdam"]
+
+
+class SparseAdam(Stepping):
+    """Adam on the rows that a sparse gradient holds: other rows stay as they are, and so do their moments.
+
+    `m += (1 - β₁) (g - m)`, `v += (1 - β₂) (g² - v)`,
+    `p -= lr · sqrt(1 - β₂ᵗ) / (1 - β₁ᵗ) · m / (sqrt(v) + eps)`. A step reads and writes those rows alone, so
+    that it costs as much for a large table as for a small one.
+
+    Args:
+        params: Parameters, pairs of name and parameter, or dicts of groups; dense and real.
+        lr: Learning rate. Default: 1e-3.
+        betas: Decay rates of the moments. Default: (0.9, 0.999).
+        eps: Added to the denominator. Default: 1e-8.
+        maximize: Ascend instead. Default: False.
+
+    State per parameter: `step` (an int), `exp_avg`, `exp_avg_sq`, both as large as the parameter.
+
+    Raises:
+        ValueError: for sparse or complex parameters.
+        RuntimeError: at a step, for dense gradients.
+    """
+
+    _kind = "sparse_adam"
+    _takes_sparse = True
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        check(not isinstance(lr, Tensor) or lr.numel() == 1, "Tensor lr must be 1-element")
+        check(bool(lr > 0.0), f"Invalid learning rate: {lr}")
+        check(eps > 0.0, f"Invalid epsilon value: {eps}")
+        check_betas(betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        at = [(i, j, p) for i, group in enumerate(self.param_groups) for j, p in enumerate(group["params"])]
+        sparse = [[i, j] for i, j, p in at if p.is_sparse]
+        check(not sparse, f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+        odd = [[i, j] for i, j, p in at if p.is_complex()]
+        check(not odd, f"Complex params at indices {odd}: SparseAdam does not support complex parameters")
+
+    def _check_grad(self, group: dict[str, Any], grad: Tensor) -> None:
+        if not grad.is_sparse:
+            raise errors.RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+
+    def _count(self, value: float) -> int:
+        return int(value)
+
+    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def _options(self, group: dict[str, Any]) -> dict[str, float]:
+        beta1, beta2 = group["betas"]
+        names = ("lr", "eps", "maximize")
+        return {"beta1": float(beta1), "beta2": float(beta2), **{name: float(group[name]) for name in names}}
