@@ -82,7 +82,7 @@ macro_rules! conv_ops {
         /// 2-D transposed convolution: the gradient of `conv2d` towards its input, with a bias.
         function conv_transpose2d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
             [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
-            run conv_transpose_nd["conv_transpose2d", 2], torch "nn.functional.conv_transpose2d", samples ["N(2, 3, 4, 4), N(3, 4, 3, 3), N(4)", "N(1, 4, 4, 4), N(4, 1, 3, 3), None, 2, 1, 1, 2"]
+            run conv_transpose_nd["conv_transpose2d", 2], torch "nn.functional.conv_transpose2d", samples ["N(2, 3, 4, 4), N(3, 4, 3, 3), N(4)", "N(1, 4, 4, 4), N(4, 1, 3, 3), None, 2, 1, 1, 2", "N(1, 2, 3, 3), N(2, 2, 2, 2), N(2), (3, 2), (1, 3), (2, 3), 1, 4"]
         }
         /// 3-D transposed convolution: the gradient of `conv3d` towards its input, with a bias.
         function conv_transpose3d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
@@ -354,7 +354,19 @@ fn conv_transpose_nd(
             )
         })?);
     }
-    let y = conv_input_gradient(x, w, &args, &shape)?;
+    let y = if (0..n).all(|i| extra[i] < args.stride[i]) {
+        conv_input_gradient(x, w, &args, &shape)?
+    } else {
+        // A convolution of so large a result would have more windows than there are inputs: cut out of the whole instead.
+        let whole = ConvArgs { padding: Spatial::from_elem(0, n), ..(*args).clone() };
+        let mut full = shape.clone();
+        let mut ends = Vec::with_capacity(2 * n);
+        for i in (0..n).rev() {
+            full[i + 2] = shape[i + 2] + 2 * args.padding[i] - extra[i];
+            ends.extend([-(args.padding[i] as isize), extra[i] as isize - args.padding[i] as isize]);
+        }
+        super::index::constant_pad_nd(&conv_input_gradient(x, w, &whole, &full)?, &ends, crate::Scalar::ZERO)?
+    };
     match bias {
         Some(b) if b.shape() != [shape[1]] => {
             Err(Error::shape(op, format!("expected bias with {} elements", shape[1]), &[b.shape()]))
