@@ -131,6 +131,79 @@ _NAMES = {
     "vmap": "lucid.func",
 }
 
+# Layers as functions, where PyTorch has these at the top level too.
+_LAYERS = frozenset(
+    [
+        "adaptive_avg_pool1d",
+        "adaptive_max_pool1d",
+        "affine_grid_generator",
+        "alpha_dropout",
+        "alpha_dropout_",
+        "avg_pool1d",
+        "batch_norm",
+        "bilinear",
+        "binary_cross_entropy_with_logits",
+        "celu_",
+        "channel_shuffle",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_tbc",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "convolution",
+        "cosine_embedding_loss",
+        "cosine_similarity",
+        "ctc_loss",
+        "dropout",
+        "dropout_",
+        "embedding",
+        "embedding_bag",
+        "embedding_renorm_",
+        "feature_alpha_dropout",
+        "feature_alpha_dropout_",
+        "feature_dropout",
+        "feature_dropout_",
+        "grid_sampler",
+        "grid_sampler_2d",
+        "grid_sampler_3d",
+        "group_norm",
+        "gru",
+        "gru_cell",
+        "hardshrink",
+        "hinge_embedding_loss",
+        "instance_norm",
+        "kl_div",
+        "layer_norm",
+        "lstm",
+        "lstm_cell",
+        "margin_ranking_loss",
+        "max_pool1d",
+        "max_pool1d_with_indices",
+        "max_pool2d",
+        "max_pool3d",
+        "native_channel_shuffle",
+        "pairwise_distance",
+        "pdist",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "poisson_nll_loss",
+        "prelu",
+        "rms_norm",
+        "rnn_relu",
+        "rnn_relu_cell",
+        "rnn_tanh",
+        "rnn_tanh_cell",
+        "rrelu",
+        "rrelu_",
+        "selu_",
+        "threshold",
+        "threshold_",
+        "triplet_margin_loss",
+    ]
+)
+
 
 def __getattr__(name: str) -> Any:
     value: Any
@@ -143,6 +216,8 @@ def __getattr__(name: str) -> Any:
             raise AttributeError(f"module 'lucid' has no attribute {name!r}") from None
     elif name.endswith("_copy") and name in _copies.names():
         value = _copies.make(name)
+    elif name in _LAYERS:
+        value = getattr(importlib.import_module("lucid._functional"), name)
     elif name in _NAMES:
         value = getattr(importlib.import_module(_NAMES[name]), name)
     else:
@@ -152,7 +227,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGES, *_NAMES, *_copies.names()})
+    return sorted({*globals(), *_PACKAGES, *_NAMES, *_LAYERS, *_copies.names()})
 
 
 __all__ = [

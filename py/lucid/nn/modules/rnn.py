@@ -8,8 +8,8 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
-from lucid.nn import functional as F
 from lucid.nn import init
+from lucid.nn._functional.recurrent import layers
 from lucid.nn.modules.module import Module
 from lucid.nn.parameter import Parameter
 from lucid.nn.utils.rnn import PackedSequence
@@ -195,32 +195,13 @@ class RNNBase(Module):
 
     def _run(self, x: Tensor, hidden: tuple[Tensor, ...], sizes: list[int]) -> tuple[Tensor, list[Tensor]]:
         """All layers over packed rows."""
-        directions = 2 if self.bidirectional else 1
-        lasts: list[tuple[Tensor, ...]] = []
-        for layer in range(self.num_layers):
-            if layer > 0 and self.dropout > 0 and self.training:
-                x = F.dropout(x, self.dropout)
-            outs = []
-            for direction in range(directions):
-                at = layer * directions + direction
-                weights = [getattr(self, name) for name in self._names[at]]
-                w_ih, w_hh = weights[:2]
-                b_ih, b_hh = weights[2:4] if self.bias else (None, None)
-                reverse = direction == 1
-                if self.mode == "LSTM":
-                    project = weights[-1] if self.proj_size else None
-                    out, *last = _C.lstm_sequence(
-                        x, hidden[0][at], hidden[1][at], sizes, w_ih, w_hh, b_ih, b_hh, project, reverse
-                    )
-                elif self.mode == "GRU":
-                    out, *last = _C.gru_sequence(x, hidden[0][at], sizes, w_ih, w_hh, b_ih, b_hh, reverse)
-                else:
-                    kind = "tanh" if self.mode == "RNN_TANH" else "relu"
-                    out, *last = _C.rnn_sequence(x, hidden[0][at], sizes, w_ih, w_hh, b_ih, b_hh, kind, reverse)
-                outs.append(out)
-                lasts.append(tuple(last))
-            x = outs[0] if directions == 1 else lucid.cat(outs, 1)
-        return x, [lucid.stack(list(states)) for states in zip(*lasts, strict=True)]
+        weights = []
+        for names in self._names:
+            own = [getattr(self, name) for name in names]
+            biases = own[2:4] if self.bias else (None, None)
+            weights.append((*own[:2], *biases, own[-1] if self.proj_size else None))
+        dropout = self.dropout if self.training else 0.0
+        return layers(self.mode, x, hidden, sizes, weights, self.bidirectional, dropout)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
