@@ -16,7 +16,7 @@ macro_rules! nn_ops {
     ($cb:ident) => { $cb! { "nn" NnOp :
         /// `input @ weight.T + bias`: (…, in) with (out, in) and (out).
         function linear(input: Tensor, weight: Tensor, bias: OptTensor = None) -> Tensor {
-            [] Low Yes DTypes::FLOAT, Same,
+            [] Low Yes DTypes::NUMERIC, Same,
             prim Linear Cross {|c, g| [
                 g.matmul(&c.x(1)?),
                 rows(g)?.t()?.matmul(&rows(&c.x(0)?)?),
@@ -121,6 +121,11 @@ fn linear_body(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> 
     }
     if let Some(b) = bias.filter(|b| b.shape() != [w.shape()[0]]) {
         return Err(Error::shape("linear", "bias must have one element per output feature", &[w.shape(), b.shape()]));
+    }
+    if !x.dtype().is_float() {
+        // The primitive is for what networks are made of; complex and whole numbers take the long way.
+        let y = x.matmul(&w.t()?)?;
+        return bias.map_or(Ok(y.clone()), |b| &y + b);
     }
     let mut shape = Shape::from_slice(x.shape());
     shape.pop();
