@@ -23,14 +23,14 @@ import numpy as np
 import torch
 
 #: Ops whose values are random, or unique only up to signs.
-FREE = (
+FREE = (  # noqa: SIM905
     "bernoulli cauchy exponential geometric log_normal normal uniform multinomial poisson rand_like randn_like "
     "randint_like randn rand randint randperm empty empty_like new_empty empty_strided new_empty_strided "
     "empty_permuted svd_lowrank pca_lowrank nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d "
     "nn.functional.alpha_dropout nn.functional.feature_alpha_dropout nn.functional.rrelu "
     "nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d linalg.eig linalg.eigh linalg.svd svd "
     "linalg.qr qr linalg.lu lu resize_ resize_as_"
-).split()  # noqa: SIM905
+).split()
 #: What is not covered: other layouts, PyTorch's internals, packages of their own.
 APART = ("sparse", "masked.", "torch.ops", "_", "ops.", "jiterator", "fft.", "signal.", "special.")
 TOLERANCE = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 2e-4, "float64": 1e-7, "complex64": 4e-4}
