@@ -268,6 +268,10 @@ impl Kind for kinds::Tensors {
     type Held<'a> = Vec<lucid::Tensor>;
     type Lent<'h> = &'h [lucid::Tensor];
     fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+        // Its rows are rarely what was meant.
+        if obj.is_instance_of::<PyTensor>() {
+            return Err(at.wrong(obj, "a tuple of Tensors"));
+        }
         tensors_of(at, obj)
     }
     fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {

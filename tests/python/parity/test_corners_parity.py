@@ -75,6 +75,8 @@ REFUSED: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
     "max_pool2d, huge window": lambda m, t: m.nn.functional.max_pool2d(t(K), 2**62, dilation=2**62),
     "max_pool1d of no channels": lambda m, t: m.nn.functional.max_pool1d(t(np.zeros((0, 10), np.float32)), 1),
     "group_norm of no channels": lambda m, t: m.nn.functional.group_norm(t(np.zeros((1, 0, 2), np.float32)), 1),
+    "cat of a tensor": lambda m, t: m.cat(t(M)),
+    "stack of a tensor": lambda m, t: m.stack(t(M)),
     "gather out of range": lambda m, t: m.gather(t(M), 0, t([[7]])),
     "scatter out of range": lambda m, t: m.scatter(t(M), 0, t([[7]]), 1.0),
     "take out of range": lambda m, t: m.take(t(M), t([99])),
