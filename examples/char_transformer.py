@@ -2,8 +2,8 @@
 
     python examples/char_transformer.py --device cpu|gpu [--quick] [--amp bfloat16|float16] [--plot FILE] [--json] …
 
-The text comes with Python (see `texts.py`). Its last tenth is held out: as licences repeat themselves, the network gets
-better at that part too, until it begins to know the rest by heart.
+The text comes with Python (see `texts.py`). Its last tenth is held out: the loss there stops falling where the network
+begins to know the rest by heart, which is what its sample then shows.
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ from lucid.utils.data import Dataset
 
 
 class Windows(Dataset[tuple[lucid.Tensor, lucid.Tensor]]):
-    """Pieces of a text, `stride` apart: `length` characters, and the same one further on."""
+    """Pieces of a text, `stride` apart: `length` characters, and the same one further on.
 
-    def __init__(self, codes: lucid.Tensor, length: int, stride: int) -> None:
-        self.codes, self.length, self.stride = codes, length, stride
+    With `jitter` a piece begins anywhere before the next, so that nothing is learned of where pieces begin.
+    """
+
+    def __init__(self, codes: lucid.Tensor, length: int, stride: int, jitter: bool = False) -> None:
+        self.codes, self.length, self.stride, self.jitter = codes, length, stride, jitter
 
     def __len__(self) -> int:
-        return (len(self.codes) - self.length - 1) // self.stride + 1
+        return (len(self.codes) - self.length) // self.stride
 
     def __getitem__(self, index: int) -> tuple[lucid.Tensor, lucid.Tensor]:
         start = index * self.stride
+        if self.jitter:
+            start += int(lucid.randint(0, self.stride, ()).item())
         return self.codes[start : start + self.length], self.codes[start + 1 : start + self.length + 1]
 
 
@@ -90,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         "Transformer",
         __doc__,
         amp=True,
-        epochs=(40, 2),
+        epochs=(60, 2),
         batch=(32, 16),
         length=(64, 32),
         width=(96, 32),
@@ -102,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     letters = sorted(set(text))
     codes = lucid.tensor([letters.index(c) for c in text])
     split = len(text) * 9 // 10
-    train = Windows(codes[:split], args.length, args.length // 2)
+    train = Windows(codes[:split], args.length, args.length // 2, jitter=True)
     test = Windows(codes[split:], args.length, args.length)
     loader = run.loader(train)
     model = Writer(len(letters), args.length, args.width, args.layers).to(run.device)
@@ -126,9 +131,9 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
             scheduler.step()
             run.record(loss)
         run.report(held_out_loss=held_out_loss(model, test, run))
-    written = model.write(codes[: args.length // 2].to(run.device), args.sample).tolist()
-    sample = "".join(letters[code] for code in written)
-    print(f"--- from {args.length // 2} characters on ---\n{sample}\n---")
+    start = codes[split // 2 :][: args.length // 2].to(run.device)
+    sample = "".join(letters[code] for code in model.write(start, args.sample).tolist())
+    print(f"--- from {len(start)} characters on ---\n{sample}\n---")
     return run.finish(sample=sample)
 
 
