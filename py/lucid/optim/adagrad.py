@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import lucid
 from lucid import Tensor, errors
 from lucid.optim.optimizer import Params
-from lucid.optim.stepping import Stepping, check, check_rate, check_variants
+from lucid.optim.options import checked
+from lucid.optim.stepping import Stepping
 
 __all__ = ["Adadelta", "Adagrad", "RMSprop"]
 
@@ -33,6 +33,8 @@ class Adagrad(Stepping):
     """
 
     _kind = "adagrad"
+    _state = ("sum",)
+    _numbers = ("lr", "lr_decay", "weight_decay", "eps", "maximize")
     _takes_sparse = True
 
     def __init__(
@@ -49,27 +51,13 @@ class Adagrad(Stepping):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_rate(lr)
-        check(lr_decay >= 0.0, f"Invalid lr_decay value: {lr_decay}")
-        check(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
-        check(initial_accumulator_value >= 0.0, f"Invalid initial_accumulator_value value: {initial_accumulator_value}")
-        check(eps >= 0.0, f"Invalid epsilon value: {eps}")
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        super().__init__(params, defaults)
-        check_variants(fused, foreach, differentiable)
+        super().__init__(params, checked(locals()))
         for group in self.param_groups:
             for param in group["params"]:
                 self._begin(group, param, self.state[param])
+
+    def _first_value(self, group: dict[str, Any], name: str) -> float:
+        return float(self.defaults["initial_accumulator_value"])
 
     def share_memory(self) -> None:
         """Accepted for PyTorch's sake: nothing is shared between processes."""
@@ -77,16 +65,6 @@ class Adagrad(Stepping):
     def _check_grad(self, group: dict[str, Any], grad: Tensor) -> None:
         if grad.is_sparse and group["fused"]:
             raise errors.RuntimeError("`fused` does not support sparse grad or complex param")
-
-    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("sum",)
-
-    def _first_array(self, group: dict[str, Any], name: str, param: Tensor) -> Tensor:
-        return lucid.full_like(param.detach(), self.defaults["initial_accumulator_value"])
-
-    def _options(self, group: dict[str, Any]) -> dict[str, float]:
-        names = ("lr", "lr_decay", "weight_decay", "eps", "maximize")
-        return {name: float(group[name]) for name in names}
 
 
 class Adadelta(Stepping):
@@ -101,7 +79,7 @@ class Adadelta(Stepping):
         eps: Added below the roots. Default: 1e-6.
         weight_decay: L2 penalty. Default: 0.
         foreach: Accepted; a step is one engine call in any case.
-        capturable: Accepted; no effect.
+        capturable: Accepted for parameters on the GPU device; no effect.
         maximize: Ascend instead. Default: False.
         differentiable: Record the step, for gradients through it. Default: False.
 
@@ -109,6 +87,8 @@ class Adadelta(Stepping):
     """
 
     _kind = "adadelta"
+    _state = ("square_avg", "acc_delta")
+    _numbers = ("lr", "rho", "eps", "weight_decay", "maximize")
 
     def __init__(
         self,
@@ -123,27 +103,7 @@ class Adadelta(Stepping):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_rate(lr)
-        check(0.0 <= rho <= 1.0, f"Invalid rho value: {rho}")
-        check(eps >= 0.0, f"Invalid epsilon value: {eps}")
-        check(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
-        defaults = {
-            "lr": lr,
-            "rho": rho,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "capturable": capturable,
-            "foreach": foreach,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
-
-    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("square_avg", "acc_delta")
-
-    def _options(self, group: dict[str, Any]) -> dict[str, float]:
-        return {name: float(group[name]) for name in ("lr", "rho", "eps", "weight_decay", "maximize")}
+        super().__init__(params, checked(locals()))
 
 
 class RMSprop(Stepping):
@@ -157,7 +117,7 @@ class RMSprop(Stepping):
         weight_decay: L2 penalty. Default: 0.
         momentum: Default: 0, which keeps no buffer.
         centered: Divide by the root of the variance (Graves, 2013). Default: False.
-        capturable: Accepted; no effect.
+        capturable: Accepted for parameters on the GPU device; no effect.
         foreach: Accepted; a step is one engine call in any case.
         maximize: Ascend instead. Default: False.
         differentiable: Record the step, for gradients through it. Default: False.
@@ -166,6 +126,7 @@ class RMSprop(Stepping):
     """
 
     _kind = "rmsprop"
+    _numbers = ("lr", "alpha", "eps", "weight_decay", "momentum", "centered", "maximize")
 
     def __init__(
         self,
@@ -181,24 +142,7 @@ class RMSprop(Stepping):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_rate(lr)
-        check(eps >= 0.0, f"Invalid epsilon value: {eps}")
-        check(momentum >= 0.0, f"Invalid momentum value: {momentum}")
-        check(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
-        check(alpha >= 0.0, f"Invalid alpha value: {alpha}")
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "alpha": alpha,
-            "eps": eps,
-            "centered": centered,
-            "weight_decay": weight_decay,
-            "capturable": capturable,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
     def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
         names = ["square_avg"]
@@ -209,7 +153,3 @@ class RMSprop(Stepping):
     def _state_order(self, group: dict[str, Any]) -> tuple[str, ...]:
         first, *rest = self._arrays(group)
         return (first, *reversed(rest))
-
-    def _options(self, group: dict[str, Any]) -> dict[str, float]:
-        names = ("lr", "alpha", "eps", "weight_decay", "momentum", "centered", "maximize")
-        return {name: float(group[name]) for name in names}

@@ -5,29 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import lucid
+from lucid import Tensor
 from lucid.optim.optimizer import Params
-from lucid.optim.stepping import Counts, Stepping, check, check_betas, check_rate, check_variants
+from lucid.optim.options import RULES, check, checked, rate
+from lucid.optim.stepping import Counts, Stepping
 
 __all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
 
 
-def _moments(group: dict[str, Any]) -> dict[str, float]:
-    beta1, beta2 = group["betas"]
-    return {
-        "lr": float(group["lr"]),
-        "beta1": float(beta1),
-        "beta2": float(beta2),
-        "eps": float(group["eps"]),
-        "weight_decay": float(group["weight_decay"]),
-        "maximize": group["maximize"],
-    }
+def _tensor_rate(refused: bool) -> Any:
+    def run(lr: Any) -> None:
+        why = "lr as a Tensor is not supported for capturable=False and foreach=True"
+        check(not (refused and isinstance(lr, Tensor)), why)
+        rate()(lr)
+
+    return run
 
 
-def _check(lr: float, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
-    check_rate(lr)
-    check(eps >= 0.0, f"Invalid epsilon value: {eps}")
-    check_betas(betas)
-    check(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+def _one_kind(betas: Any) -> None:
+    RULES["betas"](betas)
+    same = any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor))
+    check(same, "betas must be either both floats or both Tensors")
 
 
 class Adam(Stepping):
@@ -44,7 +42,7 @@ class Adam(Stepping):
         amsgrad: Divide by the largest second moment so far (Reddi et al., 2018). Default: False.
         foreach: Accepted; a step is one engine call in any case.
         maximize: Ascend instead. Default: False.
-        capturable: Accepted; no effect.
+        capturable: Accepted for parameters on the GPU device; no effect.
         differentiable: Record the step, for gradients through it; parameters must not be leaves then. Default: False.
         fused: Accepted as `foreach`.
         decoupled_weight_decay: Shrink parameters by the penalty directly, which makes it AdamW. Default: False.
@@ -53,6 +51,7 @@ class Adam(Stepping):
     """
 
     _kind = "adam"
+    _numbers = ("lr", "betas", "eps", "weight_decay", "maximize", "amsgrad", "decoupled_weight_decay")
     _instead = ", please consider SparseAdam instead"
 
     def __init__(
@@ -71,33 +70,12 @@ class Adam(Stepping):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        _check(lr, betas, eps, weight_decay)
-        check(all(isinstance(beta, float) for beta in betas), "betas must be either both floats or both Tensors")
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-            "fused": fused,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults)
-        check_variants(fused, foreach, differentiable)
+        options = checked(locals(), lr=_tensor_rate(bool(foreach) and not capturable), betas=_one_kind)
+        options["betas"] = tuple(float(beta) for beta in betas)
+        super().__init__(params, options)
 
     def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
-
-    def _options(self, group: dict[str, Any]) -> dict[str, float]:
-        return {
-            **_moments(group),
-            "amsgrad": group["amsgrad"],
-            "decoupled_weight_decay": group["decoupled_weight_decay"],
-        }
 
 
 class AdamW(Adam):
@@ -157,12 +135,14 @@ class Adamax(Stepping):
         foreach: Accepted; a step is one engine call in any case.
         maximize: Ascend instead. Default: False.
         differentiable: Record the step, for gradients through it. Default: False.
-        capturable: Accepted; no effect.
+        capturable: Accepted for parameters on the GPU device; no effect.
 
     State per parameter: `step`, `exp_avg`, `exp_inf`.
     """
 
     _kind = "adamax"
+    _state = ("exp_avg", "exp_inf")
+    _numbers = ("lr", "betas", "eps", "weight_decay", "maximize")
 
     def __init__(
         self,
@@ -177,24 +157,7 @@ class Adamax(Stepping):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        _check(lr, betas, eps, weight_decay)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
-
-    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("exp_avg", "exp_inf")
-
-    def _options(self, group: dict[str, Any]) -> dict[str, float]:
-        return _moments(group)
+        super().__init__(params, checked(locals()))
 
 
 class NAdam(Stepping):
@@ -213,13 +176,15 @@ class NAdam(Stepping):
         decoupled_weight_decay: Shrink parameters by the penalty directly. Default: False.
         foreach: Accepted; a step is one engine call in any case.
         maximize: Ascend instead. Default: False.
-        capturable: Accepted; no effect.
+        capturable: Accepted for parameters on the GPU device; no effect.
         differentiable: Record the step, for gradients through it. Default: False.
 
     State per parameter: `step` and `mu_product` (0-d float32 on the CPU), `exp_avg`, `exp_avg_sq`.
     """
 
     _kind = "nadam"
+    _state = ("exp_avg", "exp_avg_sq")
+    _numbers = ("lr", "betas", "eps", "weight_decay", "maximize", "decoupled_weight_decay")
     _counts = ("step", "mu_product")
 
     def __init__(
@@ -237,30 +202,10 @@ class NAdam(Stepping):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        _check(lr, betas, eps, weight_decay)
-        check(momentum_decay >= 0.0, f"Invalid momentum_decay value: {momentum_decay}")
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
     def _first_counts(self, group: dict[str, Any]) -> Counts:
         return {"step": 0.0, "mu_product": 1.0}
-
-    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
-
-    def _options(self, group: dict[str, Any]) -> dict[str, float]:
-        return {**_moments(group), "decoupled_weight_decay": group["decoupled_weight_decay"]}
 
     def _advance(self, group: dict[str, Any], counts: Counts) -> tuple[dict[str, float], Counts]:
         t = counts["step"] + 1.0
@@ -286,13 +231,15 @@ class RAdam(Stepping):
         decoupled_weight_decay: Shrink parameters by the penalty directly. Default: False.
         foreach: Accepted; a step is one engine call in any case.
         maximize: Ascend instead. Default: False.
-        capturable: Accepted; no effect.
+        capturable: Accepted for parameters on the GPU device; no effect.
         differentiable: Record the step, for gradients through it. Default: False.
 
     State per parameter: `step`, `exp_avg`, `exp_avg_sq`.
     """
 
     _kind = "radam"
+    _state = ("exp_avg", "exp_avg_sq")
+    _numbers = ("lr", "betas", "eps", "weight_decay", "maximize", "decoupled_weight_decay")
 
     def __init__(
         self,
@@ -308,22 +255,4 @@ class RAdam(Stepping):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        _check(lr, betas, eps, weight_decay)
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
-
-    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
-
-    def _options(self, group: dict[str, Any]) -> dict[str, float]:
-        return {**_moments(group), "decoupled_weight_decay": group["decoupled_weight_decay"]}
+        super().__init__(params, checked(locals()))

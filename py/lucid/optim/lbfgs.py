@@ -9,7 +9,8 @@ from typing import Any
 import lucid
 from lucid import Tensor, errors
 from lucid.optim.optimizer import Optimizer, Params
-from lucid.optim.stepping import check_rate
+from lucid.optim.options import checked
+from lucid.optim.stepping import as_real
 
 __all__ = ["LBFGS"]
 
@@ -52,18 +53,8 @@ class LBFGS(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        check_rate(lr)
-        defaults = {
-            "lr": lr,
-            "max_iter": max_iter,
-            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-            "tolerance_grad": tolerance_grad,
-            "tolerance_change": tolerance_change,
-            "history_size": history_size,
-            "line_search_fn": line_search_fn,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        super().__init__(params, checked(locals()))
         if len(self.param_groups) != 1:
             raise errors.ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
@@ -75,7 +66,7 @@ class LBFGS(Optimizer):
     def _gradient(self) -> Tensor:
         """All gradients as one vector; zeros where there is none."""
         pieces = [
-            lucid.zeros_like(p.detach()).reshape(-1) if p.grad is None else p.grad.detach().to_dense().reshape(-1)
+            as_real(lucid.zeros_like(p.detach()) if p.grad is None else p.grad.detach().to_dense()).reshape(-1)
             for p in self._params
         ]
         flat = lucid.cat(pieces)
@@ -83,7 +74,7 @@ class LBFGS(Optimizer):
 
     def _move(self, length: float, direction: Tensor) -> None:
         offset = 0
-        for p in self._params:
+        for p in map(as_real, self._params):
             count = p.numel()
             p.add_(direction[offset : offset + count].reshape(p.shape), alpha=length)
             offset += count

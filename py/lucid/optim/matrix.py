@@ -9,11 +9,41 @@ from typing import Any
 import lucid
 from lucid import Tensor, errors
 from lucid.optim.optimizer import Optimizer, Params
-from lucid.optim.stepping import check, check_rate, refuse_sparse
+from lucid.optim.options import at_least, check, checked, rate
+from lucid.optim.stepping import refuse
 
 __all__ = ["Adafactor", "Muon"]
 
 _ADJUSTMENTS = ("original", "match_rms_adamw", "spectral_unclamped")
+
+
+_LR = rate("Learning rate should be >= 0 but is: ")
+
+
+def _known_adjustment(name: Any) -> None:
+    check(name is None or name in _ADJUSTMENTS, f"Adjust learning rate function {name} is not supported")
+
+
+def _two_eps(eps: Any) -> None:
+    check(eps[0] is None or eps[0] >= 0.0, f"epsilon1 should be >= 0 but is: {eps[0]}")
+    check(eps[1] >= 0.0, f"epsilon2 should be >= 0 but is: {eps[1]}")
+
+
+_MUON: dict[str, Any] = {
+    "lr": _LR,
+    "momentum": at_least(0.0, "momentum should be >= 0 but is: "),
+    "weight_decay": at_least(0.0, "weight decay should be >= 0 but is: "),
+    "adjust_lr_fn": _known_adjustment,
+    # PyTorch looks at none.
+    "eps": lambda eps: None,
+}
+_ADAFACTOR: dict[str, Any] = {
+    "lr": _LR,
+    "beta2_decay": lambda decay: check(decay <= 0.0, f"beta2_decay should be <= 0 but is: {decay}"),
+    "eps": _two_eps,
+    "d": at_least(1.0, "Clipping threshold d should be >= 1 but is: "),
+    "weight_decay": at_least(0.0, "weight_decay should be >= 0 but is: "),
+}
 
 
 class Muon(Optimizer):
@@ -49,27 +79,11 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        check_rate(lr, "Learning rate should be >= 0 but is: ")
-        check(momentum >= 0.0, f"momentum should be >= 0 but is: {momentum}")
-        check(weight_decay >= 0.0, f"weight decay should be >= 0 but is: {weight_decay}")
-        known = adjust_lr_fn is None or adjust_lr_fn in _ADJUSTMENTS
-        check(known, f"Adjust learning rate function {adjust_lr_fn} is not supported")
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients,
-            "eps": eps,
-            "ns_steps": ns_steps,
-            "adjust_lr_fn": adjust_lr_fn,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals(), **_MUON))
         for group in self.param_groups:
             for p in group["params"]:
-                check(
-                    p.ndim == 2, f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}"
-                )
+                why = f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}"
+                check(p.ndim == 2, why)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient."""
@@ -78,7 +92,7 @@ class Muon(Optimizer):
             for group in self.param_groups:
                 for p in group["params"]:
                     if p.grad is not None:
-                        refuse_sparse(self, p.grad)
+                        refuse(self, p.grad, complex=True)
                         self._update(group, p, p.grad)
         return loss
 
@@ -147,22 +161,7 @@ class Adafactor(Optimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        check_rate(lr, "Learning rate should be >= 0 but is: ")
-        check(beta2_decay <= 0.0, f"beta2_decay should be <= 0 but is: {beta2_decay}")
-        check(eps[0] is None or eps[0] >= 0.0, f"epsilon1 should be >= 0 but is: {eps[0]}")
-        check(eps[1] >= 0.0, f"epsilon2 should be >= 0 but is: {eps[1]}")
-        check(d >= 1.0, f"Clipping threshold d should be >= 1 but is: {d}")
-        check(weight_decay >= 0.0, f"weight_decay should be >= 0 but is: {weight_decay}")
-        defaults = {
-            "lr": lr,
-            "beta2_decay": beta2_decay,
-            "eps": eps,
-            "d": d,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals(), **_ADAFACTOR))
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient."""
@@ -171,7 +170,7 @@ class Adafactor(Optimizer):
             for group in self.param_groups:
                 for p in group["params"]:
                     if p.grad is not None:
-                        refuse_sparse(self, p.grad)
+                        refuse(self, p.grad, complex=True)
                         self._update(group, p, -p.grad if group["maximize"] else p.grad)
         return loss
 

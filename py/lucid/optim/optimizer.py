@@ -165,7 +165,7 @@ class Optimizer:
             return closure()
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Calls `hook(optimizer, args, kwargs)` before each step; it may return new args and kwargs."""
+        """Calls `hook(optimizer, args, kwargs)` before each step, `args` with the optimizer in front; it may return both."""
         return register(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
@@ -270,6 +270,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        # As in PyTorch, hooks see the optimizer among the arguments.
+        args = (self, *args)
         for hook in list(self._step_pre_hooks.values()):
             changed = hook(self, args, kwargs)
             if changed is not None:
@@ -278,7 +280,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                         f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
                     )
                 args, kwargs = changed
-        result = step(self, *args, **kwargs)
+        result = step(*args, **kwargs)
         for hook in list(self._step_post_hooks.values()):
             hook(self, args, kwargs)
         return result

@@ -8,9 +8,21 @@ from typing import Any
 import lucid
 from lucid import _C, Tensor, errors
 from lucid.optim.optimizer import Optimizer, Params
-from lucid.optim.stepping import Batch, check, check_variants
+from lucid.optim.options import checked, rate
+from lucid.optim.stepping import Batch, as_real
 
 __all__ = ["SGD"]
+
+
+def _not_negative(value: Any) -> Any:
+    return not value < 0.0
+
+
+# NaN passes, as it does in PyTorch.
+_RULES = {
+    "lr": rate(accepts=_not_negative),
+    **{name: rate(f"Invalid {name} value: ", _not_negative) for name in ("momentum", "weight_decay")},
+}
 
 
 class SGD(Optimizer):
@@ -50,26 +62,10 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check(not isinstance(lr, Tensor) or lr.numel() == 1, "Tensor lr must be 1-element")
-        # NaN passes, as it does in PyTorch.
-        check(not lr < 0.0, f"Invalid learning rate: {lr}")
-        check(not momentum < 0.0, f"Invalid momentum value: {momentum}")
-        check(not weight_decay < 0.0, f"Invalid weight_decay value: {weight_decay}")
+        options = checked(locals(), **_RULES)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise errors.ValueError("Nesterov momentum requires a momentum and zero dampening")
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-            "foreach": foreach,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        super().__init__(params, defaults)
-        check_variants(fused, foreach, differentiable)
+        super().__init__(params, options)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient, in one engine call; asynchronous on the GPU device."""
@@ -98,6 +94,9 @@ class SGD(Optimizer):
                     together[2].append(buffer)
                 together[0].append(param)
                 together[1].append(grad)
+                if param.is_complex():
+                    for tensors in together:
+                        tensors[-1] = as_real(tensors[-1])
             options = {
                 "lr": float(group["lr"]),
                 "momentum": momentum,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import lucid
-from lucid import Tensor
 from lucid.optim.optimizer import Params
-from lucid.optim.stepping import Counts, Stepping, check, check_betas, check_rate
+from lucid.optim.options import checked
+from lucid.optim.stepping import Counts, Stepping
 
 __all__ = ["ASGD", "Lion", "Rprop"]
 
@@ -23,7 +22,7 @@ class Rprop(Stepping):
         lr: The first step size. Default: 1e-2.
         etas: Factors of the step size. Default: (0.5, 1.2).
         step_sizes: Smallest and largest step. Default: (1e-6, 50).
-        capturable: Accepted; no effect.
+        capturable: Accepted for parameters on the GPU device; no effect.
         foreach: Accepted; a step is one engine call in any case.
         maximize: Ascend instead. Default: False.
         differentiable: Record the step, for gradients through it. Default: False.
@@ -32,6 +31,7 @@ class Rprop(Stepping):
     """
 
     _kind = "rprop"
+    _state = ("prev", "step_size")
 
     def __init__(
         self,
@@ -45,24 +45,10 @@ class Rprop(Stepping):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_rate(lr)
-        check(0.0 < etas[0] < 1.0 < etas[1], f"Invalid eta values: {etas[0]}, {etas[1]}")
-        defaults = {
-            "lr": lr,
-            "etas": etas,
-            "step_sizes": step_sizes,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
-    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("prev", "step_size")
-
-    def _first_array(self, group: dict[str, Any], name: str, param: Tensor) -> Tensor:
-        return lucid.full_like(param.detach(), float(group["lr"]) if name == "step_size" else 0.0)
+    def _first_value(self, group: dict[str, Any], name: str) -> float:
+        return float(group["lr"]) if name == "step_size" else 0.0
 
     def _options(self, group: dict[str, Any]) -> dict[str, float]:
         (minus, plus), (least, most) = group["etas"], group["step_sizes"]
@@ -91,12 +77,14 @@ class ASGD(Stepping):
         foreach: Accepted; a step is one engine call in any case.
         maximize: Ascend instead. Default: False.
         differentiable: Record the step, for gradients through it. Default: False.
-        capturable: Accepted; no effect.
+        capturable: Accepted for parameters on the GPU device; no effect.
 
     State per parameter: `step`, `eta`, `mu` (0-d float32, on the CPU where PyTorch has the parameter's device), `ax`.
     """
 
     _kind = "asgd"
+    _state = ("ax",)
+    _numbers = ("lambd", "weight_decay", "maximize")
     _counts = ("step", "eta", "mu")
 
     def __init__(
@@ -112,31 +100,10 @@ class ASGD(Stepping):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_rate(lr)
-        check(lambd >= 0.0, f"Invalid lambd value: {lambd}")
-        check(alpha >= 0.0, f"Invalid alpha value: {alpha}")
-        check(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
-        defaults = {
-            "lr": lr,
-            "lambd": lambd,
-            "alpha": alpha,
-            "t0": t0,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, checked(locals()))
 
     def _first_counts(self, group: dict[str, Any]) -> Counts:
         return {"step": 0.0, "eta": float(group["lr"]), "mu": 1.0}
-
-    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("ax",)
-
-    def _options(self, group: dict[str, Any]) -> dict[str, float]:
-        return {name: float(group[name]) for name in ("lambd", "weight_decay", "maximize")}
 
     def _advance(self, group: dict[str, Any], counts: Counts) -> tuple[dict[str, float], Counts]:
         t, lr, lambd = counts["step"] + 1.0, float(group["lr"]), float(group["lambd"])
@@ -165,6 +132,8 @@ class Lion(Stepping):
     """
 
     _kind = "lion"
+    _state = ("exp_avg",)
+    _numbers = ("lr", "betas", "weight_decay", "maximize")
     _counts = ()
 
     def __init__(
@@ -177,25 +146,7 @@ class Lion(Stepping):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_rate(lr)
-        check_betas(betas)
-        check(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
-
-    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("exp_avg",)
-
-    def _options(self, group: dict[str, Any]) -> dict[str, float]:
-        beta1, beta2 = group["betas"]
-        names = ("lr", "weight_decay", "maximize")
-        return {"beta1": float(beta1), "beta2": float(beta2), **{name: float(group[name]) for name in names}}
+        super().__init__(params, checked(locals()))
 
     def _advance(self, group: dict[str, Any], counts: Counts) -> tuple[dict[str, float], Counts]:
         return {}, {}

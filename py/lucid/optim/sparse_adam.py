@@ -6,9 +6,18 @@ from typing import Any
 
 from lucid import Tensor, errors
 from lucid.optim.optimizer import Params
-from lucid.optim.stepping import Stepping, check, check_betas
+from lucid.optim.options import check, checked, rate
+from lucid.optim.stepping import Stepping
 
 __all__ = ["SparseAdam"]
+
+
+def _positive(value: Any) -> Any:
+    return value > 0.0
+
+
+def _positive_eps(eps: Any) -> None:
+    check(eps > 0.0, f"Invalid epsilon value: {eps}")
 
 
 class SparseAdam(Stepping):
@@ -33,6 +42,8 @@ class SparseAdam(Stepping):
     """
 
     _kind = "sparse_adam"
+    _state = ("exp_avg", "exp_avg_sq")
+    _numbers = ("lr", "betas", "eps", "maximize")
     _takes_sparse = True
 
     def __init__(
@@ -43,11 +54,7 @@ class SparseAdam(Stepping):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        check(not isinstance(lr, Tensor) or lr.numel() == 1, "Tensor lr must be 1-element")
-        check(bool(lr > 0.0), f"Invalid learning rate: {lr}")
-        check(eps > 0.0, f"Invalid epsilon value: {eps}")
-        check_betas(betas)
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        super().__init__(params, checked(locals(), lr=rate(accepts=_positive), eps=_positive_eps))
         at = [(i, j, p) for i, group in enumerate(self.param_groups) for j, p in enumerate(group["params"])]
         sparse = [[i, j] for i, j, p in at if p.is_sparse]
         check(not sparse, f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
@@ -60,11 +67,3 @@ class SparseAdam(Stepping):
 
     def _count(self, value: float) -> int:
         return int(value)
-
-    def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
-
-    def _options(self, group: dict[str, Any]) -> dict[str, float]:
-        beta1, beta2 = group["betas"]
-        names = ("lr", "eps", "maximize")
-        return {"beta1": float(beta1), "beta2": float(beta2), **{name: float(group[name]) for name in names}}

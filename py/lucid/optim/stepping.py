@@ -14,43 +14,32 @@ import lucid
 from lucid import _C, Tensor, errors
 from lucid.optim.optimizer import Optimizer
 
-__all__ = ["Batch", "Stepping", "check", "check_betas", "check_rate", "check_variants", "refuse_sparse"]
+__all__ = ["Batch", "Stepping", "as_real", "refuse"]
 
 # The kind of step, its options, and lists of parameters, gradients and state.
 Batch = tuple[str, dict[str, float], list[list[Tensor]]]
 Counts = dict[str, float]
 
 
-def check(holds: bool, message: str) -> None:
-    """A ValueError with the message where an argument is out of its range."""
-    if not holds:
-        raise errors.ValueError(message)
+def as_real(tensor: Tensor) -> Tensor:
+    """A complex tensor as pairs of numbers, in the same storage; others as they are."""
+    return _C.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
-def check_rate(lr: Any, message: str = "Invalid learning rate: ") -> None:
-    """Refuses learning rates below 0, NaN, and tensors of more than one number."""
-    check(not isinstance(lr, Tensor) or lr.numel() == 1, "Tensor lr must be 1-element")
-    check(bool(lr >= 0.0), f"{message}{lr}")
+def check_variants(group: dict[str, Any], param: Tensor) -> None:
+    """Refuses, at a step, what PyTorch's variants of it cannot do. Here a step is one engine call in any case."""
+    if group.get("capturable") and not group.get("fused") and param.is_cpu:
+        raise AssertionError("If capturable=True, params and state_steps must be on the GPU device.")
+    if group.get("foreach") and group.get("differentiable"):
+        raise AssertionError("_foreach ops don't support autograd")
 
 
-def check_betas(betas: tuple[float, float]) -> None:
-    """Refuses decay rates outside of [0, 1)."""
-    for i in range(2):
-        check(0.0 <= betas[i] < 1.0, f"Invalid beta parameter at index {i}: {betas[i]}")
-
-
-def check_variants(fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
-    """Refuses what PyTorch cannot combine. Here a step is one engine call in any case."""
-    if fused and differentiable:
-        raise errors.RuntimeError("`fused` does not support `differentiable`")
-    if fused and foreach:
-        raise errors.RuntimeError("`fused` and `foreach` cannot be `True` together.")
-
-
-def refuse_sparse(optimizer: Optimizer, grad: Tensor, instead: str = "") -> None:
-    """Refuses a sparse gradient."""
+def refuse(optimizer: Optimizer, grad: Tensor, instead: str = "", complex: bool = False) -> None:
+    """Refuses a sparse gradient, and with `complex` a complex one."""
     if grad.is_sparse:
         raise errors.RuntimeError(f"{type(optimizer).__name__} does not support sparse gradients{instead}")
+    if complex and grad.is_complex():
+        raise errors.RuntimeError(f"{type(optimizer).__name__} does not support complex parameters")
 
 
 class Stepping(Optimizer):
@@ -58,17 +47,24 @@ class Stepping(Optimizer):
 
     _kind: ClassVar[str]
     _counts: ClassVar[tuple[str, ...]] = ("step",)
+    # State tensors in the order of the engine's step, and the options that it takes.
+    _state: ClassVar[tuple[str, ...]] = ()
+    _numbers: ClassVar[tuple[str, ...]] = ()
     _takes_sparse: ClassVar[bool] = False
     # What to do instead, in the error for a sparse gradient.
     _instead: ClassVar[str] = ""
 
     def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:
         """Names of a parameter's state tensors, in the order of the engine's step."""
-        raise NotImplementedError
+        return self._state
 
     def _options(self, group: dict[str, Any]) -> dict[str, float]:
         """The step's options that only depend on the group."""
-        raise NotImplementedError
+        options = {name: float(group[name]) for name in self._numbers if name != "betas"}
+        if "betas" in self._numbers:
+            beta1, beta2 = group["betas"]
+            options |= {"beta1": float(beta1), "beta2": float(beta2)}
+        return options
 
     def _advance(self, group: dict[str, Any], counts: Counts) -> tuple[dict[str, float], Counts]:
         """The options that depend on counts, and the counts after this step."""
@@ -78,8 +74,15 @@ class Stepping(Optimizer):
     def _first_counts(self, group: dict[str, Any]) -> Counts:
         return dict.fromkeys(self._counts, 0.0)
 
+    def _first_value(self, group: dict[str, Any], name: str) -> float:
+        """What every number of a state tensor begins with."""
+        return 0.0
+
     def _first_array(self, group: dict[str, Any], name: str, param: Tensor) -> Tensor:
-        return lucid.zeros_like(param.detach())
+        value = self._first_value(group, name)
+        if value == 0.0:
+            return lucid.zeros_like(param.detach())
+        return lucid.full_like(param.detach(), complex(value, value) if param.is_complex() else value)
 
     def _count(self, value: float) -> Any:
         """A count as the state keeps it."""
@@ -87,7 +90,7 @@ class Stepping(Optimizer):
 
     def _check_grad(self, group: dict[str, Any], grad: Tensor) -> None:
         if not self._takes_sparse:
-            refuse_sparse(self, grad, self._instead)
+            refuse(self, grad, self._instead)
 
     def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         for name, value in self._first_counts(group).items():
@@ -128,6 +131,7 @@ class Stepping(Optimizer):
         self, group: dict[str, Any], batches: list[Batch], after: list[tuple[Counts, list[dict[str, Any]]]]
     ) -> None:
         arrays = self._arrays(group)
+        variants = group.get("capturable") or group.get("foreach")
         known: dict[tuple[int, ...], tuple[float, ...]] = {}
         together: dict[tuple[float, ...], tuple[list[list[Tensor]], list[dict[str, Any]]]] = {}
         for param in group["params"]:
@@ -135,6 +139,8 @@ class Stepping(Optimizer):
             if grad is None:
                 continue
             self._check_grad(group, grad)
+            if variants:
+                check_variants(group, param)
             state = self.state[param]
             if not state:
                 self._begin(group, param, state)
@@ -152,6 +158,9 @@ class Stepping(Optimizer):
             for into, name in zip(lists[2:], arrays, strict=True):
                 into.append(state[name])
             states.append(state)
+            if param.is_complex():
+                for tensors in lists:
+                    tensors[-1] = as_real(tensors[-1])
         if not together:
             return
         options = self._options(group)
