@@ -11,10 +11,12 @@ import os
 import struct
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import lucid
 import numpy as np
-from lucid.utils.data import TensorDataset
+
+if TYPE_CHECKING:
+    from lucid.utils.data import TensorDataset
 
 SIZE = 28
 DEFAULT = Path(__file__).resolve().parent.parent / "target" / "digits.safetensors"
@@ -60,6 +62,10 @@ def load(size: int = SIZE, normalise: bool = True, test_share: float = 0.2, seed
 
 def datasets(size: int = SIZE, normalise: bool = True) -> tuple[TensorDataset, TensorDataset]:
     """What `load` gives, as data sets of (image, digit) to train on and to test with."""
+    # Not above, so that the file for Rust is written without Lucid.
+    import lucid
+    from lucid.utils.data import TensorDataset
+
     arrays = {name: lucid.from_numpy(array) for name, array in load(size, normalise).items()}
     return TensorDataset(arrays["train_x"], arrays["train_y"]), TensorDataset(arrays["test_x"], arrays["test_y"])
 

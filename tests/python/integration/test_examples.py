@@ -88,9 +88,13 @@ def test_transformer_learns_as_well_in_mixed_precision(train: Train, device: str
     assert mixed["loss"] < 1.05 * exact["loss"] and mixed["held_out_loss"] < 1.05 * exact["held_out_loss"]
 
 
-def test_lstm_solves_the_adding_problem(train: Train) -> None:
-    made = train("lstm")
+def test_lstm_solves_the_adding_problem(train: Train, tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "run.pt")
+    made = train("lstm", "--checkpoint", checkpoint)
     assert made["solved"] and made["test_error"] < 1 / 60
+    # Of a run that is at its end nothing but the result is left.
+    again = train("lstm", "--resume", checkpoint)
+    assert again["solved"] and again["losses"] == made["losses"] and again["history"] == made["history"]
 
 
 def test_resnet_reads_turned_digits(train: Train) -> None:
