@@ -172,6 +172,8 @@ impl DTypes {
     pub const INTEGRAL: DTypes = DTypes::BOOL.and(DTypes::INTEGER);
     /// Real floating dtypes.
     pub const FLOAT: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
+    /// float32 and float64: what matrices are factored in.
+    pub const WIDE: DTypes = DTypes::of(&[DType::F32, DType::F64]);
     /// Floating and complex.
     pub const INEXACT: DTypes = DTypes::FLOAT.and(DTypes::of(&[DType::C64]));
     /// Integers and floats, neither `bool` nor complex.

@@ -3,6 +3,7 @@
 //! Depends on `blas`. Inputs are copied row-major first: LAPACK works in place.
 
 use super::blas::Lapack;
+use super::factor;
 use super::CpuArray;
 use crate::dispatch::Meta;
 use crate::ops::linalg::LinalgOp;
@@ -17,8 +18,48 @@ pub fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArra
         (LinalgOp::Inverse, DType::F64, [a]) => inverse::<f64>(a, out),
         (LinalgOp::SolveMatrices, DType::F32, [a, b]) => solve::<f32>(a, b, out),
         (LinalgOp::SolveMatrices, DType::F64, [a, b]) => solve::<f64>(a, b, out),
+        (LinalgOp::CholeskyParts, DType::F32, [a]) => factor::cholesky::<f32>(a, out),
+        (LinalgOp::CholeskyParts, DType::F64, [a]) => factor::cholesky::<f64>(a, out),
+        (LinalgOp::QrParts, DType::F32, [a]) => factor::qr::<f32>(a, out),
+        (LinalgOp::QrParts, DType::F64, [a]) => factor::qr::<f64>(a, out),
+        (LinalgOp::EighParts, DType::F32, [a]) => factor::eigh::<f32>(a, true, out),
+        (LinalgOp::EighParts, DType::F64, [a]) => factor::eigh::<f64>(a, true, out),
+        (LinalgOp::Eigenvalues, DType::F32, [a]) => factor::eigh::<f32>(a, false, out),
+        (LinalgOp::Eigenvalues, DType::F64, [a]) => factor::eigh::<f64>(a, false, out),
+        (LinalgOp::SvdParts { full }, DType::F32, [a]) => factor::svd::<f32>(a, Some(*full), out),
+        (LinalgOp::SvdParts { full }, DType::F64, [a]) => factor::svd::<f64>(a, Some(*full), out),
+        (LinalgOp::SingularValues, DType::F32, [a]) => factor::svd::<f32>(a, None, out),
+        (LinalgOp::SingularValues, DType::F64, [a]) => factor::svd::<f64>(a, None, out),
+        (LinalgOp::LuParts, DType::F32, [a]) => factor::lu::<f32>(a, out),
+        (LinalgOp::LuParts, DType::F64, [a]) => factor::lu::<f64>(a, out),
+        (LinalgOp::Exponential, DType::F32, [a]) => factor::exponential::<f32>(a, out),
+        (LinalgOp::Exponential, DType::F64, [a]) => factor::exponential::<f64>(a, out),
+        (LinalgOp::SolveTriangular { upper, unit }, DType::F32, [a, b]) => {
+            factor::triangular::<f32>(a, b, *upper, *unit, out)
+        }
+        (LinalgOp::SolveTriangular { upper, unit }, DType::F64, [a, b]) => {
+            factor::triangular::<f64>(a, b, *upper, *unit, out)
+        }
+        (LinalgOp::PseudoInverse { atol, rtol }, DType::F32, [a]) => {
+            factor::pseudo_inverse::<f32>(a, *atol, *rtol, out)
+        }
+        (LinalgOp::PseudoInverse { atol, rtol }, DType::F64, [a]) => {
+            factor::pseudo_inverse::<f64>(a, *atol, *rtol, out)
+        }
+        (LinalgOp::Permutation { n }, DType::I64, [pivots]) => permutations(pivots, *n, out),
         _ => Err(Error::dtype(op.schema().name, "takes float32 and float64", &[out.dtype])),
     }
+}
+
+fn permutations(pivots: &CpuArray, n: usize, out: &Meta) -> Result<CpuArray> {
+    let pivots = pivots.contiguous()?;
+    let guard = pivots.read::<i64>();
+    let each = pivots.shape().last().copied().unwrap_or(0);
+    let found = factor::permutations(pivots.slice(&guard), each, n)?;
+    CpuArray::build(&out.shape, |out: &mut [i64]| {
+        out.copy_from_slice(&found);
+        Ok(())
+    })
 }
 
 /// Side of the square matrices, and how many there are.

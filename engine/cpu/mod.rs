@@ -12,6 +12,7 @@ mod conv;
 mod copy;
 mod create;
 mod elementwise;
+pub(crate) mod factor;
 mod fused;
 mod index;
 mod linalg;

@@ -5,6 +5,7 @@
 
 use super::array::{GpuArray, Value};
 use super::convert::{self, constant, int, ints};
+use super::factor;
 use super::fault::Made;
 use crate::dispatch::Meta;
 use crate::ops::linalg::LinalgOp;
@@ -26,8 +27,33 @@ pub(super) fn linalg(op: &LinalgOp, x: &[&GpuArray], out: &Meta) -> Made<GpuArra
             refuse_singular("solve", &a)?;
             mlx::solve(&a, &b)?
         }
+        _ if x[0].numel() == 0 => ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?,
+        LinalgOp::CholeskyParts => factor::cholesky(&matrices(x[0])?)?,
+        LinalgOp::QrParts => factor::qr(&matrices(x[0])?)?,
+        LinalgOp::EighParts => factor::eigh(&matrices(x[0])?)?,
+        LinalgOp::Eigenvalues => factor::eigenvalues(&matrices(x[0])?)?,
+        LinalgOp::SvdParts { full } => factor::svd(&matrices(x[0])?, *full)?,
+        LinalgOp::SingularValues => factor::singular_values(&matrices(x[0])?)?,
+        LinalgOp::LuParts => factor::lu(&matrices(x[0])?)?,
+        LinalgOp::Exponential => factor::exponential(&matrices(x[0])?)?,
+        LinalgOp::SolveTriangular { upper, unit } => {
+            factor::triangular(&matrices(x[0])?, &matrices(x[1])?, *upper, *unit)?
+        }
+        LinalgOp::PseudoInverse { atol, rtol } => factor::pseudo_inverse(&matrices(x[0])?, *atol, *rtol)?,
+        LinalgOp::Permutation { n } => return permutations(x[0], *n, out),
     };
     GpuArray::new(Value::plain(array), &out.shape, out.dtype)
+}
+
+/// A loop of exchanges is no work for a GPU: the pivots are read back.
+fn permutations(pivots: &GpuArray, n: usize, out: &Meta) -> Made<GpuArray> {
+    let each = pivots.shape().last().copied().unwrap_or(0);
+    let bytes = super::create::to_bytes(pivots)?;
+    let pivots: Vec<i64> =
+        bytes.chunks_exact(8).map(|b| i64::from_ne_bytes(b.try_into().unwrap_or_default())).collect();
+    let order = crate::cpu::factor::permutations(&pivots, each, n)?;
+    let bytes: Vec<u8> = order.iter().flat_map(|i| i.to_ne_bytes()).collect();
+    super::create::from_bytes(&bytes, out)
 }
 
 fn matrices(x: &GpuArray) -> Made<Array> {

@@ -12,6 +12,7 @@ mod conv;
 mod convert;
 mod create;
 mod elementwise;
+mod factor;
 mod fault;
 mod index;
 mod integer;

@@ -232,6 +232,11 @@ pub(crate) fn arange_of(n: usize, device: Device) -> Result<Tensor> {
     create(CreateOp::Arange { start: Scalar::ZERO, step: Scalar::ONE }, &[n], DType::I64, device)
 }
 
+/// The identity of `n` rows.
+pub(crate) fn identity(n: usize, dtype: DType, device: Device) -> Result<Tensor> {
+    create(CreateOp::Eye, &[n, n], dtype, device)
+}
+
 fn eye_body(n: i64, m: Option<i64>, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
     let shape = sizes("eye", &[n as isize, m.unwrap_or(n) as isize])?;
     create(CreateOp::Eye, &shape, dtype.unwrap_or(crate::default_dtype()), device.unwrap_or(crate::default_device()))

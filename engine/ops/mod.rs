@@ -20,6 +20,7 @@ pub mod einsum;
 pub mod index;
 pub mod linalg;
 pub mod loss;
+pub mod matrix;
 pub mod metric;
 pub mod nn;
 pub mod norm;
@@ -98,6 +99,17 @@ pub enum DimPairs {
     Lists(Vec<isize>, Vec<isize>),
 }
 
+/// Which norm: a number, or a name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NormOrder {
+    /// The power, or ±∞.
+    Number(f64),
+    /// The Frobenius norm: the 2-norm of all elements.
+    Fro,
+    /// The nuclear norm: the sum of the singular values.
+    Nuc,
+}
+
 /// Rust types of the parameter kinds that the op table names.
 #[allow(missing_docs)]
 pub mod kinds {
@@ -122,6 +134,7 @@ pub mod kinds {
     pub type Sections<'a> = super::Sections<'a>;
     pub type DimPairs<'a> = &'a super::DimPairs;
     pub type OptFloats<'a> = Option<&'a [f64]>;
+    pub type OptOrder = Option<super::NormOrder>;
     pub type Bins<'a> = &'a [crate::Tensor];
     pub type Dtype = DType;
     pub type OptDtype = Option<DType>;
@@ -143,6 +156,7 @@ pub mod results {
     pub type MantissaExponent = (crate::Tensor, crate::Tensor);
     pub type Pair = (crate::Tensor, crate::Tensor);
     pub type Each = Vec<crate::Tensor>;
+    pub type Named = Vec<crate::Tensor>;
     pub type Truth = bool;
     /// One tensor alone, or several.
     pub type Packed = Vec<crate::Tensor>;
@@ -175,6 +189,7 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         einsum::SCHEMAS,
         metric::SCHEMAS,
         linalg::SCHEMAS,
+        matrix::SCHEMAS,
         conv::SCHEMAS,
         pool::SCHEMAS,
         norm::SCHEMAS,

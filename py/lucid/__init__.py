@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from lucid import amp as amp
     from lucid import autograd as autograd
     from lucid import func as func
+    from lucid import linalg as linalg
     from lucid import profiler as profiler
     from lucid import serialization as serialization
     from lucid import utils as utils
@@ -95,6 +96,7 @@ _PACKAGES = {
     "autograd",
     "errors",
     "func",
+    "linalg",
     "multiprocessing",
     "nn",
     "optim",

@@ -50,6 +50,21 @@ class HistEdgesList(NamedTuple):
     bin_edges: tuple[Tensor, ...]
 
 
+# Decompositions, by the op's name: what their parts are called.
+_PARTS: dict[str, tuple[str, ...]] = {
+    "linalg_cholesky_ex": ("L", "info"),
+    "linalg_eigh": ("eigenvalues", "eigenvectors"),
+    "linalg_inv_ex": ("inverse", "info"),
+    "linalg_lstsq": ("solution", "residuals", "rank", "singular_values"),
+    "linalg_lu": ("P", "L", "U"),
+    "linalg_lu_factor": ("LU", "pivots"),
+    "linalg_lu_factor_ex": ("LU", "pivots", "info"),
+    "linalg_qr": ("Q", "R"),
+    "linalg_solve_ex": ("result", "info"),
+    "linalg_svd": ("U", "S", "Vh"),
+}
+
+
 def _make(name: str, kind: type[Any]) -> type[Any]:
     def show(self: Any) -> str:
         fields = ",\n".join(f"{field}={value!r}" for field, value in zip(self._fields, self, strict=True))
@@ -73,4 +88,8 @@ CLASSES = {
     name: _make(name.removesuffix("_dim"), _KINDS[kind])
     for name, kind in (*_ROWS.items(), ("max", "ValuesIndices"), ("min", "ValuesIndices"))
 }
+for _name, _fields in _PARTS.items():
+    _kind = NamedTuple(_name, [(field, Tensor) for field in _fields])  # type: ignore[misc]
+    _kind.__doc__ = "The parts that the op gives."
+    CLASSES[_name] = _make(_name, _kind)
 globals().update({cls.__name__: cls for cls in CLASSES.values()})

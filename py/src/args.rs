@@ -209,7 +209,7 @@ pub mod kinds {
     macro_rules! markers { ($($name:ident)*) => { $(pub struct $name;)* } }
     markers! {
         Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int OptInt Float OptFloat Bool Dim OptDim Dims OptDims
-        Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText OptFloats Bins
+        Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText OptFloats Bins OptOrder
     }
 }
 
@@ -662,6 +662,35 @@ impl Kind for kinds::OptText {
 impl Preset for kinds::OptText {
     fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
         default.map(Into::into)
+    }
+}
+
+/// A norm's order: a number, or one of the names.
+impl Kind for kinds::OptOrder {
+    type Held<'a> = Option<lucid::ops::NormOrder>;
+    type Lent<'h> = Option<lucid::ops::NormOrder>;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+        or_none(obj, || {
+            let Ok(name) = obj.cast::<PyString>() else {
+                return float(at, obj, "a number, 'fro', 'nuc' or None").map(lucid::ops::NormOrder::Number);
+            };
+            match name.extract::<String>()?.as_str() {
+                "fro" => Ok(lucid::ops::NormOrder::Fro),
+                "nuc" => Ok(lucid::ops::NormOrder::Nuc),
+                other => {
+                    let why = format!("Order {other} not supported; it is a number, 'fro' or 'nuc'");
+                    Err(errors::runtime_error(obj.py(), why))
+                }
+            }
+        })
+    }
+    fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
+        *held
+    }
+}
+impl Preset for kinds::OptOrder {
+    fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
+        default
     }
 }
 

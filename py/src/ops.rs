@@ -4,7 +4,7 @@
 //! PyTorch's signature, and where it is a method row the method too, and its in-place form. All go through one body.
 
 use crate::args::{kinds, optional, required, Arg, At, Kind};
-use crate::cross;
+
 use crate::results;
 use crate::tensor::PyTensor;
 use lucid::Scalar;
@@ -56,7 +56,7 @@ macro_rules! missing {
 macro_rules! run {
     ($py:ident, $op:ident, $call:path, ($($p:ident: $k:ident),*)) => {{
         let weight = 0usize $(.max(<kinds::$k as Kind>::weight(&$p)))*;
-        cross::op($py, weight, || $call($(<kinds::$k as Kind>::lend(&$p)),*))
+        crate::cross::op($py, weight, || $call($(<kinds::$k as Kind>::lend(&$p)),*))
     }};
 }
 
@@ -368,7 +368,7 @@ macro_rules! bind_restride {
                     $(let $p = held!(py OP $p $k $($d)?);)*
                     $($(let $kp = held!(py OP $kp $kk $kd);)*)?
                     let mut t = slf.get().share();
-                    cross::quick(py, || t.[<$name _>]($(<kinds::$k as Kind>::lend(&$p),)* $($(<kinds::$kk as Kind>::lend(&$kp),)*)?))?;
+                    crate::cross::quick(py, || t.[<$name _>]($(<kinds::$k as Kind>::lend(&$p),)* $($(<kinds::$kk as Kind>::lend(&$kp),)*)?))?;
                     slf.get().replace(py, t);
                     Ok(slf.clone())
                 }
@@ -503,6 +503,7 @@ families! {
     einsum einsum_ops lucid::ops::einsum;
     metric metric_ops lucid::ops::metric;
     linalg linalg_ops lucid::ops::linalg;
+    matrix matrix_ops lucid::ops::matrix;
     conv conv_ops lucid::ops::conv;
     pool pool_ops lucid::ops::pool;
     norm norm_ops lucid::ops::norm;

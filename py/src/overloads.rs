@@ -5,7 +5,7 @@
 use crate::args::{kind_name, kinds, optional, required, weight_of, Arg, At};
 use crate::tensor::{nonzero_of, wrap, PyTensor};
 use crate::{cross, errors, out, results};
-use lucid::ops::{binary, compare, metric, reduce, sort};
+use lucid::ops::{binary, compare, matrix, metric, reduce, sort};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
@@ -202,7 +202,7 @@ fn spread<'py>(
 
 // ---- norm ------------------------------------------------------------------------------------------------------------
 
-/// `norm(x, p, dim, keepdim, dtype)` with `p` a number or `"fro"`.
+/// `norm(x, p, dim, keepdim, dtype)` with `p` a number, `"fro"` or `"nuc"`.
 fn norm_of<'py>(
     slf: Option<&Bound<'py, PyTensor>>,
     args: &Bound<'py, PyTuple>,
@@ -213,20 +213,25 @@ fn norm_of<'py>(
     let py = call.py;
     let t = call.tensor("input")?;
     let p = match call.get("p").filter(|p| !p.is_none()) {
-        None => Scalar::Int(2),
+        None => Some(Scalar::Int(2)),
         Some(text) if text.is_instance_of::<PyString>() => match text.extract::<String>()?.as_str() {
-            "fro" => Scalar::Int(2),
+            "fro" => Some(Scalar::Int(2)),
+            "nuc" => None,
             other => {
-                let why = format!("norm(): p must be a number or 'fro', got '{other}'");
+                let why = format!("norm(): p must be a number, 'fro' or 'nuc', got '{other}'");
                 return Err(errors::runtime_error(py, why));
             }
         },
-        Some(_) => required::<kinds::Number>(py, call.at("p"), call.arg("p"))?,
+        Some(_) => Some(required::<kinds::Number>(py, call.at("p"), call.arg("p"))?),
     };
     let dim = optional::<kinds::OptDims>(call.at("dim"), call.arg("dim"), None)?;
     let keepdim = call.flag("keepdim", false)?;
     let dtype = optional::<kinds::OptDtype>(call.at("dtype"), call.arg("dtype"), None)?;
-    let made = cross::op(py, weight_of(&t), || metric::norm(&t, p, dim.as_deref(), keepdim, dtype))?;
+    let made = cross::op(py, weight_of(&t), || match (p, dtype) {
+        (Some(p), _) => metric::norm(&t, p, dim.as_deref(), keepdim, dtype),
+        (None, Some(dtype)) => matrix::nuclear_norm(&t.cast(dtype)?, dim.as_deref(), keepdim),
+        (None, None) => matrix::nuclear_norm(&t, dim.as_deref(), keepdim),
+    })?;
     call.finish(made, |made| wrap(py, made))
 }
 
@@ -268,7 +273,8 @@ macro_rules! both {
     };
 }
 both! {
-    /// The `p`-norm over `dim` (all by default); `p` may be a number, ±∞ or `"fro"`.
+    /// The `p`-norm over `dim` (all by default); `p` may be a number, ±∞, `"fro"` or `"nuc"` (the sum of the
+    /// singular values of matrices).
     norm |slf, args, kwargs| norm_of(slf, args, kwargs);
     /// The largest element; with `dim` the largest along it and their indices; with `other` the larger of each two.
     max |slf, args, kwargs| extremum(true, slf, args, kwargs);

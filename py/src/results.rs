@@ -82,6 +82,12 @@ pub fn HistEdgesList<'py>(py: Python<'py>, op: &'static str, pair: (lucid::Tenso
     named(py, op, vec![wrap(py, pair.0)?, Tensors(py, op, pair.1)?])
 }
 
+/// Several tensors as the named tuple of the op.
+pub fn Named<'py>(py: Python<'py>, op: &'static str, tensors: Vec<lucid::Tensor>) -> Object<'py> {
+    let parts: Vec<_> = tensors.into_iter().map(|t| wrap(py, t)).collect::<PyResult<_>>()?;
+    named(py, op, parts)
+}
+
 /// A pair of tensors.
 #[allow(dead_code)]
 pub fn Pair<'py>(py: Python<'py>, _op: &'static str, pair: (lucid::Tensor, lucid::Tensor)) -> Object<'py> {

@@ -50,6 +50,7 @@ KINDS = {
     "Text": "str",
     "OptText": "str | None",
     "OptFloats": "Sequence[_float] | None",
+    "OptOrder": "_Number | str | None",
     "Bins": "_int | Sequence[_int | Tensor]",
 }
 RESULTS = {
@@ -61,6 +62,7 @@ RESULTS = {
     "MantissaExponent": "MantissaExponent",
     "Pair": "tuple[Tensor, Tensor]",
     "Each": "Any",
+    "Named": "Any",
     "Truth": "_bool",
     "Packed": "Any",
     "MaybeIndices": "Any",

@@ -17,12 +17,18 @@ class Limitation:
 
 POLES = "at the poles PyTorch's trigamma gives large finite numbers, from sin(πx) of a rounded πx"
 ONLY_COMPLEX64 = "complex64 is the only complex dtype, so there are no float64 parts"
+NO_COMPLEX_INVERSE = "complex matrices are not factored, so that they have no negative powers"
 NO_FLOAT64 = "the GPU device has no float64; float32 stands in, as documented"
 
 LIMITATIONS: tuple[Limitation, ...] = (
     *(
         Limitation(name, "cpu", "float64", ONLY_COMPLEX64)
         for name in ("complex", "polar", "imag", "view_as_real", "view_as_complex")
+    ),
+    *(
+        Limitation(name, device, "complex64", NO_COMPLEX_INVERSE)
+        for name in ("matrix_power", "linalg_matrix_power")
+        for device in ("cpu", "gpu")
     ),
     Limitation("float_power", "gpu", "*", NO_FLOAT64),
     Limitation("float_power", "cpu", "complex64", ONLY_COMPLEX64),

@@ -17,6 +17,22 @@ import numpy as np
 
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
 
+#: Decompositions that are unique up to signs of their columns: what they give is compared without signs.
+UP_TO_SIGN = ("linalg_eigh", "linalg_svd")
+#: Of matrices of equal rows, as expanded ones are, these give what is not defined: bases of a null space, gradients at
+#: equal singular values, what is left of a matrix that could not be factored.
+NOT_OF_EQUAL_ROWS = {
+    *UP_TO_SIGN,
+    *(f"linalg_{name}" for name in ("cholesky_ex", "cond", "eigvalsh", "inv_ex", "lstsq", "lu", "matrix_norm")),
+    *(f"linalg_{name}" for name in ("matrix_rank", "norm", "pinv", "qr", "slogdet", "solve_ex", "svdvals")),
+    *("linalg_lu_factor", "linalg_lu_factor_ex", "linalg_tensorsolve", "nuclear_norm", "pinverse", "slogdet"),
+}
+
+
+def layouts(row: dict[str, Any]) -> tuple[str, ...]:
+    """The layouts that a row is tested on."""
+    return LAYOUTS[:-1] if row["name"] in NOT_OF_EQUAL_ROWS else LAYOUTS
+
 
 @dataclass(frozen=True)
 class Data:
@@ -27,6 +43,8 @@ class Data:
     varies: bool = True
     #: And in gradients?
     gradient: bool = True
+    #: Is it a symmetric matrix, of which half is read? Then it is varied as a whole.
+    symmetric: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +114,24 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
     def ascending(*shape: int) -> Data:
         return Data(np.sort(positive(*shape).values, -1), gradient=False)
 
+    def regular(*shape: int) -> Data:
+        # A square matrix, or a tensor of as many elements as one, that is far from being singular.
+        n = shape[-1] if shape[-1:] == shape[-2:-1] and len(shape) < 4 else int(np.sqrt(np.prod(shape)))
+        n = n if np.prod(shape) % (n * n) == 0 else shape[-1]
+        return Data((rng.standard_normal(shape).reshape(-1, n, n) / 2 + 2 * np.eye(n)).reshape(shape))
+
+    def symmetric(*shape: int) -> Data:
+        values = rng.standard_normal(shape)
+        return Data(values + np.swapaxes(values, -1, -2), symmetric=True)
+
+    def definite(*shape: int) -> Data:
+        values = rng.standard_normal(shape)
+        return Data(values @ np.swapaxes(values, -1, -2) + np.eye(shape[-1]), symmetric=True)
+
+    def pivots(*shape: int) -> Data:
+        n = shape[-1]
+        return Data(rng.integers(np.arange(1, n + 1), n + 1, shape).astype(np.int32), varies=False)
+
     def fixed(d: Data) -> Data:
         return Data(d.values, gradient=False)
 
@@ -109,6 +145,10 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
         "PERM": permutations,
         "ORDER": order,
         "ASC": ascending,
+        "REG": regular,
+        "SYM": symmetric,
+        "SPD": definite,
+        "PIV": pivots,
         "FIXED": fixed,
         "DT": dtypes,
     }
@@ -189,7 +229,8 @@ def lucid_function(schema: Any) -> Callable[..., Any]:
         return lambda x, *a, **k: getattr(x, name)(*a, **k)
     if path == "-" or path.startswith("special."):
         return getattr(lucid._C, schema["name"])
-    owner: Any = lucid.nn.functional if path.startswith("nn.functional.") else lucid
+    owners = {"nn.functional": lucid.nn.functional, "linalg": lucid.linalg}
+    owner: Any = owners.get(path.rpartition(".")[0], lucid)
     return getattr(owner, path.rsplit(".", 1)[-1])
 
 

@@ -14,6 +14,14 @@ pub const ROW_MAJOR: c_int = 101;
 pub const NO_TRANS: c_int = 111;
 /// Transposed.
 pub const TRANS: c_int = 112;
+/// The triangle above the diagonal, or below it.
+pub const UPPER: c_int = 121;
+pub const LOWER: c_int = 122;
+/// A triangle's diagonal as stored, or of ones.
+pub const NON_UNIT: c_int = 131;
+pub const UNIT: c_int = 132;
+/// The triangle is on the left.
+pub const LEFT: c_int = 141;
 
 macro_rules! declare {
     ($($prefixed:literal fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
@@ -61,6 +69,56 @@ declare! {
     "scipy_dgetrs_" fn dgetrs_(
         trans: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const f64, lda: *const c_int,
         ipiv: *const c_int, b: *mut f64, ldb: *const c_int, info: *mut c_int, trans_len: usize,
+    );
+    "scipy_spotrf_" fn spotrf_(
+        uplo: *const c_char, n: *const c_int, a: *mut f32, lda: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_sgeqrf_" fn sgeqrf_(
+        m: *const c_int, n: *const c_int, a: *mut f32, lda: *const c_int, tau: *mut f32, work: *mut f32,
+        lwork: *const c_int, info: *mut c_int,
+    );
+    "scipy_sorgqr_" fn sorgqr_(
+        m: *const c_int, n: *const c_int, k: *const c_int, a: *mut f32, lda: *const c_int, tau: *const f32,
+        work: *mut f32, lwork: *const c_int, info: *mut c_int,
+    );
+    "scipy_ssyevd_" fn ssyevd_(
+        jobz: *const c_char, uplo: *const c_char, n: *const c_int, a: *mut f32, lda: *const c_int, w: *mut f32,
+        work: *mut f32, lwork: *const c_int, iwork: *mut c_int, liwork: *const c_int, info: *mut c_int,
+        jobz_len: usize, uplo_len: usize,
+    );
+    "scipy_sgesdd_" fn sgesdd_(
+        jobz: *const c_char, m: *const c_int, n: *const c_int, a: *mut f32, lda: *const c_int, s: *mut f32,
+        u: *mut f32, ldu: *const c_int, vt: *mut f32, ldvt: *const c_int, work: *mut f32, lwork: *const c_int,
+        iwork: *mut c_int, info: *mut c_int, jobz_len: usize,
+    );
+    "scipy_cblas_strsm" fn cblas_strsm(
+        order: c_int, side: c_int, uplo: c_int, trans: c_int, diag: c_int, m: c_int, n: c_int,
+        alpha: f32, a: *const f32, lda: c_int, b: *mut f32, ldb: c_int,
+    );
+    "scipy_dpotrf_" fn dpotrf_(
+        uplo: *const c_char, n: *const c_int, a: *mut f64, lda: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_dgeqrf_" fn dgeqrf_(
+        m: *const c_int, n: *const c_int, a: *mut f64, lda: *const c_int, tau: *mut f64, work: *mut f64,
+        lwork: *const c_int, info: *mut c_int,
+    );
+    "scipy_dorgqr_" fn dorgqr_(
+        m: *const c_int, n: *const c_int, k: *const c_int, a: *mut f64, lda: *const c_int, tau: *const f64,
+        work: *mut f64, lwork: *const c_int, info: *mut c_int,
+    );
+    "scipy_dsyevd_" fn dsyevd_(
+        jobz: *const c_char, uplo: *const c_char, n: *const c_int, a: *mut f64, lda: *const c_int, w: *mut f64,
+        work: *mut f64, lwork: *const c_int, iwork: *mut c_int, liwork: *const c_int, info: *mut c_int,
+        jobz_len: usize, uplo_len: usize,
+    );
+    "scipy_dgesdd_" fn dgesdd_(
+        jobz: *const c_char, m: *const c_int, n: *const c_int, a: *mut f64, lda: *const c_int, s: *mut f64,
+        u: *mut f64, ldu: *const c_int, vt: *mut f64, ldvt: *const c_int, work: *mut f64, lwork: *const c_int,
+        iwork: *mut c_int, info: *mut c_int, jobz_len: usize,
+    );
+    "scipy_cblas_dtrsm" fn cblas_dtrsm(
+        order: c_int, side: c_int, uplo: c_int, trans: c_int, diag: c_int, m: c_int, n: c_int,
+        alpha: f64, a: *const f64, lda: c_int, b: *mut f64, ldb: c_int,
     );
     "scipy_cblas_sgemv" fn cblas_sgemv(
         order: c_int, trans: c_int, m: c_int, n: c_int,

@@ -3,10 +3,12 @@
 //! May depend on `simd`, `dtype` and `error`; with `simd` the one place on the CPU side where `unsafe` is allowed.
 //! Invariant: BLAS itself runs on one thread, and rows are split over the engine's pool: two pools would fight.
 
+mod factor;
 mod ffi;
 mod generic;
 mod lapack;
 
+pub use factor::Decompose;
 pub use lapack::Lapack;
 
 use super::simd::threads;
