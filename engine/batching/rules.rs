@@ -40,6 +40,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Sort(SortOp::ArgSort { axis, descending }) => {
             along(Prim::Sort(SortOp::ArgSort { axis: axis + 1, descending }), x, out)
         }
+        Prim::Sort(SortOp::ArgSortRows) => same(prim, x, out),
         Prim::Sort(SortOp::Search { right }) => search(right, x, size, out),
         Prim::View(op) => Err(Error::runtime(op.schema().name, "a view has a layout")),
         Prim::Index(op) => index::run(op, x, size, out),

@@ -450,6 +450,18 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<C
             let f64: &F<f64, f64> = &|a, b, out| call2(special::zeta, a, b, out);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY / 4)
         }
+        B::Igamma | B::Igammac => {
+            type One<T> = fn(T, T) -> T;
+            let (narrow, wide): (One<f32>, One<f64>) = match op {
+                B::Igamma => {
+                    (|a, x| special::igamma(a.into(), x.into(), false) as f32, |a, x| special::igamma(a, x, false))
+                }
+                _ => (|a, x| special::igamma(a.into(), x.into(), true) as f32, |a, x| special::igamma(a, x, true)),
+            };
+            let f32: &F<f32, f32> = &|a, b, out| call2(narrow, a, b, out);
+            let f64: &F<f64, f64> = &|a, b, out| call2(wide, a, b, out);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY / 4)
+        }
         B::BitwiseAnd => run(&loops2!(light2_symmetric And; bool u8 i32 i64), GRAIN),
         B::BitwiseOr => run(&loops2!(light2_symmetric Or; bool u8 i32 i64), GRAIN),
         B::BitwiseXor => run(&loops2!(light2_symmetric Xor; bool u8 i32 i64), GRAIN),

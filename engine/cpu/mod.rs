@@ -20,6 +20,7 @@ mod matmul;
 mod numbers;
 mod optim;
 mod pool;
+pub(crate) mod quadrature;
 mod random;
 mod reduce;
 mod scan;

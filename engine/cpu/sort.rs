@@ -62,6 +62,19 @@ ordered! {
 pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     match (op, inputs) {
         (SortOp::ArgSort { axis, descending }, [x]) => order_along(x, *axis, *descending),
+        (SortOp::ArgSortRows, [x]) => match crate::backend::Array::dtype(*x) {
+            DType::Bool => argsort_rows::<bool>(x, out),
+            DType::U8 => argsort_rows::<u8>(x, out),
+            DType::I8 => argsort_rows::<i8>(x, out),
+            DType::I16 => argsort_rows::<i16>(x, out),
+            DType::I32 => argsort_rows::<i32>(x, out),
+            DType::I64 => argsort_rows::<i64>(x, out),
+            DType::F16 => argsort_rows::<f16>(x, out),
+            DType::BF16 => argsort_rows::<bf16>(x, out),
+            DType::F32 => argsort_rows::<f32>(x, out),
+            DType::F64 => argsort_rows::<f64>(x, out),
+            DType::C64 => Err(Error::dtype("argsort_rows", "complex numbers have no order", &[DType::C64])),
+        },
         (SortOp::Search { right }, [rows, values]) => match crate::backend::Array::dtype(*rows) {
             DType::Bool => search::<bool>(rows, values, *right, out),
             DType::U8 => search::<u8>(rows, values, *right, out),
@@ -75,7 +88,7 @@ pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             DType::F64 => search::<f64>(rows, values, *right, out),
             DType::C64 => Err(Error::dtype("searchsorted", "complex numbers have no order", &[DType::C64])),
         },
-        (SortOp::ArgSort { .. } | SortOp::Search { .. }, _) => {
+        (SortOp::ArgSort { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
             Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())))
         }
     }
@@ -122,6 +135,35 @@ fn order_along(x: &CpuArray, axis: usize, descending: bool) -> Result<CpuArray> 
         DType::C64 => Err(Error::dtype("argsort", "complex numbers have no order", &[DType::C64])),
     }?;
     axis_back(&order, axis)
+}
+
+/// By the first elements where these differ, which decides most comparisons without a look at the rows.
+fn argsort_rows<T: Ordered>(x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    let x = x.contiguous()?;
+    let (n, m) = match x.shape() {
+        [.., n, m] => (*n, *m),
+        _ => (0, 0),
+    };
+    let guard = x.read::<T>();
+    let data = x.slice(&guard);
+    CpuArray::build(&out.shape, |out: &mut [i64]| {
+        if m == 0 || n == 0 {
+            out.chunks_mut(n.max(1)).for_each(|out| out.iter_mut().zip(0..).for_each(|(o, i)| *o = i));
+            return Ok(());
+        }
+        threads::for_chunks(out, n, threads::GRAIN / 32, |start, out| {
+            for (i, out) in out.chunks_mut(n).enumerate() {
+                let rows = &data[(start + i * n) * m..(start + (i + 1) * n) * m];
+                let row = |i: usize| rows[i * m + 1..(i + 1) * m].iter().map(|x| x.key());
+                let mut order: Vec<(u64, usize)> = (0..n).map(|i| (rows[i * m].key(), i)).collect();
+                order.sort_unstable_by(|a, b| {
+                    a.0.cmp(&b.0).then_with(|| row(a.1).cmp(row(b.1))).then_with(|| a.1.cmp(&b.1))
+                });
+                out.iter_mut().zip(&order).for_each(|(o, &(_, i))| *o = i as i64);
+            }
+        });
+        Ok(())
+    })
 }
 
 /// Along the last dimension of a row-major array.
@@ -185,6 +227,21 @@ mod tests {
         }
         assert!(order(&array::<i32>(&[2, 0], &[]), 1, false).is_empty());
         assert!(order(&array::<i32>(&[0, 2], &[]), 0, false).is_empty());
+    }
+
+    #[test]
+    fn rows_are_ordered_by_their_first_difference() {
+        for x in layouts(&[4, 2], &[2f32, 1.0, -0.0, 5.0, 2.0, f32::NAN, 0.0, -5.0]) {
+            let meta = Meta::new(&[4], DType::I64);
+            assert_eq!(show::<i64>(&sort(&SortOp::ArgSortRows, &[&x], &meta).unwrap()), [3, 1, 0, 2]);
+        }
+        let same = array(&[2, 2, 1], &[7u8, 7, 3, 1]);
+        assert_eq!(
+            show::<i64>(&sort(&SortOp::ArgSortRows, &[&same], &Meta::new(&[2, 2], DType::I64)).unwrap()),
+            [0, 1, 1, 0]
+        );
+        let none = array::<i64>(&[2, 0], &[]);
+        assert_eq!(show::<i64>(&sort(&SortOp::ArgSortRows, &[&none], &Meta::new(&[2], DType::I64)).unwrap()), [0, 1]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::align::{agree, align};
 use super::array::{GpuArray, Known, Ref, Value};
 use super::convert::{self, constant};
 use super::fault::Made;
+use super::gamma;
 use super::lower::Origin;
 use super::special::{self, in_float32};
 use crate::dispatch::Meta;
@@ -249,6 +250,8 @@ fn binary_array(op: &BinaryOp, a: &Array, b: &Array, known: Known, dtype: DType)
         BinaryOp::Gcd => super::integer::gcd(a, b, dtype)?,
         BinaryOp::Lcm => super::integer::lcm(a, b, dtype)?,
         BinaryOp::Zeta => both_in_float32(a, b, dtype, special::zeta)?,
+        BinaryOp::Igamma => both_in_float32(a, b, dtype, |a, x| gamma::igamma(a, x, false))?,
+        BinaryOp::Igammac => both_in_float32(a, b, dtype, |a, x| gamma::igamma(a, x, true))?,
         BinaryOp::BitwiseAnd => ops::bitwise_and(a, b)?,
         BinaryOp::BitwiseOr => ops::bitwise_or(a, b)?,
         BinaryOp::BitwiseXor => ops::bitwise_xor(a, b)?,

@@ -14,6 +14,7 @@ mod create;
 mod elementwise;
 mod factor;
 mod fault;
+mod gamma;
 mod index;
 mod integer;
 pub(crate) mod lazy;

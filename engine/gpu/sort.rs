@@ -15,8 +15,9 @@ use mlx_ffi::{ops, Array, Dtype};
 pub(super) fn sort(op: &SortOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     match (op, inputs) {
         (SortOp::ArgSort { axis, descending }, [x]) => argsort(x, *axis, *descending, out),
+        (SortOp::ArgSortRows, [x]) => argsort_rows(x, out),
         (SortOp::Search { right }, [rows, values]) => search(rows, values, *right, out),
-        (SortOp::ArgSort { .. } | SortOp::Search { .. }, _) => {
+        (SortOp::ArgSort { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
             Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())).into())
         }
     }
@@ -41,6 +42,71 @@ fn argsort(x: &GpuArray, axis: usize, descending: bool, out: &Meta) -> Made<GpuA
     let value = Value::new(order, v.perm.clone()).knowing(Known::Within(0, n as i64 - 1));
     drop(v);
     GpuArray::new(value, &out.shape, out.dtype)
+}
+
+/// Sorted from the last columns on, by as many of them at a time as 64 bits hold.
+fn argsort_rows(x: &GpuArray, out: &Meta) -> Made<GpuArray> {
+    let rank = x.shape().len();
+    let (n, m) = (x.shape()[rank - 2], x.shape()[rank - 1]);
+    let known = Known::Within(0, (n as i64 - 1).max(0));
+    let shape = ints(&out.shape)?;
+    let places = ops::arange(0.0, n as f64, 1.0, Dtype::Int64)?;
+    let mut order = ops::broadcast_to(&places, &shape)?;
+    if x.numel() > 0 {
+        let (keys, bits) = keys(&*x.value()?.logical()?, x.element())?;
+        let (axis, each) = (int(rank - 1)?, 64 / bits);
+        let mut column = m;
+        while column > 0 {
+            let first = column.saturating_sub(each);
+            let mut key: Option<Array> = None;
+            for c in first..column {
+                let next = ops::take_axis(&keys, &Array::scalar(int(c)?)?, axis)?;
+                key = Some(match key {
+                    None => next,
+                    Some(key) => {
+                        let moved = ops::left_shift(&key, &Array::scalar(bits as u64)?)?;
+                        ops::bitwise_or(&moved, &next)?
+                    }
+                });
+            }
+            if let Some(key) = key {
+                let by = ops::argsort_axis(&ops::take_along_axis(&key, &order, axis - 1)?, axis - 1)?;
+                order = ops::take_along_axis(&order, &by, axis - 1)?;
+            }
+            column = first;
+        }
+    }
+    GpuArray::new(Value::plain(order).knowing(known), &out.shape, out.dtype)
+}
+
+/// Unsigned numbers in the order of the elements, and how many bits they have. NaN is the largest, -0 equals 0.
+fn keys(x: &Array, dtype: DType) -> Made<(Array, usize)> {
+    let shifted = |x: &Array, by: i64| -> Made<Array> {
+        let wide = ops::add(&ops::astype(x, Dtype::Int64)?, &Array::scalar(by)?)?;
+        Ok(ops::astype(&wide, Dtype::Uint64)?)
+    };
+    Ok(match dtype {
+        DType::Bool => (ops::astype(x, Dtype::Uint64)?, 1),
+        DType::U8 => (ops::astype(x, Dtype::Uint64)?, 8),
+        DType::I8 => (shifted(x, 1 << 7)?, 8),
+        DType::I16 => (shifted(x, 1 << 15)?, 16),
+        DType::I32 => (shifted(x, 1 << 31)?, 32),
+        DType::I64 => {
+            let bits = ops::view(x, Dtype::Uint64)?;
+            (ops::bitwise_xor(&bits, &Array::scalar(1u64 << 63)?)?, 64)
+        }
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 => {
+            let x = ops::astype(x, Dtype::Float32)?;
+            let zero = Array::scalar(0f32)?;
+            let x = ops::where_(&ops::equal(&x, &zero)?, &zero, &x)?;
+            let bits = ops::view(&x, Dtype::Int32)?;
+            // Below zero the other bits run backwards.
+            let turned = ops::bitwise_xor(&bits, &Array::scalar(i32::MAX)?)?;
+            let bits = ops::where_(&ops::less(&bits, &Array::scalar(0i32)?)?, &turned, &bits)?;
+            let bits = ops::where_(&ops::isnan(&x)?, &Array::scalar(i32::MAX)?, &bits)?;
+            (shifted(&bits, 1 << 31)?, 32)
+        }
+    })
 }
 
 /// Bisection of all rows at once: as many rounds as the length of a row has bits.

@@ -165,6 +165,25 @@ macro_rules! binary_ops {
             ]},
             run binary[BinaryOp::Zeta], torch "special.zeta", samples ["FIXED(P(3, 4, lo=1.5, hi=6.0)), P(3, 4)", "FIXED(P(3, 4, lo=1.5, hi=6.0)), 2.5"]
         }
+        /// The regularized lower incomplete gamma function `P(input, other) = 1/Γ(a) ∫₀ˣ tᵃ⁻¹ e⁻ᵗ dt`; NaN where either is
+        /// negative. It has a gradient to `other` only.
+        method igamma(other: Tensor) -> Tensor {
+            [inplace] Keep Yes DTypes::FLOAT, Same,
+            prim Igamma Inputs {|c, g| [
+                Err(Error::not_implemented("igamma", "the derivative for 'igamma: input' is not implemented.")),
+                g * &gamma_density(c)?
+            ]},
+            run extremum[BinaryOp::Igamma], torch "", samples ["FIXED(P(3, 4, lo=0.3, hi=6.0)), P(3, 4)", "FIXED(P(4, lo=0.5, hi=300.0)), P(3, 4, lo=0.5, hi=300.0)"]
+        }
+        /// The regularized upper incomplete gamma function, `1 - P`. It has a gradient to `other` only.
+        method igammac(other: Tensor) -> Tensor {
+            [inplace] Keep Yes DTypes::FLOAT, Same,
+            prim Igammac Inputs {|c, g| [
+                Err(Error::not_implemented("igammac", "the derivative for 'igammac: input' is not implemented.")),
+                -&(g * &gamma_density(c)?)?
+            ]},
+            run extremum[BinaryOp::Igammac], torch "", samples ["FIXED(P(3, 4, lo=0.3, hi=6.0)), P(3, 4)", "FIXED(P(4, lo=0.5, hi=300.0)), P(3, 4, lo=0.5, hi=300.0)"]
+        }
         /// `other - alpha * input`.
         method rsub(other: Operand; alpha: Number = 1) -> Tensor {
             [] Keep Yes DTypes::NUMERIC, Same,
@@ -201,6 +220,12 @@ fn binary(op: BinaryOp, a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
     };
     let shape = shape::broadcast(schema.name, a.shape(), b.shape())?;
     dispatch::apply1(Prim::Binary(op), &[&a, &b], Meta { shape, dtype })
+}
+
+/// `x^(a-1) e^-x / Γ(a)`, the slope of the incomplete gamma function.
+fn gamma_density(c: &crate::autograd::Ctx<'_>) -> Result<Tensor> {
+    let (a, x) = (c.x(0)?, c.x(1)?);
+    (((&a - 1)? * &x.log()?)? - &(&x + &a.lgamma()?)?)?.exp()
 }
 
 fn extremum(op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {

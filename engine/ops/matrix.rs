@@ -137,12 +137,12 @@ macro_rules! matrix_ops {
         }
         /// Each square matrix to the power `n`; of negative powers the inverse's.
         method matrix_power(n: Int) -> Tensor {
-            [] Keep Yes DTypes::WIDE.and(DTypes::of(&[$crate::DType::C64])), Same,
+            [] Keep Yes DTypes::INEXACT, Same,
             run matrix_power_body["matrix_power"], torch "", samples ["N(3, 3), 3", "N(2, 2, 2), 0", "REG(3, 3), -2", "N(2, 2), 5", "N(2, 2), 1"]
         }
         /// [`matrix_power`].
         function linalg_matrix_power(A: Tensor, n: Int) -> Tensor {
-            [] Keep Yes DTypes::WIDE.and(DTypes::of(&[$crate::DType::C64])), Same,
+            [] Keep Yes DTypes::INEXACT, Same,
             run matrix_power_body["linalg.matrix_power"], torch "linalg.matrix_power", samples ["N(3, 3), 2", "REG(2, 2, 2), -1"]
         }
         /// The exponential of each square matrix.
@@ -182,25 +182,25 @@ macro_rules! matrix_ops {
         }
         /// The sum of the products along `dim`, with broadcasting; the first factors are conjugated.
         function linalg_vecdot(x: Tensor, y: Tensor; dim: Dim = -1) -> Tensor {
-            [] LowGpu Yes DTypes::INEXACT, Same,
+            [] Low Yes DTypes::INEXACT, Same,
             run vecdot_body, torch "linalg.vecdot", samples ["N(3), N(3)", "N(2, 3), N(2, 3)", "N(3, 4), N(3, 1), dim=0", "N(2, 1, 3), N(4, 3)"]
         }
         /// The norm of the elements over `dim` (all by default), as vectors: `(Σ|x|^ord)^(1/ord)`, for ±∞ the largest and the
         /// smallest |x|, for 0 how many are not zero. Computed in `dtype` if given.
         function linalg_vector_norm(x: Tensor, ord: Number = 2, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Full Yes DTypes::INEXACT, Real,
+            [] FullGpu Yes DTypes::INEXACT, Real,
             run vector_norm_body, torch "linalg.vector_norm", samples ["N(3, 4)", "N(3, 4), 1, 1", "N(3, 4), 3, (0, 1), True", "N(3, 4), float('inf'), 0", "N(3, 4), 0, 1", "N(3, 4), -1, 1"]
         }
         /// The norm of each matrix of the dimensions `dim`: "fro" (Frobenius), "nuc" (the sum of the singular values), 2 or -2
         /// (the largest or smallest of them), 1 or -1 (the largest or smallest sum of a column's |x|), ∞ or -∞ (of a row's).
         function linalg_matrix_norm(A: Tensor, ord: OptOrder = Some($crate::ops::NormOrder::Fro), dim: Dims = &[-2, -1], keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] FullGpu Yes DTypes::FLOAT, Same,
             run matrix_norm_body, torch "linalg.matrix_norm", samples ["N(3, 4)", "N(2, 3, 4), 'nuc'", "N(3, 4), 2, (1, 0), True", "N(3, 4), -2", "N(3, 4), 1", "N(2, 3, 4), -1, (0, 1)", "N(3, 4), float('inf'), (0, 1), True", "N(3, 4), -float('inf')"]
         }
         /// [`linalg_vector_norm`] or [`linalg_matrix_norm`]: of two dimensions with an `ord` the matrix norm, else the vector
         /// norm, by default 2, of all elements.
         function linalg_norm(input: Tensor, ord: OptOrder = None, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] FullGpu Yes DTypes::FLOAT, Same,
             run linalg_norm_body, torch "linalg.norm", samples ["N(3, 4)", "N(2, 3, 4), dim=(0, 2)", "N(3, 4), 1", "N(4), 3", "N(2, 3, 4), 'nuc', (1, 2)", "N(3, 4), 'fro', keepdim=True", "N(2, 3, 4), float('inf'), 1"]
         }
         /// The sum of the singular values of each matrix of the two dimensions `dim`.
@@ -877,7 +877,10 @@ fn matrix_norm_body(
     dtype: Option<DType>,
 ) -> Result<Tensor> {
     let op = "linalg.matrix_norm";
-    let (_, _, _) = matrices(op, a)?;
+    schema::linalg_matrix_norm.check(a.dtype())?;
+    if a.ndim() < 2 {
+        return Err(Error::shape(op, "The input tensor A must have at least 2 dimensions.", &[a.shape()]));
+    }
     let &[first, second] = dim else {
         return Err(Error::runtime(op, format!("dim must be a 2-tuple. Got {dim:?}")));
     };

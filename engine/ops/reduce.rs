@@ -75,14 +75,14 @@ macro_rules! reduce_ops {
             [] Own Yes DTypes::INEXACT, Same,
             run mean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
         }
-        /// The variance over `dim` (all by default), divided by `n - correction`.
+        /// The variance over `dim` (all by default), divided by `n - correction`; of complex numbers that of both parts.
         method var(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [only_function] Own Yes DTypes::FLOAT, Same,
+            [only_function] Own Yes DTypes::INEXACT, Real,
             run var_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
         /// The square root of [`var`].
         method std(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [only_function] Own Yes DTypes::FLOAT, Same,
+            [only_function] Own Yes DTypes::INEXACT, Real,
             run std_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
         /// The sum over `dim` (all by default) of what is not NaN.
@@ -107,7 +107,7 @@ macro_rules! reduce_ops {
         }
         /// `log(sum(exp(x)))` over `dim`, without overflow.
         method logsumexp(dim: Dims, keepdim: Bool = false) -> Tensor {
-            [] FullGpu Yes DTypes::FLOAT, Same,
+            [] FullGpu Yes DTypes::INEXACT, Same,
             run logsumexp_body, torch "", samples ["N(3, 4), 1", "N(2, 3, 4), (0, 1), keepdim=True"]
         }
         /// The number of elements that are not zero, over `dim` (all by default).
@@ -211,6 +211,10 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
 }
 
 fn var_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        let of = |part: Tensor| var_body(&part, dim, correction, keepdim);
+        return of(super::complex::real(x)?)? + &of(super::complex::imag(x)?)?;
+    }
     if !x.dtype().is_float() {
         let why = format!("std and var only support floating point dtypes. Got: {}", x.dtype());
         return Err(Error::not_implemented("var", why));
@@ -218,14 +222,24 @@ fn var_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdi
     if matches!(x.dtype(), DType::F16 | DType::BF16) {
         return var_body(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
     }
-    let n: usize = axes_of("var", dim, x)?.iter().map(|&a| x.shape()[a]).product();
-    let centred = (x - &x.mean(dim, true, None)?)?;
-    let freedom = (n as f64 - correction.to_f64()).max(0.0);
-    let y = centred.square()?.sum(dim, keepdim, None)?.mul(1.0 / freedom)?;
+    if let Some(size) = scale(x, dim)? {
+        let y = plain_var(&(x / &size)?, dim, correction, true)?;
+        // Multiplied one after the other: the square of the size may overflow where the result does not.
+        return without(x, dim, keepdim, ((y * &size)? * &size)?);
+    }
+    let y = plain_var(x, dim, correction, keepdim)?;
     match overflowed(x, &y) {
         true => x.cast(DType::F64)?.var(dim, correction, keepdim)?.cast(x.dtype()),
         false => Ok(y),
     }
+}
+
+/// The mean of the squared distances from the mean, in the elements' own precision.
+fn plain_var(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
+    let n: usize = axes_of("var", dim, x)?.iter().map(|&a| x.shape()[a]).product();
+    let centred = (x - &x.mean(dim, true, None)?)?;
+    let freedom = (n as f64 - correction.to_f64()).max(0.0);
+    centred.square()?.sum(dim, keepdim, None)?.mul(1.0 / freedom)
 }
 
 /// May squares have overflowed? Asked on the CPU alone, where nothing waits for the answer.
@@ -234,34 +248,44 @@ fn overflowed(x: &Tensor, y: &Tensor) -> bool {
     x.device() == Device::Cpu && x.dtype() == DType::F32 && matches!(finite(), Ok(false))
 }
 
+/// On the GPU device, without float64, what makes the elements small enough to be summed and squared: the largest |x|,
+/// with the reduced dimensions kept.
+fn scale(x: &Tensor, dim: Option<&[isize]>) -> Result<Option<Tensor>> {
+    if x.device() == Device::Cpu || axes_of("var", dim, x)?.iter().any(|&a| x.shape()[a] == 0) {
+        return Ok(None);
+    }
+    let size = x.detach()?.abs()?.amax(dim, true)?;
+    let usable = size.isfinite()?.logical_and(&size.gt(0)?)?;
+    super::compare::select::r#where(&usable, &size, crate::Scalar::ONE).map(Some)
+}
+
+/// A result that has kept its dimensions, without them unless they are wanted.
+fn without(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, y: Tensor) -> Result<Tensor> {
+    let axes = axes_of("var", dim, x)?;
+    match keepdim {
+        true => Ok(y),
+        false => y.squeeze(Some(&axes.iter().map(|&a| a as isize).collect::<Vec<_>>())),
+    }
+}
+
 fn std_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
     if matches!(x.dtype(), DType::F16 | DType::BF16) {
         // The variance overflows 16 bits where its root does not.
         return std_body(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
     }
-    if x.device() == Device::Cpu {
-        let y = x.var(dim, correction, keepdim)?;
-        if overflowed(x, &y) {
-            return x.cast(DType::F64)?.var(dim, correction, keepdim)?.sqrt()?.cast(x.dtype());
-        }
-        return y.sqrt();
-    }
     if !x.dtype().is_float() {
-        return x.var(dim, correction, keepdim);
-    }
-    let axes = axes_of("std", dim, x)?;
-    if axes.iter().any(|&a| x.shape()[a] == 0) {
         return x.var(dim, correction, keepdim)?.sqrt();
     }
-    // Without float64, the elements are made small enough to be squared.
-    let size = x.detach()?.abs()?.amax(dim, true)?;
-    let usable = size.isfinite()?.logical_and(&size.gt(0)?)?;
-    let size = super::compare::select::r#where(&usable, &size, crate::Scalar::ONE)?;
-    let y = (x / &size)?.var(dim, correction, true)?.sqrt()? * &size;
-    if keepdim {
-        y
-    } else {
-        y?.squeeze(Some(&axes.iter().map(|&a| a as isize).collect::<Vec<_>>()))
+    if let Some(size) = scale(x, dim)? {
+        let y = (plain_var(&(x / &size)?, dim, correction, true)?.sqrt()? * &size)?;
+        return without(x, dim, keepdim, y);
+    }
+    let y = x.var(dim, correction, keepdim)?;
+    // Squares that have become 0 are as bad as those that have become infinite.
+    let vanished = || y.detach()?.eq(0)?.any(None, false)?.item_bool();
+    match x.dtype() == DType::F32 && (overflowed(x, &y) || matches!(vanished(), Ok(true))) {
+        true => x.cast(DType::F64)?.var(dim, correction, keepdim)?.sqrt()?.cast(x.dtype()),
+        false => y.sqrt(),
     }
 }
 
@@ -307,7 +331,7 @@ fn logsumexp_body(x: &Tensor, dim: &[isize], keepdim: bool) -> Result<Tensor> {
     if axes.iter().any(|&a| x.shape()[a] == 0) {
         return x.sum(Some(dim), keepdim, None)?.log();
     }
-    let top = x.detach()?.amax(Some(dim), true)?;
+    let top = super::complex::real(&x.detach()?)?.amax(Some(dim), true)?;
     // An infinite maximum would give inf - inf.
     let top = top.where_else_zero(&top.isfinite()?)?;
     let sum = (&x - &top)?.exp()?.sum(Some(dim), true, None)?;

@@ -5,7 +5,7 @@
 
 use super::index::{cat, with_dims};
 use super::macros::define_ops;
-use super::sort::search_rows;
+use super::sort::{argsort_rows, search_rows};
 use super::{result_type, Operand};
 use crate::shape::{self, Shape};
 use crate::{DType, Error, Result, Scalar, Tensor};
@@ -276,7 +276,7 @@ fn unique_body(
     };
     let order = match dim {
         None => rows.argsort(0, false, true)?,
-        Some(_) => lexical(&rows)?,
+        Some(_) => argsort_rows(&rows)?,
     };
     let runs = runs(&rows.index_select(0, &order)?)?;
     let heads = order.index_select(0, &runs.starts)?;
@@ -292,16 +292,6 @@ fn unique_body(
         false => None,
     };
     Ok(packed(values, inverse, return_counts.then_some(runs.counts)))
-}
-
-/// The order of a matrix's rows by their first column, then their second, and so on: sorted from the last column on.
-fn lexical(rows: &Tensor) -> Result<Tensor> {
-    let mut order = super::create::arange_of(rows.shape()[0], rows.device())?;
-    for column in rows.unbind(1)?.iter().rev() {
-        let by = column.index_select(0, &order)?.argsort(0, false, true)?;
-        order = order.index_select(0, &by)?;
-    }
-    Ok(order)
 }
 
 fn unique_consecutive_body(

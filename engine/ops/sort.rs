@@ -29,6 +29,13 @@ macro_rules! sort_ops {
                 prim Search { right: bool } Nothing {none},
                 run search_body, torch "-", samples []
             }
+            /// The order of a matrix's rows by their first element, then their second, and so on; equal rows keep their order.
+            /// Dimensions before the last two are a batch.
+            function argsort_rows(rows: Tensor) -> Tensor {
+                [plain nograd] Keep Yes DTypes::ORDERED, Index,
+                prim ArgSortRows Nothing {none},
+                run argsort_rows_body, torch "-", samples []
+            }
             /// The elements in order along `dim`, and the indices they came from. Equal elements keep their order.
             method sort(dim: Dim = -1, descending: Bool = false, stable: Bool = true) -> ValuesIndices {
                 [] Keep Yes DTypes::ORDERED, Same,
@@ -107,6 +114,16 @@ fn argsort_body(x: &Tensor, dim: isize, descending: bool, _stable: bool) -> Resu
         &[&x.detach()?],
         Meta::new(x.shape(), DType::I64),
     )
+}
+
+fn argsort_rows_body(x: &Tensor) -> Result<Tensor> {
+    schema::argsort_rows.check(x.dtype())?;
+    let [lead @ .., n, _] = x.shape() else {
+        return Err(Error::shape("argsort_rows", "takes matrices", &[x.shape()]));
+    };
+    let shape: Shape = lead.iter().chain([n]).copied().collect();
+    let meta = Meta { shape, dtype: DType::I64 };
+    dispatch::apply1(Prim::Sort(SortOp::ArgSortRows), &[&x.detach()?], meta)
 }
 
 fn search_body(rows: &Tensor, values: &Tensor, right: bool) -> Result<Tensor> {

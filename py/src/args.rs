@@ -296,6 +296,55 @@ pub fn tensors_of(at: At, obj: Borrowed<'_, '_, PyAny>) -> PyResult<Vec<lucid::T
     items.map(|o| one(o?)).collect()
 }
 
+/// `einsum`'s other form as an equation: tensors, each with the list of its dimensions' numbers, and maybe the result's.
+pub fn sublists(
+    op: &'static str,
+    first: Borrowed<'_, '_, PyAny>,
+    rest: &Bound<'_, PyTuple>,
+) -> PyResult<(String, Vec<lucid::Tensor>)> {
+    let py = first.py();
+    let term = |list: &Bound<'_, PyAny>| -> PyResult<String> {
+        let mut text = String::new();
+        for item in list.try_iter()? {
+            let item = item?;
+            if item.is(pyo3::types::PyEllipsis::get(py)) {
+                text.push_str("...");
+                continue;
+            }
+            let n = int_of(At { op, arg: "sublist" }, item.as_borrowed(), "a list of ints and ...")?;
+            match u8::try_from(n) {
+                Ok(n @ 0..=25) => text.push(char::from(b'A' + n)),
+                Ok(n @ 26..=51) => text.push(char::from(b'a' + n - 26)),
+                _ => {
+                    let why = format!("{op}(): not a valid subscript: {n}; it must be within the range [0, 52)");
+                    return Err(errors::value_error(py, why));
+                }
+            }
+        }
+        Ok(text)
+    };
+    let all: Vec<Bound<'_, PyAny>> = std::iter::once(first.to_owned()).chain(rest.iter()).collect();
+    let (mut terms, mut tensors, mut output) = (Vec::new(), Vec::new(), None);
+    for pair in all.chunks(2) {
+        match pair {
+            [x, list] => {
+                let at = At { op, arg: "operands" };
+                let x = tensor_of(x.as_borrowed()).ok_or_else(|| at.wrong(x.as_borrowed(), "Tensor"))?;
+                tensors.push(x.clone());
+                terms.push(term(list)?);
+            }
+            [list] => output = Some(term(list)?),
+            _ => {}
+        }
+    }
+    let mut equation = terms.join(",");
+    if let Some(output) = output {
+        equation.push_str("->");
+        equation.push_str(&output);
+    }
+    Ok((equation, tensors))
+}
+
 /// A tensor or a number, held.
 pub enum HeldOperand<'a> {
     Tensor(Guard<'a>),

@@ -231,6 +231,12 @@ macro_rules! bind_function {
         #[pyo3(signature = ($t, *$p))]
         pub fn $name<'py>(py: Python<'py>, $t: Arg<'_, 'py>, $p: &Bound<'py, PyTuple>) -> Object<'py> {
             const OP: &str = stringify!($name);
+            if let Some(first) = $t.0.filter(|t| t.is_instance_of::<PyTensor>()) {
+                let ($t, $p) = crate::args::sublists(OP, first, $p)?;
+                let weight = $p.iter().map(crate::args::weight_of).sum();
+                let made = crate::cross::op(py, weight, || ops::$name(&$t, &$p))?;
+                return results::$ret(py, OP, made);
+            }
             let $t = held!(py OP $t Text);
             let alone = if $p.len() == 1 { Some($p.get_item(0)?) } else { None };
             let sequence = alone.as_ref().filter(|a| !a.is_instance_of::<PyTensor>());

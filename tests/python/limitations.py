@@ -18,6 +18,7 @@ class Limitation:
 POLES = "at the poles PyTorch's trigamma gives large finite numbers, from sin(πx) of a rounded πx"
 ONLY_COMPLEX64 = "complex64 is the only complex dtype, so there are no float64 parts"
 NO_COMPLEX_INVERSE = "complex matrices are not factored, so that they have no negative powers"
+IN_FLOAT32 = "one primitive, which autocast runs in float32; PyTorch's is made of products, which it runs in 16 bits"
 NO_FLOAT64 = "the GPU device has no float64; float32 stands in, as documented"
 
 LIMITATIONS: tuple[Limitation, ...] = (
@@ -29,6 +30,10 @@ LIMITATIONS: tuple[Limitation, ...] = (
         Limitation(name, device, "complex64", NO_COMPLEX_INVERSE)
         for name in ("matrix_power", "linalg_matrix_power")
         for device in ("cpu", "gpu")
+    ),
+    *(
+        Limitation(f"autocast {name}", "cpu", "*", IN_FLOAT32)
+        for name in ("matrix_exp", "linalg_matrix_exp", "linalg_pinv", "pinverse", "linalg_det")
     ),
     Limitation("float_power", "gpu", "*", NO_FLOAT64),
     Limitation("float_power", "cpu", "complex64", ONLY_COMPLEX64),
