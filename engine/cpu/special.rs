@@ -172,7 +172,7 @@ pub fn erfcx(x: f64) -> f64 {
 /// `P(a, x)`, or with `upper` `Q(a, x)`, the regularized incomplete gamma functions: by the power series where x is below
 /// a + 1, by Legendre's continued fraction beyond it, and for large a by an integral over what a Gaussian reaches.
 pub fn igamma(a: f64, x: f64, upper: bool) -> f64 {
-    let (is_lower, y) = if a < 0.0 || x < 0.0 || (a == 0.0 && !(x > 0.0)) || (a.is_infinite() && x.is_infinite()) {
+    let (is_lower, y) = if a < 0.0 || x < 0.0 || (a == 0.0 && (x == 0.0 || x.is_nan())) || (a.is_infinite() && x.is_infinite()) {
         return f64::NAN;
     } else if a == 0.0 || x.is_infinite() {
         (true, 1.0)

@@ -1,21 +1,21 @@
 """Linear algebra with PyTorch's names: decompositions, systems, norms.
 
-The ops are rows of the op table (`linalg_svd` and so on). Matrices are the last two dimensions, those before them a batch.
-They are float32 or float64; PyTorch takes complex ones too. On the GPU device MLX factors on its CPU.
+The ops are rows of the op table (`linalg_svd` and so on). Matrices are the last two dimensions, those before them a
+batch. They are float32 or float64; PyTorch takes complex ones too. On the GPU device MLX factors on its CPU.
 """
 
 from __future__ import annotations
 
+from lucid._C import dot as dot
+from lucid._C import inner as inner
 from lucid._C import linalg_cholesky as cholesky
 from lucid._C import linalg_cholesky_ex as cholesky_ex
 from lucid._C import linalg_cond as cond
 from lucid._C import linalg_cross as cross
 from lucid._C import linalg_det as det
 from lucid._C import linalg_diagonal as diagonal
-from lucid._C import dot as dot
 from lucid._C import linalg_eigh as eigh
 from lucid._C import linalg_eigvalsh as eigvalsh
-from lucid._C import inner as inner
 from lucid._C import linalg_inv as inv
 from lucid._C import linalg_inv_ex as inv_ex
 from lucid._C import linalg_lstsq as lstsq
@@ -23,14 +23,12 @@ from lucid._C import linalg_lu as lu
 from lucid._C import linalg_lu_factor as lu_factor
 from lucid._C import linalg_lu_factor_ex as lu_factor_ex
 from lucid._C import linalg_lu_solve as lu_solve
-from lucid._C import matmul as matmul
 from lucid._C import linalg_matrix_exp as matrix_exp
 from lucid._C import linalg_matrix_norm as matrix_norm
 from lucid._C import linalg_matrix_power as matrix_power
 from lucid._C import linalg_matrix_rank as matrix_rank
 from lucid._C import linalg_multi_dot as multi_dot
 from lucid._C import linalg_norm as norm
-from lucid._C import outer as outer
 from lucid._C import linalg_pinv as pinv
 from lucid._C import linalg_qr as qr
 from lucid._C import linalg_slogdet as slogdet
@@ -44,6 +42,8 @@ from lucid._C import linalg_tensorsolve as tensorsolve
 from lucid._C import linalg_vander as vander
 from lucid._C import linalg_vecdot as vecdot
 from lucid._C import linalg_vector_norm as vector_norm
+from lucid._C import matmul as matmul
+from lucid._C import outer as outer
 
 __all__ = [
     "cholesky",

@@ -143,10 +143,7 @@ def test_determinants_of_singular_matrices_have_gradients(values: Any, device: s
     a = np.array(values)
     n = len(a)
     cofactors = np.array(
-        [
-            [(-1) ** (i + j) * np.linalg.det(np.delete(np.delete(a, i, 0), j, 1)) for j in range(n)]
-            for i in range(n)
-        ]
+        [[(-1) ** (i + j) * np.linalg.det(np.delete(np.delete(a, i, 0), j, 1)) for j in range(n)] for i in range(n)]
     )
     for batch in (False, True):
         x = both([values, np.eye(n).tolist()] if batch else values, device)[1].requires_grad_()
@@ -252,7 +249,7 @@ REFUSED: list[Callable[[Any, Any], Any]] = [
 @pytest.mark.parametrize("case", range(len(REFUSED)))
 def test_refused_as_in_pytorch(case: int, device: str) -> None:
     theirs, ours = both(numbers(0, 3, 3), device)
-    with pytest.raises(Exception) as wanted:  # noqa: PT011
+    with pytest.raises(Exception) as wanted:
         REFUSED[case](torch, theirs)
     kind = RuntimeError if isinstance(wanted.value, RuntimeError) else type(wanted.value)
     with pytest.raises(kind) as got:
@@ -283,7 +280,9 @@ def test_a_triangle_with_a_zero() -> None:
 def test_pivots_out_of_range_are_refused() -> None:
     for device in ("cpu", "gpu"):
         with pytest.raises(RuntimeError, match="Pivots"):
-            lucid.linalg.lu_solve(lucid.eye(2, device=device), lucid.tensor([1, 3], device=device), lucid.eye(2, device=device))
+            lucid.linalg.lu_solve(
+                lucid.eye(2, device=device), lucid.tensor([1, 3], device=device), lucid.eye(2, device=device)
+            )
 
 
 def test_every_name_is_there() -> None:

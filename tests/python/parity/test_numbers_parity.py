@@ -1,5 +1,5 @@
-"""Incomplete gamma functions, `einsum`'s lists, variances of large numbers, complex statistics and rows in order, against
-PyTorch where the table's samples do not reach."""
+"""Incomplete gamma functions, `einsum`'s lists, variances of large numbers, complex statistics and rows in order,
+against PyTorch, where the table's samples do not reach."""
 
 from __future__ import annotations
 
@@ -12,7 +12,29 @@ import torch
 
 DEVICES = pytest.mark.parametrize("device", ["cpu", "gpu"])
 INF, NAN = float("inf"), float("nan")
-GRID = [0.0, 1e-6, 1e-3, 0.1, 0.5, 1.0, 1.5, 2.0, 5.0, 9.9, 15.0, 16.5, 20.0, 50.0, 130.0, 210.0, 1e3, 1e4, -1.0, INF, NAN]
+GRID = [
+    0.0,
+    1e-6,
+    1e-3,
+    0.1,
+    0.5,
+    1.0,
+    1.5,
+    2.0,
+    5.0,
+    9.9,
+    15.0,
+    16.5,
+    20.0,
+    50.0,
+    130.0,
+    210.0,
+    1e3,
+    1e4,
+    -1.0,
+    INF,
+    NAN,
+]
 
 
 @DEVICES
