@@ -3,16 +3,20 @@
 //! Off, it is one relaxed load per op. [`start`] resets and turns it on; [`report`] gives the counts of all threads so far.
 
 use crate::ops::Schema;
-use crate::Device;
+use crate::{Device, Tensor};
 use mlx_ffi::counters::{self, Counts};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static TRACED: AtomicBool = AtomicBool::new(false);
 static MEMORY: AtomicBool = AtomicBool::new(false);
+static SHAPES: AtomicBool = AtomicBool::new(false);
+static STACKS: AtomicBool = AtomicBool::new(false);
+static STACK: OnceLock<fn() -> Vec<String>> = OnceLock::new();
 static STATE: Mutex<Option<State>> = Mutex::new(None);
 /// The most events that are kept; of the rest only the number is.
 const MOST_EVENTS: usize = 1 << 20;
@@ -57,6 +61,26 @@ pub struct Event {
     pub evaluations: u64,
     /// Bytes in use after it less those before, on both devices; 0 where memory is not traced.
     pub memory: i64,
+    /// The shapes of its tensors, where they are traced.
+    pub shapes: Vec<Vec<usize>>,
+    /// Where it was called, the innermost frame first, where stacks are traced.
+    pub stack: Vec<String>,
+}
+
+/// What a trace keeps of each op beside its times.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traced {
+    /// How much it allocated.
+    pub memory: bool,
+    /// The shapes of its tensors.
+    pub shapes: bool,
+    /// Where it was called, if [`set_stack`] said how to find out.
+    pub stacks: bool,
+}
+
+/// How to find out where an op was called, the innermost frame first. Only the first setting counts.
+pub fn set_stack(stack: fn() -> Vec<String>) {
+    let _ = STACK.set(stack);
 }
 
 /// All counts since [`start`].
@@ -74,10 +98,12 @@ pub fn start() {
     begin_anew();
 }
 
-/// The same, keeping when each op ran, and with `memory` how much it allocated.
-pub fn start_trace(memory: bool) {
+/// The same, keeping when each op ran, and what `keep` says.
+pub fn start_trace(keep: Traced) {
     begin_anew();
-    MEMORY.store(memory, Ordering::Relaxed);
+    MEMORY.store(keep.memory, Ordering::Relaxed);
+    SHAPES.store(keep.shapes, Ordering::Relaxed);
+    STACKS.store(keep.stacks, Ordering::Relaxed);
     TRACED.store(true, Ordering::Relaxed);
 }
 
@@ -130,7 +156,13 @@ pub fn thread() -> u64 {
 /// What there was before an op.
 pub(crate) struct Begun {
     counts: Counts,
-    traced: Option<(Instant, i64)>,
+    traced: Option<At>,
+}
+
+struct At {
+    time: Instant,
+    memory: i64,
+    stack: Vec<String>,
 }
 
 fn memory() -> i64 {
@@ -150,15 +182,23 @@ pub(crate) fn begin() -> Option<Begun> {
 
 #[cold]
 fn look() -> Begun {
-    let traced = TRACED.load(Ordering::Relaxed).then(|| (Instant::now(), memory()));
+    let traced = TRACED.load(Ordering::Relaxed).then(|| {
+        // Asked for outside of the lock: it may wait for the interpreter's.
+        let stack = STACK.get().filter(|_| STACKS.load(Ordering::Relaxed)).map_or_else(Vec::new, |stack| stack());
+        At { time: Instant::now(), memory: memory(), stack }
+    });
     Begun { counts: counters::thread(), traced }
 }
 
-/// Books an op that [`begin`] saw.
+/// Books an op on these tensors that [`begin`] saw.
 #[inline]
-pub(crate) fn end(begun: Option<Begun>, schema: &'static Schema) {
+pub(crate) fn end<'a>(begun: Option<Begun>, schema: &'static Schema, inputs: impl IntoIterator<Item = &'a Tensor>) {
     if let Some(before) = begun {
-        book(before, schema.name, schema.family, true);
+        let shapes = match before.traced.is_some() && SHAPES.load(Ordering::Relaxed) {
+            true => inputs.into_iter().map(|t| t.shape().to_vec()).collect(),
+            false => Vec::new(),
+        };
+        book(before, schema.name, schema.family, true, shapes);
     }
 }
 
@@ -166,14 +206,14 @@ pub(crate) fn end(begun: Option<Begun>, schema: &'static Schema) {
 #[inline]
 pub(crate) fn end_other(begun: Option<Begun>, name: &'static str) {
     if let Some(before) = begun {
-        book(before, name, name, false);
+        book(before, name, name, false, Vec::new());
     }
 }
 
 #[cold]
-fn book(before: Begun, name: &'static str, family: &'static str, counted: bool) {
+fn book(before: Begun, name: &'static str, family: &'static str, counted: bool, shapes: Vec<Vec<usize>>) {
     let cost = counters::thread() - before.counts;
-    let traced = before.traced.map(|(at, bytes)| (at, at.elapsed().as_nanos() as u64, memory() - bytes));
+    let traced = before.traced.map(|at| (at.time.elapsed().as_nanos() as u64, memory() - at.memory, at));
     if let Some(state) = STATE.lock().as_mut() {
         if counted {
             let count = state.ops.entry(name).or_default();
@@ -182,13 +222,13 @@ fn book(before: Begun, name: &'static str, family: &'static str, counted: bool) 
             count.contiguous += cost.contiguous;
             count.evaluations += cost.evaluations;
         }
-        let Some((at, duration, memory)) = traced else { return };
+        let Some((duration, memory, At { time, stack, .. })) = traced else { return };
         if state.events.len() >= MOST_EVENTS {
             state.dropped += 1;
             return;
         }
-        let start = at.saturating_duration_since(state.began).as_nanos() as u64;
-        let (mlx_ops, evaluations) = (cost.ops, cost.evaluations);
-        state.events.push(Event { name, family, thread: thread(), start, duration, mlx_ops, evaluations, memory });
+        let start = time.saturating_duration_since(state.began).as_nanos() as u64;
+        let (mlx_ops, evaluations, thread) = (cost.ops, cost.evaluations, thread());
+        state.events.push(Event { name, family, thread, start, duration, mlx_ops, evaluations, memory, shapes, stack });
     }
 }

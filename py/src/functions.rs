@@ -293,9 +293,26 @@ fn _profile_start() {
     lucid::profile::start();
 }
 
+/// The frames of the calling Python code, the innermost first, as PyTorch's profiler writes them.
+fn stack() -> Vec<String> {
+    Python::attach(|py| -> PyResult<Vec<String>> {
+        let mut frames = Vec::new();
+        let mut frame = py.import("sys")?.call_method0("_getframe")?;
+        while !frame.is_none() {
+            let code = frame.getattr("f_code")?;
+            let (file, name) = (code.getattr("co_filename")?, code.getattr("co_name")?);
+            frames.push(format!("{file}({}): {name}", frame.getattr("f_lineno")?));
+            frame = frame.getattr("f_back")?;
+        }
+        Ok(frames)
+    })
+    .unwrap_or_default()
+}
+
 #[pyfunction]
-fn _profile_start_trace(memory: bool) {
-    lucid::profile::start_trace(memory);
+fn _profile_start_trace(memory: bool, shapes: bool, stacks: bool) {
+    lucid::profile::set_stack(stack);
+    lucid::profile::start_trace(lucid::profile::Traced { memory, shapes, stacks });
 }
 
 /// Nanoseconds since the trace began, and a number of the calling thread.
@@ -304,12 +321,14 @@ fn _profile_now() -> (u64, u64) {
     (lucid::profile::now(), lucid::profile::thread())
 }
 
-/// (name, category, thread, start, duration, MLX operations, evaluations, bytes) of each event, and how many are missing.
+/// ((name, category, thread, start, duration, MLX operations, evaluations, bytes), shapes, stack) of each event, and how
+/// many are missing.
 #[pyfunction]
 fn _profile_take_trace(py: Python<'_>) -> PyResult<(Vec<Bound<'_, PyTuple>>, u64)> {
     let (events, dropped) = lucid::profile::take_trace();
     let row = |e: &lucid::profile::Event| {
-        (e.name, e.family, e.thread, e.start, e.duration, e.mlx_ops, e.evaluations, e.memory).into_pyobject(py)
+        let what = (e.name, e.family, e.thread, e.start, e.duration, e.mlx_ops, e.evaluations, e.memory);
+        (what, &e.shapes, &e.stack).into_pyobject(py)
     };
     Ok((events.iter().map(row).collect::<PyResult<_>>()?, dropped))
 }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import lucid
 import pytest
@@ -95,8 +98,10 @@ def test_decorator_threads_and_trace(tmp_path: Path) -> None:
     rows = json.loads(path.read_text())["traceEvents"]
     assert len(rows) == 4
     assert all(r["ph"] == "X" and r["dur"] >= 0 for r in rows)
-    with pytest.raises(NotImplementedError):
-        profiler.profile(record_shapes=True)
+    with pytest.raises(NotImplementedError, match="with_flops"):
+        profiler.profile(with_flops=True)
+    with pytest.raises(ValueError, match="activities"):
+        profiler.profile(activities=[])
 
 
 def test_summary_adds_up() -> None:
@@ -106,3 +111,158 @@ def test_summary_adds_up() -> None:
     assert (a.calls, a.total_ns, a.mean_ns, a.longest_ns, a.memory) == (2, 40, 20.0, 30, 5)
     assert s.total_ns == 40
     assert len(s) == 2
+
+
+def callee(x: lucid.Tensor) -> lucid.Tensor:
+    return x @ x.t()
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_shapes_and_stacks(device: str, tmp_path: Path) -> None:
+    x, y = lucid.ones(2, 3, device=device), lucid.ones(4, 3, device=device)
+    with profiler.profile(record_shapes=True, with_stack=True) as p:
+        callee(x)
+        for _ in range(2):
+            callee(y)
+        lucid.cat([x, y])
+        lucid.zeros(3, device=device)
+    products = [e for e in p.events() if e.name == "matmul"]
+    assert [e.input_shapes for e in products] == [[[2, 3], [3, 2]], [[4, 3], [3, 4]], [[4, 3], [3, 4]]]
+    assert products[0].stack[0].startswith(__file__)
+    assert products[0].stack[0].endswith(": callee")
+    assert products[0].stack[1].endswith(": test_shapes_and_stacks")
+    assert {e.name: e.shapes for e in p.events()}["cat"] == [[2, 3], [4, 3]]
+    assert next(r for r in p.key_averages() if r.key == "matmul").count == 3
+    apart = [r for r in p.key_averages(group_by_input_shape=True) if r.key == "matmul"]
+    assert sorted((r.count, r.input_shapes[0]) for r in apart) == [(1, [2, 3]), (2, [4, 3])]
+    by_frame = [r for r in p.key_averages(group_by_stack_n=2) if r.key == "matmul"]
+    assert sorted(r.count for r in by_frame) == [1, 2]
+    text = p.key_averages(group_by_input_shape=True, group_by_stack_n=1).table(row_limit=-1, header="Here")
+    assert text.startswith("Here\n")
+    assert "[[4, 3], [3, 4]]" in text
+    assert ": callee" in text
+    p.export_chrome_trace(tmp_path / "t.json.gz")
+    with gzip.open(tmp_path / "t.json.gz", "rt") as file:
+        rows = json.load(file)["traceEvents"]
+    assert [r["args"]["Input Dims"] for r in rows if r["name"] == "cat"] == [[[2, 3], [4, 3]]]
+    assert all("callee" in r["args"]["Call stack"] for r in rows if r["name"] == "matmul")
+    p.export_stacks(tmp_path / "stacks.txt")
+    for line in (tmp_path / "stacks.txt").read_text().splitlines():
+        stack, time = line.rsplit(" ", 1)
+        assert int(time) > 0
+        assert stack.count(";") > 2
+    with profiler.profile() as plain:
+        callee(x)
+    assert all(e.shapes == [] and e.stack == [] for e in plain.events())
+    with pytest.raises(RuntimeError, match="with_stack=True"):
+        plain.export_stacks(tmp_path / "none.txt")
+
+
+def test_times_of_their_own() -> None:
+    events = [
+        OpEvent("outer", "user", 1, 0, 100),
+        OpEvent("a", "x", 1, 10, 30),
+        OpEvent("inner", "user", 1, 50, 40),
+        OpEvent("a", "x", 1, 55, 20),
+        OpEvent("a", "x", 2, 20, 60),
+        OpEvent("e", "eval", 1, 100, 7),
+    ]
+    rows = {r.name: r for r in ProfileSummary(events)}
+    assert rows["outer"].self_ns == 30
+    assert rows["inner"].self_ns == 20
+    assert rows["a"].self_ns == rows["a"].total_ns == 110
+    assert rows["e"].device_time_total == 0.007
+    total = ProfileSummary(events).total_average()
+    assert (total.count, total.total_ns) == (4, 117)
+    for key in ("self_cpu_time_total", "cuda_time_total", "count", "cpu_memory_usage", None):
+        assert "outer" in ProfileSummary(events).table(sort_by=key)
+
+
+CYCLES = [
+    {"wait": 1, "warmup": 1, "active": 2},
+    {"wait": 0, "warmup": 0, "active": 1},
+    {"wait": 2, "warmup": 0, "active": 1, "repeat": 2},
+    {"wait": 0, "warmup": 2, "active": 3, "repeat": 1, "skip_first": 2},
+    {"wait": 3, "warmup": 1, "active": 1, "skip_first": 1, "skip_first_wait": 1},
+]
+
+
+@pytest.mark.parametrize("options", CYCLES, ids=str)
+@pytest.mark.parametrize("steps", [0, 3, 9])
+def test_schedules_are_pytorchs(options: dict[str, int], steps: int) -> None:
+    import torch
+
+    ours, theirs = profiler.schedule(**options), torch.profiler.schedule(**options)
+    assert [ours(i).name for i in range(20)] == [theirs(i).name for i in range(20)]
+    seen: list[list[tuple[int, list[str]]]] = []
+    for framework in (lucid, torch):
+        f: Any = framework
+        handed: list[tuple[int, list[str]]] = []
+
+        def ready(p: Any, handed: list[tuple[int, list[str]]] = handed) -> None:
+            handed.append((p.step_num, sorted(e.name for e in p.events() if e.name.startswith("mark"))))
+
+        with f.profiler.profile(
+            activities=[f.profiler.ProfilerActivity.CPU], schedule=f.profiler.schedule(**options), on_trace_ready=ready
+        ) as p:
+            for i in range(steps):
+                with f.profiler.record_function(f"mark {i}"):
+                    f.ones(2) + 1
+                p.step()
+        seen.append(handed)
+    assert seen[0] == seen[1]
+    with profiler.profile(schedule=profiler.schedule(wait=1, warmup=0, active=2, repeat=1)) as p:
+        for _ in range(5):
+            p.step()
+    assert [e.name for e in p.events()] == ["ProfilerStep#1", "ProfilerStep#2"]
+
+
+def test_steps_without_a_schedule_and_what_stays() -> None:
+    handed: list[int] = []
+    with profiler.profile(on_trace_ready=lambda p: handed.append(len(p.events()))) as p:
+        for _ in range(3):
+            lucid.ones(2) + 1
+            p.step()
+    assert len(handed) == 1
+    assert [e.name for e in p.events()].count("add") == 3
+    assert not [e for e in p.events() if e.name.startswith("ProfilerStep")]
+    p.step()
+    cycle = profiler.schedule(wait=0, warmup=0, active=1)
+    for keep, count in ((False, 1), (True, 3)):
+        with profiler.profile(schedule=cycle, acc_events=keep) as p:
+            for i in range(3):
+                lucid.ones(2) + 1
+                if i < 2:
+                    p.step()
+        assert [e.name for e in p.events()].count("add") == count
+        steps = [e for e in p.events() if e.category == "user"]
+        assert all(a.end_ns <= b.start_ns for a, b in pairwise(steps))
+
+
+def test_schedules_and_handlers_refuse(tmp_path: Path) -> None:
+    for options in (
+        {"wait": -1, "warmup": 0, "active": 1},
+        {"wait": 0, "warmup": 0, "active": 0},
+        {"wait": 0, "warmup": 0, "active": 1, "repeat": -1},
+    ):
+        with pytest.raises(ValueError, match=r"schedule: .*active="):
+            profiler.schedule(**options)
+    with pytest.raises(TypeError, match="int"):
+        profiler.profile(schedule=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="str"):
+        profiler.profile(on_trace_ready="x")  # type: ignore[arg-type]
+    with pytest.warns(UserWarning, match="RECORD followed by NONE"):  # noqa: SIM117
+        with profiler.profile(
+            schedule=lambda i: profiler.ProfilerAction.NONE if i else profiler.ProfilerAction.RECORD
+        ) as p:
+            p.step()
+    assert profiler.ProfilerActivity.CPU in profiler.supported_activities()
+    with profiler.profile(on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path / "new"), "me")) as p:
+        p.add_metadata("who", "x")
+        p.add_metadata_json("what", "[1]")
+    (file,) = (tmp_path / "new").iterdir()
+    assert file.name.startswith("me.") and file.name.endswith(".pt.trace.json")
+    assert json.loads(file.read_text())["what"] == [1]
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(RuntimeError, match="can't create directory"):
+        profiler.tensorboard_trace_handler(str(tmp_path / "taken"))(p)

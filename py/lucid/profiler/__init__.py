@@ -1,0 +1,38 @@
+"""Profiling: when each op ran, what it cost and what it allocated; ranges that a program names; tables and traces.
+
+    with lucid.profiler.profile(profile_memory=True, record_shapes=True) as p:
+        with lucid.profiler.record_function("forward"):
+            loss = model(x)
+        loss.eval()
+    print(p.key_averages().table(sort_by="cpu_time_total"))
+    p.export_chrome_trace("trace.json")
+
+Events are the engine's primitives, of all threads, and evaluations. Work on the GPU device is recorded first and run
+when a value is needed: an op's time there is that of recording it, and the work is seen in `eval` and `read`. Tracing
+is process-wide, and one profiler runs at a time.
+"""
+
+from lucid.profiler._events import MemoryStats, OpEvent, ProfileSummary
+from lucid.profiler._schedule import ProfilerAction, schedule
+from lucid.profiler._trace import (
+    Profiler,
+    ProfilerActivity,
+    profile,
+    record_function,
+    supported_activities,
+    tensorboard_trace_handler,
+)
+
+__all__ = [
+    "MemoryStats",
+    "OpEvent",
+    "ProfileSummary",
+    "Profiler",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
