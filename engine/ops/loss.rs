@@ -124,9 +124,19 @@ fn class_dim(x: &Tensor) -> isize {
 fn check_classes(op: &'static str, x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
     let mut want = crate::shape::Shape::from_slice(x.shape());
     if x.ndim() == 0 {
-        return Err(Error::shape(op, "input needs a class dimension", &[x.shape()]));
+        return Err(Error::value(op, "Expected 1 or more dimensions (got 0): input [] needs one of classes"));
     }
     let classes = want.remove(class_dim(x) as usize);
+    if x.ndim() > 1 && target.ndim() > 0 && target.shape()[0] != x.shape()[0] {
+        let why = format!(
+            "Expected input batch_size ({}) to match target batch_size ({}), got shapes {:?} and {:?}.",
+            x.shape()[0],
+            target.shape()[0],
+            x.shape(),
+            target.shape()
+        );
+        return Err(Error::value(op, why));
+    }
     if target.shape() != want.as_slice() {
         let why = format!("Expected target size {want:?}, got {:?}", target.shape());
         return Err(Error::shape(op, why, &[x.shape(), target.shape()]));
@@ -240,7 +250,10 @@ fn cross_entropy_body(
 fn same_shape(op: &'static str, x: &Tensor, y: &Tensor) -> Result<()> {
     match x.shape() == y.shape() {
         true => Ok(()),
-        false => Err(Error::shape(op, "target size must be the same as input size", &[x.shape(), y.shape()])),
+        false => {
+            let why = format!("Target size {:?} must be the same as input size {:?}", y.shape(), x.shape());
+            Err(Error::value(op, why))
+        }
     }
 }
 

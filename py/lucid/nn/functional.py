@@ -38,6 +38,7 @@ from lucid._C import (
     tanh,
     tanhshrink,
 )
+from lucid._naming import named
 from lucid.nn._functional.distance import *  # noqa: F403
 from lucid.nn._functional.distance import __all__ as _distance
 from lucid.nn._functional.layers import *  # noqa: F403
@@ -323,11 +324,11 @@ def _string_padding(
 ) -> tuple[Tensor, Any]:
     """The input and the number padding that "same" or "valid" stand for; an uneven "same" pads the input first."""
     if padding not in ("same", "valid"):
-        raise errors.ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+        raise errors.RuntimeError(f"conv{n}d: Invalid padding string {padding!r}, should be one of 'valid', 'same'")
     if padding == "valid":
         return input, 0
     if any(step != 1 for step in _each(stride, n)):
-        raise errors.RuntimeError("padding='same' is not supported for strided convolutions")
+        raise errors.RuntimeError(f"conv{n}d: padding='same' is not supported for strided convolutions, got {stride}")
     around = _around("same", tuple(weight.shape)[-n:], _each(dilation, n))
     if all(low == high for low, high in zip(around[::2], around[1::2], strict=True)):
         return input, tuple(reversed(around[::2]))
@@ -453,3 +454,8 @@ def _max_indices(
         input.unsqueeze(0) if alone else input, window, steps, _each(padding, n), _each(dilation, n), ceil_mode
     )
     return found.squeeze(0) if alone else found
+
+
+# What is made of several calls says in its errors which function was called.
+for _name in (*_distance, *_layers, *_loss, *_loss_plain, *_pooling, *_resample, "multi_head_attention_forward"):
+    globals()[_name] = named(globals()[_name])

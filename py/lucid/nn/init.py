@@ -11,6 +11,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._naming import named
 
 __all__ = [
     "calculate_gain",
@@ -53,6 +54,7 @@ _LINEAR = (
 )
 
 
+@named
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which an activation needs the standard deviation of its inputs' weights raised.
 
@@ -79,18 +81,21 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     raise errors.ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
+@named
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform numbers from `a` to `b`."""
     with lucid.no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
+@named
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal numbers."""
     with lucid.no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
+@named
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
@@ -114,26 +119,30 @@ def trunc_normal_(
         return tensor.copy_(tensor.clamp(a, b))
 
 
+@named
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One number everywhere."""
     with lucid.no_grad():
         return tensor.fill_(val)
 
 
+@named
 def ones_(tensor: Tensor) -> Tensor:
     """Ones."""
     return constant_(tensor, 1.0)
 
 
+@named
 def zeros_(tensor: Tensor) -> Tensor:
     """Zeros."""
     return constant_(tensor, 0.0)
 
 
+@named
 def eye_(tensor: Tensor) -> Tensor:
     """The identity, for a 2-D tensor."""
     if tensor.dim() != 2:
-        raise errors.ValueError("Only tensors with 2 dimensions are supported")
+        raise errors.ValueError(f"Only tensors with 2 dimensions are supported, got {list(tensor.shape)}")
     with lucid.no_grad():
         return tensor.copy_(lucid.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
@@ -142,7 +151,9 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     """How many inputs an output sums over, and how many outputs an input goes to."""
     shape = tuple(tensor.shape)
     if len(shape) < 2:
-        raise errors.ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+        raise errors.ValueError(
+            f"Fan in and fan out can not be computed for tensor with fewer than 2 dimensions, got {list(tensor.shape)}"
+        )
     window = math.prod(shape[2:])
     return shape[1] * window, shape[0] * window
 
@@ -154,17 +165,20 @@ def _fan(tensor: Tensor, mode: str) -> int:
     return _fans(tensor)[mode == "fan_out"]
 
 
+@named
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform within ±gain · sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
     bound = gain * math.sqrt(2.0 / sum(_fans(tensor))) * math.sqrt(3.0)
     return uniform_(tensor, -bound, bound, generator)
 
 
+@named
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Normal with deviation gain · sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
 
 
+@named
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
@@ -185,6 +199,7 @@ def kaiming_uniform_(
     return uniform_(tensor, -bound, bound, generator)
 
 
+@named
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
@@ -195,13 +210,14 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
 
 
+@named
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """The convolution that gives back its input, as far as there are channels; `tensor` is 3-D to 5-D."""
     if tensor.dim() not in (3, 4, 5):
-        raise errors.ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+        raise errors.ValueError(f"Only tensors with 3, 4, or 5 dimensions are supported, got {list(tensor.shape)}")
     outs, ins, *window = tensor.shape
     if outs % groups:
-        raise errors.ValueError("dim 0 must be divisible by groups")
+        raise errors.ValueError(f"dim 0 must be divisible by groups, got {list(tensor.shape)} and {groups}")
     per_group = outs // groups
     with lucid.no_grad():
         tensor.zero_()
@@ -211,13 +227,14 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return tensor
 
 
+@named
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Orthonormal rows or columns, whichever are fewer, times `gain` (Saxe et al., 2013).
 
     By Householder reflections of normal numbers, on the CPU in float64.
     """
     if tensor.dim() < 2:
-        raise errors.ValueError("Only tensors with 2 or more dimensions are supported")
+        raise errors.ValueError(f"Only tensors with 2 or more dimensions are supported, got {list(tensor.shape)}")
     if tensor.numel() == 0:
         return tensor
     rows = tensor.shape[0]
@@ -257,10 +274,11 @@ def _orthonormal(a: Tensor) -> Tensor:
     return q * lucid.tensor(signs, dtype=a.dtype)
 
 
+@named
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Normal numbers, with a share `sparsity` of each column zero (Martens, 2010); `tensor` is 2-D."""
     if tensor.dim() != 2:
-        raise errors.ValueError("Only tensors with 2 dimensions are supported")
+        raise errors.ValueError(f"Only tensors with 2 dimensions are supported, got {list(tensor.shape)}")
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
     with lucid.no_grad():

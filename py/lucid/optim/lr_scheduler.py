@@ -17,6 +17,7 @@ from functools import wraps
 from typing import Any
 
 from lucid import Tensor, errors
+from lucid._naming import NamedInErrors
 from lucid.optim.optimizer import Optimizer
 
 __all__ = [
@@ -96,7 +97,7 @@ def _track_steps(optimizer: Optimizer) -> None:
     optimizer.step = step  # type: ignore[method-assign]
 
 
-class LRScheduler:
+class LRScheduler(NamedInErrors):
     """Base of schedules: a subclass gives `get_lr`, the rates of the groups at `last_epoch`.
 
     Args:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import lucid
 from lucid import Tensor, errors
+from lucid._naming import NamedInErrors, named_by_class
 from lucid.nn.modules.hooks import RemovableHandle, register
 from lucid.nn.modules.state import as_tensor
 
@@ -32,7 +33,7 @@ class _Required:
 required = _Required()
 
 
-class Optimizer:
+class Optimizer(NamedInErrors):
     """Base class of all optimizers.
 
     Args:
@@ -93,6 +94,7 @@ class Optimizer:
 
     # ---- groups ------------------------------------------------------------------------------------------------------
 
+    @named_by_class
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters with options of their own: a dict with "params" and options."""
         if not isinstance(param_group, dict):
@@ -210,6 +212,7 @@ class Optimizer:
                 made = replaced
         return made
 
+    @named_by_class
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over a state dict, also one that PyTorch made: parameters match by their order.
 

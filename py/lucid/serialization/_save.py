@@ -209,6 +209,9 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = PRO
     if pickle_module not in (None, pickle):
         raise lucid.errors.ValueError("save: another pickle_module than the standard one is not taken")
     if isinstance(f, str | os.PathLike):
+        parent = os.path.dirname(os.path.abspath(os.fspath(f)))
+        if not os.path.isdir(parent):
+            raise lucid.errors.RuntimeError(f"save: Parent directory {os.fsdecode(parent)} does not exist.")
         with _atomic.replacing(f) as file:
             _write(obj, file)
     elif hasattr(f, "write"):

@@ -335,13 +335,15 @@ FUNCTIONS: list[tuple[str, str, list[np.ndarray], list[Any], dict[str, Any]]] = 
     ],
     *[
         (
-            f"grid_sample 3-d {pad}",
+            f"grid_sample 3-d {mode} {pad} {align}",
             "grid_sample",
             [normal(2, 3, 3, 4, 5), normal(2, 2, 3, 2, 3, seed=4)],
             [],
-            {"padding_mode": pad, "align_corners": False},
+            {"mode": mode, "padding_mode": pad, "align_corners": align},
         )
+        for mode in ("bilinear", "nearest", "bicubic")
         for pad in ("zeros", "border", "reflection")
+        for align in (False, True)
     ],
     ("affine_grid", "affine_grid", [normal(2, 2, 3)], [(2, 3, 4, 5)], {"align_corners": False}),
     ("affine_grid 3-d", "affine_grid", [normal(2, 3, 4)], [(2, 3, 2, 4, 5)], {"align_corners": True}),

@@ -249,7 +249,7 @@ def embedding(
         sparse: Whether the gradient is a sparse tensor of the rows that were looked up. Default: False.
     """
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
-        raise AssertionError("Padding_idx must be within num_embeddings")
+        raise AssertionError(f"Padding_idx must be within num_embeddings, got {padding_idx}")
     if max_norm is not None:
         _renormed(weight, input, max_norm, norm_type)
     if sparse and scale_grad_by_freq and weight.requires_grad:
@@ -289,7 +289,7 @@ def embedding_bag(
     if weight.dtype == lucid.int64 and input.is_floating_point():
         raise errors.ValueError("Argument order of nn.functional.embedding_bag has changed: give input first")
     if mode not in ("sum", "mean", "max"):
-        raise errors.ValueError("mode has to be one of sum, mean or max")
+        raise errors.ValueError(f"mode has to be one of sum, mean or max, got {mode!r}")
     if per_sample_weights is not None:
         if per_sample_weights.shape != input.shape:
             raise errors.ValueError(
@@ -327,12 +327,12 @@ def embedding_bag(
         if include_last_offset:
             starts = starts[:-1]
         if starts and starts[0] != 0:
-            raise errors.ValueError(
+            raise errors.RuntimeError(
                 f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start "
                 f"from position 0. However, got {starts[0]}"
             )
         if starts and max(starts) > flat.shape[0]:
-            raise errors.ValueError(
+            raise errors.RuntimeError(
                 f"offsets[-1] can not be greater than input's length({flat.shape[0]}), got {max(starts)}"
             )
         bags = len(starts)
@@ -347,7 +347,10 @@ def embedding_bag(
     ends = [*starts[1:], total] if starts else []
     if max_norm is not None:
         _renormed(weight, flat, max_norm, norm_type)
-    rows: Tensor = _C.embedding(flat, weight, padding_idx, sparse=sparse)
+    try:
+        rows: Tensor = _C.embedding(flat, weight, padding_idx, sparse=sparse)
+    except errors.IndexError as error:
+        raise errors.RuntimeError(f"embedding_bag: {error}, which is not in the valid range") from None
     if scale_grad_by_freq:
         rows = _by_frequency(rows, flat, weight.shape[0])
     counted = lucid.ones(total, device=device) if padding_idx is None else (flat != padding_idx).to(lucid.float32)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import lucid
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 
-def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 4) -> str:
+def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 5) -> str:
     """`reduction`, or what PyTorch's old arguments for it say, with a warning."""
     if size_average is None and reduce is None:
         if reduction not in ("none", "mean", "sum"):
@@ -39,6 +40,15 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
         stacklevel=stacklevel,
     )
     return reduction
+
+
+@contextmanager
+def labels_within(op: str) -> Iterator[None]:
+    """Labels out of range are a RuntimeError here, as in PyTorch."""
+    try:
+        yield
+    except errors.IndexError as error:
+        raise errors.RuntimeError(f"{op}: target out of range ({error})") from None
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
@@ -217,17 +227,19 @@ def gaussian_nll_loss(
     """
     if not isinstance(var, Tensor):
         if var < 0:
-            raise errors.ValueError("var has negative entry/entries")
+            raise errors.ValueError(f"var has negative entry/entries, got {var}")
         var = lucid.full_like(input, var)
     elif (var < 0).any().item():
-        raise errors.ValueError("var has negative entry/entries")
+        raise errors.ValueError(f"var has negative entry/entries, the least is {var.min().item()}")
     if var.shape != input.shape:
         if input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)
         elif not (input.shape[:-1] == var.shape[:-1] and var.shape[-1] == 1) and not (
             var.dim() == input.dim() and all(a in (1, b) for a, b in zip(var.shape, input.shape, strict=True))
         ):
-            raise errors.ValueError("var is of incorrect size")
+            raise errors.ValueError(
+                f"var is of incorrect size, got {list(var.shape)} for an input of {list(input.shape)}"
+            )
     if reduction not in ("none", "mean", "sum"):
         raise errors.ValueError(f"{reduction} is not valid")
     # The limit acts on the value alone, not on its gradient.
@@ -283,7 +295,7 @@ def multi_margin_loss(
     """`Σ_{i≠y} max(0, w_y (margin - x_y + x_i))^p / C` for logits (N, C) or (C) and class indices (N) or ()."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     if p not in (1, 2):
-        raise errors.ValueError("only p == 1 and p == 2 supported")
+        raise errors.ValueError(f"only p == 1 and p == 2 supported, got {p}")
     if weight is not None and weight.dim() != 1:
         raise errors.ValueError("weight must be one-dimensional")
     alone = input.dim() < 2
@@ -294,7 +306,8 @@ def multi_margin_loss(
             f"inconsistent target size, got: {list(target.shape)} for an input of {list(input.shape)}"
         )
     classes = x.shape[1]
-    picked = x.gather(1, y.unsqueeze(1))
+    with labels_within("multi_margin_loss"):
+        picked = x.gather(1, y.unsqueeze(1))
     terms = _hinge(margin - picked + x)
     if p == 2:
         terms = terms * terms
@@ -327,7 +340,8 @@ def multilabel_margin_loss(
     # (N, listed, C): is class i the label j lists?
     matches = (safe.unsqueeze(2) == places) & listed.unsqueeze(2)
     labelled = matches.any(1)
-    picked = x.gather(1, safe).unsqueeze(2)
+    with labels_within("multilabel_margin_loss"):
+        picked = x.gather(1, safe).unsqueeze(2)
     terms = _hinge(1 - picked + x.unsqueeze(1))
     counted = listed.unsqueeze(2) & labelled.logical_not().unsqueeze(1)
     loss = terms.masked_fill(counted.logical_not(), 0.0).sum([1, 2]) / classes
@@ -366,7 +380,7 @@ def ctc_loss(
         raise errors.RuntimeError(f"ctc_loss: log_probs must be (T, N, C) or (T, C), got {list(log_probs.shape)}")
     steps, count, classes = log_probs.shape
     if not 0 <= blank < classes:
-        raise errors.RuntimeError("blank must be in label range")
+        raise errors.RuntimeError(f"blank must be in label range, got {blank} for {classes} labels")
     ins, outs = (_lengths(what, given, count) for what, given in (("input", input_lengths), ("target", target_lengths)))
     if any(n > steps or n < 0 for n in ins):
         raise errors.RuntimeError(f"Expected input_lengths to have value at most {steps}, but got {max(ins)}")
@@ -431,6 +445,8 @@ def _column(value: int, count: int, device: Any) -> Tensor:
 
 
 def _lengths(what: str, given: Any, count: int) -> list[int]:
+    if isinstance(given, Tensor) and given.is_floating_point():
+        raise errors.RuntimeError(f"{what}_lengths must be integral, got {given.dtype}")
     values = given.reshape([-1]).tolist() if isinstance(given, Tensor) else [int(n) for n in given]
     if len(values) != count:
         raise errors.RuntimeError(f"{what}_lengths must be of size batch_size {count}, got {len(values)}")

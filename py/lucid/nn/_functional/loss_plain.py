@@ -26,7 +26,7 @@ def _compared(input: Tensor, target: Tensor) -> None:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will "
             "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -39,6 +39,19 @@ def _weighted(losses: Tensor, input: Tensor, weight: Tensor, reduction: str, by_
     if by_weight and reduction == "mean":
         return made.sum() / weight.sum()
     return reduced(made, reduction)
+
+
+def _check_probabilities(p: Tensor) -> None:
+    try:
+        fine = bool(((p >= 0) & (p <= 1)).all().item())
+    except errors.RuntimeError:
+        # Inside of a function transform there are no numbers to look at.
+        return
+    if not fine:
+        raise errors.RuntimeError(
+            "binary_cross_entropy: all elements of input should be between 0 and 1, got from "
+            f"{p.min().item()} to {p.max().item()}"
+        )
 
 
 def mse_loss(
@@ -144,9 +157,15 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """`-(t log p + (1 - t) log(1 - p))` for probabilities, each logarithm held above -100."""
+    """`-(t log p + (1 - t) log(1 - p))` for probabilities, each logarithm held above -100.
+
+    On the CPU anything but probabilities is a RuntimeError; on the GPU device, where a look at them would wait for what
+    computes them, it is not noticed.
+    """
     if size_average is not None or reduce is not None:
         reduction = legacy_reduction(size_average, reduce, reduction)
+    if input.is_cpu and input.is_floating_point():
+        _check_probabilities(input.detach())
     return _C.binary_cross_entropy(input, target, weight, reduction=reduction)
 
 
@@ -180,6 +199,6 @@ def kl_div(
         warnings.warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides "
             "only by the batch size, and aligns with the KL div math definition.",
-            stacklevel=2,
+            stacklevel=3,
         )
     return _C.kl_div(input, target, reduction=reduction, log_target=log_target)

@@ -52,7 +52,9 @@ def _adaptive_sizes(op: str, input: Tensor, output_size: Any, n: int) -> tuple[i
     if not input.is_floating_point():
         raise errors.RuntimeError(f"{op}: not implemented for {input.dtype}")
     if any(size == 0 for size in input.shape[-n - 1 :]):
-        raise errors.RuntimeError(f"{op}: Expected input to have non-zero size for non-batch dimensions")
+        raise errors.RuntimeError(
+            f"{op}: Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
+        )
     return made
 
 
@@ -229,7 +231,11 @@ def _unpool(
     lead = list(input.shape[:-n])
     flat, places = input.reshape([*lead, -1]), indices.reshape([*lead, -1])
     blank = lucid.zeros([*lead, total], dtype=input.dtype, device=input.device)
-    return blank.scatter(len(lead), places, flat).reshape([*lead, *sizes])
+    try:
+        made = blank.scatter(len(lead), places, flat)
+    except errors.IndexError as error:
+        raise errors.RuntimeError(f"{op}: Found an invalid max index ({error})") from None
+    return made.reshape([*lead, *sizes])
 
 
 def max_unpool1d(

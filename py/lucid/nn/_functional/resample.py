@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import lucid
@@ -53,14 +54,14 @@ def interpolate(
     if mode in ("nearest", "area", "nearest-exact"):
         if align_corners is not None:
             raise errors.ValueError(
-                "align_corners option can only be set with the interpolating modes: "
-                "linear | bilinear | bicubic | trilinear"
+                f"align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | "
+                f"trilinear, got mode {mode}"
             )
     elif align_corners is None:
         align_corners = False
     n = input.dim() - 2
     if size is not None and scale_factor is not None:
-        raise errors.ValueError("only one of size or scale_factor should be defined")
+        raise errors.ValueError(f"only one of size or scale_factor should be defined, got {size} and {scale_factor}")
     if size is None and scale_factor is None:
         raise errors.ValueError("either size or scale_factor should be defined")
     if n not in (1, 2, 3):
@@ -197,7 +198,7 @@ def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
 ) -> Tensor:
     """`interpolate` by its old name."""
-    warnings.warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2)
+    warnings.warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3)
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
@@ -260,7 +261,7 @@ def grid_sample(
     Args:
         input: What to look into.
         grid: (N, H', W', 2) or (N, D', H', W', 3).
-        mode: "bilinear", "nearest" or (2-d) "bicubic". Default: "bilinear".
+        mode: "bilinear", "nearest" or "bicubic". Default: "bilinear".
         padding_mode: What lies outside: "zeros", "border" or "reflection". Default: "zeros".
         align_corners: Whether ±1 are the outer elements' centres, not their outer edges. Default: False.
     """
@@ -277,7 +278,7 @@ def grid_sample(
         warnings.warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
             "specify align_corners=True if the old behavior is desired.",
-            stacklevel=2,
+            stacklevel=3,
         )
     n = input.dim() - 2
     if n not in (2, 3) or grid.dim() != input.dim() or grid.shape[-1] != n or grid.shape[0] != input.shape[0]:
@@ -292,8 +293,6 @@ def grid_sample(
         )
     if 0 in input.shape[2:]:
         raise errors.RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions: {input.shape}")
-    if mode == "bicubic" and n != 2:
-        raise errors.RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     align = bool(align_corners)
     count, channels = input.shape[:2]
     space = list(input.shape[2:])
@@ -340,14 +339,15 @@ def grid_sample(
         lows = [c.detach().floor() for c in coords]
         rests = [c - low for c, low in zip(coords, lows, strict=True)]
         weights = [[_cubic((t - k).abs(), -0.75) for k in (-1, 0, 1, 2)] for t in rests]
-        for i in range(4):
-            for j in range(4):
-                places = [
-                    _contained(low + k - 1, size, padding_mode, align)
-                    for low, k, size in zip(lows, (i, j), space, strict=True)
-                ]
-                term = pick(places) * (weights[0][i] * weights[1][j]).unsqueeze(1)
-                made = term if made is None else made + term
+        for at in product(range(4), repeat=n):
+            places = [
+                _contained(low + k - 1, size, padding_mode, align) for low, k, size in zip(lows, at, space, strict=True)
+            ]
+            factor = weights[0][at[0]]
+            for own, k in zip(weights[1:], at[1:], strict=True):
+                factor = factor * own[k]
+            term = pick(places) * factor.unsqueeze(1)
+            made = term if made is None else made + term
     assert made is not None
     return made.reshape([count, channels, *targets])
 

@@ -71,7 +71,7 @@ class MultiheadAttention(Module):
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
         if self.head_dim * num_heads != embed_dim:
-            raise AssertionError("embed_dim must be divisible by num_heads")
+            raise AssertionError(f"embed_dim must be divisible by num_heads, got {embed_dim} and {num_heads}")
 
         def blank(wanted: bool, *shape: int) -> Parameter | None:
             return Parameter(lucid.empty(shape, device=device, dtype=dtype)) if wanted else None

@@ -12,6 +12,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._naming import name_call
 from lucid.nn.modules.hooks import RemovableHandle, register
 
 __all__ = [
@@ -114,7 +115,12 @@ class CallMixin:
             or _BACKWARD
             or _BACKWARD_PRE
         ):
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except Exception as error:
+                if type(self).__module__.startswith("lucid."):
+                    name_call(error, type(self).__name__)
+                raise
         return self._call_with_hooks(args, kwargs)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -25,7 +25,7 @@ class _Ordered(Module):
         """The name at a place, counted from the end where negative."""
         at, size = operator.index(index), len(self._modules)
         if not -size <= at < size:
-            raise errors.IndexError(f"index {at} is out of range")
+            raise errors.IndexError(f"{type(self).__name__}: index {at} is out of range")
         return list(self._modules)[at % size]
 
     def _renumber(self, modules: Iterable[Module]) -> None:
@@ -267,7 +267,7 @@ class ParameterList(Module):
     def _name(self, index: Any) -> str:
         at = operator.index(index)
         if not -self._size <= at < self._size:
-            raise errors.IndexError(f"index {at} is out of range")
+            raise errors.IndexError(f"{type(self).__name__}: index {at} is out of range")
         return str(at % self._size)
 
     @overload

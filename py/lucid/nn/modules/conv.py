@@ -59,11 +59,11 @@ class _ConvNd(Module):
         super().__init__()
         n = self._spatial
         if groups <= 0:
-            raise errors.ValueError("groups must be a positive integer")
+            raise errors.ValueError(f"groups must be a positive integer, got {groups}")
         if in_channels % groups != 0:
-            raise errors.ValueError("in_channels must be divisible by groups")
+            raise errors.ValueError(f"in_channels must be divisible by groups, got {in_channels} and {groups}")
         if out_channels % groups != 0:
-            raise errors.ValueError("out_channels must be divisible by groups")
+            raise errors.ValueError(f"out_channels must be divisible by groups, got {out_channels} and {groups}")
         if isinstance(padding, str) and padding not in ("same", "valid"):
             raise errors.ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
         if padding_mode not in _PADDING_MODES:
@@ -78,7 +78,7 @@ class _ConvNd(Module):
         self.padding = padding if isinstance(padding, str) else tuple_of(padding, n)
         self.dilation = tuple_of(dilation, n)
         if padding == "same" and any(step != 1 for step in self.stride):
-            raise errors.ValueError("padding='same' is not supported for strided convolutions")
+            raise errors.ValueError(f"padding='same' is not supported for strided convolutions, got {stride}")
         self.transposed = transposed
         self.output_padding = tuple_of(output_padding, n)
         self.groups = groups
@@ -226,7 +226,9 @@ class _ConvTranspose(_ConvNd):
         dtype: Any = None,
     ) -> None:
         if padding_mode != "zeros":
-            raise errors.ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+            raise errors.ValueError(
+                f'Only "zeros" padding mode is supported for {type(self).__name__}, got "{padding_mode}"'
+            )
         super().__init__(
             in_channels,
             out_channels,
@@ -330,7 +332,9 @@ class _LazyConv(LazyModuleMixin):
             )
         this.in_channels = input.shape[-n - 1]
         if this.in_channels % this.groups != 0:
-            raise errors.ValueError("in_channels must be divisible by groups")
+            raise errors.ValueError(
+                f"in_channels must be divisible by groups, got {this.in_channels} and {this.groups}"
+            )
         shape = (this.out_channels, this.in_channels // this.groups)
         if this.transposed:
             shape = (this.in_channels, this.out_channels // this.groups)

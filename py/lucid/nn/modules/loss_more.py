@@ -122,7 +122,7 @@ class MultiMarginLoss(_WeightedLoss):
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
-            raise errors.ValueError("only p == 1 and p == 2 supported")
+            raise errors.ValueError(f"only p == 1 and p == 2 supported, got {p}")
         if weight is not None and weight.dim() != 1:
             raise errors.ValueError(
                 f"MultiMarginLoss: expected weight to be None or 1D tensor, got {weight.dim()}D instead"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import lucid
 from lucid import Tensor, errors
+from lucid._naming import NamedInErrors
 from lucid.nn.modules.call import CallMixin, _registered
 from lucid.nn.modules.move import Conversion, parse_to
 from lucid.nn.modules.state import StateDictMixin
@@ -25,7 +26,7 @@ T = TypeVar("T", bound="Module")
 _E = TypeVar("_E")
 
 
-class Module(CallMixin, StateDictMixin):
+class Module(NamedInErrors, CallMixin, StateDictMixin):
     """Base class of neural network modules, with the semantics of `torch.nn.Module`.
 
     Subclasses call `super().__init__()`, assign parameters, buffers and child modules as attributes, and define
@@ -420,7 +421,7 @@ class Module(CallMixin, StateDictMixin):
     def train(self: T, mode: bool = True) -> T:
         """Sets training mode, which dropout and batch normalisation heed, on the whole tree."""
         if not isinstance(mode, bool):
-            raise errors.ValueError("training mode is expected to be boolean")
+            raise errors.ValueError(f"{type(self).__name__}: training mode is expected to be boolean, got {mode!r}")
         self.training = mode
         for module in self.children():
             module.train(mode)

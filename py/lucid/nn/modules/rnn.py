@@ -54,7 +54,8 @@ class RNNBase(Module):
         super().__init__()
         if not isinstance(dropout, (int, float)) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise errors.ValueError(
-                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed, "
+                f"got {dropout}"
             )
         if dropout > 0 and num_layers == 1:
             warnings.warn(
@@ -65,13 +66,13 @@ class RNNBase(Module):
         if not isinstance(hidden_size, int):
             raise errors.TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
         if hidden_size <= 0:
-            raise errors.ValueError("hidden_size must be greater than zero")
+            raise errors.ValueError(f"hidden_size must be greater than zero, got {hidden_size}")
         if num_layers <= 0:
-            raise errors.ValueError("num_layers must be greater than zero")
+            raise errors.ValueError(f"num_layers must be greater than zero, got {num_layers}")
         if proj_size < 0:
             raise errors.ValueError("proj_size should be a positive integer or zero to disable projections")
         if proj_size >= hidden_size:
-            raise errors.ValueError("proj_size has to be smaller than hidden_size")
+            raise errors.ValueError(f"proj_size has to be smaller than hidden_size, got {proj_size} and {hidden_size}")
         if mode not in _GATES:
             raise errors.ValueError("Unrecognized RNN mode: " + mode)
         self.mode = mode

@@ -48,7 +48,9 @@ class Embedding(Module):
         super().__init__()
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise AssertionError("Padding_idx must be within num_embeddings")
+                raise AssertionError(
+                    f"Padding_idx must be within num_embeddings, got {padding_idx} for {num_embeddings}"
+                )
             padding_idx %= num_embeddings
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
@@ -63,7 +65,9 @@ class Embedding(Module):
             self.reset_parameters()
         else:
             if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+                raise AssertionError(
+                    f"Shape of weight does not match num_embeddings and embedding_dim, got {list(_weight.shape)}"
+                )
             self.weight = Parameter(_weight, not _freeze)
 
     def reset_parameters(self) -> None:
@@ -100,7 +104,9 @@ class Embedding(Module):
     ) -> Embedding:
         """A table of given vectors (count, size); `freeze` keeps gradients from it."""
         if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+            raise AssertionError(
+                f"{cls.__name__}: Embeddings parameter is expected to be 2-dimensional, got {embeddings.dim()}-d"
+            )
         rows, columns = embeddings.shape
         return cls(rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
 
@@ -153,7 +159,9 @@ class EmbeddingBag(Module):
             self.reset_parameters()
         else:
             if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+                raise AssertionError(
+                    f"Shape of weight does not match num_embeddings and embedding_dim, got {list(_weight.shape)}"
+                )
             self.weight = Parameter(_weight)
         self.mode = mode
         self.sparse = sparse
@@ -209,7 +217,9 @@ class EmbeddingBag(Module):
     ) -> EmbeddingBag:
         """A table of given vectors (count, size); `freeze` keeps gradients from it."""
         if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+            raise AssertionError(
+                f"{cls.__name__}: Embeddings parameter is expected to be 2-dimensional, got {embeddings.dim()}-d"
+            )
         rows, columns = embeddings.shape
         made = cls(
             rows,

@@ -340,9 +340,14 @@ class Transformer(Module):
         """Sources (S, N, d_model) and targets (T, N, d_model) to (T, N, d_model); the batch first if so told."""
         batched = src.dim() == 3
         if batched and src.size(0 if self.batch_first else 1) != tgt.size(0 if self.batch_first else 1):
-            raise errors.RuntimeError("the batch number of src and tgt must be equal")
+            raise errors.RuntimeError(
+                f"the batch number of src and tgt must be equal, got {list(src.shape)} and {list(tgt.shape)}"
+            )
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
-            raise errors.RuntimeError("the feature number of src and tgt must be equal to d_model")
+            raise errors.RuntimeError(
+                f"the feature number of src and tgt must be equal to d_model ({self.d_model}), got "
+                f"{list(src.shape)} and {list(tgt.shape)}"
+            )
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         made: Tensor = self.decoder(
             tgt,

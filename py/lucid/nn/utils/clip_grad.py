@@ -9,6 +9,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._naming import named
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -70,6 +71,7 @@ def clip_grads_with_norm_(
                 p.grad.detach().mul_(scale.to(p.grad.device))
 
 
+@named
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor],
     max_norm: float,
@@ -94,6 +96,7 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     return clip_grad_norm_(*args, **kwargs)
 
 
+@named
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Brings every element of the gradients into ±`clip_value`, in place."""
     bound = float(clip_value)

@@ -7,15 +7,18 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._naming import named
 
 __all__ = ["copy_parameters_and_buffers", "parameters_to_vector", "skip_init", "vector_to_parameters"]
 
 
+@named
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All parameters' elements in a row."""
     return lucid.cat([p.reshape([-1]) for p in parameters])
 
 
+@named
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Gives the parameters the elements of a vector, in order."""
     if not isinstance(vec, Tensor):

@@ -10,6 +10,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._naming import named
 from lucid.nn.parameter import Parameter
 
 __all__ = [
@@ -48,6 +49,7 @@ def _hook(module: Any, name: str) -> int | None:
     return None
 
 
+@named
 def custom_from_mask(module: Any, name: str, mask: Tensor) -> Any:
     """Prunes what the mask (zeros and ones) leaves out, besides what is pruned already."""
     key = _hook(module, name)
@@ -112,6 +114,7 @@ def _unstructured(module: Any, name: str, amount: float, scores: Any) -> Any:
     return custom_from_mask(module, name, mask.reshape(tuple(getattr(module, name).shape)))
 
 
+@named
 def l1_unstructured(module: Any, name: str, amount: float, importance_scores: Tensor | None = None) -> Any:
     """Prunes the elements that are smallest in size; `amount` is their number, or their share as a float."""
     if importance_scores is not None:
@@ -120,6 +123,7 @@ def l1_unstructured(module: Any, name: str, amount: float, importance_scores: Te
     return _unstructured(module, name, amount, lambda flat: flat.abs())
 
 
+@named
 def random_unstructured(module: Any, name: str, amount: float) -> Any:
     """Prunes random elements."""
     return _unstructured(module, name, amount, lambda flat: lucid.rand_like(flat))
@@ -139,6 +143,7 @@ def _structured(module: Any, name: str, amount: float, dim: int, scores: Any) ->
     return custom_from_mask(module, name, mask.reshape(view).expand(tuple(tensor.shape)))
 
 
+@named
 def ln_structured(
     module: Any, name: str, amount: float, n: float, dim: int, importance_scores: Tensor | None = None
 ) -> Any:
@@ -148,11 +153,13 @@ def ln_structured(
     return _structured(module, name, amount, dim, lambda rows: norm(rows, n, 1))
 
 
+@named
 def random_structured(module: Any, name: str, amount: float, dim: int) -> Any:
     """Prunes random slices along `dim`."""
     return _structured(module, name, amount, dim, lambda rows: lucid.rand(rows.shape[0], device=rows.device))
 
 
+@named
 def global_unstructured(
     parameters: Iterable[tuple[Any, str]], pruning_method: Any, importance_scores: Any = None, **kwargs: Any
 ) -> None:
@@ -170,6 +177,7 @@ def global_unstructured(
         at += tensor.numel()
 
 
+@named
 def remove(module: Any, name: str) -> Any:
     """Makes the pruned values the parameter for good."""
     key = _hook(module, name)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import lucid
 from lucid import Tensor, errors
+from lucid._naming import named
 
 __all__ = [
     "PackedSequence",
@@ -97,6 +98,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     return lucid.zeros_like(permutation).scatter(0, permutation, places)
 
 
+@named
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
@@ -142,6 +144,7 @@ def pack_padded_sequence(
     return PackedSequence(flat, lucid.tensor(steps, device="cpu"), order, invert_permutation(order))
 
 
+@named
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -167,6 +170,7 @@ def pad_packed_sequence(
     return (padded.transpose(0, 1) if batch_first else padded), lengths
 
 
+@named
 def pad_sequence(
     sequences: Tensor | Sequence[Tensor],
     batch_first: bool = False,
@@ -182,7 +186,7 @@ def pad_sequence(
         raise errors.RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     rows = list(sequences)
     if not rows:
-        raise errors.RuntimeError("received an empty list of sequences")
+        raise errors.RuntimeError("received an empty list of sequences, []")
     longest = max(row.shape[0] for row in rows)
     padded = []
     for row in rows:
@@ -198,6 +202,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
     return [row.narrow(0, 0, int(n)) for row, n in zip(x.unbind(0), lengths.tolist(), strict=True)]
 
 
+@named
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Packs a list of sequences (L_i, …)."""
     lengths = [row.shape[0] for row in sequences]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import lucid
+from lucid._naming import NamedInErrors
 from lucid.utils.data import _fetch, _team, _worker
 from lucid.utils.data._collate import default_collate, default_convert
 from lucid.utils.data.dataset import IterableDataset
@@ -32,7 +33,7 @@ class _Endless(Sampler[None]):
             yield None
 
 
-class DataLoader(Generic[T_co]):
+class DataLoader(NamedInErrors, Generic[T_co]):
     """An iterable over batches of a dataset, with PyTorch's arguments.
 
     Args:
@@ -97,9 +98,12 @@ class DataLoader(Generic[T_co]):
         worker_type: str = "process",
     ) -> None:
         if num_workers < 0:
-            raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
+            raise ValueError(
+                f"num_workers option should be non-negative, got {num_workers}; use num_workers=0 to disable "
+                "multiprocessing."
+            )
         if timeout < 0:
-            raise ValueError("timeout option should be non-negative")
+            raise ValueError(f"timeout option should be non-negative, got {timeout}")
         if num_workers == 0 and prefetch_factor is not None:
             raise ValueError(
                 "prefetch_factor option could only be specified in multiprocessing. Let num_workers > 0 to enable "

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import lucid
+from lucid._naming import NamedInErrors
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 
 
-class Dataset(Generic[T_co]):
+class Dataset(NamedInErrors, Generic[T_co]):
     """Samples by index. A subclass has `__getitem__`, mostly `__len__`, and may have `__getitems__` (a list of
     indices).
 
@@ -55,7 +56,7 @@ class TensorDataset(Dataset[tuple[lucid.Tensor, ...]]):
 
     def __init__(self, *tensors: lucid.Tensor) -> None:
         if any(tensors[0].size(0) != t.size(0) for t in tensors):
-            raise AssertionError("Size mismatch between tensors")
+            raise AssertionError(f"Size mismatch between tensors: {[t.shape[0] for t in tensors]}")
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[lucid.Tensor, ...]:
@@ -144,8 +145,13 @@ class ConcatDataset(Dataset[T_co]):
     def __getitem__(self, idx: int) -> T_co:
         if idx < 0:
             if -idx > len(self):
-                raise ValueError("absolute value of index should not exceed dataset length")
+                raise ValueError(
+                    f"ConcatDataset: absolute value of index should not exceed dataset length, got {idx} for "
+                    f"{len(self)}"
+                )
             idx += len(self)
+        if idx >= len(self):
+            raise IndexError(f"ConcatDataset: index {idx} is out of range for {len(self)} elements")
         which = bisect.bisect_right(self.cumulative_sizes, idx)
         start = self.cumulative_sizes[which - 1] if which else 0
         return self.datasets[which][idx - start]
@@ -239,7 +245,10 @@ def random_split(
     else:
         sizes = list(lengths)  # type: ignore[arg-type]
     if sum(sizes) != total:
-        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
+        raise ValueError(
+            "random_split: Sum of input lengths does not equal the length of the input dataset, got "
+            f"{list(lengths)} for {total}"
+        )
     order = lucid.randperm(total, generator=generator, device="cpu").tolist()
     ends = list(_running(sizes))
     return [Subset(dataset, order[end - size : end]) for end, size in zip(ends, sizes, strict=True)]

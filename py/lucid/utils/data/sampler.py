@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
 import lucid
+from lucid._naming import NamedInErrors
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -18,7 +19,7 @@ T_co = TypeVar("T_co", covariant=True)
 _PART = 32
 
 
-class Sampler(Generic[T_co]):
+class Sampler(NamedInErrors, Generic[T_co]):
     """An iterable of indices or of batches of them. A subclass has `__iter__`, and `__len__` where it is known."""
 
     def __iter__(self) -> Iterator[T_co]:
@@ -71,8 +72,8 @@ class RandomSampler(Sampler[int]):
         self.generator = generator
         if not isinstance(replacement, bool):
             raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
-        if not isinstance(self.num_samples, int) or self.num_samples < 0:
-            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
+        if not isinstance(self.num_samples, int) or self.num_samples <= 0:
+            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={self.num_samples}")
 
     @property
     def num_samples(self) -> int:
