@@ -208,7 +208,7 @@ class CyclicLR(_WithMomentum):
         self.total_size = up + (up if step_size_down is None else float(step_size_down))
         self.step_ratio = up / self.total_size
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
-            raise errors.ValueError(f"mode {mode!r} is invalid and scale_fn is None")
+            raise errors.ValueError(f"mode is invalid and scale_fn is None, got mode {mode!r}")
         self.mode = mode
         self.gamma = gamma
         self._scale_fn_custom = scale_fn

@@ -167,7 +167,7 @@ class Optimizer(NamedInErrors):
             return closure()
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Calls `hook(optimizer, args, kwargs)` before each step, `args` with the optimizer in front; it may return both."""
+        """Calls `hook(optimizer, args, kwargs)` before each step, with the optimizer in `args` too; may return both."""
         return register(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:

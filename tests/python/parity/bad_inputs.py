@@ -100,7 +100,7 @@ BAD: list[tuple[str, str, str]] = [
     ("max_pool2d", "F.max_pool2d(f.ones(4, 4), 2)", "4, 4"),
     ("max_pool2d", "F.max_pool2d(f.ones(1, 1, 4, 4), (2, 2, 2))", "2"),
     ("avg_pool2d", "F.avg_pool2d(f.ones(1, 1, 4, 4), 2, padding=2)", "2"),
-    ("avg_pool2d", "F.avg_pool2d(f.ones(1, 1, 4, 4), 2, divisor_override=0)", "0"),
+    ("avg_pool2d", "F.avg_pool2d(f.ones(1, 1, 4, 4), 2, divisor_override=0)", "divisor must be not zero"),
     ("avg_pool1d", "F.avg_pool1d(f.ones(4), 2)", "4"),
     ("max_pool1d", "F.max_pool1d(f.ones(1, 4), 7)", "7"),
     ("max_pool3d", "F.max_pool3d(f.ones(1, 4), 7)", "4"),

@@ -197,7 +197,7 @@ def test_files_and_arguments(tmp_path: Path) -> None:
         lucid.load(tmp_path / "none.pt")
     with pytest.raises(FileNotFoundError):
         lucid.load(tmp_path / "none.pt", mmap=True)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(RuntimeError, match="no folder does not exist"):
         lucid.save(1, tmp_path / "no folder" / "x.pt")
     with pytest.raises(EOFError):
         lucid.load(io.BytesIO())

@@ -294,16 +294,18 @@ class InstanceNorm3d(_InstanceNorm):
 class _LazyNorm(LazyModuleMixin):
     """A norm whose `num_features` are the first input's channels."""
 
-    def _make(
+    def __init__(
         self,
-        eps: float,
-        momentum: float | None,
-        affine: bool,
-        track_running_stats: bool,
-        device: Any,
-        dtype: Any,
-        bias: bool,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype)
         this: Any = self
         this.affine, this.track_running_stats = affine, track_running_stats
         if affine:
@@ -339,39 +341,11 @@ class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
 
     cls_to_become = BatchNorm1d
 
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(0, eps, momentum, False, False, device, dtype)
-        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)
-
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """`BatchNorm2d` whose `num_features` are the first input's channels."""
 
     cls_to_become = BatchNorm2d
-
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(0, eps, momentum, False, False, device, dtype)
-        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
@@ -379,39 +353,11 @@ class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
 
     cls_to_become = BatchNorm3d
 
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(0, eps, momentum, False, False, device, dtype)
-        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)
-
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
     """`InstanceNorm1d` whose `num_features` are the first input's channels."""
 
     cls_to_become = InstanceNorm1d
-
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(0, eps, momentum, False, False, device, dtype)
-        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)
 
 
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
@@ -419,36 +365,8 @@ class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
 
     cls_to_become = InstanceNorm2d
 
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(0, eps, momentum, False, False, device, dtype)
-        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)
-
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
     """`InstanceNorm3d` whose `num_features` are the first input's channels."""
 
     cls_to_become = InstanceNorm3d
-
-    def __init__(
-        self,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(0, eps, momentum, False, False, device, dtype)
-        self._make(eps, momentum, affine, track_running_stats, device, dtype, bias)

@@ -30,7 +30,9 @@ class _Loss(Module):
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
-        self.reduction = legacy_reduction(size_average, reduce, reduction)
+        # Without the older arguments each loss has its own reductions, which its function checks.
+        older = size_average is not None or reduce is not None
+        self.reduction = legacy_reduction(size_average, reduce, reduction) if older else reduction
 
 
 class _WeightedLoss(_Loss):
