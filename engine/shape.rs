@@ -233,11 +233,19 @@ impl Layout {
             },
             ViewOp::Expand { shape: to } => {
                 let lead = to.len() - shape.len();
-                let step = |(i, &n): (usize, &usize)| match i.checked_sub(lead) {
-                    Some(j) if shape[j] == n => strides[j],
-                    _ => 0,
-                };
-                Layout { shape: to.clone(), strides: to.iter().enumerate().map(step).collect(), offset: *offset }
+                let mut steps: Strides = smallvec![0; to.len()];
+                for i in (0..to.len()).rev() {
+                    steps[i] = match i.checked_sub(lead) {
+                        Some(j) if shape[j] == to[i] => strides[j],
+                        // A new dimension of size 1 lies around the next one, as in PyTorch.
+                        None if to[i] == 1 => match to.get(i + 1) {
+                            Some(n) => n.saturating_mul(steps[i + 1]).min(isize::MAX as usize),
+                            None => 1,
+                        },
+                        _ => 0,
+                    };
+                }
+                Layout { shape: to.clone(), strides: steps, offset: *offset }
             }
             ViewOp::Slice { dims } => {
                 let mut out = self.clone();
@@ -276,8 +284,11 @@ impl Layout {
     /// Strides that show this layout's elements under another shape of as many elements, where there are any.
     /// (PyTorch's `computeStride`.)
     fn reshape_strides(&self, to: &[usize]) -> Option<Strides> {
-        if self.numel() == 0 || self.is_contiguous() {
-            return Some(contiguous_strides(to));
+        if self.numel() == 0 {
+            return Some(if to == self.shape.as_slice() { self.strides.clone() } else { contiguous_strides(to) });
+        }
+        if self.shape.is_empty() {
+            return Some(smallvec![1; to.len()]);
         }
         let mut out: Strides = smallvec![0; to.len()];
         let mut view = to.len();

@@ -24,32 +24,111 @@ impl WeakNode {
 }
 
 impl Node {
-    /// The name, as PyTorch shows it: the op's in camel case. PyTorch numbers overloads; here the number is always 0.
+    /// The name, as PyTorch shows it: the op's in camel case, and which of its overloads was called.
     pub(crate) fn name(&self) -> Cow<'static, str> {
         match &self.kind {
             Kind::Accumulate(_) => Cow::Borrowed("AccumulateGrad"),
             Kind::Write(_) => Cow::Borrowed("CopySlices"),
             Kind::Custom(custom) => Cow::Borrowed(custom.name),
-            Kind::Op(_) => Cow::Owned(camel(torch_name(self.op())) + "Backward0"),
+            Kind::Op(_) => {
+                let (op, given) = self.called.unwrap_or((self.op(), 0));
+                let (name, overload) = torch_name(op, &Given { op, given });
+                Cow::Owned(format!("{}Backward{overload}", camel(name)))
+            }
         }
     }
 }
 
-/// PyTorch's name for the step that an op of ours records, where that is not the op's own.
-fn torch_name(op: &str) -> &str {
+/// Which arguments an op was called with, as `mark!` of the op table says it.
+struct Given {
+    op: &'static str,
+    given: u64,
+}
+
+impl Given {
+    /// The mark of a parameter of the op's row.
+    fn mark(&self, param: &str) -> u64 {
+        let row = crate::ops::schemas().find(|s| s.name == self.op.trim_end_matches('_'));
+        let place = row.and_then(|row| row.params.iter().rev().position(|p| p.name == param));
+        place.filter(|&i| i < 32).map_or(0, |i| (self.given >> (2 * i)) & 3)
+    }
+
+    /// 1 where the parameter was given.
+    fn has(&self, param: &str) -> u64 {
+        self.mark(param).min(1)
+    }
+
+    /// 1 where it is a tensor.
+    fn tensor(&self, param: &str) -> u64 {
+        u64::from(self.mark(param) == 1)
+    }
+
+    /// 1 where it is a number in a tensor's place.
+    fn number(&self, param: &str) -> u64 {
+        u64::from(self.mark(param) == 2)
+    }
+}
+
+/// PyTorch's name for the step that an op of ours records, and the number that it gives the overload that was called.
+fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
+    // PyTorch numbers overloads in the order in which it declares their derivatives.
     match op {
-        "reshape" | "view" | "flatten" | "unflatten" | "ravel" => "view",
+        "sum" | "mean" | "prod" | "median" | "nanmedian" => (op, given.has("dim")),
+        "squeeze" => (op, given.mark("dim")),
+        "squeeze_" => ("squeeze", 3 + given.mark("dim")),
+        "t_" | "transpose_" | "unsqueeze_" | "as_strided_" => (op.trim_end_matches('_'), 1),
+        "div" | "floor_divide" => (op, 2 * given.has("rounding_mode")),
+        "remainder" | "fmod" => (op, given.tensor("other")),
+        "pow" => (op, given.tensor("exponent")),
+        "float_power" => ("pow", given.tensor("exponent")),
+        "rsub" | "copysign" => (op, given.number("other")),
+        "xlogy" => (op, 2 * given.number("other")),
+        "xlog1py" => ("special_xlog1py", 2 * given.number("other")),
+        "lerp" => (op, given.tensor("weight")),
+        "round" => (op, given.has("decimals")),
+        "clamp_min" => (op, given.tensor("min")),
+        "clamp_max" => (op, given.tensor("max")),
+        "clamp" => (op, given.number("min").max(given.number("max"))),
+        "scatter" => (op, given.number("src").max(given.has("value"))),
+        "index_fill" | "fill" => (op, given.tensor("value")),
+        "split" if given.has("split_size_or_sections") == 1 => ("split_with_sizes", 0),
+        "repeat_interleave" if given.tensor("repeats") == 1 => ("index_select", 0),
+        _ => (stands_for(op), 0),
+    }
+}
+
+/// PyTorch's name where that is not the op's own, for what it makes of other ops or calls otherwise inside.
+fn stands_for(op: &str) -> &str {
+    match op {
+        "reshape" | "view" | "flatten" | "unflatten" | "ravel" | "repeat_interleave" => "view",
         "copy" | "contiguous" | "clone" => "clone",
         "cast" => "to_copy",
-        "narrow" => "slice",
+        "narrow" | "tensor_split" | "hsplit" | "vsplit" | "dsplit" => "slice",
         "chunk" => "split",
         "movedim" => "permute",
-        "broadcast_to" => "expand",
+        "adjoint" => "transpose",
+        "broadcast_to" | "broadcast_tensors" | "meshgrid" => "expand",
+        "imag" => "select",
+        "tile" => "repeat",
+        "hstack" | "vstack" | "dstack" | "column_stack" => "cat",
+        "cartesian_prod" => "stack",
+        "combinations" => "index",
+        "fliplr" | "flipud" => "flip",
+        "diagflat" => "diag_embed",
+        "take_along_dim" => "gather",
+        "msort" => "sort",
         "max_dim" => "max",
         "min_dim" => "min",
-        "square" | "float_power" => "pow",
+        "square" => "pow",
         "rint" => "round",
         "matmul" | "mm" => "mm",
+        "outer" => "mul",
+        "diff" | "tanhshrink" => "sub",
+        "nanmean" | "softsign" => "div",
+        "norm" => "linalg_vector_norm",
+        "inverse" => "linalg_inv_ex",
+        "det" => "linalg_det",
+        "slogdet" => "linalg_slogdet",
         "linear" => "addmm",
         "conv1d" | "conv2d" | "conv3d" | "conv_transpose1d" | "conv_transpose2d" | "conv_transpose3d" => "convolution",
         "max_pool2d" => "max_pool2d_with_indices",
@@ -58,6 +137,9 @@ fn torch_name(op: &str) -> &str {
         "group_norm" => "native_group_norm",
         "batch_norm" => "native_batch_norm",
         "relu6" => "hardtanh",
+        "selu" => "elu",
+        "prelu" => "prelu_kernel",
+        "logsigmoid" => "log_sigmoid",
         "l1_loss" => "mean",
         "cross_entropy" => "nll_loss",
         "i0e" => "special_i0e",
@@ -65,7 +147,6 @@ fn torch_name(op: &str) -> &str {
         "i1e" => "special_i1e",
         "erfcx" => "special_erfcx",
         "zeta" => "special_zeta",
-        "xlog1py" => "special_xlog1py",
         own => own,
     }
 }

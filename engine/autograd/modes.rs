@@ -22,7 +22,7 @@ enum Mode {
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Recording) };
     static PACKS: RefCell<Vec<Packing>> = const { RefCell::new(Vec::new()) };
-    static NAME: Cell<Option<&'static str>> = const { Cell::new(None) };
+    static NAME: Cell<Option<Called>> = const { Cell::new(None) };
 }
 
 /// What happens to tensors that the tape saves.
@@ -120,14 +120,17 @@ pub fn packing() -> Option<Packing> {
 
 /// While it lives, what the thread records is named after one op, whatever primitives that op is made of. Of several the
 /// first counts: it is the one that the user called.
-pub(crate) struct Naming(Option<&'static str>);
+pub(crate) struct Naming(Option<Called>);
+
+/// An op that was called: its name, and which arguments it got, as `naming!` of the op table says them.
+pub(crate) type Called = (&'static str, u64);
 
 impl Naming {
     #[inline]
-    pub(crate) fn of(name: &'static str) -> Naming {
+    pub(crate) fn of(name: &'static str, given: u64) -> Naming {
         let former = NAME.get();
         if former.is_none() {
-            NAME.set(Some(name));
+            NAME.set(Some((name, given)));
         }
         Naming(former)
     }
@@ -146,7 +149,7 @@ impl Drop for Naming {
 }
 
 /// The op that a [`Naming`] names.
-pub(crate) fn op_name() -> Option<&'static str> {
+pub(crate) fn op_name() -> Option<Called> {
     NAME.get()
 }
 

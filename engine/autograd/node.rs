@@ -149,7 +149,7 @@ pub(crate) struct Saved {
 pub(crate) struct Node {
     pub(crate) kind: Kind,
     /// The op that the user called, where it is made of this and other primitives.
-    pub(crate) called: Option<&'static str>,
+    pub(crate) called: Option<modes::Called>,
     /// Later nodes run first, as in PyTorch; counted per thread.
     pub(crate) seq: u64,
     pub(crate) edges: SmallVec<[Option<Edge>; 2]>,
@@ -185,7 +185,7 @@ impl Node {
     /// The op's name, for messages.
     pub(crate) fn op(&self) -> &'static str {
         match &self.kind {
-            Kind::Op(prim) => self.called.unwrap_or(prim.schema().name),
+            Kind::Op(prim) => self.called.map_or(prim.schema().name, |(name, _)| name),
             Kind::Accumulate(_) => "accumulate_grad",
             Kind::Write(_) => "copy_slices",
             Kind::Custom(custom) => custom.name,

@@ -402,9 +402,18 @@ pub(crate) fn sum_to_shape(g: &Tensor, shape: &[usize]) -> Result<Tensor> {
     reshape_to(&sum, shape)
 }
 
+/// Can a gradient be added to in place?
+fn takes_writes(g: &Tensor) -> bool {
+    !g.is_sparse() && !g.is_batched() && !g.is_inference() && !g.layout().may_overlap()
+}
+
 /// Adds to a leaf's gradient. The first one is kept as it is where nothing else holds it.
 fn accumulate(leaf: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
     let total = match leaf.grad() {
+        // In place, so that who holds the gradient sees the sum, as in PyTorch.
+        Some(old) if !create_graph && takes_writes(&old) && !g.is_sparse() && !g.is_batched() => {
+            return with_grad(false, || old.add_(&g, Scalar::ONE));
+        }
         Some(old) => sparse::accumulated(&old, &g)?,
         None if create_graph => g,
         None if g.is_unshared() && g.is_contiguous() => g.detach()?,

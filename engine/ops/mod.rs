@@ -51,6 +51,16 @@ pub enum Operand<'a> {
     Scalar(Scalar),
 }
 
+impl Operand<'_> {
+    /// What it says of the overload that was called: 1 for a tensor, 2 for a number.
+    pub(crate) fn mark(&self) -> u64 {
+        match self {
+            Operand::Tensor(_) => 1,
+            Operand::Scalar(_) => 2,
+        }
+    }
+}
+
 impl<'a> From<&'a Tensor> for Operand<'a> {
     fn from(t: &'a Tensor) -> Self {
         Operand::Tensor(t)

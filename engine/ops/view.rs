@@ -366,9 +366,15 @@ fn select_body(x: &Tensor, dim: isize, index: i64) -> Result<Tensor> {
     }
     let start = if index < 0 { index + n } else { index } as usize;
     let one = slice_dims(x, smallvec![SliceDim { axis, start, step: 1, len: 1 }])?;
-    let mut shape = Shape::from_slice(one.shape());
-    shape.remove(axis);
-    reshape_to(&one, &shape)
+    let mut layout = one.layout().clone();
+    layout.shape.remove(axis);
+    layout.strides.remove(axis);
+    relaid(&one, layout)
+}
+
+/// The same elements under a layout that differs from the tensor's by dimensions of size 1, whose strides PyTorch keeps.
+fn relaid(x: &Tensor, layout: Layout) -> Result<Tensor> {
+    dispatch::view(ViewOp::Reshape { shape: layout.shape.clone() }, x, layout)
 }
 
 /// The gradient of a slice: zeros of the whole shape with `g` in its place.
@@ -417,16 +423,22 @@ fn squeeze_body(x: &Tensor, dim: Option<&[isize]>) -> Result<Tensor> {
         Some(dims) => shape::wrap_dims("squeeze", dims, x.ndim())?,
         None => (0..x.ndim()).collect(),
     };
-    let keep = |(i, &n): (usize, &usize)| (n != 1 || !axes.contains(&i)).then_some(n);
-    let shape: Shape = x.shape().iter().enumerate().filter_map(keep).collect();
-    reshape_to(x, &shape)
+    let mut layout = x.layout().clone();
+    for axis in (0..x.ndim()).rev().filter(|i| x.shape()[*i] == 1 && axes.contains(i)) {
+        layout.shape.remove(axis);
+        layout.strides.remove(axis);
+    }
+    relaid(x, layout)
 }
 
 fn unsqueeze_body(x: &Tensor, dim: isize) -> Result<Tensor> {
     let axis = shape::wrap_dim("unsqueeze", dim, x.ndim() + 1)?;
-    let mut shape = Shape::from_slice(x.shape());
-    shape.insert(axis, 1);
-    reshape_to(x, &shape)
+    let mut layout = x.layout().clone();
+    let around = |i: usize| layout.shape[i].saturating_mul(layout.strides[i]).min(isize::MAX as usize);
+    let step = if axis < x.ndim() { around(axis) } else { 1 };
+    layout.shape.insert(axis, 1);
+    layout.strides.insert(axis, step);
+    relaid(x, layout)
 }
 
 fn flatten_body(x: &Tensor, start_dim: isize, end_dim: isize) -> Result<Tensor> {

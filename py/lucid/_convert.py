@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lucid import _C
+from lucid import _C, errors
 from lucid._C import Tensor
 from lucid._C import dtype as DType
 
@@ -67,6 +67,8 @@ def _warn_read_only(what: str) -> None:
 
 def from_foreign(data: Any, share: bool = False) -> Tensor:
     """A CPU tensor of an array or a buffer. With `share` it shows that memory where it can, else it is a copy."""
+    if data is None:
+        raise errors.RuntimeError("Could not infer dtype of NoneType")
     if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
         return _of_array(_numpy().asarray(data), share)
     try:

@@ -57,7 +57,18 @@ impl At {
     #[cold]
     fn too_large(self, obj: Borrowed<'_, '_, PyAny>) -> PyErr {
         let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
-        errors::overflow_error(obj.py(), format!("{op}(): argument '{arg}' is too large for 64 bits: {}", *obj))
+        let why = format!("{op}(): argument '{arg}' is too large for 64 bits: {}", *obj);
+        match op {
+            "__setitem__" => errors::value_error(obj.py(), why),
+            _ => errors::overflow_error(obj.py(), why),
+        }
+    }
+
+    /// An integer argument, rather than a number, is a ValueError in PyTorch.
+    #[cold]
+    fn too_large_int(self, obj: Borrowed<'_, '_, PyAny>) -> PyErr {
+        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
+        errors::value_error(obj.py(), format!("{op}(): argument '{arg}' is too large for 64 bits: {}", *obj))
     }
 
     #[cold]
@@ -178,14 +189,14 @@ fn slow_scalar(obj: Borrowed<'_, '_, PyAny>) -> Option<Result<Scalar, TooLarge>>
 /// An integer: a Python `int`, what has `__index__`, or an integer tensor of one element.
 pub fn int_of(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<i64> {
     if obj.is_exact_instance_of::<PyInt>() {
-        return obj.extract::<i64>().map_err(|_| at.too_large(obj));
+        return obj.extract::<i64>().map_err(|_| at.too_large_int(obj));
     }
     if obj.is_instance_of::<PyBool>() || obj.is_instance_of::<PyFloat>() {
         return Err(at.wrong(obj, expected));
     }
     match obj.extract::<i64>() {
         Ok(i) => Ok(i),
-        Err(e) if e.is_instance_of::<pyo3::exceptions::PyOverflowError>(obj.py()) => Err(at.too_large(obj)),
+        Err(e) if e.is_instance_of::<pyo3::exceptions::PyOverflowError>(obj.py()) => Err(at.too_large_int(obj)),
         Err(_) => Err(at.wrong(obj, expected)),
     }
 }

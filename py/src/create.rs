@@ -78,8 +78,9 @@ impl Nested {
         let item = match scalar_of(obj.as_borrowed()) {
             Some(Ok(s)) => s,
             Some(Err(TooLarge)) => {
-                return Err(errors::overflow_error(py, format!("tensor(): {obj} does not fit into 64 bits")))
+                return Err(errors::value_error(py, format!("tensor(): {obj} does not fit into 64 bits")))
             }
+            None if obj.is_none() => return Err(errors::runtime_error(py, "Could not infer dtype of NoneType")),
             None => {
                 let got = crate::args::kind_name(obj);
                 return Err(errors::type_error(py, format!("tensor(): invalid data type '{got}'")));

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limitation:
-    """One gap. ``dtype`` is ``"*"`` for all, ``"special"`` for NaN, infinities and the ends of the range."""
+    """One gap. ``dtype`` is ``"*"`` for all, ``"special"`` for NaN, infinities and the ends of the range,
+    ``"ends of integers"`` and ``"ends of floats"`` for the smallest and largest numbers of other dtypes than float32.
+    """
 
     op: str
     device: str
@@ -21,7 +23,28 @@ NO_COMPLEX_INVERSE = "complex matrices are not factored, so that they have no ne
 IN_FLOAT32 = "one primitive, which autocast runs in float32; PyTorch's is made of products, which it runs in 16 bits"
 NO_FLOAT64 = "the GPU device has no float64; float32 stands in, as documented"
 
+#: What has no right answer at the ends of integer dtypes; where PyTorch's is no better at the ends of floating ones.
+ENDS = {
+    "ends of integers": {
+        "gcd": "the magnitude of the smallest integer does not exist",
+        "lcm": "the magnitude of the smallest integer does not exist",
+        "ldexp": "2 to an integer beyond the exponents of the dtype",
+        "zeta": "orders of 10^18, where PyTorch's loop gives NaN for 0",
+    },
+    "ends of floats": {
+        "remainder": "PyTorch's vectorised fmod gives NaN for float64 dividends beyond its range",
+        "fmod": "PyTorch's vectorised fmod gives NaN for float64 dividends beyond its range",
+        "mvlgamma": "PyTorch rounds the terms to 16 bits, where they overflow",
+    },
+}
+
 LIMITATIONS: tuple[Limitation, ...] = (
+    *(
+        Limitation(name, device, where, reason)
+        for where, reasons in ENDS.items()
+        for name, reason in reasons.items()
+        for device in ("cpu", "gpu")
+    ),
     *(
         Limitation(name, "cpu", "float64", ONLY_COMPLEX64)
         for name in ("complex", "polar", "imag", "view_as_real", "view_as_complex")

@@ -35,11 +35,20 @@ impl PyTensor {
         self.read().is_leaf()
     }
 
-    /// The gradient that backward passes have summed up, or `None`.
+    /// The gradient that backward passes have summed up, or `None`. The same object each time, until it is another tensor.
     #[getter]
-    fn grad<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let g = self.read().grad();
-        g.map(|g| wrap(py, g)).transpose()
+    fn grad<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTensor>>> {
+        let Some(g) = self.read().grad() else {
+            self.keep_grad(None);
+            return Ok(None);
+        };
+        let kept = self.grad.lock().as_ref().map(|kept| kept.clone_ref(py));
+        if let Some(kept) = kept.filter(|kept| kept.get().read().is_same(&g)) {
+            return Ok(Some(kept.into_bound(py)));
+        }
+        let made = Bound::new(py, PyTensor::new(g))?;
+        self.keep_grad(Some(made.clone().unbind()));
+        Ok(Some(made))
     }
 
     #[setter]
@@ -58,7 +67,9 @@ impl PyTensor {
             },
         };
         let t = self.share();
-        cross::quick(py, || t.set_grad(grad))
+        cross::quick(py, || t.set_grad(grad))?;
+        self.keep_grad(value.and_then(|v| v.cast::<PyTensor>().ok()).map(|v| v.clone().unbind()));
+        Ok(())
     }
 
     #[deleter]
@@ -204,9 +215,16 @@ impl PyTensor {
 }
 
 impl PyTensor {
+    /// Remembers the object of the gradient.
+    fn keep_grad(&self, object: Option<Py<PyTensor>>) {
+        let old = std::mem::replace(&mut *self.grad.lock(), object);
+        // Not under the lock: what goes may run code of the user's.
+        drop(old);
+    }
+
     /// Puts another tensor into this object. Without the GIL: a reader may hold the lock and wait for it.
     pub fn replace(&self, py: Python<'_>, t: Tensor) {
-        let old = py.detach(|| std::mem::replace(&mut *self.0.write(), t));
+        let old = py.detach(|| std::mem::replace(&mut *self.tensor.write(), t));
         drop(old);
     }
 }

@@ -58,7 +58,7 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
         return part
             .extract()
             .map(Item::Int)
-            .map_err(|_| errors::index_error(py, format!("index {part} is out of range")));
+            .map_err(|_| errors::value_error(py, format!("index {part} does not fit into 64 bits")));
     }
     if let Ok(slice) = part.cast::<PySlice>() {
         let end = |name: &str| -> PyResult<Option<i64>> {
@@ -131,12 +131,18 @@ fn resolve(x: &Tensor, items: Vec<Item>) -> Result<Resolved> {
     if taken > x.ndim() {
         return fail(format!("too many indices for tensor of dimension {}", x.ndim()));
     }
-    if items.iter().filter(|i| matches!(i, Item::Ellipsis)).count() > 1 {
-        return fail("an index can only have a single ellipsis ('...')".into());
-    }
     let mut r = Resolved { view: x.clone(), dims: Vec::new(), tensors: Vec::new() };
     let mut dim = 0isize;
     for item in items {
+        // Each `...` skips as many dimensions as one alone would: two leave none for what follows, as in PyTorch.
+        let (needed, ndim) = (item.takes(), r.view.ndim());
+        if dim as usize + needed > ndim {
+            let why = format!(
+                "Dimension out of range (expected to be in range of [-{ndim}, {}], but got {dim})",
+                ndim as isize - 1
+            );
+            return fail(why);
+        }
         match item {
             Item::Int(i) => {
                 let n = r.view.shape()[dim as usize] as i64;
@@ -201,7 +207,7 @@ fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bou
                 wrap(py, cross::quick(py, || x.select(0, i))?)
             }
             Ok(_) => Err(errors::index_error(py, "invalid index of a 0-dim tensor; use tensor.item() for its number")),
-            Err(_) => Err(errors::index_error(py, format!("index {key} is out of range"))),
+            Err(_) => Err(errors::value_error(py, format!("index {key} does not fit into 64 bits"))),
         };
     }
     let x = slf.get().share();

@@ -49,6 +49,10 @@ by_function! {
     selu "selu";
     /// `lucid.nn.functional.mish` of the tensor.
     mish "mish";
+    /// `lucid.nn.functional.hardshrink` of the tensor.
+    hardshrink "hardshrink";
+    /// `lucid.nn.functional.prelu` of the tensor.
+    prelu "prelu";
     /// `lucid.nn.functional.hardsigmoid` of the tensor.
     hard_sigmoid "hardsigmoid";
     /// `lucid.nn.functional.hardswish` of the tensor.

@@ -17,7 +17,7 @@ use crate::device::{device_object, PyDevice};
 use crate::dtype::{dtype_object, PyDType};
 use crate::{cross, errors};
 use lucid::Tensor;
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
@@ -32,21 +32,25 @@ pub type Guard<'a> = RwLockReadGuard<'a, Tensor>;
 /// A multi-dimensional array of numbers on one device, with its history where gradients are asked for.
 // Behind a lock only because `x.data = y` puts another tensor into the same Python object.
 #[pyclass(name = "Tensor", module = "lucid", subclass, dict, weakref, frozen)]
-pub struct PyTensor(RwLock<Tensor>);
+pub struct PyTensor {
+    tensor: RwLock<Tensor>,
+    /// The object that `grad` gave last, so that it gives the same one again. Never locked while Python code may run.
+    grad: Mutex<Option<Py<PyTensor>>>,
+}
 
 impl PyTensor {
     pub fn new(t: Tensor) -> PyTensor {
-        PyTensor(RwLock::new(t))
+        PyTensor { tensor: RwLock::new(t), grad: Mutex::new(None) }
     }
 
     #[inline]
     pub fn read(&self) -> Guard<'_> {
-        self.0.read()
+        self.tensor.read()
     }
 
     /// The handle on the engine's tensor, for work without the GIL.
     pub fn share(&self) -> Tensor {
-        self.0.read().clone()
+        self.tensor.read().clone()
     }
 }
 

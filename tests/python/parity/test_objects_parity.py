@@ -1,0 +1,317 @@
+"""What Python sees of tensors beside their values: names of steps, the gradient's object, strides, kinds of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lucid
+import numpy as np
+import pytest
+import torch
+
+from tests.python.samples import DType, Sample, lucid_function, results, rows, samples
+
+DEVICES = ("cpu", "gpu")
+
+# ---- names of steps --------------------------------------------------------------------------------------------------
+
+#: Rows whose last step has another name in PyTorch, and why.
+LAST_OF_SEVERAL = "PyTorch makes it of several ops and shows the last of them; here the step has the op's own name"
+BY_SHAPE = "PyTorch takes another op for other numbers of dimensions, and shows that one's last step"
+OTHER_NAMES: dict[str, str] = dict.fromkeys(
+    (
+        "atleast_1d",
+        "atleast_2d",
+        "atleast_3d",
+        "cdist",
+        "chain_matmul",
+        "corrcoef",
+        "cov",
+        "cross_entropy",
+        "cumulative_trapezoid",
+        "diff",
+        "einsum",
+        "inner",
+        "kl_div",
+        "kron",
+        "nanquantile",
+        "quantile",
+        "rms_norm",
+        "sum_to_size",
+        "tensordot",
+        "trapezoid",
+    ),
+    LAST_OF_SEVERAL,
+) | dict.fromkeys(
+    (
+        "avg_pool1d",
+        "conv2d",
+        "diag",
+        "linear",
+        "matmul",
+        "max_pool1d",
+        "nll_loss",
+        "pad",
+        "scaled_dot_product_attention",
+    ),
+    BY_SHAPE,
+)
+OTHER_NAMES |= {
+    "floor_divide": "PyTorch records a step that fails when it is gone back through",
+    "l1_loss": "without a reduction PyTorch's last step is the absolute value",
+    "scatter": "with reduce PyTorch records a step that fails when it is gone back through",
+}
+
+
+def torch_function(row: Any) -> Callable[..., Any]:
+    owner: Any = torch
+    for part in row["torch"].split("."):
+        owner = getattr(owner, part)
+    return owner
+
+
+def names(L: Any, function: Callable[..., Any], sample: Sample, complex_only: bool) -> list[str | None]:
+    def convert(d: Any) -> Any:
+        t = L.tensor(d.values.astype(np.float32) if d.varies else d.values)
+        t = t.to(L.complex64) if complex_only and d.varies else t
+        wanted = d.varies and d.gradient and (t.is_floating_point() or t.is_complex())
+        return t.requires_grad_() if wanted else t
+
+    args, kwargs = sample.map(convert)
+    args = [getattr(L, a.name) if isinstance(a, DType) else a for a in args]
+    kwargs = {k: getattr(L, v.name) if isinstance(v, DType) else v for k, v in kwargs.items()}
+    found = []
+    for r in results(function(*args, **kwargs)):
+        node = getattr(r, "grad_fn", None)
+        assert node is None or type(node).__name__ == node.name().rsplit("::")[-1]
+        found.append(None if node is None else node.name())
+    return found
+
+
+#: Linear algebra is not named after PyTorch's steps: these are of the factorisations that it calls inside.
+FACTORISED = {
+    *("cholesky_inverse", "cholesky_solve", "cross", "det", "inverse", "logdet", "matrix_exp", "matrix_power"),
+    *("nuclear_norm", "pinverse", "slogdet", "vander"),
+}
+NAMED = [
+    r
+    for r in rows()
+    if r["differentiable"]
+    and r["torch"] != "-"
+    and not r["torch"].startswith("linalg.")
+    and r["name"] not in FACTORISED
+]
+
+
+@pytest.mark.parametrize("row", NAMED, ids=lambda r: str(r["name"]))
+def test_steps_have_pytorchs_names(row: Any) -> None:
+    odd = row["name"] in OTHER_NAMES
+    differed = False
+    for sample in samples(row):
+        only = row["dtypes"] == ["complex64"]
+        try:
+            wanted = names(torch, torch_function(row), sample, only)
+        except (RuntimeError, TypeError, ValueError):
+            continue  # Not for float32 there; values are compared elsewhere.
+        got = names(lucid, lucid_function(row), sample, only)
+        differed |= got != wanted
+        if not odd:
+            assert got == wanted, f"{row['name']}({sample.text})"
+    assert differed or not odd, f"{row['name']} needs no exception"
+
+
+NAMED_CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "x + 1": lambda L, x: x + 1,
+    "1 - x": lambda L, x: 1 - x,
+    "x / 2": lambda L, x: x / 2,
+    "x ** 2": lambda L, x: x**2,
+    "x ** x": lambda L, x: x**x,
+    "x % 2": lambda L, x: x % 2,
+    "x % x": lambda L, x: x % x,
+    "x[0]": lambda L, x: x[0],
+    "x[:1]": lambda L, x: x[:1],
+    "x.T": lambda L, x: x.T,
+    "max of a dimension": lambda L, x: x.max(1)[0],
+    "max of two": lambda L, x: L.max(x, x),
+    "std": lambda L, x: x.std(),
+    "std of a dimension": lambda L, x: x.std(0),
+    "var": lambda L, x: x.var(1),
+    "logsumexp": lambda L, x: x.logsumexp(0),
+    "cumsum": lambda L, x: x.cumsum(0),
+    "clamp": lambda L, x: x.clamp(0, 1),
+    "clamp by tensors": lambda L, x: x.clamp(x, x),
+    "where": lambda L, x: L.where(x > 0, x, x),
+    "masked_fill": lambda L, x: x.masked_fill(x > 0, 1),
+    "relu": lambda L, x: L.relu(x),
+    "softmax": lambda L, x: x.softmax(0),
+    "t_": lambda L, x: (x * 1).t_(),
+    "transpose_": lambda L, x: (x * 1).transpose_(0, 1),
+    "squeeze_": lambda L, x: (x * 1).squeeze_(),
+    "squeeze_ of one": lambda L, x: (x * 1).squeeze_(0),
+    "squeeze_ of several": lambda L, x: (x * 1).squeeze_((0, 1)),
+    "unsqueeze_": lambda L, x: (x * 1).unsqueeze_(0),
+    "as_strided_": lambda L, x: (x * 1).as_strided_((2,), (1,)),
+    "clone": lambda L, x: x.clone(),
+    "mul_": lambda L, x: (x * 1).mul_(x),
+    "prelu": lambda L, x: x.prelu(L.ones(1)),
+    "hardshrink": lambda L, x: x.hardshrink(0.3),
+}
+
+
+@pytest.mark.parametrize("name", NAMED_CALLS)
+def test_calls_have_pytorchs_names(name: str) -> None:
+    def run(L: Any) -> str:
+        x = L.tensor([[1.0, -2.0], [3.0, 4.0]], requires_grad=True)
+        return str(NAMED_CALLS[name](L, x).grad_fn.name())
+
+    assert run(lucid) == run(torch)
+
+
+# ---- the gradient's object -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_gradient_is_one_object(device: str) -> None:
+    def run(L: Any, device: str) -> Any:
+        x = L.ones(3, device=device, requires_grad=True)
+        seen: list[Any] = [x.grad]
+        (x * 2).sum().backward()
+        g = x.grad
+        g.note = "kept"
+        seen += [x.grad is g, x.grad.note]
+        (x * 3).sum().backward()
+        seen += [x.grad is g, g.tolist()]
+        (x * x).sum().backward(create_graph=True)
+        seen += [x.grad is g, g.tolist(), x.grad.tolist(), x.grad.requires_grad]
+        x.grad = None
+        seen += [x.grad, g.note]
+        other = L.zeros(3, device=device)
+        x.grad = other
+        seen += [x.grad is other]
+        del x.grad
+        seen.append(x.grad)
+        x.grad = other
+        x.grad.zero_()
+        x.data = L.ones(3, device=device) * 2
+        seen += [x.grad is other]
+        x.grad = L.ones(1, device=device).expand(3)
+        try:
+            (x * 2).sum().backward()
+            seen.append(x.grad.tolist())
+        except RuntimeError:
+            seen.append("refused")
+        return seen
+
+    got, wanted = run(lucid, device), run(torch, "cpu")
+    # Into an expanded gradient PyTorch cannot add.
+    assert got[:-1] == wanted[:-1]
+    assert got[-1] == [3.0] * 3
+
+
+# ---- strides ---------------------------------------------------------------------------------------------------------
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "select": lambda x: x.select(0, 0),
+    "select, last": lambda x: x.select(-1, 0),
+    "squeeze": lambda x: x.squeeze(),
+    "squeeze, one": lambda x: x.squeeze(1),
+    "unsqueeze, first": lambda x: x.unsqueeze(0),
+    "unsqueeze, middle": lambda x: x.unsqueeze(1),
+    "unsqueeze, last": lambda x: x.unsqueeze(-1),
+    "None": lambda x: x[:, None],
+    "slice": lambda x: x[:, ::2],
+    "reshape": lambda x: x.reshape(x.shape),
+    "view": lambda x: x.view(x.shape),
+    "reshape, longer": lambda x: x.reshape(1, *x.shape, 1),
+    "flatten": lambda x: x.flatten(1),
+    "unflatten": lambda x: x.unflatten(0, (1, -1)),
+    "expand": lambda x: x.expand(1, *x.shape),
+    "expand, more": lambda x: x.expand(1, 2, *x.shape),
+    "expand, same": lambda x: x.expand_as(x),
+    "transpose": lambda x: x.transpose(0, 1),
+    "diagonal": lambda x: x.diagonal(),
+    "unfold": lambda x: x.unfold(0, 1, 1),
+    "narrow": lambda x: x.narrow(0, 0, 1),
+    "split": lambda x: x.split(1, 1)[0],
+    "unbind": lambda x: x.unbind(1)[0],
+    "movedim": lambda x: x.movedim(0, -1),
+}
+BASES: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda L: L.ones(2, 3, 4),
+    "with ones": lambda L: L.ones(3, 1, 4),
+    "of ones": lambda L: L.ones(1, 1, 1),
+    "transposed": lambda L: L.ones(4, 1, 3).transpose(0, 2),
+    "sliced": lambda L: L.ones(4, 5, 6)[1:2, ::2, :1],
+    "strided": lambda L: L.ones(40).as_strided((1, 3, 1), (7, 2, 9), 1),
+    "expanded": lambda L: L.ones(3, 1, 1).expand(3, 1, 4),
+    "empty": lambda L: L.ones(2, 1, 0),
+}
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("device", DEVICES)
+def test_strides_of_views(base: str, device: str) -> None:
+    for name, view in VIEWS.items():
+
+        def run(L: Any, device: str, view: Callable[[Any], Any] = view) -> Any:
+            with L.device(device) if L is torch else lucid_default(device):
+                x = BASES[base](L)
+            try:
+                y = view(x)
+            except (RuntimeError, IndexError) as e:
+                return IndexError if isinstance(e, IndexError) else RuntimeError
+            return tuple(y.shape), tuple(y.stride()), y.storage_offset(), y.is_contiguous()
+
+        assert run(lucid, device) == run(torch, "cpu"), f"{name} of {base}"
+
+
+class lucid_default:
+    def __init__(self, device: str) -> None:
+        self.device, self.former = device, lucid.get_default_device()
+
+    def __enter__(self) -> None:
+        lucid.set_default_device(self.device)
+
+    def __exit__(self, *args: Any) -> None:
+        lucid.set_default_device(self.former)
+
+
+# ---- kinds of errors -------------------------------------------------------------------------------------------------
+
+BIG = 2**70
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "tensor(None)": lambda L: L.tensor(None),
+    "tensor([None])": lambda L: L.tensor([None]),
+    "tensor(2**70)": lambda L: L.tensor(BIG),
+    "tensor([2**64])": lambda L: L.tensor([2**64]),
+    "tensor(2**63)": lambda L: L.tensor(2**63),
+    "tensor('a')": lambda L: L.tensor("a"),
+    "x + 2**70": lambda L: L.ones(2) + BIG,
+    "x * -2**70": lambda L: L.ones(2) * -BIG,
+    "full": lambda L: L.full((2,), BIG),
+    "fill_": lambda L: L.ones(2).fill_(BIG),
+    "x[0] = 2**70": lambda L: L.ones(2).__setitem__(0, BIG),
+    "x[2**70]": lambda L: L.ones(2)[BIG],
+    "sum(2**70)": lambda L: L.ones(2).sum(BIG),
+    "arange": lambda L: L.arange(BIG),
+    "x[..., ...]": lambda L: L.ones(2, 2)[..., ...].tolist(),
+    "x[..., 0, ...]": lambda L: L.ones(2, 2)[..., 0, ...].tolist(),
+    "x[..., ..., 0]": lambda L: L.ones(2, 2)[..., ..., 0],
+    "x[..., ..., None]": lambda L: L.ones(2, 2)[..., ..., None],
+    "x[0, 0, 0]": lambda L: L.ones(2, 2)[0, 0, 0],
+    "x[..., 0, ..., 0]": lambda L: L.arange(8).reshape(2, 2, 2)[..., 0, ..., 0],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_kinds_of_errors(name: str) -> None:
+    kinds = (IndexError, OverflowError, TypeError, ValueError, RuntimeError)
+
+    def run(L: Any) -> Any:
+        try:
+            return CALLS[name](L)
+        except kinds as e:
+            return next(k for k in kinds if isinstance(e, k))
+
+    assert run(lucid) == run(torch)
