@@ -3,6 +3,9 @@
 
 PYTHON ?= python3
 CARGO ?= cargo
+# The oldest macOS that MLX's wheel runs on; other systems take no notice.
+MACOSX_DEPLOYMENT_TARGET ?= 14.0
+export MACOSX_DEPLOYMENT_TARGET
 VENV = .venv
 BIN = $(VENV)/bin
 
@@ -33,6 +36,7 @@ help:
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 $(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip
 	touch $@

@@ -436,6 +436,12 @@ pub(crate) fn index_into(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result
     Ok(())
 }
 
+/// One launch of a kernel in Metal's language; the tape does not know of it.
+pub(crate) fn run_kernel(kernel: &crate::metal::Kernel<'_>, inputs: &[&Tensor]) -> Result<Tensor> {
+    let own = arrays::<GpuBackend>("run_kernel", inputs)?;
+    crate::gpu::metal::run_kernel(kernel, &own).map(|array| Tensor::from_storage(GpuBackend::wrap(array)))
+}
+
 /// Optimizer steps over all parameters, each on its own device.
 pub(crate) fn steps(batches: &[(Step, Vec<Vec<Tensor>>)]) -> Result<()> {
     fn run<B: Wrapped>(batches: &[(Step, Vec<Vec<Tensor>>)]) -> Result<()> {

@@ -29,6 +29,7 @@ mod error;
 mod gpu;
 pub mod interop;
 pub mod io;
+pub mod metal;
 pub mod nn;
 pub mod ops;
 pub mod optim;

@@ -26,6 +26,10 @@ fn run() -> Outcome<()> {
     }
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=cpp");
+    // What MLX's own wheel needs. Told to the C++ compiler, whose library offers old systems less than MLX's headers use.
+    if on_macos() && env::var_os("MACOSX_DEPLOYMENT_TARGET").is_none() {
+        env::set_var("MACOSX_DEPLOYMENT_TARGET", "14.0");
+    }
     let out = PathBuf::from(env::var("OUT_DIR").map_err(|e| e.to_string())?);
     let mlx = find_mlx()?;
     let mlx_c = find_mlx_c()?;
@@ -75,6 +79,12 @@ fn find_mlx() -> Outcome<PathBuf> {
     }
     if let Some(place) = places.iter().find(|p| p.join(library).exists()) {
         let place = place.canonicalize().map_err(|e| format!("cannot read {}: {e}", place.display()))?;
+        if on_macos() && !place.join("lib/mlx.metallib").exists() {
+            return Err(format!(
+                "{} has no lib/mlx.metallib, the GPU's code, which MLX looks for beside libmlx.dylib: run `make vendor`.",
+                place.display()
+            ));
+        }
         return match mlx_version(&place) {
             Some(version) if version == MLX_VERSION => {
                 println!("cargo:rerun-if-changed={}", place.join("include/mlx/version.h").display());
@@ -203,12 +213,26 @@ fn bind(mlx_c: &Path, out: &Path) -> Outcome<()> {
     if let Some(dir) = compiler_include() {
         builder = builder.clang_arg("-isystem").clang_arg(dir);
     }
+    // Nor does it know where Xcode keeps the system's headers.
+    if let Some(sdk) = macos_sdk() {
+        builder = builder.clang_arg("-isysroot").clang_arg(sdk);
+    }
     let bindings = builder.generate().map_err(|e| {
         format!(
             "bindgen failed: {e}; it needs libclang: run `make vendor`, or set LIBCLANG_PATH to the folder with it."
         )
     })?;
     bindings.write_to_file(out.join("bindings.rs")).map_err(|e| format!("cannot write the bindings: {e}"))
+}
+
+/// On a Mac, the folder of the system's headers.
+fn macos_sdk() -> Option<String> {
+    if !cfg!(target_os = "macos") || env::var_os("SDKROOT").is_some() {
+        return None;
+    }
+    let output = Command::new("xcrun").args(["--sdk", "macosx", "--show-sdk-path"]).output().ok()?;
+    let dir = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    Path::new(&dir).is_dir().then_some(dir)
 }
 
 fn compiler_include() -> Option<String> {

@@ -5,7 +5,7 @@
 use super::cast::{cast, widened1, widened2};
 use super::complex;
 use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
-use super::simd::{call1, call2, light1, light2, light2_symmetric, threads::GRAIN, Better, Map1, Map2, Math, Real};
+use super::simd::{call1, call2, light1, light2, light2_symmetric, threads::GRAIN, Arith, Better, Float, Map1, Map2, Math, Real};
 use super::special;
 use super::strided::{each1, each2, F1, F2};
 use super::CpuArray;
@@ -98,7 +98,6 @@ kernels! {
     Add [in Number] |a, b| a.add(b);
     Sub [in Number] |a, b| a.sub(b);
     Mul [in Number] |a, b| a.mul(b);
-    Div [f32 f64] |a, b| a / b;
     And [in Bits] |a, b| a.and(b);
     Or [in Bits] |a, b| a.or(b);
     Xor [in Bits] |a, b| a.xor(b);
@@ -209,6 +208,14 @@ macro_rules! loops1 {
     };
 }
 macro_rules! loops2 {
+    // The same for integers, and arithmetic's own loops for floats.
+    ($light:ident $k:ident; $($t:ident)*; floats) => {
+        Loops2 {
+            f32: Some(&|a, b, out| f32::arith(Arith::$k, a, b, out)),
+            f64: Some(&|a, b, out| f64::arith(Arith::$k, a, b, out)),
+            ..loops2!($light $k; $($t)*)
+        }
+    };
     ($light:ident $k:expr; $($t:ident)*) => {
         Loops2 { $($t: Some(&|a, b, out| $light($k, a, b, out)),)* ..Loops2::default() }
     };
@@ -392,19 +399,19 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<C
     match op {
         B::Add => {
             let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a + b, a, b, out);
-            run(&Loops2 { c64: Some(c64), ..loops2!(light2_symmetric Add; bool u8 i32 i64 f32 f64) }, GRAIN)
+            run(&Loops2 { c64: Some(c64), ..loops2!(light2_symmetric Add; bool u8 i32 i64; floats) }, GRAIN)
         }
         B::Sub => {
             let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a - b, a, b, out);
-            run(&Loops2 { c64: Some(c64), ..loops2!(light2 Sub; u8 i32 i64 f32 f64) }, GRAIN)
+            run(&Loops2 { c64: Some(c64), ..loops2!(light2 Sub; u8 i32 i64; floats) }, GRAIN)
         }
         B::Mul => {
             let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a * b, a, b, out);
-            run(&Loops2 { c64: Some(c64), ..loops2!(light2_symmetric Mul; bool u8 i32 i64 f32 f64) }, GRAIN)
+            run(&Loops2 { c64: Some(c64), ..loops2!(light2_symmetric Mul; bool u8 i32 i64; floats) }, GRAIN)
         }
         B::Div => {
             let c64: &F<Complex32, Complex32> = &|a, b, out| call2(complex::div, a, b, out);
-            run(&Loops2 { c64: Some(c64), ..loops2!(light2 Div; f32 f64) }, GRAIN)
+            run(&Loops2 { c64: Some(c64), ..loops2!(light2 Div;; floats) }, GRAIN)
         }
         B::FloorDivide => run(&calls!(floor_divide with floats), COSTLY),
         B::Remainder => run(&calls!(remainder with floats), COSTLY),

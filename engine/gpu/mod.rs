@@ -20,6 +20,7 @@ mod integer;
 pub(crate) mod lazy;
 mod linalg;
 mod lower;
+pub(crate) mod metal;
 mod nn;
 mod optim;
 mod pool;

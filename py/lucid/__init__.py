@@ -97,6 +97,7 @@ _PACKAGES = {
     "errors",
     "func",
     "linalg",
+    "metal",
     "multiprocessing",
     "nn",
     "optim",

@@ -459,6 +459,31 @@ fn _safetensors_header<'py>(path: &Bound<'py, PyAny>, head: &[u8], file_len: u64
     Ok((header.entries.iter().map(entry).collect::<PyResult<_>>()?, header.metadata))
 }
 
+/// The Apple GPU's name.
+#[pyfunction]
+fn _metal_device_name(py: Python<'_>) -> PyResult<String> {
+    cross::quick(py, lucid::metal::device_name)
+}
+
+/// One launch of a kernel in Metal's language; see `lucid.metal.run_kernel`.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn _metal_run_kernel<'py>(
+    py: Python<'py>,
+    source: &str,
+    name: &str,
+    inputs: &Bound<'py, PyAny>,
+    shape: Vec<usize>,
+    dtype: &Bound<'py, PyDType>,
+    grid: Option<[i32; 3]>,
+    group: Option<[i32; 3]>,
+) -> Object<'py> {
+    let inputs = tensors_of(At { op: "run_kernel", arg: "inputs" }, inputs.as_borrowed())?;
+    let kernel = lucid::metal::Kernel { source, name, shape: &shape, dtype: dtype.get().0, grid, group };
+    let made = cross::quick(py, || lucid::metal::run_kernel(&kernel, &inputs.iter().collect::<Vec<_>>()))?;
+    crate::tensor::wrap(py, made)
+}
+
 /// Adds the functions. Those that share an op's name come after the table's and take its place.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
@@ -468,7 +493,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         numel is_nonzero is_storage _set_deterministic _get_deterministic view expand repeat contiguous is_signed is_same_size ravel is_floating_point is_complex detach detach_ fill_ zero_ resize_as_ is_inference is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
-        _optimizer_step _save_safetensors _safetensors_header_len _safetensors_header
+        _metal_device_name _metal_run_kernel _optimizer_step _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())
 }

@@ -1,9 +1,10 @@
-//! Apple's vForce behind the same interface as the kernels in `math32` and `math64`.
+//! Apple's vForce and vDSP behind the same interfaces as the kernels in `math32` and `math64`, and the loops in `arith`.
 //!
 //! Depends on Accelerate, linked by the build. Invariant: a function is only listed here if its results for NaN,
-//! infinities and zeros are those of C's libm.
+//! infinities and zeros are those of C's libm. The declarations are checked against Apple's headers (docs/macos.md), the
+//! results by the tests of the interfaces, which are the same everywhere.
 
-use super::Math;
+use super::{Arg, Arith, Math};
 use std::ffi::c_int;
 
 macro_rules! vforce {
@@ -41,3 +42,40 @@ vforce!(math64, f64:
     Atan => vvatan, Sinh => vvsinh, Cosh => vvcosh, Tanh => vvtanh, Asinh => vvasinh, Acosh => vvacosh,
     Atanh => vvatanh,
 );
+
+macro_rules! vdsp {
+    ($name:ident, $t:ty: $add:ident $sub:ident $mul:ident $div:ident) => {
+        extern "C" {
+            fn $add(a: *const $t, ia: isize, b: *const $t, ib: isize, c: *mut $t, ic: isize, n: usize);
+            // These two take what is subtracted, or divided by, first.
+            fn $sub(b: *const $t, ib: isize, a: *const $t, ia: isize, c: *mut $t, ic: isize, n: usize);
+            fn $mul(a: *const $t, ia: isize, b: *const $t, ib: isize, c: *mut $t, ic: isize, n: usize);
+            fn $div(b: *const $t, ib: isize, a: *const $t, ia: isize, c: *mut $t, ic: isize, n: usize);
+        }
+
+        /// `out[i] = a[i] op b[i]`, over the shortest.
+        pub fn $name(op: Arith, a: Arg<$t>, b: Arg<$t>, out: &mut [$t]) {
+            // A value is a slice that is walked in steps of 0.
+            fn walk<'x>(x: &'x Arg<'_, $t>, n: usize) -> (&'x [$t], isize, usize) {
+                match x {
+                    Arg::Slice(x) => (x, 1, n.min(x.len())),
+                    Arg::Value(x) => (std::slice::from_ref(x), 0, n),
+                }
+            }
+            let (a, ia, n) = walk(&a, out.len());
+            let (b, ib, n) = walk(&b, n);
+            let (a, b, c) = (a.as_ptr(), b.as_ptr(), out.as_mut_ptr());
+            // SAFETY: `walk` says that n steps stay inside of both operands and of `out`, which is exclusive.
+            unsafe {
+                match op {
+                    Arith::Add => $add(a, ia, b, ib, c, 1, n),
+                    Arith::Sub => $sub(b, ib, a, ia, c, 1, n),
+                    Arith::Mul => $mul(a, ia, b, ib, c, 1, n),
+                    Arith::Div => $div(b, ib, a, ia, c, 1, n),
+                }
+            }
+        }
+    };
+}
+vdsp!(arith32, f32: vDSP_vadd vDSP_vsub vDSP_vmul vDSP_vdiv);
+vdsp!(arith64, f64: vDSP_vaddD vDSP_vsubD vDSP_vmulD vDSP_vdivD);

@@ -6,6 +6,7 @@
 pub mod alloc;
 #[cfg(target_os = "macos")]
 mod apple;
+mod arith;
 mod buffer;
 mod bytes;
 mod dispatch;
@@ -18,6 +19,7 @@ mod reduce;
 pub mod shared;
 pub mod threads;
 
+pub use arith::{Arith, Float};
 pub(crate) use buffer::with_word;
 pub use buffer::{Buffer, ReadGuard, Word};
 pub use bytes::{as_bytes, from_bytes};

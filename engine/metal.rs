@@ -1,0 +1,39 @@
+//! Apple's GPU by name: what it is called, and kernels in its own language.
+//!
+//! Depends on the dispatch. Everything here is [`Error::GpuNotAvailable`] where MLX has no Metal.
+
+pub use crate::gpu::metal::Kernel;
+
+use crate::{Error, Result, Tensor};
+use mlx_ffi::device::{self, Kind};
+
+/// The GPU's name, such as "Apple M3 Max".
+///
+/// # Errors
+/// [`Error::GpuNotAvailable`] where MLX has no Metal.
+pub fn device_name() -> Result<String> {
+    let missing = |why: String| Box::new(Error::GpuNotAvailable(format!("get_device_name: {why}")));
+    if !matches!(device::kind(), Ok(Kind::Metal)) {
+        return Err(missing("the installed MLX has no Metal device".into()));
+    }
+    let info = device::info().map_err(|e| missing(e.to_string()))?;
+    Ok(info.name.or(info.architecture).unwrap_or_else(|| "metal".into()))
+}
+
+/// Runs a Metal kernel once over tensors of the GPU device, lazily as any op. Inputs are handed over row-major; the output is
+/// new. There is no gradient.
+///
+/// What the kernel reads and writes beyond its arrays is not checked.
+///
+/// # Errors
+/// [`Error::GpuNotAvailable`] where MLX has no Metal, [`Error::DeviceMismatch`] for an input elsewhere,
+/// [`Error::InvalidValue`] where inputs and the function's parameters do not match or an input requires a gradient.
+pub fn run_kernel(kernel: &Kernel<'_>, inputs: &[&Tensor]) -> Result<Tensor> {
+    if crate::grad_enabled() && inputs.iter().any(|x| x.requires_grad()) {
+        return Err(Error::value(
+            "run_kernel",
+            "has no gradient: pass x.detach(), or run it under no_grad".to_string(),
+        ));
+    }
+    crate::dispatch::run_kernel(kernel, inputs)
+}
