@@ -111,8 +111,8 @@ pub(crate) trait Backend {
 
     /// A new array from row-major bytes in native order.
     fn from_bytes(bytes: &[u8], out: &Meta) -> Result<Self::Array>;
-    /// Row-major bytes in native order. Evaluates.
-    fn to_bytes(x: &Self::Array) -> Result<Vec<u8>>;
+    /// Hands over the elements as row-major bytes in native order, where they lie if they are in that order. Evaluates.
+    fn with_bytes(x: &Self::Array, f: &mut dyn FnMut(&[u8])) -> Result<()>;
     /// Computes what is pending for these arrays; waits unless told not to.
     fn eval(arrays: &[&Self::Array], wait: bool) -> Result<()>;
 

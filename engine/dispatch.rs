@@ -360,8 +360,10 @@ pub(crate) fn view(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
 }
 
 fn transfer(x: &Tensor, device: Device) -> Result<Storage> {
-    let bytes = to_bytes(x)?;
-    from_bytes(&bytes, &Meta::new(x.shape(), x.dtype()), device)
+    let meta = Meta::new(x.shape(), x.dtype());
+    let mut made = None;
+    with_bytes(x, &mut |bytes| made = Some(from_bytes(bytes, &meta, device)))?;
+    made.unwrap_or_else(|| Err(Error::runtime("to", "the elements were not read".to_string())))
 }
 
 /// A new storage from row-major bytes.
@@ -373,15 +375,22 @@ pub(crate) fn from_bytes(bytes: &[u8], meta: &Meta, device: Device) -> Result<St
     with_backend!(device, run(bytes, meta))
 }
 
-/// The elements as row-major bytes. Evaluates.
-pub(crate) fn to_bytes(x: &Tensor) -> Result<Vec<u8>> {
-    fn run<B: Wrapped>(x: &Tensor) -> Result<Vec<u8>> {
-        B::to_bytes(arrays::<B>("to_bytes", &[x])?[0])
+/// Hands over the elements as row-major bytes, without a copy where they lie so. Evaluates.
+pub(crate) fn with_bytes(x: &Tensor, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+    fn run<B: Wrapped>(x: &Tensor, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        B::with_bytes(arrays::<B>("to_bytes", &[x])?[0], f)
     }
     let begun = profile::begin();
-    let bytes = with_backend!(x.device(), run(x))?;
+    with_backend!(x.device(), run(x, f))?;
     profile::end_other(begun, "read");
-    Ok(bytes)
+    Ok(())
+}
+
+/// The elements as row-major bytes. Evaluates.
+pub(crate) fn to_bytes(x: &Tensor) -> Result<Vec<u8>> {
+    let mut copy = Vec::new();
+    with_bytes(x, &mut |bytes| copy = bytes.to_vec())?;
+    Ok(copy)
 }
 
 /// Where the storage of a tensor begins. Evaluates.

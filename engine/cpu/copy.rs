@@ -64,17 +64,19 @@ pub fn from_bytes(bytes: &[u8], out: &Meta) -> Result<CpuArray> {
     Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype: out.dtype })
 }
 
-/// Row-major bytes in native order.
-pub fn to_bytes(x: &CpuArray) -> Result<Vec<u8>> {
+/// Hands over row-major bytes in native order.
+pub fn with_bytes(x: &CpuArray, f: &mut dyn FnMut(&[u8])) -> Result<()> {
     // A view of nothing may start beyond its storage.
     if x.numel() == 0 {
-        return Ok(Vec::new());
+        f(&[]);
+        return Ok(());
     }
     let x = x.contiguous()?;
     let size = x.dtype().size();
     let start = x.layout.offset * size;
     let bytes = x.buffer.read_bytes();
-    Ok(bytes[start..start + x.numel() * size].to_vec())
+    f(&bytes[start..start + x.numel() * size]);
+    Ok(())
 }
 
 /// Indices of the elements that are not zero, one row of `ndim` numbers each.
@@ -126,7 +128,9 @@ mod tests {
     fn bytes_go_both_ways() {
         let x = array(&[2, 2], &[1u8, 2, 3, 4]);
         let t = x.with_layout(Layout { shape: smallvec![2, 2], strides: smallvec![1, 2], offset: 0 });
-        assert_eq!(to_bytes(&t).unwrap(), [1, 3, 2, 4]);
+        let mut bytes = Vec::new();
+        with_bytes(&t, &mut |b| bytes = b.to_vec()).unwrap();
+        assert_eq!(bytes, [1, 3, 2, 4]);
         let meta = Meta { shape: smallvec![2], dtype: DType::Bool };
         assert_eq!(show::<bool>(&from_bytes(&[0, 5], &meta).unwrap()), [false, true]);
         assert!(from_bytes(&[0], &meta).is_err());

@@ -323,8 +323,8 @@ impl Backend for CpuBackend {
         copy::from_bytes(bytes, out)
     }
 
-    fn to_bytes(x: &CpuArray) -> Result<Vec<u8>> {
-        copy::to_bytes(x)
+    fn with_bytes(x: &CpuArray, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        copy::with_bytes(x, f)
     }
 
     fn eval(_: &[&CpuArray], _: bool) -> Result<()> {

@@ -121,17 +121,17 @@ pub(super) fn range_of(bytes: &[u8], dtype: DType) -> Known {
     range.map_or(Known::Nothing, |(a, b)| Known::Within(a, b))
 }
 
-/// The elements as row-major bytes. Evaluates.
-pub(super) fn to_bytes(x: &GpuArray) -> Made<Vec<u8>> {
+/// Hands over the elements as row-major bytes, in MLX's own memory where they lie so. Evaluates.
+pub(super) fn with_bytes<R>(x: &GpuArray, f: impl FnOnce(&[u8]) -> R) -> Made<R> {
     let logical = x.value()?.logical()?.into_owned();
-    let bytes = logical.read(<[u8]>::to_vec)?;
+    let result = logical.read(f)?;
     lazy::settle();
-    Ok(bytes)
+    Ok(result)
 }
 
 /// The indices of elements that are not zero, in rows. Evaluates.
 pub(super) fn nonzero(x: &GpuArray) -> Made<GpuArray> {
-    let bytes = to_bytes(x)?;
+    let bytes = with_bytes(x, <[u8]>::to_vec)?;
     let size = x.element().size();
     let places: Vec<usize> =
         (0..x.numel()).filter(|i| !is_zero(&bytes[i * size..(i + 1) * size], x.element())).collect();

@@ -185,8 +185,8 @@ impl Backend for GpuBackend {
         prepare();
         create::from_bytes(bytes, out).map_err(|e| e.of("tensor"))
     }
-    fn to_bytes(x: &GpuArray) -> Result<Vec<u8>> {
-        create::to_bytes(x).map_err(|e| e.of("to_bytes"))
+    fn with_bytes(x: &GpuArray, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        create::with_bytes(x, f).map_err(|e| e.of("to_bytes"))
     }
     fn eval(arrays: &[&GpuArray], wait: bool) -> Result<()> {
         let evaluated = || -> Made<()> {

@@ -186,7 +186,9 @@ def build_std(target: str) -> None:
         command = ["cargo", "build", "--quiet", "--release", "-Zbuild-std=std,panic_unwind,test", "--target", target]
         run(command, cwd=package, env=env)
         library = SYSTEM / "usr/lib/rustlib" / target / "lib"
-        library.mkdir(parents=True, exist_ok=True)
+        # Two builds of one library would be one too many for rustc.
+        shutil.rmtree(library, ignore_errors=True)
+        library.mkdir(parents=True)
         for built in (package / target / "release/deps").glob("*.rlib"):
             if not built.name.startswith("libseed-"):
                 shutil.copy2(built, library)

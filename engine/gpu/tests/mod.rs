@@ -55,7 +55,9 @@ pub(super) fn put<T: Element + Bytes>(data: &[T], shape: &[usize]) -> GpuArray {
 
 pub(super) fn get<T: Element + Bytes>(x: &GpuArray) -> Vec<T> {
     assert_eq!(x.dtype(), T::DTYPE);
-    T::read(&B::to_bytes(x).unwrap())
+    let mut values = None;
+    B::with_bytes(x, &mut |bytes| values = Some(T::read(bytes))).unwrap();
+    values.unwrap()
 }
 
 pub(super) fn meta(shape: &[usize]) -> Meta {
