@@ -40,8 +40,6 @@ def environment() -> dict[str, str]:
         f"AR_{lower}": f"{HERE}/zig-ar",
         f"BINDGEN_EXTRA_CLANG_ARGS_{lower}": headers,
         "MLX_DIR": str(sdk.MLX),
-        # rustc would strip with a tool that Debian's has not; there are no debug symbols anyway.
-        "CARGO_PROFILE_RELEASE_STRIP": "false",
         # Tests are compiled and never run: the quickest way will do.
         "CARGO_PROFILE_DEV_OPT_LEVEL": "0",
         "CARGO_PROFILE_DEV_DEBUG": "0",

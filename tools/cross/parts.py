@@ -110,6 +110,10 @@ def fetch_debian(apt: Apt, groups: Iterable[str]) -> None:
             check_hash(package, sha)
             run(["dpkg", "-x", package, SYSTEM])
         stamp.write_text(sha)
+    # The name by which rustc calls it to strip what it has linked for the Mac.
+    objcopy = SYSTEM / "usr/bin/rust-objcopy"
+    objcopy.unlink(missing_ok=True)
+    objcopy.symlink_to("llvm-objcopy-22")
     script = SYSTEM / "usr/aarch64-linux-gnu/lib/libc.so"
     if script.exists():
         script.write_text(script.read_text().replace("/usr/aarch64-linux-gnu/lib/", ""))
