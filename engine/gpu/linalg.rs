@@ -48,7 +48,7 @@ pub(super) fn linalg(op: &LinalgOp, x: &[&GpuArray], out: &Meta) -> Made<GpuArra
 /// A loop of exchanges is no work for a GPU: the pivots are read back.
 fn permutations(pivots: &GpuArray, n: usize, out: &Meta) -> Made<GpuArray> {
     let each = pivots.shape().last().copied().unwrap_or(0);
-    let bytes = super::create::to_bytes(pivots)?;
+    let bytes = super::create::with_bytes(pivots, <[u8]>::to_vec)?;
     let pivots: Vec<i64> =
         bytes.chunks_exact(8).map(|b| i64::from_ne_bytes(b.try_into().unwrap_or_default())).collect();
     let order = crate::cpu::factor::permutations(&pivots, each, n)?;
