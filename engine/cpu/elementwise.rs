@@ -5,7 +5,9 @@
 use super::cast::{cast, widened1, widened2};
 use super::complex;
 use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
-use super::simd::{call1, call2, light1, light2, light2_symmetric, threads::GRAIN, Arith, Better, Float, Map1, Map2, Math, Real};
+use super::simd::{
+    call1, call2, light1, light2, light2_symmetric, threads::GRAIN, Arith, Better, Float, Map1, Map2, Math, Real,
+};
 use super::special;
 use super::strided::{each1, each2, F1, F2};
 use super::CpuArray;
