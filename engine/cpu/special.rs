@@ -172,22 +172,23 @@ pub fn erfcx(x: f64) -> f64 {
 /// `P(a, x)`, or with `upper` `Q(a, x)`, the regularized incomplete gamma functions: by the power series where x is below
 /// a + 1, by Legendre's continued fraction beyond it, and for large a by an integral over what a Gaussian reaches.
 pub fn igamma(a: f64, x: f64, upper: bool) -> f64 {
-    let (is_lower, y) = if a < 0.0 || x < 0.0 || (a == 0.0 && (x == 0.0 || x.is_nan())) || (a.is_infinite() && x.is_infinite()) {
-        return f64::NAN;
-    } else if a == 0.0 || x.is_infinite() {
-        (true, 1.0)
-    } else if x == 0.0 || a.is_infinite() {
-        // Also where the other is NaN, as in PyTorch.
-        (true, 0.0)
-    } else if a.is_nan() || x.is_nan() {
-        return f64::NAN;
-    } else if a > 200.0 {
-        (x < a, gamma_gaussian(a, x))
-    } else if x < a + 1.0 {
-        (true, gamma_series(a, x))
-    } else {
-        (false, gamma_fraction(a, x))
-    };
+    let (is_lower, y) =
+        if a < 0.0 || x < 0.0 || (a == 0.0 && (x == 0.0 || x.is_nan())) || (a.is_infinite() && x.is_infinite()) {
+            return f64::NAN;
+        } else if a == 0.0 || x.is_infinite() {
+            (true, 1.0)
+        } else if x == 0.0 || a.is_infinite() {
+            // Also where the other is NaN, as in PyTorch.
+            (true, 0.0)
+        } else if a.is_nan() || x.is_nan() {
+            return f64::NAN;
+        } else if a > 200.0 {
+            (x < a, gamma_gaussian(a, x))
+        } else if x < a + 1.0 {
+            (true, gamma_series(a, x))
+        } else {
+            (false, gamma_fraction(a, x))
+        };
     if is_lower == upper {
         1.0 - y
     } else {

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Limitation:
     """One gap. ``dtype`` is ``"*"`` for all, ``"special"`` for NaN, infinities and the ends of the range,
-    ``"ends of integers"`` and ``"ends of floats"`` for the smallest and largest numbers of other dtypes than float32.
+    ``"ends of integers"`` and ``"ends of floats"`` for the smallest and largest numbers of other dtypes than float32,
+    ``"weights"`` for those.
     """
 
     op: str
@@ -59,6 +60,7 @@ LIMITATIONS: tuple[Limitation, ...] = (
         for name in ("matrix_exp", "linalg_matrix_exp", "linalg_pinv", "pinverse", "linalg_det")
     ),
     Limitation("float_power", "gpu", "*", NO_FLOAT64),
+    Limitation("bincount", "gpu", "weights", NO_FLOAT64),
     Limitation("float_power", "cpu", "complex64", ONLY_COMPLEX64),
     Limitation("polygamma", "cpu", "special", POLES),
     Limitation("polygamma", "gpu", "special", POLES),
