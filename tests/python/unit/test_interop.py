@@ -249,7 +249,10 @@ def test_dtypes_among_nested_data() -> None:
     assert lucid.tensor([[], []]).dtype is lucid.float32
     with pytest.raises(ValueError, match=r"length 2 at dim 1 \(got 1\)"):
         lucid.tensor([[1, 2], [3]])
-    for wrong in (None, {1}, {1: 2}, "a", [None], ["a"], object(), (i for i in range(3))):
+    for nothing in (None, [None]):
+        with pytest.raises(RuntimeError, match="infer dtype"):
+            lucid.tensor(nothing)
+    for wrong in ({1}, {1: 2}, "a", ["a"], object(), (i for i in range(3))):
         with pytest.raises(TypeError):
             lucid.tensor(wrong)
 
