@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run the Rust tests on Linux arm64, emulated: the NEON kernels, arm64's MLX and OpenBLAS, and all built on them.
 
-    python tools/cross/arm64.py [TEST ARGUMENTS]     as after `cargo test`; without any, the kernels first, then all
+    python tools/cross/arm64.py [TEST ARGUMENTS]     as after `cargo test`; without any, all of mlx-ffi and lucid
 
 QEMU's user mode runs the programs one by one on this machine's kernel, some ten times slower than the machine itself.
 """
@@ -14,6 +14,10 @@ import parts
 from parts import CROSS, SYSTEM, run, rust_env, say
 
 TARGET = "aarch64-unknown-linux-gnu"
+# A processor without SVE, as Apple's are. With SVE, OpenBLAS's kernels give wrong products under QEMU 7.2.
+CPU = "neoverse-n1"
+# These start themselves again as another process, which an emulated program cannot do here.
+STARTERS = ("a_forked_child", "dropped_arrays_free_their_memory", "evaluating_threads_leave_no_threads_behind")
 
 
 def environment() -> dict[str, str]:
@@ -24,14 +28,13 @@ def environment() -> dict[str, str]:
     gcc = f"{SYSTEM}/usr/bin/aarch64-linux-gnu"
     return env | {
         f"CARGO_TARGET_{upper}_LINKER": f"{gcc}-g++-12",
-        f"CARGO_TARGET_{upper}_RUNNER": f"{SYSTEM}/usr/bin/qemu-aarch64 -L {libraries}",
+        f"CARGO_TARGET_{upper}_RUNNER": f"{SYSTEM}/usr/bin/qemu-aarch64 -cpu {CPU} -L {libraries}",
         f"CC_{lower}": f"{gcc}-gcc-12",
         f"CXX_{lower}": f"{gcc}-g++-12",
         f"AR_{lower}": f"{gcc}-ar",
         f"BINDGEN_EXTRA_CLANG_ARGS_{lower}": f"-isystem {libraries}/include",
         "MLX_DIR": str(CROSS / "arm64" / "mlx"),
         "OPENBLAS_DIR": str(CROSS / "arm64" / "openblas"),
-        # Emulated, optimised code is worth its compile time; timing-dependent tests get one thread less to fight with.
         "CARGO_PROFILE_DEV_DEBUG": "0",
     }
 
@@ -44,9 +47,10 @@ def main() -> int:
     if sys.argv[1:]:
         run([*test, *sys.argv[1:]], env=env)
         return 0
-    for what in (["-p", "mlx-ffi"], ["-p", "lucid"]):
-        run([*test, *what], env=env)
-    say("the Rust tests pass on emulated arm64")
+    skips = [word for name in STARTERS for word in ("--skip", name)]
+    run([*test, "-p", "mlx-ffi", "--lib", "--tests", "--", *skips], env=env)
+    run([*test, "-p", "lucid", "--lib", "--tests"], env=env)
+    say(f"the Rust tests pass on emulated arm64, without {len(STARTERS)} that need processes of their own")
     return 0
 
 
