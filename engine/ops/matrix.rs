@@ -172,12 +172,12 @@ macro_rules! matrix_ops {
         }
         /// The cross product of the 3 elements along `dim`, with broadcasting.
         function linalg_cross(input: Tensor, other: Tensor; dim: Dim = -1) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Same,
+            [] PromoteGpu Yes DTypes::NUMERIC, Same,
             run linalg_cross_body, torch "linalg.cross", samples ["N(3), N(3)", "N(2, 3), N(2, 3)", "N(3, 4), N(3, 1), dim=0", "N(2, 3, 2), N(2, 3, 1), dim=1"]
         }
         /// The cross product along `dim`, by default the first dimension of size 3.
         method cross(other: Tensor, dim: OptDim = None) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Same,
+            [] PromoteGpu Yes DTypes::NUMERIC, Same,
             run cross_body, torch "", samples ["N(3), N(3)", "N(4, 3), N(4, 3)", "N(3, 3), N(3, 3), 1", "N(3, 4), N(3, 1), 0"]
         }
         /// The sum of the products along `dim`, with broadcasting; the first factors are conjugated.

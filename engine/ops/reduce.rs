@@ -222,11 +222,6 @@ fn var_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdi
     if matches!(x.dtype(), DType::F16 | DType::BF16) {
         return var_body(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
     }
-    if let Some(size) = scale(x, dim)? {
-        let y = plain_var(&(x / &size)?, dim, correction, true)?;
-        // Multiplied one after the other: the square of the size may overflow where the result does not.
-        return without(x, dim, keepdim, ((y * &size)? * &size)?);
-    }
     let y = plain_var(x, dim, correction, keepdim)?;
     match overflowed(x, &y) {
         true => x.cast(DType::F64)?.var(dim, correction, keepdim)?.cast(x.dtype()),

@@ -61,6 +61,7 @@ LIMITATIONS: tuple[Limitation, ...] = (
     ),
     Limitation("float_power", "gpu", "*", NO_FLOAT64),
     Limitation("bincount", "gpu", "weights", NO_FLOAT64),
+    Limitation("var", "gpu", "beyond 1e18", NO_FLOAT64),
     Limitation("float_power", "cpu", "complex64", ONLY_COMPLEX64),
     Limitation("polygamma", "cpu", "special", POLES),
     Limitation("polygamma", "gpu", "special", POLES),
