@@ -7,15 +7,15 @@ use super::rules::{Rule, Visit};
 use crate::ops::index::{put_axes, Target};
 use crate::{dispatch, no_grad, sparse, Error, Result, Tensor};
 
-/// Makes [`Step`], one struct of options per kind, and [`Step::parse`].
+/// Makes an enum of steps, one struct of options per kind, and `parse`.
 macro_rules! define_steps {
-    ($(
+    ($Enum:ident $(
         $(#[doc = $doc:literal])+
         $Kind:ident $name:literal { $($(#[doc = $fdoc:literal])+ $field:ident: $ty:ident,)* }
     )*) => {
         /// One optimizer step with its options.
         #[derive(Clone, Copy, Debug, PartialEq)]
-        pub enum Step {
+        pub enum $Enum {
             $($(#[doc = $doc])+ $Kind($Kind),)*
         }
 
@@ -24,26 +24,26 @@ macro_rules! define_steps {
             #[derive(Clone, Copy, Debug, PartialEq)]
             pub struct $Kind { $($(#[doc = $fdoc])+ pub $field: $ty,)* }
 
-            impl From<$Kind> for Step {
-                fn from(s: $Kind) -> Step {
-                    Step::$Kind(s)
+            impl From<$Kind> for $Enum {
+                fn from(s: $Kind) -> $Enum {
+                    $Enum::$Kind(s)
                 }
             }
         )*
 
-        impl Step {
-            /// The name of the kind, as in errors and for [`Step::parse`].
+        impl $Enum {
+            /// The name of the kind, as in errors and for `parse`.
             pub fn name(&self) -> &'static str {
-                match self { $(Step::$Kind(_) => $name,)* }
+                match self { $($Enum::$Kind(_) => $name,)* }
             }
 
             /// A step by name; `option` gives each option as a number, truth as anything but 0.
             ///
             /// # Errors
             /// For a name that is none, and what `option` reports.
-            pub fn parse<E: From<Box<Error>>>(name: &str, mut option: impl FnMut(&'static str) -> std::result::Result<f64, E>) -> std::result::Result<Step, E> {
+            pub fn parse<E: From<Box<Error>>>(name: &str, mut option: impl FnMut(&'static str) -> std::result::Result<f64, E>) -> std::result::Result<$Enum, E> {
                 match name {
-                    $($name => Ok(Step::$Kind($Kind { $($field: <$ty as Parsed>::of(option(stringify!($field))?),)* })),)*
+                    $($name => Ok($Enum::$Kind($Kind { $($field: <$ty as Parsed>::of(option(stringify!($field))?),)* })),)*
                     other => Err(Error::value("optimizer step", format!("there is no step named {other:?}")).into()),
                 }
             }
@@ -51,8 +51,10 @@ macro_rules! define_steps {
     };
 }
 
+pub(super) use define_steps;
+
 /// An option as a number.
-trait Parsed {
+pub(super) trait Parsed {
     fn of(x: f64) -> Self;
 }
 impl Parsed for f64 {
@@ -66,7 +68,7 @@ impl Parsed for bool {
     }
 }
 
-define_steps! {
+define_steps! { Step
     /// State: the momentum buffer, where `momentum` is not 0.
     ///
     /// `b = momentum · b + (1 - dampening) · g` (or `b = g` at the first step), then `p -= lr · b` (with Nesterov,

@@ -1,4 +1,4 @@
-"""Optimizers that look at a parameter as a matrix: Muon and Adafactor. They are written in tensor ops."""
+"""Optimizers that look at a parameter as a matrix: Muon and Adafactor. A step of all groups is one engine call."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid.optim.optimizer import Optimizer, Params
 from lucid.optim.options import at_least, check, checked, rate
-from lucid.optim.stepping import refuse
+from lucid.optim.stepping import Batch, refuse
 
 __all__ = ["Adafactor", "Muon"]
 
@@ -86,26 +86,39 @@ class Muon(Optimizer):
                 check(p.ndim == 2, why)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates every parameter that has a gradient."""
+        """Updates every parameter that has a gradient, in one engine call; asynchronous on the GPU device."""
         loss = self._evaluate(closure)
-        with lucid.no_grad():
-            for group in self.param_groups:
-                for p in group["params"]:
-                    if p.grad is not None:
-                        refuse(self, p.grad, complex=True)
-                        self._update(group, p, p.grad)
+        batches: list[Batch] = []
+        for group in self.param_groups:
+            # Matrices whose shapes have one factor step together.
+            together: dict[float, list[list[Tensor]]] = {}
+            for p in group["params"]:
+                grad = p.grad
+                if grad is None:
+                    continue
+                refuse(self, grad, complex=True)
+                state = self.state[p]
+                if "momentum_buffer" not in state:
+                    state["momentum_buffer"] = lucid.zeros_like(grad)
+                lists = together.setdefault(_adjustment(group["adjust_lr_fn"], *p.shape), [[], [], []])
+                for into, tensor in zip(lists, (p, grad, state["momentum_buffer"]), strict=True):
+                    into.append(tensor)
+            if together:
+                options = _muon_options(group)
+                batches += [("muon", {**options, "rate": options["lr"] * c}, lists) for c, lists in together.items()]
+        if batches:
+            _C._matrix_step(batches)
         return loss
 
-    def _update(self, group: dict[str, Any], p: Tensor, g: Tensor) -> None:
-        state = self.state[p]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = lucid.zeros_like(g)
-        buffer, momentum, lr = state["momentum_buffer"], group["momentum"], float(group["lr"])
-        buffer.copy_(buffer.lerp(g, 1 - momentum))
-        update = g.lerp(buffer, momentum) if group["nesterov"] else buffer
-        update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
-        p.mul_(1 - lr * group["weight_decay"])
-        p.add_(update, alpha=-lr * _adjustment(group["adjust_lr_fn"], *p.shape))
+
+def _muon_options(group: dict[str, Any]) -> dict[str, float]:
+    if group["ns_steps"] >= 100:
+        raise errors.ValueError("Number of steps must be less than 100 for computational efficiency")
+    if len(group["ns_coefficients"]) != 3:
+        raise errors.ValueError("Coefficients must be a tuple of exactly 3 values")
+    a, b, c = map(float, group["ns_coefficients"])
+    numbers = {name: float(group[name]) for name in ("lr", "weight_decay", "momentum", "nesterov", "eps")}
+    return {**numbers, "iterations": float(group["ns_steps"]), "a": a, "b": b, "c": c}
 
 
 def _adjustment(name: str | None, rows: int, columns: int) -> float:
@@ -113,24 +126,6 @@ def _adjustment(name: str | None, rows: int, columns: int) -> float:
         return 0.2 * math.sqrt(max(rows, columns))
     ratio = rows / columns
     return math.sqrt(ratio if name == "spectral_unclamped" else max(1, ratio))
-
-
-def _orthogonal(g: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """About `U Vᵀ` of the matrix `U S Vᵀ`, by a quintic Newton-Schulz iteration in bfloat16."""
-    if steps >= 100:
-        raise errors.ValueError("Number of steps must be less than 100 for computational efficiency")
-    if len(coefficients) != 3:
-        raise errors.ValueError("Coefficients must be a tuple of exactly 3 values")
-    a, b, c = coefficients
-    tall = g.shape[0] > g.shape[1]
-    x = g.to(lucid.bfloat16)
-    x = x.t() if tall else x
-    norm = x.float().square().sum().sqrt().to(lucid.bfloat16)
-    x = x / norm.clamp(min=eps)
-    for _ in range(steps):
-        gram = x @ x.t()
-        x = lucid.addmm(x, lucid.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.t() if tall else x
 
 
 class Adafactor(Optimizer):
@@ -164,47 +159,46 @@ class Adafactor(Optimizer):
         super().__init__(params, checked(locals(), **_ADAFACTOR))
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates every parameter that has a gradient."""
+        """Updates every parameter that has a gradient, in one engine call; asynchronous on the GPU device."""
         loss = self._evaluate(closure)
-        with lucid.no_grad():
-            for group in self.param_groups:
-                for p in group["params"]:
-                    if p.grad is not None:
-                        refuse(self, p.grad, complex=True)
-                        self._update(group, p, -p.grad if group["maximize"] else p.grad)
+        batches: list[Batch] = []
+        after: list[tuple[float, list[dict[str, Any]]]] = []
+        for group in self.param_groups:
+            # Parameters of one count, one least root and one kind of state step together.
+            together: dict[tuple[float, float, bool], tuple[list[list[Tensor]], list[dict[str, Any]]]] = {}
+            for p in group["params"]:
+                grad = p.grad
+                if grad is None:
+                    continue
+                refuse(self, grad, complex=True)
+                state = self.state[p] or self._begin(p)
+                t = float(state["step"]) + 1.0
+                eps1 = lucid.finfo(p.dtype).eps if group["eps"][0] is None else float(group["eps"][0])
+                names = ("row_var", "col_var") if p.dim() > 1 else ("variance",)
+                lists, states = together.setdefault((t, eps1, p.dim() > 1), ([[] for _ in range(2 + len(names))], []))
+                for into, tensor in zip(lists, (p, grad, *(state[name] for name in names)), strict=True):
+                    into.append(tensor)
+                states.append(state)
+            numbers = {name: float(group[name]) for name in ("lr", "beta2_decay", "d", "weight_decay", "maximize")}
+            for (t, eps1, _), (lists, states) in together.items():
+                options = {**numbers, "eps1": eps1, "eps2": float(group["eps"][1]), "t": t}
+                batches.append(("adafactor", options, lists))
+                after.append((t, states))
+        if batches:
+            _C._matrix_step(batches)
+        for t, states in after:
+            count = lucid.tensor(t, dtype=lucid.float32)
+            for state in states:
+                state["step"] = count
         return loss
 
-    def _update(self, group: dict[str, Any], p: Tensor, g: Tensor) -> None:
+    def _begin(self, p: Tensor) -> dict[str, Any]:
         state = self.state[p]
-        if not state:
-            state["step"] = lucid.tensor(0.0, dtype=lucid.float32)
-            if g.dim() > 1:
-                shape = list(g.shape)
-                state["row_var"] = lucid.zeros([*shape[:-1], 1], dtype=g.dtype, device=g.device)
-                state["col_var"] = lucid.zeros([*shape[:-2], 1, shape[-1]], dtype=g.dtype, device=g.device)
-            else:
-                state["variance"] = lucid.zeros_like(g)
-        t = float(state["step"].item()) + 1.0
-        state["step"] = lucid.tensor(t, dtype=lucid.float32)
-        eps1 = lucid.finfo(p.dtype).eps if group["eps"][0] is None else group["eps"][0]
-        lr, new = float(group["lr"]), t ** group["beta2_decay"]
-        size = _root_mean_square(p.detach()).clamp(min=group["eps"][1]) * min(lr, 1 / t**0.5)
-        if group["weight_decay"] != 0:
-            p.mul_(1 - lr * group["weight_decay"])
-        if g.dim() > 1:
-            rows, columns = state["row_var"], state["col_var"]
-            square = g * g
-            rows.copy_(rows.lerp(square.mean(-1, keepdim=True), new))
-            columns.copy_(columns.lerp(square.mean(-2, keepdim=True), new))
-            estimate = rows @ columns / rows.mean(-2, keepdim=True).clamp(min=eps1)
+        state["step"] = lucid.tensor(0.0, dtype=lucid.float32)
+        if p.dim() > 1:
+            shape = list(p.shape)
+            state["row_var"] = lucid.zeros([*shape[:-1], 1], dtype=p.dtype, device=p.device)
+            state["col_var"] = lucid.zeros([*shape[:-2], 1, shape[-1]], dtype=p.dtype, device=p.device)
         else:
-            estimate = state["variance"]
-            estimate.copy_(estimate.lerp(g * g, new))
-        update = estimate.clamp(min=eps1 * eps1).rsqrt() * g
-        p.sub_(update * (size / (_root_mean_square(update) / group["d"]).clamp(min=1.0)).to(update.dtype))
-
-
-def _root_mean_square(x: Tensor) -> Tensor:
-    # In float32 at least: sums of squares leave the range of 16 bits.
-    wide = x if x.dtype == lucid.float64 else x.float()
-    return wide.square().mean().sqrt()
+            state["variance"] = lucid.zeros_like(p.detach())
+        return state

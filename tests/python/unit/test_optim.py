@@ -267,6 +267,35 @@ def test_one_engine_call_for_all_groups(monkeypatch: pytest.MonkeyPatch) -> None
     assert calls == [2] * 15
 
 
+def test_matrices_step_in_one_engine_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    step = lucid._C._matrix_step
+    monkeypatch.setattr(lucid._C, "_matrix_step", lambda batches: calls.append(len(batches)) or step(batches))
+    for make in (optim.Muon, optim.Adafactor):
+        params = [lucid.ones(2, 3, requires_grad=True) for _ in range(4)]
+        optimizer = make([{"params": params[:3]}, {"params": params[3:], "lr": 0.5}])
+        for _ in range(3):
+            for p in params:
+                p.grad = lucid.ones(2, 3)
+            optimizer.step()
+    assert calls == [2] * 6
+
+
+@pytest.mark.parametrize("make", [optim.Muon, optim.Adafactor])
+def test_wrong_gradients_leave_matrices_as_they_were(make: Any) -> None:
+    p, q = lucid.ones(2, 3, requires_grad=True), lucid.ones(2, 3, requires_grad=True)
+    optimizer = make([p, q])
+    p.grad, q.grad = lucid.ones(2, 3), lucid.ones(2, 3)
+    optimizer.step()
+    before = p.tolist(), optimizer.state[p].get("step")
+    state = optimizer.state[q]
+    name = next(name for name, value in state.items() if value.ndim == 2)
+    state[name] = lucid.ones(5, 5)
+    with pytest.raises(lucid.errors.ShapeMismatch):
+        optimizer.step()
+    assert (p.tolist(), optimizer.state[p].get("step")) == before
+
+
 def test_half_precision(device: str) -> None:
     for dtype in (lucid.float16, lucid.bfloat16):
         p = lucid.ones(4, dtype=dtype, device=device, requires_grad=True)
