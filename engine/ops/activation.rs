@@ -54,7 +54,7 @@ macro_rules! activation_ops {
             }
             /// `x - tanh(x)`.
             function tanhshrink(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::ALL, Float,
+                [] Keep Yes DTypes::NUMERIC, Float,
                 run tanhshrink_body, torch "nn.functional.tanhshrink", samples ["N(3, 4)"]
             }
             /// `x` where `|x| > lambd`, else 0.
