@@ -1,6 +1,6 @@
 //! The engine's random numbers: counter-based, the same for a seed on every device and every thread.
 //!
-//! Depends on `error` only. A [`Generator`] is a seed and a counter. Each random op takes one [`Key`],
+//! Depends on `error` and `device` only. A [`Generator`] is a seed and a counter. Each random op takes one [`Key`],
 //! `threefry2x32(key: seed, count: counter)` with both split into (high, low) words, and raises the counter by one. All
 //! that an op draws is a function of its key. Invariant: nothing else, MLX's implicit state included, is ever drawn from.
 //!
@@ -11,18 +11,25 @@
 //! `c = m - h`, block `i < h` is `threefry2x32(key, [i, c + i])` and gives words `i` and `c + i`; an odd `m` has its middle
 //! word `h` from the first half of `threefry2x32(key, [h, 0])`.
 //!
-//! With `b = bits(n)`, for float32 (16-bit floats are rounded from it):
-//! - uniform: `float32(b >> 8) * 2^-24`, in [0, 1);
-//! - normal: `erfinv(float32(b >> 8) * 2^-23 - (1 - 2^-24)) * float32(sqrt 2)`. The argument is an odd multiple of
+//! With `b = bits(n)`:
+//! - uniform, float32: `float32(b >> 8) * 2^-24`, in [0, 1); likewise 11 bits for float16 and 8 for bfloat16, as many as
+//!   these hold, so that nothing is rounded up to 1;
+//! - normal, float32 (16-bit floats are rounded from it): `erfinv(float32(b >> 8) * 2^-23 - (1 - 2^-24)) * float32(sqrt 2)`. The argument is an odd multiple of
 //!   `2^-24`, exact in float32 and never ±1; beyond ±5.42 there is nothing.
 //!
 //! With `b = bits(2 n)` seen as (2, n), so that element `i` has one block to itself, and
 //! `w = uint64(b[0]) << 32 | uint64(b[1])`:
-//! - integers: `low + int64(w % (uint64(high) - uint64(low)))`, all modulo 2^64. The bias is below `(high - low) / 2^64`;
+//! - integers: `low + int64(w % (uint64(high) - uint64(low)))`, all modulo 2^64. The bias is below `(high - low) / 2^64`. Equal
+//!   bounds mean all of the 2^64 integers;
 //! - uniform, float64: `float64(w >> 11) * 2^-53`;
 //! - normal, float64: `erfinv(float64(w >> 11) * 2^-52 - (1 - 2^-53)) * sqrt 2`.
+//!
+//! Other distributions are made of these in tensor ops (`ops/random.rs`, `ops/discrete.rs`). Those that draw more than once
+//! do so from [`Key::child`]s. Bits, and integers made of them, are the same on every device; floats are so up to the
+//! rounding of the functions (logarithms, tangents) that they went through.
 
 use crate::error::{Error, Result};
+use crate::Device;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -31,6 +38,13 @@ use std::sync::Arc;
 /// What one random op draws from: the key of threefry, as MLX's ops take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(pub [u32; 2]);
+
+impl Key {
+    /// The `i`-th key made from this one. A key that has children is not drawn from itself.
+    pub fn child(self, i: u32) -> Key {
+        Key(threefry2x32(self.0, [i, u32::MAX]))
+    }
+}
 
 /// The two words of a number, the high one first.
 fn words(x: u64) -> [u32; 2] {
@@ -77,9 +91,13 @@ impl State {
 }
 
 /// A source of random numbers. Clones share one state.
+///
+/// The numbers are the same on every device. One made for a device ([`Generator::on`]) refuses to draw on another, as
+/// PyTorch's generators do; others draw on any.
 #[derive(Clone, Debug)]
 pub struct Generator {
     state: Arc<Mutex<State>>,
+    device: Option<Device>,
 }
 
 /// PyTorch's default seed of a new generator.
@@ -99,8 +117,23 @@ impl Generator {
         Generator::seeded(DEFAULT_SEED)
     }
 
+    /// A generator for one device, with the same seed as [`Generator::new`].
+    pub fn on(device: Device) -> Generator {
+        Generator { device: Some(device), ..Generator::new() }
+    }
+
     fn seeded(seed: u64) -> Generator {
-        Generator { state: Arc::new(Mutex::new(State { seed, counter: 0 })) }
+        Generator { state: Arc::new(Mutex::new(State { seed, counter: 0 })), device: None }
+    }
+
+    /// The only device it draws on, if there is one.
+    pub fn device(&self) -> Option<Device> {
+        self.device
+    }
+
+    /// A generator in the same state, which goes its own way from here.
+    pub fn clone_state(&self) -> Generator {
+        Generator { state: Arc::new(Mutex::new(*self.state.lock())), device: self.device }
     }
 
     /// Starts anew from a seed.
@@ -129,12 +162,12 @@ impl Generator {
     /// Goes on from where `get_state` was called.
     ///
     /// # Errors
-    /// [`Error::InvalidValue`] if these are not such bytes.
+    /// [`Error::Runtime`] if these are not such bytes.
     pub fn set_state(&self, state: &[u8]) -> Result<()> {
         let fail = || {
             let why =
                 format!("RNG state is wrong size: expected {STATE_BYTES} bytes from get_state, got {}", state.len());
-            Error::value("set_state", why)
+            Error::runtime("set_state", why)
         };
         let bytes: &[u8; STATE_BYTES] = state.try_into().map_err(|_| fail())?;
         let word = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |x, &b| x << 8 | u64::from(b));
@@ -145,6 +178,20 @@ impl Generator {
     /// The key of the next random op.
     pub fn next_key(&self) -> Key {
         self.state.lock().next()
+    }
+
+    /// The key of the next random op, which runs on `device`.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] if the generator was made for another device.
+    pub fn key_for(&self, op: &'static str, device: Device) -> Result<Key> {
+        match self.device {
+            Some(own) if own != device => {
+                let why = format!("Expected a '{device}' device type for generator but found '{own}'");
+                Err(Error::runtime(op, why))
+            }
+            _ => Ok(self.next_key()),
+        }
     }
 }
 
@@ -211,7 +258,26 @@ mod tests {
         other.set_state(&state).unwrap();
         assert_eq!([other.next_key(), other.next_key(), other.next_key()], want);
         assert_eq!(other.initial_seed(), u64::MAX - 5);
-        assert!(matches!(*other.set_state(&state[1..]).unwrap_err(), Error::InvalidValue { .. }));
+        assert!(matches!(*other.set_state(&state[1..]).unwrap_err(), Error::Runtime { .. }));
+    }
+
+    #[test]
+    fn a_device_may_be_asked_for() {
+        let (any, own) = (Generator::new(), Generator::on(Device::Gpu));
+        assert_eq!((any.device(), own.device()), (None, Some(Device::Gpu)));
+        assert!(any.key_for("rand", Device::Cpu).is_ok() && any.key_for("rand", Device::Gpu).is_ok());
+        let state = own.get_state();
+        assert!(matches!(*own.key_for("rand", Device::Cpu).unwrap_err(), Error::Runtime { .. }));
+        assert_eq!(own.get_state(), state, "a refused draw takes no key");
+        let other = own.clone_state();
+        assert_eq!(own.key_for("rand", Device::Gpu).unwrap(), other.next_key());
+        assert!(other.key_for("rand", Device::Cpu).is_err());
+    }
+
+    #[test]
+    fn children_differ() {
+        let keys: std::collections::HashSet<Key> = (0..100).map(|i| Key([1, 2]).child(i)).collect();
+        assert_eq!(keys.len(), 100);
     }
 
     #[test]

@@ -139,6 +139,7 @@ impl Tensor {
     /// # Errors
     /// For a leaf that requires gradients.
     pub fn fill_(&self, value: Scalar) -> Result<()> {
+        let _name = crate::autograd::Naming::of("fill", 0);
         const OP: &str = "fill_";
         let value = Tensor::constant(value, self.dtype(), self.device())?;
         if self.is_batched() || !self.strides().contains(&0) || !self.layout().may_overlap() {

@@ -28,9 +28,9 @@ impl Node {
     pub(crate) fn name(&self) -> Cow<'static, str> {
         match &self.kind {
             Kind::Accumulate(_) => Cow::Borrowed("AccumulateGrad"),
-            Kind::Write(_) => Cow::Borrowed("CopySlices"),
+            Kind::Write(ops) if !ops.is_empty() || self.called.is_none() => Cow::Borrowed("CopySlices"),
             Kind::Custom(custom) => Cow::Borrowed(custom.name),
-            Kind::Op(_) => {
+            Kind::Op(_) | Kind::Write(_) => {
                 let (op, given) = self.called.unwrap_or((self.op(), 0));
                 let (name, overload) = torch_name(op, &Given { op, given });
                 Cow::Owned(format!("{}Backward{overload}", camel(name)))
@@ -90,6 +90,10 @@ fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
         "clamp_max" => (op, given.tensor("max")),
         "clamp" => (op, given.number("min").max(given.number("max"))),
         "scatter" => (op, given.number("src").max(given.has("value"))),
+        "normal" => (op, given.tensor("mean") + 2 * given.tensor("std")),
+        // These say which overload it was.
+        "bernoulli_" | "random_" => (op.trim_end_matches('_'), given.given),
+        "normal_" | "uniform_" => (op.trim_end_matches('_'), 0),
         "index_fill" | "fill" => (op, given.tensor("value")),
         "split" if given.has("split_size_or_sections") == 1 => ("split_with_sizes", 0),
         "repeat_interleave" if given.tensor("repeats") == 1 => ("index_select", 0),

@@ -187,6 +187,8 @@ impl Node {
         match &self.kind {
             Kind::Op(prim) => self.called.map_or(prim.schema().name, |(name, _)| name),
             Kind::Accumulate(_) => "accumulate_grad",
+            // A write over a whole tensor that has no history of its own: `uniform_`.
+            Kind::Write(ops) if ops.is_empty() => self.called.map_or("copy_slices", |(name, _)| name),
             Kind::Write(_) => "copy_slices",
             Kind::Custom(custom) => custom.name,
         }

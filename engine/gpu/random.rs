@@ -7,7 +7,7 @@ use super::convert::{int, ints};
 use super::elementwise::cast_array;
 use super::fault::Made;
 use crate::dispatch::Meta;
-use crate::ops::random::RandomOp;
+use crate::ops::random::{uniform_bits, RandomOp};
 use crate::random::Key;
 use crate::shape::numel;
 use crate::{DType, Error};
@@ -18,20 +18,21 @@ pub(super) fn random(op: &RandomOp, out: &Meta) -> Made<GpuArray> {
     let (drawn, dtype) = match *op {
         RandomOp::Uniform { key } => {
             float(out.dtype)?;
-            (ops::multiply(&high_bits(key, out)?, &Array::scalar(0.5f32 / (1u32 << 23) as f32)?)?, DType::F32)
+            let bits = uniform_bits(out.dtype);
+            let scale = Array::scalar(1.0f32 / (1u32 << bits) as f32)?;
+            (ops::multiply(&high_bits(key, bits, out)?, &scale)?, DType::F32)
         }
         RandomOp::Normal { key } => {
             float(out.dtype)?;
-            let x = ops::multiply(&high_bits(key, out)?, &Array::scalar(1.0f32 / (1u32 << 23) as f32)?)?;
+            let x = ops::multiply(&high_bits(key, 24, out)?, &Array::scalar(1.0f32 / (1u32 << 23) as f32)?)?;
             let x = ops::subtract(&x, &Array::scalar(1.0f32 - f32::EPSILON / 2.0)?)?;
             (ops::multiply(&ops::erfinv(&x)?, &Array::scalar(std::f32::consts::SQRT_2)?)?, DType::F32)
         }
         RandomOp::Integers { key, low, high } => {
             let range = (high as u64).wrapping_sub(low as u64);
-            if range == 0 {
-                return Err(Error::value("randint", format!("there is no integer from {low} to before {high}")).into());
+            if range != 0 {
+                known = Known::Within(low, high.wrapping_sub(1));
             }
-            known = Known::Within(low, high.wrapping_sub(1));
             (integers(key, low, range, out)?, DType::I64)
         }
     };
@@ -51,8 +52,8 @@ fn key_array(key: Key) -> Made<Array> {
     Ok(Array::from_slice(&key.0, &[2])?)
 }
 
-/// The upper 24 bits of a word for each element, as float32.
-fn high_bits(key: Key, out: &Meta) -> Made<Array> {
+/// The upper bits, at most 24, of a word for each element, as float32.
+fn high_bits(key: Key, bits: u32, out: &Meta) -> Made<Array> {
     let n = numel(&out.shape);
     if n == 0 {
         return Ok(ops::zeros(&ints(&out.shape)?, Dtype::Float32)?);
@@ -60,10 +61,10 @@ fn high_bits(key: Key, out: &Meta) -> Made<Array> {
     // Drawn flat: the order of words follows the number of elements alone.
     let words = random::bits(&[int(n)?], 4, &key_array(key)?)?;
     let words = if out.shape.len() == 1 { words } else { ops::reshape(&words, &ints(&out.shape)?)? };
-    Ok(ops::astype(&ops::right_shift(&words, &Array::scalar(8u32)?)?, Dtype::Float32)?)
+    Ok(ops::astype(&ops::right_shift(&words, &Array::scalar(32 - bits)?)?, Dtype::Float32)?)
 }
 
-/// `low + w % range` for a 64-bit word `w` for each element.
+/// `low + w % range` for a 64-bit word `w` for each element, or the word itself for a range of 0.
 fn integers(key: Key, low: i64, range: u64, out: &Meta) -> Made<Array> {
     let n = numel(&out.shape);
     if n == 0 {
@@ -73,8 +74,11 @@ fn integers(key: Key, low: i64, range: u64, out: &Meta) -> Made<Array> {
     let wide = ops::astype(&words, Dtype::Uint64)?;
     let row = |i: i32| ops::slice(&wide, &[i, 0], &[i + 1, n as i32], &[1, 1]);
     let w = ops::bitwise_or(&ops::left_shift(&row(0)?, &Array::scalar(32u64)?)?, &row(1)?)?;
-    let w = ops::remainder(&w, &Array::scalar(range)?)?;
+    let w = match range {
+        0 => w,
+        range => ops::add(&ops::remainder(&w, &Array::scalar(range)?)?, &Array::scalar(low as u64)?)?,
+    };
     // Modulo 2^64 signed and unsigned are the same bits.
-    let x = ops::view(&ops::add(&w, &Array::scalar(low as u64)?)?, Dtype::Int64)?;
+    let x = ops::view(&w, Dtype::Int64)?;
     Ok(ops::reshape(&x, &ints(&out.shape)?)?)
 }

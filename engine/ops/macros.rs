@@ -17,6 +17,7 @@
 /// `method` rows have a first parameter `input: Tensor` that is not written; `function` rows have none. `inplace` makes
 /// `method_`, which writes the result; so does `updates`, where the body takes a `Target` first and writes by itself.
 /// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view.
+/// `only_inplace` rows have the in-place form alone in Python (`exponential_`), as PyTorch has no other.
 /// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
 macro_rules! define_ops {
     ($family:literal $Enum:ident :
@@ -149,7 +150,9 @@ macro_rules! schema_of {
             dtypes: $dtypes,
             result: ResultDType::$result,
             saves: $crate::ops::macros::first!([$(Saves::$saves)?] Saves::Nothing),
-            method: $crate::ops::macros::has!(method [$form]) && !$crate::ops::macros::has!(only_function [$($flag)*]),
+            method: $crate::ops::macros::has!(method [$form])
+                && !$crate::ops::macros::has!(only_function [$($flag)*])
+                && !$crate::ops::macros::has!(only_inplace [$($flag)*]),
             in_place: $crate::ops::macros::has!(inplace [$($flag)*])
                 || $crate::ops::macros::has!(updates [$($flag)*])
                 || $crate::ops::macros::has!(restrides [$($flag)*]),
@@ -486,6 +489,7 @@ macro_rules! in_place_method {
                 if self.is_saved_by(&schema::$name, &value) {
                     value = $name(&self.copy()?, $($p),*)?;
                 }
+                let _name = $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)), 0);
                 self.write_in_place(concat!(stringify!($name), "_"), &value)
             }
         }

@@ -1,34 +1,38 @@
 //! Random tensors, from the engine's own counter-based generator.
 //!
 //! A call takes one key from the [`Generator`] and the kernels (`cpu/random.rs`, `gpu/random.rs`) draw threefry blocks
-//! from it, so a seed gives the same bits on both devices and on every thread.
+//! from it, so a seed gives the same bits on both devices and on every thread. What is not uniform, normal or integer is
+//! made of such draws by tensor ops, here and in `discrete.rs`: one body serves both devices and `vmap`.
+//!
+//! Samples have no gradient in their parameters. As in PyTorch, ops that take tensors are recorded with gradients of zero.
 
 use super::macros::define_ops;
+use super::{continuous, discrete, Operand};
 use crate::dispatch::{self, Meta, Prim};
 use crate::random::{self, Key};
 use crate::shape::Shape;
-use crate::{DType, Device, Error, Generator, Result, Tensor};
+use crate::{DType, Device, Error, Generator, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! random_ops {
     ($cb:ident) => { $cb! { "random" RandomOp :
-        /// Uniform numbers in [0, 1).
+        /// Uniform numbers in [0, 1); those of a complex dtype have both parts so.
         function rand(size: Sizes; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::FLOAT, Own,
+            [nograd] Keep Seeded DTypes::INEXACT, Own,
             prim Uniform { key: Key } Nothing {none},
             run rand_body, torch "-", samples []
         }
-        /// Normal numbers of mean 0 and variance 1.
+        /// Normal numbers of mean 0 and variance 1; those of a complex dtype have parts of variance 1/2 each.
         function randn(size: Sizes; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::FLOAT, Own,
+            [nograd] Keep Seeded DTypes::INEXACT, Own,
             prim Normal { key: Key } Nothing {none},
             run randn_body, torch "-", samples []
         }
-        /// Integers from `low` to before `high`, evenly spread.
+        /// Integers from `low` to before `high`, evenly spread. An error where the dtype cannot hold them.
         function randint(low: Int, high: Int, size: Sizes; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::REAL, Own,
+            [nograd] Keep Seeded DTypes::ORDERED, Own,
             prim Integers { key: Key, low: i64, high: i64 } Nothing {none},
             run randint_body, torch "-", samples []
         }
@@ -37,34 +41,136 @@ macro_rules! random_ops {
             [nograd] Keep Seeded DTypes::REAL, Own,
             run randperm_body, torch "-", samples []
         }
-        /// 1 with the probability that the tensor's element gives, else 0.
-        method bernoulli(; generator: OptGenerator = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::FLOAT, Same,
+        /// 1 with the probability that the tensor's element gives, or `p` where that is given, else 0. Evaluates, to check
+        /// that the elements are within 0 to 1.
+        method bernoulli(p: OptFloat = None; generator: OptGenerator = None) -> Tensor {
+            [] Keep Seeded DTypes::FLOAT, Same,
             run bernoulli_body, torch "-", samples []
         }
         /// [`rand`] in the tensor's shape, dtype and device, where not given.
         function rand_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::FLOAT, Own,
+            [nograd] Keep Seeded DTypes::INEXACT, Own,
             run rand_like_body, torch "-", samples []
         }
         /// [`randn`] in the tensor's shape, dtype and device, where not given.
         function randn_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::FLOAT, Own,
+            [nograd] Keep Seeded DTypes::INEXACT, Own,
             run randn_like_body, torch "-", samples []
+        }
+        /// [`randint`] in the tensor's shape, dtype and device, where not given.
+        function randint_like(input: Tensor, low: Int, high: Int; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+            [nograd] Keep Seeded DTypes::ORDERED, Own,
+            run randint_like_body, torch "-", samples []
+        }
+        /// Normal numbers of the given means and standard deviations, which broadcast; numbers of `size` where both are
+        /// numbers. The dtype is that of `mean`, or of `std` where only that is a tensor.
+        function normal(mean: Operand, std: OptOperand = None, size: OptDims = None; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+            [nograd] Keep Seeded DTypes::INEXACT, Own,
+            run continuous::normal, torch "-", samples []
+        }
+        /// Poisson numbers whose means are the elements, in their dtype. Infinite means give infinity; so large ones that
+        /// neighbouring floats are further apart than the deviation give themselves. Evaluates.
+        ///
+        /// Inversion below a mean of 10; above it transformed rejection (Hörmann, "The transformed rejection method for
+        /// generating Poisson random variables", 1993).
+        method poisson(generator: OptGenerator = None) -> Tensor {
+            [only_function] Keep Seeded DTypes::FLOAT, Same,
+            run discrete::poisson, torch "-", samples []
+        }
+        /// How many of `count` trials succeed, each with probability `prob`; both broadcast. What is below 0 counts as 0, a
+        /// probability above 1 as 1, and parts of trials not at all. NaN gives NaN. Evaluates.
+        ///
+        /// Inversion below a mean of 10; above it transformed rejection (Hörmann, "The generation of binomial random
+        /// variates", 1993).
+        function binomial(count: Tensor, prob: Tensor, generator: OptGenerator = None) -> Tensor {
+            [] Keep Seeded DTypes::FLOAT, Same,
+            run discrete::binomial, torch "-", samples []
+        }
+        /// Indices of the last dimension, drawn with probabilities in proportion to the elements of a vector, or of each row
+        /// of a matrix: int64, `num_samples` of them. Without `replacement` each index is drawn at most once, and those of
+        /// probability zero come last. Evaluates.
+        ///
+        /// With replacement by inversion of the running sum, in integers; without it by exponential races: the smallest of
+        /// `Exp(1) / probability` come first.
+        method multinomial(num_samples: Int, replacement: Bool = false; generator: OptGenerator = None) -> Tensor {
+            [nograd] Keep Seeded DTypes::FLOAT, Index,
+            run discrete::multinomial, torch "-", samples []
+        }
+        /// Fills with exponential numbers of rate `lambd`: density `lambd exp(-lambd x)`. They are above 0 for a finite rate.
+        method exponential(lambd: Float = 1.0; generator: OptGenerator = None) -> Tensor {
+            [inplace only_inplace nograd] Keep Seeded DTypes::FLOAT, Same,
+            run continuous::exponential, torch "-", samples []
+        }
+        /// Fills with the number of trials up to the first success, each of probability `p`: 1, 2, and so on.
+        method geometric(p: Float; generator: OptGenerator = None) -> Tensor {
+            [inplace only_inplace nograd] Keep Seeded DTypes::REAL, Same,
+            run discrete::geometric, torch "-", samples []
+        }
+        /// Fills with Cauchy numbers: density `sigma / (π ((x - median)² + sigma²))`.
+        method cauchy(median: Float = 0.0, sigma: Float = 1.0; generator: OptGenerator = None) -> Tensor {
+            [inplace only_inplace nograd] Keep Seeded DTypes::FLOAT, Same,
+            run continuous::cauchy, torch "-", samples []
+        }
+        /// Fills with the exponentials of normal numbers of this mean and standard deviation.
+        method log_normal(mean: Float = 1.0, std: Float = 2.0; generator: OptGenerator = None) -> Tensor {
+            [inplace only_inplace nograd] Keep Seeded DTypes::FLOAT, Same,
+            run continuous::log_normal, torch "-", samples []
         }
     }};
 }
 random_ops!(define_ops);
 
-fn key_of(generator: Option<&Generator>) -> Key {
-    generator.map_or_else(random::next_key, Generator::next_key)
+/// Random bits of a uniform number: as many as the dtype's significand holds.
+pub(crate) fn uniform_bits(dtype: DType) -> u32 {
+    match dtype {
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        DType::F64 => 53,
+        _ => 24,
+    }
 }
 
-/// Draws in `dtype`: 16-bit floats are rounded from float32, so that every device draws alike.
-fn draw(op: RandomOp, shape: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
+/// The least and the largest integer that `random_` draws in a dtype, or that floats hold with all below them.
+fn whole_numbers(dtype: DType) -> (i64, i64) {
+    match dtype {
+        DType::Bool => (0, 1),
+        DType::U8 => (0, u8::MAX.into()),
+        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::I64 => (i64::MIN, i64::MAX),
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 => {
+            let most = 1 << uniform_bits(dtype);
+            (-most, most)
+        }
+    }
+}
+
+/// The largest finite number of a floating dtype.
+pub(super) fn largest(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => half::f16::MAX.to_f64(),
+        DType::BF16 => half::bf16::MAX.to_f64(),
+        DType::F64 => f64::MAX,
+        _ => f32::MAX.into(),
+    }
+}
+
+pub(super) fn key_of(op: &'static str, generator: Option<&Generator>, device: Device) -> Result<Key> {
+    generator.map_or_else(|| Ok(random::next_key()), |g| g.key_for(op, device))
+}
+
+/// Draws in `dtype`. The parts of complex numbers are the two columns of a matrix of floats.
+pub(super) fn draw(op: RandomOp, shape: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
     op.schema().check(dtype)?;
-    let drawn = if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
-    dispatch::create(Prim::Random(op), Meta::new(shape, drawn), device)?.cast(dtype)
+    if dtype == DType::C64 {
+        let mut parts = Shape::from_slice(shape);
+        parts.push(2);
+        let scale = if matches!(op, RandomOp::Normal { .. }) { std::f64::consts::FRAC_1_SQRT_2 } else { 1.0 };
+        let parts = (draw(op, &parts, DType::F32, device)? * scale)?;
+        return super::view::view_as_complex(&parts);
+    }
+    dispatch::create(Prim::Random(op), Meta::new(shape, dtype), device)
 }
 
 /// Uniform numbers in [0, 1).
@@ -74,14 +180,62 @@ pub(crate) fn uniform_of(
     device: Device,
     generator: Option<&Generator>,
 ) -> Result<Tensor> {
-    draw(RandomOp::Uniform { key: key_of(generator) }, shape, dtype, device)
+    schema::rand.check(dtype)?;
+    draw(RandomOp::Uniform { key: key_of("rand", generator, device)? }, shape, dtype, device)
 }
 
 fn normal_of(shape: &[usize], dtype: DType, device: Device, generator: Option<&Generator>) -> Result<Tensor> {
-    draw(RandomOp::Normal { key: key_of(generator) }, shape, dtype, device)
+    schema::randn.check(dtype)?;
+    draw(RandomOp::Normal { key: key_of("randn", generator, device)? }, shape, dtype, device)
 }
 
-fn defaults(dtype: Option<DType>, device: Option<Device>) -> (DType, Device) {
+/// Integers of `from` to `to`, that one included.
+fn integers_of(
+    op: &'static str,
+    (from, to): (i64, i64),
+    shape: &[usize],
+    (dtype, device): (DType, Device),
+    generator: Option<&Generator>,
+) -> Result<Tensor> {
+    if dtype == DType::C64 {
+        let why = "handles only integral, floating-point and boolean types";
+        return Err(Error::dtype(op, why, &[dtype]));
+    }
+    let (least, most) = match dtype.is_float() {
+        // What is beyond all integers is still drawn, rounded; PyTorch warns.
+        true => ((-largest(dtype)) as i64, largest(dtype) as i64),
+        false => whole_numbers(dtype),
+    };
+    for (name, bound) in [("from", from), ("to - 1", to)] {
+        if bound < least || bound > most {
+            return Err(Error::runtime(op, format!("{name} is out of bounds for {dtype}, got {bound}")));
+        }
+    }
+    let key = key_of(op, generator, device)?;
+    draw(RandomOp::Integers { key, low: from, high: to.wrapping_add(1) }, shape, DType::I64, device)?.cast(dtype)
+}
+
+/// The dtype to compute in: float32 for what is rounded from it.
+pub(super) fn working(dtype: DType) -> DType {
+    if dtype == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    }
+}
+
+/// A sample that is recorded as made of these tensors, with gradients of zero.
+pub(super) fn linked(mut drawn: Tensor, parameters: &[&Tensor]) -> Result<Tensor> {
+    for t in parameters {
+        if crate::grad_enabled() && t.requires_grad() {
+            let all = Tensor::constant(Scalar::Bool(true), DType::Bool, drawn.device())?;
+            drawn = super::compare::select::r#where(&all, &drawn, &t.cast(drawn.dtype())?)?;
+        }
+    }
+    Ok(drawn)
+}
+
+pub(super) fn defaults(dtype: Option<DType>, device: Option<Device>) -> (DType, Device) {
     (dtype.unwrap_or(crate::default_dtype()), device.unwrap_or(crate::default_device()))
 }
 
@@ -114,16 +268,29 @@ fn randint_body(
     device: Option<Device>,
 ) -> Result<Tensor> {
     let shape: Shape = super::create::sizes("randint", size)?;
+    let (dtype, device) = (dtype.unwrap_or(DType::I64), device.unwrap_or(crate::default_device()));
+    integers_of("randint", range("randint", low, high)?, &shape, (dtype, device), generator)
+}
+
+/// The first and the last integer of `low` to before `high`.
+fn range(op: &'static str, low: i64, high: i64) -> Result<(i64, i64)> {
     if low >= high {
-        return Err(Error::runtime(
-            "randint",
-            format!("random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"),
-        ));
+        let why = format!("random_ expects 'from' to be less than 'to', but got from={low} >= to={high}");
+        return Err(Error::runtime(op, why));
     }
-    let dtype = dtype.unwrap_or(DType::I64);
-    schema::randint.check(dtype)?;
-    let op = RandomOp::Integers { key: key_of(generator), low, high };
-    draw(op, &shape, DType::I64, device.unwrap_or(crate::default_device()))?.cast(dtype)
+    Ok((low, high - 1))
+}
+
+fn randint_like_body(
+    x: &Tensor,
+    low: i64,
+    high: i64,
+    generator: Option<&Generator>,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let kind = (dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()));
+    integers_of("randint_like", range("randint_like", low, high)?, x.shape(), kind, generator)
 }
 
 fn randperm_body(
@@ -134,22 +301,54 @@ fn randperm_body(
 ) -> Result<Tensor> {
     let shape = super::create::sizes("randperm", &[n as isize])?;
     let device = device.unwrap_or(crate::default_device());
+    let dtype = dtype.unwrap_or(DType::I64);
+    schema::randperm.check(dtype)?;
+    let most = whole_numbers(dtype).1;
+    if n - 1 > most {
+        return Err(Error::runtime("randperm", format!("n is too large for {dtype}: {n} - 1 > {most}")));
+    }
     // 62 random bits each: equal keys are too rare to bias the order.
-    let op = RandomOp::Integers { key: key_of(generator), low: 0, high: 1 << 62 };
-    draw(op, &shape, DType::I64, device)?.argsort(0, false, true)?.cast(dtype.unwrap_or(DType::I64))
+    let op = RandomOp::Integers { key: key_of("randperm", generator, device)?, low: 0, high: 1 << 62 };
+    draw(op, &shape, DType::I64, device)?.argsort(0, false, true)?.cast(dtype)
 }
 
-fn bernoulli_body(p: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
-    schema::bernoulli.check(p.dtype())?;
-    let p = p.detach()?;
-    let drawn = if p.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    if p.numel() > 0 {
-        let inside = crate::batching::everywhere(&p.ge(0)?.logical_and(&p.le(1)?)?.all(None, false)?)?;
-        if !inside {
-            return Err(Error::runtime("bernoulli", "Expected p_in >= 0 && p_in <= 1 to be true, but got false"));
+fn bernoulli_body(x: &Tensor, p: Option<f64>, generator: Option<&Generator>) -> Result<Tensor> {
+    let drawn = match p {
+        Some(p) => successes("bernoulli", p, x, generator)?,
+        None => {
+            schema::bernoulli.check(x.dtype())?;
+            trials("bernoulli", x, x.shape(), x.dtype(), generator)?
         }
+    };
+    linked(drawn, &[x])
+}
+
+/// 1 with a probability of `p`, else 0, in the shape and dtype of `like`.
+fn successes(op: &'static str, p: f64, like: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
+    if !(0.0..=1.0).contains(&p) {
+        return Err(Error::runtime(op, format!("bernoulli_ expects p to be in [0, 1], but got p={p}")));
     }
-    uniform_of(p.shape(), drawn, p.device(), generator)?.lt(&p.cast(drawn)?)?.cast(p.dtype())
+    if like.dtype() == DType::C64 {
+        return Err(Error::dtype(op, "not implemented for complex numbers", &[DType::C64]));
+    }
+    let op = RandomOp::Uniform { key: key_of(op, generator, like.device())? };
+    draw(op, like.shape(), working(like.dtype()), like.device())?.lt(p)?.cast(like.dtype())
+}
+
+/// 1 with the probabilities `p`, which expand to `shape`, else 0.
+fn trials(
+    op: &'static str,
+    p: &Tensor,
+    shape: &[usize],
+    dtype: DType,
+    generator: Option<&Generator>,
+) -> Result<Tensor> {
+    let p = p.detach()?.cast(working(p.dtype()))?;
+    if p.numel() > 0 && !crate::batching::everywhere(&p.ge(0)?.logical_and(&p.le(1)?)?.all(None, false)?)? {
+        return Err(Error::runtime(op, "Expected p_in >= 0 && p_in <= 1 to be true, but got false"));
+    }
+    let op = RandomOp::Uniform { key: key_of(op, generator, p.device())? };
+    draw(op, shape, p.dtype(), p.device())?.lt(&p)?.cast(dtype)
 }
 
 fn rand_like_body(
@@ -171,30 +370,53 @@ fn randn_like_body(
 }
 
 impl Tensor {
-    /// Fills the tensor in place with uniform numbers from `from` to `to`.
+    /// Fills the tensor in place with 1 with a probability of `p`, a number or a tensor that expands to this one's shape,
+    /// else with 0.
     ///
     /// # Errors
-    /// For a dtype that is not floating, or bounds in the wrong order.
-    pub fn uniform_(&self, from: f64, to: f64, generator: Option<&Generator>) -> Result<()> {
-        if from > to {
-            return Err(Error::runtime(
-                "uniform_",
-                format!("expects to return a [from, to) range, but found from={from} > to={to}"),
-            ));
+    /// For complex tensors, probabilities that are not within 0 to 1 or not of a floating dtype.
+    pub fn bernoulli_<'p>(&self, p: impl Into<Operand<'p>>, generator: Option<&Generator>) -> Result<()> {
+        const OP: &str = "bernoulli_";
+        let p = p.into();
+        let _name = crate::autograd::Naming::of(OP, if matches!(p, Operand::Tensor(_)) { 1 } else { 2 });
+        match p {
+            Operand::Scalar(p) => self.write_in_place(OP, &successes(OP, p.to_f64(), self, generator)?),
+            Operand::Tensor(p) => {
+                schema::bernoulli.check(p.dtype())?;
+                if self.dtype() == DType::C64 {
+                    return Err(Error::dtype(OP, "not implemented for complex numbers", &[DType::C64]));
+                }
+                if p.ndim() > self.ndim() || crate::shape::broadcast(OP, self.shape(), p.shape())?[..] != *self.shape()
+                {
+                    let why = format!("the shape {:?} of p does not expand to {:?}", p.shape(), self.shape());
+                    return Err(Error::shape(OP, why, &[p.shape(), self.shape()]));
+                }
+                let drawn = trials(OP, p, self.shape(), self.dtype(), generator)?;
+                self.write_in_place(OP, &linked(drawn, &[p])?)
+            }
         }
-        let draw = uniform_of(self.shape(), self.dtype(), self.device(), generator)?;
-        self.write_in_place("uniform_", &((draw * (to - from))? + from)?)
     }
 
-    /// Fills the tensor in place with normal numbers.
+    /// Fills the tensor in place with integers, evenly spread: from `from`, or 0, to before `to`. Without `to`, to the
+    /// largest one of the dtype; for floats that is the largest up to which they hold all integers.
     ///
     /// # Errors
-    /// For a dtype that is not floating, or a negative deviation.
-    pub fn normal_(&self, mean: f64, std: f64, generator: Option<&Generator>) -> Result<()> {
-        if std < 0.0 {
-            return Err(Error::runtime("normal_", format!("expects std >= 0.0, but found std {std}")));
-        }
-        let draw = normal_of(self.shape(), self.dtype(), self.device(), generator)?;
-        self.write_in_place("normal_", &((draw * std)? + mean)?)
+    /// For complex tensors, an empty range, and one that the dtype does not hold.
+    pub fn random_(&self, from: Option<i64>, to: Option<i64>, generator: Option<&Generator>) -> Result<()> {
+        const OP: &str = "random_";
+        let _name = crate::autograd::Naming::of(OP, if from.is_some() { 0 } else { 2 - u64::from(to.is_some()) });
+        let from = from.unwrap_or(0);
+        let bounds = match to {
+            Some(to) => range(OP, from, to)?,
+            None => {
+                let most = whole_numbers(self.dtype()).1;
+                if from > most {
+                    return Err(Error::runtime(OP, format!("from is out of bounds for {}, got {from}", self.dtype())));
+                }
+                (from, most)
+            }
+        };
+        let drawn = integers_of(OP, bounds, self.shape(), (self.dtype(), self.device()), generator)?;
+        self.write_in_place(OP, &drawn)
     }
 }

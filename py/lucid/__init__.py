@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from lucid import func as func
     from lucid import linalg as linalg
     from lucid import profiler as profiler
+    from lucid import random as random
     from lucid import serialization as serialization
     from lucid import utils as utils
     from lucid._convert import asarray as asarray
@@ -102,6 +103,7 @@ _PACKAGES = {
     "nn",
     "optim",
     "profiler",
+    "random",
     "return_types",
     "serialization",
     "utils",

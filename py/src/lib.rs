@@ -22,6 +22,7 @@ mod out;
 mod overloads;
 mod random;
 mod results;
+mod sampling;
 mod schema;
 mod sparse;
 mod tensor;
@@ -45,6 +46,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dlpack::register(m)?;
     functions::register(m)?;
     overloads::register(m)?;
+    sampling::register(m)?;
     schema::register(m)?;
     sparse::register(m)?;
     aliases::register(m)?;

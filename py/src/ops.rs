@@ -252,7 +252,7 @@ macro_rules! bind_function {
 }
 
 /// A new tensor: a leaf, or written to `out`.
-fn made_new<'py>(
+pub fn made_new<'py>(
     py: Python<'py>,
     op: &'static str,
     made: lucid::Tensor,
@@ -337,11 +337,19 @@ macro_rules! bind_method {
 
 /// The row's in-place method, `name_`, which gives the tensor itself back.
 macro_rules! bind_in_place {
-    ($name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)) => {
+    ($name:ident $sig:tt) => {
+        pastey::paste! {
+            bind_in_place! {
+                [#[doc = concat!("In-place form of `", stringify!($name), "`: the result is written to the tensor, which is given back.")]]
+                $name $sig
+            }
+        }
+    };
+    ([$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)) => {
         pastey::paste! {
             #[pymethods]
             impl PyTensor {
-                #[doc = concat!("In-place form of `", stringify!($name), "`: the result is written to the tensor, which is given back.")]
+                $($doc)*
                 #[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]
                 #[allow(clippy::too_many_arguments)]
                 fn [<$name _>]<'py>(slf: &Bound<'py, Self>, $($p: Arg<'_, 'py>,)* $($($kp: Arg<'_, 'py>,)*)?) -> PyResult<Bound<'py, Self>> {
@@ -399,6 +407,9 @@ macro_rules! bind_row {
         bind_row! { @function $docs $name ($($sig)*) $ret $out }
         bind_in_place! { $name ($($sig)*) }
     };
+    (method $docs:tt $name:ident $sig:tt $ret:ident [inplace only_inplace nograd] $out:tt) => {
+        bind_in_place! { $docs $name $sig }
+    };
     (method $docs:tt $name:ident $sig:tt $ret:ident [inplace nograd] $out:tt) => {
         bind_row! { method $docs $name $sig $ret [inplace] $out }
     };
@@ -447,6 +458,7 @@ macro_rules! with_out {
 /// Adds a row's function to the module, if it has one.
 macro_rules! add_row {
     ($m:ident method $name:ident [only_method]) => {};
+    ($m:ident method $name:ident [inplace only_inplace nograd]) => {};
     ($m:ident $form:ident $name:ident $flags:tt) => {
         $m.add_function(wrap_pyfunction!(self::$name, $m)?)?;
     };

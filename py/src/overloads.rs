@@ -14,16 +14,16 @@ use smallvec::SmallVec;
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
 /// The arguments of a call, by the names of one signature.
-struct Call<'py> {
+pub struct Call<'py> {
     op: &'static str,
-    py: Python<'py>,
+    pub py: Python<'py>,
     names: &'static [&'static str],
-    given: SmallVec<[Option<Bound<'py, PyAny>>; 8]>,
+    pub given: SmallVec<[Option<Bound<'py, PyAny>>; 8]>,
 }
 
 impl<'py> Call<'py> {
     /// `names` are the parameters, the first `positional` of which may come by position. `slf` is the first of a method.
-    fn read(
+    pub fn read(
         op: &'static str,
         (names, positional): (&'static [&'static str], usize),
         slf: Option<&Bound<'py, PyTensor>>,
@@ -62,28 +62,28 @@ impl<'py> Call<'py> {
         Ok(Call { op, py, names, given })
     }
 
-    fn get(&self, name: &'static str) -> Option<&Bound<'py, PyAny>> {
+    pub fn get(&self, name: &'static str) -> Option<&Bound<'py, PyAny>> {
         self.names.iter().position(|n| *n == name).and_then(|i| self.given[i].as_ref())
     }
 
-    fn arg(&self, name: &'static str) -> Arg<'_, 'py> {
+    pub fn arg(&self, name: &'static str) -> Arg<'_, 'py> {
         Arg(self.get(name).map(Bound::as_borrowed))
     }
 
-    fn at(&self, arg: &'static str) -> At {
+    pub fn at(&self, arg: &'static str) -> At {
         At { op: self.op, arg }
     }
 
     /// Was the argument given, and not as `None`?
-    fn has(&self, name: &'static str) -> bool {
+    pub fn has(&self, name: &'static str) -> bool {
         self.get(name).is_some_and(|v| !v.is_none())
     }
 
-    fn tensor(&self, name: &'static str) -> PyResult<Tensor> {
+    pub fn tensor(&self, name: &'static str) -> PyResult<Tensor> {
         Ok(required::<kinds::Tensor>(self.py, self.at(name), self.arg(name))?.clone())
     }
 
-    fn flag(&self, name: &'static str, default: bool) -> PyResult<bool> {
+    pub fn flag(&self, name: &'static str, default: bool) -> PyResult<bool> {
         match self.has(name) {
             true => optional::<kinds::Bool>(self.at(name), self.arg(name), default),
             false => Ok(default),

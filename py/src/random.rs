@@ -9,6 +9,8 @@ use pyo3::types::PyType;
 use crate::tensor::{wrap, PyTensor};
 
 /// A source of random numbers: the same seed gives the same numbers on every device.
+///
+/// One made for a device (`Generator(device="gpu")`) draws on that one alone; others, unlike PyTorch's, on any.
 #[pyclass(name = "Generator", module = "lucid", frozen)]
 pub struct PyGenerator(pub Generator);
 
@@ -17,10 +19,10 @@ impl PyGenerator {
     #[new]
     #[pyo3(signature = (device=None))]
     fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<PyGenerator> {
-        // One generator serves both devices; the argument is checked and not needed.
         match device.map(device_of).transpose()? {
+            None => Ok(PyGenerator(Generator::new())),
+            Some(Some(device)) => Ok(PyGenerator(Generator::on(device))),
             Some(None) => Err(errors::type_error(py, "Generator(): argument 'device' must be a device or str")),
-            _ => Ok(PyGenerator(Generator::new())),
         }
     }
 
@@ -51,20 +53,23 @@ impl PyGenerator {
     }
 
     /// A generator of its own in the same state.
-    fn clone_state(&self, py: Python<'_>) -> PyResult<PyGenerator> {
-        let other = Generator::new();
-        cross::quick(py, || other.set_state(&self.0.get_state()))?;
-        Ok(PyGenerator(other))
+    fn clone_state(&self) -> PyGenerator {
+        PyGenerator(self.0.clone_state())
     }
 
-    /// The device it was made for: always the CPU, whose numbers every device shares.
+    /// The device it was made for: the CPU where none was named.
     #[getter]
     fn device(&self, py: Python<'_>) -> PyResult<&'static Py<PyDevice>> {
-        device_object(py, Device::Cpu)
+        device_object(py, self.0.device().unwrap_or(Device::Cpu))
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyType>, (), Bound<'py, PyAny>)> {
-        Ok((py.get_type::<PyGenerator>(), (), self.get_state(py)?))
+    #[allow(clippy::type_complexity)]
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyType>, (Option<&'static Py<PyDevice>>,), Bound<'py, PyAny>)> {
+        let device = self.0.device().map(|d| device_object(py, d)).transpose()?;
+        Ok((py.get_type::<PyGenerator>(), (device,), self.get_state(py)?))
     }
 
     fn __setstate__(&self, py: Python<'_>, state: &Bound<'_, PyTensor>) -> PyResult<()> {
@@ -80,7 +85,7 @@ fn seed_of(seed: &Bound<'_, PyAny>) -> PyResult<u64> {
         errors::type_error(py, format!("manual_seed(): argument 'seed' must be int, not {got}"))
     })?;
     number.extract::<u64>().or_else(|_| number.extract::<i64>().map(|s| s as u64)).map_err(|_| {
-        errors::runtime_error(py, format!("Overflow when unpacking long: seed {number} does not fit into 64 bits"))
+        errors::value_error(py, format!("Overflow when unpacking long: seed {number} does not fit into 64 bits"))
     })
 }
 

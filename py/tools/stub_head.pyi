@@ -286,6 +286,13 @@ class Tensor:
     def imag(self, value: _Operand) -> None: ...
     def uniform_(self, from_: _float = ..., to: _float = ..., *, generator: Generator | None = ...) -> Self: ...
     def normal_(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = ...) -> Self: ...
+    def bernoulli_(self, p: _float | Tensor = ..., *, generator: Generator | None = ...) -> Self: ...
+    @overload
+    def random_(self, *, generator: Generator | None = ...) -> Self: ...
+    @overload
+    def random_(self, to: _int, *, generator: Generator | None = ...) -> Self: ...
+    @overload
+    def random_(self, from_: _int, to: _int | None, *, generator: Generator | None = ...) -> Self: ...
     def new_zeros(
         self, *size: _Ints, dtype: _dtype | None = ..., device: _device | None = ..., requires_grad: _bool = ...
     ) -> Tensor: ...
@@ -410,6 +417,50 @@ def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 @overload
 def where(condition: Tensor, input: _Operand, other: _Operand, *, out: Tensor | None = ...) -> Tensor: ...
 def nonzero(input: Tensor, *, out: Tensor | None = ..., as_tuple: _bool = ...) -> Any: ...
+@overload
+def randint(
+    high: _int,
+    size: _Ints,
+    *,
+    generator: Generator | None = ...,
+    dtype: _dtype | None = ...,
+    device: _device | None = ...,
+    out: Tensor | None = ...,
+    requires_grad: _bool = ...,
+) -> Tensor: ...
+@overload
+def randint(
+    low: _int,
+    high: _int,
+    size: _Ints,
+    *,
+    generator: Generator | None = ...,
+    dtype: _dtype | None = ...,
+    device: _device | None = ...,
+    out: Tensor | None = ...,
+    requires_grad: _bool = ...,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor,
+    high: _int,
+    *,
+    generator: Generator | None = ...,
+    dtype: _dtype | None = ...,
+    device: _device | None = ...,
+    requires_grad: _bool = ...,
+) -> Tensor: ...
+@overload
+def randint_like(
+    input: Tensor,
+    low: _int,
+    high: _int,
+    *,
+    generator: Generator | None = ...,
+    dtype: _dtype | None = ...,
+    device: _device | None = ...,
+    requires_grad: _bool = ...,
+) -> Tensor: ...
 @overload
 def max(input: Tensor, *, out: Tensor | None = ...) -> Tensor: ...
 @overload

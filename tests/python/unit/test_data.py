@@ -138,7 +138,9 @@ def test_weighted_sampler_follows_its_weights() -> None:
     )
     assert abs(firsts[2] / firsts[0] - 3) < 0.6
     assert sorted(data.WeightedRandomSampler([1.0, 0.0, 3.0], 2, replacement=False)) == [0, 2]
-    for weights, n, replacement in (([0.0, 0.0], 1, True), ([-1.0, 2.0], 1, True), ([1.0, 0.0], 2, False)):
+    # As in PyTorch, what has no weight comes when nothing else is left.
+    assert list(data.WeightedRandomSampler([1.0, 0.0], 2, replacement=False)) == [0, 1]
+    for weights, n, replacement in (([0.0, 0.0], 1, True), ([-1.0, 2.0], 1, True), ([1.0, 0.0], 3, False)):
         with pytest.raises(RuntimeError):
             list(data.WeightedRandomSampler(weights, n, replacement))
     with pytest.raises(ValueError, match="1d"):

@@ -66,6 +66,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
 
     With `hard` one-hot vectors, whose gradient is that of the soft ones.
     """
+    # Not `exponential_` of an empty tensor: under `vmap` that has no samples to be different.
     noise = -(1.0 - lucid.rand_like(logits)).log()
     # An exponential variable of 0 would give an infinite logit.
     gumbels = -noise.clamp(min=lucid.finfo(logits.dtype).tiny).log()

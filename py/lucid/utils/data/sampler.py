@@ -5,7 +5,6 @@ Random ones draw from `generator`, or from one that the process's generator seed
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
@@ -122,10 +121,7 @@ class WeightedRandomSampler(Sampler[int]):
     """Indices `0, …, len(weights) - 1`, drawn with probabilities in proportion to `weights`, which need not sum to one.
 
     Raises ValueError for weights that are not one-dimensional; RuntimeError when iterated where a weight is negative or
-    not finite, all are zero, or too few are not zero for draws without replacement.
-
-    With replacement by inverting the cumulative sum; without it by exponential races (Efraimidis and Spirakis,
-    "Weighted random sampling with a reservoir", 2006): the smallest of `Exp(1) / weight` come first.
+    not finite, all are zero, or more are to be drawn without replacement than there are. See `lucid.multinomial`.
     """
 
     weights: lucid.Tensor
@@ -152,38 +148,12 @@ class WeightedRandomSampler(Sampler[int]):
         self.replacement = replacement
         self.generator = generator
 
-    def _draw(self) -> lucid.Tensor:
-        w = self.weights
-        n = w.numel()
-        total = w.sum()
-        if n == 0 or not bool(((w >= 0) & (w < float("inf"))).all().item()) or total.item() <= 0:
-            raise RuntimeError(
-                "invalid multinomial distribution: weights must be finite, not negative, and not all zero"
-            )
-        if self.replacement:
-            sums = lucid.cumsum(w, 0) / total
-            u = lucid.rand(self.num_samples, generator=self.generator, dtype=lucid.float64, device="cpu")
-            drawn = _search(sums.tolist(), u.tolist(), w.tolist())
-            return lucid.tensor(drawn, dtype=lucid.int64, device="cpu")
-        if self.num_samples > int((w > 0).sum().item()):
-            raise RuntimeError("cannot draw more samples without replacement than there are weights above zero")
-        u = lucid.rand(n, generator=self.generator, dtype=lucid.float64, device="cpu")
-        race = -lucid.log1p(-u) / w
-        # 0 / 0 of a weight of zero is no finish at all.
-        race = lucid.where(w > 0, race, float("inf"))
-        return lucid.argsort(race)[: self.num_samples]
-
     def __iter__(self) -> Iterator[int]:
-        yield from self._draw().tolist()
+        drawn = lucid.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        yield from drawn.tolist()
 
     def __len__(self) -> int:
         return self.num_samples
-
-
-def _search(sums: list[float], points: list[float], weights: list[float]) -> list[int]:
-    """Which step of the running sums each point falls into; never one of weight zero."""
-    last = max(i for i, w in enumerate(weights) if w > 0)
-    return [min(bisect.bisect_right(sums, p), last) for p in points]
 
 
 class BatchSampler(Sampler[list[int]]):

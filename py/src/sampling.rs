@@ -1,0 +1,123 @@
+//! Random functions and methods with several of PyTorch's signatures, which one row cannot state.
+//!
+//! Depends on `overloads::Call` for the arguments. The engine's ops are in its `random` family.
+
+use crate::args::{kinds, optional, required, weight_of, Arg, At, HeldOperand, Kind};
+use crate::ops::made_new;
+use crate::overloads::Call;
+use crate::tensor::PyTensor;
+use crate::{cross, errors};
+use lucid::ops::random;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+type Object<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// `generator`, `dtype` and `device`.
+macro_rules! options {
+    ($call:ident) => {
+        (
+            optional::<kinds::OptGenerator>($call.at("generator"), $call.arg("generator"), None)?,
+            optional::<kinds::OptDtype>($call.at("dtype"), $call.arg("dtype"), None)?,
+            optional::<kinds::OptDevice>($call.at("device"), $call.arg("device"), None)?,
+        )
+    };
+}
+
+/// The bounds of a range of which the lower one may be left out: `f(high)`, `f(low, high)`.
+fn bounds(call: &mut Call<'_>, low: usize) -> PyResult<(i64, i64)> {
+    if call.given[low + 1].is_none() {
+        call.given[low + 1] = call.given[low].take();
+    }
+    let py = call.py;
+    let from = optional::<kinds::OptInt>(call.at("low"), call.arg("low"), None)?;
+    Ok((from.unwrap_or(0), required::<kinds::Int>(py, call.at("high"), call.arg("high"))?))
+}
+
+/// Integers from `low` (0 where not given) to before `high`, evenly spread: `randint(high, size)` or
+/// `randint(low, high, size)`.
+#[pyfunction]
+#[pyo3(signature = (*args, **kwargs))]
+fn randint<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+    const NAMES: &[&str] = &["low", "high", "size", "generator", "dtype", "device", "out", "requires_grad"];
+    let mut call = Call::read("randint", (NAMES, 3), None, args, kwargs)?;
+    let py = call.py;
+    let listed = |o: &Bound<'_, PyAny>| o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>();
+    if call.given[2].is_none() && call.given[1].as_ref().is_some_and(listed) {
+        call.given[2] = call.given[1].take();
+    }
+    let size = required::<kinds::Sizes>(py, call.at("size"), call.arg("size"))?;
+    let (low, high) = bounds(&mut call, 0)?;
+    let (generator, dtype, device) = options!(call);
+    let size = <kinds::Sizes as Kind>::lend(&size);
+    let made = cross::op(py, 0, || random::randint(low, high, size, generator.as_ref(), dtype, device))?;
+    made_new(py, "randint", made, call.arg("out"), call.flag("requires_grad", false)?)
+}
+
+/// `randint` in the tensor's shape, dtype and device, where not given: `randint_like(input, high)` or
+/// `randint_like(input, low, high)`.
+#[pyfunction]
+#[pyo3(signature = (*args, **kwargs))]
+fn randint_like<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+    const NAMES: &[&str] = &["input", "low", "high", "generator", "dtype", "device", "requires_grad"];
+    let mut call = Call::read("randint_like", (NAMES, 3), None, args, kwargs)?;
+    let (py, t) = (call.py, call.tensor("input")?);
+    let (low, high) = bounds(&mut call, 1)?;
+    let (generator, dtype, device) = options!(call);
+    let run = || random::randint_like(&t, low, high, generator.as_ref(), dtype, device);
+    let made = cross::op(py, weight_of(&t), run)?;
+    made_new(py, "randint_like", made, Arg::MISSING, call.flag("requires_grad", false)?)
+}
+
+#[pymethods]
+impl PyTensor {
+    /// Fills with integers, evenly spread: `random_()` from 0 to the largest one of the dtype (for floats, the largest up
+    /// to which they hold all integers), `random_(to)` to before `to`, `random_(from, to)` from `from`, which may be
+    /// without an end where `to` is None.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn random_<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        const NAMES: &[&str] = &["input", "from", "to", "generator"];
+        let mut call = Call::read("random_", (NAMES, 3), Some(slf), args, kwargs)?;
+        let py = call.py;
+        if call.given[1].is_some() && call.given[2].is_none() {
+            // One bound alone is the upper one.
+            call.given[2] = call.given[1].take();
+            if !call.has("to") {
+                return Err(errors::type_error(py, "random_(): argument 'to' must be int, not NoneType"));
+            }
+        }
+        let from = match call.given[1] {
+            Some(_) => Some(required::<kinds::Int>(py, call.at("from"), call.arg("from"))?),
+            None => None,
+        };
+        let to = optional::<kinds::OptInt>(call.at("to"), call.arg("to"), None)?;
+        let generator = optional::<kinds::OptGenerator>(call.at("generator"), call.arg("generator"), None)?;
+        let t = slf.get().share();
+        cross::op(py, weight_of(&t), || t.random_(from, to, generator.as_ref()))?;
+        Ok(slf.clone())
+    }
+
+    /// Fills with 1 with a probability of `p`, else with 0. `p` is a number, or a tensor that expands to this one's shape.
+    #[pyo3(signature = (p=Arg::MISSING, *, generator=Arg::MISSING))]
+    fn bernoulli_<'py>(slf: &Bound<'py, Self>, p: Arg<'_, 'py>, generator: Arg<'_, 'py>) -> PyResult<Bound<'py, Self>> {
+        const OP: &str = "bernoulli_";
+        let p = match p.0 {
+            Some(_) => required::<kinds::Operand>(slf.py(), At { op: OP, arg: "p" }, p)?,
+            None => HeldOperand::Scalar(0.5.into()),
+        };
+        let generator = optional::<kinds::OptGenerator>(At { op: OP, arg: "generator" }, generator, None)?;
+        let t = slf.get().share();
+        cross::op(slf.py(), weight_of(&t).max(p.weight()), || t.bernoulli_(p.lend(), generator.as_ref()))?;
+        Ok(slf.clone())
+    }
+}
+
+/// Adds the functions, which take the place of the table's.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(randint, m)?)?;
+    m.add_function(wrap_pyfunction!(randint_like, m)?)
+}
