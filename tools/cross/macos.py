@@ -54,9 +54,9 @@ def ready() -> dict[str, str]:
     return environment()
 
 
-def cargo(env: dict[str, str], *words: str) -> None:
+def cargo(env: dict[str, str], command: str, *words: str) -> None:
     """Run cargo for the Mac."""
-    run(["cargo", *words, "--target", TARGET], env=env)
+    run(["cargo", command, "--target", TARGET, *words], env=env)
 
 
 def link(env: dict[str, str], words: list[object]) -> subprocess.CompletedProcess[str]:
