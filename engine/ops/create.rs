@@ -326,7 +326,11 @@ fn triangle_indices(
     sizes(op, &[row as isize, col as isize, 2])?;
     let total: i64 = rows().map(|r| span(r).1 - span(r).0).sum();
     let n = sizes(op, &[total as isize, 2])?[0];
-    let mut places: Vec<i64> = Vec::with_capacity(2 * n);
+    let mut places: Vec<i64> = Vec::new();
+    if places.try_reserve_exact(2 * n).is_err() {
+        let why = format!("{op} gives {} indices, which do not fit", 2 * n);
+        return Err(Box::new(Error::OutOfMemory { device: Device::Cpu, why }));
+    }
     rows().for_each(|r| places.extend((span(r).0..span(r).1).map(|_| r)));
     rows().for_each(|r| places.extend(span(r).0..span(r).1));
     let made = Tensor::from_slice(&places, &[2, n], device.unwrap_or(crate::default_device()))?;

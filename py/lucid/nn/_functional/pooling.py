@@ -49,6 +49,8 @@ def _adaptive_sizes(op: str, input: Tensor, output_size: Any, n: int) -> tuple[i
     made = tuple(input.shape[i - n] if size is None else int(size) for i, size in enumerate(sizes))
     if any(size < 0 for size in made):
         raise errors.RuntimeError(f"{op}: elements of output_size must be greater than or equal to 0, got {made}")
+    if any(size > 2**31 - 1 for size in made):
+        raise errors.RuntimeError(f"{op}: output_size is out of range: {made}")
     if not input.is_floating_point():
         raise errors.RuntimeError(f"{op}: not implemented for {input.dtype}")
     if any(size == 0 for size in input.shape[-n - 1 :]):
