@@ -302,7 +302,7 @@ mod tests {
         near(igamma(3.0, 2.0, true), 0.676_676_416_183_063_5);
         near(igamma(1.0, 40.0, true), (-40f64).exp());
         near(igamma(2.0, 1e-3, false), 4.996_667_916_333_403e-7);
-        assert!((igamma(1e4, 1e4, false) - 0.501_329_808_330_999).abs() < 1e-12);
+        assert!((igamma(1e4, 1e4, false) - 0.501_329_808_339_955).abs() < 1e-12);
         assert_eq!(frexp(-0.75), (-0.75, 0.0));
         assert_eq!(frexp(3.0), (0.75, 2.0));
         assert_eq!(gcd(12, 18), 6);
