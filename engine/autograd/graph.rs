@@ -30,7 +30,7 @@ impl Node {
             Kind::Accumulate(_) => Cow::Borrowed("AccumulateGrad"),
             Kind::Write(ops) if !ops.is_empty() || self.called.is_none() => Cow::Borrowed("CopySlices"),
             Kind::Custom(custom) => Cow::Borrowed(custom.name),
-            Kind::Op(_) | Kind::Write(_) => {
+            Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) => {
                 let (op, given) = self.called.unwrap_or((self.op(), 0));
                 let (name, overload) = torch_name(op, &Given { op, given });
                 Cow::Owned(format!("{}Backward{overload}", camel(name)))
@@ -186,7 +186,7 @@ impl GraphNode {
     pub fn leaf(&self) -> Option<Tensor> {
         match &self.0.kind {
             Kind::Accumulate(leaf) => Some(leaf.clone()),
-            Kind::Op(_) | Kind::Write(_) | Kind::Custom(_) => None,
+            Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) | Kind::Custom(_) => None,
         }
     }
 

@@ -21,6 +21,6 @@ pub use modes::{
     Unpack,
 };
 pub(crate) use modes::{with_grad, Naming};
-pub(crate) use node::{Auto, Ctx, Edge, Grads};
-pub(crate) use record::{check_in_place, edge_of, record, record_view, record_write, requires_grad};
+pub(crate) use node::{Auto, Ctx, Edge, Grads, Pieces};
+pub(crate) use record::{check_in_place, edge_of, record, record_pieces, record_view, record_write, requires_grad};
 pub use run::{backward, grad, leads_elsewhere, retire, Keep};

@@ -36,8 +36,19 @@ pub(crate) enum Kind {
     Accumulate(Tensor),
     /// A write of input 1 over what these steps show of input 0.
     Write(SmallVec<[ViewOp; 1]>),
+    /// Joins the gradients of all pieces of its input.
+    Pieces(Pieces),
     /// A function with a gradient of its own.
     Custom(Arc<Custom>),
+}
+
+/// How a tensor was cut into the pieces that are a node's results.
+pub(crate) struct Pieces {
+    pub(crate) axis: usize,
+    /// The pieces' sizes along the axis.
+    pub(crate) sizes: Vec<usize>,
+    /// Did the pieces, of size 1, lose the axis?
+    pub(crate) drops_axis: bool,
 }
 
 /// What must be known of an input to bring its gradient into shape.
@@ -173,7 +184,7 @@ impl Node {
         let seq = match kind {
             // Leaves take their gradients as soon as these are complete.
             Kind::Accumulate(_) => u64::MAX,
-            Kind::Op(_) | Kind::Write(_) | Kind::Custom(_) => SEQ.replace(SEQ.get() + 1),
+            Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) | Kind::Custom(_) => SEQ.replace(SEQ.get() + 1),
         };
         let extra = Extra::default();
         if modes::anomaly().0 && seq != u64::MAX {
@@ -190,6 +201,7 @@ impl Node {
             // A write over a whole tensor that has no history of its own: `uniform_`.
             Kind::Write(ops) if ops.is_empty() => self.called.map_or("copy_slices", |(name, _)| name),
             Kind::Write(_) => "copy_slices",
+            Kind::Pieces(_) => self.called.map_or("split", |(name, _)| name),
             Kind::Custom(custom) => custom.name,
         }
     }

@@ -3,14 +3,15 @@
 //! A write through a view gives the *base* a new node; the views of that base find their own edge again when next asked,
 //! by the count of writes that they have seen.
 
-use super::node::{Auto, Edge, InputMeta, Kept, Kind, Node, Saved, ViewInfo};
-use super::{grad_enabled, inference_mode_enabled};
+use super::node::{Auto, Edge, InputMeta, Kept, Kind, Node, Pieces, Saved, ViewInfo};
+use super::{grad_enabled, inference_mode_enabled, Ctx};
 use crate::dispatch::{Prim, Storage};
-use crate::ops::view::ViewOp;
+use crate::ops::{index, view::ViewOp};
 use crate::shape::Shape;
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
 use smallvec::{smallvec, SmallVec};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
 /// A view's steps from its base beyond which they are merged into one.
 const LONGEST_CHAIN: usize = 8;
@@ -121,6 +122,43 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
     Tensor::with_auto(storage, auto)
 }
 
+/// Views of `x` that `cut` makes, pieces along an axis that cover it, as the results of one node: its gradient is one
+/// pass over all of them, where a node for each would make one pass each.
+pub(crate) fn record_pieces(
+    x: &Tensor,
+    pieces: Pieces,
+    cut: impl FnOnce(&Pieces) -> Result<Vec<Tensor>>,
+) -> Result<Vec<Tensor>> {
+    if x.is_batched() || !grad_enabled() || !requires_grad(x) {
+        return cut(&pieces);
+    }
+    let made = super::modes::with_grad(false, || cut(&pieces))?;
+    let (edge, meta) = (edge_of(x), InputMeta::of(x));
+    let node = Node::new(Kind::Pieces(pieces), smallvec![edge], smallvec![meta], Saved::default());
+    for (nr, t) in (0..).zip(&made) {
+        t.0.auto.set_edge(Some(Edge { node: Arc::clone(&node), nr }));
+    }
+    Ok(made)
+}
+
+/// The pieces' gradients side by side; zeros for a piece that nothing used.
+pub(crate) fn pieces_gradient(ctx: &Ctx<'_>, pieces: &Pieces) -> Result<super::Grads> {
+    let g = ctx.g();
+    let zeros = |size: usize| {
+        let mut shape = ctx.shape(0).clone();
+        match pieces.drops_axis {
+            true => drop(shape.remove(pieces.axis)),
+            false => shape[pieces.axis] = size,
+        }
+        Tensor::full_of(&shape, Scalar::ZERO, g.dtype(), g.device())
+    };
+    let of = |(i, &size): (usize, &usize)| ctx.grads.get(i).cloned().flatten().map_or_else(|| zeros(size), Ok);
+    let grads = pieces.sizes.iter().enumerate().map(of).collect::<Result<Vec<_>>>()?;
+    let axis = pieces.axis as isize;
+    let joined = if pieces.drops_axis { index::stack(&grads, axis)? } else { index::cat(&grads, axis)? };
+    Ok([Some(joined)].into_iter().collect())
+}
+
 /// Refuses in-place writes that the tape could not follow.
 pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Result<()> {
     if t.is_inference() && !inference_mode_enabled() {
@@ -193,7 +231,7 @@ pub(crate) fn write_gradient(g: &Tensor, ops: &[ViewOp], shape: &Shape, needs: [
         true if ops.is_empty() => Some(g.zeros_like()?),
         true => {
             let rest = g.copy()?;
-            follow(&rest, ops)?.fill_(crate::Scalar::ZERO)?;
+            follow(&rest, ops)?.fill_(Scalar::ZERO)?;
             Some(rest)
         }
         false => None,

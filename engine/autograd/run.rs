@@ -4,7 +4,7 @@
 //! to the input's shape and cast to its dtype here, so rules need not know about broadcasting.
 
 use super::node::{Ctx, Edge, Grads, InputMeta, Kind, Node};
-use super::record::write_gradient;
+use super::record::{pieces_gradient, write_gradient};
 use super::{modes, with_grad};
 use crate::batching;
 use crate::ops::view::reshape_to;
@@ -109,7 +109,7 @@ pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor]) -> bool {
         }
         let is_wanted = match &node.kind {
             Kind::Accumulate(leaf) => !leaf.0.auto.is_retired(),
-            Kind::Op(_) | Kind::Write(_) | Kind::Custom(_) => node.edges.is_empty(),
+            Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) | Kind::Custom(_) => node.edges.is_empty(),
         };
         if is_wanted && !own.contains(&key(&node)) {
             return true;
@@ -325,6 +325,7 @@ fn gradient(node: &Arc<Node>, grads: &Grads) -> Result<Grads> {
         Kind::Op(prim) => prim.gradient(&ctx),
         Kind::Custom(custom) => custom.gradient(&ctx),
         Kind::Write(ops) => write_gradient(ctx.g(), ops, ctx.shape(1), [ctx.needs(0), ctx.needs(1)]),
+        Kind::Pieces(pieces) => pieces_gradient(&ctx, pieces),
         // Handled by the caller: a leaf has no inputs.
         Kind::Accumulate(_) => Ok(Grads::new()),
     }

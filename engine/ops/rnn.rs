@@ -85,14 +85,8 @@ fn over_steps(
     reverse: bool,
     step: impl Fn(&Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<(Tensor, Vec<Tensor>)> {
-    let starts: Vec<i64> = sizes
-        .iter()
-        .scan(0, |at, &n| {
-            let start = *at;
-            *at += n as i64;
-            Some(start)
-        })
-        .collect();
+    // Cut once: a gradient for each piece alone would cost a pass over all of them.
+    let inputs = gx.split_with_sizes(sizes, 0)?;
     let order: Vec<usize> = if reverse { (0..sizes.len()).rev().collect() } else { (0..sizes.len()).collect() };
     let mut rows = sizes[order[0]] as i64;
     let mut states: Vec<Tensor> = first.iter().map(|s| s.narrow(0, 0, rows)).collect::<Result<_>>()?;
@@ -111,7 +105,7 @@ fn over_steps(
             }
             rows = now;
         }
-        states = step(&gx.narrow(0, starts[t], now)?, &states)?;
+        states = step(&inputs[t], &states)?;
         outs[t] = Some(states[0].clone());
     }
     let outs: Vec<Tensor> = outs.into_iter().flatten().collect();

@@ -3,6 +3,7 @@
 //! The strides are worked out in `shape`, for both backends alike; `gpu/view.rs` turns a step into MLX's terms.
 
 use super::macros::define_ops;
+use crate::autograd::{self, Pieces};
 use crate::dispatch;
 use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
 use crate::{DType, Error, Result, Tensor};
@@ -547,14 +548,16 @@ fn unfold_body(x: &Tensor, dimension: isize, size: i64, step: i64) -> Result<Ten
 }
 
 fn pieces(x: &Tensor, axis: usize, sizes: impl Iterator<Item = usize>) -> Result<Vec<Tensor>> {
-    let mut start = 0;
-    sizes
-        .map(|len| {
+    let pieces = Pieces { axis, sizes: sizes.collect(), drops_axis: false };
+    autograd::record_pieces(x, pieces, |pieces| {
+        let mut start = 0;
+        let cut = |&len: &usize| {
             let dim = SliceDim { axis, start, step: 1, len };
             start += len;
             slice_dims(x, smallvec![dim])
-        })
-        .collect()
+        };
+        pieces.sizes.iter().map(cut).collect()
+    })
 }
 
 fn equal_pieces(x: &Tensor, axis: usize, size: usize) -> Result<Vec<Tensor>> {
@@ -616,7 +619,10 @@ fn unbind_body(x: &Tensor, dim: isize) -> Result<Vec<Tensor>> {
         return Err(Error::index("unbind", format!("Dimension specified as {dim} but tensor has no dimensions")));
     }
     let axis = shape::wrap_dim("unbind", dim, x.ndim())?;
-    (0..x.shape()[axis]).map(|i| x.select(axis as isize, i as i64)).collect()
+    let pieces = Pieces { axis, sizes: vec![1; x.shape()[axis]], drops_axis: true };
+    autograd::record_pieces(x, pieces, |pieces| {
+        (0..pieces.sizes.len()).map(|i| x.select(axis as isize, i as i64)).collect()
+    })
 }
 
 fn contiguous_body(x: &Tensor) -> Result<Tensor> {

@@ -578,6 +578,28 @@ def batched_gradients(L: Any) -> Any:
     return [[round(v, 2) for v in row] for row in g.tolist()], none, list(one.shape)
 
 
+@program
+def pieces_share_one_node(L: Any) -> Any:
+    """Of three pieces one is not used; the graph leads from each to the same node, and twice through it."""
+
+    def cuts(x: Any) -> list[Any]:
+        return [x.split(2, 1), x.split([1, 4], 1), x.chunk(2, 1), x.unbind(1), x.unbind(0), L.tensor_split(x, 3, 1)]
+
+    out = []
+    for which in range(6):
+        x = L.arange(10.0).view(2, 5).requires_grad_()
+        parts = cuts(x * x)[which]
+        loss = (parts[0] * parts[-1].sum()).pow(2).sum()
+        (g,) = L.autograd.grad(loss, x, create_graph=True)
+        (gg,) = L.autograd.grad(g.square().sum(), x)
+        out += [g.tolist(), gg.tolist()]
+    x = leaf(L, 1, 2, 3)
+    a, b, c = x.unbind()
+    nodes = [t.grad_fn for t in (a, b, c)]
+    same = nodes[0] == nodes[1] == nodes[2] and len(set(nodes)) == 1
+    return out, same, nodes[0].next_functions[0][0] == (x + 1).grad_fn.next_functions[0][0]
+
+
 @pytest.mark.parametrize("run", PROGRAMS, ids=lambda f: f.__name__)
 def test_same_as_pytorch(run: Callable[[Any], Any]) -> None:
     assert plain(run(lucid)) == plain(run(torch))

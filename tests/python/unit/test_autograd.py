@@ -266,3 +266,16 @@ def test_gradients_taken_away_by_hooks_end_there(device: str) -> None:
     y.grad_fn.register_prehook(lambda grads: (None,))
     y.sum().backward()
     assert x.grad is None
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_pieces_of_what_was_written(device: str) -> None:
+    """PyTorch refuses to use pieces after such writes; here they show what was written, and gradients follow."""
+    x = lucid.tensor([1.0, 2.0, 3.0, 4.0], device=device, requires_grad=True)
+    y = x * 1
+    first, second = y.split(2)
+    y.mul_(3)
+    second.add_(1)
+    (first * second).sum().backward()
+    assert first.tolist() == [3, 6] and second.tolist() == [10, 13]
+    assert x.grad is not None and x.grad.tolist() == [30, 39, 9, 18]
