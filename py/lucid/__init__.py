@@ -44,6 +44,17 @@ from lucid._settings import set_float32_matmul_precision as set_float32_matmul_p
 from lucid._settings import set_num_interop_threads as set_num_interop_threads
 from lucid._settings import use_deterministic_algorithms as use_deterministic_algorithms
 from lucid._size import Size as Size
+from lucid._tensor_types import BFloat16Tensor as BFloat16Tensor
+from lucid._tensor_types import BoolTensor as BoolTensor
+from lucid._tensor_types import ByteTensor as ByteTensor
+from lucid._tensor_types import CharTensor as CharTensor
+from lucid._tensor_types import ComplexFloatTensor as ComplexFloatTensor
+from lucid._tensor_types import DoubleTensor as DoubleTensor
+from lucid._tensor_types import FloatTensor as FloatTensor
+from lucid._tensor_types import HalfTensor as HalfTensor
+from lucid._tensor_types import IntTensor as IntTensor
+from lucid._tensor_types import LongTensor as LongTensor
+from lucid._tensor_types import ShortTensor as ShortTensor
 from lucid._typing import DeviceLike as DeviceLike
 from lucid._typing import DTypeLike as DTypeLike
 from lucid._typing import HasShape as HasShape

@@ -16,8 +16,16 @@ pub struct PyDevice(pub Device);
 #[pymethods]
 impl PyDevice {
     #[new]
-    #[pyo3(signature = (device, index=None))]
-    fn new(py: Python<'_>, device: &Bound<'_, PyAny>, index: Option<i64>) -> PyResult<PyDevice> {
+    #[pyo3(signature = (device=None, index=None, *, r#type=None))]
+    fn new(
+        py: Python<'_>,
+        device: Option<&Bound<'_, PyAny>>,
+        index: Option<i64>,
+        r#type: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyDevice> {
+        let ((Some(device), None) | (None, Some(device))) = (device, r#type) else {
+            return Err(errors::type_error(py, "device(): expected one of `device` and `type`"));
+        };
         let Some(given) = device_of(device)? else { return Err(wrong(device, "device")) };
         match index {
             None | Some(0) => Ok(PyDevice(given)),

@@ -154,20 +154,29 @@ impl PyTensor {
         convert(slf, None, Some(device), false)
     }
 
-    /// The dtype's name, or with an argument the tensor as that dtype.
+    /// The older name of dtype and device (`lucid.FloatTensor`), or with an argument the tensor as that dtype; such a
+    /// name, or the type of that name, says the device too.
     #[pyo3(signature = (dtype=None))]
     fn r#type<'py>(slf: &Bound<'py, Self>, dtype: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        match dtype {
-            None => Ok(dtype_object(py, slf.get().read().dtype())?.bind(py).repr()?.into_any()),
-            Some(d) => match dtype_of(d) {
-                Some(d) => convert(slf, Some(d), None, false),
-                None => {
-                    let got = crate::args::kind_name(d);
-                    Err(errors::type_error(py, format!("type(): argument 'dtype' must be lucid.dtype, not {got}")))
-                }
-            },
+        let types = || py.import("lucid._tensor_types");
+        let Some(given) = dtype else {
+            let (dtype, device) = {
+                let t = slf.get().read();
+                (t.dtype(), t.device())
+            };
+            return types()?.call_method1("name_of", (dtype_object(py, dtype)?, device.name()));
+        };
+        if let Some(dtype) = dtype_of(given) {
+            return convert(slf, Some(dtype), None, false);
         }
+        if let Some((dtype, device)) =
+            types()?.call_method1("parse", (given,))?.extract::<Option<(Bound<'_, PyAny>, String)>>()?
+        {
+            return convert(slf, dtype_of(&dtype), Some(crate::device::parse(py, &device)?), false);
+        }
+        let got = crate::args::kind_name(given);
+        Err(errors::type_error(py, format!("type(): argument 'dtype' must be lucid.dtype or a name of one, not {got}")))
     }
 
     /// With the other's dtype and device.

@@ -269,6 +269,16 @@ impl PyTensor {
         }
     }
 
+    /// The elements along the first dimension, last first.
+    fn __reversed__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let t = slf.get().share();
+        match t.ndim() {
+            0 => Ok(slf.clone().into_any()),
+            _ => wrap(py, cross::quick(py, || t.flip(&[0]))?),
+        }
+    }
+
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.read();
         if t.ndim() == 0 {

@@ -315,3 +315,45 @@ def test_kinds_of_errors(name: str) -> None:
             return next(k for k in kinds if isinstance(e, k))
 
     assert run(lucid) == run(torch)
+
+
+# ---- older names of dtypes -------------------------------------------------------------------------------------------
+
+TYPES = (
+    "FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "ByteTensor", "CharTensor", "ShortTensor",
+    "IntTensor", "LongTensor", "BoolTensor",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_tensor_types(name: str) -> None:
+    def used(L: Any) -> Any:
+        kind = getattr(L, name)
+        x = kind([[1, 0], [1, 1]])
+        return (
+            x.tolist(), str(x.dtype)[6:], x.type()[6:], kind(2, 3).shape, kind().shape, kind(L.Size([2])).shape,
+            isinstance(x, kind), isinstance(x, L.LongTensor), isinstance(3, kind), L.ones(2).type(kind).type()[6:],
+            L.ones(2).type(x.type()).dtype == x.dtype, repr(L.nn.ParameterDict({"a": L.nn.Parameter(L.ones(2))}))[6:],
+        )  # fmt: skip
+
+    ours, theirs = used(lucid), used(torch)
+    assert [str(v).replace("torch", "lucid") for v in theirs] == [str(v).replace("torch", "lucid") for v in ours]
+
+
+@pytest.mark.parametrize("text", ["L.FloatTensor('a')", "L.FloatTensor([1], [2])", "L.ones(2).type('foo')"])
+def test_wrong_tensor_types(text: str) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        eval(text, {"L": torch})
+    with pytest.raises(TypeError):
+        eval(text, {"L": lucid})
+
+
+def test_devices_by_type_and_tensors_from_the_end() -> None:
+    def used(L: Any) -> Any:
+        device = L.device(type="cpu", index=0)
+        return device.type, L.device(type="cpu") == L.device("cpu"), [int(x) for x in reversed(L.arange(3))]
+
+    assert used(lucid) == used(torch)
+    for arguments in ({}, {"device": "cpu", "type": "cpu"}):
+        with pytest.raises(TypeError):
+            lucid.device(**arguments)

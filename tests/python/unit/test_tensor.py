@@ -246,7 +246,7 @@ def test_to_in_all_its_forms(device: str) -> None:
     for name, dtype in shorts.items():
         assert getattr(t, name)().dtype is getattr(lucid, dtype)
     assert t.gpu().device == lucid.device("gpu") and t.gpu().cpu().is_cpu
-    assert t.type() == "lucid.float32"
+    assert t.type() == "lucid.FloatTensor"
 
 
 @pytest.mark.parametrize("device", DEVICES)

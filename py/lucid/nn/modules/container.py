@@ -446,7 +446,7 @@ class ParameterDict(Module):
             self[items[0]] = items[1]
 
     def extra_repr(self) -> str:
-        return "\n".join(f"  ({key}): {_shown(value)}" for key, value in self.items())
+        return "\n".join(f"  ({key}): {_shown(value, names=True)}" for key, value in self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise errors.RuntimeError("ParameterDict should not be called.")
@@ -456,10 +456,10 @@ def _parameter(value: Any) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, names: bool = False) -> str:
     if not isinstance(value, Tensor):
         return f"Object of type: {type(value).__name__}"
     size = "x".join(str(n) for n in value.shape)
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     place = "" if value.is_cpu else f" ({value.device})"
-    return f"{kind} containing: [{value.dtype} of size {size}{place}]"
+    return f"{kind} containing: [{value.type() if names else value.dtype} of size {size}{place}]"

@@ -1,0 +1,73 @@
+"""PyTorch's older names for dtypes: `lucid.FloatTensor(2, 3)`, `isinstance(x, lucid.LongTensor)`, `x.type()`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucid import _C
+from lucid._C import Tensor
+from lucid._C import dtype as DType
+
+
+class tensortype(type):
+    """The type of the names below: calling one makes a tensor, and an instance is a tensor of its dtype on the CPU."""
+
+    dtype: DType
+
+    def __call__(cls, *data: Any) -> Tensor:
+        """Uninitialised for sizes, `FloatTensor(2, 3)`; else from a nest of numbers or a tensor, as `lucid.tensor`."""
+        if not data:
+            return _C.empty(0, dtype=cls.dtype)
+        if isinstance(data[0], Tensor):
+            if len(data) != 1 or data[0].dtype is not cls.dtype:
+                got = ", ".join(type(d).__name__ for d in data)
+                raise TypeError(f"{cls.__name__}(): expected one tensor of {cls.dtype!r}, got {got}; use .to()")
+            return data[0].detach()
+        if isinstance(data[0], int) or type(data[0]).__name__ == "Size":
+            return _C.empty(*data, dtype=cls.dtype)
+        if len(data) != 1:
+            raise TypeError(f"{cls.__name__}(): expected sizes or one sequence, got {len(data)} arguments")
+        return _C.tensor(data[0], dtype=cls.dtype)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.device.type == "cpu"
+
+    def __repr__(cls) -> str:
+        return f"<class 'lucid.{cls.__name__}'>"
+
+
+def _of(name: str, dtype: DType) -> tensortype:
+    return tensortype(name, (), {"dtype": dtype, "__module__": "lucid", "__doc__": f"{dtype!r} tensors on the CPU."})
+
+
+FloatTensor = _of("FloatTensor", _C.float32)
+DoubleTensor = _of("DoubleTensor", _C.float64)
+HalfTensor = _of("HalfTensor", _C.float16)
+BFloat16Tensor = _of("BFloat16Tensor", _C.bfloat16)
+ByteTensor = _of("ByteTensor", _C.uint8)
+CharTensor = _of("CharTensor", _C.int8)
+ShortTensor = _of("ShortTensor", _C.int16)
+IntTensor = _of("IntTensor", _C.int32)
+LongTensor = _of("LongTensor", _C.int64)
+BoolTensor = _of("BoolTensor", _C.bool)
+ComplexFloatTensor = _of("ComplexFloatTensor", _C.complex64)
+
+_TYPES: dict[DType, str] = {v.dtype: k for k, v in list(globals().items()) if isinstance(v, tensortype)}
+
+
+def name_of(dtype: DType, device: str) -> str:
+    """What `Tensor.type()` says: `lucid.FloatTensor`, with the device before the name where it is not the CPU."""
+    return f"lucid.{'' if device == 'cpu' else device + '.'}{_TYPES[dtype]}"
+
+
+def parse(name: object) -> tuple[DType, str] | None:
+    """The dtype and the device that one of these types, or such a name, stands for; `None` for anything else."""
+    if isinstance(name, tensortype):
+        return name.dtype, "cpu"
+    if not isinstance(name, str):
+        return None
+    for dtype, short in _TYPES.items():
+        head, dot, last = name.rpartition(".")
+        if last == short and dot and head.partition(".")[0] in ("lucid", "torch"):
+            return dtype, head.partition(".")[2] or "cpu"
+    return None
