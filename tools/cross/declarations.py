@@ -2,11 +2,13 @@
 
 rustc expands the engine for the Mac, so that every `extern "C"` block is seen, those that macros write too. Then
 
-- vDSP and vForce: the blocks are compiled beside bindgen's output from Apple's headers; rustc's lint
-  `clashing_extern_declarations` finds every type that differs.
-- cblas and LAPACK, of which there is no such output: the name exists, the number of parameters and which of them are
-  pointers agree with Apple's headers, and the elements are those that the name's first letter says (s, d, c).
+- all of them: the name exists, and the result and each parameter have the type of Apple's headers (`apple`), down to
+  what a pointer points at;
+- vDSP and vForce: the blocks are also compiled beside bindgen's output from Apple's headers; rustc's lint
+  `clashing_extern_declarations` finds every type that differs, `const` too.
 
+Of cblas and LAPACK `const` is not compared: Apple's LAPACK has none at all, and it is no part of how a function is
+called. Complex elements are `void *` in cblas. LAPACK's subroutines return an int in Apple's C that means nothing.
 gfortran's hidden lengths of strings, parameters named `*_len` at the end, are not Apple's: arguments beyond a
 function's parameters are ignored on arm64, so that one declaration serves both.
 """
@@ -18,15 +20,15 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from parts import CROSS, ROOT
+import apple
+from parts import CROSS, ROOT, say
 
 FOREIGN = re.compile(r'extern "C" \{(.*?)\n\s*\}', re.DOTALL)
 FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(([^)]*)\)\s*(?:->\s*([^;]+?))?\s*;")
 APPLES = re.compile(r"(vDSP_|vv|cblas_|catlas_|appleblas_)\w+|[sdcz][a-z0-9]{3,}_")
-ELEMENT = {"s": "f32", "d": "f64", "c": "Complex32", "z": "Complex64"}
-SPLIT = re.compile(r",\s*(?=\w+\??:\s)")
-
-Signature = tuple[list[bool], bool]
+C_TYPES = {"c_int": "int", "i32": "int", "f32": "float", "f64": "double", "isize": "long", "usize": "unsigned long"}
+C_TYPES |= {"c_char": "char", "c_void": "void", "": "void", "Complex32": "__CLPK_complex"}
+SPLIT = re.compile(r",\s*(?=\w+\s*:\s)")
 
 
 def expand(env: dict[str, str]) -> str:
@@ -50,39 +52,38 @@ def ours(source: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def headers() -> dict[str, Signature]:
-    """What Apple's headers declare: is each parameter a pointer, and is there a result?"""
-    found = {}
-    for line in (CROSS / "Accelerate.d.ts").read_text().splitlines():
-        if match := re.match(r"declare function (\w+)\((.*)\): (.*);\s*$", line):
-            types = [part.split(":", 1)[1] for part in SPLIT.split(match[2]) if part]
-            pointers = [bool(re.search("Pointer|Reference|=>|string", kind)) for kind in types]
-            # LAPACK's C declarations return an int that says nothing: Fortran's subroutines return nothing.
-            found[match[1]] = (pointers, match[3] != "void" and not match[1].endswith("_"))
-    return found
+def c_type(rust: str) -> str:
+    """A type of ours in C's words."""
+    stars = len(re.findall(r"\*(?:const|mut) ", rust))
+    name = re.sub(r"\*(?:const|mut) ", "", rust).strip().split("::")[-1]
+    return C_TYPES.get(name, name) + (f" {'*' * stars}" if stars else "")
 
 
-def signature(parameters: str, result: str) -> Signature:
-    """The same of a declaration of ours."""
+def types_of(parameters: str, result: str) -> apple.Types:
+    """Result and parameters of a declaration of ours, in C's words."""
     pairs = [part.split(":", 1) for part in SPLIT.split(parameters) if part]
     while pairs and pairs[-1][0].endswith("_len") and pairs[-1][1].strip() == "usize":
         pairs.pop()
-    return [kind.strip().startswith(("*", "&", "Option<")) for _, kind in pairs], bool(result)
+    return [c_type(result), *(c_type(kind) for _, kind in pairs)]
 
 
-def mismatches(declared: dict[str, tuple[str, str]]) -> list[str]:
-    """What differs from the headers in names, number of parameters, pointers, results and elements."""
-    theirs, bad = headers(), []
+def agrees(our: str, their: str) -> bool:
+    """Is it the type, as far as a caller is concerned?"""
+    return our == their or (their, our) == ("enum", "int") or (their == "void *" and our.endswith("*"))
+
+
+def mismatches(declared: dict[str, tuple[str, str]], theirs: dict[str, apple.Types]) -> list[str]:
+    """What differs from Apple's headers."""
+    bad = []
     for name, (parameters, result) in declared.items():
-        if name not in theirs:
+        our, their = types_of(parameters, result), list(theirs.get(name, ()))
+        if not their:
             bad.append(f"{name}: Accelerate has no such function")
-        elif signature(parameters, result) != theirs[name]:
-            bad.append(f"{name}({parameters}): Accelerate's has (pointer?, result?) {theirs[name]}")
-        letter = name.removeprefix("cblas_")[0]
-        if not name.startswith(("vDSP", "vv")):
-            used = set(re.findall(r"\b(?:f32|f64|Complex32|Complex64)\b", parameters))
-            if used - {ELEMENT[letter]}:
-                bad.append(f"{name}({parameters}): elements are {sorted(used)}, its name says {ELEMENT[letter]}")
+            continue
+        if name.endswith("_") and our[0] == "void" and their[0] == "int":
+            their[0] = "void"
+        if len(our) != len(their) or not all(map(agrees, our, their)):
+            bad.append(f"{name}: ours is {our[0]} ({', '.join(our[1:])}), Apple's {their[0]} ({', '.join(their[1:])})")
     return bad
 
 
@@ -110,34 +111,45 @@ mod ours {{
     return found or ([] if done.returncode == 0 else [done.stderr])
 
 
-def planted(declared: dict[str, tuple[str, str]], env: dict[str, str]) -> list[str]:
+def planted(declared: dict[str, tuple[str, str]], theirs: dict[str, apple.Types], env: dict[str, str]) -> list[str]:
     """Mistakes that a working check must find; returns those that it lets through."""
     through = []
     name = next(n for n in declared if n.startswith("vv"))
     wrong = {name: (declared[name][0].replace("*const f32", "*const f64"), "")}
     if wrong[name] == declared[name] or not clashes(wrong, env):
         through.append(f"a wrong element type in {name}")
-    parameters = declared["cblas_sgemm"][0]
-    for text, what in [
-        (parameters.rsplit(",", 1)[0], "a parameter too few"),
-        (parameters.replace("alpha: f32", "alpha: *const f32"), "a pointer in place of a number"),
-        (parameters.replace("a: *const f32", "a: *const f64"), "elements of another type"),
+    for name, old, new, what in [
+        ("cblas_sgemm", ", ldc: c_int", "", "a parameter too few"),
+        ("cblas_sgemm", "alpha: f32", "alpha: *const f32", "a pointer in place of a number"),
+        ("cblas_sgemm", "alpha: f32", "alpha: f64", "another number"),
+        ("cblas_sgemm", "lda: c_int", "lda: isize", "a longer integer"),
+        ("cblas_sgemm", "a: *const f32", "a: *const f64", "elements of another type"),
+        ("cblas_sgemm", "order: c_int", "order: isize", "a longer enumeration"),
+        ("sgetrf_", "ipiv: *mut c_int", "ipiv: *mut isize", "pivots of another width"),
+        ("sgetrf_", "ipiv: *mut c_int", "ipiv: *mut f32", "pivots that are no integers"),
+        ("ssyevd_", "jobz: *const c_char", "jobz: *const c_int", "a letter that is none"),
+        ("dgeqrf_", "tau: *mut f64", "tau: *mut f32", "elements of another type in LAPACK"),
+        ("vDSP_vadd", "n: usize", "n: isize", "a signed length"),
     ]:
-        if text == parameters or not mismatches({"cblas_sgemm": (text, "")}):
-            through.append(f"{what} in cblas_sgemm")
-    if not mismatches({"cblas_sgemn": (parameters, "")}):
+        parameters = declared[name][0]
+        text = parameters.replace(old, new)
+        if text == parameters or not mismatches({name: (text, "")}, theirs):
+            through.append(f"{what} in {name}")
+    if not mismatches({"cblas_sgemm": (declared["cblas_sgemm"][0], "f32")}, theirs):
+        through.append("a result that there is not")
+    if not mismatches({"cblas_sgemn": declared["cblas_sgemm"]}, theirs):
         through.append("a misspelt name")
     return through
 
 
 def check(env: dict[str, str]) -> None:
     """End with what is wrong, if anything is."""
-    declared = ours(expand(env))
-    bad = mismatches(declared) + clashes(declared, env)
-    bad += [f"the check itself lets {mistake} through" for mistake in planted(declared, env)]
+    declared, theirs = ours(expand(env)), apple.functions()
+    bad = mismatches(declared, theirs) + clashes(declared, env)
+    bad += [f"the check itself lets {mistake} through" for mistake in planted(declared, theirs, env)]
     if bad:
         raise SystemExit("\n".join(f"cross: {line}" for line in bad))
     kinds = [sum(name.startswith(prefix) for name in declared) for prefix in ("vDSP_", "vv", "cblas_")]
     rest = len(declared) - sum(kinds)
     counts = "{} of vDSP, {} of vForce, {} of cblas".format(*kinds)
-    print(f"cross: declarations agree with Apple's headers: {counts}, {rest} of LAPACK")
+    say(f"declarations have the types of Apple's headers: {counts}, {rest} of LAPACK; planted mistakes are found")

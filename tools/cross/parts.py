@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -33,8 +34,9 @@ ZIG_WHEEL = fetch.Wheel(
     "97079827064a7492cce5541ceb438ae8003ce1e54e399676da2d62fb7a5dc08b",
     (("ziglang/", "zig/"),),
 )
-# Every function of Accelerate, in TypeScript, generated from Apple's headers.
+# Every function of Accelerate as Apple's headers declare it: in TypeScript, and in a table with C types (apple.py).
 NPM = ("@nativescript/macos-node-api", "0.4.0", "fa49477022566ede234db5274ea3a2e1d0b63009db3b1b1c3bc9b8789ad554f6")
+NPM_FILES = {"types/Accelerate.d.ts": "Accelerate.d.ts", "Versions/0.1.0/NativeScript": "apple-headers"}
 # bindgen's output for vDSP and vForce. Cargo checks the package against the checksum it locks.
 CRATE = ("apple-accelerate", "0.4.2", "039fd5a1da8beec077e0ae9b5cc0d820b3f478d815aa977ceeb13d5a04ddf5f6")
 # LLVM 16's list of what Apple's arm64 libc++ exports; macOS 14 has libc++ 16.
@@ -68,10 +70,31 @@ def check_hash(path: Path, sha256: str) -> None:
         raise SystemExit(f"cross: {path.name} has SHA-256 {found}, pinned is {sha256}")
 
 
+def refuse_other_systems() -> None:
+    """End, saying what is needed, on a machine that cannot fetch the packages."""
+    release = Path("/etc/os-release")
+    pairs = (line.split("=", 1) for line in release.read_text().splitlines() if "=" in line) if release.exists() else ()
+    here = {key: value.strip('"') for key, value in pairs}
+    lacking = [tool for tool in ("apt-get", "dpkg", "npm") if shutil.which(tool) is None]
+    system = here.get("PRETTY_NAME", platform.system())
+    if (here.get("ID"), here.get("VERSION_ID"), platform.machine()) != ("debian", "12", "x86_64"):
+        raise SystemExit(
+            f"cross: the tools are packages of Debian 12 (bookworm) on x86-64, and this is {system} on "
+            f"{platform.machine()}: run it there, for example in a container of the image debian:12, which needs "
+            "build-essential, python3-venv, npm and cargo (rustup)."
+        )
+    if lacking:
+        raise SystemExit(f"cross: {', '.join(lacking)} not found; `apt-get install {' '.join(lacking)}` brings them.")
+
+
 class Apt:
-    """apt-get with lists and caches of its own: sees amd64, arm64 and sources, leaves the system's state alone."""
+    """apt-get with lists and caches of its own: sees amd64, arm64 and sources, leaves the system's state alone.
+
+    It asks the mirrors that the machine is set up with, so the machine must be a Debian 12 itself.
+    """
 
     def __init__(self, state: Path) -> None:
+        refuse_other_systems()
         for folder in ("lists/partial", "archives/partial", "sources"):
             (state / folder).mkdir(parents=True, exist_ok=True)
         for file in Path("/etc/apt/sources.list.d").glob("*.sources"):
@@ -79,6 +102,11 @@ class Apt:
             if "debian" in text:
                 lines = ["Types: deb deb-src" if line.startswith("Types:") else line for line in text.splitlines()]
                 (state / "sources" / file.name).write_text("\n".join(lines) + "\n")
+        single = Path("/etc/apt/sources.list")
+        lines = single.read_text().splitlines() if single.exists() else []
+        lines = [line.removeprefix("deb") for line in lines if line.startswith("deb ") and "debian" in line]
+        both = [f"{kind}{line}\n" for line in lines for kind in ("deb", "deb-src")]
+        (state / "sources" / "debian.list").write_text("".join(both))
         options = {
             "Dir::Etc::sourcelist": "/dev/null",
             "Dir::Etc::sourceparts": state / "sources",
@@ -97,19 +125,24 @@ class Apt:
 
 def fetch_debian(apt: Apt, groups: Iterable[str]) -> None:
     """Download the packages, check them and unpack them."""
-    (CROSS / ".stamps").mkdir(parents=True, exist_ok=True)
-    for name, arch, version, sha in pins(groups):
-        stamp = CROSS / ".stamps" / f"{name}.{arch}"
-        if stamp.exists() and stamp.read_text() == sha:
-            continue
-        stamp.unlink(missing_ok=True)
+    stamps = CROSS / ".stamps"
+    stamps.mkdir(parents=True, exist_ok=True)
+    missing = []
+    for pin in pins(groups):
+        stamp = stamps / f"{pin[0]}.{pin[1]}"
+        if not stamp.exists() or stamp.read_text() != pin[3]:
+            stamp.unlink(missing_ok=True)
+            missing.append(pin)
+    if missing:
+        # One call for all: reading Debian's lists takes apt-get longer than most of the packages.
         with tempfile.TemporaryDirectory(prefix="cross-") as scratch:
-            full = name if arch == "all" else f"{name}:{arch}"
-            apt.get("download", f"{full}={version}", into=Path(scratch))
-            package = next(Path(scratch).glob("*.deb"))
-            check_hash(package, sha)
-            run(["dpkg", "-x", package, SYSTEM])
-        stamp.write_text(sha)
+            names = (f"{name if arch == 'all' else f'{name}:{arch}'}={version}" for name, arch, version, _ in missing)
+            apt.get("download", *names, into=Path(scratch))
+            for name, arch, _, sha in missing:
+                package = next(Path(scratch).glob(f"{name}_*_{arch}.deb"))
+                check_hash(package, sha)
+                run(["dpkg", "-x", package, SYSTEM])
+                (stamps / f"{name}.{arch}").write_text(sha)
     # The name by which rustc calls it to strip what it has linked for the Mac.
     objcopy = SYSTEM / "usr/bin/rust-objcopy"
     objcopy.unlink(missing_ok=True)
@@ -137,16 +170,18 @@ def fetch_abilist(apt: Apt) -> None:
 
 
 def fetch_npm() -> None:
-    """Accelerate.d.ts."""
+    """Accelerate.d.ts, and the library that holds the table of C types."""
     name, version, sha = NPM
     with tempfile.TemporaryDirectory(prefix="cross-") as scratch:
         run(["npm", "pack", "--silent", f"{name}@{version}"], cwd=Path(scratch))
         archive = next(Path(scratch).glob("*.tgz"))
         check_hash(archive, sha)
         with tarfile.open(archive) as content:
-            file = content.extractfile("package/types/Accelerate.d.ts")
-            assert file is not None
-            (CROSS / "Accelerate.d.ts").write_bytes(file.read())
+            for end, name in NPM_FILES.items():
+                member = next(member for member in content.getnames() if member.endswith(f"/{end}"))
+                file = content.extractfile(member)
+                assert file is not None
+                (CROSS / name).write_bytes(file.read())
 
 
 def fetch_crate() -> None:
@@ -209,7 +244,7 @@ def stamp_of(group: str) -> tuple[Path, str]:
     """The file that records what a group was made of, and what it says if that is still what is pinned."""
     text = "\n".join(" ".join(row) for row in pins({"rust", group}))
     if group == "macos":
-        text += f"\n{NPM} {CRATE} {LLVM} {ZIG_WHEEL.sha256}"
+        text += f"\n{NPM} {NPM_FILES} {CRATE} {LLVM} {ZIG_WHEEL.sha256}"
     return CROSS / ".stamps" / group, text
 
 
