@@ -348,6 +348,9 @@ pub(crate) fn create_plain(prim: Prim, meta: Meta, device: Device) -> Result<Ten
 /// A view of `x`, whose layout has been worked out.
 pub(crate) fn view(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
     fn run<B: Wrapped>(op: &ViewOp, x: &Tensor, layout: Layout) -> Result<Storage> {
+        if let ViewOp::Recast { dtype, .. } = op {
+            refuse_dtype::<B>("view", *dtype)?;
+        }
         B::view(op, arrays::<B>(op.schema().name, &[x])?[0], layout).map(B::wrap)
     }
     if let Some(batch) = x.storage().batch() {

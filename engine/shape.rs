@@ -278,7 +278,23 @@ impl Layout {
                 let inner = &shape[..shape.len() - 1];
                 Layout { shape: inner.into(), strides: rest.iter().map(|s| s / 2).collect(), offset: offset / 2 }
             }
+            ViewOp::Recast { from, dtype } => return self.recast(from.size(), dtype.size()),
         })
+    }
+
+    /// This layout in elements of another size; `None` where they do not lie so.
+    fn recast(&self, from: usize, to: usize) -> Option<Layout> {
+        if from == to {
+            return Some(self.clone());
+        }
+        let (n, [rest @ .., 1]) = (*self.shape.last()?, self.strides.as_slice()) else { return None };
+        let (parts, whole) = (from / from.min(to), to / from.min(to));
+        let scale = |n: usize| if n.is_multiple_of(whole) { (n / whole).checked_mul(parts) } else { None };
+        let mut strides: Strides = rest.iter().map(|&s| scale(s)).collect::<Option<_>>()?;
+        strides.push(1);
+        let mut shape = self.shape.clone();
+        *shape.last_mut()? = scale(n)?;
+        Some(Layout { shape, strides, offset: scale(self.offset)? })
     }
 
     /// Strides that show this layout's elements under another shape of as many elements, where there are any.

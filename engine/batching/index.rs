@@ -43,6 +43,13 @@ pub(super) fn view(op: ViewOp, batch: &Batch, layout: Layout) -> Result<Tensor> 
             let why = "vmap: the batch dimension must have a stride divisible by 2";
             return Err(Error::runtime("view_as_complex", why));
         }
+        ViewOp::Recast { from, dtype } if (step * from.size()).is_multiple_of(dtype.size()) => {
+            step * from.size() / dtype.size()
+        }
+        ViewOp::Recast { .. } => {
+            let why = "vmap: the batch dimension has a stride that is no whole number of elements of the new dtype";
+            return Err(Error::runtime("view", why));
+        }
         ViewOp::Reshape { .. }
         | ViewOp::Permute { .. }
         | ViewOp::Expand { .. }
@@ -61,7 +68,7 @@ pub(super) fn view(op: ViewOp, batch: &Batch, layout: Layout) -> Result<Tensor> 
             wide.insert_many(1, std::iter::repeat_n(1, missing));
             (ViewOp::Expand { shape: led(size, &shape) }, reshape_to(&batch.value, &wide)?)
         }
-        ViewOp::AsReal | ViewOp::AsComplex => (op, batch.value.clone()),
+        ViewOp::AsReal | ViewOp::AsComplex | ViewOp::Recast { .. } => (op, batch.value.clone()),
         ViewOp::Slice { dims } => (ViewOp::Slice { dims: shifted_slices(&dims) }, batch.value.clone()),
         ViewOp::AsStrided { source, .. } => {
             if size > 0 && whole.numel() > 0 && whole.span() > batch.value.storage_numel() {

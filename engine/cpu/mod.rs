@@ -263,7 +263,11 @@ impl Backend for CpuBackend {
     }
 
     fn view(op: &ViewOp, x: &CpuArray, layout: Layout) -> Result<CpuArray> {
-        Ok(x.seen_as(layout, op.dtype(x.dtype)))
+        let dtype = op.dtype(x.dtype);
+        if dtype != x.dtype {
+            x.buffer.admit(dtype)?;
+        }
+        Ok(x.seen_as(layout, dtype))
     }
 
     fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {

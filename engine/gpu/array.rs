@@ -330,8 +330,8 @@ impl GpuArray {
 
     /// A view of this array; `layout` is what `op` makes of its own.
     pub(super) fn seen_as(&self, op: &ViewOp, layout: Layout) -> GpuArray {
-        let recast = self.dtype != self.cell.dtype;
-        let view = link(self.view.as_ref(), op, &self.layout.shape, &layout, recast.then_some(self.dtype));
+        let recast = (self.dtype != self.cell.dtype).then_some((self.cell.dtype, self.dtype));
+        let view = link(self.view.as_ref(), op, &self.layout.shape, &layout, recast);
         GpuArray { cell: Arc::clone(&self.cell), view, layout, dtype: op.dtype(self.dtype) }
     }
 
@@ -394,7 +394,7 @@ fn link(
     op: &ViewOp,
     from: &Shape,
     layout: &Layout,
-    recast: Option<DType>,
+    recast: Option<(DType, DType)>,
 ) -> Option<Arc<View>> {
     let new = |parent: Option<&Arc<View>>, op: ViewOp, from: &Shape| {
         let depth = parent.map_or(0, |p| p.depth) + 1;
@@ -403,8 +403,8 @@ fn link(
     };
     let strided = || {
         let base = parent.map_or(from, |p| p.base_shape());
-        if let Some(dtype) = recast {
-            let whole = recast_base(base, dtype);
+        if let Some((own, dtype)) = recast {
+            let whole = recast_base(base, own, dtype);
             return new(
                 Some(&whole),
                 ViewOp::AsStrided { layout: Box::new(layout.clone()), source: crate::ops::view::Source::Plain },
@@ -427,31 +427,32 @@ fn link(
         return new(p.parent.as_ref(), merged, &p.from);
     }
     // What changes the dtype cannot be said by strides alone.
-    let same = !matches!(op, ViewOp::AsReal | ViewOp::AsComplex);
+    let same = !matches!(op, ViewOp::AsReal | ViewOp::AsComplex | ViewOp::Recast { .. });
     if p.depth >= MAX_DEPTH && same {
         return strided();
     }
     new(parent, op.clone(), from)
 }
 
-/// The whole of a base as elements of another dtype, in one dimension: of float32 numbers an odd last one is left out.
-fn recast_base(base: &Shape, dtype: DType) -> Arc<View> {
-    let link = |parent: Option<&Arc<View>>, op: ViewOp, from: &[usize], shape: &[usize]| {
+/// The whole of a base as elements of another dtype, in one dimension: what is left over of a last one is left out.
+fn recast_base(base: &Shape, own: DType, dtype: DType) -> Arc<View> {
+    let link = |parent: Option<&Arc<View>>, op: ViewOp, from: usize, shape: usize| {
         let depth = parent.map_or(0, |p| p.depth) + 1;
-        let (from, shape) = (Shape::from_slice(from), Shape::from_slice(shape));
+        let (from, shape) = (Shape::from_slice(&[from]), Shape::from_slice(&[shape]));
         Arc::new(View { parent: parent.cloned(), op, from, shape, depth, cache: RwLock::new(None) })
     };
     let n = numel(base);
-    let flat = link(None, ViewOp::Reshape { shape: Shape::from_slice(&[n]) }, base, &[n]);
-    if dtype != DType::C64 {
-        let pairs = link(Some(&flat), ViewOp::AsReal, &[n], &[n, 2]);
-        return link(Some(&pairs), ViewOp::Reshape { shape: Shape::from_slice(&[2 * n]) }, &[n, 2], &[2 * n]);
+    let mut flat = link(None, ViewOp::Reshape { shape: Shape::from_slice(&[n]) }, n, n);
+    if let Some(flat) = Arc::get_mut(&mut flat) {
+        flat.from = base.clone();
     }
-    let even = SliceDim { axis: 0, start: 0, step: 1, len: n / 2 * 2 };
-    let even = link(Some(&flat), ViewOp::Slice { dims: Slices::from_slice(&[even]) }, &[n], &[n / 2 * 2]);
-    let shape = Shape::from_slice(&[n / 2, 2]);
-    let pairs = link(Some(&even), ViewOp::Reshape { shape }, &[n / 2 * 2], &[n / 2, 2]);
-    link(Some(&pairs), ViewOp::AsComplex, &[n / 2, 2], &[n / 2])
+    let count = n * own.size() / dtype.size();
+    let used = count * dtype.size() / own.size();
+    if used < n {
+        let part = SliceDim { axis: 0, start: 0, step: 1, len: used };
+        flat = link(Some(&flat), ViewOp::Slice { dims: Slices::from_slice(&[part]) }, n, used);
+    }
+    link(Some(&flat), ViewOp::Recast { from: own, dtype }, used, count)
 }
 
 impl View {

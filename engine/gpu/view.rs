@@ -7,7 +7,7 @@ use super::convert::{int, ints, Ints};
 use super::fault::Made;
 use crate::ops::view::ViewOp;
 use crate::shape::{numel, Layout, SliceDim, Slices};
-use crate::Error;
+use crate::{DType, Error};
 use mlx_ffi::{ops, Array, Dtype};
 use smallvec::SmallVec;
 
@@ -17,7 +17,7 @@ pub(super) fn changes_nothing(op: &ViewOp, shape: &[usize]) -> bool {
         ViewOp::Reshape { shape: to } | ViewOp::Expand { shape: to } => to.as_slice() == shape,
         ViewOp::Permute { axes } => axes.iter().enumerate().all(|(i, &a)| i == a),
         ViewOp::Slice { dims } => dims.iter().all(|d| d.start == 0 && d.step == 1 && d.len == shape[d.axis]),
-        ViewOp::AsStrided { .. } | ViewOp::AsReal | ViewOp::AsComplex => false,
+        ViewOp::AsStrided { .. } | ViewOp::AsReal | ViewOp::AsComplex | ViewOp::Recast { .. } => false,
     }
 }
 
@@ -31,6 +31,9 @@ pub(super) fn merge(first: &ViewOp, second: &ViewOp) -> Option<ViewOp> {
             Some(ViewOp::Permute { axes: b.iter().map(|&i| a[i]).collect() })
         }
         (ViewOp::Slice { dims: a }, ViewOp::Slice { dims: b }) => Some(ViewOp::Slice { dims: merge_slices(a, b) }),
+        (ViewOp::Recast { from, .. }, ViewOp::Recast { dtype, .. }) => {
+            Some(ViewOp::Recast { from: *from, dtype: *dtype })
+        }
         (
             ViewOp::Reshape { .. }
             | ViewOp::Expand { .. }
@@ -38,7 +41,8 @@ pub(super) fn merge(first: &ViewOp, second: &ViewOp) -> Option<ViewOp> {
             | ViewOp::Slice { .. }
             | ViewOp::AsStrided { .. }
             | ViewOp::AsReal
-            | ViewOp::AsComplex,
+            | ViewOp::AsComplex
+            | ViewOp::Recast { .. },
             _,
         ) => None,
     }
@@ -107,6 +111,10 @@ pub(super) fn apply(op: &ViewOp, v: &Value, from: &[usize]) -> Made<Value> {
         // Parts of numbers are not known by the numbers.
         ViewOp::AsReal => return pairs(&*v.logical()?, from),
         ViewOp::AsComplex => return complexes(&*v.logical()?, &from[..from.len().saturating_sub(1)]),
+        ViewOp::Recast { from: own, dtype } if own.size() == dtype.size() => {
+            return Ok(Value::new(recast(&v.array, *dtype)?, v.perm.clone()))
+        }
+        ViewOp::Recast { dtype, .. } => return Ok(Value::plain(recast(&*v.logical()?, *dtype)?)),
     };
     Ok(shown.knowing(v.known))
 }
@@ -123,6 +131,16 @@ fn pairs(a: &Array, shape: &[usize]) -> Made<Value> {
 fn complexes(a: &Array, shape: &[usize]) -> Made<Value> {
     let flat = ops::view(&ops::reshape(a, &[int(2 * numel(shape))?])?, Dtype::Complex64)?;
     Ok(Value::plain(ops::reshape(&flat, &ints(shape)?)?))
+}
+
+/// An array's bytes as elements of another dtype; where these are of another size, along the last axis.
+fn recast(a: &Array, dtype: DType) -> Made<Array> {
+    if dtype != DType::Bool {
+        return Ok(ops::view(a, super::convert::dtype(dtype)?)?);
+    }
+    // Bytes other than 0 and 1 are no truth values to MLX's kernels.
+    let bytes = ops::view(a, Dtype::Uint8)?;
+    Ok(ops::not_equal(&bytes, &Array::scalar(0u8)?)?)
 }
 
 /// A value's order of axes once its logical axes are permuted.
@@ -177,6 +195,10 @@ pub(super) fn write(op: &ViewOp, v: &Value, from: &[usize], to: &[usize], child:
         }
         ViewOp::AsReal => complexes(&*child.logical()?, from),
         ViewOp::AsComplex => pairs(&*child.logical()?, to),
+        ViewOp::Recast { from: own, dtype } if own.size() == dtype.size() => {
+            Ok(Value::new(recast(&child.array, *own)?, child.perm.clone()))
+        }
+        ViewOp::Recast { from: own, .. } => Ok(Value::plain(recast(&*child.logical()?, *own)?)),
         ViewOp::Expand { .. } if numel(from) == numel(to) => reshape(&child, to, from),
         ViewOp::Expand { .. } => {
             let why =

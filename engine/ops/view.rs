@@ -3,7 +3,6 @@
 //! The strides are worked out in `shape`, for both backends alike; `gpu/view.rs` turns a step into MLX's terms.
 
 use super::macros::define_ops;
-use crate::autograd::{self, Pieces};
 use crate::dispatch;
 use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
 use crate::{DType, Error, Result, Tensor};
@@ -58,6 +57,17 @@ macro_rules! view_ops {
             [] FullCpu Yes DTypes::of(&[$crate::DType::F32]), Own,
             prim AsComplex Nothing {|c, g| [view_as_real(g)]},
             run view_as_complex_body, torch "", samples ["N(3, 4, 2)", "N(2)"]
+        }
+        /// The same bytes as elements of another dtype, cut off from the tape. Where its elements are smaller or larger, the
+        /// last dimension, whose stride must be 1, has more or fewer of them; sizes, offset and strides must then be
+        /// divisible. Writes through either are seen by both.
+        ///
+        /// Errors: where that is not so; for `bool` on the CPU where a byte of the storage is neither 0 nor 1 (PyTorch shows
+        /// such as true). What is later written to a storage that is seen as `bool`, too, becomes 1 where it is not 0.
+        method view_dtype(dtype: Dtype) -> Tensor {
+            [nograd only_method] Keep Yes DTypes::ALL, Own,
+            prim Recast { from: DType, dtype: DType } Nothing {none},
+            run super::recast::view_dtype_body, torch "Tensor.view", samples ["N(3, 4), DT.int32", "N(2, 8), DT.float32", "N(4), DT.uint8"]
         }
         /// Like [`reshape`], but an error where a copy would be needed.
         method view(shape: Sizes) -> Tensor {
@@ -122,22 +132,22 @@ macro_rules! view_ops {
         /// `chunks` pieces of dimension `dim` (fewer where it does not suffice).
         method chunk(chunks: Int, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run chunk_body, torch "", samples ["N(7, 3), 3", "N(3, 4), 2, dim=1"]
+            run super::pieces::chunk_body, torch "", samples ["N(7, 3), 3", "N(3, 4), 2, dim=1"]
         }
         /// Pieces of dimension `dim`, of one size or of the sizes listed.
         method split(split_size_or_sections: Sections, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), (3, 4), dim=1", "N(3), (3,)", "N(0, 2), 0"]
+            run super::pieces::split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), (3, 4), dim=1", "N(3), (3,)", "N(0, 2), 0"]
         }
         /// Pieces of dimension `dim`, of the sizes listed.
         method split_with_sizes(split_sizes: Sizes, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run split_with_sizes_body, torch "", samples ["N(7, 3), (3, 4)", "N(3, 7), (1, 0, 6), dim=-1"]
+            run super::pieces::split_with_sizes_body, torch "", samples ["N(7, 3), (3, 4)", "N(3, 7), (1, 0, 6), dim=-1"]
         }
         /// Every index of dimension `dim`, as tensors without it.
         method unbind(dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run unbind_body, torch "", samples ["N(3, 4)", "N(3, 4), 1"]
+            run super::pieces::unbind_body, torch "", samples ["N(3, 4)", "N(3, 4), 1"]
         }
         /// Row-major in memory: the tensor itself where it is already, else a copy.
         method contiguous() -> Tensor {
@@ -165,6 +175,7 @@ impl ViewOp {
         match self {
             ViewOp::AsReal => DType::F32,
             ViewOp::AsComplex => DType::C64,
+            ViewOp::Recast { dtype, .. } => *dtype,
             ViewOp::Reshape { .. }
             | ViewOp::Permute { .. }
             | ViewOp::Expand { .. }
@@ -544,84 +555,6 @@ fn unfold_body(x: &Tensor, dimension: isize, size: i64, step: i64) -> Result<Ten
         shape.push(size as usize);
         strides.push(own);
         Layout { shape, strides, offset }
-    })
-}
-
-fn pieces(x: &Tensor, axis: usize, sizes: impl Iterator<Item = usize>) -> Result<Vec<Tensor>> {
-    let pieces = Pieces { axis, sizes: sizes.collect(), drops_axis: false };
-    autograd::record_pieces(x, pieces, |pieces| {
-        let mut start = 0;
-        let cut = |&len: &usize| {
-            let dim = SliceDim { axis, start, step: 1, len };
-            start += len;
-            slice_dims(x, smallvec![dim])
-        };
-        pieces.sizes.iter().map(cut).collect()
-    })
-}
-
-fn equal_pieces(x: &Tensor, axis: usize, size: usize) -> Result<Vec<Tensor>> {
-    let n = x.shape()[axis];
-    let count = n.div_ceil(size.max(1)).max(1);
-    pieces(x, axis, (0..count).map(|i| size.min(n - (i * size).min(n))))
-}
-
-fn chunk_body(x: &Tensor, chunks: i64, dim: isize) -> Result<Vec<Tensor>> {
-    let axis = dim_to_cut("chunk", x, dim)?;
-    if chunks < 1 {
-        return Err(Error::runtime("chunk", format!("expects `chunks` to be greater than 0, got: {chunks}")));
-    }
-    let n = x.shape()[axis];
-    if n == 0 {
-        return pieces(x, axis, std::iter::repeat_n(0, chunks as usize));
-    }
-    equal_pieces(x, axis, n.div_ceil(chunks as usize))
-}
-
-fn split_body(x: &Tensor, sections: super::Sections<'_>, dim: isize) -> Result<Vec<Tensor>> {
-    let axis = dim_to_cut("split", x, dim)?;
-    let n = x.shape()[axis];
-    match sections {
-        super::Sections::Count(size) if size < 0 => {
-            Err(Error::runtime("split", format!("expects split_size be non-negative, but got split_size={size}")))
-        }
-        super::Sections::Count(0) if n > 0 => {
-            Err(Error::runtime("split", "split_size can only be 0 if dimension size is 0"))
-        }
-        super::Sections::Count(size) => equal_pieces(x, axis, size as usize),
-        super::Sections::List(sizes) => {
-            let sum = sizes.iter().try_fold(0isize, |sum, &s| sum.checked_add(s));
-            if sizes.iter().any(|&s| s < 0) || sum != Some(n as isize) {
-                let why = format!(
-                    "expects split_sizes {sizes:?} to be non-negative and to sum exactly to {n} (input tensor's size at \
-                     dimension {axis})"
-                );
-                return Err(Error::shape("split", why, &[x.shape()]));
-            }
-            pieces(x, axis, sizes.iter().map(|&s| s as usize))
-        }
-    }
-}
-
-fn split_with_sizes_body(x: &Tensor, split_sizes: &[isize], dim: isize) -> Result<Vec<Tensor>> {
-    split_body(x, super::Sections::List(split_sizes), dim)
-}
-
-fn dim_to_cut(op: &'static str, x: &Tensor, dim: isize) -> Result<usize> {
-    match x.ndim() {
-        0 => Err(Error::runtime(op, "expects at least a 1-dimensional tensor")),
-        n => shape::wrap_dim(op, dim, n),
-    }
-}
-
-fn unbind_body(x: &Tensor, dim: isize) -> Result<Vec<Tensor>> {
-    if x.ndim() == 0 {
-        return Err(Error::index("unbind", format!("Dimension specified as {dim} but tensor has no dimensions")));
-    }
-    let axis = shape::wrap_dim("unbind", dim, x.ndim())?;
-    let pieces = Pieces { axis, sizes: vec![1; x.shape()[axis]], drops_axis: true };
-    autograd::record_pieces(x, pieces, |pieces| {
-        (0..pieces.sizes.len()).map(|i| x.select(axis as isize, i as i64)).collect()
     })
 }
 

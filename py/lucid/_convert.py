@@ -353,7 +353,7 @@ def _storage_of(tensor: Tensor) -> _Storage:
     key = tensor._storage_key()
     known = _PICKLED.get(key)
     found: _Storage | None = known() if known is not None else None
-    if found is None or not found.whole._shares_storage(tensor) or found.whole.dtype is not tensor.dtype:
+    if found is None or not found.whole._shares_storage(tensor):
         found = _Storage(_whole(tensor))
         _PICKLED[key] = weakref.ref(found, lambda _: _PICKLED.pop(key, None))
     return found
@@ -366,8 +366,13 @@ def _rebuild(
     shape: tuple[int, ...],
     strides: tuple[int, ...],
     requires_grad: bool,
+    dtype: DType | None = None,
 ) -> Tensor:
     whole = storage.whole
+    if dtype is not None and dtype is not whole.dtype:
+        # Of elements of another size a last one may be cut off.
+        used = whole.nbytes // dtype.itemsize * dtype.itemsize // whole.element_size()
+        whole = whole.reshape(-1)[:used].view(dtype)
     same = offset == 0 and tuple(whole.shape) == shape and whole.stride() == strides
     tensor = whole.detach() if same else whole.as_strided(shape, strides, offset).detach()
     if cls is not Tensor:
@@ -389,6 +394,7 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
         tuple(tensor.shape),
         tensor.stride(),
         tensor.requires_grad,
+        tensor.dtype,
     )
     return (_rebuild, args, tensor.__dict__ or None)
 
@@ -416,9 +422,8 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
         whole = _whole(tensor)
         memo[key] = (_Storage(whole.clone()), whole)
     storage = memo[key][0]
-    made = _rebuild(
-        type(tensor), storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad
-    )
+    shown = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, tensor.dtype)
+    made = _rebuild(type(tensor), storage, *shown)
     memo[id(tensor)] = made
     if tensor.grad is not None:
         made.grad = deepcopy(tensor.grad, memo)

@@ -44,7 +44,7 @@ pub const ALIASES: &[(&str, &str)] = &[
 ];
 
 /// Rows whose method is written by hand, since PyTorch gives it more than the row has.
-const OVERRIDES: &[&str] = &["nonzero"];
+const OVERRIDES: &[&str] = &["nonzero", "view"];
 
 /// Adds the aliases to the module and to the class.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -68,8 +68,10 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         } else {
             m.add(alias, m.getattr(*name)?)?;
         }
+        // `copy_` is no in-place form of the row `copy`.
+        let in_place = lucid::ops::schemas().any(|s| s.name == *name && s.in_place);
         let (alias, name) = (format!("{alias}_"), format!("{name}_"));
-        if let Ok(method) = class.getattr(name.as_str()) {
+        if let Some(method) = in_place.then(|| class.getattr(name.as_str())).transpose()? {
             class.setattr(alias.as_str(), &method)?;
             m.add(alias.as_str(), method)?;
         }

@@ -396,6 +396,9 @@ macro_rules! bind_row {
     (function $docs:tt $name:ident $sig:tt $ret:ident $flags:tt $out:tt) => {
         bind_function! { $docs $name $sig $ret $flags $out }
     };
+    (method $docs:tt $name:ident $sig:tt $ret:ident [nograd only_method] $out:tt) => {
+        bind_method! { $docs $name $sig $ret }
+    };
     (method $docs:tt $name:ident $sig:tt $ret:ident [only_method] $out:tt) => {
         bind_method! { $docs $name $sig $ret }
     };
@@ -458,6 +461,7 @@ macro_rules! with_out {
 /// Adds a row's function to the module, if it has one.
 macro_rules! add_row {
     ($m:ident method $name:ident [only_method]) => {};
+    ($m:ident method $name:ident [nograd only_method]) => {};
     ($m:ident method $name:ident [inplace only_inplace nograd]) => {};
     ($m:ident $form:ident $name:ident $flags:tt) => {
         $m.add_function(wrap_pyfunction!(self::$name, $m)?)?;

@@ -22,6 +22,7 @@ POLES = "at the poles PyTorch's trigamma gives large finite numbers, from sin(π
 ONLY_COMPLEX64 = "complex64 is the only complex dtype, so there are no float64 parts"
 NO_COMPLEX_INVERSE = "complex matrices are not factored, so that they have no negative powers"
 IN_FLOAT32 = "one primitive, which autocast runs in float32; PyTorch's is made of products, which it runs in 16 bits"
+ONLY_TRUTHS = "bytes other than 0 and 1 are no truth values: `view(bool)` of such is an error, where PyTorch shows True"
 NO_FLOAT64 = "the GPU device has no float64; float32 stands in, as documented"
 
 #: What has no right answer at the ends of integer dtypes; where PyTorch's is no better at the ends of floating ones.
@@ -64,6 +65,7 @@ LIMITATIONS: tuple[Limitation, ...] = (
     Limitation("var", "gpu", "beyond 1e18", NO_FLOAT64),
     Limitation("float_power", "cpu", "complex64", ONLY_COMPLEX64),
     Limitation("polygamma", "cpu", "special", POLES),
+    Limitation("view_dtype", "cpu", "bool", ONLY_TRUTHS),
     Limitation("polygamma", "gpu", "special", POLES),
 )
 
@@ -114,6 +116,7 @@ VMAP_REFUSED: dict[str, str] = dict.fromkeys(
 
 #: Rows that read a sample's memory, and so need the samples one after the other in it, as in PyTorch.
 VMAP_BY_MEMORY: dict[str, str] = {
+    "view_dtype": "the parts of an element must lie side by side",
     "as_strided": "strides are those of the storage that the samples share",
     "view_as_complex": "both parts of a number must lie side by side",
 }

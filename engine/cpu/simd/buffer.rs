@@ -1,8 +1,9 @@
 //! Memory of CPU tensors: aligned, shared between threads, read and written through guards.
 //!
-//! Depends on `memory`. Invariants: a buffer holds elements of one dtype for its whole life; every byte of it has a value
-//! (an arbitrary one after `uninit`, 0 or 1 in a `bool` buffer); a slice of it lives no longer than its guard. An address
-//! that was handed out stays valid as long as the buffer.
+//! Depends on `memory`. Invariants: every byte of a buffer has a value (an arbitrary one after `uninit`); it is seen as
+//! elements of its own dtype and of those that were admitted, for which it is aligned; while one of these is `bool`, its
+//! bytes are 0 or 1; a slice of it lives no longer than its guard. An address that was handed out stays valid as long as the
+//! buffer.
 
 use super::alloc::Block;
 use super::memory::{Foreign, Memory};
@@ -11,7 +12,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::{fmt, slice};
 
 /// A piece of memory holding elements of one dtype.
@@ -19,6 +20,8 @@ pub struct Buffer {
     len: usize,
     dtype: DType,
     version: AtomicU32,
+    /// Is it seen as `bool` and as something else? Then what is written as something else is made 0 or 1.
+    truths: AtomicBool,
     place: RwLock<Place>,
 }
 
@@ -51,7 +54,8 @@ impl Buffer {
     }
 
     fn on(memory: Memory, dtype: DType, len: usize) -> Buffer {
-        Buffer { len, dtype, version: AtomicU32::new(0), place: RwLock::new(memory.into()) }
+        let (version, truths) = (AtomicU32::new(0), AtomicBool::new(false));
+        Buffer { len, dtype, version, truths, place: RwLock::new(memory.into()) }
     }
 
     /// A buffer of the elements that lie in somebody else's memory.
@@ -143,6 +147,45 @@ impl Buffer {
         }
     }
 
+    /// Lets the memory be seen as elements of another dtype, too.
+    ///
+    /// # Errors
+    /// `RuntimeError` where it is not aligned for these, or a `bool` would be neither 0 nor 1.
+    pub fn admit(&self, dtype: DType) -> Result<()> {
+        if !self.aligned(dtype) {
+            let why =
+                format!("the memory at {:#x} is not aligned for {dtype}; clone() the tensor first", self.address());
+            return Err(Error::runtime("view", why));
+        }
+        if (dtype == DType::Bool) == (self.dtype == DType::Bool) || self.truths.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // The lock keeps writers away between the look and the note.
+        let place = self.place.write();
+        // SAFETY: as in `read_bytes`.
+        let bytes = unsafe { slice::from_raw_parts(place.ptr, self.bytes()) };
+        if bytes.iter().any(|&b| b > 1) {
+            let why = "a Boolean tensor cannot show bytes other than 0 and 1; compare them with 0 first";
+            return Err(Error::runtime("view", why));
+        }
+        self.truths.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Does the memory begin where an element of that dtype may?
+    fn aligned(&self, dtype: DType) -> bool {
+        // A complex number is two parts in a row.
+        let align = if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() };
+        self.address().is_multiple_of(align)
+    }
+
+    /// May the elements be seen as this dtype?
+    #[cold]
+    fn shows(&self, dtype: DType) -> bool {
+        let truth = dtype != self.dtype && (dtype == DType::Bool || self.dtype == DType::Bool);
+        self.aligned(dtype) && (!truth || self.truths.load(Ordering::Acquire))
+    }
+
     /// A buffer with the elements of a slice.
     ///
     /// # Errors
@@ -207,7 +250,7 @@ impl Buffer {
         assert!(place.memory.writable(), "a write to read-only memory");
         // SAFETY: as in `read`, and the write lock makes this the only slice.
         let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<T>(), self.count::<T>()) };
-        WriteGuard { data, _place: place }
+        WriteGuard { data, truths: self.to_check(T::DTYPE == DType::Bool), place }
     }
 
     /// The elements of a buffer that nobody shares.
@@ -242,7 +285,7 @@ impl Buffer {
         assert!(place.memory.writable(), "a write to read-only memory");
         // SAFETY: as in `read_words`; any word makes an element, since `bool` is only written as `bool`.
         let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<W>(), self.count::<W>()) };
-        WriteGuard { data, _place: place }
+        WriteGuard { data, truths: self.to_check(W::fits(DType::Bool)), place }
     }
 
     /// The same, of a buffer that nobody shares.
@@ -277,9 +320,18 @@ impl Buffer {
         }
     }
 
+    /// How many bytes a guard must look through at its end: all, where it writes other than `bool` over such.
+    fn to_check(&self, truth: bool) -> usize {
+        if !truth && self.truths.load(Ordering::Acquire) {
+            self.bytes()
+        } else {
+            0
+        }
+    }
+
     fn check_word<W: Word>(&self) {
         assert!(
-            W::fits(self.dtype) || kindred(self.dtype).is_some_and(W::fits),
+            W::fits(self.dtype) || DType::ALL.iter().any(|&d| W::fits(d) && self.shows(d)),
             "a {} buffer as {}-byte words",
             self.dtype,
             std::mem::size_of::<W>()
@@ -287,21 +339,7 @@ impl Buffer {
     }
 
     fn check<T: Element>(&self) {
-        assert!(
-            T::DTYPE == self.dtype || kindred(self.dtype) == Some(T::DTYPE),
-            "a {} buffer read as {}",
-            self.dtype,
-            T::DTYPE
-        );
-    }
-}
-
-/// The other dtype that a buffer's memory may be seen as: complex64 is two float32 in a row, of the same alignment.
-fn kindred(dtype: DType) -> Option<DType> {
-    match dtype {
-        DType::F32 => Some(DType::C64),
-        DType::C64 => Some(DType::F32),
-        _ => None,
+        assert!(T::DTYPE == self.dtype || self.shows(T::DTYPE), "a {} buffer read as {}", self.dtype, T::DTYPE);
     }
 }
 
@@ -367,13 +405,25 @@ impl<T> Deref for ReadGuard<'_, T> {
 /// A buffer's elements, to write.
 pub struct WriteGuard<'a, T> {
     data: &'a mut [T],
-    _place: RwLockWriteGuard<'a, Place>,
+    /// How many bytes of the place must be 0 or 1 again at the end.
+    truths: usize,
+    place: RwLockWriteGuard<'a, Place>,
 }
 
 impl<T> Deref for WriteGuard<'_, T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         self.data
+    }
+}
+
+impl<T> Drop for WriteGuard<'_, T> {
+    fn drop(&mut self) {
+        if self.truths > 0 {
+            // SAFETY: so many bytes are there, the lock is still held, and nobody looks at the elements any more.
+            let bytes = unsafe { slice::from_raw_parts_mut(self.place.ptr, self.truths) };
+            bytes.iter_mut().for_each(|b| *b = u8::from(*b != 0));
+        }
     }
 }
 
@@ -473,6 +523,34 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_seen_as_what_was_admitted() {
+        let x = Buffer::from_slice(&[1f32, 2.0, 3.0]).unwrap();
+        x.admit(DType::I16).unwrap();
+        x.admit(DType::F64).unwrap();
+        assert_eq!((x.read::<i16>().len(), x.read::<f64>().len(), x.read_words::<u8>().len()), (6, 1, 12));
+        assert!(x.admit(DType::Bool).is_err());
+        let truth = Buffer::from_slice(&[true, false]).unwrap();
+        truth.admit(DType::U8).unwrap();
+        truth.write::<u8>()[1] = 7;
+        truth.write_words::<u8>()[0] = 0;
+        assert_eq!((&truth.read::<bool>()[..], &truth.read::<u8>()[..]), (&[false, true][..], &[0, 1][..]));
+        let bytes = Buffer::from_slice(&[0u8, 1]).unwrap();
+        bytes.admit(DType::Bool).unwrap();
+        bytes.write::<u8>()[0] = 255;
+        assert_eq!((bytes.read::<bool>()[0], bytes.read::<u8>()[0]), (true, 1));
+    }
+
+    #[test]
+    fn memory_that_is_not_aligned_is_not_admitted() {
+        let mut data = [0u8; 24];
+        let odd = usize::from((data.as_ptr() as usize).is_multiple_of(2));
+        let ptr = data.as_mut_ptr().wrapping_add(odd);
+        // SAFETY: `data` outlives the buffer.
+        let b = Buffer::foreign(unsafe { Foreign::new(ptr, 16, true, Box::new(())) }, DType::U8, 16).unwrap();
+        assert!(b.admit(DType::I8).is_ok() && b.admit(DType::F32).is_err() && b.admit(DType::C64).is_err());
+    }
+
+    #[test]
     #[should_panic(expected = "words")]
     fn truth_is_not_written_as_bytes() {
         let _ = Buffer::uninit(DType::Bool, 1).unwrap().write_words::<u8>();
@@ -481,6 +559,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "read as")]
     fn another_type_is_refused() {
-        let _ = Buffer::uninit(DType::F32, 4).unwrap().read::<i32>();
+        let _ = Buffer::uninit(DType::U8, 4).unwrap().read::<bool>();
     }
 }

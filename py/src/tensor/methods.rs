@@ -369,6 +369,36 @@ impl PyTensor {
         results::leaf(data.py(), made, requires_grad)
     }
 
+    /// The same elements under other sizes, an error where a copy would be needed; or, with a dtype, the same bytes as
+    /// elements of that dtype (`view_dtype`).
+    #[pyo3(signature = (*args, size=Arg::MISSING, shape=Arg::MISSING, dtype=Arg::MISSING))]
+    fn _view<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        size: Arg<'_, 'py>,
+        shape: Arg<'_, 'py>,
+        dtype: Arg<'_, 'py>,
+    ) -> Object<'py> {
+        let (py, op) = (slf.py(), "view");
+        let alone = if args.len() == 1 { Some(args.get_item(0)?) } else { None };
+        let by_place = alone.as_ref().filter(|a| crate::dtype::dtype_of(a).is_some());
+        if by_place.is_some() || dtype.0.is_some() {
+            let others = args.len() > usize::from(by_place.is_some()) || size.0.is_some() || shape.0.is_some();
+            if others || by_place.is_some() && dtype.0.is_some() {
+                return Err(errors::type_error(py, "view(): takes sizes or a dtype, not both"));
+            }
+            let given = by_place.map_or(dtype, |d| Arg(Some(d.as_borrowed())));
+            let dtype = crate::args::required::<kinds::Dtype>(py, At { op, arg: "dtype" }, given)?;
+            let t = slf.get().share();
+            return wrap(py, cross::long(py, || t.view_dtype(dtype))?);
+        }
+        let at = At { op, arg: "size" };
+        let size = crate::ops::listed(at, args, at.either(py, size, shape)?)?;
+        let t = slf.get().read();
+        let made = cross::quick(py, || t.view(&size))?;
+        results::same_or(slf, &t, made, |made| wrap(py, made))
+    }
+
     /// `view` with the other's sizes.
     fn view_as<'py>(&self, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
