@@ -1,9 +1,11 @@
 //! Optimizers: all parameters of a step in one backend call.
 //!
 //! `step` declares the kinds of step and runs them; `rules` holds their formulas, once, over an `algebra` that both
-//! backends and the tape implement (`cpu/optim.rs`, `gpu/optim.rs`). `matrix` has the steps that are made of tensor ops. [`Sgd`] and [`Adam`] keep the state for Rust.
+//! backends and the tape implement (`cpu/optim.rs`, `gpu/optim.rs`). `matrix` and
+//! `lbfgs` have the steps that are made of tensor ops. [`Sgd`] and [`Adam`] keep the state for Rust.
 
 pub(crate) mod algebra;
+pub mod lbfgs;
 pub mod matrix;
 pub(crate) mod rules;
 pub mod step;

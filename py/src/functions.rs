@@ -1,15 +1,14 @@
 //! Functions of `lucid` without a row of their own: dtype arithmetic, process-wide settings,
-//! evaluation, counting, optimizer steps, files.
+//! evaluation, counting, files.
 
 use crate::args::{kinds, required, tensors_of, Arg, At};
 use crate::device::{device_object, device_of, PyDevice};
 use crate::dtype::{dtype_object, dtype_of, PyDType};
 use crate::tensor::PyTensor;
 use crate::{cross, errors};
-use lucid::optim::{MatrixStep, Step};
-use lucid::{DType, Device, Tensor};
+use lucid::{DType, Device};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 use std::collections::BTreeMap;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
@@ -357,75 +356,6 @@ fn _profile_report(py: Python<'_>) -> PyResult<(Bound<'_, PyDict>, Bound<'_, PyD
     Ok((ops, count(&report.total)?))
 }
 
-// ---- optimizer steps -------------------------------------------------------------------------------------------------
-
-/// Batches as Python gives them: the kind of step, its options as numbers, and lists by kind of tensor.
-fn batches_of<S>(
-    py: Python<'_>,
-    batches: &Bound<'_, PyList>,
-    parse: impl Fn(&str, &mut dyn FnMut(&'static str) -> Result<f64, Failed>) -> Result<S, Failed>,
-    name: impl Fn(&S) -> &'static str,
-) -> PyResult<Vec<(S, Vec<Vec<Tensor>>)>> {
-    let mut steps = Vec::with_capacity(batches.len());
-    for batch in batches.iter() {
-        let (kind, options, lists) = batch.extract::<(String, Bound<'_, PyDict>, Bound<'_, PyList>)>()?;
-        let mut option = |name: &'static str| match options.get_item(name) {
-            Ok(Some(value)) => value.extract::<f64>().map_err(Failed::Python),
-            Ok(None) => Err(Failed::Python(errors::type_error(py, format!("{kind} step without option '{name}'")))),
-            Err(e) => Err(Failed::Python(e)),
-        };
-        let step = parse(&kind, &mut option).map_err(|e| e.raise(py))?;
-        let at = At { op: name(&step), arg: "tensors" };
-        let lists: Vec<Vec<Tensor>> =
-            lists.iter().map(|list| tensors_of(at, list.as_borrowed())).collect::<PyResult<_>>()?;
-        let n = lists.first().map_or(0, Vec::len);
-        if let Some(odd) = lists.iter().find(|l| l.len() != n) {
-            let why = format!("{}: lists of different lengths, {n} and {}", at.op, odd.len());
-            return Err(errors::value_error(py, why));
-        }
-        steps.push((step, (0..n).map(|i| lists.iter().map(|l| l[i].clone()).collect()).collect()));
-    }
-    Ok(steps)
-}
-
-/// Optimizer steps over any number of parameters, in one call. Each batch is the kind of step, its options as numbers,
-/// and lists by kind: parameters, gradients, and the state in the step's order. With `differentiable` the tape records.
-#[pyfunction]
-#[pyo3(signature = (batches, differentiable=false))]
-fn _optimizer_step(py: Python<'_>, batches: &Bound<'_, PyList>, differentiable: bool) -> PyResult<()> {
-    let steps = batches_of(py, batches, |kind, option| Step::parse(kind, option), Step::name)?;
-    let run = if differentiable { lucid::optim::run_steps_recorded } else { lucid::optim::run_steps };
-    cross::long(py, || run(&steps))
-}
-
-/// The same for steps that look at a parameter as a matrix.
-#[pyfunction]
-fn _matrix_step(py: Python<'_>, batches: &Bound<'_, PyList>) -> PyResult<()> {
-    let steps = batches_of(py, batches, |kind, option| MatrixStep::parse(kind, option), MatrixStep::name)?;
-    cross::long(py, || lucid::optim::run_matrix_steps(&steps))
-}
-
-/// An error of either side.
-enum Failed {
-    Python(PyErr),
-    Engine(Box<lucid::Error>),
-}
-
-impl From<Box<lucid::Error>> for Failed {
-    fn from(e: Box<lucid::Error>) -> Failed {
-        Failed::Engine(e)
-    }
-}
-
-impl Failed {
-    fn raise(self, py: Python<'_>) -> PyErr {
-        match self {
-            Failed::Python(e) => e,
-            Failed::Engine(e) => errors::raise(py, &e),
-        }
-    }
-}
-
 // ---- files -----------------------------------------------------------------------------------------------------------
 
 fn path_of(path: &Bound<'_, PyAny>) -> PyResult<std::path::PathBuf> {
@@ -511,7 +441,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         numel is_nonzero is_storage _set_deterministic _get_deterministic view expand repeat contiguous is_signed is_same_size ravel is_floating_point is_complex detach detach_ fill_ zero_ resize_as_ is_inference is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
-        _matrix_step _metal_device_name _metal_run_kernel _optimizer_step _save_safetensors _safetensors_header_len _safetensors_header
+        _metal_device_name _metal_run_kernel _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())
 }

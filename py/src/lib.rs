@@ -18,6 +18,7 @@ mod dtype;
 mod errors;
 mod functions;
 mod ops;
+mod optim;
 mod out;
 mod overloads;
 mod random;
@@ -45,6 +46,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     batching::register(m)?;
     dlpack::register(m)?;
     functions::register(m)?;
+    optim::register(m)?;
     overloads::register(m)?;
     sampling::register(m)?;
     schema::register(m)?;

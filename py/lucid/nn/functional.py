@@ -45,6 +45,8 @@ from lucid.nn._functional.layers import *  # noqa: F403
 from lucid.nn._functional.layers import __all__ as _layers
 from lucid.nn._functional.loss import *  # noqa: F403
 from lucid.nn._functional.loss import __all__ as _loss
+from lucid.nn._functional.loss_linear import *  # noqa: F403
+from lucid.nn._functional.loss_linear import __all__ as _loss_linear
 from lucid.nn._functional.loss_plain import *  # noqa: F403
 from lucid.nn._functional.loss_plain import __all__ as _loss_plain
 from lucid.nn._functional.multihead import multi_head_attention_forward
@@ -54,6 +56,8 @@ from lucid.nn._functional.positions import *  # noqa: F403
 from lucid.nn._functional.positions import __all__ as _positions
 from lucid.nn._functional.resample import *  # noqa: F403
 from lucid.nn._functional.resample import __all__ as _resample
+from lucid.nn._functional.resize import *  # noqa: F403
+from lucid.nn._functional.resize import __all__ as _resize
 
 __all__ = [
     "avg_pool1d",
@@ -118,10 +122,12 @@ __all__ = [
     *_distance,
     *_layers,
     *_loss,
+    *_loss_linear,
     *_loss_plain,
     *_pooling,
     *_positions,
     *_resample,
+    *_resize,
 ]
 
 
@@ -457,5 +463,6 @@ def _max_indices(
 
 
 # What is made of several calls says in its errors which function was called.
-for _name in (*_distance, *_layers, *_loss, *_loss_plain, *_pooling, *_resample, "multi_head_attention_forward"):
+_COMPOSED = (*_distance, *_layers, *_loss, *_loss_linear, *_loss_plain, *_pooling, *_resample, *_resize)
+for _name in (*_COMPOSED, "multi_head_attention_forward"):
     globals()[_name] = named(globals()[_name])

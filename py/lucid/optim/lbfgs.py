@@ -7,23 +7,23 @@ from collections.abc import Callable
 from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid.optim.optimizer import Optimizer, Params
 from lucid.optim.options import checked
-from lucid.optim.stepping import as_real
 
 __all__ = ["LBFGS"]
 
-# The loss and the flat gradient at a distance along a direction.
-_Evaluate = Callable[[float], tuple[float, Tensor]]
+# A place along a direction: its distance, the loss there, its slope, the flat gradient and its largest element.
+_Point = tuple[float, float, float, Tensor, float]
 
 
 class LBFGS(Optimizer):
     """Limited-memory BFGS (Nocedal and Wright, 2006, algorithms 7.4 and 3.5).
 
     Each `step` takes a closure that clears the gradients, computes the loss and its gradients, and returns the loss; it
-    is called several times. All parameters form one vector: there are no groups. On the GPU device every iteration
-    waits for a handful of numbers that decide how it goes on.
+    is called several times. All parameters form one vector: there are no groups. Between two calls of the closure there
+    are two of the engine, for the direction and for the movement. On the GPU device every iteration waits for a handful
+    of numbers that decide how it goes on.
 
     Args:
         params: Parameters, or pairs of name and parameter.
@@ -63,26 +63,14 @@ class LBFGS(Optimizer):
         params: list[Tensor] = self.param_groups[0]["params"]
         return params
 
-    def _gradient(self) -> Tensor:
-        """All gradients as one vector; zeros where there is none."""
-        pieces = [
-            as_real(lucid.zeros_like(p.detach()) if p.grad is None else p.grad.detach().to_dense()).reshape(-1)
-            for p in self._params
-        ]
-        flat = lucid.cat(pieces)
-        return -flat if self.param_groups[0].get("maximize", False) else flat
-
-    def _move(self, length: float, direction: Tensor) -> None:
-        offset = 0
-        for p in map(as_real, self._params):
-            count = p.numel()
-            p.add_(direction[offset : offset + count].reshape(p.shape), alpha=length)
-            offset += count
+    @property
+    def _ascends(self) -> bool:
+        return bool(self.param_groups[0].get("maximize", False))
 
     def _loss(self, closure: Callable[[], Any]) -> tuple[Any, float]:
         with lucid.enable_grad():
             loss = closure()
-        return loss, -float(loss) if self.param_groups[0].get("maximize", False) else float(loss)
+        return loss, -float(loss) if self._ascends else float(loss)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Runs up to `max_iter` iterations; gives the closure's first loss."""
@@ -104,91 +92,62 @@ class LBFGS(Optimizer):
         first_loss, loss = self._loss(closure)
         evaluations = 1
         state["func_evals"] += 1
-        flat = self._gradient()
-        small = _largest(flat) <= group["tolerance_grad"]
-        if small:
+        flat, largest = _C._lbfgs_gradient(self._params, self._ascends)
+        if largest <= group["tolerance_grad"]:
             return first_loss
         names = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
         held: list[Any] = [state.get(name) for name in names]
         d, t, dirs, steps, ro, scale, before, loss_before = held
         for iteration in range(1, max_iter + 1):
             state["n_iter"] += 1
-            if state["n_iter"] == 1:
-                d, dirs, steps, ro, scale = -flat, [], [], [], 1
-            else:
-                y, s = flat - before, d * t
-                ys = y.dot(s)
-                if float(ys) > 1e-10:
-                    if len(dirs) == group["history_size"]:
-                        dirs.pop(0)
-                        steps.pop(0)
-                        ro.pop(0)
-                    dirs.append(y)
-                    steps.append(s)
-                    ro.append(1.0 / ys)
-                    scale = ys / y.dot(y)
-                d = self._direction(flat, dirs, steps, ro, scale, state, group["history_size"])
-            before, loss_before = flat.clone(), loss
-            t = min(1.0, 1.0 / float(flat.abs().sum())) * lr if state["n_iter"] == 1 else lr
-            slope = float(flat.dot(d))
+            first = state["n_iter"] == 1
+            history, last = ([], [], []) if first else (dirs, steps, ro), None if first else (before, d, float(t))
+            scale = scale if isinstance(scale, Tensor) and not first else None
+            d, (dirs, steps, ro), scale, factors, found = _C._lbfgs_direction(
+                flat, last, history, scale, group["history_size"]
+            )
+            slope, size, _, total = found
+            scale = 1 if scale is None else scale
+            if not first:
+                state["al"] = factors + [None] * (group["history_size"] - len(factors))
+            before, loss_before = flat, loss
+            t = min(1.0, 1.0 / total) * lr if first else lr
             if slope > -group["tolerance_change"]:
                 break
             calls = 0
             if search is not None:
                 if search != "strong_wolfe":
                     raise errors.RuntimeError("only 'strong_wolfe' is supported")
-                evaluate = self._along(closure, d)
-                loss, flat, t, calls = _strong_wolfe(evaluate, t, d, loss, flat, slope, max_eval - evaluations)
-                self._move(t, d)
-                small = _largest(flat) <= group["tolerance_grad"]
+                start = (0.0, loss, slope, flat, largest)
+                place, calls = _strong_wolfe(self._along(closure, d), t, size, start, max_eval - evaluations)
+                t, loss, _, flat, largest = place
+                _C._lbfgs_move(self._params, d, t)
             else:
-                self._move(t, d)
+                _C._lbfgs_move(self._params, d, t)
                 # The last iteration's loss would be computed for nothing.
                 if iteration != max_iter:
                     _, loss = self._loss(closure)
-                    flat = self._gradient()
-                    small = _largest(flat) <= group["tolerance_grad"]
+                    flat, largest = _C._lbfgs_gradient(self._params, self._ascends)
                     calls = 1
             evaluations += calls
             state["func_evals"] += calls
-            if iteration == max_iter or evaluations >= max_eval or small:
+            if iteration == max_iter or evaluations >= max_eval or largest <= group["tolerance_grad"]:
                 break
-            if _largest(d * t) <= group["tolerance_change"] or abs(loss - loss_before) < group["tolerance_change"]:
+            if size * abs(t) <= group["tolerance_change"] or abs(loss - loss_before) < group["tolerance_change"]:
                 break
         state.update(zip(names, (d, t, dirs, steps, ro, scale, before, loss_before), strict=True))
         return first_loss
 
-    @staticmethod
-    def _direction(
-        flat: Tensor, dirs: list[Tensor], steps: list[Tensor], ro: list[Tensor], scale: Any, state: Any, size: int
-    ) -> Tensor:
-        """The inverse Hessian's estimate times the negative gradient, by the two-loop recursion."""
-        weights: list[Any] = state.setdefault("al", [None] * size)
-        q = -flat
-        for i in range(len(dirs) - 1, -1, -1):
-            weights[i] = steps[i].dot(q) * ro[i]
-            q = q - dirs[i] * weights[i]
-        r: Tensor = q * scale
-        for i in range(len(dirs)):
-            r = r + steps[i] * (weights[i] - dirs[i].dot(r) * ro[i])
-        return r
-
-    def _along(self, closure: Callable[[], Any], direction: Tensor) -> _Evaluate:
+    def _along(self, closure: Callable[[], Any], direction: Tensor) -> Callable[[float], _Point]:
         start = [p.detach().clone() for p in self._params]
 
-        def evaluate(t: float) -> tuple[float, Tensor]:
-            self._move(t, direction)
+        def at(t: float) -> _Point:
+            _C._lbfgs_move(self._params, direction, t)
             _, loss = self._loss(closure)
-            flat = self._gradient()
-            for p, old in zip(self._params, start, strict=True):
-                p.copy_(old)
-            return loss, flat
+            flat, slope, largest = _C._lbfgs_probe(self._params, start, direction, self._ascends)
+            return t, loss, slope, flat, largest
 
-        return evaluate
-
-
-def _largest(x: Tensor) -> float:
-    return float(x.abs().max())
+        return at
 
 
 def _interpolate(
@@ -212,29 +171,25 @@ def _interpolate(
 
 
 def _strong_wolfe(
-    evaluate: _Evaluate,
+    at: Callable[[float], _Point],
     t: float,
-    d: Tensor,
-    f: float,
-    g: Tensor,
-    slope: float,
+    size: float,
+    start: _Point,
     max_ls: int,
     c1: float = 1e-4,
     c2: float = 0.9,
     tolerance: float = 1e-9,
-) -> tuple[float, Tensor, float, int]:
-    """A step along `d` that lowers the loss and flattens the slope enough: loss, gradient, length, calls."""
-    size = _largest(d)
+) -> tuple[_Point, int]:
+    """A place along a direction, of the given largest element, that lowers the loss and flattens the slope enough.
 
-    def at(t: float) -> tuple[float, float, float, Tensor]:
-        loss, gradient = evaluate(t)
-        return t, loss, float(gradient.dot(d)), gradient
-
-    # Points: place, loss, slope, gradient. First: bracket a good one.
+    Gives the place, and how often the loss was computed.
+    """
+    _, f, slope, _, _ = start
+    # First: bracket a good place.
     new = at(t)
     calls, tries, done = 1, 0, False
-    last: tuple[float, float, float, Tensor] = (0.0, f, slope, g)
-    bracket = [(0.0, f, slope, g), new]
+    last = start
+    bracket = [start, new]
     while tries < max_ls:
         bracket = [last, new]
         if new[1] > f + c1 * t * slope or (tries > 1 and new[1] >= last[1]):
@@ -251,7 +206,7 @@ def _strong_wolfe(
         calls += 1
         tries += 1
     if tries == max_ls:
-        bracket = [(0.0, f, slope, g), new]
+        bracket = [start, new]
     # Then: narrow the bracket.
     stuck = False
     low, high = (0, 1) if bracket[0][1] <= bracket[-1][1] else (1, 0)
@@ -283,5 +238,4 @@ def _strong_wolfe(
             elif new[2] * (bracket[high][0] - bracket[low][0]) >= 0:
                 bracket[high] = bracket[low]
             bracket[low] = new
-    place, loss, _, gradient = bracket[low if len(bracket) > 1 else 0]
-    return loss, gradient, place, calls
+    return bracket[low if len(bracket) > 1 else 0], calls

@@ -193,7 +193,7 @@ def _from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     """A tensor with attributes, or of a subclass that the user has listed."""
     from lucid.serialization import _unpickle
 
-    if function not in (_rebuild_tensor_v2, _rebuild_tensor_v3, _parameter) or type(args) is not tuple:
+    if function not in (_rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_sparse, _parameter) or type(args) is not tuple:
         raise UnpicklingError("a tensor with attributes is made by something else than PyTorch's functions")
     made: Any = function(*args)
     if type(state) is dict and state.get("_is_buffer") is True:
@@ -305,10 +305,32 @@ def _build_ordered(made: OrderedDict[Any, Any], state: Any) -> None:
     made.__dict__.update(state)
 
 
-def _layout(name: Any) -> str:
-    if name != "torch.strided":
-        raise UnpicklingError(f"tensors of layout {name!r} are not read; only strided ones are")
-    return "torch.strided"
+def _layout(name: Any) -> Any:
+    layouts = {"torch.strided": lucid.strided, "torch.sparse_coo": lucid.sparse_coo}
+    found = layouts.get(name) if type(name) is str else None
+    if found is None:
+        raise UnpicklingError(f"tensors of layout {name!r} are not read; only strided and sparse_coo ones are")
+    return found
+
+
+def _rebuild_sparse(layout: Any, parts: Any) -> Tensor:
+    if layout is not lucid.sparse_coo or type(parts) is not tuple or len(parts) not in (3, 4):
+        raise UnpicklingError("a sparse tensor is made of something else than indices, values and a size")
+    indices, values, size = parts[:3]
+    for part in (indices, values):
+        if type(part) is not Tensor or part.is_sparse:
+            raise UnpicklingError("a sparse tensor's indices and values are not dense tensors")
+        # Looking at the indices takes memory, which an expanded tensor could make as large as it says.
+        if part.numel() > part._storage_numel():
+            raise UnpicklingError("a sparse tensor's indices or values are larger than their storage")
+    if indices.dtype is not lucid.int64 or indices.device != values.device:
+        raise UnpicklingError(f"a sparse tensor's indices are {indices.dtype}, not int64, or on another device")
+    try:
+        made = lucid.sparse_coo_tensor(indices, values, _ints(size, "size"))
+    except (lucid.errors.RuntimeError, lucid.errors.ValueError, lucid.errors.IndexError) as e:
+        raise UnpicklingError(f"a sparse tensor's parts do not fit together: {e}") from None
+    # A file's word that no index occurs twice is not taken.
+    return made.coalesce() if len(parts) == 4 and parts[3] is True else made
 
 
 def _dtypes() -> dict[str, DType]:
@@ -332,6 +354,7 @@ ALLOWED: dict[str, Any] = {
     "torch._utils._rebuild_tensor": _rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor_v2,
     "torch._utils._rebuild_tensor_v3": _rebuild_tensor_v3,
+    "torch._utils._rebuild_sparse_tensor": _rebuild_sparse,
     "torch._utils._rebuild_parameter": _parameter,
     "torch._utils._rebuild_parameter_with_state": _parameter_with_state,
     "torch._tensor._rebuild_from_type_v2": _from_type,

@@ -47,6 +47,8 @@ class _StorageRef:
 _REBUILD = _Global("torch._utils", "_rebuild_tensor_v2")
 _REBUILD_PARAMETER = _Global("torch._utils", "_rebuild_parameter")
 _REBUILD_PARAMETER_STATE = _Global("torch._utils", "_rebuild_parameter_with_state")
+_REBUILD_SPARSE = _Global("torch._utils", "_rebuild_sparse_tensor")
+_LAYOUT = _Global("torch.serialization", "_get_layout")
 _REBUILD_TYPE = _Global("torch._tensor", "_rebuild_from_type_v2")
 _TENSOR = _Global("torch", "Tensor")
 _SIZE = _Global("torch", "Size")
@@ -99,6 +101,11 @@ class _Pickler(pickle._Pickler):
         )
         return _REBUILD, args
 
+    def _sparse(self, tensor: Tensor) -> tuple[Any, tuple[Any, ...]]:
+        tensor = tensor.detach()
+        parts = (tensor._indices(), tensor._values(), lucid.Size(tensor.shape), tensor.is_coalesced())
+        return _REBUILD_SPARSE, (tensor.layout, parts)
+
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
             return self._reduce_tensor(obj)
@@ -108,6 +115,8 @@ class _Pickler(pickle._Pickler):
             return OrderedDict, (), state, None, iter(obj.items())
         if type(obj) is lucid.Size:
             return _SIZE, (tuple(obj),)
+        if isinstance(obj, lucid.layout):
+            return _LAYOUT, (repr(obj).replace("lucid.", "torch."),)
         if isinstance(obj, lucid.device):
             names = {"cpu": "cpu", "cuda": "cuda", "metal": "mps"}
             name = names.get(obj.type)
@@ -129,7 +138,7 @@ class _Pickler(pickle._Pickler):
             if kind is Buffer:
                 state = {"persistent": bool(state.get("persistent", True)), "_is_buffer": True}
                 kind = Tensor
-        function, args = self._tensor(obj, obj.requires_grad)
+        function, args = self._sparse(obj) if obj.is_sparse else self._tensor(obj, obj.requires_grad)
         if kind is Tensor and not state:
             return function, args
         return _REBUILD_TYPE, (function, _TENSOR if kind is Tensor else kind, args, state)
@@ -200,7 +209,8 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = PRO
         pickle_module, pickle_protocol: Accepted where they are the standard ones (`pickle`, protocol 2).
 
     The format is PyTorch's (`docs/serialization.md`), whatever the file is called. Tensors that share storage do so
-    again when they are loaded; a view brings its whole storage with it. Tensors of the GPU device are evaluated;
+    again when they are loaded; a view brings its whole storage with it. Of a sparse tensor the indices and values are
+    written; as in PyTorch it comes back without `requires_grad`. Tensors of the GPU device are evaluated;
     PyTorch reads them to its CPU, `load` to the GPU device. A file at a path is replaced in one step: a crash leaves
     the old one.
     """

@@ -199,3 +199,56 @@ def test_wrong_arguments() -> None:
         lucid.gru(lucid.ones(2, 1, 3), lucid.ones(1, 1, 4), [x], True, 1, 0.0, False, False, False)
     with pytest.raises(RuntimeError, match="dimensions"):
         lucid.convolution(x, x, None, [1], [0], [1], False, [0], 1)
+
+
+BYTES = [
+    (mode, options, more)
+    for mode in ("bilinear", "bicubic", "lanczos")
+    for options in (
+        {"size": (3, 11)},
+        {"size": (100, 71)},
+        {"scale_factor": 2.3},
+        {"scale_factor": 0.4},
+        {"scale_factor": (1.0, 1.7)},
+        {"scale_factor": 0.37, "recompute_scale_factor": True},
+        {"size": (33, 20)},
+    )
+    for more in ({}, {"antialias": True}, {"align_corners": True}, {"antialias": True, "align_corners": True})
+    if mode != "lanczos" or more == {"antialias": True}
+]
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize(("mode", "options", "more"), BYTES, ids=str)
+def test_resized_bytes_are_the_same_bytes(
+    mode: str, options: dict[str, Any], more: dict[str, Any], device: str
+) -> None:
+    rng = np.random.default_rng(0)
+    for shape in ((1, 3, 33, 20), (2, 5, 5, 7)):
+        x = rng.integers(0, 256, shape, dtype=np.uint8)
+        # Black and white: the filters' overshoots are cut off.
+        x[..., ::2] = np.where(x[..., ::2] > 127, 255, 0)
+        wanted = torch.nn.functional.interpolate(torch.tensor(x), mode=mode, **options, **more)
+        got = lucid.nn.functional.interpolate(lucid.tensor(x, device=device), mode=mode, **options, **more)
+        assert got.dtype == lucid.uint8 and got.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("options", [{"size": (3, 20)}, {"scale_factor": 0.6}, {"scale_factor": (1.0, 2.5)}], ids=str)
+def test_lanczos(options: dict[str, Any]) -> None:
+    def case(L: Any, new: Any) -> Any:
+        return L.nn.functional.interpolate(new(2, 3, 9, 14), mode="lanczos", antialias=True, **options)
+
+    (ours, grads), (theirs, others) = run(lucid, case), run(torch, case)
+    for a, b in zip(ours + grads, theirs + others, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_bytes_and_lanczos_refuse_as_pytorch() -> None:
+    for f in (torch, lucid):
+        resize, byte, x = f.nn.functional.interpolate, f.zeros(1, 1, 4, dtype=f.uint8), f.ones(1, 1, 4, 4)
+        for mode in ("linear", "area"):
+            with pytest.raises(NotImplementedError):
+                resize(byte, 2, mode=mode)
+        for wrong in ({}, {"antialias": True, "align_corners": True}):
+            with pytest.raises(ValueError, match="Lanczos mode"):
+                resize(x, 2, mode="lanczos", **wrong)

@@ -10,6 +10,7 @@ import lucid
 import numpy as np
 import pytest
 import torch
+import torch.nn.utils.prune
 
 from tests.python.parity import test_nn_parity as table
 from tests.python.parity.test_nn_parity import close, inputs, normal, numbers, pair
@@ -123,23 +124,166 @@ def test_functional_call(device: str) -> None:
         call(layer, {"other": before}, lucid.ones(1, 2, device=device))
 
 
-def test_pruning(device: str) -> None:
-    prune = lucid.nn.utils.prune
-    layer = lucid.nn.Linear(4, 3).to(device)
-    with lucid.no_grad():
-        layer.weight.copy_(lucid.arange(12, device=device).reshape(3, 4).to(lucid.float32) + 1)
-    prune.l1_unstructured(layer, "weight", 5)
-    assert (numbers(layer.weight) == 0).sum() == 5 and numbers(layer.weight).max() == 12
-    assert set(layer.state_dict()) == {"bias", "weight_orig", "weight_mask"} and prune.is_pruned(layer)
-    prune.ln_structured(layer, "weight", 1, 2, 0)
-    assert (numbers(layer.weight)[:2] == 0).all() or (numbers(layer.weight) == 0).sum() > 5
-    kept = numbers(layer.weight)
+def pruned(framework: Any, place: str, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    layer = framework.nn.Conv2d(3, 4, 2)
+    with framework.no_grad():
+        for p in layer.parameters():
+            p.copy_(framework.tensor(rng.standard_normal(tuple(p.shape)).astype("float32")))
+    return layer.to(place)
+
+
+def masks(*layers: Any) -> list[Any]:
+    return [b.tolist() for layer in layers for _, b in sorted(layer.named_buffers())]
+
+
+def prune_in_turn(m: Any, place: str) -> list[Any]:
+    prune, layer = m.nn.utils.prune, pruned(m, place)
+    found = []
+    for hook in (
+        prune.L1Unstructured.apply(layer, "weight", amount=0.3),
+        prune.LnStructured.apply(layer, "weight", 0.5, 2, 0),
+        prune.L1Unstructured.apply(layer, "weight", 5),
+        prune.Identity.apply(layer, "bias"),
+    ):
+        found += [type(hook).__name__, len(hook) if isinstance(hook, prune.PruningContainer) else 0, masks(layer)]
+    layer(m.ones(1, 3, 3, 3, device=place)).sum().backward()
+    found += [sorted(layer.state_dict()), prune.is_pruned(layer), layer.weight_orig.grad.tolist()]
     prune.remove(layer, "weight")
-    np.testing.assert_array_equal(numbers(layer.weight), kept)
-    assert not prune.is_pruned(layer) and isinstance(layer.weight, lucid.nn.Parameter)
-    for wrong, kind in ((-1, ValueError), (99, ValueError), (1.5, ValueError), ("half", TypeError)):
-        with pytest.raises(kind):
-            prune.random_unstructured(layer, "weight", wrong)
+    prune.remove(layer, "bias")
+    assert not prune.is_pruned(layer) and isinstance(layer.weight, m.nn.Parameter)
+    return [*found, sorted(n for n, _ in layer.named_parameters()), layer.weight.tolist()]
+
+
+def prune_globally(m: Any, place: str) -> list[Any]:
+    prune, layers = m.nn.utils.prune, [pruned(m, place, seed) for seed in range(2)]
+    prune.ln_structured(layers[0], "weight", 1, float("inf"), 1)
+    pairs = [(layer, "weight") for layer in layers]
+    prune.global_unstructured([*pairs, (layers[0], "bias")], prune.L1Unstructured, amount=0.4)
+    first = masks(*layers)
+    scores = {(layers[1], "weight"): m.ones(4, 3, 2, 2, device=place).cumsum(0) * 1e-3}
+    prune.global_unstructured(pairs, prune.L1Unstructured, importance_scores=scores, amount=7)
+    return [first, [sum(np.ravel(mask) == 0) for mask in masks(*layers)]]
+
+
+def prune_by_own_methods(m: Any, place: str) -> list[Any]:
+    prune = m.nn.utils.prune
+
+    class Odd(prune.BasePruningMethod):  # type: ignore[misc]
+        PRUNING_TYPE = "unstructured"
+
+        def compute_mask(self, t: Any, default_mask: Any) -> Any:
+            mask = default_mask.clone()
+            mask.view(-1)[::2] = 0
+            return mask
+
+    class First(prune.BasePruningMethod):  # type: ignore[misc]
+        PRUNING_TYPE = "structured"
+        dim = 1
+
+        def compute_mask(self, t: Any, default_mask: Any) -> Any:
+            mask = default_mask.clone()
+            mask[:, 0] = 0
+            return mask
+
+    layer, found = pruned(m, place), []
+    for method in (Odd, Odd, First, First):
+        method.apply(layer, "weight")
+        found.append(masks(layer))
+    return found
+
+
+def prune_tensors(m: Any, place: str) -> list[Any]:
+    prune, x = m.nn.utils.prune, m.tensor([1.0, 2.0, 3.0, 4.0], device=place)
+    half = prune.L1Unstructured(2)
+    within = half.prune(x, default_mask=m.tensor([1.0, 1.0, 0.0, 1.0], device=place))
+    found = [half.prune(x).tolist(), within.tolist(), half.prune(x, importance_scores=-x + 5).tolist()]
+    for call in (
+        lambda n: prune.ln_structured(n, "weight", 1, "fro", 0),
+        lambda n: prune.ln_structured(n, "weight", 0.5, -float("inf"), -1),
+        lambda n: prune.ln_structured(n, "weight", 1, 1, 1, importance_scores=m.ones(4, 3, 2, 2).cumsum(1).to(place)),
+        lambda n: prune.l1_unstructured(n, "weight", 0),
+        lambda n: prune.custom_from_mask(n, "bias", m.tensor([0, 1, 0, 1], device=place)),
+        lambda n: prune.custom_from_mask(prune.identity(n, "bias"), "bias", m.tensor([0, 1, 1, 1], device=place)),
+    ):
+        found.append(masks(call(pruned(m, place))))
+    for call in (
+        lambda n: prune.random_structured(n, "weight", 2, 0),
+        lambda n: prune.random_unstructured(n, "weight", 0.25),
+        lambda n: prune.RandomStructured.apply(n, "weight", 1) and n,
+    ):
+        # Which ones is chance; how many is not.
+        found.append(np.sum(masks(call(pruned(m, place)))))
+    return found
+
+
+@pytest.mark.parametrize("way", [prune_in_turn, prune_globally, prune_by_own_methods, prune_tensors])
+def test_pruning(way: Any, device: str) -> None:
+    def alike(a: Any, b: Any) -> None:
+        if isinstance(a, list):
+            for x, y in zip(a, b, strict=True):
+                alike(x, y)
+        else:
+            assert a == (pytest.approx(b, rel=1e-5, abs=1e-6) if isinstance(b, float) else b)
+
+    alike(way(lucid, device), way(torch, "cpu"))
+
+
+def test_pruned_state_dicts_are_exchanged() -> None:
+    ours, theirs = pruned(lucid, "cpu"), pruned(torch, "cpu", 1)
+    lucid.nn.utils.prune.l1_unstructured(ours, "weight", 5)
+    torch.nn.utils.prune.ln_structured(theirs, "weight", 2, 2, 0)
+    ours.load_state_dict(theirs.state_dict())
+    x = normal(1, 3, 4, 4)
+    close(ours(lucid.tensor(x)), theirs(torch.tensor(x)))
+
+
+PRUNED_WRONG: list[tuple[str, Any]] = [
+    ("amount=-1", lambda m, p: p.L1Unstructured(-1)),
+    ("amount=1.5", lambda m, p: p.LnStructured(1.5, 2)),
+    ("Invalid type for amount", lambda m, p: p.RandomUnstructured("half")),
+    ("abstract", lambda m, p: p.BasePruningMethod()),
+    ("amount=99", lambda m, p: p.random_unstructured(pruned(m, "cpu"), "weight", 99)),
+    ("multidimensional", lambda m, p: p.ln_structured(pruned(m, "cpu"), "bias", 1, 2, 0)),
+    ("Invalid index 7", lambda m, p: p.random_structured(pruned(m, "cpu"), "weight", 1, 7)),
+    ("importance_scores", lambda m, p: p.l1_unstructured(pruned(m, "cpu"), "weight", 1, m.ones(3))),
+    ("importance_scores", lambda m, p: p.L1Unstructured(1).prune(m.ones(2), importance_scores=m.ones(3))),
+    ("nothing", lambda m, p: p.identity(pruned(m, "cpu"), "nothing")),
+    ("shape", lambda m, p: p.custom_from_mask(pruned(m, "cpu"), "weight", m.ones(3))),
+    ("not an Iterable", lambda m, p: p.global_unstructured(3, p.L1Unstructured, amount=1)),
+    ("unstructured", lambda m, p: p.global_unstructured([(pruned(m, "cpu"), "weight")], p.LnStructured, amount=1, n=2)),
+    (
+        "dict",
+        lambda m, p: p.global_unstructured(
+            [(pruned(m, "cpu"), "weight")], p.L1Unstructured, importance_scores=[1], amount=1
+        ),
+    ),
+    ("has to be pruned before", lambda m, p: p.remove(pruned(m, "cpu"), "weight")),
+    ("BasePruningMethod", lambda m, p: p.PruningContainer().add_pruning_method("half")),
+]
+
+
+@pytest.mark.parametrize(("words", "call"), PRUNED_WRONG, ids=[words for words, _ in PRUNED_WRONG])
+def test_pruning_refuses(words: str, call: Any) -> None:
+    kinds = []
+    for m in (torch, lucid):
+        with pytest.raises(Exception, match=words) as caught:
+            call(m, m.nn.utils.prune)
+        kinds.append(caught.type)
+    assert issubclass(kinds[1], kinds[0])
+
+
+def test_a_failed_method_leaves_the_module_as_it_was() -> None:
+    prune = lucid.nn.utils.prune
+    layer = pruned(lucid, "cpu")
+    prune.l1_unstructured(layer, "weight", 5)
+    before, hooks = masks(layer), list(layer._forward_pre_hooks.values())
+    with pytest.raises(ValueError, match="amount"):
+        prune.l1_unstructured(layer, "weight", 99)
+    with pytest.raises(ValueError, match="amount"):
+        prune.l1_unstructured(layer, "bias", 99)
+    assert masks(layer) == before and list(layer._forward_pre_hooks.values()) == hooks and len(hooks) == 1
+    assert sorted(n for n, _ in layer.named_parameters()) == ["bias", "weight_orig"]
 
 
 LAZY: list[tuple[str, list[Any], tuple[int, ...]]] = [

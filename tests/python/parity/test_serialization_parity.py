@@ -150,7 +150,7 @@ def test_what_torch_has_and_this_has_not() -> None:
     for theirs, words in (
         (torch.ones(2, dtype=torch.complex128), "ComplexDoubleStorage"),
         (torch.ones(2, dtype=torch.uint16), "uint16"),
-        (torch.eye(2).to_sparse(), "sparse"),
+        (torch.eye(2).to_sparse_csr(), "sparse"),
         (torch.nn.Linear(1, 1), "Linear"),
     ):
         file = io.BytesIO()

@@ -1,8 +1,7 @@
-"""Resizing and sampling of images: `interpolate`, `grid_sample`, `affine_grid`, shuffles, `fold` and `unfold`."""
+"""Sampling and rearranging of images: `grid_sample`, `affine_grid`, shuffles, `fold` and `unfold`."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from itertools import product
@@ -10,207 +9,19 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
-from lucid.nn._functional.pooling import _adaptive_avg, each
+from lucid.nn._functional.pooling import each
+from lucid.nn._functional.resize import along, cubic
 
 __all__ = [
     "affine_grid",
     "channel_shuffle",
     "fold",
     "grid_sample",
-    "interpolate",
     "native_channel_shuffle",
     "pixel_shuffle",
     "pixel_unshuffle",
     "unfold",
-    "upsample",
-    "upsample_bilinear",
-    "upsample_nearest",
 ]
-
-_MODES = {3: ("linear",), 4: ("bilinear", "bicubic"), 5: ("trilinear",)}
-
-
-def interpolate(
-    input: Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: bool | None = None,
-    recompute_scale_factor: bool | None = None,
-    antialias: bool = False,
-) -> Tensor:
-    """Resizes the spatial dimensions of (N, C, L), (N, C, H, W) or (N, C, D, H, W).
-
-    Args:
-        input: What to resize.
-        size: The new sizes; this or `scale_factor` must be given.
-        scale_factor: By what to multiply the sizes.
-        mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area". Default: "nearest".
-        align_corners: Whether the outer elements' centres, not their outer edges, stay in place. Default: False.
-        recompute_scale_factor: Whether positions follow from the sizes, not from `scale_factor`. Default: False.
-        antialias: Whether "bilinear" and "bicubic" widen their filter when they shrink. Default: False.
-    """
-    interpolating = ("linear", "bilinear", "bicubic", "trilinear")
-    if mode in ("nearest", "area", "nearest-exact"):
-        if align_corners is not None:
-            raise errors.ValueError(
-                f"align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | "
-                f"trilinear, got mode {mode}"
-            )
-    elif align_corners is None:
-        align_corners = False
-    n = input.dim() - 2
-    if size is not None and scale_factor is not None:
-        raise errors.ValueError(f"only one of size or scale_factor should be defined, got {size} and {scale_factor}")
-    if size is None and scale_factor is None:
-        raise errors.ValueError("either size or scale_factor should be defined")
-    if n not in (1, 2, 3):
-        raise errors.NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: nearest | "
-            f"linear | bilinear | bicubic | trilinear | area | nearest-exact (got {mode})"
-        )
-    if not input.is_floating_point() and mode != "nearest" and mode != "nearest-exact":
-        raise errors.RuntimeError(f"interpolate: mode {mode} is not implemented for {input.dtype}")
-    given = size if size is not None else scale_factor
-    if isinstance(given, (list, tuple)) and len(given) != n:
-        what = "output shape" if size is not None else "scale_factor shape"
-        raise errors.ValueError(
-            f"Input and {what} must have the same number of spatial dimensions, but got input with spatial dimensions "
-            f"of {list(input.shape[2:])} and {what} of {given}."
-        )
-    scales: Sequence[float | None] = [None] * n
-    if size is not None:
-        sizes = [int(s) for s in each(size, n)]
-        if recompute_scale_factor:
-            raise errors.ValueError("recompute_scale_factor is not meaningful with an explicit size.")
-    else:
-        factors = [float(f) for f in each(scale_factor, n)]
-        sizes = [math.floor(s * f) for s, f in zip(input.shape[2:], factors, strict=True)]
-        if not recompute_scale_factor:
-            scales = factors
-    if any(s <= 0 for s in sizes) or 0 in input.shape[2:]:
-        raise errors.RuntimeError(
-            f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} output {sizes}"
-        )
-    if antialias and not (mode in ("bilinear", "bicubic") and n == 2):
-        raise errors.ValueError(
-            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
-        )
-    if mode == "area":
-        return _adaptive_avg(f"adaptive_avg_pool{n}d", input, sizes, n)
-    if mode in interpolating and mode not in _MODES[n + 2]:
-        raise errors.NotImplementedError(
-            f"Got {input.dim()}D input, but {mode} mode needs another number of dimensions"
-        )
-    if mode not in (*interpolating, "nearest", "nearest-exact"):
-        raise errors.NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: nearest | "
-            f"linear | bilinear | bicubic | trilinear | area | nearest-exact (got {mode})"
-        )
-    half = input.dtype in (lucid.float16, lucid.bfloat16)
-    x = input.to(lucid.float32) if half and mode in interpolating else input
-    for i, (out, factor) in enumerate(zip(sizes, scales, strict=True)):
-        dim = 2 + i
-        if mode.startswith("nearest"):
-            x = _nearest(x, dim, out, factor, exact=mode == "nearest-exact")
-        elif antialias:
-            x = _antialiased(x, dim, out, factor, bool(align_corners), cubic=mode == "bicubic")
-        else:
-            x = _resized(x, dim, out, factor, bool(align_corners), cubic=mode == "bicubic")
-    return x.to(input.dtype) if half else x
-
-
-def _line(n: int, like: Tensor) -> Tensor:
-    """0 to n-1, in the precision that positions are worked out in."""
-    dtype = lucid.float64 if like.dtype == lucid.float64 else lucid.float32
-    return lucid.arange(n, device=like.device).to(dtype)
-
-
-def _nearest(x: Tensor, dim: int, out: int, factor: float | None, exact: bool) -> Tensor:
-    size = x.shape[dim]
-    if out == size and factor in (None, 1.0):
-        return x
-    step = 1.0 / factor if factor else size / out
-    # Positions are float32 for every dtype, as in PyTorch.
-    line = lucid.arange(out, device=x.device).to(lucid.float32)
-    places = ((line + 0.5) * step if exact else line * step).floor()
-    return x.index_select(dim, places.to(lucid.int64).clamp(0, size - 1))
-
-
-def _step(size: int, out: int, factor: float | None, align: bool) -> float:
-    if align:
-        return (size - 1) / (out - 1) if out > 1 else 0.0
-    return 1.0 / factor if factor else size / out
-
-
-def _along(values: Tensor, dim: int, ndim: int) -> Tensor:
-    view = [1] * ndim
-    view[dim] = -1
-    return values.reshape(view)
-
-
-def _cubic(t: Tensor, a: float) -> Tensor:
-    """Keys' kernel at distances `t` from 0 to 2."""
-    near = ((a + 2) * t - (a + 3)) * t * t + 1
-    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-    return lucid.where(t <= 1, near, far.masked_fill(t >= 2, 0.0))
-
-
-def _resized(x: Tensor, dim: int, out: int, factor: float | None, align: bool, cubic: bool) -> Tensor:
-    size = x.shape[dim]
-    step = _step(size, out, factor, align)
-    line = _line(out, x)
-    real = line * step if align else (line + 0.5) * step - 0.5
-    if not cubic:
-        real = real.clamp(min=0)
-    low = real.floor().clamp(max=size - 1) if not cubic else real.floor()
-    t = (real - low).clamp(0, 1)
-    place = low.to(lucid.int64)
-    if cubic:
-        taps = [(place + k, _cubic((t - k).abs(), -0.75)) for k in (-1, 0, 1, 2)]
-    else:
-        taps = [(place, 1 - t), (place + 1, t)]
-    total = None
-    for at, weight in taps:
-        part = x.index_select(dim, at.clamp(0, size - 1)) * _along(weight, dim, x.dim()).to(x.dtype)
-        total = part if total is None else total + part
-    assert total is not None
-    return total
-
-
-def _antialiased(x: Tensor, dim: int, out: int, factor: float | None, align: bool, cubic: bool) -> Tensor:
-    size = x.shape[dim]
-    step = _step(size, out, factor, align)
-    widened = max(step, 1.0)
-    support = (2.0 if cubic else 1.0) * widened
-    centre = ((_line(out, x) + 0.5) * step).unsqueeze(1)
-    first = (centre - support + 0.5).trunc().clamp(min=0)
-    end = (centre + support + 0.5).trunc().clamp(max=size)
-    place = _line(size, x).unsqueeze(0)
-    distance = ((place - centre + 0.5) / widened).abs()
-    weights = _cubic(distance, -0.5) if cubic else (1 - distance).clamp(min=0)
-    weights = weights.masked_fill((place < first) | (place >= end), 0.0)
-    weights = (weights / weights.sum(1, True)).to(x.dtype)
-    return x.transpose(dim, -1).matmul(weights.t()).transpose(dim, -1)
-
-
-def upsample(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
-) -> Tensor:
-    """`interpolate` by its old name."""
-    warnings.warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3)
-    return interpolate(input, size, scale_factor, mode, align_corners)
-
-
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` with mode "nearest"."""
-    return interpolate(input, size, scale_factor)
-
-
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` with mode "bilinear" and aligned corners."""
-    return interpolate(input, size, scale_factor, "bilinear", True)
-
 
 # ---- sampling --------------------------------------------------------------------------------------------------------
 
@@ -242,7 +53,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
             line = line * 0.0
         elif not align_corners:
             line = line * ((count - 1) / count)
-        columns.append(_along(line, i, n).expand(space))
+        columns.append(along(line, i, n).expand(space))
     columns.append(lucid.ones(space, dtype=theta.dtype, device=theta.device))
     base = lucid.stack(columns, -1).reshape([1, -1, n + 1])
     made = base.expand([theta.shape[0], base.shape[1], n + 1]).matmul(theta.transpose(1, 2))
@@ -338,7 +149,7 @@ def grid_sample(
         made = None
         lows = [c.detach().floor() for c in coords]
         rests = [c - low for c, low in zip(coords, lows, strict=True)]
-        weights = [[_cubic((t - k).abs(), -0.75) for k in (-1, 0, 1, 2)] for t in rests]
+        weights = [[cubic((t - k).abs(), -0.75) for k in (-1, 0, 1, 2)] for t in rests]
         for at in product(range(4), repeat=n):
             places = [
                 _contained(low + k - 1, size, padding_mode, align) for low, k, size in zip(lows, at, space, strict=True)

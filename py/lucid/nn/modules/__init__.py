@@ -122,6 +122,10 @@ from lucid.nn.modules.loss import (
     NLLLoss,
     SmoothL1Loss,
 )
+from lucid.nn.modules.loss_linear import (
+    LinearCrossEntropyLoss,
+    LinearCrossEntropyOptions,
+)
 from lucid.nn.modules.loss_more import (
     CosineEmbeddingLoss,
     CTCLoss,
@@ -323,6 +327,8 @@ __all__ = [
     "LazyModuleMixin",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
