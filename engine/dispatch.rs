@@ -323,7 +323,7 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
         Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], device)?,
         _ => with_backend!(inputs[0].device(), execute(&prim, inputs, &meta))?,
     };
-    profile::end(begun, prim.schema(), inputs.iter().copied());
+    profile::end(begun, prim.schema(), inputs.iter().copied(), &meta.shape);
     debug_assert_eq!(storage.layout().shape, meta.shape, "{prim:?}");
     debug_assert_eq!(storage.dtype(), meta.dtype, "{prim:?}");
     autograd::record(prim, inputs, storage)
@@ -341,7 +341,7 @@ pub(crate) fn create(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
 pub(crate) fn create_plain(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
     let begun = profile::begin();
     let storage = with_backend!(device, execute(&prim, &[], &meta))?;
-    profile::end(begun, prim.schema(), []);
+    profile::end(begun, prim.schema(), [], &meta.shape);
     Ok(Tensor::from_storage(storage))
 }
 
@@ -358,7 +358,7 @@ pub(crate) fn view(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
     }
     let begun = profile::begin();
     let storage = with_backend!(x.device(), run(&op, x, layout))?;
-    profile::end(begun, op.schema(), [x]);
+    profile::end(begun, op.schema(), [x], &storage.layout().shape);
     Ok(autograd::record_view(op, x, storage))
 }
 
@@ -421,7 +421,7 @@ pub(crate) fn nonzero(x: &Tensor) -> Result<Tensor> {
     }
     let begun = profile::begin();
     let storage = with_backend!(x.device(), run(x))?;
-    profile::end(begun, &crate::ops::index::schema::nonzero, [x]);
+    profile::end(begun, &crate::ops::index::schema::nonzero, [x], &[]);
     Ok(Tensor::from_storage(storage))
 }
 
@@ -444,7 +444,7 @@ pub(crate) fn index_into(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result
     crate::determinism::check(op.schema(), dst.device())?;
     let begun = profile::begin();
     with_backend!(dst.device(), run(op, dst, rest))?;
-    profile::end(begun, op.schema(), std::iter::once(dst).chain(rest.iter().copied()));
+    profile::end(begun, op.schema(), std::iter::once(dst).chain(rest.iter().copied()), dst.shape());
     Ok(())
 }
 

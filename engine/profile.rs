@@ -63,6 +63,8 @@ pub struct Event {
     pub memory: i64,
     /// The shapes of its tensors, where they are traced.
     pub shapes: Vec<Vec<usize>>,
+    /// The shape of its result, where they are traced.
+    pub made: Vec<usize>,
     /// Where it was called, the innermost frame first, where stacks are traced.
     pub stack: Vec<String>,
 }
@@ -190,13 +192,18 @@ fn look() -> Begun {
     Begun { counts: counters::thread(), traced }
 }
 
-/// Books an op on these tensors that [`begin`] saw.
+/// Books an op on these tensors, with a result of this shape, that [`begin`] saw.
 #[inline]
-pub(crate) fn end<'a>(begun: Option<Begun>, schema: &'static Schema, inputs: impl IntoIterator<Item = &'a Tensor>) {
+pub(crate) fn end<'a>(
+    begun: Option<Begun>,
+    schema: &'static Schema,
+    inputs: impl IntoIterator<Item = &'a Tensor>,
+    made: &[usize],
+) {
     if let Some(before) = begun {
         let shapes = match before.traced.is_some() && SHAPES.load(Ordering::Relaxed) {
-            true => inputs.into_iter().map(|t| t.shape().to_vec()).collect(),
-            false => Vec::new(),
+            true => (inputs.into_iter().map(|t| t.shape().to_vec()).collect(), made.to_vec()),
+            false => (Vec::new(), Vec::new()),
         };
         book(before, schema.name, schema.family, true, shapes);
     }
@@ -206,12 +213,15 @@ pub(crate) fn end<'a>(begun: Option<Begun>, schema: &'static Schema, inputs: imp
 #[inline]
 pub(crate) fn end_other(begun: Option<Begun>, name: &'static str) {
     if let Some(before) = begun {
-        book(before, name, name, false, Vec::new());
+        book(before, name, name, false, (Vec::new(), Vec::new()));
     }
 }
 
+/// Shapes of the tensors and of the result.
+type Shapes = (Vec<Vec<usize>>, Vec<usize>);
+
 #[cold]
-fn book(before: Begun, name: &'static str, family: &'static str, counted: bool, shapes: Vec<Vec<usize>>) {
+fn book(before: Begun, name: &'static str, family: &'static str, counted: bool, (shapes, made): Shapes) {
     let cost = counters::thread() - before.counts;
     let traced = before.traced.map(|at| (at.time.elapsed().as_nanos() as u64, memory() - at.memory, at));
     if let Some(state) = STATE.lock().as_mut() {
@@ -229,6 +239,7 @@ fn book(before: Begun, name: &'static str, family: &'static str, counted: bool, 
         }
         let start = time.saturating_duration_since(state.began).as_nanos() as u64;
         let (mlx_ops, evaluations, thread) = (cost.ops, cost.evaluations, thread());
-        state.events.push(Event { name, family, thread, start, duration, mlx_ops, evaluations, memory, shapes, stack });
+        let event = Event { name, family, thread, start, duration, mlx_ops, evaluations, memory, shapes, made, stack };
+        state.events.push(event);
     }
 }

@@ -38,6 +38,9 @@ def result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs an example whole, then in two parts, and gives what was compared."""
     options = list(sys.argv[1:] if argv is None else argv)
+    if {"-h", "--help"} & set(options):
+        print((__doc__ or "").strip())
+        raise SystemExit(0)
     example = options.pop(0) if options and not options[0].startswith("-") else "lenet"
     if example not in EXAMPLES:
         raise SystemExit(f"there is no example {example!r} to resume; there are {', '.join(EXAMPLES)}")

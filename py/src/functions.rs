@@ -320,14 +320,14 @@ fn _profile_now() -> (u64, u64) {
     (lucid::profile::now(), lucid::profile::thread())
 }
 
-/// ((name, category, thread, start, duration, MLX operations, evaluations, bytes), shapes, stack) of each event, and how
-/// many are missing.
+/// ((name, category, thread, start, duration, MLX operations, evaluations, bytes), shapes, shape of the result, stack) of each
+/// event, and how many are missing.
 #[pyfunction]
 fn _profile_take_trace(py: Python<'_>) -> PyResult<(Vec<Bound<'_, PyTuple>>, u64)> {
     let (events, dropped) = lucid::profile::take_trace();
     let row = |e: &lucid::profile::Event| {
         let what = (e.name, e.family, e.thread, e.start, e.duration, e.mlx_ops, e.evaluations, e.memory);
-        (what, &e.shapes, &e.stack).into_pyobject(py)
+        (what, &e.shapes, &e.made, &e.stack).into_pyobject(py)
     };
     Ok((events.iter().map(row).collect::<PyResult<_>>()?, dropped))
 }

@@ -91,7 +91,7 @@ class GradScaler:
         if isinstance(outputs, Tensor):
             scale = self._start(outputs.device) if self._scale is None else self._scale
             return outputs * scale.to(outputs.device)
-        if isinstance(outputs, Iterable):
+        if isinstance(outputs, Iterable) and not isinstance(outputs, str):
             scaled = [self.scale(value) for value in outputs]
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else iter(scaled)
         raise errors.ValueError("outputs must be a Tensor or an iterable of Tensors")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from lucid import _C, Tensor, errors
 from lucid._C import (
@@ -269,49 +269,66 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 # ---- layers ----------------------------------------------------------------------------------------------------------
 
 
-def conv1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """1-D convolution: (N, C, L) with (out, C / groups, window). `padding` may be "same" or "valid"."""
-    if isinstance(padding, str):
-        input, padding = _string_padding(input, weight, padding, stride, dilation, 1)
-    return _C.conv1d(input, weight, bias, stride, padding, dilation, groups)
+class _Conv(Protocol):
+    """A convolution as a function."""
+
+    def __call__(
+        self,
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor: ...
 
 
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """2-D convolution: (N, C, H, W) with (out, C / groups, window…). `padding` may be "same" or "valid"."""
-    if isinstance(padding, str):
-        input, padding = _string_padding(input, weight, padding, stride, dilation, 2)
-    return _C.conv2d(input, weight, bias, stride, padding, dilation, groups)
+class _MaxPool(Protocol):
+    """A max-pooling as a function."""
+
+    def __call__(
+        self,
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any: ...
 
 
-def conv3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """3-D convolution: (N, C, D, H, W) with (out, C / groups, window…). `padding` may be "same" or "valid"."""
-    if isinstance(padding, str):
-        input, padding = _string_padding(input, weight, padding, stride, dilation, 3)
-    return _C.conv3d(input, weight, bias, stride, padding, dilation, groups)
+def _made(function: Any, name: str, doc: str) -> Any:
+    """A function that was made for some number of dimensions, under its own name."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def _conv(n: int, space: str) -> _Conv:
+    run = getattr(_C, f"conv{n}d")
+
+    def call(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        if isinstance(padding, str):
+            input, padding = _string_padding(input, weight, padding, stride, dilation, n)
+        made: Tensor = run(input, weight, bias, stride, padding, dilation, groups)
+        return made
+
+    doc = f'{n}-D convolution: (N, C, {space}) with (out, C / groups, window…). `padding` may be "same" or "valid".'
+    made: _Conv = _made(call, f"conv{n}d", doc)
+    return made
+
+
+conv1d, conv2d, conv3d = _conv(1, "L"), _conv(2, "H, W"), _conv(3, "D, H, W")
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
@@ -360,94 +377,45 @@ def _around(padding: Any, window: Sequence[int], dilation: Sequence[int]) -> lis
     return around
 
 
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest element of each window of (N, C, L); with `return_indices` also its index in L."""
-    made = _C.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)
-    if return_indices:
-        return made, _max_indices(input, 1, kernel_size, stride, padding, dilation, ceil_mode)
-    return made
+def _max_pool(n: int, space: str) -> tuple[_MaxPool, _MaxPool]:
+    name = f"max_pool{n}d"
+    run = getattr(_C, name)
+
+    def call(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        made = run(input, kernel_size, stride, padding, dilation, ceil_mode)
+        if return_indices:
+            return made, _max_indices(input, n, kernel_size, stride, padding, dilation, ceil_mode)
+        return made
+
+    def with_indices(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        return call(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    where = f"(N, C, {space}); with `return_indices` also its index in {space}, flat"
+    return (
+        _made(call, name, f"The largest element of each window of {where}."),
+        _made(with_indices, f"{name}_with_indices", f"`{name}` with `return_indices`."),
+    )
 
 
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest element of each window of (N, C, H, W); with `return_indices` also its flat index in (H, W)."""
-    made = _C.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
-    if return_indices:
-        return made, _max_indices(input, 2, kernel_size, stride, padding, dilation, ceil_mode)
-    return made
-
-
-def max_pool3d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest element of each window of (N, C, D, H, W); with `return_indices` also its flat index in (D, H, W)."""
-    made = _C.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)
-    if return_indices:
-        return made, _max_indices(input, 3, kernel_size, stride, padding, dilation, ceil_mode)
-    return made
-
-
-def max_pool1d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """`max_pool1d` with `return_indices`."""
-    found: tuple[Tensor, Tensor] = max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
-    return found
-
-
-def max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """`max_pool2d` with `return_indices`."""
-    found: tuple[Tensor, Tensor] = max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
-    return found
-
-
-def max_pool3d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """`max_pool3d` with `return_indices`."""
-    found: tuple[Tensor, Tensor] = max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
-    return found
+max_pool1d, max_pool1d_with_indices = _max_pool(1, "L")
+max_pool2d, max_pool2d_with_indices = _max_pool(2, "H, W")
+max_pool3d, max_pool3d_with_indices = _max_pool(3, "D, H, W")
 
 
 def _max_indices(

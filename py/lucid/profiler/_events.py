@@ -16,7 +16,8 @@ class OpEvent:
     `start_ns` counts from the profiler's start and `duration_ns` is wall time; `thread` is a small number; `mlx_ops`
     are operations recorded with MLX and `evaluations` those it caused; `memory` is by how many bytes both devices' use
     grew, where memory is profiled. `category` is the op's family, `eval`, `read` or `user`. `shapes` are those of the
-    op's tensors and `stack` the calling frames, the innermost first, where they are recorded.
+    op's tensors and `stack` the calling frames, the innermost first, where they are recorded. `flops` are the
+    floating-point operations of products, convolutions, attention, `add` and `mul`, where they are counted.
     """
 
     name: str
@@ -29,6 +30,7 @@ class OpEvent:
     memory: int = 0
     shapes: list[list[int]] = field(default_factory=list)
     stack: list[str] = field(default_factory=list)
+    flops: int = 0
 
     @property
     def key(self) -> str:
@@ -80,6 +82,7 @@ class _Row:
     mlx_ops: int = 0
     evaluations: int = 0
     memory: int = 0
+    flops: int = 0
 
     @property
     def mean_ns(self) -> float:
@@ -136,6 +139,7 @@ _KEYS: dict[str, Callable[[_Row], Any]] = {
     "calls": lambda r: -r.calls,
     "mlx_ops": lambda r: -r.mlx_ops,
     "memory": lambda r: -r.memory,
+    "flops": lambda r: -r.flops,
     "name": lambda r: r.name,
 }
 _KEYS |= {
@@ -168,7 +172,7 @@ def _own_times(events: list[OpEvent]) -> list[int]:
 
 class ProfileSummary:
     """Events added up by name. Iterates over rows with `name`, `category`, `calls`, `total_ns`, `self_ns`, `mean_ns`,
-    `longest_ns`, `mlx_ops`, `evaluations`, `memory`, `shapes` and `stack`, and PyTorch's names of these (`key`,
+    `longest_ns`, `mlx_ops`, `evaluations`, `memory`, `flops`, `shapes` and `stack`, and PyTorch's names (`key`,
     `count`, `cpu_time_total`, …). Rows of different shapes, or of other frames, are apart where that is asked for."""
 
     def __init__(
@@ -191,6 +195,7 @@ class ProfileSummary:
             row.mlx_ops += e.mlx_ops
             row.evaluations += e.evaluations
             row.memory += e.memory
+            row.flops += e.flops
         self.rows = sorted(rows.values(), key=_KEYS["total_time"])
         self.memory = list(memory)
 
@@ -217,6 +222,7 @@ class ProfileSummary:
                 total.mlx_ops += r.mlx_ops
                 total.evaluations += r.evaluations
                 total.memory += r.memory
+                total.flops += r.flops
         return total
 
     def table(
@@ -231,8 +237,8 @@ class ProfileSummary:
     ) -> str:
         """A table of the first `row_limit` rows; -1 shows all.
 
-        `sort_by` is `total_time` (the default), `self_time`, `mean_time`, `calls`, `mlx_ops`, `memory` or `name`, or
-        one of PyTorch's `cpu_time_total`, `self_cpu_time_total`, `cpu_time`, `count`, `cpu_memory_usage` and
+        `sort_by` is `total_time` (the default), `self_time`, `mean_time`, `calls`, `mlx_ops`, `memory`, `flops` or
+        `name`, or one of PyTorch's `cpu_time_total`, `self_cpu_time_total`, `cpu_time`, `count`, `cpu_memory_usage` and
         `device_time_total`. `top_level_events_only` is accepted: ops do not call each other here.
         """
         if sort_by is not None and sort_by not in _KEYS:
@@ -240,9 +246,10 @@ class ProfileSummary:
         rows = sorted(self.rows, key=_KEYS[sort_by or "total_time"])
         shown = rows if row_limit < 0 else rows[:row_limit]
         total = self.total_ns or 1
-        shaped, stacked = any(r.shapes for r in rows), any(r.stack for r in rows)
+        shaped, stacked, counted = (any(getattr(r, name) for r in rows) for name in ("shapes", "stack", "flops"))
         names = ("name", "calls", "total µs", "%", "self µs", "mean µs", "longest µs", "mlx ops", "evals", "bytes")
-        lines = [names + (("shapes",) if shaped else ()) + (("called from",) if stacked else ())]
+        more = (("flops",) if counted else ()) + (("shapes",) if shaped else ()) + (("called from",) if stacked else ())
+        lines = [names + more]
         for r in shown:
             share = "" if r.category == "user" else f"{100 * r.total_ns / total:.1f}"
             cells: tuple[str, ...] = (
@@ -257,6 +264,8 @@ class ProfileSummary:
                 str(r.evaluations),
                 str(r.memory),
             )
+            if counted:
+                cells += (str(r.flops) if r.flops else "",)
             if shaped:
                 cells += (_short(str(r.shapes), max_shapes_column_width),)
             if stacked:

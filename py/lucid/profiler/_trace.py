@@ -19,9 +19,12 @@ from typing import Any, TypeVar
 import lucid
 from lucid import _C, errors
 from lucid.profiler._events import MemoryStats, OpEvent, ProfileSummary
+from lucid.profiler._flops import flops
 from lucid.profiler._schedule import ProfilerAction
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Of an event: name, category, thread, start, duration, MLX operations, evaluations, bytes.
+_What = tuple[str, str, int, int, int, int, int, int]
 
 
 class ProfilerActivity(enum.Enum):
@@ -61,6 +64,8 @@ class Profiler:
             everything is recorded.
         on_trace_ready: Called with the profiler when a recording is complete.
         acc_events: Whether events of earlier cycles are kept. Default: False.
+        with_flops: Whether events tell how many floating-point operations they are (products, convolutions, attention,
+            `add` and `mul`), worked out from the shapes. Default: False.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Profiler:
         schedule: Callable[[int], ProfilerAction] | None = None,
         on_trace_ready: Callable[[Any], Any] | None = None,
         acc_events: bool = False,
+        with_flops: bool = False,
     ) -> None:
         if schedule is not None and not callable(schedule):
             raise errors.TypeError(
@@ -85,6 +91,7 @@ class Profiler:
         self.profile_memory = profile_memory
         self.record_shapes = record_shapes
         self.with_stack = with_stack
+        self.with_flops = with_flops
         self.on_trace_ready = on_trace_ready
         self.acc_events = acc_events
         self.step_num = 0
@@ -180,7 +187,7 @@ class Profiler:
             for device in self._devices():
                 lucid.reset_peak_memory_stats(device)
                 self._before[device.type] = lucid.memory_stats(device)["allocations"]
-        _C._profile_start_trace(self.profile_memory, self.record_shapes, self.with_stack)
+        _C._profile_start_trace(self.profile_memory, self.record_shapes or self.with_flops, self.with_stack)
         with _lock:
             _running = self
 
@@ -196,7 +203,7 @@ class Profiler:
         if action is ProfilerAction.WARMUP:
             return
         self.dropped += dropped
-        found = [OpEvent(*what, shapes=shapes, stack=stack) for what, shapes, stack in events] + self._user
+        found = [self._event(*event) for event in events] + self._user
         # Each recording has a clock of its own.
         shift = max((e.end_ns for e in self._events), default=0)
         self._events += [replace(e, start_ns=e.start_ns + shift) for e in found] if shift else found
@@ -205,6 +212,10 @@ class Profiler:
                 stats = lucid.memory_stats(device)
                 stats["allocations"] -= self._before.get(device.type, 0)
                 self._memory.append(MemoryStats(device.type, **stats))
+
+    def _event(self, what: _What, shapes: list[list[int]], made: list[int], stack: list[str]) -> OpEvent:
+        counted = flops(what[0], shapes, made) if self.with_flops else 0
+        return OpEvent(*what, shapes if self.record_shapes else [], stack, counted)
 
     def _ready(self) -> None:
         if self.on_trace_ready is not None:
@@ -255,6 +266,8 @@ class Profiler:
             args: dict[str, Any] = {"mlx_ops": e.mlx_ops, "evaluations": e.evaluations, "bytes": e.memory}
             if self.record_shapes:
                 args["Input Dims"] = e.shapes
+            if e.flops:
+                args["flops"] = e.flops
             if self.with_stack:
                 args["Call stack"] = ";".join(e.stack)
             rows.append(
@@ -298,10 +311,10 @@ class profile(Profiler):
 
     Args:
         activities: Accepted: both devices are always traced. Not an empty list.
-        schedule, on_trace_ready, record_shapes, profile_memory, with_stack, acc_events: As `Profiler` has them.
+        schedule, on_trace_ready, record_shapes, profile_memory, with_stack, with_flops, acc_events: As `Profiler` has
+            them.
         with_modules, experimental_config, execution_trace_observer, custom_trace_id_callback,
             post_processing_timeout_s: Accepted, and without effect.
-        with_flops: Not offered: True is a NotImplementedError.
     """
 
     def __init__(
@@ -321,8 +334,6 @@ class profile(Profiler):
         custom_trace_id_callback: Any = None,
         post_processing_timeout_s: float | None = None,
     ) -> None:
-        if with_flops:
-            raise errors.NotImplementedError("profile: with_flops is not offered; leave it False")
         if activities is not None and not list(activities):
             raise errors.ValueError("profile: no activities given; leave them out, or name ProfilerActivity.CPU")
         super().__init__(
@@ -332,6 +343,7 @@ class profile(Profiler):
             schedule=schedule,
             on_trace_ready=on_trace_ready,
             acc_events=acc_events,
+            with_flops=with_flops,
         )
 
 

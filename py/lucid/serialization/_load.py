@@ -249,7 +249,17 @@ class _Legacy:
         # The pickles do not tell their lengths. They are read whole, once: a copy of the file at most.
         data = bytes(self.source.read(0, self.source.size))
         safe = _unpickler(data, self.persistent)
-        if safe.load() != _MAGIC:
+        try:
+            first = safe.load()
+        except UnpicklingError as e:
+            if data.startswith(b"\x80"):
+                raise
+            # No pickle of the last twenty years: most likely not one at all.
+            raise UnpicklingError(
+                f"not a readable checkpoint: it begins with {data[:8]!r}, and is neither a zip archive nor a pickle "
+                f"({e})"
+            ) from None
+        if first != _MAGIC:
             raise InvalidFileError("not a readable checkpoint: neither a zip archive nor PyTorch's older format")
         version = safe.load(safe.at)
         if version != _LEGACY_PROTOCOL:

@@ -360,6 +360,27 @@ def test_lbfgs(options: dict[str, Any], device: str) -> None:
     assert sides[0][1] == pytest.approx(sides[1][1], rel=1e-6 if dtype == "float64" else 2e-3)
 
 
+@pytest.mark.parametrize("options", [{}, {"line_search_fn": "strong_wolfe"}], ids=str)
+def test_lbfgs_waits_a_few_times_an_iteration(options: dict[str, Any]) -> None:
+    params = [lucid.full((n,), 2.0, device="gpu", requires_grad=True) for n in (3, 5, 7)]
+    optimizer = lucid.optim.LBFGS(params, max_iter=6, **options)
+    calls = 0
+
+    def closure() -> Any:
+        nonlocal calls
+        calls += 1
+        optimizer.zero_grad()
+        loss = sum((p**4 + (p - 1) ** 2).sum() for p in params)
+        loss.backward()
+        return loss
+
+    with lucid.profile() as profile:
+        optimizer.step(closure)
+    iterations = optimizer.state[params[0]]["n_iter"]
+    # One for each loss and its gradient, and two (the curvature, the direction) for each iteration.
+    assert iterations > 2 and profile.total["evaluations"] <= 2 * calls + 2 * iterations
+
+
 def test_lbfgs_refuses_as_pytorch() -> None:
     for f in (lucid, torch):
         p, q = f.zeros(2, requires_grad=True), f.zeros(2, requires_grad=True)

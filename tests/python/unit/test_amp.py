@@ -188,6 +188,13 @@ def test_scalers_are_copied_between_iterations() -> None:
     assert off.scale(p) is p and off.get_scale() == 1.0 and not off.is_enabled()
 
 
+def test_what_cannot_be_scaled() -> None:
+    scaler = GradScaler("cpu")
+    for wrong in ("loss", b"loss", 3.0, None, [lucid.ones(1), "loss"]):
+        with pytest.raises(ValueError, match="iterable of Tensors"):
+            scaler.scale(wrong)
+
+
 def test_one_engine_call_unscales_all(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     unscale = lucid._C._unscale_

@@ -98,8 +98,6 @@ def test_decorator_threads_and_trace(tmp_path: Path) -> None:
     rows = json.loads(path.read_text())["traceEvents"]
     assert len(rows) == 4
     assert all(r["ph"] == "X" and r["dur"] >= 0 for r in rows)
-    with pytest.raises(NotImplementedError, match="with_flops"):
-        profiler.profile(with_flops=True)
     with pytest.raises(ValueError, match="activities"):
         profiler.profile(activities=[])
 
@@ -115,6 +113,47 @@ def test_summary_adds_up() -> None:
 
 def callee(x: lucid.Tensor) -> lucid.Tensor:
     return x @ x.t()
+
+
+def conv(x: lucid.Tensor, groups: int = 1) -> lucid.Tensor:
+    weight = lucid.ones(4, 4 // groups, 3, 3, device=x.device, requires_grad=True)
+    return lucid.nn.functional.conv2d(x, weight, stride=2, padding=1, groups=groups)
+
+
+# What runs, and how many operations it is: twice the products, and once the sums and factors of `add` and `mul`.
+FLOPS: dict[str, tuple[Any, int]] = {
+    "matmul": (lambda o: o(5, 3) @ o(3, 4), 2 * 5 * 3 * 4),
+    "batched": (lambda o: o(2, 5, 3) @ o(3, 4), 2 * 2 * 5 * 3 * 4),
+    "vector": (lambda o: o(5, 3) @ o(3), 2 * 5 * 3),
+    "linear": (lambda o: lucid.nn.functional.linear(o(5, 3), o(4, 3), o(4)), 2 * 5 * 3 * 4),
+    "conv2d": (lambda o: conv(o(2, 4, 8, 8)), 2 * (2 * 4 * 4 * 4) * (4 * 9)),
+    "groups": (lambda o: conv(o(2, 4, 8, 8), 2), 2 * (2 * 4 * 4 * 4) * (2 * 9)),
+    "backward": (lambda o: conv(o(2, 4, 8, 8)).sum().backward(), 2 * 2 * (2 * 4 * 4 * 4) * (4 * 9)),
+    "transposed": (lambda o: lucid.nn.functional.conv_transpose2d(o(1, 4, 3, 3), o(4, 2, 2, 2)), 2 * 4 * 9 * 2 * 4),
+    "attention": (lambda o: attend(o(2, 5, 4), o(2, 6, 4), o(2, 6, 3)), 2 * 2 * 5 * 6 * (4 + 3)),
+    "add": (lambda o: o(3, 4) + o(4), 12),
+    "mul": (lambda o: o(3, 1) * o(1, 4), 12),
+    "neither": (lambda o: o(3, 4).exp(), 0),
+}
+
+
+def attend(*x: lucid.Tensor) -> lucid.Tensor:
+    return lucid.nn.functional.scaled_dot_product_attention(*x)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("what", FLOPS)
+def test_flops(what: str, device: str, tmp_path: Path) -> None:
+    run, wanted = FLOPS[what]
+    with profiler.profile(with_flops=True) as p:
+        run(lambda *shape: lucid.ones(*shape, device=device))
+    summary = p.key_averages()
+    assert summary.total_average().flops == sum(e.flops for e in p.events()) == wanted
+    assert all(e.shapes == [] for e in p.events())
+    assert ("flops" in summary.table(sort_by="flops")) == (wanted > 0)
+    p.export_chrome_trace(tmp_path / "trace.json")
+    rows = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert sum(r["args"].get("flops", 0) for r in rows) == wanted
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])

@@ -216,6 +216,12 @@ def test_files_and_arguments(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir() if "part" in p.name] == []
 
 
+@pytest.mark.parametrize("content", [b"hello world, this is a text", b"\x89PNG\r\n\x1a\n", b"{}", b"\0" * 64], ids=repr)
+def test_what_is_no_checkpoint_is_told_so(content: bytes) -> None:
+    with pytest.raises(ser.UnpicklingError, match="not a readable checkpoint: it begins with"):
+        lucid.load(io.BytesIO(content))
+
+
 def test_equal_objects_make_equal_files_with_aligned_entries(tmp_path: Path) -> None:
     obj = {"a": lucid.arange(3), "b": lucid.ones(5, dtype=lucid.float16), "c": nn.Linear(2, 2, bias=False).state_dict()}
     one, two = io.BytesIO(), io.BytesIO()

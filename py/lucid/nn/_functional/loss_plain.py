@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from typing import Any
 
 from lucid import _C, Tensor, errors
 from lucid.nn._functional.loss import legacy_reduction, reduced
@@ -18,6 +20,32 @@ __all__ = [
     "nll_loss",
     "smooth_l1_loss",
 ]
+
+
+def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """`reduction`, or what the older arguments say; the engine checks it, as each loss has its own."""
+    older = size_average is not None or reduce is not None
+    return legacy_reduction(size_average, reduce, reduction, stacklevel=6) if older else reduction
+
+
+class _labels:
+    """A block whose errors about an index say that it is a target."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        found = re.search(r"index (-?\d+) is out of bounds .*size (\d+)", str(error)) if error is not None else None
+        if isinstance(error, errors.IndexError) and found:
+            index, classes = found.groups()
+            raise errors.IndexError(
+                f"{self.name}: Target {index} is out of bounds: there are {classes} classes, from 0"
+            ) from None
 
 
 def _compared(input: Tensor, target: Tensor) -> None:
@@ -63,8 +91,7 @@ def mse_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """`(input - target)²`. With a `weight` of the input's shape, the mean is the weighted one."""
-    if size_average is not None or reduce is not None:
-        reduction = legacy_reduction(size_average, reduce, reduction)
+    reduction = _reduction(size_average, reduce, reduction)
     _compared(input, target)
     if weight is not None:
         return _weighted(_C.mse_loss(input, target, reduction="none"), input, weight, reduction, True)
@@ -80,8 +107,7 @@ def l1_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """`|input - target|`. With a `weight` of the input's shape, the mean is the weighted one."""
-    if size_average is not None or reduce is not None:
-        reduction = legacy_reduction(size_average, reduce, reduction)
+    reduction = _reduction(size_average, reduce, reduction)
     _compared(input, target)
     if weight is not None:
         return _weighted(_C.l1_loss(input, target, reduction="none"), input, weight, reduction, True)
@@ -97,8 +123,7 @@ def smooth_l1_loss(
     beta: float = 1.0,
 ) -> Tensor:
     """`d² / (2 beta)` where the distance `d` is below `beta`, else `d - beta / 2`."""
-    if size_average is not None or reduce is not None:
-        reduction = legacy_reduction(size_average, reduce, reduction)
+    reduction = _reduction(size_average, reduce, reduction)
     _compared(input, target)
     return _C.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
 
@@ -126,9 +151,9 @@ def nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """`-weight[target] · input[target]` for log-probabilities (N, C, …) and class indices (N, …); see `nn.NLLLoss`."""
-    if size_average is not None or reduce is not None:
-        reduction = legacy_reduction(size_average, reduce, reduction)
-    return _C.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+    reduction = _reduction(size_average, reduce, reduction)
+    with _labels("nll_loss"):
+        return _C.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
 
 
 def cross_entropy(
@@ -142,11 +167,11 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """`nll_loss` of the log-softmax of logits (N, C, …); targets are class indices or probabilities."""
-    if size_average is not None or reduce is not None:
-        reduction = legacy_reduction(size_average, reduce, reduction)
-    return _C.cross_entropy(
-        input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
-    )
+    reduction = _reduction(size_average, reduce, reduction)
+    with _labels("cross_entropy"):
+        return _C.cross_entropy(
+            input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+        )
 
 
 def binary_cross_entropy(
@@ -162,8 +187,7 @@ def binary_cross_entropy(
     On the CPU anything but probabilities is a RuntimeError; on the GPU device, where a look at them would wait for what
     computes them, it is not noticed.
     """
-    if size_average is not None or reduce is not None:
-        reduction = legacy_reduction(size_average, reduce, reduction)
+    reduction = _reduction(size_average, reduce, reduction)
     if input.is_cpu and input.is_floating_point():
         _check_probabilities(input.detach())
     return _C.binary_cross_entropy(input, target, weight, reduction=reduction)
@@ -179,8 +203,7 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
 ) -> Tensor:
     """`binary_cross_entropy` of the sigmoid of logits, without overflow; `pos_weight` multiplies the positive part."""
-    if size_average is not None or reduce is not None:
-        reduction = legacy_reduction(size_average, reduce, reduction)
+    reduction = _reduction(size_average, reduce, reduction)
     return _C.binary_cross_entropy_with_logits(input, target, weight, reduction=reduction, pos_weight=pos_weight)
 
 
@@ -193,8 +216,7 @@ def kl_div(
     log_target: bool = False,
 ) -> Tensor:
     """`target (log target - input)` for log-probabilities `input`; "batchmean" divides the sum by the batch's size."""
-    if size_average is not None or reduce is not None:
-        reduction = legacy_reduction(size_average, reduce, reduction)
+    reduction = _reduction(size_average, reduce, reduction)
     if reduction == "mean":
         warnings.warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides "

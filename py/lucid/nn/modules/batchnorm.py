@@ -336,37 +336,25 @@ class _LazyNorm(LazyModuleMixin):
             self.reset_parameters()
 
 
-class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d, become=BatchNorm1d):
     """`BatchNorm1d` whose `num_features` are the first input's channels."""
 
-    cls_to_become = BatchNorm1d
 
-
-class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d, become=BatchNorm2d):
     """`BatchNorm2d` whose `num_features` are the first input's channels."""
 
-    cls_to_become = BatchNorm2d
 
-
-class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d, become=BatchNorm3d):
     """`BatchNorm3d` whose `num_features` are the first input's channels."""
 
-    cls_to_become = BatchNorm3d
 
-
-class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d, become=InstanceNorm1d):
     """`InstanceNorm1d` whose `num_features` are the first input's channels."""
 
-    cls_to_become = InstanceNorm1d
 
-
-class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d, become=InstanceNorm2d):
     """`InstanceNorm2d` whose `num_features` are the first input's channels."""
 
-    cls_to_become = InstanceNorm2d
 
-
-class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d, become=InstanceNorm3d):
     """`InstanceNorm3d` whose `num_features` are the first input's channels."""
-
-    cls_to_become = InstanceNorm3d

@@ -388,37 +388,25 @@ class _LazyTransposed(_LazyConv):
         self._blank(out_channels, bias, device, dtype)
 
 
-class LazyConv1d(_LazyPlain, Conv1d):
+class LazyConv1d(_LazyPlain, Conv1d, become=Conv1d):
     """`Conv1d` whose `in_channels` are the first input's."""
 
-    cls_to_become = Conv1d
 
-
-class LazyConv2d(_LazyPlain, Conv2d):
+class LazyConv2d(_LazyPlain, Conv2d, become=Conv2d):
     """`Conv2d` whose `in_channels` are the first input's."""
 
-    cls_to_become = Conv2d
 
-
-class LazyConv3d(_LazyPlain, Conv3d):
+class LazyConv3d(_LazyPlain, Conv3d, become=Conv3d):
     """`Conv3d` whose `in_channels` are the first input's."""
 
-    cls_to_become = Conv3d
 
-
-class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d, become=ConvTranspose1d):
     """`ConvTranspose1d` whose `in_channels` are the first input's."""
 
-    cls_to_become = ConvTranspose1d
 
-
-class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d, become=ConvTranspose2d):
     """`ConvTranspose2d` whose `in_channels` are the first input's."""
 
-    cls_to_become = ConvTranspose2d
 
-
-class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d, become=ConvTranspose3d):
     """`ConvTranspose3d` whose `in_channels` are the first input's."""
-
-    cls_to_become = ConvTranspose3d

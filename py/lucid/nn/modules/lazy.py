@@ -17,10 +17,16 @@ __all__ = ["LazyModuleMixin"]
 class LazyModuleMixin:
     """What makes a module lazy. A subclass makes uninitialized parameters and defines `initialize_parameters(*args)`.
 
-    `cls_to_become`, if set, is the class that the module has after its first call.
+    `cls_to_become`, if set, is the class that the module has after its first call. A subclass may also name it in its
+    header, `class LazyLinear(LazyModuleMixin, Linear, become=Linear)`.
     """
 
     cls_to_become: ClassVar[type[Any] | None] = None
+
+    def __init_subclass__(cls, become: type[Any] | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if become is not None:
+            cls.cls_to_become = become
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

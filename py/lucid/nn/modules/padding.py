@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from lucid import Tensor
 from lucid.nn import functional as F
@@ -31,8 +31,15 @@ __all__ = [
 class _Pad(Module):
     """Adds elements around the last dimensions; `padding` is a number, or low and high, last dimension first."""
 
-    _spatial: int
-    _mode: str
+    _spatial: ClassVar[int]
+    _mode: ClassVar[str]
+
+    def __init_subclass__(cls, spatial: int | None = None, mode: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if spatial is not None:
+            cls._spatial = spatial
+        if mode is not None:
+            cls._mode = mode
 
     def __init__(self, padding: Any) -> None:
         super().__init__()
@@ -45,10 +52,8 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
+class _ConstantPad(_Pad, mode="constant"):
     """Padding with a number."""
-
-    _mode = "constant"
 
     def __init__(self, padding: Any, value: float) -> None:
         super().__init__(padding)
@@ -71,100 +76,61 @@ class _ZeroPad(_ConstantPad):
         return f"{self.padding}"
 
 
-class CircularPad1d(_Pad):
+class CircularPad1d(_Pad, spatial=1, mode="circular"):
     """Pads (…, L) with the elements of the other end."""
 
-    _spatial = 1
-    _mode = "circular"
 
-
-class CircularPad2d(_Pad):
+class CircularPad2d(_Pad, spatial=2, mode="circular"):
     """Pads (…, H, W) with the elements of the other end."""
 
-    _spatial = 2
-    _mode = "circular"
 
-
-class CircularPad3d(_Pad):
+class CircularPad3d(_Pad, spatial=3, mode="circular"):
     """Pads (…, D, H, W) with the elements of the other end."""
 
-    _spatial = 3
-    _mode = "circular"
 
-
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPad, spatial=1):
     """Pads (…, L) with `value`."""
 
-    _spatial = 1
 
-
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPad, spatial=2):
     """Pads (…, H, W) with `value`."""
 
-    _spatial = 2
 
-
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPad, spatial=3):
     """Pads (…, D, H, W) with `value`."""
 
-    _spatial = 3
 
-
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_Pad, spatial=1, mode="reflect"):
     """Pads (…, L) with the elements mirrored at the edge, without the edge itself."""
 
-    _spatial = 1
-    _mode = "reflect"
 
-
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_Pad, spatial=2, mode="reflect"):
     """Pads (…, H, W) with the elements mirrored at the edge, without the edge itself."""
 
-    _spatial = 2
-    _mode = "reflect"
 
-
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_Pad, spatial=3, mode="reflect"):
     """Pads (…, D, H, W) with the elements mirrored at the edge, without the edge itself."""
 
-    _spatial = 3
-    _mode = "reflect"
 
-
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_Pad, spatial=1, mode="replicate"):
     """Pads (…, L) with the outermost elements."""
 
-    _spatial = 1
-    _mode = "replicate"
 
-
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_Pad, spatial=2, mode="replicate"):
     """Pads (…, H, W) with the outermost elements."""
 
-    _spatial = 2
-    _mode = "replicate"
 
-
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_Pad, spatial=3, mode="replicate"):
     """Pads (…, D, H, W) with the outermost elements."""
 
-    _spatial = 3
-    _mode = "replicate"
 
-
-class ZeroPad1d(_ZeroPad):
+class ZeroPad1d(_ZeroPad, spatial=1):
     """Pads (…, L) with zeros."""
 
-    _spatial = 1
 
-
-class ZeroPad2d(_ZeroPad):
+class ZeroPad2d(_ZeroPad, spatial=2):
     """Pads (…, H, W) with zeros."""
 
-    _spatial = 2
 
-
-class ZeroPad3d(_ZeroPad):
+class ZeroPad3d(_ZeroPad, spatial=3):
     """Pads (…, D, H, W) with zeros."""
-
-    _spatial = 3

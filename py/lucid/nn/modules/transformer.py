@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import lucid
 from lucid import Tensor, errors
@@ -29,20 +29,16 @@ __all__ = [
 Activation = Callable[[Tensor], Tensor]
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each with a residual connection and layer normalisation.
+class _Layer(Module):
+    """What layers of both kinds have: attentions, a feed-forward network, and a norm and a dropout for each of them."""
 
-    Args:
-        d_model: Size of each position.
-        nhead: Attention heads.
-        dim_feedforward: Size of the network's hidden layer. Default: 2048.
-        dropout: Probability. Default: 0.1.
-        activation: "relu", "gelu" or a function. Default: relu.
-        layer_norm_eps: Default: 1e-5.
-        batch_first: Whether the batch comes before the length. Default: False.
-        norm_first: Whether to normalise before rather than after. Default: False.
-        bias: Whether linear maps and norms have biases. Default: True.
-    """
+    # The attentions' names; the network comes after them.
+    _attentions: ClassVar[tuple[str, ...]]
+    self_attn: MultiheadAttention
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
 
     def __init__(
         self,
@@ -60,18 +56,50 @@ class TransformerEncoderLayer(Module):
     ) -> None:
         super().__init__()
         place = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place
-        )
+        for name in self._attentions:
+            attention = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place)
+            setattr(self, name, attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
+        parts = range(1, len(self._attentions) + 2)
+        for i in parts:
+            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place))
+        for i in parts:
+            setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _activation(activation) if isinstance(activation, str) else activation
+
+    @staticmethod
+    def _attend(
+        attention: MultiheadAttention, x: Tensor, to: Tensor, mask: Any, padding: Any, is_causal: bool
+    ) -> Tensor:
+        mixed: Tensor = attention(
+            x, to, to, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False
+        )[0]
+        return mixed
+
+    def _feed(self, x: Tensor) -> Tensor:
+        made: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return made
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and a feed-forward network, each with a residual connection and layer normalisation.
+
+    Args:
+        d_model: Size of each position.
+        nhead: Attention heads.
+        dim_feedforward: Size of the network's hidden layer. Default: 2048.
+        dropout: Probability. Default: 0.1.
+        activation: "relu", "gelu" or a function. Default: relu.
+        layer_norm_eps: Default: 1e-5.
+        batch_first: Whether the batch comes before the length. Default: False.
+        norm_first: Whether to normalise before rather than after. Default: False.
+        bias: Whether linear maps and norms have biases. Default: True.
+    """
+
+    _attentions = ("self_attn",)
 
     def forward(
         self,
@@ -81,24 +109,15 @@ class TransformerEncoderLayer(Module):
         is_causal: bool = False,
     ) -> Tensor:
         """(L, N, d_model), (N, L, d_model) with `batch_first`, or (L, d_model), to the same. Masks as in attention."""
+        own: tuple[Any, ...] = (src_mask, src_key_padding_mask, is_causal)
         x = src
         if self.norm_first:
-            x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            return x + self._feed(self.norm2(x))
-        x = self.norm1(x + self._attend(x, src_mask, src_key_padding_mask, is_causal))
-        made: Tensor = self.norm2(x + self._feed(x))
-        return made
-
-    def _attend(self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool) -> Tensor:
-        mixed, _ = self.self_attn(
-            x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
-        )
-        made: Tensor = self.dropout1(mixed)
-        return made
-
-    def _feed(self, x: Tensor) -> Tensor:
-        hidden = self.dropout(self.activation(self.linear1(x)))
-        made: Tensor = self.dropout2(self.linear2(hidden))
+            y = self.norm1(x)
+            x = x + self.dropout1(self._attend(self.self_attn, y, y, *own))
+            made: Tensor = x + self.dropout2(self._feed(self.norm2(x)))
+            return made
+        x = self.norm1(x + self.dropout1(self._attend(self.self_attn, x, x, *own)))
+        made = self.norm2(x + self.dropout2(self._feed(x)))
         return made
 
 
@@ -137,42 +156,16 @@ class TransformerEncoder(Module):
         return x if self.norm is None else self.norm(x)
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the encoder's output, and a feed-forward network, each with residual and norm.
 
     Arguments as in `TransformerEncoderLayer`.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        place = {"device": device, "dtype": dtype}
-        attention: Any = {"dropout": dropout, "batch_first": batch_first, "bias": bias, **place}
-        self.self_attn = MultiheadAttention(d_model, nhead, **attention)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _activation(activation) if isinstance(activation, str) else activation
+    _attentions = ("self_attn", "multihead_attn")
+    multihead_attn: MultiheadAttention
+    norm3: LayerNorm
+    dropout3: Dropout
 
     def forward(
         self,
@@ -193,25 +186,11 @@ class TransformerDecoderLayer(Module):
             y = self.norm1(x)
             x = x + self.dropout1(self._attend(self.self_attn, y, y, *own))
             x = x + self.dropout2(self._attend(self.multihead_attn, self.norm2(x), memory, *other))
-            made: Tensor = x + self._feed(self.norm3(x))
+            made: Tensor = x + self.dropout3(self._feed(self.norm3(x)))
             return made
         x = self.norm1(x + self.dropout1(self._attend(self.self_attn, x, x, *own)))
         x = self.norm2(x + self.dropout2(self._attend(self.multihead_attn, x, memory, *other)))
-        made = self.norm3(x + self._feed(x))
-        return made
-
-    @staticmethod
-    def _attend(
-        attention: MultiheadAttention, x: Tensor, to: Tensor, mask: Any, padding: Any, is_causal: bool
-    ) -> Tensor:
-        mixed: Tensor = attention(
-            x, to, to, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False
-        )[0]
-        return mixed
-
-    def _feed(self, x: Tensor) -> Tensor:
-        hidden = self.dropout(self.activation(self.linear1(x)))
-        made: Tensor = self.dropout3(self.linear2(hidden))
+        made = self.norm3(x + self.dropout3(self._feed(x)))
         return made
 
 
