@@ -181,19 +181,18 @@ READERS: dict[str, Any] = {
 @pytest.mark.parametrize("how", WRITERS)
 def test_a_killed_writer_leaves_a_whole_checkpoint(how: str, tmp_path: Path) -> None:
     target, rng, last = tmp_path / "x", random.Random(0), 0
-    for _ in range(8):
+    for n in range(8):
         writer = subprocess.Popen(
-            [sys.executable, "-c", START + WRITERS[how], str(target), str(last)],
+            [sys.executable, "-c", START + WRITERS[how] + "    print(i, flush=True)\n", str(target), str(last)],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(Path(lucid.__file__).resolve().parent.parent)},
         )
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
-        end = time.monotonic() + 30
-        while not target.exists() and time.monotonic() < end:
-            time.sleep(0.01)
-        time.sleep(0.1 + rng.random() * 0.2)
+        # Killed at any moment after none, one or two saves.
+        done = [int(writer.stdout.readline()) for _ in range(n % 3)]
+        time.sleep(rng.random() * 0.05)
         os.kill(writer.pid, signal.SIGKILL)
         writer.wait()
         writer.stdout.close()
@@ -206,7 +205,7 @@ def test_a_killed_writer_leaves_a_whole_checkpoint(how: str, tmp_path: Path) -> 
         values = {v for t in back.values() for v in set(t.tolist())}
         assert len(values) == 1
         now = int(values.pop())
-        assert now >= last
+        assert now >= max([last, *done])
         assert len(back) == now % 3 + 1
         last = now
-    assert last > 8
+    assert last >= 7
