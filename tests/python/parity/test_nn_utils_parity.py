@@ -10,6 +10,7 @@ import lucid
 import numpy as np
 import pytest
 import torch
+import torch.nn.utils.parametrize
 import torch.nn.utils.prune
 
 from tests.python.parity import test_nn_parity as table
@@ -124,6 +125,18 @@ def test_functional_call(device: str) -> None:
         call(layer, {"other": before}, lucid.ones(1, 2, device=device))
 
 
+def alike(a: Any, b: Any) -> None:
+    """Nests of lists and dicts whose floats are nearly the same and whose other values are the same."""
+    if isinstance(a, list):
+        for x, y in zip(a, b, strict=True):
+            alike(x, y)
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        alike(list(a.values()), list(b.values()))
+    else:
+        assert a == (pytest.approx(b, rel=1e-5, abs=1e-6) if isinstance(b, float) else b)
+
+
 def pruned(framework: Any, place: str, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     layer = framework.nn.Conv2d(3, 4, 2)
@@ -219,13 +232,6 @@ def prune_tensors(m: Any, place: str) -> list[Any]:
 
 @pytest.mark.parametrize("way", [prune_in_turn, prune_globally, prune_by_own_methods, prune_tensors])
 def test_pruning(way: Any, device: str) -> None:
-    def alike(a: Any, b: Any) -> None:
-        if isinstance(a, list):
-            for x, y in zip(a, b, strict=True):
-                alike(x, y)
-        else:
-            assert a == (pytest.approx(b, rel=1e-5, abs=1e-6) if isinstance(b, float) else b)
-
     alike(way(lucid, device), way(torch, "cpu"))
 
 
@@ -284,6 +290,53 @@ def test_a_failed_method_leaves_the_module_as_it_was() -> None:
         prune.l1_unstructured(layer, "bias", 99)
     assert masks(layer) == before and list(layer._forward_pre_hooks.values()) == hooks and len(hooks) == 1
     assert sorted(n for n, _ in layer.named_parameters()) == ["bias", "weight_orig"]
+
+
+def transferred(m: Any) -> list[Any]:
+    parametrize = m.nn.utils.parametrize
+
+    class Symmetric(m.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x.triu() + x.triu(1).transpose(-1, -2)
+
+    class Doubled(m.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return 2 * x
+
+        def right_inverse(self, x: Any) -> Any:
+            return x / 2
+
+    def linear(n: int) -> Any:
+        layer = m.nn.Linear(n, n)
+        with m.no_grad():
+            for p in layer.parameters():
+                p.copy_(m.arange(1.0, p.numel() + 1).reshape(p.shape))
+        return layer
+
+    source, normed = linear(3), m.nn.utils.parametrizations.weight_norm(linear(2))
+    parametrize.register_parametrization(source, "weight", Symmetric())
+    parametrize.register_parametrization(source, "weight", Doubled())
+    parametrize.register_parametrization(source, "bias", Doubled())
+    found = [source.weight.tolist(), source.bias.tolist(), source.parametrizations.weight.original.tolist()]
+    for origin, to, name in (
+        (source, linear(3), None),
+        (source, linear(3), "bias"),
+        (source, m.nn.Module(), "weight"),
+        (normed, linear(2), None),
+        (linear(2), linear(2), None),
+    ):
+        assert parametrize.transfer_parametrizations_and_params(origin, to, name) is to
+        found += [type(to).__name__, {k: v.tolist() for k, v in to.state_dict().items()}]
+        found += [getattr(to, k).tolist() for k in ("weight", "bias") if hasattr(to, k)]
+    copied = copy.deepcopy(source)
+    found.append(copied.weight.tolist())
+    with pytest.raises(RuntimeError, match="only supported through state_dict"):
+        pickle.dumps(source)
+    return found
+
+
+def test_parametrizations_are_transferred() -> None:
+    alike(transferred(lucid), transferred(torch))
 
 
 LAZY: list[tuple[str, list[Any], tuple[int, ...]]] = [

@@ -18,6 +18,7 @@ __all__ = [
     "is_parametrized",
     "register_parametrization",
     "remove_parametrizations",
+    "transfer_parametrizations_and_params",
     "type_before_parametrizations",
 ]
 
@@ -75,7 +76,7 @@ class ParametrizationList(ModuleList):
             if made.dtype != dtype:
                 raise errors.ValueError(
                     f"Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is "
-                    f"enabled.\\nmodule dtype: {dtype}\\nparametrized dtype: {made.dtype}"
+                    f"enabled.\nmodule dtype: {dtype}\nparametrized dtype: {made.dtype}"
                 )
             if made.shape != shape:
                 raise errors.ValueError(
@@ -136,6 +137,13 @@ def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
     return made
 
 
+def _getstate(self: Any) -> Any:
+    raise errors.RuntimeError(
+        "Serialization of parametrized modules is only supported through state_dict(): their class is made when they "
+        "are parametrized"
+    )
+
+
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
@@ -144,36 +152,23 @@ def register_parametrization(
     Args:
         module: Whose tensor.
         tensor_name: A parameter's or buffer's name.
-        parametrization: Called with the tensor; its `right_inverse`, if any, gives what it starts from.
+        parametrization: Called with the tensor; its `right_inverse`, if any, gives what it starts from, so that the
+            value stays. One that is stacked on others is called with their value, which changes it.
         unsafe: Whether shape and dtype may change, and are not checked. Default: False.
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         chain = module.parametrizations[tensor_name]
-        value = getattr(module, tensor_name)
         if not unsafe:
+            value = getattr(module, tensor_name)
             made = parametrization(value)
             if not isinstance(made, Tensor) or made.shape != value.shape or made.dtype != value.dtype:
                 raise errors.ValueError(
                     "Registering a parametrization may not change the shape or dtype of the tensor, unless `unsafe` "
                     "flag is enabled."
                 )
-        start: Any = None
-        if hasattr(parametrization, "right_inverse"):
-            with lucid.no_grad(), suppress(NotImplementedError):
-                start = parametrization.right_inverse(value)
-        if start is not None:
-            chain.append(parametrization)
-            before = list(chain)[:-1]
-            new: Any = start
-            with lucid.no_grad():
-                for earlier in reversed(before):
-                    if hasattr(earlier, "right_inverse"):
-                        new = earlier.right_inverse(new)
-                if chain.is_tensor:
-                    chain.original.data = new.detach().clone()
-        else:
-            chain.append(parametrization)
+        # As in PyTorch what the first one starts from stays, so the tensor's value changes.
+        chain.append(parametrization)
         chain.unsafe |= unsafe
         return module
     if tensor_name not in module._parameters and tensor_name not in module._buffers:
@@ -186,7 +181,9 @@ def register_parametrization(
     delattr(module, tensor_name)
     if not is_parametrized(module):
         cls = type(module)
-        module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), {"__deepcopy__": _deepcopy})
+        module.__class__ = type(
+            f"Parametrized{cls.__name__}", (cls,), {"__deepcopy__": _deepcopy, "__getstate__": _getstate}
+        )
         module.parametrizations = ModuleDict()
     setattr(type(module), tensor_name, _property(tensor_name))
     module.parametrizations[tensor_name] = chain
@@ -229,6 +226,38 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         delattr(module, "parametrizations")
         module.__class__ = type(module).__bases__[0]
     return module
+
+
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Parametrizes a module as another one is, with the same parametrizations, and gives it what these start from.
+
+    Args:
+        from_module: Whose parametrizations; nothing happens where it has none.
+        to_module: Who gets them. A parameter that it has not yet is made.
+        tensor_name: The one tensor to look at. Default: all that are parametrized.
+
+    The parametrizations are shared; what they start from is copied, as a parameter of its own.
+    """
+    if not is_parametrized(from_module):
+        return to_module
+    for name in list(from_module.parametrizations) if tensor_name is None else [tensor_name]:
+        if not is_parametrized(from_module, name):
+            raise errors.ValueError(f"Module {from_module} does not have a parametrization on {name}")
+        chain = from_module.parametrizations[name]
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
+        for parametrization in chain:
+            register_parametrization(to_module, name, parametrization)
+        own = to_module.parametrizations[name]
+        starts = ["original"] if chain.is_tensor else [f"original{i}" for i in range(chain.ntensors)]
+        for start in starts:
+            value = getattr(chain, start)
+            copied = value.detach().clone()
+            kept = Parameter(copied, value.requires_grad) if isinstance(value, Parameter) else copied
+            setattr(own, start, kept)
+    return to_module
 
 
 def type_before_parametrizations(module: Module) -> type[Any]:
