@@ -141,6 +141,7 @@ impl Tensor {
     pub fn fill_(&self, value: Scalar) -> Result<()> {
         let _name = crate::autograd::Naming::of("fill", 0);
         const OP: &str = "fill_";
+        crate::ops::create::check_held(OP, value, self.dtype())?;
         let value = Tensor::constant(value, self.dtype(), self.device())?;
         if self.is_batched() || !self.strides().contains(&0) || !self.layout().may_overlap() {
             return self.write_in_place(OP, &value);

@@ -12,7 +12,7 @@ use crate::dispatch::Meta;
 use crate::dtype::Element;
 use crate::ops::scan::ScanOp;
 use crate::{DType, Error, Result};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 
 #[derive(Clone, Copy)]
 struct Plus;
@@ -133,21 +133,37 @@ fn recur<T: Element + Sum>(factors: &CpuArray, terms: &CpuArray, axis: usize) ->
     })
 }
 
-fn log_sum_exp(x: &CpuArray, axis: usize) -> Result<CpuArray> {
+/// `log(e^a + e^b)` of complex numbers, by the one with the larger real part, whose phase is kept as it is.
+fn log_add_exp_complex(a: Complex64, b: Complex64) -> Complex64 {
+    if a.is_nan() || b.is_nan() {
+        return Complex64::new(f64::NAN, f64::NAN);
+    }
+    let (low, high) = if a.re < b.re { (a, b) } else { (b, a) };
+    if low.re == f64::NEG_INFINITY {
+        return high;
+    }
+    if high.re == f64::INFINITY {
+        // What is finite counts for nothing; of two infinities the phases decide.
+        return if low.re == high.re { (low.exp() + high.exp()).ln() } else { high };
+    }
+    high + (Complex64::new(1.0, 0.0) + (low - high).exp()).ln()
+}
+
+fn log_sum_exp<T: Element + Copy>(x: &CpuArray, axis: usize, none: T, add: fn(T, T) -> T) -> Result<CpuArray> {
     let x = x.contiguous()?;
-    let guard = x.read::<f64>();
+    let guard = x.read::<T>();
     let data = x.slice(&guard);
     let (_, n, inner) = split(x.shape(), axis);
-    CpuArray::build(x.shape(), |out: &mut [f64]| {
+    CpuArray::build(x.shape(), |out: &mut [T]| {
         if out.is_empty() {
             return Ok(());
         }
         threads::for_chunks(out, n * inner, threads::GRAIN / 8, |first, out| {
             for (out, x) in out.chunks_mut(n * inner).zip(data[first..].chunks(n * inner)) {
-                let mut acc = vec![f64::NEG_INFINITY; inner];
+                let mut acc = vec![none; inner];
                 for (o, x) in out.chunks_mut(inner).zip(x.chunks(inner)) {
                     for ((o, &x), acc) in o.iter_mut().zip(x).zip(&mut acc) {
-                        *acc = log_add_exp(*acc, x);
+                        *acc = add(*acc, x);
                         *o = *acc;
                     }
                 }
@@ -161,7 +177,9 @@ fn log_sum_exp(x: &CpuArray, axis: usize) -> Result<CpuArray> {
 pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     let x = inputs[0];
     let wide = match (op, x.dtype()) {
-        (ScanOp::Sum { .. } | ScanOp::Prod { .. } | ScanOp::Recur { .. }, DType::C64) => DType::C64,
+        (ScanOp::Sum { .. } | ScanOp::Prod { .. } | ScanOp::Recur { .. } | ScanOp::LogSumExp { .. }, DType::C64) => {
+            DType::C64
+        }
         (ScanOp::Sum { .. }, DType::F32 | DType::F16 | DType::BF16) => DType::F32,
         (_, dtype) if dtype.is_integral() => DType::I64,
         (_, DType::C64) => {
@@ -190,7 +208,14 @@ pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         ScanOp::Prod { axis } => running::<f64, Times>(x, axis, 1.0),
         ScanOp::Recur { axis } if wide == DType::C64 => recur::<Complex32>(x, inputs[1], axis),
         ScanOp::Recur { axis } => recur::<f64>(x, inputs[1], axis),
-        ScanOp::LogSumExp { axis } => log_sum_exp(x, axis),
+        ScanOp::LogSumExp { axis } if wide == DType::C64 => {
+            log_sum_exp(x, axis, Complex32::new(f32::NEG_INFINITY, 0.0), |a, b| {
+                let wide = |z: Complex32| Complex64::new(z.re.into(), z.im.into());
+                let z = log_add_exp_complex(wide(a), wide(b));
+                Complex32::new(z.re as f32, z.im as f32)
+            })
+        }
+        ScanOp::LogSumExp { axis } => log_sum_exp(x, axis, f64::NEG_INFINITY, log_add_exp),
         ScanOp::ArgMax { axis } if long => arg::<i64, true>(x, axis),
         ScanOp::ArgMax { axis } => arg::<f64, true>(x, axis),
         ScanOp::ArgMin { axis } if long => arg::<i64, false>(x, axis),

@@ -99,7 +99,10 @@ fn push(bytes: &mut Vec<u8>, x: Scalar, dtype: DType) {
         DType::F32 => bytes.extend((x.to_f64() as f32).to_ne_bytes()),
         DType::F64 => bytes.extend(x.to_f64().to_ne_bytes()),
         DType::C64 => {
-            let z = Complex32::new(x.to_f64() as f32, 0.0);
+            let z = match x {
+                Scalar::Complex(re, im) => Complex32::new(re as f32, im as f32),
+                real => Complex32::new(real.to_f64() as f32, 0.0),
+            };
             bytes.extend(z.re.to_ne_bytes().into_iter().chain(z.im.to_ne_bytes()));
         }
     }

@@ -106,6 +106,7 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
         }
         UnaryOp::Sigmoid => ops::sigmoid(x)?,
         UnaryOp::Relu => ops::maximum(x, &convert::spread(&constant(0, dtype)?, x)?)?,
+        UnaryOp::Silu if !real => ops::divide(x, &ops::add(&number(1.0)?, &ops::exp(&ops::negative(x)?)?)?)?,
         UnaryOp::Silu => ops::multiply(x, &ops::sigmoid(x)?)?,
         UnaryOp::Lgamma => in_float32(x, dtype, special::lgamma)?,
         UnaryOp::Digamma => in_float32(x, dtype, special::digamma)?,

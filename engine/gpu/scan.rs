@@ -12,7 +12,7 @@ use super::special::in_float32;
 use super::view::physical_axis;
 use crate::dispatch::Meta;
 use crate::ops::scan::ScanOp;
-use crate::DType;
+use crate::{DType, Scalar};
 use mlx_ffi::{ops, Array, Dtype};
 
 pub(super) fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
@@ -31,7 +31,11 @@ pub(super) fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
         ScanOp::Prod { axis } => ops::cumprod_axis(&v.array, place(*axis)?, false, true, None)?,
         ScanOp::LogSumExp { axis } => {
             let axis = place(*axis)?;
-            in_float32(&v.array, dtype, |x| log_sum_exp(x, axis))?
+            if dtype.is_complex() {
+                log_sum_exp_complex(&v.array, axis)?
+            } else {
+                in_float32(&v.array, dtype, |x| log_sum_exp(x, axis))?
+            }
         }
         // Two inputs; it has returned above.
         ScanOp::Recur { .. } => v.array.clone(),
@@ -86,6 +90,43 @@ fn log_sum_exp(x: &Array, axis: i32) -> Made<Array> {
     let y = ops::where_(&any, &y, &worst)?;
     let y = ops::where_(&ops::isposinf(&met)?, &met, &y)?;
     Ok(ops::where_(&broken, &at(f64::NAN)?, &y)?)
+}
+
+/// Of complex numbers: sums of `e^(x - m)` for the largest real part `m` so far, a recurrence by `e^(m' - m)` of the one before.
+fn log_sum_exp_complex(x: &Array, axis: i32) -> Made<Array> {
+    let low = constant(f64::NEG_INFINITY, DType::F32)?;
+    let m = ops::cummax_axis(&ops::real(x)?, axis, false, true)?;
+    let (n, place) = (m.shape()[axis as usize], axis as usize);
+    let (mut first, mut start, mut stop) =
+        (Ints::from_slice(m.shape()), Ints::from_elem(0, m.ndim()), Ints::from_slice(m.shape()));
+    (first[place], stop[place]) = (1, n - 1);
+    start[place] = 0;
+    let fill = ops::broadcast_to(&low, &first)?;
+    let before = ops::slice(&m, &start, &stop, &Ints::from_elem(1, m.ndim()))?;
+    let before = ops::concatenate_axis(&[&fill, &before], axis)?;
+    let zero = constant(0.0, DType::F32)?;
+    let complex = |x: &Array| ops::astype(x, Dtype::Complex64);
+    // While all are -inf, so is the largest, and nothing has been added up.
+    let nothing = ops::equal(&m, &low)?;
+    let same = ops::equal(&before, &m)?;
+    let factors = ops::exp(&ops::where_(&same, &zero, &ops::subtract(&before, &m)?)?)?;
+    let terms = ops::exp(&ops::subtract(x, &complex(&m)?)?)?;
+    let terms = ops::where_(&nothing, &complex(&zero)?, &terms)?;
+    let sums = recur(&complex(&factors)?, &terms, place, DType::C64)?;
+    let y = ops::add(&ops::log(&sums)?, &complex(&m)?)?;
+    let y = ops::where_(&nothing, &complex(&low)?, &y)?;
+    // The phase goes on from the result before, or begins anew where the element is the larger of the two.
+    let last = ops::slice(&y, &start, &stop, &Ints::from_elem(1, m.ndim()))?;
+    let last = ops::concatenate_axis(&[&complex(&fill)?, &last], axis)?;
+    let anew = ops::greater_equal(&ops::real(x)?, &ops::real(&last)?)?;
+    let gap = ops::where_(&anew, &ops::subtract(&last, x)?, &ops::subtract(x, &last)?)?;
+    let turn = ops::imag(&ops::log(&ops::add(&ops::exp(&gap)?, &constant(1.0, DType::F32)?)?)?)?;
+    let turn = ops::where_(&ops::isnan(&turn)?, &zero, &turn)?;
+    let turn = ops::add(&turn, &ops::where_(&anew, &ops::imag(x)?, &zero)?)?;
+    let phase = recur(&ops::astype(&ops::logical_not(&anew)?, Dtype::Float32)?, &turn, place, DType::F32)?;
+    let unit = constant(Scalar::Complex(0.0, 1.0), DType::C64)?;
+    let turned = ops::add(&complex(&ops::real(&y)?)?, &ops::multiply(&complex(&phase)?, &unit)?)?;
+    Ok(ops::where_(&ops::isfinite(&ops::real(&y)?)?, &turned, &y)?)
 }
 
 /// The recurrence by doubling: after a step over `d` each result holds the terms of the `2 d` places up to it.

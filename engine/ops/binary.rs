@@ -65,12 +65,12 @@ macro_rules! binary_ops {
             prim Pow Both {|c, g| [pow_grad_base(c, g), pow_grad_exponent(c, g)]},
             run pow_checked, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "N(3, 4), 3", "P(3, 4), 0.5", "P(3, 4), -1.5", "N(3, 4), 0"]
         }
-        /// The larger of the two; NaN where either is. At a tie each gets half of the gradient.
+        /// The larger of the two; NaN where either is. At a tie each gets half of the gradient, at a NaN each all of it.
         method maximum(other: Tensor) -> Tensor {
             [inplace] Keep Yes DTypes::ORDERED, Same,
             prim Maximum Inputs {|c, g| [
-                g * &tie_share(c, &c.x(0)?.gt(&c.x(1)?)?, g)?,
-                g * &tie_share(c, &c.x(1)?.gt(&c.x(0)?)?, g)?
+                g * &tie_share(c, &c.x(0)?.lt(&c.x(1)?)?, g)?,
+                g * &tie_share(c, &c.x(1)?.lt(&c.x(0)?)?, g)?
             ]},
             run extremum[BinaryOp::Maximum], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
         }
@@ -78,8 +78,8 @@ macro_rules! binary_ops {
         method minimum(other: Tensor) -> Tensor {
             [inplace] Keep Yes DTypes::ORDERED, Same,
             prim Minimum Inputs {|c, g| [
-                g * &tie_share(c, &c.x(0)?.lt(&c.x(1)?)?, g)?,
-                g * &tie_share(c, &c.x(1)?.lt(&c.x(0)?)?, g)?
+                g * &tie_share(c, &c.x(0)?.gt(&c.x(1)?)?, g)?,
+                g * &tie_share(c, &c.x(1)?.gt(&c.x(0)?)?, g)?
             ]},
             run extremum[BinaryOp::Minimum], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
         }
@@ -137,10 +137,11 @@ macro_rules! binary_ops {
             prim Hypot Both {|c, g| [g * &(c.x(0)? / &c.out()?)?, g * &(c.x(1)? / &c.out()?)?]},
             run extremum[BinaryOp::Hypot], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
         }
-        /// The next representable number after `input` towards `other`.
+        /// The next representable number after `input` towards `other`. The gradient is 1 for `input` where both differ, and 0
+        /// for `other`.
         method nextafter(other: Tensor) -> Tensor {
             [inplace] Keep Yes DTypes::FLOAT, Same,
-            prim NextAfter Nothing {none},
+            prim NextAfter Inputs {|c, g| [g.where_else_zero(&c.x(0)?.ne(&c.x(1)?)?), g.zeros_like()]},
             run extremum[BinaryOp::NextAfter], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
         }
         /// The greatest common divisor, never negative; `gcd(0, 0)` is 0.
@@ -368,9 +369,9 @@ fn pow_grad_exponent(c: &crate::autograd::Ctx<'_>, g: &Tensor) -> Result<Tensor>
 }
 
 /// 1 where this side won, 1/2 at a tie, 0 elsewhere.
-fn tie_share(c: &crate::autograd::Ctx<'_>, won: &Tensor, g: &Tensor) -> Result<Tensor> {
+fn tie_share(c: &crate::autograd::Ctx<'_>, lost: &Tensor, g: &Tensor) -> Result<Tensor> {
     let tie = c.x(0)?.eq(&c.x(1)?)?;
-    won.cast(g.dtype())? + &(tie.cast(g.dtype())? * 0.5)?
+    (1.0 - &lost.cast(g.dtype())?)? - &(tie.cast(g.dtype())? * 0.5)?
 }
 
 /// A factor as PyTorch applies it to integers: without its fraction.

@@ -58,7 +58,8 @@ pub mod select {
                 [inplace] Keep Yes DTypes::ALL, Same,
                 run masked_fill_body, torch "", samples ["N(3, 4), B(3, 4), 2.0", "N(3, 4), B(4), -1.0"]
             }
-            /// Each element brought into `min` to `max`; either may be left out. The gradient is 1 at the bounds too.
+            /// Each element brought into `min` to `max`; either may be left out. The gradient is 0 at a bound that is a number;
+            /// at one that is a tensor each of the two gets half, and the input all where both bounds meet it.
             method clamp(min: OptOperand = None, max: OptOperand = None) -> Tensor {
                 [inplace] Keep Yes DTypes::REAL, Same,
                 run clamp_body, torch "", samples ["N(3, 4), -0.5, 0.5", "N(3, 4), min=0.1", "N(3, 4), None, 0.3"]
@@ -128,23 +129,45 @@ pub mod select {
             return Err(Error::value("clamp", "At least one of 'min' or 'max' must not be None"));
         }
         let dtype = result_type(std::iter::once(Operand::Tensor(x)).chain(bounds()));
-        let mut y = x.cast(dtype)?;
-        // `where` rather than `maximum`: NaN stays, and at a bound the whole gradient goes to the input.
-        if let Some(min) = min {
-            y = r#where(&or_nan(y.lt(min)?, min)?, min, &y)?;
+        let x = &x.cast(dtype)?;
+        // A bound beyond the numbers of an integer dtype says nothing, or leaves none.
+        let bound = |b: Option<Operand<'_>>, name: &str| match b {
+            Some(Operand::Tensor(t)) => t.cast(dtype).map(Some),
+            Some(Operand::Scalar(s)) if s.fits(dtype) => Tensor::constant(s, dtype, x.device()).map(Some),
+            Some(Operand::Scalar(s)) if (s.to_f64() < 0.0) == (name == "min") => Ok(None),
+            Some(Operand::Scalar(s)) => {
+                let why = format!("{name} value {s} is outside the representable range of {dtype}");
+                Err(Error::runtime("clamp", why))
+            }
+            None => Ok(None),
+        };
+        let (low, high) = (bound(min, "min")?, bound(max, "max")?);
+        // The value: NaN from wherever it comes, and `max` where the bounds are the wrong way round.
+        let between = |x: &Tensor| -> Result<Tensor> {
+            let x = low.as_ref().map_or(Ok(x.clone()), |low| x.maximum(low))?;
+            high.as_ref().map_or(Ok(x.clone()), |high| x.minimum(high))
+        };
+        let tracked = |t: &Tensor| dtype.is_differentiable() && crate::autograd::grad_enabled() && t.requires_grad();
+        if bounds().all(|b| matches!(b, Operand::Scalar(_))) {
+            if !tracked(x) {
+                return between(x);
+            }
+            let above = low.as_ref().map(|low| x.gt(low)).transpose()?;
+            let below = high.as_ref().map(|high| x.lt(high)).transpose()?;
+            let inside = match (above, below) {
+                (Some(above), Some(below)) => above.logical_and(&below)?,
+                (one, other) => one.or(other).map_or_else(|| x.isfinite(), Ok)?,
+            };
+            return r#where(&inside, x, &between(&x.detach()?)?);
         }
-        if let Some(max) = max {
-            y = r#where(&or_nan(y.gt(max)?, max)?, max, &y)?;
-        }
-        y.cast(dtype)
-    }
-
-    /// The condition, or that the bound is NaN: then so is the result.
-    fn or_nan(condition: Tensor, bound: Operand<'_>) -> Result<Tensor> {
-        match bound {
-            Operand::Tensor(t) if t.dtype().is_float() => condition.logical_or(&t.isnan()?),
-            Operand::Scalar(s) if s.to_f64().is_nan() => condition.logical_or(true),
-            Operand::Tensor(_) | Operand::Scalar(_) => Ok(condition),
+        match (&low, &high) {
+            (Some(low), Some(high)) if [x, low, high].into_iter().any(tracked) => {
+                // Where the bounds meet, or are the wrong way round, one of the three has it all.
+                let met = r#where(&x.lt(low)?, low, &r#where(&x.gt(high)?, high, x)?)?;
+                let closed = r#where(&low.eq(high)?, &met, high)?;
+                r#where(&low.ge(high)?, &closed, &between(x)?)
+            }
+            _ => between(x),
         }
     }
 

@@ -6,7 +6,8 @@
 use super::macros::define_ops;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::Shape;
-use crate::{Error, Result, Tensor};
+use crate::tensor::signed;
+use crate::{DType, Error, Result, Tensor};
 use smallvec::SmallVec;
 
 /// One number per spatial dimension.
@@ -33,7 +34,7 @@ macro_rules! conv_ops {
         /// Convolution over (N, C, space…) or (C, space…) with `weight` (out, C / groups, window…), in as many spatial
         /// dimensions as the weight has. `stride`, `padding` and `dilation` are numbers or one per dimension.
         function convolution(input: Tensor, weight: Tensor, bias: OptTensor, stride: Dims, padding: Dims, dilation: Dims, groups: Int) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::NUMERIC, Same,
             prim Forward { args: Box<ConvArgs> } Cross {|c, g| [
                 conv_input_gradient(g, &c.x(1)?, args, c.shape(0)),
                 conv_weight_gradient(&c.x(0)?, g, args, c.shape(1)),
@@ -61,32 +62,32 @@ macro_rules! conv_ops {
         }
         /// 1-D convolution: (N, C, L) with (out, C / groups, window).
         function conv1d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], dilation: Dims = &[1], groups: Int = 1) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::NUMERIC, Same,
             run conv_nd["conv1d", 1], torch "nn.functional.conv1d", samples ["N(2, 3, 8), N(4, 3, 3), N(4)", "N(2, 4, 9), N(6, 2, 3), None, 2, 1, 2, 2"]
         }
         /// 2-D convolution: (N, C, H, W) with (out, C / groups, window height, window width).
         function conv2d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], dilation: Dims = &[1], groups: Int = 1) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::NUMERIC, Same,
             run conv_nd["conv2d", 2], torch "nn.functional.conv2d", samples ["N(2, 3, 6, 6), N(4, 3, 3, 3), N(4)", "N(2, 4, 7, 6), N(6, 2, 3, 3), N(6), (2, 1), 1, 1, 2", "N(1, 2, 7, 7), N(2, 1, 3, 3), None, 1, (2, 2), (2, 2), 2", "N(3, 6, 6), N(4, 3, 3, 3)"]
         }
         /// 3-D convolution: (N, C, D, H, W) with (out, C / groups, window depth, height, width).
         function conv3d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], dilation: Dims = &[1], groups: Int = 1) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::NUMERIC, Same,
             run conv_nd["conv3d", 3], torch "nn.functional.conv3d", samples ["N(1, 2, 4, 4, 4), N(3, 2, 2, 2, 2), N(3)", "N(2, 4, 3, 4, 3), N(4, 2, 2, 2, 2), None, (1, 2, 1), 1, 1, 2"]
         }
         /// 1-D transposed convolution: the gradient of `conv1d` towards its input, with a bias.
         function conv_transpose1d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::INEXACT.and(DTypes::of(&[$crate::DType::I64])), Same,
             run conv_transpose_nd["conv_transpose1d", 1], torch "nn.functional.conv_transpose1d", samples ["N(2, 3, 5), N(3, 4, 3), N(4)", "N(1, 4, 4), N(4, 1, 3), None, 2, 1, 1, 2"]
         }
         /// 2-D transposed convolution: the gradient of `conv2d` towards its input, with a bias.
         function conv_transpose2d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::INEXACT.and(DTypes::of(&[$crate::DType::I64])), Same,
             run conv_transpose_nd["conv_transpose2d", 2], torch "nn.functional.conv_transpose2d", samples ["N(2, 3, 4, 4), N(3, 4, 3, 3), N(4)", "N(1, 4, 4, 4), N(4, 1, 3, 3), None, 2, 1, 1, 2", "N(1, 2, 3, 3), N(2, 2, 2, 2), N(2), (3, 2), (1, 3), (2, 3), 1, 4"]
         }
         /// 3-D transposed convolution: the gradient of `conv3d` towards its input, with a bias.
         function conv_transpose3d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
+            [] Low ["the GPU's gradients may be summed in any order"] DTypes::INEXACT.and(DTypes::of(&[$crate::DType::I64])), Same,
             run conv_transpose_nd["conv_transpose3d", 3], torch "nn.functional.conv_transpose3d", samples ["N(1, 2, 2, 3, 2), N(2, 2, 2, 2, 2), N(2)", "N(1, 2, 2, 2, 2), N(2, 1, 3, 3, 3), None, 2, 1, 1, 2"]
         }
     }};
@@ -142,7 +143,9 @@ fn conv_args(
 }
 
 fn check_dtypes(op: &'static str, x: &Tensor, rest: &[&Tensor]) -> Result<()> {
-    schema::convolution.check(x.dtype())?;
+    if let Some(row) = SCHEMAS.iter().find(|row| row.name == op) {
+        row.check(x.dtype())?;
+    }
     if let Some(odd) = rest.iter().find(|t| t.dtype() != x.dtype()) {
         let why = "Input type and weight or bias type should be the same; cast with .to()";
         return Err(Error::dtype(op, why, &[x.dtype(), odd.dtype()]));
@@ -200,7 +203,83 @@ fn conv_checked(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Tensor>,
         let why = "Calculated padded input size per channel is smaller than the kernel: kernel size can't be greater than actual input size";
         return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
     }
-    conv_forward(x, w, bias, args)
+    match x.dtype() {
+        dtype if dtype.is_float() => conv_forward(x, w, bias, args),
+        DType::C64 => by_parts(x, w, bias, |x, w| conv_forward(x, w, None, args)),
+        _ => with_bias(by_windows(op, x, w, args)?, bias),
+    }
+}
+
+/// A product of complex tensors, bilinear as `f`, from four products of their parts; with a bias for each channel.
+fn by_parts(
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    f: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let (a, b, c, d) =
+        (super::complex::real(x)?, super::complex::imag(x)?, super::complex::real(w)?, super::complex::imag(w)?);
+    let (re, im) = ((f(&a, &c)? - &f(&b, &d)?)?, (f(&a, &d)? + &f(&b, &c)?)?);
+    with_bias(super::complex::complex(&re, &im)?, bias)
+}
+
+fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let Some(bias) = bias else { return Ok(y) };
+    let mut wide = vec![1; y.ndim()];
+    wide[1] = -1;
+    y + &bias.reshape(&wide)?
+}
+
+/// The convolution of integers, exact up to wrapping: a product of the weight with every window, which are views.
+fn by_windows(op: &'static str, x: &Tensor, w: &Tensor, args: &ConvArgs) -> Result<Tensor> {
+    let space = output_space(x.shape(), w.shape(), args)
+        .ok_or_else(|| Error::shape(op, "the window is larger than the padded input", &[x.shape(), w.shape()]))?;
+    let n = args.stride.len();
+    let pads: Vec<isize> = args.padding.iter().rev().flat_map(|&p| [p as isize, p as isize]).collect();
+    let mut windows = super::index::constant_pad_nd(x, &pads, crate::Scalar::ZERO)?;
+    for i in 0..n {
+        let reach = args.dilation[i] * (w.shape()[i + 2] - 1) + 1;
+        windows = windows.unfold(i as isize + 2, reach as i64, args.stride[i] as i64)?;
+        let taps = super::create::arange_of(w.shape()[i + 2], x.device())?;
+        windows = windows.index_select(-1, &(taps * args.dilation[i] as i64)?)?;
+    }
+    // (N, C, space…, window…) to (N, groups, C / groups × window…, space…).
+    let (batch, groups) = (x.shape()[0], args.groups);
+    let (places, depth): (usize, usize) = (space.iter().product(), w.shape()[1..].iter().product());
+    let mut order: Vec<isize> = vec![0, 1];
+    order.extend((n + 2..2 * n + 2).chain(2..n + 2).map(|a| a as isize));
+    let columns = windows.permute(&order)?.reshape(&signed(&[batch, groups, depth, places]))?;
+    let rows = w.reshape(&signed(&[1, groups, w.shape()[0] / groups, depth]))?;
+    let mut shape = vec![batch, w.shape()[0]];
+    shape.extend(space);
+    rows.matmul(&columns)?.cast(x.dtype())?.reshape(&signed(&shape))
+}
+
+/// The transposed convolution of integers: a convolution of the input with zeros in between by the weight turned round.
+fn spread_by_windows(op: &'static str, x: &Tensor, w: &Tensor, args: &ConvArgs, shape: &[usize]) -> Result<Tensor> {
+    let (n, groups) = (args.stride.len(), args.groups);
+    let mut x = x.clone();
+    let mut pads = Vec::with_capacity(2 * n);
+    for i in 0..n {
+        let (dim, size, step) = (i as isize + 2, x.shape()[i + 2], args.stride[i]);
+        let mut gaps = x.unsqueeze(dim + 1)?;
+        let mut ends = vec![0; 2 * (gaps.ndim() - 1 - dim as usize)];
+        ends[2 * (gaps.ndim() - 2 - dim as usize) + 1] = step as isize - 1;
+        gaps = super::index::constant_pad_nd(&gaps, &ends, crate::Scalar::ZERO)?;
+        let spread = (size * step).saturating_sub(step - 1);
+        x = gaps.flatten(dim, dim + 1)?.narrow(dim, 0, spread as i64)?;
+        let low = (args.dilation[i] * (w.shape()[i + 2] - 1)) as isize - args.padding[i] as isize;
+        let reach = (args.dilation[i] * (w.shape()[i + 2] - 1)) as isize;
+        pads.push([low, shape[i + 2] as isize - spread as isize - low + reach]);
+    }
+    let pads: Vec<isize> = pads.into_iter().rev().flatten().collect();
+    let x = super::index::constant_pad_nd(&x, &pads, crate::Scalar::ZERO)?;
+    // (in, out / groups, window…) to (out, in / groups, window…) with the windows turned round.
+    let turned: Vec<isize> = (2..n as isize + 2).collect();
+    let w = w.flip(&turned)?.unflatten(0, &[groups as isize, -1])?.transpose(1, 2)?.flatten(0, 1)?;
+    let one = Spatial::from_elem(1, n);
+    let how = ConvArgs { stride: one, padding: Spatial::from_elem(0, n), dilation: args.dilation.clone(), groups };
+    by_windows(op, &x, &w, &how)
 }
 
 fn output_space(x: &[usize], w: &[usize], args: &ConvArgs) -> Option<Spatial> {
@@ -354,28 +433,31 @@ fn conv_transpose_nd(
             )
         })?);
     }
-    let y = if (0..n).all(|i| extra[i] < args.stride[i]) {
-        conv_input_gradient(x, w, &args, &shape)?
+    let spread = |x: &Tensor, w: &Tensor| conv_transpose_sized(x, w, &args, &extra, &shape);
+    if let Some(b) = bias.filter(|b| b.shape() != [shape[1]]) {
+        return Err(Error::shape(op, format!("expected bias with {} elements", shape[1]), &[b.shape()]));
+    }
+    match x.dtype() {
+        dtype if dtype.is_float() => with_bias(spread(x, w)?, bias),
+        DType::C64 => by_parts(x, w, bias, spread),
+        _ => with_bias(spread_by_windows(op, x, w, &args, &shape)?, bias),
+    }
+}
+
+/// The transposed convolution with the output's shape known, `extra` of it being padding at the ends.
+fn conv_transpose_sized(x: &Tensor, w: &Tensor, args: &ConvArgs, extra: &Spatial, shape: &Shape) -> Result<Tensor> {
+    let n = args.stride.len();
+    if (0..n).all(|i| extra[i] < args.stride[i]) {
+        conv_input_gradient(x, w, args, shape)
     } else {
         // A convolution of so large a result would have more windows than there are inputs: cut out of the whole instead.
-        let whole = ConvArgs { padding: Spatial::from_elem(0, n), ..(*args).clone() };
+        let whole = ConvArgs { padding: Spatial::from_elem(0, n), ..args.clone() };
         let mut full = shape.clone();
         let mut ends = Vec::with_capacity(2 * n);
         for i in (0..n).rev() {
             full[i + 2] = shape[i + 2] + 2 * args.padding[i] - extra[i];
             ends.extend([-(args.padding[i] as isize), extra[i] as isize - args.padding[i] as isize]);
         }
-        super::index::constant_pad_nd(&conv_input_gradient(x, w, &whole, &full)?, &ends, crate::Scalar::ZERO)?
-    };
-    match bias {
-        Some(b) if b.shape() != [shape[1]] => {
-            Err(Error::shape(op, format!("expected bias with {} elements", shape[1]), &[b.shape()]))
-        }
-        Some(b) => {
-            let mut wide = vec![1; n + 2];
-            wide[1] = shape[1] as isize;
-            y + &b.reshape(&wide)?
-        }
-        None => Ok(y),
+        super::index::constant_pad_nd(&conv_input_gradient(x, w, &whole, &full)?, &ends, crate::Scalar::ZERO)
     }
 }

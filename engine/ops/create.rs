@@ -6,6 +6,7 @@ use super::macros::define_ops;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::Shape;
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
+use num_complex::{Complex32, Complex64};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -62,17 +63,19 @@ macro_rules! create_ops {
             run scalar_tensor_body, torch "", samples ["1.5", "7", "True", "3, dtype=DT.int64"]
         }
         /// `steps` numbers from `start` to `end`, both included, evenly spaced; in the dtype's own precision, from both ends.
+        /// Complex ends give complex numbers.
         function linspace(start: Number, end: Number, steps: Int; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Yes DTypes::REAL, Own,
+            [nograd] Keep Yes DTypes::NUMERIC, Own,
             prim Linspace { start: Scalar, end: Scalar, base: Option<f64> } Nothing {none},
             run spaced["linspace", None], torch "", samples [
-                "0, 1, 5", "-2.0, 3.0, 7", "1, 2, 1", "1, 2, 0", "0, 10, 5, dtype=DT.int64", "-7, 20, 9, dtype=DT.int32", "3, -3, 100", "0, 1, 8, dtype=DT.float64"
+                "0, 1, 5", "-2.0, 3.0, 7", "1, 2, 1", "1, 2, 0", "0, 10, 5, dtype=DT.int64", "-7, 20, 9, dtype=DT.int32", "3, -3, 100", "0, 1, 8, dtype=DT.float64",
+                "1-2j, 3, 7", "1, 2j, 1", "0, 1, 4, dtype=DT.complex64"
             ]
         }
         /// `base` to the powers of [`linspace`].
         function logspace(start: Number, end: Number, steps: Int, base: Float = 10.0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Yes DTypes::REAL, Own,
-            run logspace_body, torch "", samples ["0, 2, 5", "-1.0, 1.0, 6, 2.0", "1, 2, 1", "1, 2, 0", "0, 4, 5, 2.0, dtype=DT.int64", "0, 1, 8, dtype=DT.float64"]
+            [nograd] Keep Yes DTypes::NUMERIC, Own,
+            run logspace_body, torch "", samples ["0, 2, 5", "-1.0, 1.0, 6, 2.0", "1, 2, 1", "1, 2, 0", "0, 4, 5, 2.0, dtype=DT.int64", "0, 1, 8, dtype=DT.float64", "0.5j, 1-1j, 5", "0, 1, 4, 2.0, dtype=DT.complex64"]
         }
         /// The row and column numbers of the lower triangle of a `row` by `col` matrix, up to diagonal `offset`: a (2, n)
         /// matrix, int64 unless given.
@@ -123,8 +126,18 @@ pub(crate) fn sizes(op: &'static str, size: &[isize]) -> Result<Shape> {
     }
 }
 
+/// Refuses a number that the dtype cannot hold: beyond its integers, or complex where it is real.
+pub(crate) fn check_held(op: &'static str, value: Scalar, dtype: DType) -> Result<()> {
+    let real = dtype.is_complex() || dtype == DType::Bool || !matches!(value, Scalar::Complex(_, im) if im != 0.0);
+    match real && value.fits(dtype) {
+        true => Ok(()),
+        false => Err(Error::runtime(op, format!("value {value} cannot be converted to {dtype} without overflow"))),
+    }
+}
+
 fn full_body(size: &[isize], value: Scalar, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
     let dtype = dtype.unwrap_or(super::scalar_dtype(value));
+    check_held("full", value, dtype)?;
     Tensor::full_of(&sizes("full", size)?, value, dtype, device.unwrap_or(crate::default_device()))
 }
 
@@ -177,7 +190,9 @@ fn empty_permuted_body(
 }
 
 fn scalar_tensor_body(s: Scalar, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
-    full_body(&[], s, Some(dtype.unwrap_or(crate::default_dtype())), device)
+    let dtype = dtype.unwrap_or(crate::default_dtype());
+    check_held("scalar_tensor", s, dtype)?;
+    full_body(&[], s, Some(dtype), device)
 }
 
 fn like(value: Scalar, x: &Tensor, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
@@ -185,6 +200,7 @@ fn like(value: Scalar, x: &Tensor, dtype: Option<DType>, device: Option<Device>)
 }
 
 fn full_like_body(x: &Tensor, value: Scalar, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    check_held("full_like", value, dtype.unwrap_or(x.dtype()))?;
     like(value, x, dtype, device)
 }
 
@@ -251,13 +267,14 @@ fn spaced(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    let dtype = dtype.unwrap_or(crate::default_dtype());
+    let complex = [start, end].iter().any(|s| matches!(s, Scalar::Complex(..)));
+    let dtype = dtype.unwrap_or(if complex { DType::C64 } else { crate::default_dtype() });
     schema::linspace.check(dtype)?;
     if steps < 0 {
         return Err(Error::runtime(op, format!("number of steps must be non-negative, got {steps}")));
     }
-    if [start, end].iter().any(|s| matches!(s, Scalar::Complex(..))) {
-        return Err(Error::runtime(op, "start and end must be real numbers"));
+    if complex && !dtype.is_complex() {
+        return Err(Error::dtype(op, "complex ends cannot be cast to a real dtype", &[dtype]));
     }
     let n = sizes(op, &[steps as isize])?[0];
     create(CreateOp::Linspace { start, end, base }, &[n], dtype, device.unwrap_or(crate::default_device()))
@@ -277,6 +294,21 @@ fn logspace_body(
 /// Element `i` of `n` evenly spaced numbers (or powers), counted from the nearer end, as PyTorch does: so the last is `end`
 /// exactly. In float32 and narrower the steps are float32's; integers take double precision and are cut off.
 pub(crate) fn spaced_at(start: Scalar, end: Scalar, base: Option<f64>, n: usize, i: usize, dtype: DType) -> Scalar {
+    if dtype.is_complex() {
+        let part = |s: Scalar| match s {
+            Scalar::Complex(re, im) => Complex32::new(re as f32, im as f32),
+            real => Complex32::new(real.to_f64() as f32, 0.0),
+        };
+        let (a, b) = (part(start), part(end));
+        let step = if n > 1 { (b - a) / (n - 1) as f32 } else { Complex32::ZERO };
+        let z = if n == 1 || i < n / 2 { a + step * i as f32 } else { b - step * (n - 1 - i) as f32 };
+        return Scalar::from(base.map_or(z, |base| {
+            // A power of a negative base turns by its phase too.
+            let wide = Complex64::new(z.re.into(), z.im.into()) * Complex64::new(base, 0.0).ln();
+            let power = wide.exp();
+            Complex32::new(power.re as f32, power.im as f32)
+        }));
+    }
     let whole = dtype.is_integral();
     let cut = |x: f64| if whole { Scalar::Int(x as i64) } else { Scalar::Float(x) };
     if let (None, true) = (base, n == 1) {

@@ -16,9 +16,9 @@ macro_rules! loss_ops {
             [] Full Yes DTypes::FLOAT, Same,
             run mse_body, torch "nn.functional.mse_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), reduction='sum'", "N(3, 4), N(3, 4), reduction='none'"]
         }
-        /// `|input - target|`.
+        /// `|input - target|`; of complex numbers too.
         function l1_loss(input: Tensor, target: Tensor; reduction: Text = "mean") -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] Full Yes DTypes::INEXACT, Real,
             run l1_body, torch "nn.functional.l1_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), reduction='none'"]
         }
         /// Quadratic below `beta`, linear above, with slope 1 (Girshick, 2015).
@@ -71,7 +71,7 @@ fn reduce(op: &'static str, loss: Tensor, reduction: &str) -> Result<Tensor> {
 }
 
 fn difference(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    if !x.dtype().is_float() {
+    if !(x.dtype().is_float() || x.dtype().is_complex() && op == "l1_loss") {
         return Err(Error::dtype(op, "expected a floating input", &[x.dtype()]));
     }
     x.sub(y, 1)

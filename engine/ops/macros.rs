@@ -160,12 +160,12 @@ macro_rules! schema_of {
             differentiable: $crate::ops::macros::first!([$($crate::ops::macros::differs!($grad))?]
                 !$crate::ops::macros::has!(nograd [$($flag)*])),
             params: $crate::ops::macros::params!($form [$(Param {
-                name: stringify!($p),
+                name: $crate::ops::macros::plain(stringify!($p)),
                 kind: stringify!($k),
                 default: $crate::ops::macros::first!([$(Some(stringify!($d)))?] None),
                 keyword_only: false,
             },)* $($(Param {
-                name: stringify!($kp),
+                name: $crate::ops::macros::plain(stringify!($kp)),
                 kind: stringify!($kk),
                 default: Some(stringify!($kd)),
                 keyword_only: true,

@@ -11,6 +11,7 @@ pub mod schema;
 pub mod activation;
 mod attention;
 pub mod binary;
+pub mod calculus;
 pub mod compare;
 pub mod complex;
 mod continuous;
@@ -36,6 +37,7 @@ pub mod rnn;
 pub mod scan;
 pub mod scatter;
 pub mod search;
+pub mod segment;
 pub mod shape;
 pub mod sort;
 pub mod transfer;
@@ -113,6 +115,17 @@ pub enum DimPairs {
     Lists(Vec<isize>, Vec<isize>),
 }
 
+/// How far apart the samples of a function are.
+#[derive(Clone, Debug)]
+pub enum Spacing {
+    /// So far, in every dimension.
+    Number(Scalar),
+    /// So far, one number for each dimension.
+    Numbers(Vec<Scalar>),
+    /// They lie at these coordinates, one vector for each dimension.
+    Points(Vec<Tensor>),
+}
+
 /// Which norm: a number, or a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NormOrder {
@@ -147,6 +160,7 @@ pub mod kinds {
     pub type Sizes<'a> = &'a [isize];
     pub type Sections<'a> = super::Sections<'a>;
     pub type DimPairs<'a> = &'a super::DimPairs;
+    pub type Spacing<'a> = &'a super::Spacing;
     pub type OptFloats<'a> = Option<&'a [f64]>;
     pub type OptOrder = Option<super::NormOrder>;
     pub type Bins<'a> = &'a [crate::Tensor];
@@ -195,10 +209,12 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         scan::SCHEMAS,
         view::SCHEMAS,
         shape::SCHEMAS,
+        calculus::SCHEMAS,
         index::SCHEMAS,
         scatter::SCHEMAS,
         sort::SCHEMAS,
         search::SCHEMAS,
+        segment::SCHEMAS,
         contract::SCHEMAS,
         einsum::SCHEMAS,
         metric::SCHEMAS,

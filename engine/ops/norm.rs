@@ -25,7 +25,7 @@ macro_rules! norm_ops {
         }
         /// `x / sqrt(mean(x²) + eps) * weight` over the last dimensions (Zhang and Sennrich, 2019).
         function rms_norm(input: Tensor, normalized_shape: Sizes, weight: OptTensor = None, eps: OptFloat = None) -> Tensor {
-            [] FullGpu Yes DTypes::FLOAT, Same,
+            [] FullGpu Yes DTypes::INEXACT, Same,
             run rms_norm_body, torch "nn.functional.rms_norm", samples ["N(3, 4), (4,), None, 1e-5", "N(2, 3, 4), (4,), N(4)"]
         }
         /// [`layer_norm`] over groups of channels of (N, C, …), `weight` and `bias` per channel (Wu and He, 2018).
@@ -66,7 +66,10 @@ fn standardize_body(x: &Tensor, dims: i64, eps: f64) -> Result<Tensor> {
 }
 
 fn check_last(op: &'static str, x: &Tensor, normalized: &[isize], affine: &[Option<&Tensor>]) -> Result<()> {
-    schema::layer_norm.check(x.dtype())?;
+    match op {
+        "rms_norm" => schema::rms_norm.check(x.dtype())?,
+        _ => schema::layer_norm.check(x.dtype())?,
+    }
     let want: Vec<usize> = normalized.iter().map(|&n| n.max(0) as usize).collect();
     if want.is_empty() || !x.shape().ends_with(&want) {
         let why = format!("Given normalized_shape={normalized:?}, expected input with shape [*, {normalized:?}]");
@@ -133,6 +136,9 @@ fn group_norm_body(
     eps: f64,
 ) -> Result<Tensor> {
     schema::group_norm.check(x.dtype())?;
+    if x.ndim() >= 2 && x.shape()[2..].contains(&0) {
+        return Err(Error::shape("group_norm", "Expected HxW to be greater than 0, got 0", &[x.shape()]));
+    }
     if x.ndim() >= 2 && x.shape()[1] == 0 {
         return Err(Error::shape(
             "group_norm",

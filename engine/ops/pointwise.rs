@@ -302,12 +302,21 @@ fn float_power_body(x: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
 
 fn fmax_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     schema::fmax.check(result_type([Operand::Tensor(a), b.into()]))?;
-    r#where(&a.ge(b)?.logical_or(&b.isnan()?)?, a, b)
+    fmax_of(a, b, Tensor::maximum)
 }
 
 fn fmin_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     schema::fmin.check(result_type([Operand::Tensor(a), b.into()]))?;
-    r#where(&a.le(b)?.logical_or(&b.isnan()?)?, a, b)
+    fmax_of(a, b, Tensor::minimum)
+}
+
+/// The extremum of two, or the other one where one is NaN; of two the first.
+fn fmax_of(a: &Tensor, b: &Tensor, of: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let found = of(a, b)?;
+    match found.dtype().is_float() {
+        true => r#where(&b.isnan()?, a, &r#where(&a.isnan()?, b, &found)?),
+        false => Ok(found),
+    }
 }
 
 fn copysign_body(x: &Tensor, other: Operand<'_>) -> Result<Tensor> {

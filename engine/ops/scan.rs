@@ -33,9 +33,10 @@ macro_rules! scan_ops {
             prim Recur { axis: usize } Both {|c, g| all recurrence_gradient(c, g, *axis)},
             run recurrence_body, torch "-", samples ["N(3, 4), N(3, 4), 0", "N(2, 9, 3), N(2, 9, 3), 1", "N(5), N(5), -1", "N(3, 0), N(3, 0), -1"]
         }
-        /// `log(cumsum(exp(x)))` along `dim`, without overflow.
+        /// `log(cumsum(exp(x)))` along `dim`, without overflow. Phases of complex numbers go on from the larger of two
+        /// neighbours, as in PyTorch, also beyond -π to π.
         method logcumsumexp(dim: Dim) -> Tensor {
-            [] Keep Yes DTypes::FLOAT, Same,
+            [] Keep Yes DTypes::INEXACT, Same,
             prim LogSumExp { axis: usize } Both {|c, g| [logcumsumexp_gradient(c, g, *axis)]},
             run logcumsumexp_body, torch "", samples ["N(3, 4), 0", "N(2, 7, 3), 1", "N(3, 4), -1", "N(), 0", "N(3, 0), 1"]
         }
@@ -169,12 +170,13 @@ fn logcumsumexp_body(x: &Tensor, dim: isize) -> Result<Tensor> {
     scan(ScanOp::LogSumExp { axis }, &[x], x.dtype())
 }
 
-/// `Σ g[k] e^(x[i] - y[k])` over `k ≥ i`, from factors that are at most 1: `e^(y[i-1] - y[i])` and `e^(x[i] - y[i])`.
+/// `Σ g[k] e^(x[i] - y[k])` over `k ≥ i`, from factors that are, of real numbers, at most 1: `e^(y[i-1] - y[i])` and `e^(x[i] - y[i])`.
 fn logcumsumexp_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize) -> Result<Tensor> {
     let y = c.out()?;
     let before = delayed(&y, axis, Scalar::Float(f64::NEG_INFINITY))?;
     // Between infinities of one sign nothing is added: the factor is 1.
     let same = before.detach()?.eq(&y)?;
     let step = super::compare::select::r#where(&same, Scalar::ZERO, &(before - &y)?)?;
-    (c.x(0)? - &y)?.exp()? * &recurrence_back(&step.exp()?, g, axis)?
+    let (own, step) = ((c.x(0)? - &y)?.exp()?.conjugated()?, step.exp()?.conjugated()?);
+    own * &recurrence_back(&step, g, axis)?
 }

@@ -127,21 +127,11 @@ macro_rules! shape_ops {
             [] Keep Yes DTypes::ALL, Same,
             run diagflat_body, torch "", samples ["N(2, 2)", "N(3), -2", "N()"]
         }
-        /// The `n`-th differences of neighbours along `dim`, with `prepend` and `append` joined on first. For `bool`, where
-        /// neighbours differ.
-        method diff(n: Int = 1, dim: Dim = -1, prepend: OptTensor = None, append: OptTensor = None) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            run diff_body, torch "", samples ["N(5)", "N(3, 4), 2, 0", "N(3, 4), 1, 1, N(3, 2), N(3, 1)", "N(3, 4), 0", "N(3), 5"]
-        }
-        /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.
-        function trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Same,
-            run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)"]
-        }
-        /// The running integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.
-        function cumulative_trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Same,
-            run cumulative_trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"]
+        /// The coordinates, one int64 tensor for each dimension of a tensor of that `shape`, of elements whose places in the
+        /// flattened tensor are `indices`. Negative ones count from the end, and what is beyond begins again at the front.
+        function unravel_index(indices: Tensor, shape: Sizes) -> Tensors {
+            [plain nograd] Keep Yes DTypes::INTEGER, Index,
+            run unravel_index_body, torch "", samples ["I(0, 12, 5), (3, 4)", "I(-30, 30, 2, 3), (2, 5, 1)", "I(0, 3), (3,)", "I(0, 9, 4), ()", "I(0, 9, 0), (2, 0)"]
         }
         /// The conjugate transpose of matrices: the last two dimensions exchanged.
         method adjoint() -> Tensor {
@@ -397,6 +387,8 @@ fn sum_to_size_body(x: &Tensor, size: &[isize]) -> Result<Tensor> {
     let over = |i: &usize| *i < lead || wanted[*i - lead] != x.shape()[*i];
     let dims: Vec<isize> = (0..x.ndim()).filter(over).map(|i| i as isize).collect();
     match dims.is_empty() {
+        // A number is summed all the same, as in PyTorch: integers give int64.
+        true if x.ndim() == 0 && x.dtype().is_integral() => x.cast(crate::DType::I64),
         true => Ok(x.clone()),
         false => x.sum(Some(&dims), true, None)?.reshape(size),
     }
@@ -527,97 +519,28 @@ fn diag_embed_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<
     matrix.permute(&axes)?.contiguous()
 }
 
-// ---- differences and integrals ---------------------------------------------------------------------------------------
-
-fn diff_body(x: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: Option<&Tensor>) -> Result<Tensor> {
-    if x.ndim() == 0 {
-        return Err(Error::shape("diff", "expects input to be at least one-dimensional", &[x.shape()]));
+fn unravel_index_body(indices: &Tensor, shape: &[isize]) -> Result<Vec<Tensor>> {
+    const OP: &str = "unravel_index";
+    if !schema::unravel_index.dtypes.has(indices.dtype()) {
+        return Err(Error::kind(OP, format!("expected 'indices' to be integer dtype, but got {}", indices.dtype())));
     }
-    let axis = shape::wrap_dim("diff", dim, x.ndim())?;
-    if n < 0 {
-        return Err(Error::runtime("diff", format!("order must be non-negative but got {n}")));
+    if shape.iter().any(|&n| n < 0) {
+        return Err(Error::value(OP, format!("'shape' cannot have negative values, but got {shape:?}")));
     }
-    if let Some(t) = [prepend, append].into_iter().flatten().find(|t| t.ndim() != x.ndim()) {
-        let why = "expects prepend or append to be the same dimension as input";
-        return Err(Error::shape("diff", why, &[x.shape(), t.shape()]));
-    }
-    let parts: Vec<Tensor> = [prepend, Some(x), append].into_iter().flatten().cloned().collect();
-    let mut y = if parts.len() > 1 { super::index::cat(&parts, axis as isize)? } else { x.clone() };
-    if n == 0 {
-        // As in PyTorch, what is joined on has no effect then.
-        return x.copy();
-    }
-    for _ in 0..n.min(y.shape()[axis] as i64) {
-        let rest = y.shape()[axis] as i64 - 1;
-        let (high, low) = (y.narrow(axis as isize, 1, rest)?, y.narrow(axis as isize, 0, rest)?);
-        y = if y.dtype() == crate::DType::Bool { high.logical_xor(&low)? } else { (high - &low)? };
-    }
-    Ok(y)
-}
-
-/// Distances of the points `x`, to multiply `y`'s neighbours' sums with.
-fn widths(op: &'static str, y: &Tensor, x: &Tensor, axis: usize) -> Result<Tensor> {
-    let n = y.shape()[axis];
-    if x.shape().get(if x.ndim() == 1 { 0 } else { axis }).copied() != Some(n) {
-        let why = "there must be one `x` value for each sample point";
-        return Err(Error::shape(op, why, &[y.shape(), x.shape()]));
-    }
-    if x.ndim() > 1 {
-        return x.diff(1, axis as isize, None, None);
-    }
-    let mut shape = vec![1; y.ndim()];
-    shape[axis] = -1;
-    x.diff(1, 0, None, None)?.reshape(&shape)
-}
-
-fn neighbour_sums(y: &Tensor, axis: usize) -> Result<Tensor> {
-    let (dim, n) = (axis as isize, y.shape()[axis] as i64);
-    y.narrow(dim, 1, n - 1)? + &y.narrow(dim, 0, n - 1)?
-}
-
-fn check_trapezoid(op: &'static str, y: &Tensor, dim: isize) -> Result<usize> {
-    if y.dtype() == crate::DType::Bool {
-        return Err(Error::not_implemented(op, "received a bool input for y, but bool is not supported"));
-    }
-    if y.ndim() == 0 {
-        return Err(Error::index(op, "expects at least one dimension"));
-    }
-    shape::wrap_dim(op, dim, y.ndim())
-}
-
-fn trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: isize) -> Result<Tensor> {
-    let axis = check_trapezoid("trapezoid", y, dim)?;
-    if y.shape()[axis] == 0 {
-        return y.sum(Some(&[dim]), false, None);
-    }
-    let dim = axis as isize;
-    match x {
-        Some(x) => {
-            (neighbour_sums(y, axis)? * &widths("trapezoid", y, x, axis)?)?.sum(Some(&[dim]), false, None)? / 2.0
+    super::create::sizes(OP, shape)?;
+    let indices = indices.detach()?.cast(crate::DType::I64)?;
+    let one = |i: usize| -> Result<Tensor> {
+        let apart: isize = shape[i + 1..].iter().product();
+        if apart == 0 || shape[i] == 0 {
+            // There is no element: of no indices there are no coordinates.
+            return match indices.numel() {
+                0 => indices.copy(),
+                _ => Err(Error::runtime(OP, format!("a tensor of shape {shape:?} has no elements"))),
+            };
         }
-        // All but half of the two ends, as PyTorch computes it.
-        None => {
-            let ends = ((y.select(dim, 0)? + &y.select(dim, -1)?)? * 0.5)?;
-            (y.sum(Some(&[dim]), false, None)? - &ends)? * dx
-        }
-    }
-}
-
-fn cumulative_trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: isize) -> Result<Tensor> {
-    let op = "cumulative_trapezoid";
-    let axis = check_trapezoid(op, y, dim)?;
-    if y.shape()[axis] == 0 {
-        return y.copy();
-    }
-    let areas = match x {
-        Some(x) => (widths(op, y, x, axis)? * &neighbour_sums(y, axis)?)?,
-        None => (neighbour_sums(y, axis)? * (dx.to_f64() / 2.0))?,
+        indices.floor_divide(apart as i64)?.remainder(shape[i] as i64)
     };
-    let sums = areas.cumsum(axis as isize, None)?;
-    match x {
-        Some(_) => sums / 2.0,
-        None => Ok(sums),
-    }
+    (0..shape.len()).map(one).collect()
 }
 
 fn narrow_copy_body(x: &Tensor, dim: isize, start: i64, length: i64) -> Result<Tensor> {

@@ -95,8 +95,8 @@ macro_rules! unary_ops {
         relu = Relu [inplace] Keep DTypes::REAL, Same, Output
             {|c, g| [g.where_else_zero(&c.out()?.gt(0)?)]}, samples ["N(3, 4)"];
         /// `x * sigmoid(x)`, also called swish (Ramachandran et al., 2017).
-        silu = Silu [inplace] Keep DTypes::FLOAT, Same, Inputs
-            {|c, g| [g * &silu_slope(&c.x(0)?)?]}, torch "nn.functional.silu", samples ["N(3, 4)"];
+        silu = Silu [inplace] Keep DTypes::INEXACT, Same, Inputs
+            {|c, g| [g * &silu_slope(&c.x(0)?.conjugated()?)?]}, torch "nn.functional.silu", samples ["N(3, 4)"];
         /// The logarithm of the absolute value of the gamma function; inf at 0 and the negative integers.
         lgamma = Lgamma [inplace] Keep DTypes::ORDERED, Float, Inputs {|c, g| [g * &c.x(0)?.digamma()?]}, samples ["P(3, 4)", "N(3, 4)"];
         /// The logarithmic derivative of the gamma function, `ψ = Γ'/Γ`; -inf at 0, NaN at the negative integers.

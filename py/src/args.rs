@@ -49,14 +49,14 @@ pub fn kind_name(obj: &Bound<'_, PyAny>) -> String {
 impl At {
     #[cold]
     fn wrong(self, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyErr {
-        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
+        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg.trim_start_matches("r#"));
         let message = format!("{op}(): argument '{arg}' must be {expected}, not {}", kind_name(&obj));
         errors::type_error(obj.py(), message)
     }
 
     #[cold]
     fn too_large(self, obj: Borrowed<'_, '_, PyAny>) -> PyErr {
-        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
+        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg.trim_start_matches("r#"));
         let why = format!("{op}(): argument '{arg}' is too large for 64 bits: {}", *obj);
         match op {
             "__setitem__" => errors::value_error(obj.py(), why),
@@ -67,13 +67,13 @@ impl At {
     /// An integer argument, rather than a number, is a ValueError in PyTorch.
     #[cold]
     fn too_large_int(self, obj: Borrowed<'_, '_, PyAny>) -> PyErr {
-        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
+        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg.trim_start_matches("r#"));
         errors::value_error(obj.py(), format!("{op}(): argument '{arg}' is too large for 64 bits: {}", *obj))
     }
 
     #[cold]
     pub fn missing(self, py: Python<'_>) -> PyErr {
-        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
+        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg.trim_start_matches("r#"));
         errors::type_error(py, format!("{op}() missing required argument '{arg}'"))
     }
 }
@@ -82,7 +82,7 @@ impl At {
     /// The argument was given by position and by name.
     #[cold]
     pub fn twice(self, py: Python<'_>) -> PyErr {
-        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg);
+        let (op, arg) = (self.op.trim_start_matches("r#"), self.arg.trim_start_matches("r#"));
         errors::type_error(py, format!("{op}() got multiple values for argument '{arg}'"))
     }
 
@@ -220,7 +220,7 @@ pub mod kinds {
     macro_rules! markers { ($($name:ident)*) => { $(pub struct $name;)* } }
     markers! {
         Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int OptInt Float OptFloat Bool Dim OptDim Dims OptDims
-        Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText OptFloats Bins OptOrder
+        Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText OptFloats Bins OptOrder Spacing
     }
 }
 
@@ -605,6 +605,35 @@ impl Kind for kinds::DimPairs {
     }
 }
 impl Preset for kinds::DimPairs {
+    fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
+        std::borrow::Cow::Borrowed(default)
+    }
+}
+
+/// One number, or for each dimension a number or a vector of coordinates.
+impl Kind for kinds::Spacing {
+    type Held<'a> = std::borrow::Cow<'static, lucid::ops::Spacing>;
+    type Lent<'h> = &'h lucid::ops::Spacing;
+    fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+        use lucid::ops::Spacing;
+        const EXPECTED: &str = "a number, or a sequence of numbers or of Tensors";
+        if !(obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>()) {
+            return Ok(std::borrow::Cow::Owned(Spacing::Number(number(at, obj, EXPECTED)?)));
+        }
+        let parts: Vec<Bound<'_, PyAny>> = obj.try_iter()?.collect::<PyResult<_>>()?;
+        let spacing = match parts.first().is_some_and(|p| p.is_instance_of::<PyTensor>()) {
+            true => Spacing::Points(tensors_of(at, obj)?),
+            false => {
+                Spacing::Numbers(parts.iter().map(|p| number(at, p.as_borrowed(), EXPECTED)).collect::<PyResult<_>>()?)
+            }
+        };
+        Ok(std::borrow::Cow::Owned(spacing))
+    }
+    fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
+        held
+    }
+}
+impl Preset for kinds::Spacing {
     fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
         std::borrow::Cow::Borrowed(default)
     }

@@ -517,10 +517,12 @@ families! {
     scan scan_ops lucid::ops::scan;
     view view_ops lucid::ops::view;
     shape shape_ops lucid::ops::shape;
+    calculus calculus_ops lucid::ops::calculus;
     index index_ops lucid::ops::index;
     scatter scatter_ops lucid::ops::scatter;
     sort sort_ops lucid::ops::sort;
     search search_ops lucid::ops::search;
+    segment segment_ops lucid::ops::segment;
     contract contract_ops lucid::ops::contract;
     einsum einsum_ops lucid::ops::einsum;
     metric metric_ops lucid::ops::metric;

@@ -51,6 +51,7 @@ KINDS = {
     "OptText": "str | None",
     "OptFloats": "Sequence[_float] | None",
     "OptOrder": "_Number | str | None",
+    "Spacing": "_Number | Sequence[_Number] | Sequence[Tensor]",
     "Bins": "_int | Sequence[_int | Tensor]",
 }
 RESULTS = {

@@ -125,3 +125,76 @@ VMAP_BY_MEMORY: dict[str, str] = {
 def vmap_refuses(op: str, sample: str) -> bool:
     """Is it an error to run this sample of the row under `vmap`?"""
     return op in VMAP_REFUSED or f"{op}({sample})" in VMAP_REFUSED
+
+
+LAST_OF_SEVERAL = "PyTorch makes it of several ops and shows the last of them; here the step has the op's own name"
+BY_SHAPE = "PyTorch takes another op for other numbers of dimensions, and shows that one's last step"
+
+#: Rows whose last step of the tape has another name in PyTorch, and why.
+STEP_NAMES: dict[str, str] = dict.fromkeys(
+    (
+        "atleast_1d",
+        "atleast_2d",
+        "atleast_3d",
+        "cdist",
+        "chain_matmul",
+        "corrcoef",
+        "cov",
+        "cross",
+        "cross_entropy",
+        "cumulative_trapezoid",
+        "diff",
+        "einsum",
+        "gradient",
+        "inner",
+        "kl_div",
+        "kron",
+        "logdet",
+        "matrix_exp",
+        "matrix_power",
+        "nanquantile",
+        "nuclear_norm",
+        "pinverse",
+        "quantile",
+        "rms_norm",
+        "slogdet",
+        "sum_to_size",
+        "tensordot",
+        "trapezoid",
+        "vander",
+    ),
+    LAST_OF_SEVERAL,
+) | dict.fromkeys(
+    (
+        "avg_pool1d",
+        "conv2d",
+        "diag",
+        "linear",
+        "matmul",
+        "max_pool1d",
+        "nll_loss",
+        "pad",
+        "scaled_dot_product_attention",
+    ),
+    BY_SHAPE,
+)
+STEP_NAMES |= {
+    "floor_divide": "PyTorch records a step that fails when it is gone back through",
+    "l1_loss": "without a reduction PyTorch's last step is the absolute value",
+    "scatter": "with reduce PyTorch records a step that fails when it is gone back through",
+}
+
+#: Calls that PyTorch refuses with another kind, and the kind here, with the reason.
+OTHER_KINDS: dict[str, tuple[type[Exception], str]] = {
+    "F.group_norm(f.ones(2, 4), 0)": (RuntimeError, "PyTorch divides by zero"),
+    "F.unfold(f.ones(3, 3), 2)": (RuntimeError, "PyTorch fails while it looks for a dimension"),
+    "nn.Parameter(3)": (TypeError, "PyTorch fails while it looks for a method"),
+    "f.save({}, 3)": (TypeError, "PyTorch's is an AttributeError"),
+}
+
+#: Calls with bad numbers that are not noticed on the GPU device, where that would mean waiting for numbers.
+UNSEEN_ON_GPU = (
+    "F.binary_cross_entropy(f.full((2,), 1.5), f.ones(2))",
+    "F.binary_cross_entropy(f.full((2,), -0.5), f.ones(2))",
+    "F.binary_cross_entropy(f.full((2,), float('nan')), f.ones(2))",
+)

@@ -132,7 +132,7 @@ def flat(o: Any) -> list[Any]:
 def array(t: Any) -> np.ndarray[Any, Any]:
     t = t.detach().resolve_conj()
     if isinstance(t, torch.Tensor):
-        t = t.resolve_neg()
+        t = t.resolve_neg() if not t._is_zerotensor() else torch.zeros_like(t)
     out: np.ndarray[Any, Any] = (t.float() if name_of(t.dtype) == "bfloat16" else t).cpu().numpy()
     return out
 

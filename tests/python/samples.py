@@ -26,6 +26,10 @@ NOT_OF_EQUAL_ROWS = {
     *(f"linalg_{name}" for name in ("cholesky_ex", "cond", "eigvalsh", "inv_ex", "lstsq", "lu", "matrix_norm")),
     *(f"linalg_{name}" for name in ("matrix_rank", "norm", "pinv", "qr", "slogdet", "solve_ex", "svdvals")),
     *("linalg_lu_factor", "linalg_lu_factor_ex", "linalg_tensorsolve", "nuclear_norm", "pinverse", "slogdet"),
+    # Points that are equal have no derivative between them.
+    "gradient",
+    # Nor do segments of equal lengths, or from equal offsets on, cover what they are of.
+    "segment_reduce",
 }
 
 
@@ -114,6 +118,15 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
     def ascending(*shape: int) -> Data:
         return Data(np.sort(positive(*shape).values, -1), gradient=False)
 
+    def lengths(total: int, *shape: int) -> Data:
+        # Of neighbouring segments that cover so many elements.
+        each = [np.diff(offsets(total, shape[-1] + 1).values) for _ in range(int(np.prod(shape[:-1])))]
+        return Data(np.stack(each).reshape(shape), varies=False)
+
+    def offsets(total: int, n: int) -> Data:
+        inner = 1 + np.sort(rng.permutation(total - 1)[: n - 2])
+        return Data(np.concatenate([[0], inner, [total]]).astype(np.int64), varies=False)
+
     def regular(*shape: int) -> Data:
         # A square matrix, or a tensor of as many elements as one, that is far from being singular.
         n = shape[-1] if shape[-1:] == shape[-2:-1] and len(shape) < 4 else int(np.sqrt(np.prod(shape)))
@@ -145,6 +158,8 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
         "PERM": permutations,
         "ORDER": order,
         "ASC": ascending,
+        "LENGTHS": lengths,
+        "OFFSETS": offsets,
         "REG": regular,
         "SYM": symmetric,
         "SPD": definite,

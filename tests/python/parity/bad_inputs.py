@@ -397,18 +397,3 @@ BAD: list[tuple[str, str, str]] = [
     ("save", "f.save({}, '/nowhere/x.pt')", "/nowhere"),
     ("pickle", "f.save(lambda: 3, io.BytesIO())", "lambda"),
 ]
-
-#: Calls that PyTorch refuses with another kind, and the kind here, with the reason.
-OTHER_KINDS: dict[str, tuple[type[Exception], str]] = {
-    "F.group_norm(f.ones(2, 4), 0)": (RuntimeError, "PyTorch divides by zero"),
-    "F.unfold(f.ones(3, 3), 2)": (RuntimeError, "PyTorch fails while it looks for a dimension"),
-    "nn.Parameter(3)": (TypeError, "PyTorch fails while it looks for a method"),
-    "f.save({}, 3)": (TypeError, "PyTorch's is an AttributeError"),
-}
-
-#: Calls that are not noticed on the GPU device, where that would mean waiting for numbers.
-UNSEEN_ON_GPU = (
-    "F.binary_cross_entropy(f.full((2,), 1.5), f.ones(2))",
-    "F.binary_cross_entropy(f.full((2,), -0.5), f.ones(2))",
-    "F.binary_cross_entropy(f.full((2,), float('nan')), f.ones(2))",
-)

@@ -17,7 +17,8 @@ import torch.nn.utils.parametrize
 import torch.nn.utils.prune
 import torch.utils.data.distributed
 
-from tests.python.parity.bad_inputs import BAD, OTHER_KINDS, UNSEEN_ON_GPU
+from tests.python.limitations import OTHER_KINDS, UNSEEN_ON_GPU
+from tests.python.parity.bad_inputs import BAD
 
 KINDS = (
     IndexError,

@@ -10,58 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python import limitations
 from tests.python.samples import DType, Sample, lucid_function, results, rows, samples
 
 DEVICES = ("cpu", "gpu")
 
 # ---- names of steps --------------------------------------------------------------------------------------------------
-
-#: Rows whose last step has another name in PyTorch, and why.
-LAST_OF_SEVERAL = "PyTorch makes it of several ops and shows the last of them; here the step has the op's own name"
-BY_SHAPE = "PyTorch takes another op for other numbers of dimensions, and shows that one's last step"
-OTHER_NAMES: dict[str, str] = dict.fromkeys(
-    (
-        "atleast_1d",
-        "atleast_2d",
-        "atleast_3d",
-        "cdist",
-        "chain_matmul",
-        "corrcoef",
-        "cov",
-        "cross_entropy",
-        "cumulative_trapezoid",
-        "diff",
-        "einsum",
-        "inner",
-        "kl_div",
-        "kron",
-        "nanquantile",
-        "quantile",
-        "rms_norm",
-        "sum_to_size",
-        "tensordot",
-        "trapezoid",
-    ),
-    LAST_OF_SEVERAL,
-) | dict.fromkeys(
-    (
-        "avg_pool1d",
-        "conv2d",
-        "diag",
-        "linear",
-        "matmul",
-        "max_pool1d",
-        "nll_loss",
-        "pad",
-        "scaled_dot_product_attention",
-    ),
-    BY_SHAPE,
-)
-OTHER_NAMES |= {
-    "floor_divide": "PyTorch records a step that fails when it is gone back through",
-    "l1_loss": "without a reduction PyTorch's last step is the absolute value",
-    "scatter": "with reduce PyTorch records a step that fails when it is gone back through",
-}
 
 
 def torch_function(row: Any) -> Callable[..., Any]:
@@ -90,23 +44,13 @@ def names(L: Any, function: Callable[..., Any], sample: Sample, complex_only: bo
 
 
 #: Linear algebra is not named after PyTorch's steps: these are of the factorisations that it calls inside.
-FACTORISED = {
-    *("cholesky_inverse", "cholesky_solve", "cross", "det", "inverse", "logdet", "matrix_exp", "matrix_power"),
-    *("nuclear_norm", "pinverse", "slogdet", "vander"),
-}
-NAMED = [
-    r
-    for r in rows()
-    if r["differentiable"]
-    and r["torch"] != "-"
-    and not r["torch"].startswith("linalg.")
-    and r["name"] not in FACTORISED
-]
+# Factorisations, and what is made of them, have steps of their own here.
+NAMED = [r for r in rows() if r["differentiable"] and r["torch"] != "-" and not r["torch"].startswith("linalg.")]
 
 
 @pytest.mark.parametrize("row", NAMED, ids=lambda r: str(r["name"]))
 def test_steps_have_pytorchs_names(row: Any) -> None:
-    odd = row["name"] in OTHER_NAMES
+    odd = row["name"] in limitations.STEP_NAMES
     differed = False
     for sample in samples(row):
         only = row["dtypes"] == ["complex64"]

@@ -19,8 +19,8 @@ def norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
     if p == -math.inf:
         return x.abs().amin(dim, keepdim)
     if p == 0:
-        return (x != 0).to(x.dtype).sum(dim, keepdim)
-    powers = x * x if p == 2 else x.abs().pow(p)
+        return (x != 0).to(x.abs().dtype).sum(dim, keepdim)
+    powers = x * x if p == 2 and not x.is_complex() else x.abs().pow(p)
     total = powers.sum(dim, keepdim)
     # At zero the root's slope is infinite: the branch not taken must stay finite.
     zero = total == 0

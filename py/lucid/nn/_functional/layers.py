@@ -41,6 +41,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         )
     left = input1.matmul(weight.permute([1, 0, 2]).reshape([first, outs * second]))
     made = (left.reshape([*input1.shape[:-1], outs, second]) * input2.unsqueeze(-2)).sum(-1)
+    if not made.is_floating_point() and not made.is_complex():
+        # Sums of integers are int64; what is summed keeps its dtype here.
+        made = made.to(input1.dtype)
     return made if bias is None else made + bias
 
 
@@ -203,7 +206,11 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         return input
     around = [0, 0] * (input.dim() - 2) + [size // 2, (size - 1) // 2]
     squares = _C.constant_pad_nd(input * input, around)
-    mean = squares.unfold(1, size, 1).mean(-1)
+    if not input.is_floating_point() and not input.is_complex():
+        # A pool of integers: what is behind the point of a mean is cut off.
+        mean = squares.unfold(1, size, 1).sum(-1).div(size, rounding_mode="trunc")
+    else:
+        mean = squares.unfold(1, size, 1).mean(-1)
     return input / (mean * alpha + k).pow(beta)
 
 

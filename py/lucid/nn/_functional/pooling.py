@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +43,8 @@ def each(value: Any, n: int) -> tuple[Any, ...]:
 
 
 def _adaptive_sizes(op: str, input: Tensor, output_size: Any, n: int) -> tuple[int, ...]:
+    if n > 1 and isinstance(output_size, Sequence) and input.dim() <= len(output_size):
+        raise errors.ValueError(f"{op}: Input dimension should be at least {len(output_size) + 1}, got {input.dim()}")
     if input.dim() not in (n + 1, n + 2):
         raise errors.RuntimeError(f"{op}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
     sizes = each(output_size, n)
@@ -57,12 +61,28 @@ def _adaptive_sizes(op: str, input: Tensor, output_size: Any, n: int) -> tuple[i
         raise errors.RuntimeError(
             f"{op}: Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
         )
+    size = math.prod((*input.shape[:-n], *made)) * input.element_size()
+    if size > _installed_memory():
+        raise errors.OutOfMemory(f"{op}: output_size {made} needs {size} bytes, more than there is memory")
     return made
 
 
-def _bounds(size: int, out: int) -> list[tuple[int, int]]:
-    """Where each window of an adaptive pool begins and ends."""
-    return [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
+def _installed_memory() -> int:
+    """Bytes of the machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _places(size: int, out: int, like: Tensor) -> Tensor:
+    """The indices in each window of an adaptive pool, (out, longest window).
+
+    Window i goes from floor(i size / out) to before ceil((i + 1) size / out), so that the longest begins where i size
+    has the largest remainder by `out`, which is `out` less their greatest common divisor. Of a shorter one the last
+    index comes again: the first of equal elements wins.
+    """
+    windows = lucid.arange(out, device=like.device).unsqueeze(1)
+    first, last = (windows * size) // out, ((windows + 1) * size + out - 1) // out - 1
+    longest = -(-(out - math.gcd(size, out) + size) // out)
+    return (first + lucid.arange(longest, device=like.device)).minimum(last)
 
 
 def _even(input: Tensor, sizes: tuple[int, ...]) -> list[int] | None:
@@ -145,13 +165,7 @@ def _adaptive_max(op: str, input: Tensor, output_size: Any, return_indices: bool
     if 0 in sizes:
         empty = input.new_zeros([*input.shape[:-n], *sizes])
         return (empty, empty.to(lucid.int64)) if return_indices else empty
-    places = []
-    for i, out in enumerate(sizes):
-        bounds = _bounds(input.shape[i - n], out)
-        longest = max(b - a for a, b in bounds)
-        # The last element of a short window again: the first of equals wins.
-        rows = [[min(a + j, b - 1) for j in range(longest)] for a, b in bounds]
-        places.append(lucid.tensor(rows, device=input.device))
+    places = [_places(input.shape[i - n], out, input) for i, out in enumerate(sizes)]
     values, indices = _windowed_max(input, places, n)
     return (values, indices) if return_indices else values
 
@@ -211,6 +225,8 @@ def _unpool(
         )
     if indices.dtype != lucid.int64:
         raise errors.RuntimeError(f"{op}: elements in indices should be type int64 but got: {indices.dtype}")
+    if n == 3 and any(step <= 0 for step in steps):
+        raise errors.RuntimeError(f"{op}: strides should be greater than zero, but got stride: {list(steps)}")
     default = [(input.shape[i - n] - 1) * steps[i] + window[i] - 2 * pad[i] for i in range(n)]
     if output_size is None:
         sizes = default
