@@ -339,6 +339,31 @@ def test_parametrizations_are_transferred() -> None:
     alike(transferred(lucid), transferred(torch))
 
 
+def test_prefixes_are_taken_from_state_dicts() -> None:
+    found = []
+    for m in (lucid, torch):
+        net = m.nn.Module()
+        net.module = m.nn.Sequential(m.nn.Linear(1, 1), m.nn.BatchNorm1d(1))
+        state = net.state_dict()
+        state["other"] = m.ones(1)
+        m.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+        found.append((sorted(state), dict(state._metadata)))
+        del state["other"]
+        made = m.nn.Sequential(m.nn.Linear(1, 1), m.nn.BatchNorm1d(1)).load_state_dict(state)
+        assert not made.missing_keys and not made.unexpected_keys
+    assert found[0] == found[1]
+
+
+def test_global_hooks_are_where_pytorch_has_them() -> None:
+    for m in (lucid, torch):
+        module, seen = m.nn.modules.module, []
+        handle = module.register_module_forward_hook(lambda layer, args, out, seen=seen: seen.append(type(layer)))
+        with handle:
+            m.nn.Linear(1, 1)(m.ones(1, 1))
+        m.nn.Linear(1, 1)(m.ones(1, 1))
+        assert seen == [m.nn.Linear]
+
+
 LAZY: list[tuple[str, list[Any], tuple[int, ...]]] = [
     ("LazyLinear", [3], (2, 5)),
     ("LazyConv1d", [4, 3], (2, 3, 8)),

@@ -15,12 +15,32 @@ from typing import Any, TypeVar
 import lucid
 from lucid import Tensor, errors
 from lucid._naming import NamedInErrors
-from lucid.nn.modules.call import CallMixin, _registered
+from lucid.nn.modules.call import (
+    CallMixin,
+    _registered,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from lucid.nn.modules.move import Conversion, parse_to
 from lucid.nn.modules.state import StateDictMixin
 from lucid.nn.parameter import Buffer, Parameter
 
-__all__ = ["Module", "weight_and_bias"]
+__all__ = [
+    "Module",
+    "register_module_buffer_registration_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+    "weight_and_bias",
+]
 
 T = TypeVar("T", bound="Module")
 _E = TypeVar("_E")
