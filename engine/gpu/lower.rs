@@ -20,6 +20,11 @@ pub fn set_lowering(on: bool) {
     ON.store(on, Ordering::Relaxed);
 }
 
+/// Are lowerings on?
+pub(super) fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
 /// How a value was made.
 pub(super) enum Origin {
     /// `max(input, 0)`.
@@ -37,12 +42,12 @@ impl Origin {
 
     /// The origin of a convolution with a bias.
     pub(super) fn bias_add(raw: Value, bias: Array) -> Option<Arc<Origin>> {
-        ON.load(Ordering::Relaxed).then(|| Arc::new(Origin::BiasAdd { raw, bias }))
+        is_on().then(|| Arc::new(Origin::BiasAdd { raw, bias }))
     }
 }
 
 fn worth_it(v: &Value) -> bool {
-    ON.load(Ordering::Relaxed) && !v.array.is_evaluated()
+    is_on() && !v.array.is_evaluated()
 }
 
 /// What is left to do on the maximum of what lies below a value.
@@ -71,6 +76,11 @@ impl Peeled {
             };
         }
         peeled
+    }
+
+    /// What was taken off: the number added per channel, and whether what is below 0 was clipped.
+    pub(super) fn taken(&self) -> (Option<&Array>, bool) {
+        (self.bias.as_ref(), self.relu)
     }
 
     /// Puts back on the maximum what was taken off, giving the value with its own way of making.

@@ -30,6 +30,7 @@ mod scan;
 mod sort;
 mod special;
 mod view;
+mod written;
 
 #[cfg(test)]
 mod tests;

@@ -5,15 +5,18 @@
 
 use super::align::align;
 use super::array::{GpuArray, Perm, Value};
-use super::convert::{constant, dtype};
+use super::convert::{constant, dtype, int};
 use super::fault::{Fault, Made};
 use super::lazy;
+use super::written::{self, Text};
 use crate::optim::algebra::{is_half, Algebra};
 use crate::optim::rules::{Rule, Visit};
 use crate::optim::Step;
 use crate::{DType, Error};
 use mlx_ffi::{ops, transforms, Array};
 use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::fmt;
 
 /// The arrays of one parameter, all in one order of axes.
 type Slots = SmallVec<[Array; 5]>;
@@ -21,12 +24,17 @@ type Slots = SmallVec<[Array; 5]>;
 pub(super) fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Made<()> {
     let mut results = Vec::new();
     for (step, lists) in batches {
+        let mut together = Vec::new();
         for list in lists {
             if list.len() != step.arity() {
                 let why = format!("{} does not take {} arrays per parameter", step.name(), list.len());
                 return Err(Error::runtime("step", why).into());
             }
             let (slots, perm, element) = open(list)?;
+            if fits_kernel(&slots) {
+                together.push((list, slots, perm));
+                continue;
+            }
             let wide = if is_half(element) { DType::F32 } else { element };
             let mut new = step.visit(One { slots, graph: Graph(wide) })?;
             if wide != element {
@@ -34,6 +42,10 @@ pub(super) fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Made<()> {
                 new = new.iter().map(|a| Ok(ops::astype(a, narrow)?)).collect::<Made<_>>()?;
             }
             results.push((list, new, perm));
+        }
+        for some in bunches(&together, step.arity()) {
+            let new = at_once(step, &some.iter().map(|(_, slots, _)| slots).collect::<Vec<_>>())?;
+            results.extend(some.iter().zip(new).map(|((list, _, perm), new)| (*list, new, perm.clone())));
         }
     }
     let mut fresh: Vec<Array> = Vec::new();
@@ -61,6 +73,180 @@ fn open(list: &[&GpuArray]) -> Made<(Slots, Option<Perm>, DType)> {
     let wide = |a: Array| if is_half(element) { ops::astype(&a, mlx_ffi::Dtype::Float32) } else { Ok(a) };
     let slots = arrays.into_iter().map(|a| Ok(wide(a.into_owned())?)).collect::<Made<_>>()?;
     Ok((slots, perm, element))
+}
+
+/// May a kernel of our own step this parameter? It takes float32 and counts with 32 bits.
+fn fits_kernel(slots: &Slots) -> bool {
+    let size = slots.first().map_or(0, Array::size);
+    let fits = |a: &Array| a.dtype() == mlx_ffi::Dtype::Float32 && a.size() == size;
+    (1..1 << 26).contains(&size) && slots.iter().all(fits) && written::room().is_some()
+}
+
+/// Parameters to step by one launch each: as many as it has room for with their gradients, state and results, in powers
+/// of two, so that few kernels serve all numbers of parameters.
+fn bunches<T>(mut all: &[T], arity: usize) -> Vec<&[T]> {
+    // Two inputs are the step's own.
+    let most = written::room().map_or(1, |room| (room - 2) / (2 * arity - 1)).clamp(1, 16);
+    let mut made = Vec::new();
+    while !all.is_empty() {
+        let (some, rest) = all.split_at(1 << all.len().min(most).ilog2());
+        made.push(some);
+        all = rest;
+    }
+    made
+}
+
+/// The new values of several parameters and of their state, by one kernel.
+fn at_once(step: &Step, all: &[&Slots]) -> Made<Vec<Slots>> {
+    let kernel = Formula::of(step)?;
+    let mut total = 0;
+    let ends: Vec<i32> = all
+        .iter()
+        .map(|slots| {
+            total += slots[0].size();
+            int(total)
+        })
+        .collect::<Made<_>>()?;
+    let own = [Array::from_slice(&ends, &[int(ends.len())?])?, kernel.constants()?];
+    // Metal hands single numbers over in another way.
+    let at_least_1d = |a: &Array| if a.ndim() == 0 { ops::reshape(a, &[1]) } else { Ok(a.clone()) };
+    let slots = all.iter().flat_map(|slots| slots.iter().map(at_least_1d)).collect::<mlx_ffi::Result<Vec<_>>>()?;
+    let inputs: Vec<&Array> = own.iter().chain(&slots).collect();
+    let shapes: Vec<&[i32]> = all.iter().flat_map(|slots| slots.iter().skip(1).map(Array::shape)).collect();
+    let key = format!("{} {}", all.len(), kernel.lines);
+    let made = written::launch(&key, || kernel.text(all.len()), &inputs, &shapes, total)?;
+    Ok(made.chunks(step.arity() - 1).map(|new| new.iter().cloned().collect()).collect())
+}
+
+/// A step's formula as the lines of a kernel, with the names of its results, and the constants that it takes.
+pub(super) struct Formula {
+    lines: String,
+    results: Vec<String>,
+    loaded: usize,
+    pub(super) constants: Vec<f32>,
+}
+
+impl Formula {
+    pub(super) fn of(step: &Step) -> Made<Formula> {
+        let script = Script::default();
+        let results = step.visit(Write { script: &script, loaded: step.arity() })?;
+        let (lines, constants) = (script.lines.into_inner(), script.constants.into_inner());
+        Ok(Formula { lines, results, loaded: step.arity(), constants })
+    }
+
+    /// The kernel for so many parameters.
+    pub(super) fn text(&self, count: usize) -> Text {
+        written::step(count, self.loaded, &self.lines, &self.results)
+    }
+
+    /// The constants as an array, which has at least one element.
+    fn constants(&self) -> Made<Array> {
+        match self.constants.len() {
+            0 => Ok(Array::from_slice(&[0.0f32], &[1])?),
+            n => Ok(Array::from_slice(&self.constants, &[int(n)?])?),
+        }
+    }
+}
+
+/// Writes a rule as the text of a kernel: its results, as names of variables.
+struct Write<'a> {
+    script: &'a Script,
+    /// Variables that hold the parameter, the gradient and the state.
+    loaded: usize,
+}
+
+impl Visit for Write<'_> {
+    type Out = Made<Vec<String>>;
+
+    fn rule<R: Rule, const S: usize>(self, rule: R) -> Made<Vec<String>> {
+        let name = |k: usize| format!("x{k}");
+        let mut state: Vec<String> = (2..self.loaded).map(name).collect();
+        let p = rule.update(self.script, name(0), name(1), &mut state)?;
+        state.insert(0, p);
+        Ok(state)
+    }
+}
+
+/// Lines of a kernel that compute one element; values are names of variables, constants go into a table.
+#[derive(Default)]
+struct Script {
+    lines: RefCell<String>,
+    constants: RefCell<Vec<f32>>,
+    variables: Cell<usize>,
+}
+
+impl Script {
+    fn line(&self, expression: fmt::Arguments<'_>) -> Made<String> {
+        let name = format!("v{}", self.variables.replace(self.variables.get() + 1));
+        self.lines.borrow_mut().push_str(&format!("float {name} = {expression};\n"));
+        Ok(name)
+    }
+
+    fn constant(&self, c: f64) -> String {
+        let mut constants = self.constants.borrow_mut();
+        constants.push(c as f32);
+        format!("c[{}]", constants.len() - 1)
+    }
+}
+
+impl Algebra for Script {
+    type V = String;
+    type E = Fault;
+
+    fn add(&self, a: &String, b: &String) -> Made<String> {
+        self.line(format_args!("{a} + {b}"))
+    }
+    fn sub(&self, a: &String, b: &String) -> Made<String> {
+        self.line(format_args!("{a} - {b}"))
+    }
+    fn mul(&self, a: &String, b: &String) -> Made<String> {
+        self.line(format_args!("{a} * {b}"))
+    }
+    fn div(&self, a: &String, b: &String) -> Made<String> {
+        self.line(format_args!("{a} / {b}"))
+    }
+    fn max(&self, a: &String, b: &String) -> Made<String> {
+        self.line(format_args!("{a} > {b} || {a} != {a} ? {a} : {b}"))
+    }
+    fn times(&self, a: &String, c: f64) -> Made<String> {
+        match c {
+            1.0 => Ok(a.clone()),
+            -1.0 => self.neg(a),
+            c => self.line(format_args!("{a} * {}", self.constant(c))),
+        }
+    }
+    fn plus(&self, a: &String, c: f64) -> Made<String> {
+        match c {
+            0.0 => Ok(a.clone()),
+            c => self.line(format_args!("{a} + {}", self.constant(c))),
+        }
+    }
+    fn neg(&self, a: &String) -> Made<String> {
+        self.line(format_args!("-{a}"))
+    }
+    fn abs(&self, a: &String) -> Made<String> {
+        self.line(format_args!("{a} < 0.0f ? -{a} : {a}"))
+    }
+    fn sqrt(&self, a: &String) -> Made<String> {
+        self.line(format_args!("sqrt({a})"))
+    }
+    fn square(&self, a: &String) -> Made<String> {
+        self.line(format_args!("{a} * {a}"))
+    }
+    fn sign(&self, a: &String) -> Made<String> {
+        self.line(format_args!("{a} > 0.0f ? 1.0f : ({a} < 0.0f ? -1.0f : 0.0f)"))
+    }
+    fn clamp(&self, a: &String, low: f64, high: f64) -> Made<String> {
+        let (low, high) = (self.constant(low), self.constant(high));
+        self.line(format_args!("{a} < {low} ? {low} : ({a} > {high} ? {high} : {a})"))
+    }
+    fn by_sign(&self, s: &String, below: f64, above: f64) -> Made<String> {
+        let (below, above) = (self.constant(below), self.constant(above));
+        self.line(format_args!("{s} < 0.0f ? {below} : ({s} > 0.0f ? {above} : 1.0f)"))
+    }
+    fn unless_negative(&self, s: &String, a: &String) -> Made<String> {
+        self.line(format_args!("{s} < 0.0f ? 0.0f : {a}"))
+    }
 }
 
 /// A parameter with its gradient and state, to be stepped.

@@ -1,7 +1,8 @@
 //! `lucid._C`: the engine as a Python extension module.
 //!
 //! `args`, `cross` and `errors` are the crossing: conversion, call, exceptions. `ops` makes functions and methods from the
-//! op table; the rest is what has no row. `unsafe` is in `dlpack` alone: PyO3 does what else needs it.
+//! op table; the rest is what has no row. `unsafe` is in
+//! `dlpack` and `blas` alone: PyO3 does what else needs it.
 
 #![recursion_limit = "512"]
 
@@ -10,6 +11,8 @@ mod args;
 mod autocast;
 mod autograd;
 mod batching;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod blas;
 mod create;
 mod cross;
 mod device;

@@ -516,7 +516,8 @@ class Child:
 
     def last_words(self) -> str:
         self.errors.seek(0)
-        return self.errors.read().decode(errors="replace")[-600:].strip()
+        said = self.errors.read().decode(errors="replace")[-600:].strip()
+        return f"{said} (exit code {self.process.poll()})"
 
     def close(self) -> None:
         self.process.kill()
@@ -582,7 +583,13 @@ def fuzz(seconds: float, jobs: int, seed: int = 0, only: str = "", most: int | N
                     refill(turn)
                     turn += 1
                 path, case = cases.get()
-            worker = worker or Child()
+            try:
+                worker = worker or Child()
+            except RuntimeError as e:
+                # Without a child nothing is tried: that must not look like a clean run.
+                with lock:
+                    report.findings.append({"kind": "no child", "text": str(e), "path": path, "seed": case})
+                break
             done, alive = one(worker, path, case, zlib.crc32(f"{path}{case}".encode()) % 97 == 0)
             # What sets something for the whole process must not touch the cases that follow.
             if not alive or "set_" in path.rsplit(".", 1)[-1]:

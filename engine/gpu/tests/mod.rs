@@ -5,6 +5,7 @@ mod lazies;
 mod ops;
 mod pools;
 mod views;
+mod written;
 
 use super::{GpuArray, GpuBackend};
 use crate::backend::{Array, Backend};

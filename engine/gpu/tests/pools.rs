@@ -6,7 +6,7 @@ use crate::ops::conv::{ConvArgs, ConvOp};
 use crate::ops::pool::{PoolArgs, PoolOp};
 use crate::ops::unary::UnaryOp;
 
-fn pool_args(
+pub(super) fn pool_args(
     x: &[usize; 4],
     kernel: [usize; 2],
     stride: [usize; 2],
