@@ -341,7 +341,22 @@ fn ldexp_body(x: &Tensor, other: &Tensor) -> Result<Tensor> {
         (true, true) => crate::default_dtype(),
         (false, _) => other.dtype(),
     };
-    x * &other.cast(dtype)?.exp2()?
+    if !other.dtype().is_integral() {
+        return x * &other.cast(dtype)?.exp2()?;
+    }
+    // In steps that are powers of the dtype: the whole may be beyond it where the result is not.
+    let far = match dtype {
+        DType::F64 => 700,
+        DType::F16 => 14,
+        _ => 100,
+    };
+    let wide = other.cast(DType::I64)?;
+    let first = clamp(&wide, Some((-far).into()), Some(far.into()))?;
+    let rest = (&wide - &first)?;
+    let second = clamp(&rest, Some((-far).into()), Some(far.into()))?;
+    let third = clamp(&(rest - &second)?, Some((-far).into()), Some(far.into()))?;
+    let power = |e: &Tensor| e.cast(dtype)?.exp2();
+    ((x * &power(&first)?)? * &power(&second)?)? * &power(&third)?
 }
 
 fn frexp_body(x: &Tensor) -> Result<(Tensor, Tensor)> {

@@ -57,6 +57,11 @@ CASES: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
     "gradient by a tensor of one element": lambda m, t: m.gradient(t(M), spacing=t(2.0)),
     "gradient by 0": lambda m, t: m.gradient(t(M), spacing=0),
     "gradient along nothing": lambda m, t: [m.gradient(t(M), dim=()), m.gradient(t(1.0))],
+    "ldexp by powers beyond the dtype": lambda m, t: [
+        m.ldexp(t(np.array([1e-30, 0.0, 1e30, 1.5, np.inf, np.nan], np.float32)), t([200, 1000, -200, 2, -1000, 3])),
+        m.ldexp(t([1, 3]), t([120, -140])),
+        m.ldexp(t(np.array([6e-8, 3.0], np.float16)), t([40, -20])),
+    ],
     "unravel_index": lambda m, t: [m.unravel_index(t([3, -1, 7]), (2, 3)), m.unravel_index(t(4), 6)],
     "unravel_index of no elements": lambda m, t: m.unravel_index(t(np.zeros(0, np.int64)), (2, 0)),
     "segments by length": lambda m, t: m.segment_reduce(t(M), "mean", lengths=t([1, 0, 3])),

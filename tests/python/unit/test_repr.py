@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+from xml.etree import ElementTree
 
 import lucid
 import pytest
@@ -91,3 +92,51 @@ def test_printing_leaves_no_trace_on_the_tape() -> None:
     assert lucid.is_grad_enabled()
     x.sum().backward()
     assert x.grad is not None
+
+
+HTML: dict[str, Callable[[], lucid.Tensor]] = {
+    "a number": lambda: lucid.tensor(2),
+    "a vector that requires gradients": lambda: lucid.arange(3.0).requires_grad_(),
+    "a result": lambda: lucid.arange(3.0).requires_grad_() * 2,
+    "a matrix with NaN": lambda: lucid.tensor([[1.0, float("nan")], [float("-inf"), 2.0]]),
+    "truths": lambda: lucid.tensor([[True], [False]]),
+    "complex numbers": lambda: lucid.tensor([[1 + 2j, -1j]]),
+    "no elements": lambda: lucid.zeros(0, 3),
+    "three dimensions": lambda: lucid.ones(2, 1, 2),
+    "a sparse matrix": lambda: lucid.eye(2).to_sparse(),
+    "a large matrix": lambda: lucid.arange(2500).reshape(50, 50),
+    "a wide one": lambda: lucid.ones(2, 600),
+    "on the gpu device": lambda: lucid.arange(4.0, device="gpu").reshape(2, 2),
+}
+
+
+@pytest.mark.parametrize("case", HTML)
+def test_html_is_well_formed_and_shows_what_is_there(case: str) -> None:
+    t = HTML[case]()
+    root = ElementTree.fromstring(f"<div>{t._repr_html_()}</div>")
+    facts = "".join(root[0].itertext())
+    assert f"shape {tuple(t.shape)}" in facts
+    assert ("requires_grad" in facts) is t.requires_grad
+    if t.is_sparse or t.ndim > 2 or t.numel() == 0:
+        # As it is printed, whatever signs of markup that has.
+        assert root[1].tag == "pre"
+        assert root[1].text == repr(t)
+        return
+    rows = root.findall("table/tbody/tr")
+    edges = 7 if t.numel() > 1000 else 10**9  # three at each end, and what stands for the rest
+    height, width = (1, t.numel()) if t.ndim < 2 else t.shape
+    assert len(rows) == min(height, edges)
+    assert {len(row.findall("td")) for row in rows} == {min(width, edges)}
+    assert len(root.findall("table/thead/tr/th")) == 1 + min(width, edges)
+    if t.numel() <= 1000 and t.dtype == lucid.int64:
+        assert [int("".join(cell.itertext())) for cell in root.iter("td")] == t.reshape(-1).tolist()
+
+
+def test_html_escapes_names() -> None:
+    class Odd(lucid.Tensor):
+        pass
+
+    Odd.__name__ = "<b>&"
+    t = lucid.ones(2).as_subclass(Odd) if hasattr(lucid.Tensor, "as_subclass") else Odd(lucid.ones(2))
+    root = ElementTree.fromstring(f"<div>{t._repr_html_()}</div>")
+    assert (root[0].findtext("small") or "").startswith("<b>&")
