@@ -3,7 +3,7 @@
 use super::view::slice_dims;
 use crate::autograd::{self, Pieces};
 use crate::shape::{self, SliceDim};
-use crate::{Error, Result, Tensor};
+use crate::{Device, Error, Result, Tensor};
 use smallvec::smallvec;
 
 fn pieces(x: &Tensor, axis: usize, sizes: impl Iterator<Item = usize>) -> Result<Vec<Tensor>> {
@@ -32,6 +32,11 @@ pub(super) fn chunk_body(x: &Tensor, chunks: i64, dim: isize) -> Result<Vec<Tens
     }
     let n = x.shape()[axis];
     if n == 0 {
+        // Of nothing there are as many pieces as asked for. Each takes some 300 bytes.
+        if Vec::<[u8; 300]>::new().try_reserve_exact(chunks as usize).is_err() {
+            let why = format!("chunk: {chunks} pieces do not fit");
+            return Err(Box::new(Error::OutOfMemory { device: Device::Cpu, why }));
+        }
         return pieces(x, axis, std::iter::repeat_n(0, chunks as usize));
     }
     equal_pieces(x, axis, n.div_ceil(chunks as usize))

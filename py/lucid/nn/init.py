@@ -216,7 +216,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     if tensor.dim() not in (3, 4, 5):
         raise errors.ValueError(f"Only tensors with 3, 4, or 5 dimensions are supported, got {list(tensor.shape)}")
     outs, ins, *window = tensor.shape
-    if outs % groups:
+    if groups < 1 or outs % groups:
         raise errors.ValueError(f"dim 0 must be divisible by groups, got {list(tensor.shape)} and {groups}")
     per_group = outs // groups
     with lucid.no_grad():

@@ -585,3 +585,14 @@ def test_gpu_groups_in_three_dimensions() -> None:
     x, w = lucid.randn(2, 4, 3, 4, 3), lucid.randn(4, 2, 2, 2, 2)
     wanted = lucid.nn.functional.conv3d(x, w, groups=2)
     assert lucid.allclose(lucid.nn.functional.conv3d(x.to("gpu"), w.to("gpu"), groups=2).cpu(), wanted, atol=1e-5)
+
+
+def test_what_cannot_be_copied_or_cut_is_refused() -> None:
+    """Each was found by the fuzzer: a hang, an internal error, a division by zero."""
+    with pytest.raises(TypeError, match="copies"):
+        nn.TransformerEncoder(lucid.ones(1), 2**31 - 1)  # type: ignore[arg-type]
+    with pytest.raises(lucid.errors.OutOfMemory, match="pieces"):
+        lucid.zeros(0, 3).chunk(2**63 - 1)
+    assert [list(t.shape) for t in lucid.zeros(0, 3).chunk(2)] == [[0, 3], [0, 3]]
+    with pytest.raises(ValueError, match="groups"):
+        nn.init.dirac_(lucid.zeros(2, 2, 3), 0)

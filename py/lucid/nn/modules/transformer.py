@@ -121,6 +121,12 @@ class TransformerEncoderLayer(_Layer):
         return made
 
 
+def _copies(layer: Module, count: int) -> ModuleList:
+    if not isinstance(layer, Module):
+        raise errors.TypeError(f"expected a layer to make {count} copies of, got {lucid.typename(layer)}")
+    return ModuleList(copy.deepcopy(layer) for _ in range(count))
+
+
 class TransformerEncoder(Module):
     """`num_layers` copies of a layer, one after the other, and a norm at the end if given.
 
@@ -136,7 +142,7 @@ class TransformerEncoder(Module):
         mask_check: bool = True,
     ) -> None:
         super().__init__()
-        self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
+        self.layers = _copies(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
@@ -199,7 +205,7 @@ class TransformerDecoder(Module):
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
-        self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
+        self.layers = _copies(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 
