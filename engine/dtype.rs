@@ -221,6 +221,8 @@ pub enum Scalar {
     Bool(bool),
     /// An integer.
     Int(i64),
+    /// An integer beyond int64, below 2^64. Integer dtypes take its low bits, where they take it at all.
+    Wide(u64),
     /// A real number.
     Float(f64),
     /// A complex number: real and imaginary part.
@@ -237,7 +239,7 @@ impl Scalar {
     pub const fn category(self) -> Category {
         match self {
             Scalar::Bool(_) => Category::Bool,
-            Scalar::Int(_) => Category::Integer,
+            Scalar::Int(_) | Scalar::Wide(_) => Category::Integer,
             Scalar::Float(_) => Category::Float,
             Scalar::Complex(..) => Category::Complex,
         }
@@ -248,6 +250,7 @@ impl Scalar {
         match self {
             Scalar::Bool(b) => f64::from(u8::from(b)),
             Scalar::Int(i) => i as f64,
+            Scalar::Wide(i) => i as f64,
             Scalar::Float(f) => f,
             Scalar::Complex(re, _) => re,
         }
@@ -258,6 +261,7 @@ impl Scalar {
         match self {
             Scalar::Bool(b) => i64::from(b),
             Scalar::Int(i) => i,
+            Scalar::Wide(i) => i as i64,
             Scalar::Float(f) | Scalar::Complex(f, _) => f as i64,
         }
     }
@@ -272,7 +276,7 @@ impl Scalar {
             DType::I64 => (i64::MIN as f64, i64::MAX as f64),
             DType::Bool | DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 => return true,
         };
-        (low..=high).contains(&self.to_f64().trunc())
+        !matches!(self, Scalar::Wide(_)) && (low..=high).contains(&self.to_f64().trunc())
     }
 
     /// Truth: anything but zero, NaN included.
@@ -280,6 +284,7 @@ impl Scalar {
         match self {
             Scalar::Bool(b) => b,
             Scalar::Int(i) => i != 0,
+            Scalar::Wide(i) => i != 0,
             Scalar::Float(f) => f != 0.0,
             Scalar::Complex(re, im) => re != 0.0 || im != 0.0,
         }
@@ -320,6 +325,7 @@ impl fmt::Display for Scalar {
         match self {
             Scalar::Bool(b) => write!(f, "{b}"),
             Scalar::Int(i) => write!(f, "{i}"),
+            Scalar::Wide(i) => write!(f, "{i}"),
             Scalar::Float(x) => write!(f, "{x}"),
             Scalar::Complex(re, im) => write!(f, "({re}{im:+}j)"),
         }

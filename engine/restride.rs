@@ -6,7 +6,7 @@
 use crate::autograd::{self, Auto};
 use crate::ops::create::sizes;
 use crate::shape::{numel, Layout};
-use crate::{dispatch, Error, Result, Scalar, Tensor};
+use crate::{dispatch, Error, MemoryFormat, Result, Scalar, Tensor};
 use std::sync::Arc;
 
 impl Tensor {
@@ -45,21 +45,45 @@ impl Tensor {
         Ok(())
     }
 
+    /// A view that shows all of the tensor as it is.
+    ///
+    /// # Errors
+    /// None today; a `Result` so that it reads as the ops do.
+    pub fn alias(&self) -> Result<Tensor> {
+        if self.is_sparse() {
+            return Ok(self.clone());
+        }
+        let _name = crate::autograd::Naming::of("alias", 0);
+        crate::ops::view::permute_axes(self, &(0..self.ndim()).collect::<crate::shape::Axes>())
+    }
+
     /// Gives this handle other sizes, row-major from its offset on. Where the storage has too few elements it gets another
     /// one: the old elements, then zeros (PyTorch lets them be anything); views of the old storage stay there.
     ///
     /// # Errors
     /// [`Error::Runtime`] for tensors that require gradients and for negative sizes.
     pub fn resize_(&mut self, size: &[isize]) -> Result<()> {
+        self.resize_in(size, MemoryFormat::Contiguous)
+    }
+
+    /// [`Tensor::resize_`] to elements that lie as a format says, row-major for [`MemoryFormat::Contiguous`].
+    ///
+    /// # Errors
+    /// As there, for a format of tensors with another number of dimensions, and for [`MemoryFormat::Preserve`].
+    pub fn resize_in(&mut self, size: &[isize], format: MemoryFormat) -> Result<()> {
         const OP: &str = "resize_";
+        if format == MemoryFormat::Preserve {
+            return Err(Error::runtime(OP, "Unsupported memory format Preserve"));
+        }
         if self.requires_grad() {
             return Err(Error::runtime(OP, "cannot resize variables that require grad"));
         }
         let shape = sizes(OP, size)?;
-        if shape.as_slice() == self.shape() {
+        if shape.as_slice() == self.shape() && format == MemoryFormat::Contiguous {
             return Ok(());
         }
-        let strides: Vec<isize> = Layout::contiguous(&shape).strides.iter().map(|&s| s as isize).collect();
+        let layout = Layout::contiguous(&shape);
+        let strides: Vec<isize> = layout.strides_in(OP, format)?.iter().map(|&s| s as isize).collect();
         let room = self.storage_numel().saturating_sub(self.storage_offset());
         let needed = numel(&shape);
         if needed <= room {
@@ -70,7 +94,11 @@ impl Tensor {
             self.storage_vector()?.narrow(0, self.storage_offset().min(self.storage_numel()) as i64, room as i64)?;
         let new = Tensor::full_of(&[needed], Scalar::ZERO, self.dtype(), self.device())?;
         new.narrow(0, 0, room as i64)?.copy_(&old)?;
-        *self = Tensor::from_storage(new.reshape(size)?.storage().clone());
+        let shown = match format {
+            MemoryFormat::Contiguous => new.reshape(size)?,
+            _ => new.as_strided(size, &strides, None)?,
+        };
+        *self = Tensor::from_storage(shown.storage().clone());
         Ok(())
     }
 
@@ -139,7 +167,7 @@ impl Tensor {
     /// # Errors
     /// For a leaf that requires gradients.
     pub fn fill_(&self, value: Scalar) -> Result<()> {
-        let _name = crate::autograd::Naming::of("fill", 0);
+        let _name = crate::autograd::Naming::of("fill_", 0);
         const OP: &str = "fill_";
         crate::ops::create::check_held(OP, value, self.dtype())?;
         let value = Tensor::constant(value, self.dtype(), self.device())?;
@@ -166,6 +194,7 @@ impl Tensor {
             );
             return Err(Error::shape(OP, why, &[value.shape()]));
         }
+        let _name = crate::autograd::Naming::of("fill_", 1);
         self.copy_(value)
     }
 

@@ -342,6 +342,24 @@ impl Tensor {
         Err(Error::runtime(op, why))
     }
 
+    /// Does the memory of both overlap, without being the same elements in the same places? Where gaps leave that open, no.
+    pub fn overlaps_partly(&self, other: &Tensor) -> bool {
+        let (a, b) = (self.layout(), other.layout());
+        let array = |t: &Tensor| !t.is_batched() && !t.is_sparse() && t.numel() > 0;
+        if self.is_same(other) || !array(self) || !array(other) || !self.shares_storage(other) {
+            return false;
+        }
+        if !a.is_dense() || !b.is_dense() {
+            return false;
+        }
+        let bytes = |l: &Layout, size: usize| (l.offset * size, l.span() * size);
+        let (first, second) = (bytes(a, self.dtype().size()), bytes(b, other.dtype().size()));
+        match first == second {
+            true => a.strides != b.strides,
+            false => first.0 < second.1 && second.0 < first.1,
+        }
+    }
+
     /// The end of every in-place op: writes `value` over this tensor's elements, records that, and raises the version.
     pub(crate) fn write_in_place(&self, op: &'static str, value: &Tensor) -> Result<()> {
         if self.is_batched() || value.is_batched() {

@@ -58,6 +58,11 @@ impl Given {
         self.mark(param).min(1)
     }
 
+    /// Was there a number before the tensor?
+    fn led(&self) -> bool {
+        self.given >> 63 == 1
+    }
+
     /// 1 where it is a tensor.
     fn tensor(&self, param: &str) -> u64 {
         u64::from(self.mark(param) == 1)
@@ -79,8 +84,19 @@ fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
         "t_" | "transpose_" | "unsqueeze_" | "as_strided_" => (op.trim_end_matches('_'), 1),
         "div" | "floor_divide" => (op, 2 * given.has("rounding_mode")),
         "remainder" | "fmod" => (op, given.tensor("other")),
+        "pow" | "float_power" if given.led() => ("pow", 2),
         "pow" => (op, given.tensor("exponent")),
         "float_power" => ("pow", given.tensor("exponent")),
+        "xlogy" if given.led() => (op, 1),
+        "max_all" => ("max", 1),
+        "min_all" => ("min", 1),
+        "masked_fill" => (op, given.tensor("value")),
+        "fill_" => ("fill", 2 + given.given),
+        "corrcoef" => ("clamp", 1),
+        "quantile" | "nanquantile" => ("squeeze", 4),
+        "vecmat" => ("squeeze", 4),
+        "max_pool1d" | "avg_pool1d" => ("squeeze", 1),
+        "linear" if given.has("bias") == 0 => ("mm", 0),
         "rsub" | "copysign" => (op, given.number("other")),
         "xlogy" => (op, 2 * given.number("other")),
         "xlog1py" => ("special_xlog1py", 2 * given.number("other")),
@@ -126,6 +142,23 @@ fn stands_for(op: &str) -> &str {
         "square" => "pow",
         "rint" => "round",
         "matmul" | "mm" => "mm",
+        "tensordot" | "chain_matmul" | "linalg_multi_dot" | "linalg_tensorsolve" => "view",
+        "kron" => "unsafe_view",
+        "cov" => "squeeze",
+        "cross" => "linalg_cross",
+        "logdet" => "where",
+        "rms_norm" | "dropout" => "mul",
+        "pinverse" => "linalg_pinv",
+        "matrix_exp" => "linalg_matrix_exp",
+        "linalg_cholesky" => "linalg_cholesky_ex",
+        "linalg_diagonal" => "diagonal",
+        "linalg_eigvalsh" => "linalg_eigh",
+        "linalg_inv" => "linalg_inv_ex",
+        "linalg_lu_factor" => "linalg_lu_factor_ex",
+        "linalg_solve" => "linalg_solve_ex",
+        "linalg_svdvals" => "linalg_svd",
+        "linalg_tensorinv" => "reshape_alias",
+        "linalg_vander" => "cat",
         "outer" => "mul",
         "diff" | "tanhshrink" => "sub",
         "nanmean" | "softsign" => "div",

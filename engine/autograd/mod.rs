@@ -15,12 +15,13 @@ mod run;
 pub use custom::{custom, Backward, CustomNode, Record};
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};
+pub(crate) use modes::with_grad;
+pub use modes::Naming;
 pub use modes::{
-    anomaly, enable_grad, grad_enabled, inference_mode_enabled, no_grad, packing, pop_packing, push_packing,
-    restore_mode, set_detect_anomaly, set_grad_enabled, set_inference_mode, set_tracer, Former, Pack, Packing, Tracer,
-    Unpack,
+    anomaly, enable_grad, grad_enabled, inference_mode_enabled, led_by_number, named, no_grad, packing, pop_packing,
+    push_packing, restore_mode, set_detect_anomaly, set_grad_enabled, set_inference_mode, set_tracer, Former, Pack,
+    Packing, Tracer, Unpack,
 };
-pub(crate) use modes::{with_grad, Naming};
 pub(crate) use node::{Auto, Ctx, Edge, Grads, Pieces};
 pub(crate) use record::{check_in_place, edge_of, record, record_pieces, record_view, record_write, requires_grad};
 pub use run::{backward, grad, leads_elsewhere, retire, Keep};

@@ -120,7 +120,7 @@ pub fn packing() -> Option<Packing> {
 
 /// While it lives, what the thread records is named after one op, whatever primitives that op is made of. Of several the
 /// first counts: it is the one that the user called.
-pub(crate) struct Naming(Option<Called>);
+pub struct Naming(Option<Called>);
 
 /// An op that was called: its name, and which arguments it got, as `naming!` of the op table says them.
 pub(crate) type Called = (&'static str, u64);
@@ -135,6 +135,13 @@ impl Naming {
         Naming(former)
     }
 
+    /// Names what was called by `from` after another op, one of those that PyTorch makes it of.
+    pub(crate) fn rename(from: &str, to: &'static str) {
+        if let Some((_, given)) = NAME.get().filter(|(name, _)| *name == from) {
+            NAME.set(Some((to, given)));
+        }
+    }
+
     /// Nothing is named: for gradient rules, whose ops are called by nobody.
     pub(crate) fn none() -> Naming {
         Naming(NAME.replace(None))
@@ -146,6 +153,19 @@ impl Drop for Naming {
     fn drop(&mut self) {
         NAME.set(self.0);
     }
+}
+
+/// Names what is recorded while the guard lives after an op that is no row of its own.
+pub fn named(op: &'static str) -> Naming {
+    Naming::of(op, 0)
+}
+
+/// The mark of a call with a number before a tensor, `2 ** x`; the tensor is marked, too.
+pub(crate) const LED: u64 = (1 << 63) | 1;
+
+/// Names what is recorded while the guard lives after an op whose first argument was a number.
+pub fn led_by_number(op: &'static str) -> Naming {
+    Naming::of(op, LED)
 }
 
 /// The op that a [`Naming`] names.

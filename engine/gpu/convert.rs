@@ -58,7 +58,7 @@ pub(super) fn constant(value: impl Into<Scalar>, dtype: DType) -> Made<Array> {
         Scalar::Bool(b) => u64::from(b),
         Scalar::Int(i) => i as u64,
         Scalar::Float(f) => f.to_bits(),
-        Scalar::Complex(..) => return scalar(value, dtype),
+        Scalar::Wide(_) | Scalar::Complex(..) => return scalar(value, dtype),
     };
     // Numbers of different kinds may share bits: the kind is part of the key.
     let kind = u64::from(matches!(value, Scalar::Float(_)));

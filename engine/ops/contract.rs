@@ -3,6 +3,7 @@
 //! One primitive, the batched product of matrices; kernels are in `cpu/matmul.rs` and `gpu/contract.rs`.
 
 use super::macros::define_ops;
+use crate::autograd::Naming;
 use crate::dispatch::{self, Meta, Prim};
 use crate::{shape, Error, Result, Scalar, Tensor};
 
@@ -115,12 +116,22 @@ fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let why = "both arguments to matmul need to be at least 1D";
         return Err(Error::shape("matmul", why, &[a.shape(), b.shape()]));
     }
+    // The steps have the names of what PyTorch calls.
+    match (a.ndim(), b.ndim()) {
+        (1, 2) => Naming::rename("matmul", "vecmat"),
+        (2, 1) => Naming::rename("matmul", "mv"),
+        (3.., 2..) => Naming::rename("matmul", "unsafe_view"),
+        _ => {}
+    }
     match (a.ndim(), b.ndim()) {
         (1, 1) if a.shape() != b.shape() => {
             let why = "inconsistent tensor size, expected 1D tensors to have the same number of elements";
             Err(Error::shape("dot", why, &[a.shape(), b.shape()]))
         }
-        (1, 1) => product(&a.unsqueeze(0)?, &b.unsqueeze(1)?)?.reshape(&[]),
+        (1, 1) => {
+            Naming::rename("matmul", "dot");
+            product(&a.unsqueeze(0)?, &b.unsqueeze(1)?)?.reshape(&[])
+        }
         (1, _) => product(&a.unsqueeze(0)?, b)?.squeeze(Some(&[-2])),
         (_, 1) => product(a, &b.unsqueeze(1)?)?.squeeze(Some(&[-1])),
         // A batch of matrices times one matrix is one product of taller matrices.

@@ -4,8 +4,9 @@
 
 use super::macros::define_ops;
 use crate::dispatch::{self, Meta, Prim};
-use crate::shape::Shape;
-use crate::{DType, Device, Error, Result, Scalar, Tensor};
+use crate::format::made_in;
+use crate::shape::{Layout, Shape};
+use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor};
 use num_complex::{Complex32, Complex64};
 
 /// The rows of the family, for `$cb`.
@@ -42,9 +43,9 @@ macro_rules! create_ops {
             run filled[Scalar::ONE], torch "", samples ["(2, 3)", "()"]
         }
         /// A tensor whose elements may be anything; here they are zeros.
-        function empty(size: Sizes; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function empty(size: Sizes; dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
             [nograd] Keep Yes DTypes::ALL, Own,
-            run filled[Scalar::ZERO], torch "-", samples []
+            run empty_body, torch "-", samples []
         }
         /// A tensor of the given sizes and strides, in elements. Its elements may be anything; here they are zeros.
         function empty_strided(size: Sizes, stride: Sizes; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
@@ -90,17 +91,17 @@ macro_rules! create_ops {
             run triangle_indices[false], torch "", samples ["3, 4", "4, 3, -1", "3, 5, 2", "3, 3, 5", "0, 3", "2, 2, -9, dtype=DT.int32"]
         }
         /// Zeros of the tensor's shape, dtype and device, where not given.
-        function zeros_like(input: Tensor; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function zeros_like(input: Tensor; dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
             [nograd] Keep Yes DTypes::ALL, Own,
             run like[Scalar::ZERO], torch "", samples ["N(2, 3)"]
         }
         /// Ones of the tensor's shape, dtype and device, where not given.
-        function ones_like(input: Tensor; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function ones_like(input: Tensor; dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
             [nograd] Keep Yes DTypes::ALL, Own,
             run like[Scalar::ONE], torch "", samples ["N(2, 3)"]
         }
         /// One number in the tensor's shape, dtype and device, where not given.
-        function full_like(input: Tensor, fill_value: Number; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function full_like(input: Tensor, fill_value: Number; dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
             [nograd] Keep Yes DTypes::ALL, Own,
             run full_like_body, torch "", samples ["N(2, 3), 4"]
         }
@@ -195,13 +196,43 @@ fn scalar_tensor_body(s: Scalar, dtype: Option<DType>, device: Option<Device>) -
     full_body(&[], s, Some(dtype), device)
 }
 
-fn like(value: Scalar, x: &Tensor, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
-    Tensor::full_of(x.shape(), value, dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()))
+fn like(
+    value: Scalar,
+    x: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let (dtype, device) = (dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()));
+    check_held("full_like", value, dtype)?;
+    let format = format.unwrap_or(MemoryFormat::Preserve);
+    x.like_in("empty_like", format, |shape| Tensor::full_of(shape, value, dtype, device))
 }
 
-fn full_like_body(x: &Tensor, value: Scalar, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
-    check_held("full_like", value, dtype.unwrap_or(x.dtype()))?;
-    like(value, x, dtype, device)
+fn full_like_body(
+    x: &Tensor,
+    value: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    like(value, x, dtype, device, format)
+}
+
+fn empty_body(
+    size: &[isize],
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    const OP: &str = "empty";
+    let format = format.unwrap_or(MemoryFormat::Contiguous);
+    if format == MemoryFormat::Preserve {
+        return Err(Error::runtime(OP, "unsupported memory format Preserve"));
+    }
+    let like = Layout::contiguous(&sizes(OP, size)?);
+    let (dtype, device) = (dtype.unwrap_or(crate::default_dtype()), device.unwrap_or(crate::default_device()));
+    made_in(OP, &like, format, |shape| Tensor::full_of(shape, Scalar::ZERO, dtype, device))
 }
 
 fn arange_body(

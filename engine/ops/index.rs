@@ -520,7 +520,7 @@ fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) -> Result<Ten
     let dims = dims.unwrap_or(&[]);
     if dims.is_empty() && shifts.len() == 1 {
         let flat = roll_body(&x.reshape(&[-1])?, shifts, Some(&[0]))?;
-        return super::view::reshape_to(&flat, x.shape());
+        return super::view::reshape_to(&flat, x.shape()).map(Tensor::alone_on_storage);
     }
     if shifts.len() != dims.len() || shifts.is_empty() {
         let why = format!("shifts and dimensions must align. shifts: {}, dims: {}", shifts.len(), dims.len());
@@ -540,6 +540,10 @@ fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) -> Result<Ten
         let cut = (n - shift.rem_euclid(n as isize) as usize) as i64;
         let d = axis as isize;
         y = cat(&[y.narrow(d, cut % n as i64, n as i64 - cut % n as i64)?, y.narrow(d, 0, cut % n as i64)?], d)?;
+    }
+    // Where nothing is there to move, too, the result is a tensor of its own.
+    if y.is_same(x) {
+        return x.copy();
     }
     Ok(y)
 }
@@ -590,7 +594,7 @@ fn repeat_body(x: &Tensor, repeats: &[isize]) -> Result<Tensor> {
     }
     shape::countable("repeat", &out)?;
     let wide = super::view::expand_to(&super::view::reshape_to(x, &split)?, &wide)?;
-    super::view::reshape_to(&wide.copy()?, &out)
+    super::view::reshape_to(&wide.copy()?, &out).map(Tensor::alone_on_storage)
 }
 
 fn triangle(lower: bool, x: &Tensor, diagonal: i64) -> Result<Tensor> {

@@ -4,6 +4,7 @@
 
 use super::compare::select::r#where;
 use super::macros::define_ops;
+use crate::autograd::Naming;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -83,6 +84,11 @@ fn mse_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
 }
 
 fn l1_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
+    match reduction {
+        "none" => Naming::rename("l1_loss", "abs"),
+        "sum" => Naming::rename("l1_loss", "sum"),
+        _ => {}
+    }
     reduce("l1_loss", difference("l1_loss", x, y)?.abs()?, reduction)
 }
 
@@ -291,6 +297,13 @@ fn bce_logits_body(
 
 fn kl_div_body(x: &Tensor, t: &Tensor, reduction: &str, log_target: bool) -> Result<Tensor> {
     schema::kl_div.check(x.dtype())?;
+    match (reduction, log_target) {
+        ("batchmean", _) => Naming::rename("kl_div", "div"),
+        ("mean", _) => Naming::rename("kl_div", "mean"),
+        ("sum", _) => Naming::rename("kl_div", "sum"),
+        (_, true) => Naming::rename("kl_div", "mul"),
+        (_, false) => Naming::rename("kl_div", "sub"),
+    }
     let loss = match log_target {
         true => (t.exp()? * &(t - x)?)?,
         false => {

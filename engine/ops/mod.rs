@@ -163,6 +163,7 @@ pub mod kinds {
     pub type Spacing<'a> = &'a super::Spacing;
     pub type OptFloats<'a> = Option<&'a [f64]>;
     pub type OptOrder = Option<super::NormOrder>;
+    pub type OptFormat = Option<crate::MemoryFormat>;
     pub type Bins<'a> = &'a [crate::Tensor];
     pub type Dtype = DType;
     pub type OptDtype = Option<DType>;
@@ -251,7 +252,7 @@ pub fn result_type<'a>(operands: impl IntoIterator<Item = Operand<'a>>) -> DType
 pub fn scalar_dtype(s: Scalar) -> DType {
     match s {
         Scalar::Bool(_) => DType::Bool,
-        Scalar::Int(_) => DType::I64,
+        Scalar::Int(_) | Scalar::Wide(_) => DType::I64,
         Scalar::Float(_) => crate::default_dtype(),
         Scalar::Complex(..) => DType::C64,
     }

@@ -11,7 +11,7 @@ use super::{continuous, discrete, Operand};
 use crate::dispatch::{self, Meta, Prim};
 use crate::random::{self, Key};
 use crate::shape::Shape;
-use crate::{DType, Device, Error, Generator, Result, Scalar, Tensor};
+use crate::{DType, Device, Error, Generator, MemoryFormat, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -48,17 +48,17 @@ macro_rules! random_ops {
             run bernoulli_body, torch "-", samples []
         }
         /// [`rand`] in the tensor's shape, dtype and device, where not given.
-        function rand_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function rand_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
             [nograd] Keep Seeded DTypes::INEXACT, Own,
             run rand_like_body, torch "-", samples []
         }
         /// [`randn`] in the tensor's shape, dtype and device, where not given.
-        function randn_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function randn_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
             [nograd] Keep Seeded DTypes::INEXACT, Own,
             run randn_like_body, torch "-", samples []
         }
         /// [`randint`] in the tensor's shape, dtype and device, where not given.
-        function randint_like(input: Tensor, low: Int, high: Int; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function randint_like(input: Tensor, low: Int, high: Int; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
             [nograd] Keep Seeded DTypes::ORDERED, Own,
             run randint_like_body, torch "-", samples []
         }
@@ -288,9 +288,11 @@ fn randint_like_body(
     generator: Option<&Generator>,
     dtype: Option<DType>,
     device: Option<Device>,
+    format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     let kind = (dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()));
-    integers_of("randint_like", range("randint_like", low, high)?, x.shape(), kind, generator)
+    let bounds = range("randint_like", low, high)?;
+    in_format(x, format, |shape| integers_of("randint_like", bounds, shape, kind, generator))
 }
 
 fn randperm_body(
@@ -351,13 +353,24 @@ fn trials(
     draw(op, shape, p.dtype(), p.device())?.lt(&p)?.cast(dtype)
 }
 
+/// Numbers in the sizes of `x` and a format, drawn in the order of memory.
+fn in_format(
+    x: &Tensor,
+    format: Option<MemoryFormat>,
+    draw: impl FnOnce(&[usize]) -> Result<Tensor>,
+) -> Result<Tensor> {
+    x.like_in("empty_like", format.unwrap_or(MemoryFormat::Preserve), draw)
+}
+
 fn rand_like_body(
     x: &Tensor,
     generator: Option<&Generator>,
     dtype: Option<DType>,
     device: Option<Device>,
+    format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    uniform_of(x.shape(), dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()), generator)
+    let (dtype, device) = (dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()));
+    in_format(x, format, |shape| uniform_of(shape, dtype, device, generator))
 }
 
 fn randn_like_body(
@@ -365,8 +378,10 @@ fn randn_like_body(
     generator: Option<&Generator>,
     dtype: Option<DType>,
     device: Option<Device>,
+    format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    normal_of(x.shape(), dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()), generator)
+    let (dtype, device) = (dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()));
+    in_format(x, format, |shape| normal_of(shape, dtype, device, generator))
 }
 
 impl Tensor {

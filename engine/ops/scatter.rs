@@ -408,8 +408,29 @@ fn index_fill_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, value: Op
         x.write_in_place("index_fill_", &index_fill_body(Target::Copy, x, dim, &index, Operand::Tensor(&value))?)?;
         return Ok(x.clone());
     }
+    if to == Target::Itself && x.strides().contains(&0) && x.layout().may_overlap() && !x.is_batched() {
+        return fill_expanded(x, axis, &index, &value);
+    }
     let out = put_axes(to, &wide, &[axis], &[index], &value, false, false)?;
     super::view::reshape_to(&out, x.shape())
+}
+
+/// `index_fill_` of a tensor with expanded dimensions: it writes the elements that there are, as in PyTorch (which warns).
+fn fill_expanded(x: &Tensor, axis: usize, index: &Tensor, value: &Tensor) -> Result<Tensor> {
+    let once = |(&n, &s): (&usize, &usize)| if s == 0 { n.min(1) as isize } else { n as isize };
+    let size: Vec<isize> = x.shape().iter().zip(x.strides()).map(once).collect();
+    let strides: Vec<isize> = x.strides().iter().map(|&s| s as isize).collect();
+    let shown = x.as_strided(&size, &strides, None)?;
+    let mut index = index.clone();
+    if x.strides()[axis] == 0 {
+        // Any place along it is the one that there is; what is out of range is still an error.
+        let line = Tensor::full_of(&[x.shape()[axis]], Scalar::Bool(false), DType::Bool, x.device())?;
+        let truth = Tensor::full_of(&[], Scalar::Bool(true), DType::Bool, x.device())?;
+        put_axes(Target::Copy, &line, &[0], std::slice::from_ref(&index), &truth, false, false)?;
+        index = index.zeros_like()?;
+    }
+    put_axes(Target::Itself, &shown, &[axis], &[index], value, false, false)?;
+    Ok(x.clone())
 }
 
 fn index_reduce_body(

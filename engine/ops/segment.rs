@@ -126,7 +126,7 @@ fn segment_reduce_body(
         let counts = within(&number(whole, Scalar::ZERO)?.scatter_add(
             dim,
             &index,
-            &super::create::ones_like(x, None, None)?,
+            &super::create::ones_like(x, None, None, None)?,
         )?)?;
         let none = counts.eq(0)?;
         let mean = (&total / &counts.masked_fill(&none, 1.0)?)?;

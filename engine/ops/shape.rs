@@ -4,6 +4,7 @@
 
 use super::macros::define_ops;
 use super::Sections;
+use crate::autograd::Naming;
 use crate::shape::{self, Shape};
 use crate::tensor::signed;
 use crate::{Error, Result, Scalar, Tensor};
@@ -408,6 +409,16 @@ fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scalar>) -> Res
             x.ndim()
         );
         return Err(Error::shape("pad", why, &[x.shape()]));
+    }
+    match (mode, pad.len() / 2) {
+        ("constant", _) => Naming::rename("pad", "constant_pad_nd"),
+        ("reflect", 1) => Naming::rename("pad", "reflection_pad1d"),
+        ("reflect", 2) => Naming::rename("pad", "reflection_pad2d"),
+        ("reflect", 3) => Naming::rename("pad", "reflection_pad3d"),
+        ("replicate", 1) => Naming::rename("pad", "replication_pad1d"),
+        ("replicate", 2) => Naming::rename("pad", "replication_pad2d"),
+        ("replicate", 3) => Naming::rename("pad", "replication_pad3d"),
+        _ => {}
     }
     if mode == "constant" {
         return super::index::constant_pad_nd(x, pad, value.unwrap_or(Scalar::ZERO));

@@ -38,8 +38,8 @@ macro_rules! unary_ops {
         sqrt = Sqrt [inplace] Keep DTypes::ALL, Float, Output {|c, g| [g / &(c.out()?.conjugated()? * 2.0)?]}, samples ["P(3, 4)"];
         /// `1 / sqrt(x)`.
         rsqrt = Rsqrt [inplace] FullGpu DTypes::ALL, Float, Output {|c, g| [(g * -0.5)? * &c.out()?.pow(3)?.conjugated()?]}, samples ["P(3, 4)"];
-        /// `x * x`.
-        square = Square [inplace] Keep DTypes::NUMERIC, Same, Inputs {|c, g| [g * &(c.x(0)?.conjugated()? * 2)?]}, samples ["N(3, 4)"];
+        /// `x * x`; of `bool` as int64.
+        square = Square [inplace] Keep DTypes::ALL, Own, Inputs {|c, g| [g * &(c.x(0)?.conjugated()? * 2)?]}, samples ["N(3, 4)"];
         /// `1 / x`.
         reciprocal = Reciprocal [inplace] FullGpu DTypes::ALL, Float, Output
             {|c, g| [-&(g * &c.out()?.square()?.conjugated()?)?]}, samples ["P(3, 4)"];
@@ -146,6 +146,7 @@ fn unary(op: UnaryOp, x: &Tensor) -> Result<Tensor> {
         return Ok(x.clone());
     }
     match schema.result {
+        super::ResultDType::Own if x.dtype() == crate::DType::Bool => unary_as(op, &x.cast(crate::DType::I64)?),
         super::ResultDType::Float if x.dtype().is_integral() => unary_as(op, &x.cast(crate::default_dtype())?),
         _ => unary_as(op, x),
     }

@@ -3,6 +3,7 @@
 //! The strides are worked out in `shape`, for both backends alike; `gpu/view.rs` turns a step into MLX's terms.
 
 use super::macros::define_ops;
+use crate::autograd::Naming;
 use crate::dispatch;
 use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
 use crate::{DType, Error, Result, Tensor};
@@ -234,7 +235,13 @@ pub(crate) fn reshape_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let op = ViewOp::Reshape { shape: Shape::from_slice(shape) };
     match view_as(op.clone(), x)? {
         Some(view) => Ok(view),
-        None => must_view(op, &x.copy()?),
+        None => {
+            let copy = x.copy()?;
+            for name in ["reshape", "flatten"] {
+                Naming::rename(name, "unsafe_view");
+            }
+            must_view(op, &copy).map(Tensor::alone_on_storage)
+        }
     }
 }
 

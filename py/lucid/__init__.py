@@ -40,8 +40,10 @@ from lucid._settings import get_num_interop_threads as get_num_interop_threads
 from lucid._settings import (
     is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
 )
+from lucid._settings import is_warn_always_enabled as is_warn_always_enabled
 from lucid._settings import set_float32_matmul_precision as set_float32_matmul_precision
 from lucid._settings import set_num_interop_threads as set_num_interop_threads
+from lucid._settings import set_warn_always as set_warn_always
 from lucid._settings import use_deterministic_algorithms as use_deterministic_algorithms
 from lucid._size import Size as Size
 from lucid._tensor_types import BFloat16Tensor as BFloat16Tensor

@@ -8,6 +8,7 @@ from lucid import _C, errors
 
 _interop_threads = 1
 _matmul_precision = "highest"
+_warn_always = False
 
 
 def set_num_interop_threads(num: int) -> None:
@@ -63,3 +64,17 @@ def set_float32_matmul_precision(precision: str) -> None:
 def get_float32_matmul_precision() -> str:
     """What `set_float32_matmul_precision` was given; "highest" at first."""
     return _matmul_precision
+
+
+def set_warn_always(b: bool) -> None:
+    """Says whether a warning is given each time that there is a reason for it. Lucid's go through Python's `warnings`,
+    whose filters decide; the setting is kept and read back."""
+    global _warn_always
+    if not isinstance(b, bool):
+        raise errors.RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    _warn_always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """What `set_warn_always` was given; False at first."""
+    return _warn_always

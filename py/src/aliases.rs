@@ -14,7 +14,6 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("arctan2", "atan2"),
     ("arctanh", "atanh"),
     ("clip", "clamp"),
-    ("clone", "copy"),
     ("concat", "cat"),
     ("concatenate", "cat"),
     ("conj", "conj_physical"),
@@ -44,7 +43,7 @@ pub const ALIASES: &[(&str, &str)] = &[
 ];
 
 /// Rows whose method is written by hand, since PyTorch gives it more than the row has.
-const OVERRIDES: &[&str] = &["nonzero", "view"];
+const OVERRIDES: &[&str] = &["contiguous", "nonzero", "view"];
 
 /// Adds the aliases to the module and to the class.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

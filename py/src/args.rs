@@ -110,6 +110,9 @@ pub trait Kind {
     fn weight(_held: &Self::Held<'_>) -> usize {
         0
     }
+    /// Adds the tensors of the argument, for what must be looked at where a call writes to another one.
+    #[inline]
+    fn gather(_held: &Self::Held<'_>, _tensors: &mut Vec<lucid::Tensor>) {}
 }
 
 /// A kind that may have a default.
@@ -146,13 +149,22 @@ pub fn scalar_of(obj: Borrowed<'_, '_, PyAny>) -> Option<Result<Scalar, TooLarge
         return obj.extract::<f64>().ok().map(|f| Ok(Scalar::Float(f)));
     }
     if class.is(PyInt::type_object(py)) {
-        return Some(obj.extract::<i64>().map(Scalar::Int).map_err(|_| TooLarge));
+        return Some(integer(&obj));
     }
     slow_scalar(obj)
 }
 
 /// An integer beyond 64 bits.
 pub struct TooLarge;
+
+/// An integer as a number: beyond int64 it is one up to 2^64.
+#[inline]
+fn integer(obj: &Bound<'_, PyAny>) -> Result<Scalar, TooLarge> {
+    match obj.extract::<i64>() {
+        Ok(i) => Ok(Scalar::Int(i)),
+        Err(_) => obj.extract::<u64>().map(Scalar::Wide).map_err(|_| TooLarge),
+    }
+}
 
 #[inline(never)]
 fn slow_scalar(obj: Borrowed<'_, '_, PyAny>) -> Option<Result<Scalar, TooLarge>> {
@@ -169,7 +181,7 @@ fn slow_scalar(obj: Borrowed<'_, '_, PyAny>) -> Option<Result<Scalar, TooLarge>>
         )));
     }
     if obj.is_instance_of::<PyInt>() {
-        return Some(obj.extract::<i64>().map(Scalar::Int).map_err(|_| TooLarge));
+        return Some(integer(&obj));
     }
     // What else counts as a number, without a look at NumPy itself: its scalars have a `dtype` and no dimensions.
     let kind = obj.getattr("dtype").ok()?.getattr("kind").ok()?.extract::<String>().ok()?;
@@ -179,7 +191,7 @@ fn slow_scalar(obj: Borrowed<'_, '_, PyAny>) -> Option<Result<Scalar, TooLarge>>
     let item = obj.call_method0("item").ok()?;
     match kind.as_str() {
         "b" => item.extract::<bool>().ok().map(|b| Ok(Scalar::Bool(b))),
-        "i" | "u" => Some(item.extract::<i64>().map(Scalar::Int).map_err(|_| TooLarge)),
+        "i" | "u" => Some(integer(&item)),
         "f" => item.extract::<f64>().ok().map(|f| Ok(Scalar::Float(f))),
         "c" => slow_scalar(item.as_borrowed()),
         _ => None,
@@ -221,6 +233,7 @@ pub mod kinds {
     markers! {
         Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int OptInt Float OptFloat Bool Dim OptDim Dims OptDims
         Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText OptFloats Bins OptOrder Spacing
+        OptFormat
     }
 }
 
@@ -254,6 +267,9 @@ impl Kind for kinds::Tensor {
     fn weight(held: &Guard<'_>) -> usize {
         weight_of(held)
     }
+    fn gather(held: &Guard<'_>, tensors: &mut Vec<lucid::Tensor>) {
+        tensors.push(lucid::Tensor::clone(held));
+    }
 }
 
 impl Kind for kinds::OptTensor {
@@ -267,6 +283,9 @@ impl Kind for kinds::OptTensor {
     }
     fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
         held.as_deref()
+    }
+    fn gather(held: &Self::Held<'_>, tensors: &mut Vec<lucid::Tensor>) {
+        tensors.extend(held.as_deref().cloned());
     }
 }
 impl Preset for kinds::OptTensor {
@@ -290,6 +309,9 @@ impl Kind for kinds::Tensors {
     }
     fn weight(held: &Self::Held<'_>) -> usize {
         held.iter().map(weight_of).sum()
+    }
+    fn gather(held: &Self::Held<'_>, tensors: &mut Vec<lucid::Tensor>) {
+        tensors.extend_from_slice(held);
     }
 }
 
@@ -434,6 +456,11 @@ impl Kind for kinds::Operand {
     fn weight(held: &HeldOperand<'_>) -> usize {
         held.weight()
     }
+    fn gather(held: &HeldOperand<'_>, tensors: &mut Vec<lucid::Tensor>) {
+        if let HeldOperand::Tensor(t) = held {
+            tensors.push(lucid::Tensor::clone(t));
+        }
+    }
 }
 
 impl Kind for kinds::OptOperand {
@@ -494,6 +521,9 @@ plain_kinds! {
     Dtype DType: |at, obj| dtype_of(&obj).ok_or_else(|| at.wrong(obj, "lucid.dtype"));
     OptDtype Option<DType>: |at, obj| or_none(obj, || dtype_of(&obj).ok_or_else(|| at.wrong(obj, "lucid.dtype or None")));
     DeviceArg Device: |at, obj| device_of(&obj)?.ok_or_else(|| at.wrong(obj, "a device or str"));
+    OptFormat Option<lucid::MemoryFormat>: |at, obj| or_none(obj, || {
+        crate::format::format_of(&obj).ok_or_else(|| at.wrong(obj, "lucid.memory_format or None"))
+    });
     OptDevice Option<Device>: |at, obj| or_none(obj, || device_of(&obj)?.ok_or_else(|| at.wrong(obj, "a device, str or None")));
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nesting is walked with a depth limit, elements are gathered as [`Scalar`]s and written once in the final dtype.
 
-use crate::args::{kinds, optional, scalar_of, Arg, At, TooLarge};
+use crate::args::{kinds, optional, scalar_of, Arg, At};
 use crate::dtype::with_dtype;
 use crate::tensor::{wrap, PyTensor};
 use crate::{cross, errors};
@@ -76,10 +76,8 @@ impl Nested {
             });
         }
         let item = match scalar_of(obj.as_borrowed()) {
-            Some(Ok(s)) => s,
-            Some(Err(TooLarge)) => {
-                return Err(errors::value_error(py, format!("tensor(): {obj} does not fit into 64 bits")))
-            }
+            Some(Ok(s)) if !matches!(s, Scalar::Wide(_)) => s,
+            Some(_) => return Err(errors::value_error(py, format!("tensor(): {obj} does not fit into 64 bits"))),
             None if obj.is_none() => return Err(errors::runtime_error(py, "Could not infer dtype of NoneType")),
             None => {
                 let got = crate::args::kind_name(obj);
@@ -203,7 +201,7 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
     if let Ok(t) = data.cast::<PyTensor>() {
         let t = t.get().share();
         let t = cross::quick(py, || t.detach())?;
-        let made = crate::tensor::converted(py, &t, dtype, device, true)?;
+        let made = crate::tensor::converted(py, &t, dtype, device, true, None)?;
         return Ok(made.unwrap_or(t));
     }
     // A NumPy scalar or 0-d array is a number to Python, but brings its own dtype.
@@ -235,7 +233,8 @@ fn foreign(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Device>
     }
     let made = FROM.import(py, "lucid._convert", "from_foreign")?.call1((data,))?;
     let t = made.cast::<PyTensor>()?.get().share();
-    Ok(crate::tensor::converted(py, &t, dtype, Some(device.unwrap_or(lucid::default_device())), false)?.unwrap_or(t))
+    Ok(crate::tensor::converted(py, &t, dtype, Some(device.unwrap_or(lucid::default_device())), false, None)?
+        .unwrap_or(t))
 }
 
 /// A tensor that copies `data`: numbers, nested sequences of them, arrays, buffers, tensors. The dtype follows from the data
@@ -264,7 +263,7 @@ fn as_tensor<'py>(data: &Bound<'py, PyAny>, dtype: Arg<'_, 'py>, device: Arg<'_,
     let (dtype, device) = options("as_tensor", dtype, device)?;
     if let Ok(t) = data.cast::<PyTensor>() {
         let t = t.get().share();
-        return match crate::tensor::converted(data.py(), &t, dtype, device, false)? {
+        return match crate::tensor::converted(data.py(), &t, dtype, device, false, None)? {
             Some(t) => wrap(data.py(), t),
             None => Ok(data.clone()),
         };
@@ -276,7 +275,7 @@ fn as_tensor<'py>(data: &Bound<'py, PyAny>, dtype: Arg<'_, 'py>, device: Arg<'_,
     let shown = crate::tensor::shown(data)?;
     let t = shown.cast::<PyTensor>()?.get().share();
     let device = device.unwrap_or(lucid::default_device());
-    match crate::tensor::converted(data.py(), &t, dtype, Some(device), false)? {
+    match crate::tensor::converted(data.py(), &t, dtype, Some(device), false, None)? {
         Some(t) => wrap(data.py(), t),
         None => Ok(shown),
     }

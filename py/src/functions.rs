@@ -36,7 +36,9 @@ by_method! {
     expand "expand";
     /// The tensor repeated along each dimension; a copy.
     repeat "repeat";
-    /// Row-major in memory.
+    /// A copy in memory of its own.
+    clone "clone";
+    /// Row-major in memory, or as `memory_format` says.
     contiguous "contiguous";
     /// Can the dtype hold negative numbers?
     is_signed "is_signed";
@@ -438,7 +440,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($name:ident)*) => { $(m.add_function(wrap_pyfunction!($name, m)?)?;)* };
     }
     add! {
-        numel is_nonzero is_storage _set_deterministic _get_deterministic view expand repeat contiguous is_signed is_same_size ravel is_floating_point is_complex detach detach_ fill_ zero_ resize_as_ is_inference is_tensor promote_types result_type can_cast
+        numel is_nonzero is_storage _set_deterministic _get_deterministic view expand repeat clone contiguous is_signed is_same_size ravel is_floating_point is_complex detach detach_ fill_ zero_ resize_as_ is_inference is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _metal_device_name _metal_run_kernel _save_safetensors _safetensors_header_len _safetensors_header

@@ -19,6 +19,7 @@ mod device;
 mod dlpack;
 mod dtype;
 mod errors;
+mod format;
 mod functions;
 mod ops;
 mod optim;
@@ -39,6 +40,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     errors::register(m)?;
     dtype::register(m)?;
+    format::register(m)?;
     device::register(m)?;
     tensor::register(m)?;
     random::register(m)?;

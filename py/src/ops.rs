@@ -89,6 +89,19 @@ macro_rules! either {
     };
 }
 
+/// Refuses an `out` whose memory overlaps some argument's in part.
+macro_rules! apart {
+    ($py:ident $op:ident [] $($rest:tt)*) => {};
+    ($py:ident $op:ident [$out:ident] $($p:ident: $k:ident)*) => {
+        if let Some(out) = $out.0.filter(|o| !o.is_none()) {
+            #[allow(unused_mut)]
+            let mut tensors = Vec::new();
+            $(<kinds::$k as Kind>::gather(&$p, &mut tensors);)*
+            crate::out::check_apart($py, $op, out, &tensors)?;
+        }
+    };
+}
+
 /// The result, written to `out` where one is given.
 macro_rules! finish {
     ($py:ident $op:ident $ret:ident $made:ident) => {
@@ -107,6 +120,7 @@ macro_rules! finish {
 macro_rules! lead {
     ($py:ident ($input:ident: Tensor, $other:ident: Operand $($rest:tt)*)) => {
         let lead = crate::args::lead($py, $input, $other)?;
+        let _led = lead.as_ref().map(|_| lucid::autograd::led_by_number(OP));
         let $input = lead.as_ref().map_or($input, |t| Arg(Some(t.as_borrowed())));
     };
     ($py:ident $sig:tt) => {};
@@ -152,6 +166,7 @@ macro_rules! function_item {
             let made = {
                 $(let $p = held!(py OP $p $k $($d)?);)*
                 $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                apart! { py OP [$($out)?] $($p: $k)* }
                 run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?
             };
             finish!(py OP $ret made $($out)?)

@@ -1,6 +1,7 @@
 //! `out=`: results written to tensors that the caller gives, as PyTorch has it.
 //!
-//! The op runs as ever, then its result is copied over the given tensor, which is what the call gives back. A tensor of
+//! The op runs as ever, then its result is copied over the given tensor, which is what the call gives back; so any dtype
+//! goes that the result can be cast to (some of PyTorch's ops take their own only). A tensor of
 //! another shape is resized: it gets storage of its own, so views of it keep what they showed (in PyTorch they may not).
 
 use crate::args::{kind_name, weight_of};
@@ -81,6 +82,26 @@ fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor) -> PyRes
     if !made.dtype().can_cast(out.dtype()) {
         let why = format!("result type {} can't be cast to the desired output type {}", made.dtype(), out.dtype());
         return fail(Error::DtypeMismatch { op, why, dtypes: vec![made.dtype(), out.dtype()] });
+    }
+    Ok(())
+}
+
+/// Refuses a tensor to write to, or several, whose memory overlaps an argument's in part: what is read would change.
+#[cold]
+pub fn check_apart(py: Python<'_>, op: &'static str, out: Borrowed<'_, '_, PyAny>, inputs: &[Tensor]) -> PyResult<()> {
+    let targets: Vec<Tensor> = match out.cast::<PyTensor>() {
+        Ok(t) => vec![t.get().share()],
+        Err(_) => match out.try_iter() {
+            Ok(items) => items.filter_map(|o| Some(o.ok()?.cast::<PyTensor>().ok()?.get().share())).collect(),
+            Err(_) => return Ok(()),
+        },
+    };
+    if targets.iter().any(|t| inputs.iter().any(|x| t.overlaps_partly(x))) {
+        let why =
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single \
+                   memory location. Please clone() the tensor before performing the operation.";
+        let op = op.trim_start_matches("r#");
+        return Err(errors::raise(py, &Error::Runtime { op, why: why.into() }));
     }
     Ok(())
 }

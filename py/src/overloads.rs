@@ -148,7 +148,14 @@ fn extremum<'py>(
         let why = format!("{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
         return Err(errors::runtime_error(py, why));
     }
-    let made = cross::op(py, weight, || if largest { t.amax(None, false) } else { t.amin(None, false) })?;
+    let made = cross::op(py, weight, || {
+        let _name = lucid::autograd::named(if largest { "max_all" } else { "min_all" });
+        if largest {
+            t.amax(None, false)
+        } else {
+            t.amin(None, false)
+        }
+    })?;
     call.finish(made, |made| wrap(py, made))
 }
 
@@ -196,7 +203,10 @@ fn spread<'py>(
         let made = cross::op(py, weight, || run(&t))?;
         return call.finish(made, |made| wrap(py, made));
     }
-    let pair = cross::op(py, weight, || Ok((run(&t)?, t.mean(dim, keepdim, None)?)))?;
+    let pair = cross::op(py, weight, || {
+        let _name = lucid::autograd::named(what.op);
+        Ok((run(&t)?, t.mean(dim, keepdim, None)?))
+    })?;
     call.finish(pair, |pair| results::Pair(py, what.op, pair))
 }
 

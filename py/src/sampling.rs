@@ -59,12 +59,13 @@ fn randint<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>)
 #[pyfunction]
 #[pyo3(signature = (*args, **kwargs))]
 fn randint_like<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
-    const NAMES: &[&str] = &["input", "low", "high", "generator", "dtype", "device", "requires_grad"];
+    const NAMES: &[&str] = &["input", "low", "high", "generator", "dtype", "device", "memory_format", "requires_grad"];
     let mut call = Call::read("randint_like", (NAMES, 3), None, args, kwargs)?;
     let (py, t) = (call.py, call.tensor("input")?);
     let (low, high) = bounds(&mut call, 1)?;
     let (generator, dtype, device) = options!(call);
-    let run = || random::randint_like(&t, low, high, generator.as_ref(), dtype, device);
+    let format = crate::format::given("randint_like", call.arg("memory_format"))?;
+    let run = || random::randint_like(&t, low, high, generator.as_ref(), dtype, device, format);
     let made = cross::op(py, weight_of(&t), run)?;
     made_new(py, "randint_like", made, Arg::MISSING, call.flag("requires_grad", false)?)
 }

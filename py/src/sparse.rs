@@ -155,7 +155,7 @@ fn part(data: &Bound<'_, PyAny>, dtype: Arg<'_, '_>, device: Arg<'_, '_>) -> PyR
     match data.cast::<PyTensor>() {
         Ok(t) => {
             let t = t.get().share();
-            Ok(converted(data.py(), &t, dtype, device, false)?.unwrap_or(t))
+            Ok(converted(data.py(), &t, dtype, device, false, None)?.unwrap_or(t))
         }
         Err(_) => create::tensor_of(data, dtype, device),
     }

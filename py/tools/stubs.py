@@ -52,6 +52,7 @@ KINDS = {
     "OptFloats": "Sequence[_float] | None",
     "OptOrder": "_Number | str | None",
     "Spacing": "_Number | Sequence[_Number] | Sequence[Tensor]",
+    "OptFormat": "memory_format | None",
     "Bins": "_int | Sequence[_int | Tensor]",
 }
 RESULTS = {

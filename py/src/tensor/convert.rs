@@ -5,38 +5,29 @@ use crate::args::{weight_of, Arg};
 use crate::device::device_of;
 use crate::dtype::{dtype_object, dtype_of};
 use crate::{cross, errors};
-use lucid::{DType, Device, Tensor};
+use lucid::{DType, Device, MemoryFormat, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
-/// A tensor with another dtype and on another device, where these are given. The same tensor where nothing changes.
+/// A tensor with another dtype, on another device and in another memory format, where these are given; nothing where
+/// nothing changes.
 pub fn converted(
     py: Python<'_>,
     t: &Tensor,
     dtype: Option<DType>,
     device: Option<Device>,
     copy: bool,
+    format: Option<MemoryFormat>,
 ) -> PyResult<Option<Tensor>> {
     let (dtype, device) = (dtype.unwrap_or(t.dtype()), device.unwrap_or(t.device()));
     let (casts, moves) = (dtype != t.dtype(), device != t.device());
-    if !(casts || moves || copy) {
+    let format = format.unwrap_or(MemoryFormat::Preserve);
+    if !(casts || moves || copy) && (format == MemoryFormat::Preserve || t.suggested_format() == format) {
         return Ok(None);
     }
     let weight = if moves { cross::LARGE } else { weight_of(t) };
     let t = t.clone();
-    let run = move || {
-        // Narrow before moving, widen after: fewer bytes cross, and float64 never reaches a device without it.
-        let first = casts && (!moves || dtype.size() <= t.dtype().size());
-        let t = if first { t.cast(dtype)? } else { t };
-        let t = if moves { t.to_device(device)? } else { t };
-        let t = if casts && !first { t.cast(dtype)? } else { t };
-        if casts || moves {
-            Ok(t)
-        } else {
-            t.copy()
-        }
-    };
-    cross::op(py, weight, run).map(Some)
+    cross::op(py, weight, move || t.copy_to(dtype, device, format)).map(Some)
 }
 
 fn convert<'py>(
@@ -44,9 +35,10 @@ fn convert<'py>(
     dtype: Option<DType>,
     device: Option<Device>,
     copy: bool,
+    format: Option<MemoryFormat>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let t = slf.get().share();
-    match converted(slf.py(), &t, dtype, device, copy)? {
+    match converted(slf.py(), &t, dtype, device, copy, format)? {
         Some(t) => wrap(slf.py(), t),
         None => Ok(slf.clone().into_any()),
     }
@@ -56,8 +48,11 @@ macro_rules! shortcuts {
     ($($(#[$doc:meta])* $name:ident $dtype:ident;)*) => {
         #[pymethods]
         impl PyTensor {
-            $($(#[$doc])* fn $name<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-                convert(slf, Some(DType::$dtype), None, false)
+            $($(#[$doc])*
+            #[pyo3(signature = (*, memory_format=Arg::MISSING))]
+            fn $name<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+                let format = crate::format::given(stringify!($name), memory_format)?;
+                convert(slf, Some(DType::$dtype), None, false, format)
             })*
         }
     };
@@ -90,8 +85,10 @@ shortcuts! {
 #[pymethods]
 impl PyTensor {
     /// The tensor with another dtype, on another device, or both: `to(dtype)`, `to(device)`, `to(device, dtype)`,
-    /// `to(other)`. Itself where nothing changes, unless `copy`.
-    #[pyo3(signature = (*args, dtype=Arg::MISSING, device=Arg::MISSING, tensor=None, non_blocking=false, copy=false))]
+    /// `to(other)`. Itself where nothing changes, unless `copy`. The result's dimensions lie in memory as `memory_format`
+    /// says, by default in the order of the tensor's own.
+    #[pyo3(signature = (*args, dtype=Arg::MISSING, device=Arg::MISSING, tensor=None, non_blocking=false, copy=false, memory_format=Arg::MISSING))]
+    #[allow(clippy::too_many_arguments)]
     fn to<'py>(
         slf: &Bound<'py, Self>,
         args: &Bound<'py, PyTuple>,
@@ -100,8 +97,10 @@ impl PyTensor {
         tensor: Option<&Bound<'py, PyTensor>>,
         non_blocking: bool,
         copy: bool,
+        memory_format: Arg<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = non_blocking;
+        let format = crate::format::given("to", memory_format)?;
         let (mut dtype, mut device) = crate::create::options("to", dtype, device)?;
         if let Some(tensor) = tensor {
             let t = tensor.get().read();
@@ -129,29 +128,37 @@ impl PyTensor {
                 return Err(errors::type_error(slf.py(), why));
             }
         }
-        convert(slf, dtype, device, copy)
+        convert(slf, dtype, device, copy, format)
     }
 
     /// On the CPU.
-    fn cpu<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert(slf, None, Some(Device::Cpu), false)
+    #[pyo3(signature = (*, memory_format=Arg::MISSING))]
+    fn cpu<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let format = crate::format::given("cpu", memory_format)?;
+        convert(slf, None, Some(Device::Cpu), false, format)
     }
 
     /// On the GPU device.
-    fn gpu<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        convert(slf, None, Some(Device::Gpu), false)
+    #[pyo3(signature = (*, memory_format=Arg::MISSING))]
+    fn gpu<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let format = crate::format::given("gpu", memory_format)?;
+        convert(slf, None, Some(Device::Gpu), false, format)
     }
 
     /// On the GPU device, which is a Metal one on Apple Silicon; elsewhere it warns once.
-    fn metal<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    #[pyo3(signature = (*, memory_format=Arg::MISSING))]
+    fn metal<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let format = crate::format::given("metal", memory_format)?;
         let device = crate::device::parse(slf.py(), "metal")?;
-        convert(slf, None, Some(device), false)
+        convert(slf, None, Some(device), false, format)
     }
 
     /// On the GPU device, which is a CUDA one where MLX offers that; elsewhere it warns once.
-    fn cuda<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    #[pyo3(signature = (*, memory_format=Arg::MISSING))]
+    fn cuda<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let format = crate::format::given("cuda", memory_format)?;
         let device = crate::device::parse(slf.py(), "cuda")?;
-        convert(slf, None, Some(device), false)
+        convert(slf, None, Some(device), false, format)
     }
 
     /// The older name of dtype and device (`lucid.FloatTensor`), or with an argument the tensor as that dtype; such a
@@ -168,12 +175,12 @@ impl PyTensor {
             return types()?.call_method1("name_of", (dtype_object(py, dtype)?, device.name()));
         };
         if let Some(dtype) = dtype_of(given) {
-            return convert(slf, Some(dtype), None, false);
+            return convert(slf, Some(dtype), None, false, None);
         }
         if let Some((dtype, device)) =
             types()?.call_method1("parse", (given,))?.extract::<Option<(Bound<'_, PyAny>, String)>>()?
         {
-            return convert(slf, dtype_of(&dtype), Some(crate::device::parse(py, &device)?), false);
+            return convert(slf, dtype_of(&dtype), Some(crate::device::parse(py, &device)?), false, None);
         }
         let got = crate::args::kind_name(given);
         Err(errors::type_error(py, format!("type(): argument 'dtype' must be lucid.dtype or a name of one, not {got}")))
@@ -185,6 +192,6 @@ impl PyTensor {
             let other = other.get().read();
             (other.dtype(), other.device())
         };
-        convert(slf, Some(dtype), Some(device), false)
+        convert(slf, Some(dtype), Some(device), false, None)
     }
 }

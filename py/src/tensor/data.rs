@@ -14,6 +14,7 @@ pub fn scalar_object<'py>(py: Python<'py>, s: Scalar) -> PyResult<Bound<'py, PyA
     Ok(match s {
         Scalar::Bool(b) => b.into_pyobject(py)?.to_owned().into_any(),
         Scalar::Int(i) => i.into_pyobject(py)?.into_any(),
+        Scalar::Wide(i) => i.into_pyobject(py)?.into_any(),
         Scalar::Float(f) => f.into_pyobject(py)?.into_any(),
         Scalar::Complex(re, im) => PyComplex::from_doubles(py, re, im).into_any(),
     })

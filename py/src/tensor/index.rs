@@ -136,7 +136,7 @@ fn resolve(x: &Tensor, items: Vec<Item>) -> Result<Resolved> {
     for item in items {
         // Each `...` skips as many dimensions as one alone would: two leave none for what follows, as in PyTorch.
         let (needed, ndim) = (item.takes(), r.view.ndim());
-        if dim as usize + needed > ndim {
+        if dim as usize + needed > ndim && !matches!(item, Item::Ellipsis) {
             let why = format!(
                 "Dimension out of range (expected to be in range of [-{ndim}, {}], but got {dim})",
                 ndim as isize - 1
@@ -217,7 +217,12 @@ fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bou
     let y = cross::op(py, weight, || {
         let r = resolve(&x, items)?;
         if r.dims.is_empty() {
-            Ok(r.view)
+            // `x[...]` is another tensor, too.
+            if r.view.is_same(&x) {
+                x.alias()
+            } else {
+                Ok(r.view)
+            }
         } else {
             index(&r.view, &r.dims, &r.tensors)
         }
@@ -233,6 +238,9 @@ fn set(slf: &Bound<'_, PyTensor>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAn
         let got = crate::args::kind_name(value);
         return Err(errors::type_error(py, format!("can't assign a {got} to a {} tensor", x.dtype())));
     };
+    if let HeldOperand::Scalar(Scalar::Wide(i)) = value {
+        return Err(errors::value_error(py, format!("__setitem__(): {i} does not fit into int64")));
+    }
     let items = key_items(&x, key)?;
     let heavy = items.iter().any(|i| matches!(i, Item::Tensor(_)));
     let weight = if heavy { cross::LARGE } else { weight_of(&x) };

@@ -423,7 +423,7 @@ impl PyTensor {
     /// All elements in one dimension: a view where the strides allow it, else a copy.
     fn ravel<'py>(&self, py: Python<'py>) -> Object<'py> {
         let t = self.share();
-        wrap(py, cross::op(py, weight_of(&t), || t.reshape(&[-1]))?)
+        wrap(py, cross::op(py, weight_of(&t), || t.contiguous()?.view(&[-1]))?)
     }
 
     /// This tensor's elements where `condition` holds, those of `other` elsewhere.

@@ -207,12 +207,6 @@ impl PyTensor {
         self.read().version()
     }
 
-    /// Do the elements lie in row-major order without gaps?
-    fn is_contiguous(&self) -> bool {
-        let t = self.read();
-        t.is_contiguous() && !t.is_sparse()
-    }
-
     /// Is the dtype a real floating-point type?
     fn is_floating_point(&self) -> bool {
         self.read().dtype().is_float()
@@ -340,14 +334,14 @@ fn constructed(
         }
         1 if first()?.get_type().name()? == "Size" => {
             let sizes = crate::args::ints_of(At { op, arg: "size" }, first()?.as_borrowed(), "int")?;
-            cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device)))
+            cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device), None))
         }
         1 if !first()?.is_instance_of::<pyo3::types::PyInt>() => {
             crate::create::tensor_of(&first()?, Some(dtype), Some(device))
         }
         _ => {
             let sizes = crate::args::ints_of(At { op, arg: "size" }, args.as_any().as_borrowed(), "int")?;
-            cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device)))
+            cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device), None))
         }
     }
 }

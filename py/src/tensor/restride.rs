@@ -6,7 +6,7 @@ use super::{wrap, PyTensor};
 use crate::args::{kinds, optional, required, Arg, At};
 use crate::create::options;
 use crate::{cross, errors, results};
-use lucid::Tensor;
+use lucid::{MemoryFormat, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -25,29 +25,33 @@ fn change<'py>(
 
 #[pymethods]
 impl PyTensor {
-    /// Gives the tensor other sizes, row-major. Where its storage has too few elements it gets another one, which begins with
-    /// the old elements and has zeros after them (PyTorch lets these be anything); views stay on the old one.
-    #[pyo3(signature = (*size, memory_format=None))]
+    /// Gives the tensor other sizes, row-major or as `memory_format` says. Where its storage has too few elements it gets
+    /// another one, which begins with the old elements and has zeros after them (PyTorch lets these be anything); views stay
+    /// on the old one.
+    #[pyo3(signature = (*size, memory_format=Arg::MISSING))]
     fn resize_<'py>(
         slf: &Bound<'py, Self>,
         size: &Bound<'py, PyTuple>,
-        memory_format: Option<&Bound<'py, PyAny>>,
+        memory_format: Arg<'_, 'py>,
     ) -> PyResult<Bound<'py, Self>> {
-        row_major(slf.py(), "resize_", memory_format)?;
+        let format = crate::format::given("resize_", memory_format)?.unwrap_or(MemoryFormat::Contiguous);
         let size = crate::ops::listed(At { op: "resize_", arg: "size" }, size, Arg::MISSING)?;
-        change(slf, move |t| t.resize_(&size))
+        change(slf, move |t| t.resize_in(&size, format))
     }
 
     /// `resize_` with the sizes of another tensor.
-    #[pyo3(signature = (the_template, *, memory_format=None))]
+    #[pyo3(signature = (the_template, *, memory_format=Arg::MISSING))]
     fn resize_as_<'py>(
         slf: &Bound<'py, Self>,
         the_template: &Bound<'py, PyTensor>,
-        memory_format: Option<&Bound<'py, PyAny>>,
+        memory_format: Arg<'_, 'py>,
     ) -> PyResult<Bound<'py, Self>> {
-        row_major(slf.py(), "resize_as_", memory_format)?;
+        let format = match crate::format::given("resize_as_", memory_format)? {
+            Some(MemoryFormat::Preserve) => the_template.get().read().suggested_format(),
+            given => given.unwrap_or(MemoryFormat::Contiguous),
+        };
         let size: Vec<isize> = the_template.get().read().shape().iter().map(|&n| n as isize).collect();
-        change(slf, move |t| t.resize_(&size))
+        change(slf, move |t| t.resize_in(&size, format))
     }
 
     /// Makes the tensor show the storage of another tensor, or one that `untyped_storage()` gave, under the given offset, sizes
@@ -142,17 +146,6 @@ impl PyTensor {
         };
         let t = super::constructed(py, "new", args, own_dtype, device.unwrap_or(own_device))?;
         wrap(py, t)
-    }
-}
-
-/// Refuses a memory format that is none of ours: all tensors are row-major here.
-fn row_major(py: Python<'_>, op: &str, format: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    match format {
-        None => Ok(()),
-        Some(f) if f.is_none() => Ok(()),
-        Some(f) => {
-            Err(errors::runtime_error(py, format!("{op}: memory format {f} is not supported: tensors are row-major")))
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-"""What `Module.to` does to each tensor: a device, a dtype for floating tensors, or both."""
+"""What `Module.to` does to each tensor: a device, a dtype for floating tensors, a memory format for images."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ __all__ = ["Conversion", "parse_to"]
 
 
 class Conversion:
-    """Moves a tensor to `device` and, where it is floating or complex, casts it to `dtype`."""
+    """Moves a tensor to `device` and, where it is floating or complex, casts it to `dtype`; where it has four or five
+    dimensions, these lie in memory as `memory_format` says."""
 
-    def __init__(self, device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, device: Any = None, dtype: Any = None, memory_format: Any = None) -> None:
         self.device = device
         self.dtype = getattr(lucid, dtype) if isinstance(dtype, str) else dtype
+        self.memory_format = memory_format
 
     def __call__(self, tensor: Tensor) -> Tensor:
+        if self.memory_format is not None and tensor.ndim in (4, 5):
+            floating = tensor.is_floating_point() or tensor.is_complex()
+            dtype = self.dtype if floating and self.dtype is not None else tensor.dtype
+            device = tensor.device if self.device is None else self.device
+            return tensor.to(device, dtype, memory_format=self.memory_format)
         if self.dtype is not None and (tensor.is_floating_point() or tensor.is_complex()):
             # Cast where both dtypes are at home: float64 is not on the GPU.
             if self.device is None:
@@ -27,11 +34,12 @@ class Conversion:
 
 
 def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Conversion:
-    """Reads the arguments of `Module.to`: a device, a dtype, both, or a tensor to be like."""
+    """Reads the arguments of `Module.to`: a device, a dtype, both, or a tensor to be like; and a memory format."""
     given = dict(kwargs)
     given.pop("non_blocking", None)
     device, dtype = given.pop("device", None), given.pop("dtype", None)
     tensor = given.pop("tensor", None)
+    memory_format = given.pop("memory_format", None)
     if given:
         raise errors.TypeError(f"to() got an unexpected keyword argument '{next(iter(given))}'")
     for arg in args:
@@ -41,13 +49,18 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Conversion:
             dtype = arg
         elif isinstance(arg, bool):
             continue  # non_blocking
+        elif isinstance(arg, lucid.memory_format):
+            raise errors.TypeError("to(): a memory format is given by name: to(memory_format=...)")
         elif arg is not None:
             device = arg
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
-    if device is None and dtype is None:
-        raise errors.TypeError("to() needs a device, a dtype or a tensor")
-    made = Conversion(device, dtype)
+    if memory_format is not None and not isinstance(memory_format, lucid.memory_format):
+        got = type(memory_format).__name__
+        raise errors.TypeError(f"to(): argument 'memory_format' must be lucid.memory_format, not {got}")
+    if device is None and dtype is None and memory_format is None:
+        raise errors.TypeError("to() needs a device, a dtype, a tensor or a memory format")
+    made = Conversion(device, dtype, memory_format)
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         raise errors.TypeError(
             f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"

@@ -1,0 +1,367 @@
+//! Memory formats: in which order a tensor's dimensions lie in memory.
+//!
+//! Depends on `shape` and the ops. Tensors of a format have a storage of their own, in which the dimensions lie in another
+//! order: on both devices it is row-major in that order, and the strides say so. Ops give row-major results whatever the
+//! format of their inputs (PyTorch's carry it on).
+
+use crate::autograd::{Auto, Naming};
+use crate::ops::view::{inverse, permute_axes, ViewOp};
+use crate::shape::{contiguous_strides, Axes, Layout, Shape, Strides};
+use crate::{dispatch, Error, Result, Tensor};
+use smallvec::{smallvec, SmallVec};
+
+/// An order of the dimensions in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MemoryFormat {
+    /// Row-major.
+    Contiguous,
+    /// As it is, without gaps and repetitions.
+    Preserve,
+    /// Of images, (N, C, H, W): the channels next to each other.
+    ChannelsLast,
+    /// Of volumes, (N, C, D, H, W): the channels next to each other.
+    ChannelsLast3d,
+}
+
+impl MemoryFormat {
+    /// All of them.
+    pub const ALL: [MemoryFormat; 4] =
+        [MemoryFormat::Contiguous, MemoryFormat::Preserve, MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d];
+
+    /// PyTorch's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemoryFormat::Contiguous => "contiguous_format",
+            MemoryFormat::Preserve => "preserve_format",
+            MemoryFormat::ChannelsLast => "channels_last",
+            MemoryFormat::ChannelsLast3d => "channels_last_3d",
+        }
+    }
+
+    /// The dimensions that tensors of the format have, where that is given.
+    const fn rank(self) -> Option<usize> {
+        match self {
+            MemoryFormat::Contiguous | MemoryFormat::Preserve => None,
+            MemoryFormat::ChannelsLast => Some(4),
+            MemoryFormat::ChannelsLast3d => Some(5),
+        }
+    }
+
+    fn check_rank(self, op: &'static str, shape: &[usize]) -> Result<()> {
+        match self.rank() {
+            Some(n) if n != shape.len() => {
+                Err(Error::shape(op, format!("required rank {n} tensor to use {} format", self.name()), &[shape]))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The dimensions of images or volumes from the innermost on, where the channels are innermost.
+fn channels_first(ndim: usize) -> Axes {
+    std::iter::once(1).chain((2..ndim).rev()).chain(std::iter::once(0)).collect()
+}
+
+/// Strides with the channels innermost; sizes of 0 count as they are, as in PyTorch.
+fn channels_last_strides(shape: &[usize]) -> Strides {
+    let mut strides: Strides = smallvec![0; shape.len()];
+    let mut step = 1usize;
+    for axis in channels_first(shape.len()) {
+        strides[axis] = step;
+        step = step.saturating_mul(shape[axis]).min(isize::MAX as usize);
+    }
+    strides
+}
+
+impl Layout {
+    /// Does each element lie at a place of its own, and are there no gaps?
+    pub(crate) fn is_dense(&self) -> bool {
+        let mut dims: SmallVec<[(usize, usize); 4]> =
+            self.shape.iter().zip(&self.strides).filter(|(&n, _)| n > 1).map(|(&n, &s)| (s, n)).collect();
+        if self.shape.contains(&0) {
+            // Nothing is anywhere, but a size of 0 beside a wrong stride counts in PyTorch.
+            return self.shape.len() == 1 || self.strides == contiguous_strides(&self.shape) || self.dense_empty();
+        }
+        dims.sort_unstable();
+        let mut step = 1;
+        dims.iter().all(|&(s, n)| {
+            let dense = s == step;
+            step = step.saturating_mul(n);
+            dense
+        })
+    }
+
+    /// The same where a size is 0: dimensions by their strides, those of sizes 0 and 1 last, must follow each other.
+    fn dense_empty(&self) -> bool {
+        let mut order: Axes = (0..self.ndim()).collect();
+        order.sort_by_key(|&i| (self.shape[i] < 2, self.strides[i]));
+        let mut step = 1;
+        for i in order {
+            if self.shape[i] < 2 {
+                return true;
+            }
+            if self.strides[i] != step {
+                return false;
+            }
+            step = step.saturating_mul(self.shape[i]);
+        }
+        true
+    }
+
+    /// The dimensions from the innermost in memory on, as far as strides tell; an expanded one says nothing of its place.
+    fn memory_order(&self) -> Axes {
+        let n = self.ndim();
+        let mut order: Axes = (0..n).rev().collect();
+        let after = |a: usize, b: usize| -> Option<bool> {
+            let (s, t) = (self.strides[a], self.strides[b]);
+            match s.cmp(&t) {
+                _ if s == 0 || t == 0 => None,
+                std::cmp::Ordering::Less => Some(false),
+                std::cmp::Ordering::Greater => Some(true),
+                std::cmp::Ordering::Equal => (self.shape[a] > self.shape[b]).then_some(true),
+            }
+        };
+        for i in 1..n {
+            let mut at = i;
+            for before in (0..i).rev() {
+                match after(order[before], order[at]) {
+                    Some(true) => {
+                        order.swap(before, at);
+                        at = before;
+                    }
+                    Some(false) => break,
+                    None => {}
+                }
+            }
+        }
+        order
+    }
+
+    /// The strides of a dense copy whose dimensions lie in the same order.
+    fn dense_strides(&self) -> Strides {
+        if self.is_dense() {
+            return self.strides.clone();
+        }
+        let mut strides: Strides = smallvec![0; self.ndim()];
+        let mut step = 1usize;
+        for axis in self.memory_order() {
+            strides[axis] = step;
+            step = step.saturating_mul(self.shape[axis].max(1));
+        }
+        strides
+    }
+
+    /// The strides of a tensor like this one in a format.
+    pub(crate) fn strides_in(&self, op: &'static str, format: MemoryFormat) -> Result<Strides> {
+        format.check_rank(op, &self.shape)?;
+        Ok(match format {
+            MemoryFormat::Contiguous => contiguous_strides(&self.shape),
+            MemoryFormat::Preserve => self.dense_strides(),
+            MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d => channels_last_strides(&self.shape),
+        })
+    }
+
+    /// Do the elements lie as the format says, without gaps?
+    pub fn is_contiguous_in(&self, format: MemoryFormat) -> bool {
+        if matches!(format, MemoryFormat::Contiguous | MemoryFormat::Preserve) {
+            return self.is_contiguous();
+        }
+        if format.rank() != Some(self.ndim()) {
+            return false;
+        }
+        let mut step = 1;
+        for axis in channels_first(self.ndim()) {
+            if self.shape[axis] != 1 {
+                if self.strides[axis] != step {
+                    return false;
+                }
+                step *= self.shape[axis];
+            }
+        }
+        true
+    }
+
+    /// Do the strides fall as a format's do? What could be either counts as row-major.
+    fn resembles(&self, format: MemoryFormat) -> bool {
+        if format.rank() != Some(self.ndim()) || self.strides[1] == 0 {
+            return false;
+        }
+        let mut least = 0;
+        for axis in channels_first(self.ndim()) {
+            let (n, s) = (self.shape[axis], self.strides[axis]);
+            if n == 0 || s < least || axis == 0 && least == self.strides[1] {
+                return false;
+            }
+            least = if n > 1 { s.saturating_mul(n) } else { s };
+        }
+        true
+    }
+
+    /// The format that the strides show: row-major unless the channels are last.
+    pub fn suggested_format(&self) -> MemoryFormat {
+        let last = [MemoryFormat::ChannelsLast, MemoryFormat::ChannelsLast3d];
+        last.into_iter().find(|&f| self.resembles(f)).unwrap_or(MemoryFormat::Contiguous)
+    }
+}
+
+/// What `make` gives for the dimensions in the order in which they are to lie in memory, with the dimensions back in their
+/// places: a tensor with these strides, on a storage of its own.
+fn laid(shape: &[usize], strides: &Strides, make: impl FnOnce(&[usize]) -> Result<Tensor>) -> Result<Tensor> {
+    let mut order: Axes = (0..shape.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(strides[i]));
+    let made = make(&order)?;
+    let axes = inverse(&order);
+    if made.is_batched() {
+        return permute_axes(&made, &axes);
+    }
+    let layout = Layout { shape: Shape::from_slice(shape), strides: strides.clone(), offset: 0 };
+    dispatch::view(ViewOp::Permute { axes }, &made, layout).map(Tensor::alone_on_storage)
+}
+
+impl Tensor {
+    /// A view of what nobody else has, as a tensor of its own: to the user it is no view.
+    pub(crate) fn alone_on_storage(self) -> Tensor {
+        if self.is_batched() || self.is_sparse() {
+            return self;
+        }
+        let auto = self.0.auto.own_edge().map_or_else(Auto::default, Auto::recorded);
+        Tensor::with_auto(self.storage().clone(), auto)
+    }
+
+    /// A new tensor of this one's sizes in a format; `make` makes it row-major, of the sizes that it is given.
+    pub(crate) fn like_in(
+        &self,
+        op: &'static str,
+        format: MemoryFormat,
+        make: impl FnOnce(&[usize]) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        made_in(op, self.layout(), format, make)
+    }
+
+    /// What `make`, an op on elements whose results are new and row-major, makes of the tensor, in a format.
+    fn mapped_in(
+        &self,
+        op: &'static str,
+        format: MemoryFormat,
+        make: impl FnOnce(&Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        if self.is_sparse() {
+            return make(self);
+        }
+        let strides = self.layout().strides_in(op, format)?;
+        if strides == contiguous_strides(self.shape()) {
+            return make(self);
+        }
+        laid(self.shape(), &strides, |order| make(&permute_axes(self, order)?))
+    }
+
+    /// A copy in a format, in memory of its own; gradients pass through.
+    ///
+    /// # Errors
+    /// For a format of tensors with another number of dimensions, and where there is no room.
+    pub fn copy_in(&self, format: MemoryFormat) -> Result<Tensor> {
+        let _name = Naming::of("clone", 0);
+        self.mapped_in("clone", format, Tensor::copy)
+    }
+
+    /// The tensor in another dtype or on another device, in a format; a copy also where it has both already.
+    ///
+    /// # Errors
+    /// As [`Tensor::copy_in`], and where the device has not the dtype.
+    pub fn copy_to(&self, dtype: crate::DType, device: crate::Device, format: MemoryFormat) -> Result<Tensor> {
+        let _name = Naming::of("cast", 0);
+        self.mapped_in("to", format, |t| {
+            let (casts, moves) = (dtype != t.dtype(), device != t.device());
+            // Narrow before moving, widen after: fewer bytes cross, and float64 never reaches a device without it.
+            match (casts, moves) {
+                (false, false) => t.copy(),
+                (true, false) => t.cast(dtype),
+                (false, true) => t.to_device(device),
+                (true, true) if dtype.size() <= t.dtype().size() => t.cast(dtype)?.to_device(device),
+                (true, true) => t.to_device(device)?.cast(dtype),
+            }
+        })
+    }
+
+    /// The tensor itself where its elements lie as the format says, else a copy that does.
+    ///
+    /// # Errors
+    /// For a format of tensors with another number of dimensions; for [`MemoryFormat::Preserve`], which asks for nothing,
+    /// where the tensor is not row-major.
+    pub fn contiguous_in(&self, format: MemoryFormat) -> Result<Tensor> {
+        if self.layout().is_contiguous_in(format) {
+            return Ok(self.clone());
+        }
+        if format == MemoryFormat::Preserve {
+            return Err(Error::runtime(
+                "contiguous",
+                "preserve memory format is unsupported by the contiguous operator",
+            ));
+        }
+        self.copy_in(format)
+    }
+
+    /// Do the elements lie as the format says, without gaps?
+    pub fn is_contiguous_in(&self, format: MemoryFormat) -> bool {
+        self.layout().is_contiguous_in(format)
+    }
+
+    /// The format that the strides show: row-major unless the channels are last.
+    pub fn suggested_format(&self) -> MemoryFormat {
+        self.layout().suggested_format()
+    }
+
+    /// The dimensions from the outermost in memory to the innermost.
+    pub fn dim_order(&self) -> Vec<usize> {
+        self.layout().memory_order().into_iter().rev().collect()
+    }
+
+    /// May several orders of the dimensions be read from the strides?
+    pub fn has_open_order(&self) -> bool {
+        let (shape, mut strides) = (self.shape(), self.strides().to_vec());
+        strides.sort_unstable();
+        shape.contains(&1) || strides.windows(2).any(|w| w[0] == w[1])
+    }
+}
+
+/// A new tensor of a layout's sizes in a format; `make` makes it row-major, of the sizes that it is given.
+pub(crate) fn made_in(
+    op: &'static str,
+    like: &Layout,
+    format: MemoryFormat,
+    make: impl FnOnce(&[usize]) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let strides = like.strides_in(op, format)?;
+    if strides == contiguous_strides(&like.shape) {
+        return make(&like.shape);
+    }
+    laid(&like.shape, &strides, |order| make(&order.iter().map(|&i| like.shape[i]).collect::<Shape>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(shape: &[usize], strides: &[usize]) -> Layout {
+        Layout { shape: shape.into(), strides: strides.into(), offset: 0 }
+    }
+
+    #[test]
+    fn formats_have_strides() {
+        let x = Layout::contiguous(&[2, 3, 4, 5]);
+        let last = x.strides_in("test", MemoryFormat::ChannelsLast).unwrap();
+        assert_eq!(last.as_slice(), [60, 1, 15, 3]);
+        let y = layout(&[2, 3, 4, 5], &last);
+        assert!(y.is_contiguous_in(MemoryFormat::ChannelsLast) && !y.is_contiguous() && y.is_dense());
+        assert_eq!(y.suggested_format(), MemoryFormat::ChannelsLast);
+        assert_eq!(y.dense_strides(), last);
+        assert!(x.strides_in("test", MemoryFormat::ChannelsLast3d).is_err());
+    }
+
+    #[test]
+    fn gaps_and_repetitions_go() {
+        assert_eq!(layout(&[2, 5], &[1, 4]).dense_strides().as_slice(), [1, 2]);
+        assert_eq!(layout(&[5, 3, 2, 4], &[1, 20, 0, 5]).dense_strides().as_slice(), [1, 40, 5, 10]);
+        assert!(!layout(&[3, 2], &[0, 1]).is_dense() && !layout(&[3], &[2]).is_dense());
+    }
+}
