@@ -1,7 +1,7 @@
 //! Convolutions in one to three dimensions, and their transposes.
 //!
 //! Three primitives close over each other's gradients: the convolution, and its products with a gradient towards the
-//! input and towards the weight. Kernels are in `cpu/conv.rs` and `gpu/conv.rs`. Shapes are (batch, channels, space…).
+//! input and towards the weight. Kernels are in `cpu/conv/` and `gpu/conv.rs`. Shapes are (batch, channels, space…).
 
 use super::macros::define_ops;
 use crate::dispatch::{self, Meta, Prim};

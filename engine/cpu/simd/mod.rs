@@ -18,6 +18,7 @@ mod memory;
 mod reduce;
 pub mod shared;
 pub mod threads;
+pub mod tile;
 
 pub use arith::{Arith, Float};
 pub(crate) use buffer::with_word;

@@ -1,0 +1,452 @@
+//! Inputs laid out so that a convolution needs no columns: padded planes in which each tap is a shift.
+//!
+//! Depends on `simd` only. Along each dimension the elements that a stride never brings together lie in planes of their
+//! own (phases), so that for every tap the elements that neighbouring places meet are neighbours too. The places are
+//! numbered through all rows, planes and images of a block; those that exist only between rows are computed where a
+//! tile covers them, and dropped. Invariant: results depend on neither the block of images nor the number of threads.
+
+use super::super::simd::threads;
+use super::super::simd::tile::{Offsets, Run, Size, Tiles, TILE};
+use std::marker::PhantomData;
+use std::ops::{Add, Range};
+
+/// A dimension of a plane.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// Elements of what is laid out.
+    pub size: usize,
+    /// Steps between neighbours of a phase.
+    pub stride: usize,
+    /// Zeros before the first element.
+    pub padding: usize,
+    /// Phases that are laid out.
+    pub phases: usize,
+    /// Elements of a phase.
+    pub len: usize,
+}
+
+/// How channels lie in planes: channel, phase, image, then the three dimensions.
+#[derive(Clone, Debug)]
+pub struct Planes {
+    lines: [Line; 3],
+    images: usize,
+    /// Elements of one image in one phase.
+    plane: usize,
+    /// Elements from channel to channel.
+    pub channel: usize,
+}
+
+impl Planes {
+    /// For a block of images, channels beginning at multiples of `unit`.
+    pub fn new(lines: [Line; 3], images: usize, unit: usize) -> Planes {
+        let plane = lines.iter().map(|l| l.len).product();
+        let phases: usize = lines.iter().map(|l| l.phases).product();
+        Planes { lines, images, plane, channel: (phases * images * plane).next_multiple_of(unit) }
+    }
+
+    /// The elements of a channel of one image with the dimensions given, unless that is absurdly large.
+    pub fn elements(lines: &[Line; 3]) -> Option<usize> {
+        lines.iter().try_fold(1usize, |n, l| n.checked_mul(l.phases)?.checked_mul(l.len))
+    }
+
+    /// From the first place to what an element so many steps along each dimension is to it, in the first channel.
+    pub fn shift(&self, steps: [usize; 3]) -> usize {
+        let (mut phase, mut at) = (0, 0);
+        for (line, step) in self.lines.iter().zip(steps) {
+            phase = phase * line.phases + step % line.stride;
+            at = at * line.len + step / line.stride;
+        }
+        phase * self.images * self.plane + at
+    }
+
+    /// Distances of neighbours along image and the three dimensions.
+    pub fn pitches(&self) -> [usize; 4] {
+        let [_, h, w] = &self.lines;
+        [self.plane, h.len * w.len, w.len, 1]
+    }
+
+    /// Lays out channels: `x` has one image after another, `pitch` elements apart, of `space` elements per channel.
+    /// Writes `channel` elements for each channel, and zeros beyond them.
+    pub fn fill<T: Tiles + Send + Sync>(
+        &self,
+        x: &[T],
+        channels: usize,
+        pitch: usize,
+        space: usize,
+        out: &mut [T],
+        wide: bool,
+    ) {
+        let (out, slack) = out.split_at_mut(channels * self.channel);
+        slack.fill(T::default());
+        let fill = |start: usize, out: &mut [T]| {
+            for (i, out) in out.chunks_mut(self.channel).enumerate() {
+                self.fill_channel(&x[(start / self.channel + i) * space..], pitch, out);
+            }
+        };
+        match wide {
+            true => threads::for_chunks(out, self.channel, threads::GRAIN, fill),
+            false => fill(0, out),
+        }
+    }
+
+    fn fill_channel<T: Tiles>(&self, x: &[T], pitch: usize, out: &mut [T]) {
+        let [ld, lh, lw] = &self.lines;
+        let mut at = 0;
+        for phase in 0..ld.phases * lh.phases * lw.phases {
+            let [pd, ph, pw] = [phase / (lh.phases * lw.phases), phase / lw.phases % lh.phases, phase % lw.phases];
+            // Of a row, those places that meet an element.
+            let from = lw.padding.saturating_sub(pw).div_ceil(lw.stride).min(lw.len);
+            let to = (lw.size + lw.padding).saturating_sub(pw).div_ceil(lw.stride).clamp(from, lw.len);
+            let first = from * lw.stride + pw - lw.padding.min(from * lw.stride + pw);
+            for image in 0..self.images {
+                for d in 0..ld.len {
+                    let d = (d * ld.stride + pd).checked_sub(ld.padding).filter(|&d| d < ld.size);
+                    for h in 0..lh.len {
+                        let h = (h * lh.stride + ph).checked_sub(lh.padding).filter(|&h| h < lh.size);
+                        let row = &mut out[at..at + lw.len];
+                        at += lw.len;
+                        let (Some(d), Some(h), true) = (d, h, from < to) else {
+                            row.fill(T::default());
+                            continue;
+                        };
+                        row[..from].fill(T::default());
+                        row[to..].fill(T::default());
+                        let x = &x[image * pitch + (d * lh.size + h) * lw.size + first..];
+                        match lw.stride {
+                            1 => row[from..to].copy_from_slice(&x[..to - from]),
+                            s => row[from..to].iter_mut().zip(x.iter().step_by(s)).for_each(|(o, x)| *o = *x),
+                        }
+                    }
+                }
+            }
+        }
+        out[at..].fill(T::default());
+    }
+}
+
+/// Places along one dimension, and where their results go.
+#[derive(Clone, Copy, Debug)]
+pub struct Axis {
+    /// The first place's coordinate.
+    pub first: usize,
+    /// Places.
+    pub count: usize,
+    /// The first result's index.
+    pub to: usize,
+    /// Distance of the results.
+    pub step: usize,
+}
+
+/// Neighbouring places, and where the first one's result goes.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    place: usize,
+    len: usize,
+    to: usize,
+}
+
+/// The places that results are wanted of.
+#[derive(Debug)]
+pub struct Grid {
+    runs: Vec<Row>,
+    step: usize,
+}
+
+impl Grid {
+    /// Over image and three dimensions with the places' distances.
+    pub fn new(axes: [Axis; 4], pitches: [usize; 4]) -> Grid {
+        let [lead @ .., last] = axes;
+        let mut runs: Vec<Row> = Vec::new();
+        let mut at = [0; 3];
+        if axes.iter().any(|a| a.count == 0) {
+            return Grid { runs, step: 1 };
+        }
+        loop {
+            let (mut place, mut to) = (last.first * pitches[3], last.to);
+            for ((axis, at), pitch) in lead.iter().zip(at).zip(pitches) {
+                place += (axis.first + at) * pitch;
+                to += axis.to + at * axis.step;
+            }
+            match runs.last_mut() {
+                Some(run) if run.place + run.len == place && run.to + run.len * last.step == to => {
+                    run.len += last.count
+                }
+                _ => runs.push(Row { place, len: last.count, to }),
+            }
+            let Some(i) = (0..3).rev().find(|&i| at[i] + 1 < lead[i].count) else {
+                return Grid { runs, step: last.step };
+            };
+            at[i] += 1;
+            at[i + 1..].fill(0);
+        }
+    }
+
+    /// The runs of places.
+    pub fn runs(&self) -> Vec<Run> {
+        self.runs.iter().map(|r| Run { place: r.place, len: r.len }).collect()
+    }
+
+    /// The first place of each tile of `n`, with the run that it lies in, so that every wanted place is in a tile.
+    fn tiles(&self, n: usize) -> Vec<(usize, usize)> {
+        let (mut tiles, mut end) = (Vec::new(), 0);
+        for (i, run) in self.runs.iter().enumerate() {
+            let mut place = run.place.max(end);
+            while place < run.place + run.len {
+                tiles.push((place, i));
+                place += n;
+                end = place;
+            }
+        }
+        tiles
+    }
+}
+
+/// Sums over taps: `out[row, place] = sum over k of weight[k, row] planes[place + offset k]`.
+pub struct Pass<T> {
+    size: Size,
+    rows: usize,
+    offsets: Offsets,
+    grid: Grid,
+    tiles: Vec<(usize, usize)>,
+    numbers: PhantomData<T>,
+}
+
+/// Elements of planes that tiles of one block of places read: they stay in the cache while the rows change.
+const BLOCK: usize = 48 << 10;
+
+impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
+    /// For a number of rows and the places of a grid.
+    pub fn new(rows: usize, offsets: Offsets, grid: Grid) -> Pass<T> {
+        // The cheapest size of tiles; one with a single row loads as often as it multiplies.
+        let cost = |s: &Size| {
+            let tiles = grid.tiles(s.places).len() * s.places * rows.next_multiple_of(s.rows);
+            if s.rows == 1 {
+                tiles * 2
+            } else {
+                tiles
+            }
+        };
+        let size = T::kernels().sizes.iter().copied().min_by_key(cost).expect("every machine has tiles");
+        let tiles = grid.tiles(size.places);
+        Pass { size, rows, offsets, grid, tiles, numbers: PhantomData }
+    }
+
+    /// `weight(group, k, row)` of all groups as [`Pass::run`] reads them: by tile of rows, offset, and row.
+    pub fn weights(&self, groups: usize, weight: impl Fn(usize, usize, usize) -> T) -> Vec<T> {
+        let m = self.size.rows;
+        let mut out = Vec::with_capacity(groups * self.rows.next_multiple_of(m) * self.offsets.len());
+        for group in 0..groups {
+            for start in (0..self.rows).step_by(m) {
+                for k in 0..self.offsets.len() {
+                    let row = |row| if row < self.rows { weight(group, k, row) } else { T::default() };
+                    out.extend((start..start + m).map(row));
+                }
+            }
+        }
+        out
+    }
+
+    /// One group's part of the weights.
+    pub fn of_group<'a>(&self, weights: &'a [T], group: usize) -> &'a [T] {
+        let n = self.rows.next_multiple_of(self.size.rows) * self.offsets.len();
+        &weights[group * n..][..n]
+    }
+
+    /// Elements of the planes from the first to the last that tiles read.
+    pub fn reach(&self) -> usize {
+        self.tiles.last().map_or(0, |&(place, _)| self.offsets.reach(place + self.size.places))
+    }
+
+    /// Rows that are computed together.
+    pub fn rows_at_once(&self) -> usize {
+        self.size.rows
+    }
+
+    /// Multiplications, those for dropped results included.
+    pub fn work(&self) -> usize {
+        self.tiles.len() * self.size.places * self.rows.next_multiple_of(self.size.rows) * self.offsets.len()
+    }
+
+    /// Computes some rows, the first a multiple of those computed at once; rows of results are `pitch` apart in `out`,
+    /// which begins with the first one of them.
+    pub fn run(
+        &self,
+        weights: &[T],
+        planes: &[T],
+        rows: Range<usize>,
+        bias: Option<&[T]>,
+        out: &mut [T],
+        pitch: usize,
+    ) {
+        let Size { rows: m, places: n } = self.size;
+        let k = self.offsets.len();
+        let (kernels, mut sums) = (T::kernels(), [T::default(); TILE]);
+        let together = (BLOCK / (n * k).max(1)).max(4);
+        for tiles in self.tiles.chunks(together) {
+            for start in rows.clone().step_by(m) {
+                let weights = &weights[start / m * k * m..][..k * m];
+                for &(place, run) in tiles {
+                    kernels.gather(self.size, weights, planes, &self.offsets, place, &mut sums);
+                    for row in start..rows.end.min(start + m) {
+                        let sums = &mut sums[(row - start) * n..][..n];
+                        if let Some(bias) = bias {
+                            sums.iter_mut().for_each(|s| *s = *s + bias[row]);
+                        }
+                        self.store(place, run, sums, &mut out[(row - rows.start) * pitch..]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts the results of a tile that begins at a place where they go.
+    fn store(&self, place: usize, run: usize, sums: &[T], out: &mut [T]) {
+        let end = place + sums.len();
+        for run in self.grid.runs[run..].iter().take_while(|r| r.place < end) {
+            let (from, to) = (run.place.max(place), end.min(run.place + run.len));
+            let (sums, at) = (&sums[from - place..to - place], run.to + (from - run.place) * self.grid.step);
+            match self.grid.step {
+                1 => out[at..at + sums.len()].copy_from_slice(sums),
+                step => out[at..].iter_mut().step_by(step).zip(sums).for_each(|(o, s)| *o = *s),
+            }
+        }
+    }
+}
+
+/// Adds products over places: `out[row, k] += sum over p of a[row_at + p] b[offset k + p]`, `n` places, a multiple of
+/// the step, `pitch` between the rows of `a`.
+pub fn add_dots<T: Tiles + Add<Output = T>>(
+    a: &[T],
+    pitch: usize,
+    rows: usize,
+    b: &[T],
+    offsets: &[usize],
+    n: usize,
+    out: &mut [T],
+) {
+    let cost = |&(i, j): &(usize, usize)| {
+        let products = rows.next_multiple_of(i) * offsets.len().next_multiple_of(j);
+        if i == 1 {
+            products * 2
+        } else {
+            products
+        }
+    };
+    let kernels = T::kernels();
+    let (i, j) = kernels.blocks.iter().copied().min_by_key(cost).expect("every machine has blocks");
+    let mut sums = [T::default(); TILE];
+    let k = offsets.len();
+    let (mut left, mut right) = (vec![0; i], vec![0; j]);
+    for taps in (0..k).step_by(j) {
+        // Beyond the last one: again, and dropped.
+        right.iter_mut().enumerate().for_each(|(t, at)| *at = offsets[(taps + t).min(k - 1)]);
+        for start in (0..rows).step_by(i) {
+            left.iter_mut().enumerate().for_each(|(r, at)| *at = (start + r).min(rows - 1) * pitch);
+            kernels.dots(a, &left, b, &right, n, &mut sums);
+            for row in start..rows.min(start + i) {
+                let out = &mut out[row * k + taps..row * k + k.min(taps + j)];
+                out.iter_mut().zip(&sums[(row - start) * j..]).for_each(|(o, s)| *o = *o + *s);
+            }
+        }
+    }
+}
+
+/// Places that are multiplied at a time: their part of the output's gradient stays in the cache while the taps change.
+const PLACES: usize = 512;
+
+/// Products of elements and gradients, summed over places, in tiles of taps and outputs.
+pub struct Outer<T> {
+    size: Size,
+    taps: usize,
+    outputs: usize,
+    sums: Vec<T>,
+    turned: Vec<T>,
+}
+
+impl<T: Tiles + Add<Output = T>> Outer<T> {
+    /// All sums zero.
+    pub fn new(taps: usize, outputs: usize) -> Outer<T> {
+        let cost = |s: &Size| {
+            let products = taps.next_multiple_of(s.rows) * outputs.next_multiple_of(s.places);
+            // One register of outputs: nearly as many loads as products.
+            if s.places == T::kernels().step {
+                products * 5 / 4
+            } else {
+                products
+            }
+        };
+        let size = T::kernels().outers.iter().copied().min_by_key(cost).expect("every machine has tiles");
+        let n = taps.next_multiple_of(size.rows) * outputs.next_multiple_of(size.places);
+        Outer { size, taps, outputs, sums: vec![T::default(); n], turned: Vec::new() }
+    }
+
+    /// Adds `x[offset of tap + place] g[output, number of the place]` for all places of the runs; rows of `g` are `pitch`
+    /// apart.
+    pub fn add(&mut self, x: &[T], offsets: &[usize], runs: &[Run], g: &[T], pitch: usize) {
+        let ld = self.outputs.next_multiple_of(self.size.places);
+        let (mut block, mut len, mut first) = (Vec::new(), 0, 0);
+        for run in runs {
+            let (mut place, end) = (run.place, run.place + run.len);
+            while place < end {
+                let n = (end - place).min(PLACES - len);
+                block.push(Run { place, len: n });
+                (place, len) = (place + n, len + n);
+                if len == PLACES {
+                    self.add_block(x, offsets, &block, &g[first..], pitch, len, ld);
+                    block.clear();
+                    (first, len) = (first + len, 0);
+                }
+            }
+        }
+        if len > 0 {
+            self.add_block(x, offsets, &block, &g[first..], pitch, len, ld);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn add_block(&mut self, x: &[T], offsets: &[usize], runs: &[Run], g: &[T], pitch: usize, places: usize, ld: usize) {
+        let Size { rows: m, places: n } = self.size;
+        self.turned.resize(PLACES * ld, T::default());
+        turn(g, pitch, self.outputs, places, &mut self.turned, ld);
+        let mut at = vec![0; m];
+        let (kernels, mut sums) = (T::kernels(), self.sums.chunks_mut(m * n));
+        for taps in (0..self.taps).step_by(m) {
+            // Beyond the last tap: again, and dropped.
+            at.iter_mut().enumerate().for_each(|(i, at)| *at = offsets[(taps + i).min(self.taps - 1)]);
+            for output in (0..ld).step_by(n) {
+                let Some(sums) = sums.next() else { return };
+                kernels.outer(self.size, x, &at, runs, &self.turned[output..], ld, sums);
+            }
+        }
+    }
+
+    /// Adds the sums to `out[output, tap]`.
+    pub fn finish(&self, out: &mut [T]) {
+        let Size { rows: m, places: n } = self.size;
+        let across = self.outputs.div_ceil(n);
+        for output in 0..self.outputs {
+            for tap in 0..self.taps {
+                let tile = tap / m * across + output / n;
+                let o = &mut out[output * self.taps + tap];
+                *o = *o + self.sums[(tile * m + tap % m) * n + output % n];
+            }
+        }
+    }
+}
+
+/// `out[place, row] = g[row, place]`, in squares that fit a few lines of the cache.
+fn turn<T: Copy>(g: &[T], pitch: usize, rows: usize, places: usize, out: &mut [T], ld: usize) {
+    const SIDE: usize = 16;
+    for first in (0..rows).step_by(SIDE) {
+        let n = SIDE.min(rows - first);
+        for place in (0..places).step_by(SIDE) {
+            let m = SIDE.min(places - place);
+            for row in first..first + n {
+                let from = &g[row * pitch + place..][..m];
+                for (i, x) in from.iter().enumerate() {
+                    out[(place + i) * ld + row] = *x;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,603 @@
+//! The inner loops of convolutions: tiles of sums that stay in registers, written with each instruction set's vectors.
+//!
+//! Loops that LLVM vectorises by itself are good or bad here by chance (a factor of a hundred), so these name their
+//! registers. Invariant: the public functions check every bound once, before the loops.
+
+/// A register of floats.
+///
+/// # Safety
+/// The methods must be called where the instruction set is known to exist, and with pointers to `N` elements.
+unsafe trait Lanes: Copy {
+    type T: Copy;
+    /// Elements of a register.
+    const N: usize;
+    unsafe fn zero() -> Self;
+    unsafe fn load(from: *const Self::T) -> Self;
+    unsafe fn splat(x: Self::T) -> Self;
+    /// `self + a b`
+    unsafe fn add_product(self, a: Self, b: Self) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn store(self, to: *mut Self::T);
+    /// The sum of its elements.
+    unsafe fn sum(self) -> Self::T;
+}
+
+macro_rules! lanes {
+    ($V:ty, $t:ty, $n:expr, $zero:expr, $load:path, $splat:path, |$s:ident, $a:ident, $b:ident| $fma:expr, $add:path,
+     $store:path, $sum:expr) => {
+        // SAFETY: each method is one instruction, whose needs the trait's contract hands on to the caller.
+        unsafe impl Lanes for $V {
+            type T = $t;
+            const N: usize = $n;
+            #[inline(always)]
+            unsafe fn zero() -> Self {
+                unsafe { $zero }
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const $t) -> Self {
+                unsafe { $load(from) }
+            }
+            #[inline(always)]
+            unsafe fn splat(x: $t) -> Self {
+                unsafe { $splat(x) }
+            }
+            #[inline(always)]
+            unsafe fn add_product(self, $a: Self, $b: Self) -> Self {
+                let $s = self;
+                unsafe { $fma }
+            }
+            #[inline(always)]
+            unsafe fn add(self, other: Self) -> Self {
+                unsafe { $add(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $t) {
+                unsafe { $store(to, self) }
+            }
+            #[inline(always)]
+            unsafe fn sum(self) -> $t {
+                let $s = self;
+                unsafe { $sum }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Lanes;
+    use std::arch::x86_64::*;
+
+    #[inline(always)]
+    unsafe fn sum4(s: __m128) -> f32 {
+        // SAFETY: every x86-64 has these.
+        unsafe {
+            let pairs = _mm_add_ps(s, _mm_movehl_ps(s, s));
+            _mm_cvtss_f32(_mm_add_ss(pairs, _mm_shuffle_ps::<1>(pairs, pairs)))
+        }
+    }
+
+    lanes!(
+        __m512,
+        f32,
+        16,
+        _mm512_setzero_ps(),
+        _mm512_loadu_ps,
+        _mm512_set1_ps,
+        |s, a, b| _mm512_fmadd_ps(a, b, s),
+        _mm512_add_ps,
+        _mm512_storeu_ps,
+        _mm512_reduce_add_ps(s)
+    );
+    lanes!(
+        __m512d,
+        f64,
+        8,
+        _mm512_setzero_pd(),
+        _mm512_loadu_pd,
+        _mm512_set1_pd,
+        |s, a, b| _mm512_fmadd_pd(a, b, s),
+        _mm512_add_pd,
+        _mm512_storeu_pd,
+        _mm512_reduce_add_pd(s)
+    );
+    lanes!(
+        __m256,
+        f32,
+        8,
+        _mm256_setzero_ps(),
+        _mm256_loadu_ps,
+        _mm256_set1_ps,
+        |s, a, b| _mm256_fmadd_ps(a, b, s),
+        _mm256_add_ps,
+        _mm256_storeu_ps,
+        _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps::<1>(s)).sum()
+    );
+    lanes!(
+        __m256d,
+        f64,
+        4,
+        _mm256_setzero_pd(),
+        _mm256_loadu_pd,
+        _mm256_set1_pd,
+        |s, a, b| _mm256_fmadd_pd(a, b, s),
+        _mm256_add_pd,
+        _mm256_storeu_pd,
+        _mm_add_pd(_mm256_castpd256_pd128(s), _mm256_extractf128_pd::<1>(s)).sum()
+    );
+    // Every x86-64 has these, without a fused product.
+    lanes!(
+        __m128,
+        f32,
+        4,
+        _mm_setzero_ps(),
+        _mm_loadu_ps,
+        _mm_set1_ps,
+        |s, a, b| _mm_add_ps(s, _mm_mul_ps(a, b)),
+        _mm_add_ps,
+        _mm_storeu_ps,
+        sum4(s)
+    );
+    lanes!(
+        __m128d,
+        f64,
+        2,
+        _mm_setzero_pd(),
+        _mm_loadu_pd,
+        _mm_set1_pd,
+        |s, a, b| _mm_add_pd(s, _mm_mul_pd(a, b)),
+        _mm_add_pd,
+        _mm_storeu_pd,
+        _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)))
+    );
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use super::Lanes;
+    use std::arch::aarch64::*;
+    lanes!(
+        float32x4_t,
+        f32,
+        4,
+        vdupq_n_f32(0.0),
+        vld1q_f32,
+        vdupq_n_f32,
+        |s, a, b| vfmaq_f32(s, a, b),
+        vaddq_f32,
+        vst1q_f32,
+        vaddvq_f32(s)
+    );
+    lanes!(
+        float64x2_t,
+        f64,
+        2,
+        vdupq_n_f64(0.0),
+        vld1q_f64,
+        vdupq_n_f64,
+        |s, a, b| vfmaq_f64(s, a, b),
+        vaddq_f64,
+        vst1q_f64,
+        vaddvq_f64(s)
+    );
+}
+
+/// Where the terms of a sum lie, relative to a place.
+#[derive(Debug)]
+pub struct Offsets {
+    list: Vec<usize>,
+    most: usize,
+}
+
+impl Offsets {
+    /// From the distances.
+    pub fn new(list: Vec<usize>) -> Offsets {
+        Offsets { most: list.iter().copied().max().unwrap_or(0), list }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Elements that are read, from the first on, for the place before `end`.
+    pub fn reach(&self, end: usize) -> usize {
+        if self.list.is_empty() {
+            0
+        } else {
+            self.most + end
+        }
+    }
+}
+
+/// The most elements that a tile of sums has.
+pub const TILE: usize = 512;
+
+/// Rows and columns of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Rows: what shares the elements read.
+    pub rows: usize,
+    /// Columns: places side by side.
+    pub places: usize,
+}
+
+/// `out[i, j] = sum over k of w[k, i] x[at + offset k + j]`
+#[inline(always)]
+unsafe fn gather<V: Lanes, const M: usize, const R: usize>(
+    w: *const V::T,
+    x: *const V::T,
+    offsets: &[usize],
+    out: *mut V::T,
+) {
+    unsafe {
+        let mut sums = [[V::zero(); R]; M];
+        let mut w = w;
+        for &offset in offsets {
+            let mut from = [V::zero(); R];
+            for (r, from) in from.iter_mut().enumerate() {
+                *from = V::load(x.add(offset + r * V::N));
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let w = V::splat(*w.add(i));
+                for (sum, from) in sums.iter_mut().zip(from) {
+                    *sum = sum.add_product(w, from);
+                }
+            }
+            w = w.add(M);
+        }
+        for (i, sums) in sums.into_iter().enumerate() {
+            for (r, sum) in sums.into_iter().enumerate() {
+                sum.store(out.add((i * R + r) * V::N));
+            }
+        }
+    }
+}
+
+/// `out[i, j] = sum over p of a[i, p] b[j, p]`, over `n` places, a multiple of `V::N`.
+#[inline(always)]
+unsafe fn dots<V: Lanes, const I: usize, const J: usize>(
+    a: [*const V::T; I],
+    b: [*const V::T; J],
+    n: usize,
+    out: *mut V::T,
+) {
+    unsafe {
+        let mut sums = [[V::zero(); J]; I];
+        let mut p = 0;
+        while p < n {
+            let mut left = [V::zero(); I];
+            for (left, a) in left.iter_mut().zip(a) {
+                *left = V::load(a.add(p));
+            }
+            for (j, b) in b.iter().enumerate() {
+                let right = V::load(b.add(p));
+                for (i, left) in left.iter().enumerate() {
+                    sums[i][j] = sums[i][j].add_product(*left, right);
+                }
+            }
+            p += V::N;
+        }
+        for (i, sums) in sums.into_iter().enumerate() {
+            for (j, sum) in sums.into_iter().enumerate() {
+                *out.add(i * J + j) = sum.sum();
+            }
+        }
+    }
+}
+
+/// `sums[i, j] += sum over runs and their places of x[x_at[i] + place] g[number of the place, j]`
+#[inline(always)]
+unsafe fn outer<V: Lanes, const M: usize, const R: usize>(
+    x: [*const V::T; M],
+    runs: &[Run],
+    g: *const V::T,
+    ld: usize,
+    out: *mut V::T,
+) {
+    unsafe {
+        let mut sums = [[V::zero(); R]; M];
+        let mut g = g;
+        for run in runs {
+            for p in run.place..run.place + run.len {
+                let mut from = [V::zero(); R];
+                for (r, from) in from.iter_mut().enumerate() {
+                    *from = V::load(g.add(r * V::N));
+                }
+                for (sums, x) in sums.iter_mut().zip(x) {
+                    let x = V::splat(*x.add(p));
+                    for (sum, from) in sums.iter_mut().zip(from) {
+                        *sum = sum.add_product(x, from);
+                    }
+                }
+                g = g.add(ld);
+            }
+        }
+        for (i, sums) in sums.into_iter().enumerate() {
+            for (r, sum) in sums.into_iter().enumerate() {
+                let out = out.add((i * R + r) * V::N);
+                V::load(out).add(sum).store(out);
+            }
+        }
+    }
+}
+
+/// Places side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first.
+    pub place: usize,
+    /// How many.
+    pub len: usize,
+}
+
+/// (size, x, starts, runs, g, ld, out)
+type OuterKernel<T> = unsafe fn(Size, *const T, &[usize], &[Run], *const T, usize, *mut T);
+
+/// The kernels of one instruction set. Their methods check what they are given, so that anything may be.
+pub struct Kernels<T: 'static> {
+    /// The tiles of [`Kernels::gather`], the best one first.
+    pub sizes: &'static [Size],
+    /// The tiles of [`Kernels::outer`], the best one first.
+    pub outers: &'static [Size],
+    /// (rows of `a`, rows of `b`) of the blocks of [`Kernels::dots`], the best one first.
+    pub blocks: &'static [(usize, usize)],
+    /// Elements of a register.
+    pub step: usize,
+    there: fn() -> bool,
+    gather: unsafe fn(Size, *const T, *const T, &[usize], *mut T),
+    outer: OuterKernel<T>,
+    dots: unsafe fn(*const T, &[usize], *const T, &[usize], usize, *mut T),
+}
+
+impl<T: Copy> Kernels<T> {
+    /// `out[i, j] = sum over k of w[k, i] x[at + offset k + j]` for a tile of one of the sizes; `w` has a row of
+    /// `size.rows` for each offset, `out` gets the rows one after another.
+    ///
+    /// # Panics
+    /// If a slice is too short, or there are no kernels for the size.
+    pub fn gather(&self, size: Size, w: &[T], x: &[T], offsets: &Offsets, at: usize, out: &mut [T; TILE]) {
+        let fits = (self.there)()
+            && self.sizes.contains(&size)
+            && w.len() >= size.rows * offsets.len()
+            && (offsets.len() == 0 || x.len() >= offsets.reach(at + size.places));
+        assert!(fits && size.rows * size.places <= TILE, "gather: a slice is too short");
+        // Without offsets nothing is read, and `at` may lie anywhere.
+        let x = x.as_ptr().wrapping_add(at);
+        // SAFETY: the instruction set is there; the assertion covers each weight, each element at `at + offset + places`,
+        // and the tile.
+        unsafe { (self.gather)(size, w.as_ptr(), x, &offsets.list, out.as_mut_ptr()) }
+    }
+
+    /// `out[i, j] += sum over the places p of x[x_at[i] + p] g[number of p, j]` for a tile of a size of `outers`: places
+    /// are numbered through the runs, `g` has rows `ld` apart, `out` its rows one after another.
+    ///
+    /// # Panics
+    /// If a slice is too short, or there are no kernels for the size.
+    #[allow(clippy::too_many_arguments)]
+    pub fn outer(&self, size: Size, x: &[T], x_at: &[usize], runs: &[Run], g: &[T], ld: usize, out: &mut [T]) {
+        let end = runs.iter().map(|r| r.place.saturating_add(r.len)).max().unwrap_or(0);
+        let places = runs.iter().fold(0usize, |n, r| n.saturating_add(r.len));
+        let fits = (self.there)()
+            && self.outers.contains(&size)
+            && x_at.len() == size.rows
+            && x_at.iter().all(|&at| at <= x.len() && x.len() - at >= end)
+            && (places == 0 || g.len() >= (places - 1).saturating_mul(ld).saturating_add(size.places))
+            && out.len() >= size.rows * size.places;
+        assert!(fits, "outer: a slice is too short");
+        // SAFETY: the instruction set is there; the assertion covers each place from each start, each row of `g`, and the
+        // tile.
+        unsafe { (self.outer)(size, x.as_ptr(), x_at, runs, g.as_ptr(), ld, out.as_mut_ptr()) }
+    }
+
+    /// `out[i, j] = sum over p of a[a_at[i] + p] b[b_at[j] + p]`, over `n` places; rows of `out` follow one another.
+    ///
+    /// # Panics
+    /// If a slice is too short, there are no kernels for so many rows, or `n` is no multiple of the step.
+    pub fn dots(&self, a: &[T], a_at: &[usize], b: &[T], b_at: &[usize], n: usize, out: &mut [T; TILE]) {
+        let within = |x: &[T], at: &[usize]| at.iter().all(|&at| at <= x.len() && x.len() - at >= n);
+        let fits = (self.there)()
+            && self.blocks.contains(&(a_at.len(), b_at.len()))
+            && n.is_multiple_of(self.step)
+            && within(a, a_at)
+            && within(b, b_at);
+        assert!(fits && a_at.len() * b_at.len() <= TILE, "dots: a slice is too short");
+        // SAFETY: the instruction set is there; the assertion covers n elements from each start, and the sums.
+        unsafe { (self.dots)(a.as_ptr(), a_at, b.as_ptr(), b_at, n, out.as_mut_ptr()) }
+    }
+}
+
+/// Floats that tiles are computed with.
+pub trait Tiles: Copy + Default + 'static {
+    /// The kernels of all instruction sets of the target, the best one first, the last one always there.
+    const ALL: &'static [Kernels<Self>];
+
+    /// Those of the best instruction set of this machine.
+    fn kernels() -> &'static Kernels<Self> {
+        Self::ALL.iter().find(|k| (k.there)()).expect("every target has its last kernels")
+    }
+}
+
+/// Compiles the kernels for registers of an instruction set: the tiles (rows x registers) of gather and of outer, and
+/// the blocks of dots.
+macro_rules! kernels {
+    ($t:ty, $V:ty, $there:expr, $(#[$feature:meta])?
+     [$($m:literal x $r:literal),*], [$($om:literal x $or:literal),*], [$($i:literal x $j:literal),*]) => {{
+        const STEP: usize = <$V as Lanes>::N;
+
+        // SAFETY: to be called where the instruction set exists, with what `Kernels::gather` has checked.
+        $(#[$feature])?
+        unsafe fn gather_as(size: Size, w: *const $t, x: *const $t, offsets: &[usize], out: *mut $t) {
+            match size.rows {
+                $($m => unsafe { gather::<$V, $m, $r>(w, x, offsets, out) },)*
+                _ => unreachable!("the size was checked"),
+            }
+        }
+
+        // SAFETY: to be called where the instruction set exists, with what `Kernels::outer` has checked.
+        $(#[$feature])?
+        unsafe fn outer_as(size: Size, x: *const $t, at: &[usize], runs: &[Run], g: *const $t, ld: usize, out: *mut $t) {
+            match (size.rows, size.places / STEP) {
+                $(($om, $or) => unsafe {
+                    let mut from = [x; $om];
+                    from.iter_mut().zip(at).for_each(|(from, &at)| *from = x.add(at));
+                    outer::<$V, $om, $or>(from, runs, g, ld, out)
+                },)*
+                _ => unreachable!("the size was checked"),
+            }
+        }
+
+        // SAFETY: to be called where the instruction set exists, with what `Kernels::dots` has checked.
+        $(#[$feature])?
+        unsafe fn dots_as(a: *const $t, a_at: &[usize], b: *const $t, b_at: &[usize], n: usize, out: *mut $t) {
+            match (a_at.len(), b_at.len()) {
+                $(($i, $j) => unsafe {
+                    let (mut x, mut y) = ([a; $i], [b; $j]);
+                    x.iter_mut().zip(a_at).for_each(|(x, &at)| *x = a.add(at));
+                    y.iter_mut().zip(b_at).for_each(|(y, &at)| *y = b.add(at));
+                    dots::<$V, $i, $j>(x, y, n, out)
+                },)*
+                _ => unreachable!("the block was checked"),
+            }
+        }
+
+        Kernels {
+            sizes: &[$(Size { rows: $m, places: $r * STEP }),*],
+            outers: &[$(Size { rows: $om, places: $or * STEP }),*],
+            blocks: &[$(($i, $j)),*],
+            step: STEP,
+            there: $there,
+            gather: gather_as,
+            outer: outer_as,
+            dots: dots_as,
+        }
+    }};
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! tiles {
+    ($t:ty, $v512:ident, $v256:ident, $v128:ident) => {
+        impl Tiles for $t {
+            const ALL: &'static [Kernels<$t>] = &[
+                kernels!(
+                    $t, std::arch::x86_64::$v512, || std::is_x86_feature_detected!("avx512f"),
+                    #[target_feature(enable = "avx512f")]
+                    [8 x 3, 6 x 4, 4 x 6, 1 x 8], [8 x 3, 6 x 4, 8 x 2, 8 x 1], [4 x 6, 1 x 9]
+                ),
+                kernels!(
+                    $t, std::arch::x86_64::$v256,
+                    || std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma"),
+                    #[target_feature(enable = "avx2,fma")]
+                    [4 x 3, 6 x 2, 1 x 8], [4 x 3, 6 x 2, 8 x 1], [4 x 2, 1 x 9]
+                ),
+                kernels!($t, std::arch::x86_64::$v128, || true, [4 x 3, 1 x 8], [4 x 3, 8 x 1], [4 x 2, 1 x 9]),
+            ];
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+tiles!(f32, __m512, __m256, __m128);
+#[cfg(target_arch = "x86_64")]
+tiles!(f64, __m512d, __m256d, __m128d);
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! tiles {
+    ($t:ty, $v:ident) => {
+        impl Tiles for $t {
+            const ALL: &'static [Kernels<$t>] = &[kernels!(
+                $t, std::arch::aarch64::$v, || true,
+                [8 x 3, 6 x 4, 4 x 6, 1 x 8], [8 x 3, 6 x 4, 8 x 2, 8 x 1], [4 x 6, 1 x 9]
+            )];
+        }
+    };
+}
+#[cfg(target_arch = "aarch64")]
+tiles!(f32, float32x4_t);
+#[cfg(target_arch = "aarch64")]
+tiles!(f64, float64x2_t);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers<T: From<i8>>(n: usize, seed: usize) -> Vec<T> {
+        (0..n).map(|i| T::from(((i * 31 + seed * 7) % 19) as i8 - 9)).collect()
+    }
+
+    /// Every kernel of every instruction set of this machine against plain sums of whole numbers, which are exact.
+    fn check<T: Tiles + From<i8> + Into<f64>>() {
+        let x: Vec<T> = numbers(4000, 1);
+        let value = |x: T| -> f64 { x.into() };
+        for kernels in T::ALL.iter().filter(|k| (k.there)()) {
+            for &size in kernels.sizes {
+                let list = vec![7, 0, 900, 33];
+                let w: Vec<T> = numbers(size.rows * list.len(), 2);
+                let mut out = [T::from(5); TILE];
+                kernels.gather(size, &w, &x, &Offsets::new(list.clone()), 11, &mut out);
+                for i in 0..size.rows {
+                    for j in 0..size.places {
+                        let terms = list.iter().enumerate();
+                        let want: f64 = terms.map(|(k, at)| value(w[k * size.rows + i]) * value(x[11 + at + j])).sum();
+                        assert_eq!(value(out[i * size.places + j]), want, "gather {size:?} at {i}, {j}");
+                    }
+                }
+                kernels.gather(size, &[], &[], &Offsets::new(Vec::new()), 11, &mut out);
+                assert!(out[..size.rows * size.places].iter().all(|&x| value(x) == 0.0));
+            }
+            for &size in kernels.outers {
+                let at: Vec<usize> = (0..size.rows).map(|i| i * 13 % 40).collect();
+                let runs = [Run { place: 3, len: 5 }, Run { place: 20, len: 1 }, Run { place: 21, len: 4 }];
+                let ld = size.places + 3;
+                let g: Vec<T> = numbers(10 * ld, 3);
+                let mut out = vec![T::from(5); size.rows * size.places];
+                kernels.outer(size, &x, &at, &runs, &g, ld, &mut out);
+                let places: Vec<usize> = runs.iter().flat_map(|r| r.place..r.place + r.len).collect();
+                for (i, at) in at.iter().enumerate() {
+                    for j in 0..size.places {
+                        let terms = places.iter().enumerate();
+                        let sum: f64 = terms.map(|(n, p)| value(x[at + p]) * value(g[n * ld + j])).sum();
+                        assert_eq!(value(out[i * size.places + j]), 5.0 + sum, "outer {size:?} at {i}, {j}");
+                    }
+                }
+            }
+            for &(i, j) in kernels.blocks {
+                let n = 3 * kernels.step;
+                let (a, b): (Vec<usize>, Vec<usize>) =
+                    ((0..i).map(|i| i * 5).collect(), (0..j).map(|j| j * 9).collect());
+                let mut out = [T::from(5); TILE];
+                kernels.dots(&x, &a, &x[100..], &b, n, &mut out);
+                for (i, from) in a.iter().enumerate() {
+                    for (j, to) in b.iter().enumerate() {
+                        let want: f64 = (0..n).map(|p| value(x[from + p]) * value(x[100 + to + p])).sum();
+                        assert_eq!(value(out[i * b.len() + j]), want, "dots of {} and {} rows", a.len(), b.len());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_are_plain_sums() {
+        check::<f32>();
+        check::<f64>();
+    }
+
+    #[test]
+    #[should_panic(expected = "too short")]
+    fn a_tile_beyond_the_elements_is_refused() {
+        let kernels = f32::kernels();
+        let (size, x) = (kernels.sizes[0], vec![0.0; 200]);
+        let at = x.len() - size.places;
+        kernels.gather(size, &vec![0.0; size.rows], &x, &Offsets::new(vec![1]), at, &mut [0.0; TILE]);
+    }
+
+    #[test]
+    #[should_panic(expected = "too short")]
+    fn a_run_beyond_the_elements_is_refused() {
+        let kernels = f32::kernels();
+        let size = kernels.outers[0];
+        let (at, runs) = (vec![0; size.rows], [Run { place: usize::MAX, len: 2 }]);
+        let g = vec![0.0; 2 * size.places];
+        kernels.outer(size, &[0.0; 9], &at, &runs, &g, size.places, &mut vec![0.0; size.rows * size.places]);
+    }
+}
