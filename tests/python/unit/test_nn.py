@@ -596,3 +596,11 @@ def test_what_cannot_be_copied_or_cut_is_refused() -> None:
     assert [list(t.shape) for t in lucid.zeros(0, 3).chunk(2)] == [[0, 3], [0, 3]]
     with pytest.raises(ValueError, match="groups"):
         nn.init.dirac_(lucid.zeros(2, 2, 3), 0)
+
+
+def test_share_memory_moves_parameters_and_buffers() -> None:
+    module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    weight, values = module[0].weight, module[0].weight.clone()
+    assert module.share_memory() is module and module[0].weight is weight
+    assert all(t.is_shared() for t in (*module.parameters(), *module.buffers()))
+    assert lucid.equal(weight, values) and weight.is_leaf and weight.requires_grad

@@ -430,7 +430,9 @@ class Module(NamedInErrors, CallMixin, StateDictMixin):
         return self._apply(lambda t: lucid.empty(tuple(t.shape), dtype=t.dtype, device=device), recurse)
 
     def share_memory(self: T) -> T:
-        """Gives the module back: its tensors live in this process alone, where threads share them already."""
+        """Moves parameters and buffers into memory that other processes can map, see `Tensor.share_memory_`."""
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.share_memory_()
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
