@@ -6,8 +6,8 @@
 use crate::autograd;
 use crate::backend::{Array, Backend, Exposed, MemoryStats};
 use crate::batching::{self, Batch};
-use crate::cpu::{CpuArray, CpuBackend};
-use crate::gpu::{GpuArray, GpuBackend};
+use crate::cpu::{CpuArray, CpuBackend, Offer};
+use crate::gpu::{self, GpuArray, GpuBackend};
 use crate::ops::schema::Schema;
 use crate::ops::{
     binary::BinaryOp, compare::select::SelectOp, compare::CompareOp, contract::ContractOp, conv::ConvOp,
@@ -364,9 +364,31 @@ pub(crate) fn view(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
 
 fn transfer(x: &Tensor, device: Device) -> Result<Storage> {
     let meta = Meta::new(x.shape(), x.dtype());
+    if let Some(storage) = transfer_in_place(x, &meta)? {
+        return Ok(storage);
+    }
     let mut made = None;
     with_bytes(x, &mut |bytes| made = Some(from_bytes(bytes, &meta, device)))?;
     made.unwrap_or_else(|| Err(Error::runtime("to", "the elements were not read".to_string())))
+}
+
+/// A storage of the other device that shows the same memory; whoever is written to first takes a copy. `None` where the
+/// elements have to be copied now.
+fn transfer_in_place(x: &Tensor, meta: &Meta) -> Result<Option<Storage>> {
+    match &x.storage().0 {
+        Repr::Gpu(a) => {
+            Ok(gpu::lend(a)?.and_then(|lasting| CpuArray::lent(lasting, meta)).map(|array| Storage(Repr::Cpu(array))))
+        }
+        Repr::Cpu(a) if GpuBackend::supports(meta.dtype) => {
+            let Some(buffer) = a.whole() else { return Ok(None) };
+            let array = buffer.offer(|offer| match offer {
+                Offer::Again(lasting, bytes) => Ok((gpu::again(lasting, bytes, meta)?, None)),
+                Offer::New(memory, bytes) => gpu::over(memory, bytes, meta).map(|(array, kept)| (array, Some(kept))),
+            })?;
+            Ok(array.map(|array| Storage(Repr::Gpu(array))))
+        }
+        Repr::Cpu(_) | Repr::Batched(_) | Repr::Sparse(_) => Ok(None),
+    }
 }
 
 /// A new storage from row-major bytes.

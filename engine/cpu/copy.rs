@@ -35,7 +35,7 @@ pub fn assign(dst: &CpuArray, src: &CpuArray) -> Result<()> {
     with_word!(dst.dtype(), W => {
         let guard = src.read_words::<W>();
         let source = src.source(&guard, dst.shape());
-        write_to(&source, &mut dst.buffer.write_words::<W>(), &dst.layout);
+        write_to(&source, &mut dst.buffer.write_words::<W>()?, &dst.layout);
     });
     dst.buffer.bump_version();
     Ok(())

@@ -56,8 +56,8 @@ use crate::shape::Layout;
 use crate::{DType, Error, Result};
 pub(crate) use simd::shared::release_names;
 pub(crate) use simd::threads::{num_threads, set_num_threads};
-pub(crate) use simd::Buffer;
 pub(crate) use simd::{as_bytes, from_bytes};
+pub(crate) use simd::{Buffer, Offer};
 pub use simd::{Foreign, Owner};
 use simd::{ReadGuard, Word};
 use std::sync::Arc;
@@ -158,6 +158,19 @@ impl CpuArray {
         }
         let dtype = buffer.dtype();
         Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype })
+    }
+
+    /// An array of an MLX array's elements where they lie; `None` where they have to be copied.
+    pub fn lent(lasting: mlx_ffi::Lasting, out: &Meta) -> Option<CpuArray> {
+        let buffer = Arc::new(Buffer::lent(lasting, out.dtype)?);
+        let layout = Layout::contiguous(&out.shape);
+        (buffer.len() == layout.numel()).then_some(CpuArray { buffer, layout, dtype: out.dtype })
+    }
+
+    /// The whole buffer, for [`Buffer::offer`], where it is what the array shows, as it lies.
+    pub fn whole(&self) -> Option<&Buffer> {
+        let all = self.numel() == self.buffer.len() && self.layout.offset == 0 && self.layout.is_contiguous();
+        (all && self.dtype == self.buffer.dtype()).then_some(&*self.buffer)
     }
 
     /// The array seen under another layout of the same buffer.
@@ -338,7 +351,7 @@ impl Backend for CpuBackend {
 
     fn expose(x: &CpuArray) -> Result<Exposed> {
         let owner = Box::new(x.buffer.clone());
-        Ok(Exposed { address: x.buffer.address(), writable: x.buffer.writable(), owner })
+        Ok(Exposed { address: x.buffer.expose()?, writable: x.buffer.writable(), owner })
     }
 
     fn memory() -> MemoryStats {

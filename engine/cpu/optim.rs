@@ -69,7 +69,7 @@ impl<T: Float> Visit for One<'_, T> {
         let n = gradient.numel();
         let part = |a: &CpuArray| a.layout().offset..a.layout().offset + n;
         let written: Vec<&CpuArray> = group.iter().enumerate().filter(|&(i, _)| i != 1).map(|(_, a)| *a).collect();
-        let mut guards: Vec<_> = written.iter().map(|a| a.buffer().write::<T>()).collect();
+        let mut guards = written.iter().map(|a| a.buffer().write::<T>()).collect::<Result<Vec<_>>>()?;
         let guard = gradient.read::<T>();
         let mut arrays = guards.iter_mut().zip(&written).map(|(guard, a)| &mut guard[part(a)]);
         let p = arrays.next().unwrap_or_default();

@@ -107,7 +107,7 @@ pub(super) fn scatter_into(op: &IndexOp, dst: &CpuArray, rest: &[&CpuArray]) -> 
     };
     with_dtype!(dst.dtype(), T => {
         let guard = values.read::<T>();
-        write(&mut dst.buffer().write::<T>(), dst.layout(), &to, values.slice(&guard));
+        write(&mut dst.buffer().write::<T>()?, dst.layout(), &to, values.slice(&guard));
     });
     dst.buffer().bump_version();
     Ok(())

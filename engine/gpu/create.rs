@@ -11,11 +11,13 @@ use crate::ops::create::{spaced_at, CreateOp};
 use crate::shape::numel;
 use crate::{DType, Scalar};
 use half::{bf16, f16};
-use mlx_ffi::{ops, Array};
+use mlx_ffi::{ops, Array, Lasting};
 use num_complex::Complex32;
 
 /// Index arrays up to this many elements have their range noted when they come in.
 const SMALL: usize = 1 << 16;
+/// Results of fewer bytes are copied to the host, not lent.
+const LENT_FROM: usize = 32 << 10;
 
 pub(super) fn create(op: &CreateOp, out: &Meta) -> Made<GpuArray> {
     let value = match op {
@@ -112,9 +114,41 @@ fn push(bytes: &mut Vec<u8>, x: Scalar, dtype: DType) {
 pub(super) fn from_bytes(bytes: &[u8], out: &Meta) -> Made<GpuArray> {
     mlx_ffi::ensure_allowed()?;
     let array = Array::from_bytes(bytes, &ints(&out.shape)?, convert::dtype(out.dtype)?)?;
-    let small = numel(&out.shape) <= SMALL && out.dtype != DType::Bool;
-    let known = if small { range_of(bytes, out.dtype) } else { Known::Nothing };
-    GpuArray::new(Value::plain(array).knowing(known), &out.shape, out.dtype)
+    GpuArray::new(Value::plain(array).knowing(known_of_bytes(bytes, out)), &out.shape, out.dtype)
+}
+
+fn known_of_bytes(bytes: &[u8], out: &Meta) -> Known {
+    match numel(&out.shape) <= SMALL && out.dtype != DType::Bool {
+        true => range_of(bytes, out.dtype),
+        false => Known::Nothing,
+    }
+}
+
+/// A new array of elements that the host has too: in place where MLX can, which then is what comes back beside it.
+pub(super) fn over(memory: mlx_ffi::Memory, bytes: &[u8], out: &Meta) -> Made<(GpuArray, Lasting)> {
+    mlx_ffi::ensure_allowed()?;
+    let known = known_of_bytes(bytes, out);
+    let lasting = Lasting::over(memory, &ints(&out.shape)?, convert::dtype(out.dtype)?)?;
+    let value = Value::plain(lasting.array().clone()).knowing(known);
+    Ok((GpuArray::new(value, &out.shape, out.dtype)?, lasting))
+}
+
+/// A new array of the elements that a host's array borrows from MLX.
+pub(super) fn again(lasting: &Lasting, bytes: &[u8], out: &Meta) -> Made<GpuArray> {
+    let array = ops::reshape(lasting.array(), &ints(&out.shape)?)?;
+    GpuArray::new(Value::plain(array).knowing(known_of_bytes(bytes, out)), &out.shape, out.dtype)
+}
+
+/// The elements where they lie, for the host to use. Evaluates. `None` where it has to copy them, or they are so few that a
+/// copy costs nothing.
+pub(super) fn lend(x: &GpuArray) -> Made<Option<Lasting>> {
+    if x.numel() * x.element().size() < LENT_FROM {
+        return Ok(None);
+    }
+    let logical = x.value()?.logical()?.into_owned();
+    let lasting = Lasting::of(logical)?;
+    lazy::settle();
+    Ok(lasting)
 }
 
 /// The range of integers that bytes hold.

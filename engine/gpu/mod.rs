@@ -62,7 +62,7 @@ use crate::{DType, Result};
 use array::Value;
 use fault::{Fault, Made};
 use mlx_ffi::device::{self, Kind};
-use mlx_ffi::{graph, memory, transforms, Array};
+use mlx_ffi::{graph, memory, transforms, Array, Lasting, Memory};
 use smallvec::SmallVec;
 use std::sync::Once;
 
@@ -226,6 +226,22 @@ impl Backend for GpuBackend {
     fn empty_cache() -> Result<()> {
         memory::clear_cache().map_err(|e| Fault::from(e).of("empty_cache"))
     }
+}
+
+/// The elements where they lie, for the host to use; `None` where it has to copy them. Evaluates.
+pub(crate) fn lend(x: &GpuArray) -> Result<Option<Lasting>> {
+    create::lend(x).map_err(|e| e.of("to"))
+}
+
+/// A new array of the elements that [`lend`] lent.
+pub(crate) fn again(lasting: &Lasting, bytes: &[u8], out: &Meta) -> Result<GpuArray> {
+    create::again(lasting, bytes, out).map_err(|e| e.of("to"))
+}
+
+/// A new array of the host's elements, in place where MLX can, and what keeps MLX from reusing their memory.
+pub(crate) fn over(memory: Memory, bytes: &[u8], out: &Meta) -> Result<(GpuArray, Lasting)> {
+    prepare();
+    create::over(memory, bytes, out).map_err(|e| e.of("to"))
 }
 
 /// The MLX primitives that evaluating the arrays together would run, by name, the most frequent first.

@@ -1,6 +1,6 @@
 //! Changing dtype or device, and copying.
 //!
-//! A change of device is the one op that sees both backends' arrays; `dispatch` carries it out through host bytes.
+//! A change of device is the one op that sees both backends' arrays; `dispatch` carries it out, in place or through bytes.
 
 use super::macros::define_ops;
 use crate::dispatch::{self, Meta, Prim};
@@ -18,7 +18,8 @@ macro_rules! transfer_ops {
             prim Cast { dtype: DType } Nothing {|c, g| [Ok(g.clone())]},
             run cast_body, torch "Tensor.to", samples ["N(3, 4), DT.float64", "N(3, 4), DT.int32", "I(0, 2, 3), DT.bool"]
         }
-        /// The tensor on another device; itself where it is there already. Evaluates.
+        /// The tensor on another device; itself where it is there already. Evaluates. Devices with one memory copy large
+        /// tensors only when one side is written to.
         method to_device(device: DeviceArg) -> Tensor {
             [only_method] Keep Yes DTypes::ALL, Same,
             prim Move { device: Device } Nothing {|c, g| [g.to_device(c.device(0))]},

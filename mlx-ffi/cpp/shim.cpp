@@ -2,6 +2,7 @@
 
 #include "shim.h"
 
+#include <atomic>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
@@ -83,6 +84,17 @@ extern "C" size_t lucid_array_nbytes(mlx_array a) {
 
 extern "C" bool lucid_array_is_evaluated(mlx_array a) {
   return get(a).status() != mx::array::Status::unscheduled;
+}
+
+extern "C" size_t lucid_array_buffer_size(mlx_array a) {
+  return get(a).buffer_size();
+}
+
+extern "C" bool lucid_array_is_unshared(mlx_array a) {
+  bool alone = get(a).is_donatable();
+  // What the last other holder read or wrote there is done before whatever the caller does next.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return alone;
 }
 
 extern "C" int lucid_schedule(const mlx_array* outputs, size_t n, lucid_waiter* waiter) {

@@ -22,6 +22,9 @@ uintptr_t lucid_array_id(mlx_array a);
 size_t lucid_array_nbytes(mlx_array a);
 /* Whether nothing is left to schedule for this array (it is computed, or being computed). */
 bool lucid_array_is_evaluated(mlx_array a);
+/* Of an available array: the size of the memory that it keeps, and whether this handle alone keeps it. */
+size_t lucid_array_buffer_size(mlx_array a);
+bool lucid_array_is_unshared(mlx_array a);
 
 /* Evaluation. The caller holds the evaluation lock around schedule, settle and data, and the wait lock around wait and
  * settle; wait runs without the evaluation lock. */

@@ -43,7 +43,7 @@ impl Array {
 
     /// Takes ownership of a handle that a constructor returned; null means failure.
     #[inline]
-    fn own(raw: sys::mlx_array) -> Result<Array> {
+    pub(crate) fn own(raw: sys::mlx_array) -> Result<Array> {
         if raw.ctx.is_null() {
             Err(error::take())
         } else {

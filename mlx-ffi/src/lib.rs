@@ -37,6 +37,7 @@ mod eval;
 pub mod fast;
 pub mod fft;
 pub mod graph;
+mod lasting;
 pub mod linalg;
 pub mod memory;
 pub mod ops;
@@ -50,6 +51,7 @@ pub use array::Array;
 pub use dtype::Dtype;
 pub use element::Element;
 pub use error::{Error, Result};
+pub use lasting::{Lasting, Memory};
 pub use stream::{ensure_allowed, forbid, in_use, synchronize};
 pub use version::{version, MLX_VERSION};
 

@@ -1,4 +1,5 @@
-//! Allocation for buffers: 64-byte aligned blocks, kept for reuse when freed, and counted.
+//! Allocation for buffers: 64-byte aligned blocks (on macOS large ones are page-aligned), kept for reuse when freed, and
+//! counted.
 //!
 //! Depends on `error` only. A fresh large block costs a page fault per 4 KiB, more than an element-wise op on it; so freed
 //! ones wait in size classes, up to [`CACHE_LIMIT`] bytes in all. Invariant: the counters say what live buffers hold.
@@ -14,6 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const ALIGN: usize = 64;
 /// Smaller blocks go straight to the system allocator, which is good at them.
 const CACHED_FROM: usize = 32 << 10;
+/// What large blocks are aligned to: Metal uses memory in place where it starts on a page and fills whole ones.
+const PAGE: usize = if cfg!(target_os = "macos") { 16 << 10 } else { ALIGN };
 /// The most that freed blocks may hold.
 pub const CACHE_LIMIT: usize = 256 << 20;
 
@@ -78,15 +81,27 @@ pub struct Block {
     size: usize,
 }
 
+// SAFETY: plain memory with one owner; who shares the block sees to who writes.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
 /// The size class: an eighth of a power of two is the most that is wasted.
 fn class(bytes: usize) -> Option<usize> {
-    let step = if bytes < CACHED_FROM { ALIGN } else { bytes.next_power_of_two() / 16 };
+    let step = if bytes < CACHED_FROM { ALIGN } else { (bytes.next_power_of_two() / 16).max(PAGE) };
     bytes.checked_next_multiple_of(step)
+}
+
+fn align(size: usize) -> usize {
+    match size {
+        CACHED_FROM.. => PAGE,
+        _ => ALIGN,
+    }
 }
 
 fn release(ptr: NonNull<u8>, size: usize) {
     // SAFETY: the block was allocated with this size and alignment, and nothing refers to it any more.
-    unsafe { std::alloc::dealloc(ptr.as_ptr(), Layout::from_size_align_unchecked(size, ALIGN)) };
+    unsafe { std::alloc::dealloc(ptr.as_ptr(), Layout::from_size_align_unchecked(size, align(size))) };
 }
 
 impl Block {
@@ -104,7 +119,7 @@ impl Block {
             return Ok(Block { ptr: dangling(), bytes: 0, size: 0 });
         }
         let reused = (size >= CACHED_FROM).then(|| take(size)).flatten();
-        let layout = Layout::from_size_align(size, ALIGN).map_err(|_| out_of_memory(format!("{bytes} bytes")))?;
+        let layout = Layout::from_size_align(size, align(size)).map_err(|_| out_of_memory(format!("{bytes} bytes")))?;
         let ptr = match reused {
             Some(ptr) => ptr,
             None => {
@@ -130,6 +145,11 @@ impl Block {
 
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
+    }
+
+    /// Can a GPU that shares the machine's memory use it in place?
+    pub fn fills_pages(&self) -> bool {
+        self.size >= CACHED_FROM && self.bytes.is_multiple_of(PAGE)
     }
 }
 
@@ -185,7 +205,7 @@ mod tests {
         for bytes in [1, 63, 64, 65, 40_000, 1 << 20, (1 << 20) + 1, 123_456_789] {
             let size = class(bytes).unwrap();
             assert!(
-                size >= bytes && size & (ALIGN - 1) == 0 && size - bytes <= (bytes / 8).max(ALIGN),
+                size >= bytes && size & (align(size) - 1) == 0 && size - bytes <= (bytes / 8).max(align(size)),
                 "{bytes} {size}"
             );
         }

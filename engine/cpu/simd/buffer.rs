@@ -2,17 +2,21 @@
 //!
 //! Depends on `memory`. Invariants: every byte of a buffer has a value (an arbitrary one after `uninit`); it is seen as
 //! elements of its own dtype and of those that were admitted, for which it is aligned; while one of these is `bool`, its
-//! bytes are 0 or 1; a slice of it lives no longer than its guard. An address that was handed out stays valid as long as the
-//! buffer.
+//! bytes are 0 or 1; a slice of it lives no longer than its guard. An address that [`Buffer::expose`] handed out stays
+//! valid as long as the buffer. Nothing that an MLX array has too is written.
 
 use super::alloc::Block;
-use super::memory::{Foreign, Memory};
+use super::memory::{Foreign, Memory, Offer};
 use super::shared::Segment;
+use super::word::Word;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use mlx_ffi::Lasting;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
 use std::{fmt, slice};
 
 /// A piece of memory holding elements of one dtype.
@@ -31,6 +35,8 @@ struct Place {
     memory: Memory,
     /// Where they were before they moved; somebody may still look there.
     left: Vec<Memory>,
+    /// Was the address handed out? Then others read and write there without asking.
+    exposed: bool,
 }
 
 // SAFETY: the memory is as long-lived as the place, and its elements are reached only under the buffer's lock.
@@ -40,7 +46,26 @@ unsafe impl Sync for Place {}
 
 impl From<Memory> for Place {
     fn from(memory: Memory) -> Place {
-        Place { ptr: memory.as_ptr(), memory, left: Vec::new() }
+        Place { ptr: memory.as_ptr(), memory, left: Vec::new(), exposed: false }
+    }
+}
+
+impl Place {
+    /// Moves the elements to memory of their own if somebody else reads them where they are.
+    fn part(&mut self, dtype: DType, len: usize) -> Result<()> {
+        let read = match &self.memory {
+            Memory::Lent(lasting) => !lasting.alone(),
+            Memory::Kept(block) => Arc::strong_count(block) > 1,
+            Memory::Own(_) | Memory::Foreign(_) | Memory::Shared(_) => false,
+        };
+        if read {
+            let block = Block::new(len, dtype.size(), false)?;
+            // SAFETY: both have that many bytes, and the block is new.
+            unsafe { std::ptr::copy_nonoverlapping(self.ptr, block.as_ptr(), len * dtype.size()) };
+            self.ptr = block.as_ptr();
+            self.memory = Memory::Own(block);
+        }
+        Ok(())
     }
 }
 
@@ -87,6 +112,48 @@ impl Buffer {
         Ok(Buffer::on(Memory::Foreign(memory), dtype, len))
     }
 
+    /// A buffer of the elements of an MLX array; `None` where they are not aligned, or may be Booleans other than 0 and 1.
+    pub fn lent(lasting: Lasting, dtype: DType) -> Option<Buffer> {
+        let fits = dtype != DType::Bool && (lasting.as_ptr() as usize).is_multiple_of(dtype.size());
+        let len = lasting.bytes() / dtype.size();
+        fits.then(|| Buffer::on(Memory::Lent(lasting), dtype, len))
+    }
+
+    /// Offers the elements to `make`, which makes an MLX array of them, and keeps that array if it is one over this memory.
+    /// `None` where the elements have to be copied: others may write to them at any time, or copying so few is no work.
+    ///
+    /// # Errors
+    /// What `make` reports.
+    pub fn offer<R>(&self, make: impl FnOnce(Offer<'_>) -> Result<(R, Option<Lasting>)>) -> Result<Option<R>> {
+        let mut place = self.place.write();
+        if place.exposed {
+            return Ok(None);
+        }
+        // SAFETY: as in `read_bytes`; the lock is held until `make` is done.
+        let bytes = unsafe { slice::from_raw_parts(place.ptr, self.bytes()) };
+        if let Memory::Lent(lasting) = &place.memory {
+            return make(Offer::Again(lasting, bytes)).map(|(result, _)| Some(result));
+        }
+        let block = match std::mem::replace(&mut place.memory, Memory::Own(Block::new(0, 1, false)?)) {
+            Memory::Own(block) if block.fills_pages() => Arc::new(block),
+            Memory::Kept(block) if Arc::strong_count(&block) == 1 => block,
+            memory => {
+                place.memory = memory;
+                return Ok(None);
+            }
+        };
+        place.memory = Memory::Kept(block.clone());
+        let at = NonNull::new(place.ptr).unwrap_or(NonNull::dangling());
+        // SAFETY: the block has that many initialised bytes, which are written only after `part`.
+        let memory = unsafe { mlx_ffi::Memory::new(at, self.bytes(), block.clone()) };
+        let (result, lasting) = make(Offer::New(memory, bytes))?;
+        // With the place's and ours; a third is MLX's, which then has taken the memory as it is.
+        if let (3.., Some(lasting)) = (Arc::strong_count(&block), lasting) {
+            place.memory = Memory::Lent(lasting);
+        }
+        Ok(Some(result))
+    }
+
     /// A buffer of the elements in a segment that another process shares.
     ///
     /// # Errors
@@ -96,9 +163,21 @@ impl Buffer {
         Ok(Buffer::on(Memory::Shared(Segment::open(name, bytes)?), dtype, len))
     }
 
-    /// Where the first element is. The address stays valid, for as many elements, as long as the buffer.
+    /// Where the first element is now.
     pub fn address(&self) -> usize {
         self.place.read_recursive().ptr as usize
+    }
+
+    /// Where the first element is from now on, for others to read and write: the address stays valid, for as many elements, as
+    /// long as the buffer.
+    ///
+    /// # Errors
+    /// `OutOfMemory` where the elements must move for it and there is no room.
+    pub fn expose(&self) -> Result<usize> {
+        let mut place = self.place.write();
+        place.part(self.dtype, self.len)?;
+        place.exposed = true;
+        Ok(place.ptr as usize)
     }
 
     /// May the elements be written to?
@@ -110,6 +189,10 @@ impl Buffer {
     pub fn overlaps(&self, other: &Buffer) -> bool {
         if std::ptr::eq(self, other) {
             return true;
+        }
+        // Two that show one array's memory part before either is written.
+        if [self, other].iter().any(|b| matches!(b.place.read_recursive().memory, Memory::Lent(_))) {
+            return false;
         }
         let (a, b) = (self.address(), other.address());
         a < b + other.bytes() && b < a + self.bytes()
@@ -135,7 +218,9 @@ impl Buffer {
         unsafe { std::ptr::copy_nonoverlapping(place.ptr, to, self.bytes()) };
         let old = std::mem::replace(&mut place.memory, Memory::Shared(segment));
         place.ptr = to;
-        place.left.push(old);
+        if place.exposed {
+            place.left.push(old);
+        }
         Ok(())
     }
 
@@ -143,7 +228,7 @@ impl Buffer {
     pub fn lend(&self) -> Option<String> {
         match &self.place.read_recursive().memory {
             Memory::Shared(segment) => Some(segment.lend().to_owned()),
-            Memory::Own(_) | Memory::Foreign(_) => None,
+            Memory::Own(_) | Memory::Kept(_) | Memory::Foreign(_) | Memory::Lent(_) => None,
         }
     }
 
@@ -240,17 +325,27 @@ impl Buffer {
         ReadGuard { data, _place: place }
     }
 
+    /// The place, when nobody else reads the elements there.
+    fn exclusive(&self) -> Result<RwLockWriteGuard<'_, Place>> {
+        let mut place = self.place.write();
+        assert!(place.memory.writable(), "a write to read-only memory");
+        place.part(self.dtype, self.len)?;
+        Ok(place)
+    }
+
     /// The elements, to write. Waits for all other guards, so the thread must hold none of this buffer.
+    ///
+    /// # Errors
+    /// `OutOfMemory` where the elements are a GPU array's too and there is no room for a copy.
     ///
     /// # Panics
     /// If `T` is not the element type.
-    pub fn write<T: Element>(&self) -> WriteGuard<'_, T> {
+    pub fn write<T: Element>(&self) -> Result<WriteGuard<'_, T>> {
         self.check::<T>();
-        let place = self.place.write();
-        assert!(place.memory.writable(), "a write to read-only memory");
+        let place = self.exclusive()?;
         // SAFETY: as in `read`, and the write lock makes this the only slice.
         let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<T>(), self.count::<T>()) };
-        WriteGuard { data, truths: self.to_check(T::DTYPE == DType::Bool), place }
+        Ok(WriteGuard { data, truths: self.to_check(T::DTYPE == DType::Bool), place })
     }
 
     /// The elements of a buffer that nobody shares.
@@ -260,7 +355,7 @@ impl Buffer {
     pub fn get_mut<T: Element>(&mut self) -> &mut [T] {
         self.check::<T>();
         // SAFETY: as in `read`, and `&mut self` makes this the only access.
-        unsafe { slice::from_raw_parts_mut(self.place.get_mut().ptr.cast::<T>(), self.count::<T>()) }
+        unsafe { slice::from_raw_parts_mut(self.own_mut().cast::<T>(), self.count::<T>()) }
     }
 
     /// The elements as words of their size, for code that only moves them.
@@ -277,15 +372,17 @@ impl Buffer {
 
     /// The same, to write.
     ///
+    /// # Errors
+    /// As [`Buffer::write`].
+    ///
     /// # Panics
     /// If the word does not fit the dtype.
-    pub fn write_words<W: Word>(&self) -> WriteGuard<'_, W> {
+    pub fn write_words<W: Word>(&self) -> Result<WriteGuard<'_, W>> {
         self.check_word::<W>();
-        let place = self.place.write();
-        assert!(place.memory.writable(), "a write to read-only memory");
+        let place = self.exclusive()?;
         // SAFETY: as in `read_words`; any word makes an element, since `bool` is only written as `bool`.
         let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<W>(), self.count::<W>()) };
-        WriteGuard { data, truths: self.to_check(W::fits(DType::Bool)), place }
+        Ok(WriteGuard { data, truths: self.to_check(W::fits(DType::Bool)), place })
     }
 
     /// The same, of a buffer that nobody shares.
@@ -295,7 +392,7 @@ impl Buffer {
     pub fn words_mut<W: Word>(&mut self) -> &mut [W] {
         self.check_word::<W>();
         // SAFETY: as in `write_words`, and `&mut self` makes this the only access.
-        unsafe { slice::from_raw_parts_mut(self.place.get_mut().ptr.cast::<W>(), self.count::<W>()) }
+        unsafe { slice::from_raw_parts_mut(self.own_mut().cast::<W>(), self.count::<W>()) }
     }
 
     /// The memory as bytes, to read.
@@ -313,11 +410,17 @@ impl Buffer {
     pub fn fill_from_bytes(&mut self, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.bytes(), "bytes of another buffer");
         // SAFETY: `&mut self` makes this the only access; u8 has no alignment.
-        let to = unsafe { slice::from_raw_parts_mut(self.place.get_mut().ptr, self.len * self.dtype.size()) };
+        let to = unsafe { slice::from_raw_parts_mut(self.own_mut(), self.len * self.dtype.size()) };
         match self.dtype {
             DType::Bool => to.iter_mut().zip(bytes).for_each(|(t, &b)| *t = u8::from(b != 0)),
             _ => to.copy_from_slice(bytes),
         }
+    }
+
+    fn own_mut(&mut self) -> *mut u8 {
+        let place = self.place.get_mut();
+        assert!(matches!(place.memory, Memory::Own(_)), "a write past the lock to memory that others may have");
+        place.ptr
     }
 
     /// How many bytes a guard must look through at its end: all, where it writes other than `bool` over such.
@@ -342,46 +445,6 @@ impl Buffer {
         assert!(T::DTYPE == self.dtype || self.shows(T::DTYPE), "a {} buffer read as {}", self.dtype, T::DTYPE);
     }
 }
-
-/// What elements are moved as: one type per size, and `bool` for itself. (Five instead of eleven copies of such code.)
-pub trait Word: sealed::Sealed + Copy + Default + Send + Sync + 'static {
-    /// May elements of that dtype be moved as this type?
-    fn fits(dtype: DType) -> bool;
-}
-
-mod sealed {
-    /// Implemented here only: the `unsafe` code above relies on `fits`.
-    pub trait Sealed {}
-}
-
-macro_rules! words {
-    ($($w:ty: $($D:ident)|+;)*) => {
-        $(
-            impl sealed::Sealed for $w {}
-            impl Word for $w {
-                fn fits(dtype: DType) -> bool { matches!(dtype, $(DType::$D)|+) }
-            }
-        )*
-
-        /// Runs `$body` with the type alias `$W` bound to the [`Word`] of a dtype.
-        macro_rules! with_word {
-            ($dtype:expr, $W:ident => $body:expr) => {
-                match $dtype { $($(crate::DType::$D)|+ => { type $W = $w; $body })* }
-            };
-        }
-    };
-}
-words! {
-    bool: Bool;
-    u8: U8 | I8;
-    u16: I16 | F16 | BF16;
-    u32: I32 | F32;
-    u64: I64 | F64;
-    // Aligned as float32, whose memory may be seen as complex64.
-    [u32; 2]: C64;
-}
-#[allow(clippy::single_component_path_imports)] // Puts the macro on this module's path.
-pub(crate) use with_word;
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -435,6 +498,7 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::word::with_word;
     use super::*;
     use num_complex::Complex32;
 
@@ -443,10 +507,60 @@ mod tests {
         let b = Buffer::from_slice(&[1.5f32, 2.5]).unwrap();
         assert_eq!((b.len(), b.bytes(), b.version()), (2, 8, 0));
         assert_eq!(b.read::<f32>().as_ptr() as usize % 64, 0);
-        b.write::<f32>()[1] = 3.0;
+        b.write::<f32>().unwrap()[1] = 3.0;
         b.bump_version();
         let (x, y) = (b.read::<f32>(), b.read::<f32>());
         assert_eq!((&x[..], y[0], b.version()), (&[1.5, 3.0][..], 1.5, 1));
+    }
+
+    #[test]
+    fn what_mlx_has_too_is_copied_before_a_write() {
+        let lent = |x: &mlx_ffi::Array| Buffer::lent(Lasting::of(x.clone()).unwrap().unwrap(), DType::F32).unwrap();
+        let x = mlx_ffi::Array::from_slice(&[1f32, 2.0, 3.0, 4.0], &[4]).unwrap();
+        let (a, b) = (lent(&x), lent(&x));
+        assert!(a.address() == b.address() && !a.overlaps(&b) && a.writable() && !a.is_shared());
+        a.write::<f32>().unwrap()[0] = 9.0;
+        assert_eq!((a.read::<f32>()[0], b.read::<f32>()[0], x.to_vec::<f32>().unwrap()[0]), (9.0, 1.0, 1.0));
+        // An address that is handed out is no array's.
+        let c = lent(&x);
+        assert_ne!(c.expose().unwrap(), b.address());
+        assert!(c.offer(|_| -> Result<((), _)> { unreachable!() }).unwrap().is_none());
+        drop((x, c));
+        // Nobody else is left: the array's memory is ours.
+        let before = b.address();
+        b.write::<f32>().unwrap()[1] = 7.0;
+        assert_eq!((b.address(), &b.read::<f32>()[..]), (before, &[1.0, 7.0, 3.0, 4.0][..]));
+    }
+
+    #[test]
+    fn offered_memory_is_written_only_when_it_is_given_back() {
+        let b = Buffer::from_slice(&[0.5f32; 16 << 10]).unwrap();
+        let mut kept = None;
+        let offered = b.offer(|offer| match offer {
+            Offer::Again(..) => unreachable!(),
+            Offer::New(memory, bytes) => {
+                kept = Some(memory);
+                Ok((bytes.len(), None))
+            }
+        });
+        assert_eq!(offered.unwrap(), Some(64 << 10));
+        let before = b.address();
+        b.write::<f32>().unwrap()[0] = 1.0;
+        assert_ne!(b.address(), before);
+        drop(kept);
+        // As does MLX where it cannot use the host's memory: it copies, and gives it back at once.
+        let array = b.offer(|offer| match offer {
+            Offer::Again(..) => unreachable!(),
+            Offer::New(memory, _) => {
+                let lasting = Lasting::over(memory, &[16 << 10], mlx_ffi::Dtype::Float32).unwrap();
+                Ok((lasting.array().clone(), Some(lasting)))
+            }
+        });
+        let array = array.unwrap().unwrap();
+        b.write::<f32>().unwrap()[0] = 2.0;
+        assert_eq!(array.to_vec::<f32>().unwrap()[..2], [1.0, 0.5]);
+        // Too few to be worth it.
+        assert!(Buffer::from_slice(&[1f32]).unwrap().offer(|_| Ok(((), None))).unwrap().is_none());
     }
 
     #[test]
@@ -465,12 +579,12 @@ mod tests {
         let owner = Box::new(held.clone());
         // SAFETY: `data` outlives the buffer.
         let b = Buffer::foreign(unsafe { Foreign::new(ptr, 24, true, owner) }, DType::F64, 3).unwrap();
-        b.write::<f64>()[1] = 5.0;
+        b.write::<f64>().unwrap()[1] = 5.0;
         assert_eq!((b.address(), &b.read::<f64>()[..]), (ptr as usize, &[1.0, 5.0, 3.0][..]));
         assert_eq!(std::sync::Arc::strong_count(&held), 2);
         b.share().unwrap();
         b.share().unwrap();
-        b.write::<f64>()[0] = 9.0;
+        b.write::<f64>().unwrap()[0] = 9.0;
         assert!(b.is_shared() && b.lend().is_some());
         assert_eq!(&b.read::<f64>()[..], &[9.0, 5.0, 3.0]);
         drop(b);
@@ -508,7 +622,7 @@ mod tests {
             assert_eq!(with_word!(dtype, W => std::mem::size_of_val(&b.read_words::<W>()[..])), b.bytes());
         }
         let x = Buffer::from_slice(&[1.0f32]).unwrap();
-        x.write_words::<u32>()[0] = 2f32.to_bits();
+        x.write_words::<u32>().unwrap()[0] = 2f32.to_bits();
         assert_eq!(x.read::<f32>()[0], 2.0);
     }
 
@@ -516,7 +630,7 @@ mod tests {
     fn complex_numbers_are_pairs() {
         let z = Buffer::from_slice(&[Complex32::new(1.0, 2.0), Complex32::new(3.0, 4.0)]).unwrap();
         assert_eq!(&z.read::<f32>()[..], &[1.0, 2.0, 3.0, 4.0]);
-        z.write::<f32>()[3] = 5.0;
+        z.write::<f32>().unwrap()[3] = 5.0;
         assert_eq!(z.read::<Complex32>()[1], Complex32::new(3.0, 5.0));
         let odd = Buffer::from_slice(&[1f32, 2.0, 3.0]).unwrap();
         assert_eq!((odd.read::<Complex32>().len(), odd.read_words::<[u32; 2]>().len()), (1, 1));
@@ -531,12 +645,12 @@ mod tests {
         assert!(x.admit(DType::Bool).is_err());
         let truth = Buffer::from_slice(&[true, false]).unwrap();
         truth.admit(DType::U8).unwrap();
-        truth.write::<u8>()[1] = 7;
-        truth.write_words::<u8>()[0] = 0;
+        truth.write::<u8>().unwrap()[1] = 7;
+        truth.write_words::<u8>().unwrap()[0] = 0;
         assert_eq!((&truth.read::<bool>()[..], &truth.read::<u8>()[..]), (&[false, true][..], &[0, 1][..]));
         let bytes = Buffer::from_slice(&[0u8, 1]).unwrap();
         bytes.admit(DType::Bool).unwrap();
-        bytes.write::<u8>()[0] = 255;
+        bytes.write::<u8>().unwrap()[0] = 255;
         assert_eq!((bytes.read::<bool>()[0], bytes.read::<u8>()[0]), (true, 1));
     }
 

@@ -1,12 +1,15 @@
-//! Whose memory a buffer's is: the engine's own, somebody else's, or a segment that other processes map too.
+//! Whose memory a buffer's is: the engine's own, somebody else's, a segment that other processes map too, or an array's of
+//! the GPU device.
 //!
-//! Depends on `alloc` and `shared`. Invariant: the address stays valid, for as many bytes as the buffer asked for, until
+//! Depends on `alloc`, `shared` and mlx-ffi's [`Lasting`]. Invariant: the address stays valid, for as many bytes as the buffer asked for, until
 //! the [`Memory`] is dropped.
 
 use super::alloc::Block;
 use super::shared::Segment;
+use mlx_ffi::Lasting;
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// What keeps memory alive that is not the engine's; dropped when no tensor shows the memory any more.
 pub type Owner = Box<dyn Any + Send + Sync>;
@@ -68,25 +71,39 @@ impl fmt::Debug for Foreign {
     }
 }
 
+/// Elements that an MLX array can be made of without a copy.
+pub enum Offer<'a> {
+    /// They are such an array's already, with these values.
+    Again(&'a Lasting, &'a [u8]),
+    /// They lie in memory of the engine's, with these values now.
+    New(mlx_ffi::Memory, &'a [u8]),
+}
+
 /// What a buffer's elements lie in.
 pub(super) enum Memory {
     Own(Block),
     Foreign(Foreign),
     Shared(Segment),
+    /// The engine's own, offered to MLX, which may keep it.
+    Kept(Arc<Block>),
+    /// An MLX array's too: copied before it is written, unless that array is held here alone.
+    Lent(Lasting),
 }
 
 impl Memory {
     pub(super) fn as_ptr(&self) -> *mut u8 {
         match self {
             Memory::Own(b) => b.as_ptr(),
+            Memory::Kept(b) => b.as_ptr(),
             Memory::Foreign(f) => f.ptr,
             Memory::Shared(s) => s.as_ptr(),
+            Memory::Lent(l) => l.as_ptr(),
         }
     }
 
     pub(super) fn writable(&self) -> bool {
         match self {
-            Memory::Own(_) | Memory::Shared(_) => true,
+            Memory::Own(_) | Memory::Kept(_) | Memory::Shared(_) | Memory::Lent(_) => true,
             Memory::Foreign(f) => {
                 let _kept_alive = &f.owner;
                 f.writable

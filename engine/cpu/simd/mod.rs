@@ -1,6 +1,6 @@
 //! What the CPU kernels stand on: memory, threads, and loops that LLVM vectorises for the machine's instruction set.
 //!
-//! May depend on `dtype` and `error` only, and is, with `blas`, the one place on the CPU side where `unsafe` is allowed.
+//! May depend on `dtype`, `error` and mlx-ffi's shared memory only, and is, with `blas`, the one place on the CPU side where `unsafe` is allowed.
 //! Invariant: everything public here is safe to call with any arguments, but for functions marked `unsafe`.
 
 pub mod alloc;
@@ -19,18 +19,20 @@ mod reduce;
 pub mod shared;
 pub mod threads;
 pub mod tile;
+mod word;
 
 pub use arith::{Arith, Float};
-pub(crate) use buffer::with_word;
-pub use buffer::{Buffer, ReadGuard, Word};
+pub use buffer::{Buffer, ReadGuard};
 pub use bytes::{as_bytes, from_bytes};
 pub use dispatch::{
     accumulate, call1, call2, light1, light2, light2_symmetric, map1, run, run_light, Arg, Map1, Map2, Task,
 };
 pub use half::{Narrow, Wide, Widen};
 pub use math::{Math, Real};
-pub use memory::{Foreign, Owner};
+pub use memory::{Foreign, Offer, Owner};
 pub use reduce::{arg_extremum, arg_row, extremum, product, sum, sum_rows, Better, Extreme, Sum};
+pub(crate) use word::with_word;
+pub use word::Word;
 
 #[cfg(test)]
 mod tests;

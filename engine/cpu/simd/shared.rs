@@ -26,6 +26,8 @@ static MAPPED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 struct Header {
     magic: AtomicU64,
     users: AtomicU64,
+    /// Of elements. macOS rounds what it says of a segment's own size to pages.
+    bytes: AtomicU64,
 }
 
 /// A mapped segment. Dropping it counts this process out.
@@ -91,6 +93,7 @@ impl Segment {
             return match segment {
                 Ok(segment) => {
                     segment.header().users.store(1, Ordering::Release);
+                    segment.header().bytes.store(bytes as u64, Ordering::Release);
                     segment.header().magic.store(MAGIC, Ordering::Release);
                     Ok(segment)
                 }
@@ -114,8 +117,9 @@ impl Segment {
         }
         let fd = Descriptor(fd);
         let mapped = fd.size().map_err(|e| failed("cannot look at shared memory", &e))?;
+        let small = |held: u64| refused(format!("shared memory {name} holds {held} bytes, {bytes} are needed"));
         if mapped < HEADER || mapped - HEADER < bytes {
-            return Err(refused(format!("shared memory {name} holds {mapped} bytes, {bytes} and a header are needed")));
+            return Err(small(mapped.saturating_sub(HEADER) as u64));
         }
         let segment = fd.map(mapped, name.into()).map_err(|e| failed("cannot map shared memory", &e))?;
         if segment.header().magic.load(Ordering::Acquire) != MAGIC {
@@ -123,6 +127,12 @@ impl Segment {
             segment.forget();
             unlist(name);
             return Err(refused(format!("shared memory {name} holds no tensor")));
+        }
+        let held = segment.header().bytes.load(Ordering::Acquire);
+        if held < bytes as u64 {
+            segment.forget();
+            unlist(name);
+            return Err(small(held));
         }
         Ok(segment)
     }

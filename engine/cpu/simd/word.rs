@@ -1,0 +1,46 @@
+//! [`Word`]: elements as plain words of their size, for code that only moves them.
+//!
+//! Depends on `dtype`. Invariant: a word's size is that of each dtype it fits, and any bits make one (but for `bool`, which
+//! stands for itself only).
+
+use crate::dtype::DType;
+
+/// What elements are moved as: one type per size, and `bool` for itself. (Five instead of eleven copies of such code.)
+pub trait Word: sealed::Sealed + Copy + Default + Send + Sync + 'static {
+    /// May elements of that dtype be moved as this type?
+    fn fits(dtype: DType) -> bool;
+}
+
+mod sealed {
+    /// Implemented here only: the `unsafe` code above relies on `fits`.
+    pub trait Sealed {}
+}
+
+macro_rules! words {
+    ($($w:ty: $($D:ident)|+;)*) => {
+        $(
+            impl sealed::Sealed for $w {}
+            impl Word for $w {
+                fn fits(dtype: DType) -> bool { matches!(dtype, $(DType::$D)|+) }
+            }
+        )*
+
+        /// Runs `$body` with the type alias `$W` bound to the [`Word`] of a dtype.
+        macro_rules! with_word {
+            ($dtype:expr, $W:ident => $body:expr) => {
+                match $dtype { $($(crate::DType::$D)|+ => { type $W = $w; $body })* }
+            };
+        }
+    };
+}
+words! {
+    bool: Bool;
+    u8: U8 | I8;
+    u16: I16 | F16 | BF16;
+    u32: I32 | F32;
+    u64: I64 | F64;
+    // Aligned as float32, whose memory may be seen as complex64.
+    [u32; 2]: C64;
+}
+#[allow(clippy::single_component_path_imports)] // Puts the macro on this module's path.
+pub(crate) use with_word;
