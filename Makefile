@@ -83,13 +83,16 @@ run: build $(VENV)/.examples
 	$(BIN)/python examples/lenet.py --device gpu
 	$(BIN)/python bench/lenet_overhead.py --device gpu
 
+# Where cargo puts what it builds. Its `run` would compile the engine again, for one package instead of all.
+BUILT = $${CARGO_TARGET_DIR:-target}/release
+
 # Every test there is. The Rust example learns what examples/digits.py writes.
 test: lint venv-test macos-check-if-cached
 	$(CARGO) test --release --workspace
 	$(BIN)/python -m pytest -q tests/python
 	$(BIN)/python examples/digits.py
-	$(CARGO) run --quiet --release --example lenet -- --device gpu --epochs 2 --json
-	$(CARGO) run --quiet --release --package embed -- gpu
+	$(BUILT)/examples/lenet --device gpu --epochs 2 --json
+	$(BUILT)/embed gpu
 
 # The loop while working, without PyTorch.
 test-fast: build

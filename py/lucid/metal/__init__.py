@@ -1,9 +1,9 @@
 """Apple's GPU by name: queries, waiting, and kernels in Metal's own language.
 
 The device itself is `lucid.device("metal")`. Its memory is the machine's: every tensor there lies where the CPU sees it
-too, so that `numpy()` and DLPack show evaluated tensors without a copy, and `cpu()` and `to("metal")` copy large ones only
-when one side is written to (docs/macos.md). Where MLX has no Metal, `is_available` is false
-and everything else raises `GpuNotAvailable`.
+too, so that `numpy()` and DLPack show evaluated tensors without a copy, and `cpu()` and `to("metal")` copy large ones
+only when one side is written to (docs/macos.md). Where MLX has no Metal, `is_available` is false and everything else
+raises `GpuNotAvailable`.
 """
 
 from __future__ import annotations
