@@ -1,8 +1,7 @@
 //! `lucid._C`: the engine as a Python extension module.
 //!
 //! `args`, `cross` and `errors` are the crossing: conversion, call, exceptions. `ops` makes functions and methods from the
-//! op table; the rest is what has no row. `unsafe` is in
-//! `dlpack` and `blas` alone: PyO3 does what else needs it.
+//! op table; the rest is what has no row. `unsafe` is in `dlpack` and `blas` alone: PyO3 does what else needs it.
 
 #![recursion_limit = "512"]
 
