@@ -41,7 +41,7 @@ macro_rules! complex_ops {
             }
             /// `x / |x|`, 0 at 0; of real numbers the sign.
             method sgn() -> Tensor {
-                [inplace] Keep Yes DTypes::ALL, Same,
+                [own_out inplace] Keep Yes DTypes::ALL, Same,
                 run sgn_body, torch "", samples ["N(3, 4)"]
             }
             /// True where the imaginary part is zero: everywhere for real tensors.

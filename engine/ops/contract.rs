@@ -49,7 +49,7 @@ macro_rules! contract_ops {
         }
         /// The products of all pairs of elements of two vectors.
         method outer(vec2: Tensor) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Same,
+            [casts_out] Keep Yes DTypes::NUMERIC, Same,
             run outer_body, torch "", samples ["N(3), N(4)"]
         }
         /// `beta * input + alpha * (mat1 @ mat2)`.
@@ -64,7 +64,7 @@ macro_rules! contract_ops {
         }
         /// `beta * input + alpha * outer(vec1, vec2)`.
         method addr(vec1: Tensor, vec2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-            [inplace] LowGpu Yes DTypes::NUMERIC, Same,
+            [casts_out inplace] LowGpu Yes DTypes::NUMERIC, Same,
             run add_product["addr", outer], torch "", samples ["N(3, 4), N(3), N(4)", "N(4), N(3), N(4), beta=0.5, alpha=2"]
         }
         /// `beta * input + alpha * (batch1 @ batch2)`, batch by batch.

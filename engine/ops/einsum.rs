@@ -33,7 +33,7 @@ macro_rules! einsum_ops {
         }
         /// The Kronecker product: every element of the first times the whole second tensor.
         method kron(other: Tensor) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Same,
+            [casts_out] Keep Yes DTypes::NUMERIC, Same,
             run kron_body, torch "", samples ["N(2, 3), N(3, 2)", "N(2), N(2, 2)", "N(), N(2)"]
         }
         /// The product of several matrices, in the order of multiplication that costs least.

@@ -115,13 +115,13 @@ macro_rules! index_ops {
         }
         /// The tensors joined along `dim`, which alone may differ in size.
         function cat(tensors: Tensors, dim: Dim = 0) -> Tensor {
-            [] Promote Yes DTypes::ALL, Same,
+            [casts_out] Promote Yes DTypes::ALL, Same,
             prim Concat { axis: usize } Nothing {|c, g| all cat_gradient(c, g, *axis)},
             run cat_body, torch "", samples ["[N(2, 3), N(4, 3)]", "[N(2, 3), N(2, 1), N(2, 2)], dim=-1", "[N(2, 3), N(0,)]"]
         }
         /// The tensors, all of one shape, along a new dimension.
         function stack(tensors: Tensors, dim: Dim = 0) -> Tensor {
-            [] Promote Yes DTypes::ALL, Same,
+            [casts_out] Promote Yes DTypes::ALL, Same,
             run stack_body, torch "", samples ["[N(2, 3), N(2, 3)]", "[N(2, 3), N(2, 3), N(2, 3)], dim=-1"]
         }
         /// The order of elements reversed along `dims`. A copy, as in PyTorch.

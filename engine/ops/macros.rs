@@ -18,6 +18,7 @@
 /// `method_`, which writes the result; so does `updates`, where the body takes a `Target` first and writes by itself.
 /// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view.
 /// `only_inplace` rows have the in-place form alone in Python (`exponential_`), as PyTorch has no other.
+/// `casts_out` and `own_out` say which dtypes `out=` takes, where [`OutDType::of`](crate::ops::OutDType) has another rule.
 /// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
 macro_rules! define_ops {
     ($family:literal $Enum:ident :
@@ -149,6 +150,23 @@ macro_rules! schema_of {
             determinism: $crate::ops::macros::determinism!($det),
             dtypes: $dtypes,
             result: ResultDType::$result,
+            out: if $crate::ops::macros::has!(casts_out [$($flag)*]) {
+                OutDType::Cast
+            } else if $crate::ops::macros::has!(own_out [$($flag)*]) {
+                OutDType::Own
+            } else {
+                OutDType::of($family, ResultDType::$result, $crate::ops::macros::params!($form [$(Param {
+                    name: $crate::ops::macros::plain(stringify!($p)),
+                    kind: stringify!($k),
+                    default: None,
+                    keyword_only: false,
+                },)* $($(Param {
+                    name: $crate::ops::macros::plain(stringify!($kp)),
+                    kind: stringify!($kk),
+                    default: None,
+                    keyword_only: true,
+                },)*)?]))
+            },
             saves: $crate::ops::macros::first!([$(Saves::$saves)?] Saves::Nothing),
             method: $crate::ops::macros::has!(method [$form])
                 && !$crate::ops::macros::has!(only_function [$($flag)*])

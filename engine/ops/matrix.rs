@@ -93,24 +93,24 @@ macro_rules! matrix_ops {
         /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the largest count as 0.
         /// By default `rtol` is the larger side times the dtype's rounding. With `hermitian` the matrices are symmetric.
         function linalg_pinv(A: Tensor; atol: OptOperand = None, rtol: OptOperand = None, hermitian: Bool = false) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::WIDE, Same,
             run pinv_body, torch "linalg.pinv", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5), rtol=1e-3", "N(0, 2)"]
         }
         /// The number of singular values above the tolerance that [`linalg_pinv`] has, as int64.
         function linalg_matrix_rank(A: Tensor; atol: OptOperand = None, rtol: OptOperand = None, hermitian: Bool = false) -> Tensor {
-            [plain nograd] Full Yes DTypes::WIDE, Index,
+            [casts_out plain nograd] Full Yes DTypes::WIDE, Index,
             run matrix_rank_body, torch "linalg.matrix_rank", samples ["N(3, 3)", "N(2, 4, 3), atol=1.5", "N(3, 5), rtol=0.5", "SYM(3, 3), hermitian=True", "N(0, 2)"]
         }
         /// The condition number in the norm `p`: `‖A‖ ‖A⁻¹‖`, by default the largest singular value over the smallest.
         function linalg_cond(A: Tensor, p: OptOrder = None) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::WIDE, Same,
             run cond_body, torch "linalg.cond", samples ["REG(2, 3, 3)", "N(3, 4), -2", "REG(3, 3), 'fro'", "REG(3, 3), 'nuc'", "REG(3, 3), 1", "REG(3, 3), float('-inf')"]
         }
         /// The matrices that come nearest to `A X = B`, of the least norm, by the pseudoinverse; then the squared distances, where
         /// the driver (`"gels"`, `"gelsd"`, `"gelss"`) gives them and `A` has more rows than its rank, the rank, and the singular
         /// values (`"gelsd"` and `"gelss"`). What a driver does not give is empty.
         function linalg_lstsq(A: Tensor, B: Tensor, rcond: OptFloat = None; driver: OptText = None) -> Named {
-            [] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::WIDE, Same,
             run lstsq_body, torch "linalg.lstsq", samples ["N(4, 3), N(4, 2)", "N(2, 3, 3), N(2, 3, 2)", "N(3, 4), N(3, 2), driver='gelsd'", "N(5, 2), N(5, 1), driver='gels'", "N(2, 4, 2), N(2, 4)"]
         }
         /// `P`, `L` and `U` of `A = P L U`, with a unit lower triangular `L` and an upper triangular `U`.
@@ -188,19 +188,19 @@ macro_rules! matrix_ops {
         /// The norm of the elements over `dim` (all by default), as vectors: `(Σ|x|^ord)^(1/ord)`, for ±∞ the largest and the
         /// smallest |x|, for 0 how many are not zero. Computed in `dtype` if given.
         function linalg_vector_norm(x: Tensor, ord: Number = 2, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] FullGpu Yes DTypes::INEXACT, Real,
+            [own_out] FullGpu Yes DTypes::INEXACT, Real,
             run vector_norm_body, torch "linalg.vector_norm", samples ["N(3, 4)", "N(3, 4), 1, 1", "N(3, 4), 3, (0, 1), True", "N(3, 4), float('inf'), 0", "N(3, 4), 0, 1", "N(3, 4), -1, 1"]
         }
         /// The norm of each matrix of the dimensions `dim`: "fro" (Frobenius), "nuc" (the sum of the singular values), 2 or -2
         /// (the largest or smallest of them), 1 or -1 (the largest or smallest sum of a column's |x|), ∞ or -∞ (of a row's).
         function linalg_matrix_norm(A: Tensor, ord: OptOrder = Some($crate::ops::NormOrder::Fro), dim: Dims = &[-2, -1], keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] FullGpu Yes DTypes::FLOAT, Same,
+            [own_out] FullGpu Yes DTypes::FLOAT, Same,
             run matrix_norm_body, torch "linalg.matrix_norm", samples ["N(3, 4)", "N(2, 3, 4), 'nuc'", "N(3, 4), 2, (1, 0), True", "N(3, 4), -2", "N(3, 4), 1", "N(2, 3, 4), -1, (0, 1)", "N(3, 4), float('inf'), (0, 1), True", "N(3, 4), -float('inf')"]
         }
         /// [`linalg_vector_norm`] or [`linalg_matrix_norm`]: of two dimensions with an `ord` the matrix norm, else the vector
         /// norm, by default 2, of all elements.
         function linalg_norm(input: Tensor, ord: OptOrder = None, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] FullGpu Yes DTypes::FLOAT, Same,
+            [own_out] FullGpu Yes DTypes::FLOAT, Same,
             run linalg_norm_body, torch "linalg.norm", samples ["N(3, 4)", "N(2, 3, 4), dim=(0, 2)", "N(3, 4), 1", "N(4), 3", "N(2, 3, 4), 'nuc', (1, 2)", "N(3, 4), 'fro', keepdim=True", "N(2, 3, 4), float('inf'), 1"]
         }
         /// The sum of the singular values of each matrix of the two dimensions `dim`.
@@ -210,22 +210,22 @@ macro_rules! matrix_ops {
         }
         /// The inverse of `L Lᵀ` (with `upper`, of `Uᵀ U`) from a Cholesky factor.
         method cholesky_inverse(upper: Bool = false) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::WIDE, Same,
             run cholesky_inverse_body, torch "", samples ["P(3, 3)", "P(2, 3, 3), upper=True"]
         }
         /// `X` of `L Lᵀ X = input` (with `upper`, of `Uᵀ U X = input`) from a Cholesky factor. Batches broadcast.
         method cholesky_solve(L: Tensor, upper: Bool = false) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::WIDE, Same,
             run cholesky_solve_body, torch "", samples ["N(3, 2), P(3, 3)", "N(2, 3, 2), P(3, 3), upper=True"]
         }
         /// The inverse of a tensor as a linear map from its last dimensions to its first `ind`.
         function linalg_tensorinv(A: Tensor, ind: Int = 2) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::WIDE, Same,
             run tensorinv_body, torch "linalg.tensorinv", samples ["REG(2, 3, 6)", "REG(4, 2, 2), ind=1"]
         }
         /// `X` with `tensordot(A, X, X.ndim) = B`; the dimensions `dims` of `A` are moved to its end first.
         function linalg_tensorsolve(A: Tensor, B: Tensor, dims: OptDims = None) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::WIDE, Same,
             run tensorsolve_body, torch "linalg.tensorsolve", samples ["REG(2, 3, 6), N(2, 3)", "REG(6, 2, 3), N(2, 3), dims=(0,)"]
         }
         /// [`diagonal`](crate::ops::view::diagonal) of the last two dimensions by default.

@@ -17,7 +17,7 @@ macro_rules! metric_ops {
         /// The `p`-norm over `dim` (all by default), `(Σ|x|^p)^(1/p)`: for `p` = ∞ and -∞ the largest and smallest |x|, for 0
         /// the number of elements that are not zero.
         method norm(p: Number = 2, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [only_function] FullGpu Yes DTypes::INEXACT, Real,
+            [own_out only_function] FullGpu Yes DTypes::INEXACT, Real,
             run norm_body, torch "", samples ["N(3, 4)", "N(3, 4), 1, 1", "N(3, 4), 3, (0, 1), True", "N(3, 4), float('inf'), 0", "N(3, 4), -float('inf'), 0", "N(3, 4), 0, 1", "N(3, 4), 0.5, 1", "N(3, 4), -1, 1"]
         }
         /// The `p`-norm of `input - other`.

@@ -44,7 +44,7 @@ pub mod transfer;
 pub mod unary;
 pub mod view;
 
-pub use schema::{Amp, Determinism, Param, ResultDType, Schema};
+pub use schema::{Amp, Determinism, OutDType, Param, ResultDType, Schema};
 
 use crate::{DType, Scalar, Tensor};
 

@@ -26,13 +26,13 @@ macro_rules! nn_ops {
         }
         /// `exp(x) / sum(exp(x))` along `dim`.
         method softmax(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            [] FullGpu Yes DTypes::FLOAT, Same,
+            [own_out] FullGpu Yes DTypes::FLOAT, Same,
             prim Softmax { axis: usize } Output {|c, g| [softmax_gradient(g, &c.out()?, *axis)]},
             run along[|axis| NnOp::Softmax { axis }], torch "", samples ["N(3, 4), 1", "N(2, 3, 4), 0", "N(), 0"]
         }
         /// `log(softmax(x))` along `dim`, without overflow.
         method log_softmax(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            [] FullGpu Yes DTypes::FLOAT, Same,
+            [own_out] FullGpu Yes DTypes::FLOAT, Same,
             prim LogSoftmax { axis: usize } Output {|c, g| [
                 g - &(c.out()?.exp()? * &g.sum(Some(&[*axis as isize]), true, None)?)?
             ]},

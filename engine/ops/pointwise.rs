@@ -23,12 +23,12 @@ macro_rules! pointwise_ops {
             }
             /// The nearest integer, halves to even; with `decimals` the nearest multiple of `10^-decimals`. Its gradient is 0.
             method round(; decimals: Int = 0) -> Tensor {
-                [inplace] Keep Yes DTypes::REAL, Same,
+                [own_out inplace] Keep Yes DTypes::REAL, Same,
                 run round_body, torch "", samples ["N(3, 4)", "N(3, 4), decimals=2", "N(3, 4), decimals=-1"]
             }
             /// The part behind the point, `x - trunc(x)`, with the sign of `x`.
             method frac() -> Tensor {
-                [inplace] Keep Yes DTypes::FLOAT, Same,
+                [own_out inplace] Keep Yes DTypes::FLOAT, Same,
                 run frac_body, torch "", samples ["N(3, 4)"]
             }
             /// The product `x · x · x`. PyTorch has no such function.
@@ -39,7 +39,7 @@ macro_rules! pointwise_ops {
             /// NaN as `nan` (0), inf as `posinf` (the largest number of the dtype), -inf as `neginf` (the smallest). Of
             /// complex numbers each part. No gradient flows where an element was replaced.
             method nan_to_num(nan: OptFloat = None, posinf: OptFloat = None, neginf: OptFloat = None) -> Tensor {
-                [inplace] Keep Yes DTypes::ALL, Same,
+                [own_out inplace] Keep Yes DTypes::ALL, Same,
                 run nan_to_num_body, torch "", samples ["N(3, 4)", "N(3, 4), 1.0, 2.0, -3.0", "N(3, 4), posinf=5.0"]
             }
             /// `sin(πx) / (πx)`, 1 at 0.
@@ -49,7 +49,7 @@ macro_rules! pointwise_ops {
             }
             /// 0 below zero, 1 above, `values` at zero. Both need one dtype. Differs from a comparison for NaN: 0.
             method heaviside(values: Tensor) -> Tensor {
-                [inplace nograd] Keep Yes DTypes::ORDERED, Same,
+                [own_out inplace nograd] Keep Yes DTypes::ORDERED, Same,
                 run heaviside_body, torch "", samples ["N(3, 4), N(3, 4)", "I(-1, 2, 3, 4), I(0, 9, 4)"]
             }
             /// `input · log(other)`, 0 where `input` is 0 and `other` is not NaN.
@@ -75,7 +75,7 @@ macro_rules! pointwise_ops {
             /// `input` to the power `exponent`, in float64 (complex numbers in complex64, where PyTorch takes complex128). The
             /// GPU device has no float64; there it is computed in float32.
             method float_power(exponent: Operand) -> Tensor {
-                [inplace] Keep Yes DTypes::ALL, Own,
+                [own_out inplace] Keep Yes DTypes::ALL, Own,
                 run float_power_body, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "P(3, 4), 0.5"]
             }
             /// The larger of the two; where one is NaN, the other. At a tie the gradient goes to `input`.
@@ -101,7 +101,7 @@ macro_rules! pointwise_ops {
             /// Mantissa and exponent of each element: `input = mantissa · 2^exponent` with `½ ≤ |mantissa| < 1` and an int32
             /// exponent. Zero, infinities and NaN are their own mantissa, with exponent 0.
             method frexp() -> MantissaExponent {
-                [] Keep Yes DTypes::FLOAT, Same,
+                [own_out] Keep Yes DTypes::FLOAT, Same,
                 run frexp_body, torch "", samples ["N(3, 4)"]
             }
             /// Degrees from radians.
@@ -126,12 +126,12 @@ macro_rules! pointwise_ops {
             }
             /// True where the element is inf.
             method isposinf() -> Tensor {
-                [nograd] Keep Yes DTypes::ORDERED, Bool,
+                [own_out nograd] Keep Yes DTypes::ORDERED, Bool,
                 run isposinf_body, torch "", samples ["N(3, 4)"]
             }
             /// True where the element is -inf.
             method isneginf() -> Tensor {
-                [nograd] Keep Yes DTypes::ORDERED, Bool,
+                [own_out nograd] Keep Yes DTypes::ORDERED, Bool,
                 run isneginf_body, torch "", samples ["N(3, 4)"]
             }
             /// The derivative of order `n` of [`digamma`](crate::ops::unary::digamma): `(-1)^(n+1) n! ζ(n+1, x)`.

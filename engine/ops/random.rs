@@ -65,7 +65,7 @@ macro_rules! random_ops {
         /// Normal numbers of the given means and standard deviations, which broadcast; numbers of `size` where both are
         /// numbers. The dtype is that of `mean`, or of `std` where only that is a tensor.
         function normal(mean: Operand, std: OptOperand = None, size: OptDims = None; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::INEXACT, Own,
+            [casts_out nograd] Keep Seeded DTypes::INEXACT, Own,
             run continuous::normal, torch "-", samples []
         }
         /// Poisson numbers whose means are the elements, in their dtype. Infinite means give infinity; so large ones that
@@ -93,7 +93,7 @@ macro_rules! random_ops {
         /// With replacement by inversion of the running sum, in integers; without it by exponential races: the smallest of
         /// `Exp(1) / probability` come first.
         method multinomial(num_samples: Int, replacement: Bool = false; generator: OptGenerator = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::FLOAT, Index,
+            [own_out nograd] Keep Seeded DTypes::FLOAT, Index,
             run discrete::multinomial, torch "-", samples []
         }
         /// Fills with exponential numbers of rate `lambd`: density `lambd exp(-lambd x)`. They are above 0 for a finite rate.

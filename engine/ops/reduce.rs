@@ -77,22 +77,22 @@ macro_rules! reduce_ops {
         }
         /// The variance over `dim` (all by default), divided by `n - correction`; of complex numbers that of both parts.
         method var(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [only_function] Own Yes DTypes::INEXACT, Real,
+            [casts_out only_function] Own Yes DTypes::INEXACT, Real,
             run var_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
         /// The square root of [`var`].
         method std(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [only_function] Own Yes DTypes::INEXACT, Real,
+            [casts_out only_function] Own Yes DTypes::INEXACT, Real,
             run std_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
         /// The sum over `dim` (all by default) of what is not NaN.
         method nansum(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Own Yes DTypes::ORDERED, Sum,
+            [casts_out] Own Yes DTypes::ORDERED, Sum,
             run nansum_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
         }
         /// The mean over `dim` (all by default) of what is not NaN; NaN where nothing is left.
         method nanmean(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Own Yes DTypes::FLOAT, Same,
+            [casts_out] Own Yes DTypes::FLOAT, Same,
             run nanmean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
         }
         /// The smallest and the largest element, over `dim` if given; NaN wins. Ties share the gradients evenly.
@@ -107,7 +107,7 @@ macro_rules! reduce_ops {
         }
         /// `log(sum(exp(x)))` over `dim`, without overflow.
         method logsumexp(dim: Dims, keepdim: Bool = false) -> Tensor {
-            [] FullGpu Yes DTypes::INEXACT, Same,
+            [casts_out] FullGpu Yes DTypes::INEXACT, Same,
             run logsumexp_body, torch "", samples ["N(3, 4), 1", "N(2, 3, 4), (0, 1), keepdim=True"]
         }
         /// The number of elements that are not zero, over `dim` (all by default).

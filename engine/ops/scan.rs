@@ -73,6 +73,10 @@ fn scan(op: ScanOp, x: &[&Tensor], dtype: DType) -> Result<Tensor> {
 fn accumulate(op: fn(usize) -> ScanOp, x: &Tensor, dim: isize, dtype: Option<DType>) -> Result<Tensor> {
     let schema = op(0).schema();
     let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
+    if dtype == Some(DType::Bool) {
+        let why = "does not run in bool; ask for an integer dtype";
+        return Err(Error::dtype(schema.name, why, &[x.dtype(), DType::Bool]));
+    }
     let x = x.cast(dtype.unwrap_or(schema.result.of(x.dtype())))?;
     schema.check(x.dtype())?;
     if x.ndim() == 0 {

@@ -113,6 +113,37 @@ pub enum Saves {
     Tail,
 }
 
+/// Which dtypes a tensor may have that the result is written to, `out=`: what PyTorch takes for the op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutDType {
+    /// What the result can be cast to.
+    Cast,
+    /// The result's own.
+    Own,
+    /// Any that the op can be told to make its result in, with `dtype`, which then says the same.
+    Asked,
+}
+
+impl OutDType {
+    /// The rule where the row's flags say nothing: element-wise ops cast, but for rounding and the like.
+    pub(crate) const fn of(family: &str, result: ResultDType, params: &[Param]) -> OutDType {
+        let mut i = 0;
+        while i < params.len() {
+            if super::macros::contains(&[params[i].name], "dtype") {
+                return OutDType::Asked;
+            }
+            i += 1;
+        }
+        let casts = super::macros::contains(&["create", "random", "binary", "pointwise", "complex", "compare"], family);
+        let float = super::macros::contains(&["unary"], family) && matches!(result, ResultDType::Float);
+        if casts || float {
+            OutDType::Cast
+        } else {
+            OutDType::Own
+        }
+    }
+}
+
 /// One parameter of an op.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
@@ -143,6 +174,8 @@ pub struct Schema {
     pub dtypes: DTypes,
     /// The rule for the result's dtype.
     pub result: ResultDType,
+    /// The rule for the dtype of `out=`.
+    pub out: OutDType,
     /// What the tape keeps.
     pub saves: Saves,
     /// Is it also a `Tensor` method?

@@ -21,22 +21,22 @@ macro_rules! shape_ops {
         }
         /// The tensors side by side: joined along the second dimension, vectors along their only one.
         function hstack(tensors: Tensors) -> Tensor {
-            [] Promote Yes DTypes::ALL, Same,
+            [casts_out] Promote Yes DTypes::ALL, Same,
             run hstack_body, torch "", samples ["[N(2), N(3)]", "[N(2, 3), N(2, 1)]", "[N(), N()]"]
         }
         /// The tensors on top of each other: joined along the first dimension, vectors as rows.
         function vstack(tensors: Tensors) -> Tensor {
-            [] Promote Yes DTypes::ALL, Same,
+            [casts_out] Promote Yes DTypes::ALL, Same,
             run vstack_body, torch "", samples ["[N(3), N(3)]", "[N(2, 3), N(1, 3)]", "[N(), N()]"]
         }
         /// The tensors behind each other: joined along the third dimension, which vectors and matrices get.
         function dstack(tensors: Tensors) -> Tensor {
-            [] Promote Yes DTypes::ALL, Same,
+            [casts_out] Promote Yes DTypes::ALL, Same,
             run dstack_body, torch "", samples ["[N(3), N(3)]", "[N(2, 3), N(2, 3)]", "[N(2, 3, 1), N(2, 3, 2)]"]
         }
         /// The tensors as columns: vectors are one each, matrices are joined along the second dimension.
         function column_stack(tensors: Tensors) -> Tensor {
-            [] Promote Yes DTypes::ALL, Same,
+            [casts_out] Promote Yes DTypes::ALL, Same,
             run column_stack_body, torch "", samples ["[N(3), N(3)]", "[N(3, 2), N(3)]", "[N(), N()]"]
         }
         /// Each tensor with at least one dimension. Views.

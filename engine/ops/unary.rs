@@ -39,7 +39,7 @@ macro_rules! unary_ops {
         /// `1 / sqrt(x)`.
         rsqrt = Rsqrt [inplace] FullGpu DTypes::ALL, Float, Output {|c, g| [(g * -0.5)? * &c.out()?.pow(3)?.conjugated()?]}, samples ["P(3, 4)"];
         /// `x * x`; of `bool` as int64.
-        square = Square [inplace] Keep DTypes::ALL, Own, Inputs {|c, g| [g * &(c.x(0)?.conjugated()? * 2)?]}, samples ["N(3, 4)"];
+        square = Square [casts_out inplace] Keep DTypes::ALL, Own, Inputs {|c, g| [g * &(c.x(0)?.conjugated()? * 2)?]}, samples ["N(3, 4)"];
         /// `1 / x`.
         reciprocal = Reciprocal [inplace] FullGpu DTypes::ALL, Float, Output
             {|c, g| [-&(g * &c.out()?.square()?.conjugated()?)?]}, samples ["P(3, 4)"];
@@ -125,7 +125,7 @@ macro_rules! unary_ops {
         /// True where the sign bit is set: of negative numbers, of -0.0, and of NaN by its bit.
         signbit = SignBit [] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["N(3, 4)"];
         /// True where the element is zero.
-        logical_not = LogicalNot [inplace] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)", "I(0, 2, 3, 4)"];
+        logical_not = LogicalNot [casts_out inplace] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)", "I(0, 2, 3, 4)"];
         /// Every bit flipped; for `bool`, logical not.
         bitwise_not = BitwiseNot [inplace] Keep DTypes::INTEGRAL, Same, Nothing {none}, samples ["I(0, 100, 3, 4)"];
         /// True where the element is not a number.

@@ -126,6 +126,18 @@ macro_rules! lead {
     ($py:ident $sig:tt) => {};
 }
 
+/// Where the row makes its result in the `dtype` that it is told, that of `out`.
+macro_rules! as_asked {
+    ($py:ident $op:ident [$($out:ident)?]) => {};
+    ($py:ident $op:ident []  $($rest:tt)*) => {};
+    ($py:ident $op:ident [$out:ident] (dtype $p:ident: OptDtype) $($rest:tt)*) => {
+        let $p = crate::out::asked($py, $op, $out, $p)?;
+    };
+    ($py:ident $op:ident [$out:ident] $other:tt $($rest:tt)*) => {
+        as_asked! { $py $op [$out] $($rest)* }
+    };
+}
+
 /// The Python function of a row.
 macro_rules! function_item {
     // What the row requires PyO3 requires, unless it may come under another name.
@@ -166,6 +178,7 @@ macro_rules! function_item {
             let made = {
                 $(let $p = held!(py OP $p $k $($d)?);)*
                 $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                as_asked! { py OP [$($out)?] $($(($kp $kp: $kk))*)? }
                 apart! { py OP [$($out)?] $($p: $k)* }
                 run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?
             };
@@ -193,6 +206,7 @@ macro_rules! bind_function {
             const OP: &str = stringify!($name);
             let $p = listed(At { op: OP, arg: stringify!($p) }, args, $p)?;
             $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+            as_asked! { py OP [out] $($(($kp $kp: $kk))*)? }
             let made = run!(py, OP, ops::$name, ($p: Sizes $($(, $kp: $kk)*)?))?;
             made_new(py, OP, made, out, requires_grad)
         }
@@ -214,6 +228,7 @@ macro_rules! bind_function {
             let made = {
                 $(let $p = held!(py OP $p $k $($d)?);)*
                 $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                as_asked! { py OP [out] $($(($kp $kp: $kk))*)? }
                 run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?
             };
             made_new(py, OP, made, out, requires_grad)
@@ -408,6 +423,13 @@ macro_rules! bind_restride {
 
 /// What a row gives, by its form and flags. `$out` is `[out]` where the family's functions write to one.
 macro_rules! bind_row {
+    // What these say the schema holds.
+    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [own_out $($flag:ident)*] $out:tt) => {
+        bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
+    };
+    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [casts_out $($flag:ident)*] $out:tt) => {
+        bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
+    };
     (function $docs:tt $name:ident $sig:tt $ret:ident $flags:tt $out:tt) => {
         bind_function! { $docs $name $sig $ret $flags $out }
     };
@@ -475,6 +497,8 @@ macro_rules! with_out {
 
 /// Adds a row's function to the module, if it has one.
 macro_rules! add_row {
+    ($m:ident $form:ident $name:ident [own_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
+    ($m:ident $form:ident $name:ident [casts_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident method $name:ident [only_method]) => {};
     ($m:ident method $name:ident [nograd only_method]) => {};
     ($m:ident method $name:ident [inplace only_inplace nograd]) => {};

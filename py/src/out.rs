@@ -1,14 +1,15 @@
 //! `out=`: results written to tensors that the caller gives, as PyTorch has it.
 //!
-//! The op runs as ever, then its result is copied over the given tensor, which is what the call gives back; so any dtype
-//! goes that the result can be cast to (some of PyTorch's ops take their own only). A tensor of
+//! The op runs as ever, then its result is copied over the given tensor, which is what the call gives back. Which dtypes
+//! go the op's row says ([`OutDType`]): of most, the result's own, or what it can be cast to. A tensor of
 //! another shape is resized: it gets storage of its own, so views of it keep what they showed (in PyTorch they may not).
 
-use crate::args::{kind_name, weight_of};
+use crate::args::{kind_name, weight_of, Arg};
 use crate::results;
 use crate::tensor::PyTensor;
 use crate::{cross, errors};
-use lucid::{Error, Tensor};
+use lucid::ops::OutDType;
+use lucid::{DType, Error, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use pyo3::Borrowed;
@@ -79,11 +80,35 @@ fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor) -> PyRes
         let why = "Expected all tensors to be on the same device; the argument 'out' is on another one".into();
         return fail(Error::DeviceMismatch { op, why, devices: vec![made.device(), out.device()] });
     }
-    if !made.dtype().can_cast(out.dtype()) {
-        let why = format!("result type {} can't be cast to the desired output type {}", made.dtype(), out.dtype());
-        return fail(Error::DtypeMismatch { op, why, dtypes: vec![made.dtype(), out.dtype()] });
+    let (has, wants) = (out.dtype(), made.dtype());
+    let why = match rule(op) {
+        OutDType::Own if has != wants => format!("Expected out tensor to have dtype {wants}, but got {has} instead"),
+        OutDType::Cast | OutDType::Asked if !wants.can_cast(has) => {
+            format!("result type {wants} can't be cast to the desired output type {has}")
+        }
+        OutDType::Own | OutDType::Cast | OutDType::Asked => return Ok(()),
+    };
+    fail(Error::DtypeMismatch { op, why, dtypes: vec![wants, has] })
+}
+
+/// What the row of an op says of `out`'s dtype; functions of several rows cast.
+fn rule(op: &str) -> OutDType {
+    lucid::ops::schemas().find(|s| s.name == op).map_or(OutDType::Cast, |s| s.out)
+}
+
+/// The `dtype` of a call that writes to `out`: where none is given, `out`'s if the op makes its result in any.
+pub fn asked(py: Python<'_>, op: &'static str, out: Arg<'_, '_>, dtype: Option<DType>) -> PyResult<Option<DType>> {
+    let Some(out) = out.0.and_then(|o| Some(o.cast::<PyTensor>().ok()?.get().share())) else {
+        return Ok(dtype);
+    };
+    match dtype {
+        Some(dtype) if dtype != out.dtype() => {
+            let why = format!("dtype {dtype} does not match dtype of out parameter ({})", out.dtype());
+            Err(errors::raise(py, &Error::DtypeMismatch { op, why, dtypes: vec![dtype, out.dtype()] }))
+        }
+        None if rule(op) == OutDType::Asked => Ok(Some(out.dtype())),
+        same => Ok(same),
     }
-    Ok(())
 }
 
 /// Refuses a tensor to write to, or several, whose memory overlaps an argument's in part: what is read would change.

@@ -139,6 +139,8 @@ fn extremum<'py>(
         let keepdim = call.flag("keepdim", false)?;
         let run = if largest { sort::max_dim } else { sort::min_dim };
         let pair = cross::op(py, weight, || run(&t, dim, keepdim))?;
+        // Its row says which `out` is taken.
+        call.op = if largest { "max_dim" } else { "min_dim" };
         return call.finish(pair, |pair| results::ValuesIndices(py, op, pair));
     }
     if call.get("keepdim").is_some() {

@@ -1,7 +1,7 @@
 //! The op table as Python data.
 
 use crate::dtype::dtype_object;
-use lucid::ops::{schemas, Amp, Determinism, ResultDType, Schema};
+use lucid::ops::{schemas, Amp, Determinism, OutDType, ResultDType, Schema};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -38,6 +38,11 @@ fn row<'py>(py: Python<'py>, s: &'static Schema) -> PyResult<Bound<'py, PyDict>>
         ResultDType::Real => "real",
         ResultDType::Own => "own",
     };
+    let out = match s.out {
+        OutDType::Cast => "cast",
+        OutDType::Own => "own",
+        OutDType::Asked => "asked",
+    };
     let dtypes: Vec<_> = s.dtypes.iter().map(|d| dtype_object(py, d)).collect::<PyResult<_>>()?;
     let params = s.params.iter().map(|p| {
         let dict = PyDict::new(py);
@@ -57,6 +62,7 @@ fn row<'py>(py: Python<'py>, s: &'static Schema) -> PyResult<Bound<'py, PyDict>>
     dict.set_item("determinism_reason", reason)?;
     dict.set_item("dtypes", PyList::new(py, dtypes)?)?;
     dict.set_item("result", result)?;
+    dict.set_item("out", out)?;
     dict.set_item("saves", format!("{:?}", s.saves).to_lowercase())?;
     dict.set_item("method", s.method)?;
     dict.set_item("in_place", s.in_place)?;

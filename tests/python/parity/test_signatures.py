@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -85,6 +86,104 @@ def test_out_is_cast_resized_and_refused_as_in_pytorch(device: str) -> None:
             m.sort(x, out=out)
         assert m.add(x, 1, out=None).tolist() == [[2.0] * 3] * 2
         assert m.add(x, 1, out=x) is x and x.tolist() == [[2.0] * 3] * 2
+
+
+# Where the dtypes that `out=` takes depend on the arguments in PyTorch: ours cast, or take the result's own only.
+OUT_BY_ARGUMENTS = {
+    "lerp": "casts where the weight is a number",
+    "clamp_min": "casts where the limit is a tensor",
+    "clamp_max": "casts where the limit is a tensor",
+    "clamp": "casts where the limits are tensors",
+    "abs": "casts of complex numbers",
+    "var": "refuses complex numbers over some dimensions",
+    "std": "refuses complex numbers over some dimensions",
+    "nansum": "refuses complex numbers, and of integers takes all",
+    "nanmean": "refuses complex numbers",
+    "mean": "of complex numbers over some dimensions takes real ones",
+    "logsumexp": "of complex numbers takes real ones",
+    "any": "takes uint8",
+    "all": "takes uint8",
+    "diff": "takes the input's own where nothing is subtracted",
+    "inner": "casts where one is a number",
+    "chain_matmul": "takes all for one matrix",
+    "matrix_power": "casts for the exponents 0 and 1",
+    "linspace": "refuses by the numbers what the dtype cannot hold",
+    "logspace": "refuses by the numbers what the dtype cannot hold",
+    "linalg_matrix_power": "inverts complex matrices, which we do not",
+}
+OUT_DTYPES = ("bool", "uint8", "int64", "float16", "float32", "float64", "complex64")
+
+
+def torch_takes(row: Any, sample: Sample, kind: str, outs: list[torch.Tensor]) -> bool:
+    given = Sample(sample.text, sample.args, {**sample.kwargs, "out": outs[0] if len(outs) == 1 else tuple(outs)})
+    try:
+        run_torch(row, given, kind, "contiguous", False)
+    except (TypeError, RuntimeError):
+        return False
+    return True
+
+
+def lucid_takes(row: Any, sample: Sample, kind: str, outs: list[lucid.Tensor]) -> bool:
+    def convert(d: Any) -> Any:
+        t = lucid.tensor(d.values)
+        return t.to(getattr(lucid, kind)) if d.varies else t.float() if t.dtype == lucid.float64 else t
+
+    args, kwargs = sample.map(convert)
+    args = [getattr(lucid, a.name) if hasattr(a, "name") and not callable(a) else a for a in args]
+    kwargs = {k: getattr(lucid, v.name) if hasattr(v, "name") else v for k, v in kwargs.items()}
+    try:
+        lucid_function(row)(*args, **kwargs, out=outs[0] if len(outs) == 1 else tuple(outs))
+    except (TypeError, RuntimeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_out_takes_the_dtypes_that_pytorchs_takes(row: Any) -> None:
+    if row["family"] in ("random", "pool") or row["name"] in OUT_BY_ARGUMENTS:
+        return
+    for kind in ("float32", "int64", "complex64"):
+        if kind not in row["dtypes"]:
+            continue
+        for sample in samples(row, "cpu"):
+            try:
+                wanted, _ = run_torch(row, sample, kind, "contiguous", False)
+            except (TypeError, RuntimeError, NotImplementedError):
+                continue
+            if not all(isinstance(w, torch.Tensor) and hasattr(lucid, str(w.dtype)[6:]) for w in wanted):
+                continue
+            if not torch_takes(row, sample, kind, [torch.empty_like(w) for w in wanted]):
+                continue
+            for i, name in itertools.product(range(len(wanted)), OUT_DTYPES):
+                names = [name if i == j else str(w.dtype)[6:] for j, w in enumerate(wanted)]
+                theirs = [torch.empty(w.shape, dtype=getattr(torch, n)) for w, n in zip(wanted, names, strict=True)]
+                ours = [lucid.empty(w.shape, dtype=getattr(lucid, n)) for w, n in zip(wanted, names, strict=True)]
+                where = f"{row['name']}({sample.text}) of {kind} to {names}"
+                assert lucid_takes(row, sample, kind, ours) == torch_takes(row, sample, kind, theirs), where
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_out_says_the_dtype_of_sums_and_of_what_is_made(device: str) -> None:
+    for module, kind in ((lucid, {"device": device}), (torch, {})):
+        m: Any = module
+        x = m.tensor([0.5, 0.75, 2.5], **kind)
+        assert m.sum(x, 0, out=m.empty((), dtype=m.int64, **kind)).item() == 2
+        assert m.cumsum(x, 0, out=m.empty(3, dtype=m.int32, **kind)).tolist() == [0, 0, 2]
+        assert m.full((2,), 2.5, out=m.empty(2, dtype=m.int32, **kind), **kind).tolist() == [2, 2]
+        assert m.arange(3, out=m.empty(3, dtype=m.float16, **kind), **kind).tolist() == [0.0, 1.0, 2.0]
+        pair = (m.empty((), dtype=m.float16, **kind), m.empty((), dtype=m.int64, **kind))
+        for call in (
+            lambda m=m, x=x, kind=kind: m.sum(x, 0, dtype=m.float16, out=m.empty((), **kind)),
+            lambda m=m, kind=kind: m.zeros(2, dtype=m.float16, out=m.empty(2, **kind), **kind),
+            lambda m=m, x=x, kind=kind: m.cumsum(x, 0, dtype=m.bool),
+            lambda m=m, x=x, kind=kind: m.mean(x, 0, out=m.empty((), dtype=m.int64, **kind)),
+            lambda m=m, x=x, pair=pair: m.max(x, 0, out=pair),
+        ):
+            with pytest.raises(RuntimeError):
+                call()
+        assert m.max(x, out=m.empty((), dtype=m.float16, **kind)).item() == 2.5
+        assert m.maximum(x, x, out=m.empty(3, dtype=m.float16, **kind)).tolist() == [0.5, 0.75, 2.5]
 
 
 def test_out_is_of_the_same_device() -> None:
