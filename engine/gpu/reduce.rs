@@ -20,7 +20,10 @@ pub(super) fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -
     let axes: Ints = how.axes.iter().map(|&a| int(physical_axis(v.perm.as_ref(), a))).collect::<Made<_>>()?;
     let array = match axes.as_slice() {
         [] => v.array.clone(),
-        axes => reduce_array(op, &v.array, axes, how.keepdim, x.element())?,
+        axes => match accumulates(op, x.element()) {
+            true => reduce_array(op, &as_dtype(v.array.clone(), DType::F32)?, axes, how.keepdim, DType::F32)?,
+            false => reduce_array(op, &v.array, axes, how.keepdim, x.element())?,
+        },
     };
     let array = as_dtype(array, out.dtype)?;
     let perm = if how.keepdim { v.perm.clone() } else { v.perm.as_ref().and_then(|p| without(p, &how.axes)) };
@@ -28,6 +31,11 @@ pub(super) fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -
     let last = how.axes.first().map_or(0, |&a| x.shape()[a] as i64 - 1);
     let known = if matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) { Known::Within(0, last) } else { Known::Nothing };
     GpuArray::new(Value::new(array, perm).knowing(known), &out.shape, out.dtype)
+}
+
+/// Must the elements be widened first? MLX adds up 16-bit floats in their own precision, where sums of some hundred get stuck.
+fn accumulates(op: &ReduceOp, dtype: DType) -> bool {
+    matches!((op, dtype), (ReduceOp::Sum | ReduceOp::Prod, DType::F16 | DType::BF16))
 }
 
 /// MLX gives some results in a dtype of its own.

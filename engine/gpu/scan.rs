@@ -27,8 +27,8 @@ pub(super) fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     let mut known = Known::Nothing;
     let array = match op {
         _ if x.numel() == 0 => cast_array(&v.array, dtype, out.dtype)?,
-        ScanOp::Sum { axis } => ops::cumsum_axis(&v.array, place(*axis)?, false, true, None)?,
-        ScanOp::Prod { axis } => ops::cumprod_axis(&v.array, place(*axis)?, false, true, None)?,
+        ScanOp::Sum { axis } => ops::cumsum_axis(&wide(&v.array, dtype)?, place(*axis)?, false, true, None)?,
+        ScanOp::Prod { axis } => ops::cumprod_axis(&wide(&v.array, dtype)?, place(*axis)?, false, true, None)?,
         ScanOp::LogSumExp { axis } => {
             let axis = place(*axis)?;
             if dtype.is_complex() {
@@ -46,6 +46,14 @@ pub(super) fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     };
     drop(v);
     GpuArray::new(Value::new(as_dtype(array, out.dtype)?, perm).knowing(known), &out.shape, out.dtype)
+}
+
+/// What 16-bit floats are added up and multiplied in, as PyTorch does; MLX would keep their own precision.
+fn wide(x: &Array, dtype: DType) -> Made<Array> {
+    match dtype {
+        DType::F16 | DType::BF16 => cast_array(x, dtype, DType::F32),
+        _ => Ok(x.clone()),
+    }
 }
 
 /// The index of the last extremum so far: the running maximum of the indices where the running extremum is met.

@@ -70,7 +70,7 @@ macro_rules! index_ops {
         /// by `reduce`: "sum", "prod", "mean", "amax" or "amin". Without `include_self` what was there does not count, where
         /// anything is sent. Ties of extrema share the gradient evenly.
         method scatter_reduce(dim: Dim, index: Tensor, src: Tensor, reduce: Text; include_self: Bool = true) -> Tensor {
-            [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::REAL, Same,
+            [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::ORDERED, Same,
             prim Reduce { axis: usize, mode: ScatterMode } Both {|c, g| all scatter::reduce_gradient(c, g, *axis, *mode)},
             run scatter::scatter_reduce_body[Target::Copy], torch "", samples [
                 "N(3, 4), 1, I(0, 4, 3, 6), N(3, 6), 'sum'", "N(3, 4), 0, I(0, 3, 2, 4), P(2, 4), 'prod'",

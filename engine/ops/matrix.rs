@@ -147,7 +147,7 @@ macro_rules! matrix_ops {
         }
         /// The exponential of each square matrix.
         method matrix_exp() -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FLOAT, Same,
             run linalg::linalg_matrix_exp, torch "", samples ["N(3, 3)", "N(2, 2, 2)"]
         }
         /// The pseudoinverse; singular values up to `rcond` times the largest count as 0.
@@ -780,7 +780,7 @@ fn linalg_vander_body(x: &Tensor, n: Option<i64>) -> Result<Tensor> {
     let op = "linalg.vander";
     schema::linalg_vander.check(x.dtype())?;
     if x.ndim() == 0 {
-        return Err(Error::shape(op, "cannot compute the Vandermonde matrix of a scalar", &[x.shape()]));
+        return linalg_vander_body(&x.reshape(&[1])?, Some(n.unwrap_or(1)));
     }
     match n {
         Some(n) if n <= 1 => Err(Error::runtime(op, "N must be greater than 1.")),

@@ -84,10 +84,14 @@ fn p_norm(x: &Tensor, p: f64, dims: Option<&[isize]>, keepdim: bool) -> Result<T
     if p == 2.0 {
         return root(&size.square()?.sum(dims, keepdim, None)?);
     }
-    if p < 0.0 {
-        return size.pow(p)?.sum(dims, keepdim, None)?.pow(1.0 / p);
-    }
     let zero = size.detach()?.eq(0)?;
+    if p < 0.0 {
+        // A zero makes the norm 0, and the gradient of all it is made of, unless there is a NaN as well.
+        let sum = select::r#where(&zero, Scalar::ONE, &size)?.pow(p)?.sum(dims, keepdim, None)?;
+        let axes: Vec<isize> = axes_of("norm", dims, x)?.iter().map(|&a| a as isize).collect();
+        let kept = zero.any(Some(&axes), keepdim)?.logical_not()?.logical_or(&sum.detach()?.isnan()?)?;
+        return select::r#where(&kept, &sum, Scalar::ONE)?.pow(1.0 / p)?.where_else_zero(&kept);
+    }
     let powers = select::r#where(&zero, Scalar::ONE, &size)?.pow(p)?.where_else_zero(&zero.logical_not()?)?;
     let sum = powers.sum(dims, keepdim, None)?;
     let none = sum.detach()?.eq(0)?;

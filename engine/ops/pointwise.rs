@@ -8,7 +8,7 @@ use super::macros::define_ops;
 use super::view::{view_as_complex, view_as_real};
 use super::{result_type, Operand};
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
-use std::f64::consts::{LN_2, PI};
+use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -66,6 +66,16 @@ macro_rules! pointwise_ops {
             method logit(eps: OptFloat = None) -> Tensor {
                 [inplace] Own Yes DTypes::ORDERED, Float,
                 run logit_body, torch "", samples ["P(3, 4, lo=0.1, hi=0.9)", "P(3, 4, lo=0.05, hi=0.95), 0.1"]
+            }
+            /// The normal distribution's share up to `x`: `erfc(-x / √2) / 2`.
+            method ndtr() -> Tensor {
+                [only_function] Own Yes DTypes::ORDERED, Float,
+                run ndtr_body, torch "special.ndtr", samples ["N(3, 4)", "P(3, 4, lo=-20.0, hi=8.0)"]
+            }
+            /// The logarithm of [`ndtr`], by the scaled complementary error function where that is small.
+            method log_ndtr() -> Tensor {
+                [only_function] Own Yes DTypes::ORDERED, Float,
+                run log_ndtr_body, torch "special.log_ndtr", samples ["N(3, 4)", "P(3, 4, lo=-20.0, hi=8.0)"]
             }
             /// `log2(2^input + 2^other)` without overflow.
             method logaddexp2(other: Tensor) -> Tensor {
@@ -274,11 +284,32 @@ fn xlog1py_body(a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
 fn logit_body(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
     wide(&schema::logit, x, |x| {
         let x = match eps {
-            // As by PyTorch: NaN for a bound above 1/2, too.
+            // Of bounds that cross, PyTorch looks at the lower one first.
+            Some(eps) if eps > 0.5 => {
+                let below = r#where(&x.gt(1.0 - eps)?, Scalar::Float(1.0 - eps), x)?;
+                r#where(&x.lt(eps)?, Scalar::Float(eps), &below)?
+            }
+            // As by PyTorch: NaN for a bound above 1, too.
             Some(eps) => clamp(x, Some(eps.into()), Some((1.0 - eps).into()))?,
             None => x.clone(),
         };
         (&x / &(1.0 - &x)?)?.log()
+    })
+}
+
+fn ndtr_body(x: &Tensor) -> Result<Tensor> {
+    wide(&schema::ndtr, x, |x| (x * -FRAC_1_SQRT_2)?.erfc()? * 0.5)
+}
+
+/// Below -1 the tail is `erfcx(-x / √2) / 2 · e^(-x² / 2)`; each branch gets numbers that it can take.
+fn log_ndtr_body(x: &Tensor) -> Result<Tensor> {
+    wide(&schema::log_ndtr, x, |x| {
+        let tail = x.detach()?.lt(-1.0)?;
+        let low = r#where(&tail, x, Scalar::Float(-1.0))?;
+        let low = (((&low * -FRAC_1_SQRT_2)?.erfcx()? * 0.5)?.log()? - &(low.square()? * 0.5)?)?;
+        let high = r#where(&tail, Scalar::ZERO, x)?;
+        let high = ((&high * FRAC_1_SQRT_2)?.erfc()? * -0.5)?.log1p()?;
+        r#where(&tail, &low, &high)
     })
 }
 

@@ -18,9 +18,9 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[doc(hidden)]
 macro_rules! scatter_ops {
     ($cb:ident) => { $cb! { "scatter" ScatterOp :
-        /// A copy with `src` added at `index` along `dim`; what [`scatter`](crate::ops::index::scatter) says of sizes holds.
+        /// A copy with `src` added at `index` along `dim` (`bool` is true where one is); what [`scatter`](crate::ops::index::scatter) says of sizes holds.
         method scatter_add(dim: Dim, index: Tensor, src: Tensor) -> Tensor {
-            [updates] PromoteGpu ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
+            [updates] PromoteGpu ["the order of additions is not defined on the GPU"] DTypes::ALL, Same,
             run scatter_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2), N(3, 2)", "N(3, 4), 0, I(0, 3, 2, 4), FIXED(N(3, 4))"]
         }
         /// The slices of dimension `dim` that `index`, a vector, lists.
@@ -200,6 +200,9 @@ pub(super) fn scatter_body(
 
 fn scatter_add_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
     schema::scatter_add.check(x.dtype())?;
+    if x.dtype() == DType::Bool {
+        return reduced("scatter_add", to, (x, dim), (index, src), "sum", true);
+    }
     scatter_mode("scatter_add", to, (x, dim), (index, src), ScatterMode::Add)
 }
 
@@ -254,6 +257,23 @@ fn reduced(
             return Err(Error::runtime(op, why));
         }
     };
+    if x.dtype() == DType::Bool && src.dtype() == DType::Bool {
+        // A sum of truths is true where one is, a product where all are; there is no mean.
+        let reduce = match mode {
+            ScatterMode::Add if reduce == "mean" => {
+                return Err(Error::dtype(op, "takes no mean of bools", &[x.dtype()]));
+            }
+            ScatterMode::Set | ScatterMode::Add | ScatterMode::Max => "amax",
+            ScatterMode::Prod | ScatterMode::Min => "amin",
+        };
+        let (bytes, src) = (x.cast(DType::U8)?, src.cast(DType::U8)?);
+        let y = reduced(op, Target::Copy, (&bytes, dim), (index, &src), reduce, include_self)?.cast(DType::Bool)?;
+        if to == Target::Copy {
+            return Ok(y);
+        }
+        x.write_in_place(op, &y)?;
+        return Ok(x.clone());
+    }
     if to == Target::Itself && (reduce == "mean" || !include_self) {
         // Several steps: they are done on a copy, so that an error leaves the tensor as it was.
         x.write_in_place(op, &reduced(op, Target::Copy, (x, dim), (index, src), reduce, include_self)?)?;
@@ -447,6 +467,7 @@ fn index_reduce_body(
         let why = "reduce argument must be either prod, mean, amax or amin, got sum (that is index_add)";
         return Err(Error::runtime(OP, why));
     }
+    schema::index_reduce.check(x.dtype())?;
     let (_, axis, index, source) = slices(OP, x, dim, index, source)?;
     let mut line = Shape::from_elem(1, source.ndim());
     line[axis] = index.numel();

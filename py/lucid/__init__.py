@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from lucid import profiler as profiler
     from lucid import random as random
     from lucid import serialization as serialization
+    from lucid import special as special
     from lucid import utils as utils
     from lucid._convert import asarray as asarray
     from lucid._convert import from_numpy as from_numpy
@@ -119,6 +120,7 @@ _PACKAGES = {
     "random",
     "return_types",
     "serialization",
+    "special",
     "utils",
 }
 _NAMES = {

@@ -646,7 +646,10 @@ impl Kind for kinds::Spacing {
     type Lent<'h> = &'h lucid::ops::Spacing;
     fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
         use lucid::ops::Spacing;
-        const EXPECTED: &str = "a number, or a sequence of numbers or of Tensors";
+        const EXPECTED: &str = "a number, a sequence of numbers or of Tensors, or None";
+        if obj.is_none() {
+            return Ok(std::borrow::Cow::Owned(Spacing::Number(lucid::Scalar::ONE)));
+        }
         if !(obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>()) {
             return Ok(std::borrow::Cow::Owned(Spacing::Number(number(at, obj, EXPECTED)?)));
         }

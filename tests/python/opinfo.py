@@ -32,7 +32,7 @@ FREE = (  # noqa: SIM905
     "linalg.qr qr linalg.lu lu resize_ resize_as_"
 ).split()
 #: What is not covered: other layouts, PyTorch's internals, packages of their own.
-APART = ("sparse", "masked.", "torch.ops", "_", "ops.", "jiterator", "fft.", "signal.", "special.")
+APART = ("sparse", "masked.", "torch.ops", "_", "ops.", "jiterator")
 TOLERANCE = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 2e-4, "float64": 1e-7, "complex64": 4e-4}
 DTYPES = ["float32", "int64", "bool", "complex64", "bfloat16", "float16", "uint8", "float64"]
 
@@ -132,6 +132,8 @@ def flat(o: Any) -> list[Any]:
 def array(t: Any) -> np.ndarray[Any, Any]:
     t = t.detach().resolve_conj()
     if isinstance(t, torch.Tensor):
+        if t.layout != torch.strided:
+            raise Apart
         t = t.resolve_neg() if not t._is_zerotensor() else torch.zeros_like(t)
     out: np.ndarray[Any, Any] = (t.float() if name_of(t.dtype) == "bfloat16" else t).cpu().numpy()
     return out
