@@ -23,14 +23,11 @@ from typing import Any
 import lucid
 import numpy as np
 import torch
-from timing import Case, Variant, measure, table
+from timing import Case, Clock, Turn, Work, calls_of, measure, table
 
-Work = Callable[[], Any]
 # What a row is: given a library (`lucid` or `torch`), the work to be timed, which gives what it computed.
 Maker = Callable[[Any], Work]
-Clock = Callable[[], int]
 
-BURST_US = 400
 # An OpenMP thread keeps a core busy for a while after its work: with more threads than one, let it fall asleep first.
 PAUSE = 0.004
 
@@ -335,32 +332,6 @@ def check(name: str, ours: Work, theirs: Work) -> None:
         scale = max(float(np.abs(wanted).max(initial=0)), 1e-6)
         if got.shape != wanted.shape or not np.allclose(got, wanted, rtol=rtol, atol=rtol * scale):
             raise SystemExit(f"{name}: the sides disagree")
-
-
-class Turn(Variant):
-    """A variant that warms up, untimed, before each timing, and notes the time of one call, in microseconds."""
-
-    def __init__(self, work: Work, calls: int, pause: float, clock: Clock) -> None:
-        super().__init__(work, lambda _: None)
-        self.calls, self.pause, self.clock = calls, pause, clock
-
-    def run(self) -> None:
-        if self.pause:
-            time.sleep(self.pause)
-        work = self.build
-        work()
-        start = self.clock()
-        for _ in range(self.calls):
-            work()
-        self.total.append((self.clock() - start) / 1e3 / self.calls)
-
-
-def calls_of(work: Work, clock: Clock) -> int:
-    """How many calls fill a burst."""
-    work()
-    start = clock()
-    work()
-    return max(1, min(200, int(BURST_US * 1e3 / max(clock() - start, 1e3))))
 
 
 def compare(name: str, pause: float, clock: Clock, seconds: float, least: int) -> dict[str, Any]:

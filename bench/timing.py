@@ -59,6 +59,39 @@ class Variant:
         return low, high
 
 
+Work = Callable[[], Any]
+# A clock in nanoseconds: the wall's, or the process's own.
+Clock = Callable[[], int]
+
+BURST_US = 400
+
+
+class Turn(Variant):
+    """A variant that calls its work once untimed, then `calls` times, and notes the time of one call in microseconds."""
+
+    def __init__(self, work: Work, calls: int, pause: float = 0.0, clock: Clock = time.perf_counter_ns) -> None:
+        super().__init__(work, lambda _: None)
+        self.calls, self.pause, self.clock = calls, pause, clock
+
+    def run(self) -> None:
+        if self.pause:
+            time.sleep(self.pause)
+        work = self.build
+        work()
+        start = self.clock()
+        for _ in range(self.calls):
+            work()
+        self.total.append((self.clock() - start) / 1e3 / self.calls)
+
+
+def calls_of(work: Work, clock: Clock = time.perf_counter_ns) -> int:
+    """How many calls fill a burst of some hundred microseconds."""
+    work()
+    start = clock()
+    work()
+    return max(1, min(200, int(BURST_US * 1e3 / max(clock() - start, 1e3))))
+
+
 @dataclass
 class Case:
     """A piece of work and its variants by name."""

@@ -113,8 +113,7 @@ fn at_once(step: &Step, all: &[&Slots]) -> Made<Vec<Slots>> {
     let slots = all.iter().flat_map(|slots| slots.iter().map(at_least_1d)).collect::<mlx_ffi::Result<Vec<_>>>()?;
     let inputs: Vec<&Array> = own.iter().chain(&slots).collect();
     let shapes: Vec<&[i32]> = all.iter().flat_map(|slots| slots.iter().skip(1).map(Array::shape)).collect();
-    let key = format!("{} {}", all.len(), kernel.lines);
-    let made = written::launch(&key, || kernel.text(all.len()), &inputs, &shapes, total)?;
+    let made = written::launch(&kernel.key(all.len()), || kernel.text(all.len()), &inputs, &shapes, total)?;
     Ok(made.chunks(step.arity() - 1).map(|new| new.iter().cloned().collect()).collect())
 }
 
@@ -132,6 +131,12 @@ impl Formula {
         let results = step.visit(Write { script: &script, loaded: step.arity() })?;
         let (lines, constants) = (script.lines.into_inner(), script.constants.into_inner());
         Ok(Formula { lines, results, loaded: step.arity(), constants })
+    }
+
+    /// What tells this kernel from others: all that its text is made of. Rules may share their lines and differ in what
+    /// they load and keep, as SGD does with momentum and at its first step.
+    pub(super) fn key(&self, count: usize) -> String {
+        format!("{count} {} {} {}", self.loaded, self.results.join(" "), self.lines)
     }
 
     /// The kernel for so many parameters.

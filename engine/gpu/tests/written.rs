@@ -5,6 +5,7 @@ use crate::gpu::optim::Formula;
 use crate::gpu::written::{host, largest, route_back, Text, Tiles};
 use crate::ops::pool::PoolOp;
 use crate::optim::Step;
+use std::collections::HashMap;
 
 /// A step by its name with these options, and others that are harmless.
 fn step(name: &str, options: &[(&str, f64)]) -> Step {
@@ -28,10 +29,10 @@ fn step(name: &str, options: &[(&str, f64)]) -> Step {
     Step::parse(name, option).unwrap()
 }
 
-#[test]
-fn steps_are_those_of_the_primitives() {
+/// Steps whose formulas differ.
+fn steps() -> Vec<Step> {
     let decay = ("weight_decay", 0.1);
-    let cases = [
+    vec![
         step("sgd", &[]),
         step("sgd", &[("momentum", 0.9), ("nesterov", 1.0), ("maximize", 1.0), decay]),
         step("sgd", &[("momentum", 0.9), ("first", 1.0)]),
@@ -48,10 +49,27 @@ fn steps_are_those_of_the_primitives() {
         step("rprop", &[]),
         step("asgd", &[]),
         step("lion", &[decay]),
-    ];
+    ]
+}
+
+#[test]
+fn kernels_of_one_key_have_one_text() {
+    let mut texts: HashMap<String, String> = HashMap::new();
+    for (step, count) in steps().into_iter().flat_map(|s| [(s, 1), (s, 4)]) {
+        let formula = Formula::of(&step).unwrap();
+        let text = format!("{:?}", formula.text(count));
+        let first = texts.entry(formula.key(count)).or_insert_with(|| text.clone());
+        assert_eq!(*first, text, "{step:?}");
+    }
+    let sgd = |options: &[_]| Formula::of(&step("sgd", options)).unwrap().key(1);
+    assert_ne!(sgd(&[]), sgd(&[("momentum", 0.9), ("first", 1.0)]));
+}
+
+#[test]
+fn steps_are_those_of_the_primitives() {
     // One of more than a group's threads, a single number, and a matrix.
     let shapes: [&[usize]; 3] = [&[300], &[], &[3, 5]];
-    for step in cases {
+    for step in steps() {
         let sizes: Vec<usize> = shapes.iter().map(|s| s.iter().product()).collect();
         let values = |j: usize, k: usize| -> Vec<f32> {
             // State is never negative, where it is a square.
