@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import lucid
-import lucid.nn.functional as F
 import mlx.core as mx
 import numpy as np
 import torch

@@ -67,7 +67,7 @@ BURST_US = 400
 
 
 class Turn(Variant):
-    """A variant that calls its work once untimed, then `calls` times, and notes the time of one call in microseconds."""
+    """A variant that calls its work once untimed, then `calls` times, and notes one call's time in microseconds."""
 
     def __init__(self, work: Work, calls: int, pause: float = 0.0, clock: Clock = time.perf_counter_ns) -> None:
         super().__init__(work, lambda _: None)

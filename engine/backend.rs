@@ -122,4 +122,6 @@ pub(crate) trait Backend {
     fn memory() -> MemoryStats;
     fn reset_peak_memory();
     fn empty_cache() -> Result<()>;
+    /// Sets the most bytes that are kept for reuse; returns the limit until now.
+    fn set_cache_limit(bytes: usize) -> Result<usize>;
 }

@@ -258,18 +258,24 @@ fn arrays<'a, B: Wrapped>(op: &'static str, inputs: &[&'a Tensor]) -> Result<Sma
 where
     B::Array: 'a,
 {
-    inputs
-        .iter()
-        .map(|t| {
-            B::unwrap(t.storage()).ok_or_else(|| {
-                if let Some(refused) = batching::refuse(op, inputs).or_else(|| sparse::refuse(op, inputs)) {
-                    return refused;
-                }
-                let devices: Vec<Device> = inputs.iter().map(|t| t.device()).collect();
-                Error::device(op, "Expected all tensors to be on the same device; move one with .to()", &devices)
-            })
-        })
-        .collect()
+    let mut arrays = SmallVec::new();
+    for t in inputs {
+        match B::unwrap(t.storage()) {
+            Some(array) => arrays.push(array),
+            None => return Err(strangers(op, inputs)),
+        }
+    }
+    Ok(arrays)
+}
+
+/// Why an op cannot take these tensors together.
+#[cold]
+fn strangers(op: &'static str, inputs: &[&Tensor]) -> Box<Error> {
+    if let Some(refused) = batching::refuse(op, inputs).or_else(|| sparse::refuse(op, inputs)) {
+        return refused;
+    }
+    let devices: Vec<Device> = inputs.iter().map(|t| t.device()).collect();
+    Error::device(op, "Expected all tensors to be on the same device; move one with .to()", &devices)
 }
 
 fn refuse_dtype<B: Wrapped>(op: &'static str, dtype: DType) -> Result<()> {
@@ -554,4 +560,16 @@ pub fn empty_cache(device: Device) -> Result<()> {
         B::empty_cache()
     }
     with_backend!(device, run())
+}
+
+/// Sets the most bytes of freed memory that a device keeps for reuse, and gives back what is beyond. Returns the limit
+/// until now.
+///
+/// # Errors
+/// Where the device reports one.
+pub fn set_cache_limit(device: Device, bytes: usize) -> Result<usize> {
+    fn run<B: Wrapped>(bytes: usize) -> Result<usize> {
+        B::set_cache_limit(bytes)
+    }
+    with_backend!(device, run(bytes))
 }

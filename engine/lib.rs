@@ -45,7 +45,7 @@ pub use autograd::{enable_grad, grad_enabled, no_grad, set_grad_enabled};
 pub use backend::MemoryStats;
 pub use cpu::{Foreign, Owner};
 pub use device::{Device, Parsed};
-pub use dispatch::{empty_cache, memory_stats, reset_peak_memory_stats};
+pub use dispatch::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};
 pub(crate) use dtype::with_dtype;
 pub use dtype::{DType, Element, Scalar};
 pub use error::{Error, Result};

@@ -18,7 +18,7 @@ pub type Slices = SmallVec<[SliceDim; 2]>;
 pub type Axes = SmallVec<[usize; 4]>;
 
 /// Where each element lies in the storage.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Sizes.
     pub shape: Shape,
@@ -158,6 +158,14 @@ pub fn reduced_shape(shape: &[usize], axes: &[usize], keepdim: bool) -> Shape {
         true => None,
     };
     shape.iter().enumerate().filter_map(keep).collect()
+}
+
+impl Clone for Layout {
+    // `SmallVec`'s own clones push one element after the other.
+    fn clone(&self) -> Layout {
+        let (shape, strides) = (Shape::from_slice(&self.shape), Strides::from_slice(&self.strides));
+        Layout { shape, strides, offset: self.offset }
+    }
 }
 
 impl Layout {

@@ -367,4 +367,8 @@ impl Backend for CpuBackend {
         simd::alloc::empty_cache();
         Ok(())
     }
+
+    fn set_cache_limit(bytes: usize) -> Result<usize> {
+        Ok(simd::alloc::set_cache_limit(bytes))
+    }
 }

@@ -226,6 +226,9 @@ impl Backend for GpuBackend {
     fn empty_cache() -> Result<()> {
         memory::clear_cache().map_err(|e| Fault::from(e).of("empty_cache"))
     }
+    fn set_cache_limit(bytes: usize) -> Result<usize> {
+        memory::set_cache_limit(bytes).map_err(|e| Fault::from(e).of("set_cache_limit"))
+    }
 }
 
 /// The elements where they lie, for the host to use; `None` where it has to copy them. Evaluates.

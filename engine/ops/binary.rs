@@ -211,9 +211,19 @@ binary_ops!(define_ops);
 
 fn binary(op: BinaryOp, a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
     let schema = op.schema();
-    let common = result_type([Operand::Tensor(a), b]);
+    let common = match b {
+        Operand::Tensor(t) if t.dtype() == a.dtype() => a.dtype(),
+        b => result_type([Operand::Tensor(a), b]),
+    };
     schema.check(common)?;
     let dtype = schema.result.of(common);
+    if let Operand::Tensor(b) = b {
+        // What most calls are: nothing to convert.
+        if a.dtype() == dtype && b.dtype() == dtype {
+            let shape = shape::broadcast(schema.name, a.shape(), b.shape())?;
+            return dispatch::apply1(Prim::Binary(op), &[a, b], Meta { shape, dtype });
+        }
+    }
     let a = a.cast(dtype)?;
     let b = match b {
         Operand::Tensor(b) => b.cast(dtype)?,

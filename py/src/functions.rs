@@ -257,6 +257,16 @@ fn empty_cache(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<()
     cross::long(py, || lucid::empty_cache(device))
 }
 
+/// Sets the most bytes of freed memory that a device keeps for reuse (256 MiB on the cpu at first), and gives back what is
+/// beyond. Returns the limit until now.
+#[pyfunction]
+#[pyo3(signature = (bytes, device=None))]
+fn set_cache_limit(py: Python<'_>, bytes: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
+    const OP: &str = "set_cache_limit";
+    let device = device.map_or(Ok(lucid::default_device()), |d| device_arg(OP, d))?;
+    cross::long(py, || lucid::set_cache_limit(device, bytes))
+}
+
 /// How many ops and bytes may wait on the GPU, per thread, before they are evaluated.
 #[pyfunction]
 fn lazy_limits() -> (usize, usize) {
@@ -442,7 +452,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! {
         numel is_nonzero is_storage _set_deterministic _get_deterministic view expand repeat clone contiguous is_signed is_same_size ravel is_floating_point is_complex detach detach_ fill_ zero_ resize_as_ is_inference is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
-        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
+        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _metal_device_name _metal_run_kernel _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())

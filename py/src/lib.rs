@@ -25,6 +25,7 @@ mod optim;
 mod out;
 mod overloads;
 mod random;
+mod registered;
 mod results;
 mod sampling;
 mod schema;
@@ -43,6 +44,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     device::register(m)?;
     tensor::register(m)?;
     random::register(m)?;
+    registered::register(m)?;
     ops::register(m)?;
     create::register(m)?;
     autograd::register(m)?;

@@ -2,7 +2,8 @@
 //! counted.
 //!
 //! Depends on `error` only. A fresh large block costs a page fault per 4 KiB, more than an element-wise op on it; so freed
-//! ones wait in size classes, up to [`CACHE_LIMIT`] bytes in all. Invariant: the counters say what live buffers hold.
+//! ones wait in size classes, up to a limit in bytes for all together; beyond it those go first whose size was not asked for
+//! longest, so that the cache follows shapes that change. Invariant: the counters say what live buffers hold.
 
 use crate::error::{Error, Result};
 use crate::Device;
@@ -17,18 +18,70 @@ const ALIGN: usize = 64;
 const CACHED_FROM: usize = 32 << 10;
 /// What large blocks are aligned to: Metal uses memory in place where it starts on a page and fills whole ones.
 const PAGE: usize = if cfg!(target_os = "macos") { 16 << 10 } else { ALIGN };
-/// The most that freed blocks may hold.
-pub const CACHE_LIMIT: usize = 256 << 20;
+/// The most that freed blocks may hold, unless set otherwise.
+const CACHE_LIMIT: usize = 256 << 20;
 
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-static FREE: Mutex<Free> = Mutex::new(Free { blocks: BTreeMap::new(), bytes: 0 });
+static FREE: Mutex<Free> = Mutex::new(Free { classes: BTreeMap::new(), bytes: 0, limit: CACHE_LIMIT, asked: 0 });
 
 /// Freed blocks by size.
 struct Free {
-    blocks: BTreeMap<usize, Vec<Raw>>,
+    classes: BTreeMap<usize, Class>,
     bytes: usize,
+    limit: usize,
+    /// How often a block was asked for or given back.
+    asked: u64,
+}
+
+/// Freed blocks of one size.
+#[derive(Default)]
+struct Class {
+    blocks: Vec<Raw>,
+    /// When one of this size was last asked for or given back.
+    last: u64,
+}
+
+impl Free {
+    /// The class of a size, which is in use now.
+    fn class(&mut self, size: usize) -> &mut Class {
+        self.asked += 1;
+        let class = self.classes.entry(size).or_default();
+        class.last = self.asked;
+        class
+    }
+
+    fn take(&mut self, size: usize) -> Option<NonNull<u8>> {
+        let raw = self.class(size).blocks.pop()?;
+        self.bytes -= size;
+        Some(raw.0)
+    }
+
+    fn give(&mut self, size: usize, block: NonNull<u8>) {
+        if size > self.limit {
+            return release(block, size);
+        }
+        self.class(size).blocks.push(Raw(block));
+        self.bytes += size;
+        self.trim();
+    }
+
+    /// Releases blocks until the limit holds.
+    fn trim(&mut self) {
+        while self.bytes > self.limit {
+            // There are a few dozen sizes at most, and this runs where the cache is full.
+            let Some(size) = self.classes.iter().min_by_key(|(_, c)| c.last).map(|(&size, _)| size) else { return };
+            let Some(class) = self.classes.get_mut(&size) else { return };
+            match class.blocks.pop() {
+                Some(raw) => {
+                    self.bytes -= size;
+                    release(raw.0, size);
+                }
+                None => drop(self.classes.remove(&size)),
+            }
+        }
+    }
 }
 
 struct Raw(NonNull<u8>);
@@ -61,15 +114,18 @@ pub fn reset_peak() {
 
 /// Gives freed blocks back to the system.
 pub fn empty_cache() {
-    let blocks = std::mem::take(&mut FREE.lock().blocks);
-    let mut bytes = 0;
-    for (size, list) in blocks {
-        for raw in list {
-            release(raw.0, size);
-            bytes += size;
-        }
-    }
-    FREE.lock().bytes -= bytes;
+    let mut free = FREE.lock();
+    let limit = std::mem::replace(&mut free.limit, 0);
+    free.trim();
+    free.limit = limit;
+}
+
+/// Sets the most bytes that freed blocks may hold, and gives back what is beyond; returns the limit until now.
+pub fn set_cache_limit(bytes: usize) -> usize {
+    let mut free = FREE.lock();
+    let before = std::mem::replace(&mut free.limit, bytes);
+    free.trim();
+    before
 }
 
 /// An allocated piece of memory; freed when dropped.
@@ -118,7 +174,7 @@ impl Block {
         if bytes == 0 {
             return Ok(Block { ptr: dangling(), bytes: 0, size: 0 });
         }
-        let reused = (size >= CACHED_FROM).then(|| take(size)).flatten();
+        let reused = (size >= CACHED_FROM).then(|| FREE.lock().take(size)).flatten();
         let layout = Layout::from_size_align(size, align(size)).map_err(|_| out_of_memory(format!("{bytes} bytes")))?;
         let ptr = match reused {
             Some(ptr) => ptr,
@@ -167,17 +223,6 @@ fn freeze(ptr: NonNull<u8>) {
     unsafe { std::arch::asm!("/* {0} */", in(reg) ptr.as_ptr(), options(nostack, preserves_flags)) };
 }
 
-fn take(size: usize) -> Option<NonNull<u8>> {
-    let mut free = FREE.lock();
-    let list = free.blocks.get_mut(&size)?;
-    let raw = list.pop()?;
-    if list.is_empty() {
-        free.blocks.remove(&size);
-    }
-    free.bytes -= size;
-    Some(raw.0)
-}
-
 impl Drop for Block {
     fn drop(&mut self) {
         if self.size == 0 {
@@ -185,12 +230,7 @@ impl Drop for Block {
         }
         CURRENT.fetch_sub(self.bytes, Relaxed);
         if self.size >= CACHED_FROM {
-            let mut free = FREE.lock();
-            if free.bytes + self.size <= CACHE_LIMIT {
-                free.bytes += self.size;
-                free.blocks.entry(self.size).or_default().push(Raw(self.ptr));
-                return;
-            }
+            return FREE.lock().give(self.size, self.ptr);
         }
         release(self.ptr, self.size);
     }
@@ -221,5 +261,32 @@ mod tests {
         let again = Block::new(size - 100, 1, true).unwrap();
         assert_eq!(again.as_ptr(), first);
         assert!(stats().current >= size - 100 && stats().peak >= stats().current);
+    }
+
+    #[test]
+    fn a_full_cache_lets_go_of_what_was_not_asked_for_longest() {
+        let mut free = Free { classes: BTreeMap::new(), bytes: 0, limit: 4 * CACHED_FROM, asked: 0 };
+        let fresh = |size| {
+            let mut block = Block::new(size, 1, false).unwrap();
+            let ptr = std::mem::replace(&mut block.ptr, dangling());
+            CURRENT.fetch_sub(std::mem::take(&mut block.bytes), Relaxed);
+            block.size = 0;
+            ptr
+        };
+        let (small, large) = (CACHED_FROM, 2 * CACHED_FROM);
+        free.give(small, fresh(small));
+        free.give(large, fresh(large));
+        free.give(small, fresh(small));
+        assert_eq!(free.bytes, 4 * CACHED_FROM);
+        // The large one is the oldest now.
+        free.give(small, fresh(small));
+        assert_eq!(free.bytes, 3 * CACHED_FROM);
+        assert!(free.take(large).is_none());
+        // Larger than the limit: the others stay.
+        free.give(8 * CACHED_FROM, fresh(8 * CACHED_FROM));
+        assert_eq!(free.bytes, 3 * CACHED_FROM);
+        free.limit = 0;
+        free.trim();
+        assert_eq!((free.bytes, free.classes.values().map(|c| c.blocks.len()).sum::<usize>()), (0, 0));
     }
 }

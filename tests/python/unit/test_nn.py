@@ -604,3 +604,58 @@ def test_share_memory_moves_parameters_and_buffers() -> None:
     assert module.share_memory() is module and module[0].weight is weight
     assert all(t.is_shared() for t in (*module.parameters(), *module.buffers()))
     assert lucid.equal(weight, values) and weight.is_leaf and weight.requires_grad
+
+
+class Registers(nn.Module):
+    """A module with one of each kind, and the same name in another sense where `plain`."""
+
+    def __init__(self, plain: bool = False) -> None:
+        super().__init__()
+        self.layer = "none" if plain else nn.Linear(2, 2)
+        self.register_buffer("seen", lucid.ones(2))
+        self.scale = nn.Parameter(lucid.ones(1))
+
+
+def test_registered_names_are_attributes_of_instances_alone() -> None:
+    module, plain = Registers(), Registers(plain=True)
+    assert isinstance(module.layer, nn.Linear) and plain.layer == "none"
+    assert module.seen.shape == (2,) and module.scale.requires_grad
+    assert not hasattr(Registers, "layer")
+    with pytest.raises(AttributeError, match="type object 'Registers' has no attribute 'layer'"):
+        _ = Registers.layer
+    del module.layer
+    assert not hasattr(module, "layer")
+    assert not hasattr(copy.deepcopy(module), "layer")
+    with pytest.raises(AttributeError, match="'Registers' object has no attribute 'layer'"):
+        _ = module.layer
+    module.layer = 5
+    assert module.layer == 5
+    module._modules["layer"] = nn.ReLU()
+    del module.__dict__["layer"]
+    assert isinstance(module.layer, nn.ReLU)
+
+
+def test_registered_names_come_after_what_a_class_says() -> None:
+    class Named(Registers):
+        layer = property(lambda self: "a property")  # type: ignore[assignment]
+
+        def __getattr__(self, name: str) -> object:
+            return f"no {name}" if name == "missing" else super().__getattr__(name)
+
+    named = Registers()
+    named.__class__ = Named
+    assert named.layer == "a property" and named.missing == "no missing"
+    assert named.scale.requires_grad
+    with pytest.raises(AttributeError, match="'Named' object has no attribute 'other'"):
+        _ = named.other
+    found = Registers.__dict__["scale"]
+    assert pickle.loads(pickle.dumps(found)).__get__(named, Named) is named.scale
+
+
+def test_a_module_without_init_says_so_when_called() -> None:
+    class Bare(nn.Module):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(AttributeError, match=r"before Module.__init__\(\) call"):
+        Bare()(lucid.ones(1))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid._naming import name_call
 from lucid.nn.modules.hooks import RemovableHandle, register
 
@@ -84,11 +84,14 @@ def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> Remova
 
 
 def _registered(kind: str, owner: Any, name: str, value: Any) -> Any:
-    """What is to be registered, after the hooks of its kind."""
+    """What is to be registered, after the hooks of its kind. From now on the name is a quick one to find."""
     for hook in _REGISTRATION[kind].values():
         changed = hook(owner, name, value)
         if changed is not None:
             value = changed
+    cls = type(owner)
+    if name.isidentifier() and not any(name in base.__dict__ for base in cls.__mro__):
+        setattr(cls, name, _C.Registered(name))
     return value
 
 
@@ -105,16 +108,23 @@ class CallMixin:
     _backward_pre_hooks: OrderedDict[int, Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not (
-            self._forward_pre_hooks
-            or self._forward_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or _PRE
-            or _POST
-            or _BACKWARD
-            or _BACKWARD_PRE
-        ):
+        # From the dict: an attribute of a class with `__getattr__` takes several times as long, and every layer's call
+        # comes through here.
+        own = self.__dict__
+        try:
+            hooked = (
+                own["_forward_pre_hooks"]
+                or own["_forward_hooks"]
+                or own["_backward_hooks"]
+                or own["_backward_pre_hooks"]
+                or _PRE
+                or _POST
+                or _BACKWARD
+                or _BACKWARD_PRE
+            )
+        except KeyError as missing:
+            raise AttributeError(f"cannot call a module before Module.__init__() call: it has no {missing}") from None
+        if not hooked:
             try:
                 return self.forward(*args, **kwargs)
             except Exception as error:
