@@ -4,7 +4,8 @@
 
 On the GPU device the peer is `mlx.core`, and nothing is evaluated: a call makes a node of the graph and drops it. On
 the CPU the peer is PyTorch and the arrays are small. Each op once with nothing recorded and once with an input that
-wants a gradient (`mlx.core` records nothing: its time is that of the plain call). The rows "Rust" come from
+wants a gradient (`mlx.core` records nothing: its time is that of the plain call). What counts is the time that the
+process had a core, which other programs on the machine change little. The rows "Rust" come from
 `examples/dispatch.rs`, where it has been built: there the peer on the GPU device is mlx-c through `mlx-ffi`, and
 there is none on the CPU, so that PyTorch's time from Python stands in. How to read the table: `bench/README.md`.
 """
@@ -17,6 +18,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,7 +114,10 @@ def _cases(pattern: str) -> dict[str, tuple[Case, str]]:
                     ]
                 sides = dict(zip(("ours", "peer", "control"), [ours[op](*x), *peers], strict=True))
                 _check(name, sides["ours"](), sides["peer"]())
-                made[name] = Case(name, {side: Turn(work, CALLS) for side, work in sides.items()}), op
+                made[name] = (
+                    Case(name, {side: Turn(work, CALLS, clock=time.process_time_ns) for side, work in sides.items()}),
+                    op,
+                )
     return made
 
 

@@ -3,9 +3,9 @@
     python bench/growth.py [--device cpu] [--seconds 60] [--json] [--png FILE]
 
 Each case is run at sizes that double. The slope is that of a line through the logarithms of size and time, over the
-larger half of the sizes, where fixed costs no longer count: 1.0 is linear. `limit` is the exponent that theory gives the
-case, with room for caches that become too small; a slope beyond it is an accidental power. On `cpu` PyTorch does the
-same, with one thread each, and what counts is the time that the process had a core. See `bench/README.md`.
+larger half of the sizes, where fixed costs no longer count: 1.0 is linear. `limit` is the exponent that theory gives
+the case, with room for caches that become too small; a slope beyond it is an accidental power. On `cpu` PyTorch does
+the same, with one thread each, and what counts is the time that the process had a core. See `bench/README.md`.
 """
 
 from __future__ import annotations
