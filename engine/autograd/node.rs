@@ -65,15 +65,15 @@ impl InputMeta {
     }
 }
 
-/// A tensor that the tape keeps.
+/// A tensor that the tape keeps. Small, since every node has room for several and most keep inputs or nothing.
 #[derive(Clone)]
 pub(crate) enum Kept {
     /// An input, at the version it had.
     Input(Tensor, u32),
     /// A result of the node itself: bare storage, since the tensor owns the node.
-    Output(Storage, u32, u32),
+    Output(Box<Storage>, u32, u32),
     /// What a hook packed, and where the tensor stood on the tape.
-    Packed(Unpack, Place),
+    Packed(Box<(Unpack, Place)>),
 }
 
 /// Where a packed tensor stood.
@@ -104,14 +104,14 @@ impl Kept {
     /// Keeps result `nr` of the node in the making.
     pub(crate) fn output(storage: &Storage, nr: u32) -> Result<Kept> {
         match modes::packing() {
-            None => Ok(Kept::Output(storage.clone(), storage.version(), nr)),
+            None => Ok(Kept::Output(Box::new(storage.clone()), storage.version(), nr)),
             Some(packing) => Kept::packed(packing, &Tensor::from_storage(storage.clone()), Place::Own(nr)),
         }
     }
 
     fn packed(packing: Packing, t: &Tensor, place: Place) -> Result<Kept> {
         match packing {
-            Packing::Hook(pack) => with_grad(false, || pack(t)).map(|unpack| Kept::Packed(unpack, place)),
+            Packing::Hook(pack) => with_grad(false, || pack(t)).map(|unpack| Kept::Packed(Box::new((unpack, place)))),
             Packing::Refused(why) => Err(Error::runtime("saved_tensors_hooks", why)),
         }
     }
@@ -124,8 +124,11 @@ impl Kept {
         };
         match self {
             Kept::Input(t, version) => check(node, t.storage(), *version).map(|()| t.clone()),
-            Kept::Output(storage, version, nr) => check(node, storage, *version).map(|()| own(storage.clone(), *nr)),
-            Kept::Packed(unpack, place) => {
+            Kept::Output(storage, version, nr) => {
+                check(node, storage, *version).map(|()| own((**storage).clone(), *nr))
+            }
+            Kept::Packed(packed) => {
+                let (unpack, place) = &**packed;
                 let t = unpack()?;
                 Ok(match place {
                     Place::Off => t.detach()?,
@@ -244,8 +247,12 @@ impl Node {
         for kept in saved.inputs.drain(..).flatten().chain(saved.output.take()) {
             match kept {
                 Kept::Input(t, _) => stack.push(Owned::Tensor(t)),
-                Kept::Packed(_, Place::At(edge)) => stack.push(Owned::Node(edge.node)),
-                Kept::Output(..) | Kept::Packed(_, Place::Off | Place::Own(_)) => {}
+                Kept::Packed(packed) => {
+                    if let Place::At(edge) = packed.1 {
+                        stack.push(Owned::Node(edge.node));
+                    }
+                }
+                Kept::Output(..) => {}
             }
         }
     }
