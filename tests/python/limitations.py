@@ -21,6 +21,7 @@ class Limitation:
 POLES = "at the poles PyTorch's trigamma gives large finite numbers, from sin(πx) of a rounded πx"
 ONLY_COMPLEX64 = "complex64 is the only complex dtype, so there are no float64 parts"
 NO_COMPLEX_INVERSE = "complex matrices are not factored, so that they have no negative powers"
+WIDE_EXPONENTIALS = "computed in float32; PyTorch's in 16 bits is infinite or NaN in float16, of few digits in bfloat16"
 IN_FLOAT32 = "one primitive, which autocast runs in float32; PyTorch's is made of products, which it runs in 16 bits"
 ONLY_TRUTHS = "bytes other than 0 and 1 are no truth values: `view(bool)` of such is an error, where PyTorch shows True"
 NO_FLOAT64 = "the GPU device has no float64; float32 stands in, as documented"
@@ -59,6 +60,12 @@ LIMITATIONS: tuple[Limitation, ...] = (
     *(
         Limitation(f"autocast {name}", "cpu", "*", IN_FLOAT32)
         for name in ("matrix_exp", "linalg_matrix_exp", "linalg_pinv", "pinverse", "linalg_det")
+    ),
+    *(
+        Limitation(name, device, dtype, WIDE_EXPONENTIALS)
+        for name in ("matrix_exp", "linalg_matrix_exp")
+        for device in ("cpu", "gpu")
+        for dtype in ("float16", "bfloat16")
     ),
     Limitation("float_power", "gpu", "*", NO_FLOAT64),
     Limitation("bincount", "gpu", "weights", NO_FLOAT64),
