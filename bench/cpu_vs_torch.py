@@ -217,9 +217,11 @@ def movement() -> None:
     plain("cat of two 1024x512, dim 1", lambda lib, a, b: lib.cat([a, b], 1), numbers(1024, 512), numbers(1024, 512))
     plain("copy of 1024² transposed", lambda lib, x: x.t().contiguous(), x)
     plain("copy of 64x128x128 permuted", lambda lib, x: x.permute(0, 2, 1).contiguous(), numbers(64, 128, 128))
-    plain("sort 1024 rows of 1024", lambda lib, x: lib.sort(x, -1), x)
-    plain("sort 1M", lambda lib, x: lib.sort(x), numbers(1 << 20))
-    plain("topk 10 of 1024 rows of 1024", lambda lib, x: lib.topk(x, 10), x)
+    # No two numbers alike: which of them comes first is PyTorch's secret.
+    distinct = np.random.default_rng(0).permutation(1 << 20).astype(np.float32)
+    plain("sort 1024 rows of 1024", lambda lib, x: lib.sort(x, -1), distinct.reshape(1024, 1024))
+    plain("sort 1M", lambda lib, x: lib.sort(x), distinct)
+    plain("topk 10 of 1024 rows of 1024", lambda lib, x: lib.topk(x, 10), distinct.reshape(1024, 1024))
     plain("cumsum over the last of 1024²", lambda lib, x: lib.cumsum(x, 1), x)
     plain("cumsum over the first of 1024²", lambda lib, x: lib.cumsum(x, 0), x)
 

@@ -97,7 +97,7 @@ pub(crate) trait Backend {
     fn conv(op: &ConvOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     fn pool(op: &PoolOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     fn nn(op: &NnOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
-    fn norm(op: &NormOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    fn norm(op: &NormOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
 
     /// A row-major copy in a storage of its own.
     fn copy(x: &Self::Array) -> Result<Self::Array>;

@@ -286,6 +286,34 @@ fn refuse_dtype<B: Wrapped>(op: &'static str, dtype: DType) -> Result<()> {
     Err(Error::dtype(op, why, &[dtype]))
 }
 
+/// Runs an op that takes elements one by one in the order in which they lie, where that is another than the dimensions', and
+/// gives the result that order too, as PyTorch does.
+fn in_order<B: Backend>(
+    x: &[&B::Array],
+    out: &Meta,
+    run: impl FnOnce(&[&B::Array], &Meta) -> Result<B::Array>,
+) -> Result<B::Array> {
+    // Numbers have no order; what else there is lies as the first.
+    let first = x.iter().find(|x| x.layout().ndim() > 0);
+    let Some((order, back)) = first.and_then(|x| x.layout().permuted()) else { return run(x, out) };
+    let turned = |x: &B::Array, axes: &crate::shape::Axes| {
+        let op = ViewOp::Permute { axes: axes.clone() };
+        match (x.layout().ndim() > 0).then(|| x.layout().view(&op)).flatten() {
+            Some(layout) => B::view(&op, x, layout),
+            None => Ok(x.clone()),
+        }
+    };
+    let flat = x.iter().map(|x| turned(x, &order)).collect::<Result<SmallVec<[B::Array; 2]>>>()?;
+    let meta = Meta { shape: order.iter().map(|&axis| out.shape[axis]).collect(), dtype: out.dtype };
+    let flat: SmallVec<[&B::Array; 2]> = flat.iter().collect();
+    turned(&run(&flat, &meta)?, &back)
+}
+
+/// Do the elements of both lie in one order, so that they meet as they come? A number meets any.
+fn in_one_order(a: &Layout, b: &Layout) -> bool {
+    a.ndim() == 0 || b.ndim() == 0 || a.shape == b.shape && a.strides == b.strides
+}
+
 fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<Storage> {
     let name = prim.schema().name;
     let x = arrays::<B>(name, inputs)?;
@@ -296,8 +324,11 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Random(op), []) => B::random(op, out),
         (Prim::Transfer(TransferOp::Cast { dtype }), [x]) => B::cast(x, *dtype),
         (Prim::Transfer(TransferOp::Copy), [x]) => B::copy(x),
-        (Prim::Unary(op), [x]) => B::unary(op, x, out),
-        (Prim::Binary(op), [a, b]) => B::binary(op, a, b, out),
+        (Prim::Unary(op), [x]) => in_order::<B>(&[x], out, |x, out| B::unary(op, x[0], out)),
+        (Prim::Binary(op), [a, b]) => match in_one_order(a.layout(), b.layout()) {
+            true => in_order::<B>(&[a, b], out, |x, out| B::binary(op, x[0], x[1], out)),
+            false => B::binary(op, a, b, out),
+        },
         (Prim::Compare(op), [a, b]) => B::compare(op, a, b, out),
         (Prim::Select(op), [c, a, b]) => B::select(op, c, a, b, out),
         (Prim::Reduce(op, how), [x]) => B::reduce(op, how, x, out),
@@ -308,8 +339,9 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Linalg(op), x) => B::linalg(op, x, out),
         (Prim::Conv(op), x) => B::conv(op, x, out),
         (Prim::Pool(op), x) => B::pool(op, x, out),
+        (Prim::Nn(op @ NnOp::Gelu { .. }), [x]) => in_order::<B>(&[x], out, |x, out| B::nn(op, x, out)),
         (Prim::Nn(op), x) => B::nn(op, x, out),
-        (Prim::Norm(op), [x]) => B::norm(op, x, out),
+        (Prim::Norm(op), x) => B::norm(op, x, out),
         (prim, x) => Err(Error::runtime(name, format!("{prim:?} does not take {} arrays", x.len()))),
     };
     array.map(B::wrap)

@@ -202,6 +202,27 @@ impl Layout {
         true
     }
 
+    /// The order of dimensions in memory, outermost first, of a layout without gaps that is not row-major; with the order
+    /// that leads back.
+    pub fn permuted(&self) -> Option<(Axes, Axes)> {
+        let Layout { shape, strides, .. } = self;
+        if self.is_contiguous() || shape.contains(&0) {
+            return None;
+        }
+        let mut order: Axes = (0..shape.len()).collect();
+        order.sort_by_key(|&axis| std::cmp::Reverse((strides[axis], shape[axis])));
+        let mut step = 1;
+        for &axis in order.iter().rev().filter(|&&axis| shape[axis] != 1) {
+            if strides[axis] != step {
+                return None;
+            }
+            step *= shape[axis];
+        }
+        let mut back: Axes = order.clone();
+        order.iter().enumerate().for_each(|(place, &axis)| back[axis] = place);
+        Some((order, back))
+    }
+
     /// The number of storage elements that this layout needs: one past the largest index it can produce.
     pub fn span(&self) -> usize {
         if self.numel() == 0 {

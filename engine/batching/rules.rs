@@ -40,6 +40,9 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Sort(SortOp::ArgSort { axis, descending }) => {
             along(Prim::Sort(SortOp::ArgSort { axis: axis + 1, descending }), x, out)
         }
+        Prim::Sort(SortOp::ArgFirst { axis, descending, k }) => {
+            same(Prim::Sort(SortOp::ArgFirst { axis: axis + 1, descending, k }), x, out)
+        }
         Prim::Sort(SortOp::ArgSortRows) => same(prim, x, out),
         Prim::Sort(SortOp::Search { right }) => search(right, x, size, out),
         Prim::View(op) => Err(Error::runtime(op.schema().name, "a view has a layout")),
@@ -52,9 +55,13 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Nn(NnOp::Linear) => contract::linear(x, out),
         Prim::Nn(NnOp::Softmax { axis }) => along(Prim::Nn(NnOp::Softmax { axis: axis + 1 }), x, out),
         Prim::Nn(NnOp::LogSoftmax { axis }) => along(Prim::Nn(NnOp::LogSoftmax { axis: axis + 1 }), x, out),
+        Prim::Nn(NnOp::SoftmaxGradient { axis, log }) => {
+            leading(Prim::Nn(NnOp::SoftmaxGradient { axis: axis + 1, log }), x, size, out)
+        }
         Prim::Nn(NnOp::Gelu { .. }) => same(prim, x, out),
         Prim::Nn(NnOp::Attention { .. }) => contract::attention(prim, x, size, out),
         Prim::Norm(NormOp::Standardize { .. }) => same(prim, x, out),
+        Prim::Norm(NormOp::StandardizeGradient { .. }) => leading(prim, x, size, out),
     }
 }
 

@@ -4,9 +4,10 @@
 //! every 512 elements. Invariant: each agrees with the composite of plain ops that it stands for.
 
 use super::blas::{gemm, Gemm, Matrix};
+use super::channels::{self, Channels};
+use super::elementwise::apply1;
 use super::simd::{run, threads, Extreme, Math, Real, Sum, Task, Wide};
-use super::strided::each1;
-use super::{attention, copy, CpuArray};
+use super::{attention, copy, gradients, CpuArray};
 use crate::backend::Array;
 use crate::dispatch::Meta;
 use crate::dtype::Element;
@@ -78,25 +79,28 @@ pub fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         NnOp::Linear => with_float!("linear", out.dtype, T => linear::<T>(inputs, out)),
         NnOp::Softmax { axis } => with_float!("softmax", out.dtype, T => softmax::<T, false>(x, axis)),
         NnOp::LogSoftmax { axis } => with_float!("log_softmax", out.dtype, T => softmax::<T, true>(x, axis)),
+        NnOp::SoftmaxGradient { axis, log } => {
+            with_float!("softmax_gradient", out.dtype, T => gradients::softmax::<T>(x, inputs[1], axis, log))
+        }
         NnOp::Attention { causal, scale } => attention::attention(inputs, causal, scale, out),
         NnOp::Gelu { tanh } => {
             let op = if tanh { Math::GeluTanh } else { Math::Gelu };
             with_float!("gelu", out.dtype, T => {
-                let guard = x.read::<T>();
-                CpuArray::build(x.shape(), |out| {
-                    each1(&x.source(&guard, x.shape()), out, threads::GRAIN / 4, &|x, out| T::math(op, x, out));
-                    Ok(())
-                })
+                apply1::<T, T>(x, threads::GRAIN / 4, &|x, out| T::math(op, x, out))
             })
         }
     }
 }
 
 /// The kernels of the `norm` family.
-pub fn norm(op: &NormOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+pub fn norm(op: &NormOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    let x = inputs[0];
     match *op {
         NormOp::Standardize { dims, eps } => {
             with_float!("layer_norm", out.dtype, T => standardize::<T>(x, dims, eps))
+        }
+        NormOp::StandardizeGradient { dims, eps } => {
+            with_float!("layer_norm", out.dtype, T => gradients::standardize::<T>(x, inputs[1], dims, eps))
         }
     }
 }
@@ -170,14 +174,27 @@ pub fn axis_back(x: &CpuArray, axis: usize) -> Result<CpuArray> {
 
 /// Elements worked on at once where rows are short.
 const BLOCK: usize = 4096;
-const LANES: usize = 16;
+const LANES: usize = 32;
+
+/// All lanes as one, halving them.
+#[inline(always)]
+pub(super) fn join<W: Copy, const N: usize>(mut lanes: [W; N], f: impl Fn(W, W) -> W) -> W {
+    let mut width = N / 2;
+    while width > 0 {
+        for j in 0..width {
+            lanes[j] = f(lanes[j], lanes[j + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
 
 /// The sum of a function of a row's elements.
 #[inline(always)]
 pub(super) fn total<T: Wide<W: Compute>>(x: &[T], f: impl Fn(T::W) -> T::W) -> f64 {
     let zero = T::W::of(0.0);
     let mut sum = 0.0;
-    for block in x.chunks(32 * LANES) {
+    for block in x.chunks(16 * LANES) {
         let mut lanes = [zero; LANES];
         let chunks = block.chunks_exact(LANES);
         let rest = chunks.remainder().iter().fold(zero, |sum, x| sum + f(x.widen()));
@@ -186,7 +203,7 @@ pub(super) fn total<T: Wide<W: Compute>>(x: &[T], f: impl Fn(T::W) -> T::W) -> f
                 lanes[j] = lanes[j] + f(c[j].widen());
             }
         }
-        sum += (lanes.into_iter().fold(zero, |a, b| a + b) + rest).into();
+        sum += (join(lanes, |a, b| a + b) + rest).into();
     }
     sum
 }
@@ -207,7 +224,7 @@ fn largest<T: Wide<W: Compute>>(x: &[T]) -> T::W {
             lanes[j] = larger(lanes[j], c[j].widen());
         }
     }
-    lanes.into_iter().fold(rest, larger)
+    larger(join(lanes, larger), rest)
 }
 
 /// Rows less their largest element. NaN stays, and makes its row's sum NaN.
@@ -252,7 +269,95 @@ impl<T: Wide<W: Compute>, const LOG: bool> Task for Divide<'_, T, LOG> {
     }
 }
 
+/// Columns side by side, `apart` elements from one of their elements to the next: less their largest element, which is
+/// `shifted`; then, with the `powers` of that, over their sum or less its logarithm.
+struct Columns<'a, T: Wide, const LOG: bool> {
+    apart: usize,
+    width: usize,
+    shifted: &'a mut [T::W],
+}
+impl<T: Wide<W: Compute>, const LOG: bool> Columns<'_, T, LOG> {
+    #[inline(always)]
+    fn shift(self, x: &[T]) {
+        let Columns { apart, width, shifted } = self;
+        let mut most = vec![T::W::of(f64::NEG_INFINITY); width];
+        for x in x.chunks(apart) {
+            for (most, x) in most.iter_mut().zip(x) {
+                let x = x.widen();
+                *most = if x > *most { x } else { *most };
+            }
+        }
+        for (x, shifted) in x.chunks(apart).zip(shifted.chunks_mut(width)) {
+            shifted.iter_mut().zip(x).zip(&most).for_each(|((s, x), &most)| *s = x.widen() - most);
+        }
+    }
+
+    #[inline(always)]
+    fn divide(self, powers: &[T::W], out: &mut [T]) {
+        let Columns { apart, width, shifted } = self;
+        let mut sums = vec![0f64; width];
+        for e in powers.chunks(width) {
+            sums.iter_mut().zip(e).for_each(|(sum, &e)| *sum += e.into());
+        }
+        let by: Vec<T::W> = sums.iter().map(|&sum| T::W::of(if LOG { sum.ln() } else { 1.0 / sum })).collect();
+        for ((out, s), e) in out.chunks_mut(apart).zip(shifted.chunks(width)).zip(powers.chunks(width)) {
+            if LOG {
+                out.iter_mut().zip(s).zip(&by).for_each(|((o, &s), &by)| *o = T::narrow(s - by));
+            } else {
+                out.iter_mut().zip(e).zip(&by).for_each(|((o, &e), &by)| *o = T::narrow(e * by));
+            }
+        }
+    }
+}
+
+struct ShiftColumns<'a, T: Wide, const LOG: bool>(Columns<'a, T, LOG>, &'a [T]);
+impl<T: Wide<W: Compute>, const LOG: bool> Task for ShiftColumns<'_, T, LOG> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        self.0.shift(self.1);
+    }
+}
+
+struct DivideColumns<'a, T: Wide, const LOG: bool>(Columns<'a, T, LOG>, &'a [T::W], &'a mut [T]);
+impl<T: Wide<W: Compute>, const LOG: bool> Task for DivideColumns<'_, T, LOG> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        self.0.divide(self.1, self.2);
+    }
+}
+
+/// Softmax of rows whose elements lie `inner` apart, without moving them.
+fn softmax_columns<T: Float, const LOG: bool>(x: &CpuArray, n: usize, inner: usize) -> Result<CpuArray> {
+    let guard = x.read::<T>();
+    let data = x.slice(&guard);
+    CpuArray::build(x.shape(), |out: &mut [T]| {
+        threads::for_chunks(out, n * inner, threads::GRAIN / 4, |start, out| {
+            let widest = (4 * BLOCK / n).clamp(LANES, 256).min(inner);
+            let mut shifted = vec![T::W::of(0.0); n * widest];
+            let mut powers = shifted.clone();
+            for (x, out) in data[start..].chunks(n * inner).zip(out.chunks_mut(n * inner)) {
+                for column in (0..inner).step_by(widest) {
+                    let width = widest.min(inner - column);
+                    let (shifted, powers) = (&mut shifted[..n * width], &mut powers[..n * width]);
+                    let columns = Columns::<T, LOG> { apart: inner, width, shifted };
+                    run(ShiftColumns(columns, &x[column..]));
+                    T::W::math(Math::Exp, shifted, powers);
+                    let columns = Columns::<T, LOG> { apart: inner, width, shifted };
+                    run(DivideColumns(columns, powers, &mut out[column..]));
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
 fn softmax<T: Float, const LOG: bool>(x: &CpuArray, axis: usize) -> Result<CpuArray> {
+    let inner = x.shape()[axis + 1..].iter().product::<usize>();
+    if inner >= LANES && x.shape()[axis] > 0 {
+        return softmax_columns::<T, LOG>(&x.contiguous()?, x.shape()[axis], inner);
+    }
     let x = axis_last(x, axis)?;
     let n = x.shape().last().copied().unwrap_or(1).max(1);
     let guard = x.read::<T>();
@@ -296,7 +401,10 @@ impl<T: Wide<W: Compute>> Task for Standard<'_, T> {
     }
 }
 
-fn standardize<T: Float>(x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
+pub(super) fn standardize<T: Float>(x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
+    if let Some(how) = Channels::of(&x.layout, dims) {
+        return channels::standardize::<T>(x, None, how, eps);
+    }
     let x = x.contiguous()?;
     let lead = x.layout().ndim().checked_sub(dims);
     let lead =
@@ -412,7 +520,7 @@ mod tests {
         for x in layouts(&[2, 3, 50], &numbers(300)) {
             for dims in 1..=3 {
                 let op = NormOp::Standardize { dims, eps: 0.0 };
-                let y = show::<f32>(&norm(&op, &x, &Meta::new(&[2, 3, 50], crate::DType::F32)).unwrap());
+                let y = show::<f32>(&norm(&op, &[&x], &Meta::new(&[2, 3, 50], crate::DType::F32)).unwrap());
                 for row in y.chunks([50, 150, 300][dims - 1]) {
                     let n = row.len() as f32;
                     assert!(row.iter().sum::<f32>().abs() / n < 1e-5);
@@ -422,7 +530,8 @@ mod tests {
         }
         // Far from zero, where the mean of squares would cancel.
         let x = array(&[1, 4], &[10_001f32, 10_002.0, 10_003.0, 10_004.0]);
-        let y = norm(&NormOp::Standardize { dims: 1, eps: 1e-5 }, &x, &Meta::new(&[1, 4], crate::DType::F32)).unwrap();
+        let y =
+            norm(&NormOp::Standardize { dims: 1, eps: 1e-5 }, &[&x], &Meta::new(&[1, 4], crate::DType::F32)).unwrap();
         close(&show::<f32>(&y), &[-1.341_635, -0.447_212, 0.447_212, 1.341_635], 1e-5);
     }
 

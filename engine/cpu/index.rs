@@ -24,8 +24,11 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
     let x = inputs[0];
     match op {
         IndexOp::Gather { axis } => {
-            let at = checked("gather", inputs[1], *axis, x.shape(), Negative::Refused)?;
-            with_word!(out.dtype, W => gather::<W>(x, *axis, &at, &out.shape))
+            let at = inputs[1].contiguous()?;
+            let guard = at.read::<i64>();
+            let at = at.slice(&guard);
+            within("gather", at, *axis, x.shape().get(*axis).copied().unwrap_or(1), Negative::Refused)?;
+            with_word!(out.dtype, W => gather::<W>(x, *axis, at, &out.shape))
         }
         IndexOp::Scatter { .. } | IndexOp::Reduce { .. } | IndexOp::IndexPut { .. } => scatter::scattered(op, inputs),
         IndexOp::Index { axes, strict } => {
@@ -74,12 +77,22 @@ pub(super) fn checked(
     let index = index.contiguous()?;
     let guard = index.read::<i64>();
     let index = index.slice(&guard);
+    within(op, index, axis, size, negative)?;
+    let n = size as i64;
+    Ok(index.iter().map(|&i| (if i < 0 { i + n } else { i }) as usize).collect())
+}
+
+/// An error where an index is none of a dimension's.
+fn within(op: &'static str, index: &[i64], axis: usize, size: usize, negative: Negative) -> Result<()> {
     let n = size as i64;
     let least = if negative == Negative::FromTheEnd { -n } else { 0 };
-    if let Some(bad) = index.iter().find(|&&i| i < least || i >= n) {
+    let outside = |i: i64| (i < least) | (i >= n);
+    // Without a way out of the loop, so that it runs on vectors.
+    if index.iter().fold(false, |any, &i| any | outside(i)) {
+        let bad = index.iter().copied().find(|&i| outside(i)).unwrap_or_default();
         return Err(Error::index(op, format!("index {bad} is out of bounds for dimension {axis} with size {size}")));
     }
-    Ok(index.iter().map(|&i| (if i < 0 { i + n } else { i }) as usize).collect())
+    Ok(())
 }
 
 /// The offsets of a layout's elements in row-major order, over and over. Steps may wrap, to go backwards.
@@ -122,7 +135,7 @@ impl Iterator for Walk<'_> {
     }
 }
 
-fn gather<W: Word>(x: &CpuArray, axis: usize, at: &[usize], shape: &[usize]) -> Result<CpuArray> {
+fn gather<W: Word>(x: &CpuArray, axis: usize, at: &[i64], shape: &[usize]) -> Result<CpuArray> {
     let Layout { strides, offset, .. } = x.layout();
     let (Some((&len, outer)), true) = (shape.split_last(), shape.len() == strides.len()) else {
         return Err(Error::shape("gather", "index and input must have as many dimensions", &[x.shape(), shape]));
@@ -138,7 +151,13 @@ fn gather<W: Word>(x: &CpuArray, axis: usize, at: &[usize], shape: &[usize]) -> 
             let bases = Walk::new(outer, &strides, start / len.max(1));
             for ((row, at), base) in out.chunks_mut(len.max(1)).zip(at[start..].chunks(len.max(1))).zip(bases) {
                 let base = base + offset;
-                row.iter_mut().zip(at).enumerate().for_each(|(j, (o, &i))| *o = data[base + j * step + i * along]);
+                if step == 0 && along == 1 {
+                    let line = &data[base..];
+                    row.iter_mut().zip(at).for_each(|(o, &i)| *o = line[i as usize]);
+                    continue;
+                }
+                let at = at.iter().map(|&i| i as usize * along);
+                row.iter_mut().zip(at).enumerate().for_each(|(j, (o, i))| *o = data[base + j * step + i]);
             }
         });
         Ok(())

@@ -6,6 +6,7 @@
 mod attention;
 pub(crate) mod blas;
 mod cast;
+mod channels;
 mod compare;
 mod complex;
 mod conv;
@@ -14,6 +15,7 @@ mod create;
 mod elementwise;
 pub(crate) mod factor;
 mod fused;
+mod gradients;
 mod index;
 mod linalg;
 mod matmul;
@@ -145,6 +147,14 @@ impl CpuArray {
             Some((_, &s)) if s > 1 && self.numel() >= simd::threads::GRAIN => copy::copy(self),
             _ => Ok(self.clone()),
         }
+    }
+
+    /// A copy, or the array itself, in the order in which a layout without gaps shows elements of memory.
+    fn ordered_as(&self, layout: &Layout) -> Result<CpuArray> {
+        let Some((order, back)) = layout.permuted() else { return self.contiguous() };
+        let turned = |x: &CpuArray, axes| x.layout.view(&ViewOp::Permute { axes }).map(|layout| x.with_layout(layout));
+        let flat = turned(self, order).unwrap_or_else(|| self.clone()).contiguous()?;
+        Ok(turned(&flat, back).unwrap_or(flat))
     }
 
     /// An array of the elements that a layout shows of a buffer.
@@ -317,8 +327,8 @@ impl Backend for CpuBackend {
         fused::nn(op, inputs, out)
     }
 
-    fn norm(op: &NormOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
-        fused::norm(op, x, out)
+    fn norm(op: &NormOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+        fused::norm(op, inputs, out)
     }
 
     fn copy(x: &CpuArray) -> Result<CpuArray> {

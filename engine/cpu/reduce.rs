@@ -26,6 +26,12 @@ trait Fold<T>: Copy + Sync {
     type Out: Element;
     /// Of a slice that is not empty, whose first element has the given number in the reduction.
     fn slice(self, x: &[T], first: usize) -> Self::Acc;
+    /// Of one element, which has the given number.
+    fn one(self, x: T, at: usize) -> Self::Acc;
+    /// Of as many slices of `n` elements, one after another, as there are results.
+    fn slices(self, x: &[T], n: usize, out: &mut [Self::Out]) {
+        x.chunks(n).zip(out).for_each(|(x, o)| *o = self.finish(self.slice(x, 0)));
+    }
     /// Of two parts, the first of which comes first.
     fn merge(self, a: Self::Acc, b: Self::Acc) -> Self::Acc;
     /// `rows` rows as long as `acc` and `stride` elements apart, merged into what `acc` holds of earlier ones.
@@ -77,6 +83,12 @@ impl<T: Element + Sum> Fold<T> for Total<T> {
     fn slice(self, x: &[T], _: usize) -> T::Acc {
         simd::sum(x)
     }
+    fn one(self, x: T, _: usize) -> T::Acc {
+        T::acc(x.widen())
+    }
+    fn slices(self, x: &[T], n: usize, out: &mut [T]) {
+        simd::sums(x, n, out);
+    }
     fn merge(self, a: T::Acc, b: T::Acc) -> T::Acc {
         T::plus(a, b)
     }
@@ -96,6 +108,9 @@ impl<T: Element + Sum> Fold<T> for Product<T> {
     type Out = T;
     fn slice(self, x: &[T], _: usize) -> T::Acc {
         simd::product(x)
+    }
+    fn one(self, x: T, _: usize) -> T::Acc {
+        T::acc(x.widen())
     }
     fn merge(self, a: T::Acc, b: T::Acc) -> T::Acc {
         T::times(a, b)
@@ -118,6 +133,12 @@ impl<T: Element + Extreme, const MAX: bool> Fold<T> for Extremum<T, MAX> {
     type Out = T;
     fn slice(self, x: &[T], _: usize) -> T {
         simd::extremum::<T, MAX>(x).unwrap_or_default()
+    }
+    fn one(self, x: T, _: usize) -> T {
+        x
+    }
+    fn slices(self, x: &[T], n: usize, out: &mut [T]) {
+        simd::extrema::<T, MAX>(x, n, out);
     }
     fn merge(self, a: T, b: T) -> T {
         if T::beats::<MAX>(b, a) {
@@ -145,6 +166,9 @@ impl<T: Element + Extreme, const MAX: bool> Fold<T> for ArgExtremum<T, MAX> {
     fn slice(self, x: &[T], first: usize) -> (T, i64) {
         let at = simd::arg_extremum::<T, MAX>(x).unwrap_or_default();
         (x[at], (first + at) as i64)
+    }
+    fn one(self, x: T, at: usize) -> (T, i64) {
+        (x, at as i64)
     }
     fn merge(self, a: (T, i64), b: (T, i64)) -> (T, i64) {
         if T::beats::<MAX>(b.0, a.0) {
@@ -177,6 +201,9 @@ impl Fold<bool> for Decided {
         } else {
             !self.0
         }
+    }
+    fn one(self, x: bool, _: usize) -> bool {
+        x
     }
     fn merge(self, a: bool, b: bool) -> bool {
         if self.0 {
@@ -292,6 +319,15 @@ fn fold_slices<T: Element, K: Fold<T>>(k: K, data: &[T], kept: &Dims, reduced: &
         parts.fold(first, |a, b| a.map(|a| k.merge(a, b)))
     };
     if out.len() >= 2 * threads::num_threads() || n * slices < 2 * PIECE {
+        if let ([] | [(_, _)], 1) = (kept.as_slice(), slices) {
+            // Slices that follow one another, which short ones need not be handed over one by one for.
+            if kept.first().is_none_or(|&(_, stride)| stride == n) {
+                threads::for_chunks(out, 1, (PIECE / n).max(1), |first, out| {
+                    k.slices(&data[first * n..][..out.len() * n], n, out);
+                });
+                return;
+            }
+        }
         threads::for_chunks(out, 1, (PIECE / (n * slices)).max(1), |first, out| {
             for (out, base) in out.iter_mut().zip(offsets(kept, first)) {
                 if let Some(acc) = one(base) {
@@ -340,7 +376,7 @@ fn fold_rows<T: Element, K: Fold<T>>(k: K, data: &[T], kept: &Dims, reduced: &Di
             let mut row_from = row;
             if acc.is_empty() {
                 let first = &x[row * stride..][..width];
-                acc.extend(first.iter().map(|v| k.slice(std::slice::from_ref(v), at)));
+                acc.extend(first.iter().map(|&v| k.one(v, at)));
                 row_from += 1;
             }
             if row_from < end {

@@ -4,7 +4,7 @@
 //! that one sort of plain integers is stable. Invariant: NaN is the largest number, and -0 equals 0.
 
 use super::fused::{axis_back, axis_last};
-use super::simd::{threads, Wide};
+use super::simd::{run, threads, Task, Wide};
 use super::CpuArray;
 use crate::dispatch::Meta;
 use crate::dtype::Element;
@@ -26,6 +26,7 @@ macro_rules! ordered {
     ($($t:ty, $narrow:expr, $x:ident => $key:expr;)*) => {
         $(impl Ordered for $t {
             const NARROW: bool = $narrow;
+            #[inline(always)]
             fn key(self) -> u64 {
                 let $x = self;
                 $key
@@ -61,7 +62,8 @@ ordered! {
 /// The kernels of the `sort` family.
 pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     match (op, inputs) {
-        (SortOp::ArgSort { axis, descending }, [x]) => order_along(x, *axis, *descending),
+        (SortOp::ArgSort { axis, descending }, [x]) => order_along(x, *axis, *descending, usize::MAX),
+        (SortOp::ArgFirst { axis, descending, k }, [x]) => order_along(x, *axis, *descending, *k),
         (SortOp::ArgSortRows, [x]) => match crate::backend::Array::dtype(*x) {
             DType::Bool => argsort_rows::<bool>(x, out),
             DType::U8 => argsort_rows::<u8>(x, out),
@@ -88,7 +90,7 @@ pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             DType::F64 => search::<f64>(rows, values, *right, out),
             DType::C64 => Err(Error::dtype("searchsorted", "complex numbers have no order", &[DType::C64])),
         },
-        (SortOp::ArgSort { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
+        (SortOp::ArgSort { .. } | SortOp::ArgFirst { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
             Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())))
         }
     }
@@ -119,19 +121,20 @@ fn search<T: Ordered>(rows: &CpuArray, values: &CpuArray, right: bool, out: &Met
     })
 }
 
-fn order_along(x: &CpuArray, axis: usize, descending: bool) -> Result<CpuArray> {
+/// The first `k` indices, at most, in order.
+fn order_along(x: &CpuArray, axis: usize, descending: bool, k: usize) -> Result<CpuArray> {
     let x = axis_last(x, axis)?;
     let order = match crate::backend::Array::dtype(&x) {
-        DType::Bool => argsort::<bool>(&x, descending),
-        DType::U8 => argsort::<u8>(&x, descending),
-        DType::I8 => argsort::<i8>(&x, descending),
-        DType::I16 => argsort::<i16>(&x, descending),
-        DType::I32 => argsort::<i32>(&x, descending),
-        DType::I64 => argsort::<i64>(&x, descending),
-        DType::F16 => argsort::<f16>(&x, descending),
-        DType::BF16 => argsort::<bf16>(&x, descending),
-        DType::F32 => argsort::<f32>(&x, descending),
-        DType::F64 => argsort::<f64>(&x, descending),
+        DType::Bool => argsort::<bool>(&x, descending, k),
+        DType::U8 => argsort::<u8>(&x, descending, k),
+        DType::I8 => argsort::<i8>(&x, descending, k),
+        DType::I16 => argsort::<i16>(&x, descending, k),
+        DType::I32 => argsort::<i32>(&x, descending, k),
+        DType::I64 => argsort::<i64>(&x, descending, k),
+        DType::F16 => argsort::<f16>(&x, descending, k),
+        DType::BF16 => argsort::<bf16>(&x, descending, k),
+        DType::F32 => argsort::<f32>(&x, descending, k),
+        DType::F64 => argsort::<f64>(&x, descending, k),
         DType::C64 => Err(Error::dtype("argsort", "complex numbers have no order", &[DType::C64])),
     }?;
     axis_back(&order, axis)
@@ -166,27 +169,98 @@ fn argsort_rows<T: Ordered>(x: &CpuArray, out: &Meta) -> Result<CpuArray> {
     })
 }
 
-/// Along the last dimension of a row-major array.
-fn argsort<T: Ordered>(x: &CpuArray, descending: bool) -> Result<CpuArray> {
+/// The first `k` of the numbers, in order; the others follow in any order.
+fn first_in_order<K: Ord>(keys: &mut [K], k: usize) {
+    if k == 0 {
+        return;
+    }
+    if k < keys.len() {
+        keys.select_nth_unstable(k - 1);
+    }
+    let k = k.min(keys.len());
+    keys[..k].sort_unstable();
+}
+
+/// Keys of 32 bits and places, of the elements that can be among the first `k`: none beyond the least of the lasts of as
+/// many blocks as make `k` together. Reading that bound costs less than sorting what it leaves out.
+fn candidates<T: Ordered>(row: &[T], mask: u64, k: usize, keys: &mut Vec<u64>) {
+    keys.clear();
+    let numbered = || (0u64..).zip(row).map(|(i, x)| (x.key() ^ mask) << 32 | i);
+    if k == 0 || k * 16 > row.len() {
+        return keys.extend(numbered());
+    }
+    run(Candidates { row, mask: mask as u32, block: row.len() / k, keys });
+}
+
+/// The elements up to the largest of the least of each block.
+struct Candidates<'a, T> {
+    row: &'a [T],
+    mask: u32,
+    block: usize,
+    keys: &'a mut Vec<u64>,
+}
+
+impl<T: Ordered> Task for Candidates<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        const LANES: usize = 16;
+        let Candidates { row, mask, block, keys } = self;
+        let key = |x: &T| x.key() as u32 ^ mask;
+        let mut bound = 0;
+        for x in row.chunks(block) {
+            let mut lanes = [u32::MAX; LANES];
+            let chunks = x.chunks_exact(LANES);
+            let rest = chunks.remainder().iter().map(key).fold(u32::MAX, u32::min);
+            for c in chunks {
+                for j in 0..LANES {
+                    lanes[j] = lanes[j].min(key(&c[j]));
+                }
+            }
+            bound = bound.max(lanes.into_iter().fold(rest, u32::min));
+        }
+        for (part, x) in row.chunks(LANES).enumerate() {
+            // Most parts have none, and vectors tell.
+            let mut any = false;
+            for x in x {
+                any |= key(x) <= bound;
+            }
+            if any {
+                let numbered = (part * LANES..).zip(x).map(|(i, x)| (key(x), i)).filter(|(key, _)| *key <= bound);
+                keys.extend(numbered.map(|(key, i)| u64::from(key) << 32 | i as u64));
+            }
+        }
+    }
+}
+
+/// Along the last dimension of a row-major array: the first `k` indices of each row.
+fn argsort<T: Ordered>(x: &CpuArray, descending: bool, k: usize) -> Result<CpuArray> {
     let n = x.shape().last().copied().unwrap_or(1).max(1);
+    let k = k.min(n);
     let guard = x.read::<T>();
     let data = x.slice(&guard);
-    CpuArray::build(x.shape(), |out: &mut [i64]| {
+    let mut shape = crate::shape::Shape::from_slice(x.shape());
+    if let Some(last) = shape.last_mut() {
+        *last = k.min(*last);
+    }
+    CpuArray::build(&shape, |out: &mut [i64]| {
+        if k == 0 {
+            return Ok(());
+        }
         // A comparison sort takes some 20 ns per element.
-        threads::for_chunks(out, n, threads::GRAIN / 16, |start, out| {
+        threads::for_chunks(out, k, (threads::GRAIN / 16 / n).max(1) * k, |start, out| {
             let (mut narrow, mut wide) = (Vec::new(), Vec::new());
-            for (row, out) in data[start..].chunks(n).zip(out.chunks_mut(n)) {
+            for (row, out) in data[start / k * n..].chunks(n).zip(out.chunks_mut(k)) {
                 if T::NARROW && u32::try_from(n).is_ok() {
                     let mask = if descending { u64::from(u32::MAX) } else { 0 };
-                    narrow.clear();
-                    narrow.extend((0u64..).zip(row).map(|(i, x)| (x.key() ^ mask) << 32 | i));
-                    narrow.sort_unstable();
+                    candidates(row, mask, k, &mut narrow);
+                    first_in_order(&mut narrow, k);
                     out.iter_mut().zip(&narrow).for_each(|(o, &x)| *o = (x & u64::from(u32::MAX)) as i64);
                 } else {
                     let mask = if descending { u64::MAX } else { 0 };
                     wide.clear();
                     wide.extend((0i64..).zip(row).map(|(i, x)| (x.key() ^ mask, i)));
-                    wide.sort_unstable();
+                    first_in_order(&mut wide, k);
                     out.iter_mut().zip(&wide).for_each(|(o, &(_, i))| *o = i);
                 }
             }
@@ -253,6 +327,38 @@ mod tests {
         assert_eq!(order(&array(&[3], &[true, false, true]), 0, true), [0, 2, 1]);
         let x = array(&[1], &[num_complex::Complex32::default()]);
         assert!(sort(&SortOp::ArgSort { axis: 0, descending: false }, &[&x], &Meta::new(&[1], DType::I64)).is_err());
+    }
+
+    #[test]
+    fn the_first_are_those_of_the_whole_order() {
+        let data: Vec<f32> = (0..3 * 400).map(|i| ((i * 7919) % 211) as f32 - 100.0).collect();
+        let mut odd = data.clone();
+        odd[17] = f32::NAN;
+        odd[555] = f32::NEG_INFINITY;
+        for data in [data, odd, vec![1.0; 1200]] {
+            for (axis, shape) in [(1, [3, 400]), (0, [400, 3])] {
+                for x in layouts(&shape, &data) {
+                    for k in [0, 1, 7, 24, 25, 399, 400] {
+                        for descending in [false, true] {
+                            let mut short = shape;
+                            short[axis] = k;
+                            let op = SortOp::ArgFirst { axis, descending, k };
+                            let got = show::<i64>(&sort(&op, &[&x], &Meta::new(&short, DType::I64)).unwrap());
+                            let all = order(&x, axis, descending);
+                            let want: Vec<i64> = match axis {
+                                1 => all.chunks(400).flat_map(|row| row[..k].to_vec()).collect(),
+                                _ => all[..3 * k].to_vec(),
+                            };
+                            assert_eq!(got, want, "{shape:?} {k} {descending}");
+                        }
+                    }
+                }
+            }
+        }
+        let wide: Vec<i64> = (0..50).map(|i| (i * 31) % 47).collect();
+        let op = SortOp::ArgFirst { axis: 0, descending: true, k: 3 };
+        let got = show::<i64>(&sort(&op, &[&array(&[50], &wide)], &Meta::new(&[3], DType::I64)).unwrap());
+        assert_eq!(got, order(&array(&[50], &wide), 0, true)[..3]);
     }
 
     #[test]

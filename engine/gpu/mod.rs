@@ -154,8 +154,8 @@ impl Backend for GpuBackend {
     fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, nn::nn(op, inputs, out))
     }
-    fn norm(op: &NormOp, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
-        named!(op, nn::norm(op, x, out))
+    fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
+        named!(op, nn::norm(op, inputs, out))
     }
 
     fn copy(x: &GpuArray) -> Result<GpuArray> {

@@ -29,6 +29,11 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
                 Ok(ops::subtract(x, &ops::add(&sum, &ops::subtract(&sum, &sum)?)?)?)
             })?
         }
+        (NnOp::SoftmaxGradient { axis, log }, [g, y]) => {
+            let (g, y) = (g.value()?, y.value()?);
+            let (g, y) = (g.logical()?, y.logical()?);
+            Value::plain(softmax_gradient(&g, &y, *axis, *log, out)?)
+        }
         (NnOp::Gelu { tanh }, [x, ..]) => {
             let v = x.value()?;
             Value::new(gelu(&v.array, *tanh, out.dtype)?, v.perm.clone())
@@ -41,6 +46,7 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
             | NnOp::Embedding { .. }
             | NnOp::Softmax { .. }
             | NnOp::LogSoftmax { .. }
+            | NnOp::SoftmaxGradient { .. }
             | NnOp::Gelu { .. }
             | NnOp::Attention { .. },
             _,
@@ -49,6 +55,18 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         }
     };
     GpuArray::new(value, &out.shape, out.dtype)
+}
+
+fn softmax_gradient(g: &Array, y: &Array, axis: usize, log: bool, out: &Meta) -> Made<Array> {
+    if numel(&out.shape) == 0 {
+        return Ok(g.clone());
+    }
+    let axis = [int(axis)?];
+    if log {
+        return Ok(ops::subtract(g, &ops::multiply(&ops::exp(y)?, &ops::sum_axes(g, &axis, true)?)?)?);
+    }
+    let weighted = ops::multiply(g, y)?;
+    Ok(ops::subtract(&weighted, &ops::multiply(y, &ops::sum_axes(&weighted, &axis, true)?)?)?)
 }
 
 /// Runs something along a physical axis; nothing on no elements.
@@ -124,8 +142,18 @@ fn attention(x: [&GpuArray; 3], mask: Option<&GpuArray>, causal: bool, scale: f6
     Ok(ops::where_(&open, &y, &constant(0.0, out.dtype)?)?)
 }
 
-pub(super) fn norm(op: &NormOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
-    let NormOp::Standardize { dims, eps } = *op;
+pub(super) fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    let (x, dims, eps) = match (op, inputs) {
+        (NormOp::Standardize { dims, eps }, [x]) => (x, *dims, *eps),
+        (NormOp::StandardizeGradient { dims, eps }, [g, x]) => {
+            let (g, x) = (g.value()?, x.value()?);
+            let array = standardize_gradient(&*g.logical()?, &*x.logical()?, *dims, *eps, out)?;
+            return GpuArray::new(Value::plain(array), &out.shape, out.dtype);
+        }
+        (NormOp::Standardize { .. } | NormOp::StandardizeGradient { .. }, _) => {
+            return Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())).into());
+        }
+    };
     let v = x.value()?;
     let logical = v.logical()?;
     let array = if x.numel() == 0 {
@@ -141,4 +169,24 @@ pub(super) fn norm(op: &NormOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
     };
     drop(v);
     GpuArray::new(Value::plain(array), &out.shape, out.dtype)
+}
+
+/// `(g - mean(g) - y mean(g y)) / σ`, with `y` and σ found again from the input.
+fn standardize_gradient(g: &Array, x: &Array, dims: usize, eps: f64, out: &Meta) -> Made<Array> {
+    if numel(&out.shape) == 0 {
+        return Ok(g.clone());
+    }
+    let over = (1..=dims).map(|d| Ok(-int(d)?)).collect::<Made<Ints>>()?;
+    let half = matches!(out.dtype, DType::F16 | DType::BF16);
+    let wide = |x: &Array| -> Made<Array> { Ok(if half { ops::astype(x, Dtype::Float32)? } else { x.clone() }) };
+    let (g, x) = (wide(g)?, wide(x)?);
+    let mean = |x: &Array| ops::mean_axes(x, &over, true);
+    let centred = ops::subtract(&x, &mean(&x)?)?;
+    let eps = constant(eps, if half { DType::F32 } else { out.dtype })?;
+    let scale = ops::rsqrt(&ops::add(&mean(&ops::square(&centred)?)?, &eps)?)?;
+    let y = ops::multiply(&centred, &scale)?;
+    let met = ops::multiply(&y, &mean(&ops::multiply(&g, &y)?)?)?;
+    let inner = ops::subtract(&ops::subtract(&g, &mean(&g)?)?, &met)?;
+    let all = ops::multiply(&inner, &scale)?;
+    Ok(if half { ops::astype(&all, convert::dtype(out.dtype)?)? } else { all })
 }

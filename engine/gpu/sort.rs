@@ -15,9 +15,18 @@ use mlx_ffi::{ops, Array, Dtype};
 pub(super) fn sort(op: &SortOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     match (op, inputs) {
         (SortOp::ArgSort { axis, descending }, [x]) => argsort(x, *axis, *descending, out),
+        (SortOp::ArgFirst { axis, descending, k }, [x]) => {
+            let all = argsort(x, *axis, *descending, &Meta::new(x.shape(), out.dtype))?;
+            let v = all.value()?;
+            let (start, mut stop) = (ints(&vec![0; x.shape().len()])?, ints(x.shape())?);
+            stop[*axis] = int(*k)?;
+            let first = ops::slice(&*v.logical()?, &start, &stop, &ints(&vec![1; x.shape().len()])?)?;
+            let known = Known::Within(0, (x.shape()[*axis] as i64 - 1).max(0));
+            GpuArray::new(Value::plain(first).knowing(known), &out.shape, out.dtype)
+        }
         (SortOp::ArgSortRows, [x]) => argsort_rows(x, out),
         (SortOp::Search { right }, [rows, values]) => search(rows, values, *right, out),
-        (SortOp::ArgSort { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
+        (SortOp::ArgSort { .. } | SortOp::ArgFirst { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
             Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())).into())
         }
     }

@@ -4,6 +4,7 @@
 
 use super::attention;
 use super::macros::define_ops;
+use crate::autograd::Grads;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
 use crate::{DType, Error, Generator, Result, Scalar, Tensor};
@@ -27,16 +28,21 @@ macro_rules! nn_ops {
         /// `exp(x) / sum(exp(x))` along `dim`.
         method softmax(dim: Dim; dtype: OptDtype = None) -> Tensor {
             [own_out] FullGpu Yes DTypes::FLOAT, Same,
-            prim Softmax { axis: usize } Output {|c, g| [softmax_gradient(g, &c.out()?, *axis)]},
+            prim Softmax { axis: usize } Output {|c, g| [softmax_back(g, &c.out()?, *axis, false)]},
             run along[|axis| NnOp::Softmax { axis }], torch "", samples ["N(3, 4), 1", "N(2, 3, 4), 0", "N(), 0"]
         }
         /// `log(softmax(x))` along `dim`, without overflow.
         method log_softmax(dim: Dim; dtype: OptDtype = None) -> Tensor {
             [own_out] FullGpu Yes DTypes::FLOAT, Same,
-            prim LogSoftmax { axis: usize } Output {|c, g| [
-                g - &(c.out()?.exp()? * &g.sum(Some(&[*axis as isize]), true, None)?)?
-            ]},
+            prim LogSoftmax { axis: usize } Output {|c, g| [softmax_back(g, &c.out()?, *axis, true)]},
             run along[|axis| NnOp::LogSoftmax { axis }], torch "", samples ["N(3, 4), 1", "N(2, 3, 4), 0"]
+        }
+        /// What goes back through [`softmax`] from `grad` and the result `output`: `y (g - Σ g y)` along `dim`; with `log`
+        /// through [`log_softmax`]: `g - e^y Σ g`.
+        function softmax_gradient(grad: Tensor, output: Tensor, dim: Dim, log: Bool) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim SoftmaxGradient { axis: usize, log: bool } Inputs {|c, g| all softmax_gradient_gradient(c, g, *axis, *log)},
+            run softmax_gradient_body, torch "-", samples ["N(3, 4), N(3, 4), 1, False", "N(3, 4), N(3, 4), 1, True", "N(2, 3, 4), N(2, 3, 4), 0, False", "N(2, 3, 4), N(2, 3, 4), 1, True"]
         }
         /// `x Φ(x)` (Hendrycks and Gimpel, 2016); `approximate="tanh"` takes the usual approximation.
         function gelu(input: Tensor; approximate: Text = "none") -> Tensor {
@@ -151,9 +157,40 @@ fn along(op: fn(usize) -> NnOp, x: &Tensor, dim: isize, dtype: Option<DType>) ->
     dispatch::apply1(Prim::Nn(op(axis)), &[&x], Meta::new(x.shape(), x.dtype()))
 }
 
-fn softmax_gradient(g: &Tensor, y: &Tensor, axis: usize) -> Result<Tensor> {
-    let weighted = (g * y)?;
-    &weighted - &(y * &weighted.sum(Some(&[axis as isize]), true, None)?)?
+fn softmax_back(g: &Tensor, y: &Tensor, axis: usize, log: bool) -> Result<Tensor> {
+    dispatch::apply1(Prim::Nn(NnOp::SoftmaxGradient { axis, log }), &[g, y], Meta::new(y.shape(), y.dtype()))
+}
+
+fn softmax_gradient_body(g: &Tensor, y: &Tensor, dim: isize, log: bool) -> Result<Tensor> {
+    let schema = &schema::softmax_gradient;
+    schema.check(y.dtype())?;
+    if g.shape() != y.shape() || y.ndim() == 0 {
+        let why = "takes a gradient and a result of one shape, of one dimension at least";
+        return Err(Error::shape(schema.name, why, &[g.shape(), y.shape()]));
+    }
+    if g.dtype() != y.dtype() {
+        return Err(Error::dtype(schema.name, "takes a gradient of the result's dtype", &[g.dtype(), y.dtype()]));
+    }
+    softmax_back(g, y, shape::wrap_dim(schema.name, dim, y.ndim())?, log)
+}
+
+/// Both are linear in `g`, so that what meets the incoming gradient `v` there is the same map, or its transpose.
+fn softmax_gradient_gradient(c: &crate::autograd::Ctx<'_>, v: &Tensor, axis: usize, log: bool) -> Result<Grads> {
+    let (g, y) = (c.x(0)?, c.x(1)?);
+    let sum = |t: &Tensor| t.sum(Some(&[axis as isize]), true, None);
+    let mut grads = Grads::new();
+    if log {
+        let met = (v * &y.exp()?)?;
+        grads.push(if c.needs(0) { Some((v - &sum(&met)?)?) } else { None });
+        grads.push(if c.needs(1) { Some((met.neg()? * &sum(&g)?)?) } else { None });
+    } else {
+        grads.push(if c.needs(0) { Some(softmax_back(v, &y, axis, false)?) } else { None });
+        grads.push(match c.needs(1) {
+            true => Some(((v * &(&g - &sum(&(&g * &y)?)?)?)? - &(&g * &sum(&(v * &y)?)?)?)?),
+            false => None,
+        });
+    }
+    Ok(grads)
 }
 
 fn gelu_body(x: &Tensor, approximate: &str) -> Result<Tensor> {
@@ -260,7 +297,10 @@ fn embedding_gradient(
         Some(p) => &g.masked_fill(&index.eq(p as i64)?.unsqueeze(-1)?, 0.0)?,
         None => g,
     };
-    super::index::put_axes(super::index::Target::Copy, &c.zeros(0)?, &[0], &[index], g, true, true)
+    // One zero, seen as many: the copy that is written to need not read them all.
+    let zeros = Tensor::constant(Scalar::ZERO, g.dtype(), g.device())?;
+    let zeros = super::view::expand_to(&zeros, c.shape(0))?;
+    super::index::put_axes(super::index::Target::Copy, &zeros, &[0], &[index], g, true, true)
 }
 
 fn one_hot_body(x: &Tensor, num_classes: i64) -> Result<Tensor> {

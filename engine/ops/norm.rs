@@ -5,7 +5,8 @@
 use super::macros::define_ops;
 use crate::autograd::{Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
-use crate::{DType, Error, Result, Tensor};
+use crate::shape::Axes;
+use crate::{DType, Device, Error, Result, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -20,8 +21,15 @@ macro_rules! norm_ops {
         /// `(x - mean) / sqrt(var + eps)` over the last `dims` dimensions: what [`layer_norm`] scales and shifts.
         function normalize_last(input: Tensor, dims: Int, eps: Float) -> Tensor {
             [] Own Yes DTypes::FLOAT, Same,
-            prim Standardize { dims: usize, eps: f64 } Both {|c, g| all standardize_gradient(c, g, *dims, *eps)},
+            prim Standardize { dims: usize, eps: f64 } Inputs {|c, g| [standardize_back(g, &c.x(0)?, *dims, *eps)]},
             run standardize_body, torch "-", samples []
+        }
+        /// What goes back through [`normalize_last`] from `grad`: `(g - mean(g) - y mean(g y)) / sqrt(var + eps)`, with the
+        /// result `y` made again from its `input`.
+        function normalize_last_gradient(grad: Tensor, input: Tensor, dims: Int, eps: Float) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim StandardizeGradient { dims: usize, eps: f64 } Inputs {|c, g| all standardize_second(c, g, *dims, *eps)},
+            run standardize_gradient_body, torch "-", samples ["N(3, 4), N(3, 4), 1, 1e-5", "N(2, 3, 4), N(2, 3, 4), 2, 0.1"]
         }
         /// `x / sqrt(mean(x²) + eps) * weight` over the last dimensions (Zhang and Sennrich, 2019).
         function rms_norm(input: Tensor, normalized_shape: Sizes, weight: OptTensor = None, eps: OptFloat = None) -> Tensor {
@@ -47,14 +55,44 @@ fn standardize(x: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
     dispatch::apply1(Prim::Norm(NormOp::Standardize { dims, eps }), &[x], Meta::new(x.shape(), x.dtype()))
 }
 
-/// `(g - mean(g) - y mean(g y)) / σ`, with σ found again from the input.
-fn standardize_gradient(c: &Ctx<'_>, g: &Tensor, dims: usize, eps: f64) -> Result<Grads> {
-    let (x, y) = (c.x(0)?, c.out()?);
+fn standardize_back(g: &Tensor, x: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
+    let op = NormOp::StandardizeGradient { dims, eps };
+    dispatch::apply1(Prim::Norm(op), &[g, x], Meta::new(x.shape(), x.dtype()))
+}
+
+fn standardize_gradient_body(g: &Tensor, x: &Tensor, dims: i64, eps: f64) -> Result<Tensor> {
+    let schema = &schema::normalize_last_gradient;
+    schema.check(x.dtype())?;
+    if g.shape() != x.shape() || dims < 1 || dims as usize > x.ndim() {
+        let why = format!("takes a gradient and an input of one shape, of {dims} dimensions at least");
+        return Err(Error::shape(schema.name, why, &[g.shape(), x.shape()]));
+    }
+    if g.dtype() != x.dtype() {
+        return Err(Error::dtype(schema.name, "takes a gradient of the input's dtype", &[g.dtype(), x.dtype()]));
+    }
+    standardize_back(g, x, dims as usize, eps)
+}
+
+/// With `s = 1/σ`, means `M` and the incoming `v`: `⟨v, s (g - M g - y M(g y))⟩` depends on `x` by `∂s = -s² M(y ∂x)` and by
+/// `∂y`, whose transpose is the same map as that of `g`, which is symmetric.
+fn standardize_second(c: &Ctx<'_>, v: &Tensor, dims: usize, eps: f64) -> Result<Grads> {
+    let (g, x) = (c.x(0)?, c.x(1)?);
+    let mut grads = Grads::new();
+    grads.push(if c.needs(0) { Some(standardize_back(v, &x, dims, eps)?) } else { None });
+    if !c.needs(1) {
+        grads.push(None);
+        return Ok(grads);
+    }
     let over: Vec<isize> = (1..=dims as isize).map(|d| -d).collect();
     let mean = |t: &Tensor| t.mean(Some(&over), true, None);
-    let scale = (x.var(Some(&over), 0, true)? + eps)?.rsqrt()?;
-    let inner = ((g - &mean(g)?)? - &(&y * &mean(&(g * &y)?)?)?)?;
-    Ok(std::iter::once(Some((inner * &scale)?)).collect())
+    let square = ((x.var(Some(&over), 0, true)? + eps)?.reciprocal())?;
+    let y = standardize(&x, dims, eps)?;
+    let (gy, vy) = (mean(&(&g * &y)?)?, mean(&(v * &y)?)?);
+    let met = ((mean(&(v * &g)?)? - &(mean(v)? * &mean(&g)?)?)? - &(&vy * &gy)?)?;
+    let through_y = standardize_back(&((v * &gy)? + &(&g * &vy)?)?, &x, dims, eps)?;
+    let by_scale = ((y * &met)? * &square)?;
+    grads.push(Some(((through_y * &square.sqrt()?)? + &by_scale)?.neg()?));
+    Ok(grads)
 }
 
 fn standardize_body(x: &Tensor, dims: i64, eps: f64) -> Result<Tensor> {
@@ -62,7 +100,7 @@ fn standardize_body(x: &Tensor, dims: i64, eps: f64) -> Result<Tensor> {
     if dims < 1 || dims as usize > x.ndim() {
         return Err(Error::shape("normalize_last", format!("cannot normalize over {dims} dimensions"), &[x.shape()]));
     }
-    standardize(x, dims as usize, eps)
+    standardize(x, dims as usize, eps)?.contiguous()
 }
 
 fn check_last(op: &'static str, x: &Tensor, normalized: &[isize], affine: &[Option<&Tensor>]) -> Result<()> {
@@ -101,7 +139,7 @@ fn layer_norm_body(
     eps: f64,
 ) -> Result<Tensor> {
     check_last("layer_norm", x, normalized, &[weight, bias])?;
-    scale_and_shift(standardize(x, normalized.len(), eps)?, weight, bias, x.dtype())
+    scale_and_shift(standardize(x, normalized.len(), eps)?.contiguous()?, weight, bias, x.dtype())
 }
 
 fn rms_norm_body(x: &Tensor, normalized: &[isize], weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
@@ -156,6 +194,19 @@ fn group_norm_body(
     scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref(), x.dtype())
 }
 
+/// `(x - mean) / sqrt(var + eps)`.
+fn centred(x: &Tensor, mean: &Tensor, var: &Tensor, eps: f64) -> Result<Tensor> {
+    (x - mean)? * &(var + eps)?.rsqrt()?
+}
+
+/// The same with each channel's own mean and variance: channels seen as rows, which need not be moved for that.
+fn standardize_channels(x: &Tensor, eps: f64) -> Result<Tensor> {
+    let mut axes: Axes = (0..x.ndim()).collect();
+    axes.swap(0, 1);
+    let rows = super::view::permute_axes(&x.contiguous()?, &axes)?;
+    super::view::permute_axes(&standardize(&rows, x.ndim() - 1, eps)?, &axes)?.contiguous()
+}
+
 #[allow(clippy::too_many_arguments)]
 fn batch_norm_body(
     x: &Tensor,
@@ -179,7 +230,7 @@ fn batch_norm_body(
         return Err(Error::shape(OP, "expected at least 2 dimensions (N, C, ...)", &[x.shape()]));
     }
     let (weight, bias) = (per_channel(OP, x, weight)?, per_channel(OP, x, bias)?);
-    let (mean, var) = if training {
+    let y = if training {
         let n = x.numel() / x.shape()[1].max(1);
         if n <= 1 {
             return Err(Error::value(
@@ -187,20 +238,33 @@ fn batch_norm_body(
                 format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape()),
             ));
         }
-        let over: Vec<isize> = std::iter::once(0).chain(2..x.ndim() as isize).collect();
-        let (mean, var) = (x.mean(Some(&over), true, None)?, x.var(Some(&over), 0, true)?);
+        // The CPU's kernels find mean and variance by themselves: there these are for the running ones only.
+        let fused = x.device() == Device::Cpu;
+        let statistics = match fused && running_mean.is_none() && running_var.is_none() {
+            true => None,
+            false => {
+                let over: Vec<isize> = std::iter::once(0).chain(2..x.ndim() as isize).collect();
+                let x = if fused { x.detach()? } else { x.clone() };
+                Some((x.mean(Some(&over), true, None)?, x.var(Some(&over), 0, true)?))
+            }
+        };
         let unbiased = n as f64 / (n as f64 - 1.0);
-        for (running, batch, factor) in [(running_mean, &mean, 1.0), (running_var, &var, unbiased)] {
-            if let Some(r) = running {
-                per_channel(OP, x, Some(r))?;
-                let fresh = (batch.detach()?.reshape(&[-1])?.cast(r.dtype())? * (momentum * factor))?;
-                r.write_in_place(OP, &((r.detach()? * (1.0 - momentum))? + &fresh)?)?;
+        if let Some((mean, var)) = &statistics {
+            for (running, batch, factor) in [(running_mean, mean, 1.0), (running_var, var, unbiased)] {
+                if let Some(r) = running {
+                    per_channel(OP, x, Some(r))?;
+                    let fresh = (batch.detach()?.reshape(&[-1])?.cast(r.dtype())? * (momentum * factor))?;
+                    r.write_in_place(OP, &((r.detach()? * (1.0 - momentum))? + &fresh)?)?;
+                }
             }
         }
-        (mean, var)
+        match statistics {
+            Some((mean, var)) if !fused => centred(x, &mean, &var, eps)?,
+            _ => standardize_channels(x, eps)?,
+        }
     } else {
         match (per_channel(OP, x, running_mean)?, per_channel(OP, x, running_var)?) {
-            (Some(mean), Some(var)) => (mean, var),
+            (Some(mean), Some(var)) => centred(x, &mean, &var, eps)?,
             _ => {
                 return Err(Error::runtime(
                     OP,
@@ -209,6 +273,5 @@ fn batch_norm_body(
             }
         }
     };
-    let scale = (var + eps)?.rsqrt()?;
-    scale_and_shift(((x - &mean)? * &scale)?, weight.as_ref(), bias.as_ref(), dtype)
+    scale_and_shift(y, weight.as_ref(), bias.as_ref(), dtype)
 }

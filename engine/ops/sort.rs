@@ -1,6 +1,6 @@
 //! Order along one dimension: sorting, what stands at a rank, and searching in what is sorted.
 //!
-//! Two primitives, the stable `argsort` and bisection; sorted values are gathered by indices, so their gradient is that
+//! The primitives are the stable `argsort`, of elements, of the first of them, and of rows, and bisection; sorted values are gathered by indices, so their gradient is that
 //! of `gather`. Kernels are in `cpu/sort.rs` and `gpu/sort.rs`. NaN is the largest number, as in PyTorch.
 
 use super::compare::select::r#where;
@@ -21,6 +21,12 @@ macro_rules! sort_ops {
                 [] Keep Yes DTypes::ORDERED, Index,
                 prim ArgSort { axis: usize, descending: bool } Nothing {none},
                 run argsort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True", "N(), 0", "N(3, 0)"]
+            }
+            /// The first `k` of what [`argsort`] gives along `dim`.
+            function first_of_argsort(input: Tensor, k: Int, dim: Dim = -1, descending: Bool = false) -> Tensor {
+                [plain nograd] Keep Yes DTypes::ORDERED, Index,
+                prim ArgFirst { axis: usize, descending: bool, k: usize } Nothing {none},
+                run first_body, torch "-", samples []
             }
             /// For each element of `values`, row by row, the place in the sorted row of `rows` where it belongs: before its
             /// equals, or with `right` behind them. What [`searchsorted`](crate::ops::search::searchsorted) is made of.
@@ -116,6 +122,23 @@ fn argsort_body(x: &Tensor, dim: isize, descending: bool, _stable: bool) -> Resu
     )
 }
 
+fn first_body(x: &Tensor, k: i64, dim: isize, descending: bool) -> Result<Tensor> {
+    let schema = &schema::first_of_argsort;
+    schema.check(x.dtype())?;
+    let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
+    let Some(&n) = x.shape().get(axis) else {
+        return Err(Error::shape(schema.name, "takes a tensor of one dimension at least", &[x.shape()]));
+    };
+    let Some(k) = usize::try_from(k).ok().filter(|&k| k <= n) else {
+        let why = format!("selected index k out of range: k is {k}, dimension {axis} has {n} elements");
+        return Err(Error::runtime(schema.name, why));
+    };
+    let mut shape = Shape::from_slice(x.shape());
+    shape[axis] = k;
+    let meta = Meta { shape, dtype: DType::I64 };
+    dispatch::apply1(Prim::Sort(SortOp::ArgFirst { axis, descending, k }), &[&x.detach()?], meta)
+}
+
 fn argsort_rows_body(x: &Tensor) -> Result<Tensor> {
     schema::argsort_rows.check(x.dtype())?;
     let [lead @ .., n, _] = x.shape() else {
@@ -163,7 +186,7 @@ fn topk_body(x: &Tensor, k: i64, dim: isize, largest: bool, _sorted: bool) -> Re
     if x.ndim() == 0 {
         return Ok((x.copy()?, x.zeros_like()?.cast(DType::I64)?));
     }
-    let indices = x.argsort(dim, largest, true)?.narrow(dim, 0, k)?;
+    let indices = first_of_argsort(x, k, dim, largest)?;
     Ok((x.gather(dim, &indices)?, indices))
 }
 

@@ -4,7 +4,7 @@
 //! the same order as BLAS would read them, so that any transposition runs the same inner loop over contiguous rows.
 
 use super::{Gemm, Matrix};
-use crate::cpu::simd::{map1, run, Narrow, Sum, Task, Wide, Widen};
+use crate::cpu::simd::{map1, run, threads, Narrow, Sum, Task, Wide, Widen};
 
 /// Rows of `b` packed at once, and columns.
 const DEPTH: usize = 256;
@@ -81,7 +81,11 @@ fn pack<T: Copy>(b: Matrix<T>, k0: usize, depth: usize, j: usize, width: usize, 
     }
 }
 
-/// The same for 16-bit floats: products of `f32` blocks, rounded once at the end.
+/// Rows of 16-bit floats whose products are summed in `f32` at once.
+const HEIGHT: usize = 512;
+
+/// The same for 16-bit floats over the pool: products of `f32`, rounded once at the end. `b` is widened once for all
+/// threads, `a` by the thread that needs it; which is transposed stays so. Always true: there is no better way.
 #[allow(clippy::too_many_arguments)]
 pub fn widened<T: Gemm + Wide<W = f32>>(
     m: usize,
@@ -93,40 +97,59 @@ pub fn widened<T: Gemm + Wide<W = f32>>(
     beta: T,
     c: &mut [T],
     ldc: usize,
-) {
-    // Enough rows and columns that converting is cheap beside multiplying; all of k, so that sums are rounded once.
-    const EDGE: usize = 512;
-    let mut wide_b = vec![0f32; k * EDGE.min(n)];
-    let mut wide_a = vec![0f32; k * EDGE.min(m)];
-    let mut sums = vec![0f32; EDGE.min(m) * EDGE.min(n)];
-    let (alpha, beta) = (alpha.widen(), beta.widen());
-    for j in (0..n).step_by(EDGE) {
-        let width = EDGE.min(n - j);
-        convert(b, 0, k, j, width, &mut wide_b);
-        for i in (0..m).step_by(EDGE) {
-            let height = EDGE.min(m - i);
-            convert(a, i, height, 0, k, &mut wide_a);
-            let (wa, wb) =
-                (Matrix { data: &wide_a, ld: k, trans: false }, Matrix { data: &wide_b, ld: width, trans: false });
-            f32::block(height, width, k, alpha, wa, wb, 0.0, &mut sums, width);
-            for (sums, c) in sums.chunks(width).zip(c[i * ldc..].chunks_mut(ldc)).take(height) {
-                let c = &mut c[j..][..width];
-                if beta == 0.0 {
-                    map1(Narrow, sums, c);
-                } else {
-                    c.iter_mut().zip(sums).for_each(|(c, s)| *c = T::narrow(s + beta * c.widen()));
+) -> bool {
+    let c = &mut c[..(m - 1) * ldc + n];
+    let (lines, length) = if b.trans { (n, k) } else { (k, n) };
+    let mut wide = vec![0f32; lines * length];
+    threads::for_chunks(&mut wide, length, threads::GRAIN, |start, to| widen(b, start / length, 0, length, to));
+    let wide = Matrix { data: &wide[..], ld: length, trans: b.trans };
+    // A region costs as much as 2^18 multiplications.
+    let rows = ((1usize << 19) / (n * k)).max(8);
+    threads::for_chunks(c, ldc, rows.saturating_mul(ldc), |start, c| {
+        let (top, count) = (start / ldc, c.len().div_ceil(ldc));
+        let height = HEIGHT.min(count);
+        let (mut left, mut sums) = (vec![0f32; height * k], vec![0f32; height * n]);
+        for r in (0..count).step_by(height) {
+            let height = height.min(count - r);
+            let (left, sums) = (&mut left[..height * k], &mut sums[..height * n]);
+            let ld = if a.trans { height } else { k };
+            match a.trans {
+                true => widen(a, 0, top + r, height, left),
+                false => widen(a, top + r, 0, k, left),
+            }
+            let left = Matrix { data: &left[..], ld, trans: a.trans };
+            f32::block(height, n, k, alpha.widen(), left, wide, 0.0, sums, n);
+            for (sums, c) in sums.chunks(n).zip(c[r * ldc..].chunks_mut(ldc)) {
+                let c = &mut c[..n];
+                match beta.widen() {
+                    0.0 => map1(Narrow, sums, c),
+                    beta => c.iter_mut().zip(sums).for_each(|(c, s)| *c = T::narrow(s + beta * c.widen())),
                 }
             }
         }
-    }
+    });
+    true
 }
 
-/// A piece of a matrix in `f32`, by rows.
-fn convert<T: Wide<W = f32>>(x: Matrix<T>, r: usize, rows: usize, j: usize, cols: usize, to: &mut [f32]) {
-    for (i, to) in to.chunks_mut(cols).take(rows).enumerate() {
-        match x.trans {
-            false => map1(Widen, &x.data[(r + i) * x.ld + j..][..cols], to),
-            true => to.iter_mut().enumerate().for_each(|(l, to)| *to = x.data[(j + l) * x.ld + r + i].widen()),
-        }
+/// [`widened`] as a block of a product.
+#[allow(clippy::too_many_arguments)]
+pub fn widened_here<T: Gemm + Wide<W = f32>>(
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: T,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    beta: T,
+    c: &mut [T],
+    ldc: usize,
+) {
+    widened(m, n, k, alpha, a, b, beta, c, ldc);
+}
+
+/// Stored rows of a matrix from `row` on, `length` elements of each from `column` on, one after another in `f32`.
+fn widen<T: Wide<W = f32>>(x: Matrix<T>, row: usize, column: usize, length: usize, to: &mut [f32]) {
+    for (i, to) in to.chunks_mut(length).enumerate() {
+        map1(Widen, &x.data[(row + i) * x.ld + column..][..length], to);
     }
 }

@@ -1,4 +1,5 @@
-//! Matrix products: BLAS for `f32`, `f64` and `complex64`, blocked loops for the other dtypes.
+//! Matrix products: BLAS for `f32`, `f64` and `complex64`, and by way of `f32` for 16-bit floats; blocked loops for the
+//! other dtypes.
 //!
 //! May depend on `simd`, `dtype` and `error`; with `simd` the one place on the CPU side where `unsafe` is allowed.
 //! Invariant: BLAS itself runs on one thread, and rows are split over the engine's pool: two pools would fight.
@@ -49,6 +50,22 @@ pub trait Gemm: Element {
     const ONE: Self;
     /// The number zero.
     const ZERO: Self;
+
+    /// A whole product over the pool, all sizes at least 1 and checked; false where there is no better way than by blocks.
+    #[allow(clippy::too_many_arguments, unused_variables)]
+    fn whole(
+        m: usize,
+        n: usize,
+        k: usize,
+        alpha: Self,
+        a: Matrix<Self>,
+        b: Matrix<Self>,
+        beta: Self,
+        c: &mut [Self],
+        ldc: usize,
+    ) -> bool {
+        false
+    }
 
     /// One product on this thread, all sizes at least 1 and checked. Writes `c` without reading it where beta is 0.
     #[allow(clippy::too_many_arguments)]
@@ -103,6 +120,9 @@ pub fn gemm<T: Gemm>(
         return;
     }
     let c = &mut c[..(m - 1) * ldc + n];
+    if T::whole(m, n, k, alpha, a, b, beta, c, ldc) {
+        return;
+    }
     // A region costs as much as 2^18 multiplications; Accelerate splits on its own.
     let rows = if cfg!(target_os = "macos") { m } else { ((1usize << 19) / (n * k)).max(8) };
     if m * n * k < 1 << 20 {
@@ -151,6 +171,25 @@ fn flag(trans: bool) -> c_int {
     }
 }
 
+macro_rules! whole {
+    ($t:ty) => {};
+    ($t:ty, $whole:path) => {
+        fn whole(
+            m: usize,
+            n: usize,
+            k: usize,
+            alpha: $t,
+            a: Matrix<$t>,
+            b: Matrix<$t>,
+            beta: $t,
+            c: &mut [$t],
+            ldc: usize,
+        ) -> bool {
+            $whole(m, n, k, alpha, a, b, beta, c, ldc)
+        }
+    };
+}
+
 macro_rules! by_blas {
     ($t:ty, $one:expr, $zero:expr, $gemm:ident, $by:tt, $gemv:expr) => {
         impl Gemm for $t {
@@ -196,10 +235,11 @@ by_blas!(f64, 1.0, 0.0, cblas_dgemm, value, Some(ffi::cblas_dgemv));
 by_blas!(Complex32, Complex32::new(1.0, 0.0), Complex32::new(0.0, 0.0), cblas_cgemm, pointer, None);
 
 macro_rules! by_loops {
-    ($($t:ty, $one:expr, $zero:expr, $block:path;)*) => {
+    ($($t:ty, $one:expr, $zero:expr, $block:path $(, $whole:path)?;)*) => {
         $(impl Gemm for $t {
             const ONE: $t = $one;
             const ZERO: $t = $zero;
+            whole!($t $(, $whole)?);
 
             fn block(m: usize, n: usize, k: usize, alpha: $t, a: Matrix<$t>, b: Matrix<$t>, beta: $t, c: &mut [$t], ldc: usize) {
                 $block(m, n, k, alpha, a, b, beta, c, ldc);
@@ -214,13 +254,14 @@ by_loops! {
     i16, 1, 0, generic::block;
     i32, 1, 0, generic::block;
     i64, 1, 0, generic::block;
-    f16, f16::ONE, f16::ZERO, generic::widened;
-    bf16, bf16::ONE, bf16::ZERO, generic::widened;
+    f16, f16::ONE, f16::ZERO, generic::widened_here, generic::widened;
+    bf16, bf16::ONE, bf16::ZERO, generic::widened_here, generic::widened;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::simd::Wide;
 
     /// Every transposition of a 5 × 7 by 7 × 3 product, by rows longer than needed.
     fn check<T: Gemm>(number: impl Fn(usize) -> T, value: impl Fn(T) -> f64, sizes: (usize, usize, usize)) {
@@ -258,6 +299,70 @@ mod tests {
         }
         check(|i| i as u8, f64::from, (2, 3, 4));
         check(|i| i as i8, f64::from, (2, 3, 4));
+    }
+
+    /// Products that are cut into panels in every direction, with factors, against sums in double precision.
+    fn check_panels<T: Gemm + Wide<W = f32>>(number: impl Fn(f32) -> T, tolerance: f64) {
+        let entry = |i: usize, seed: usize| ((i * 7919 + seed * 31) % 257) as f32 / 128.0 - 1.0;
+        for (m, n, k) in [(17, 33, 32), (40, 100, 790), (21, 4200, 33), (97, 65, 385), (1, 300, 50), (200, 32, 170)] {
+            for (ta, tb, pad, alpha, beta) in [
+                (false, false, 0, 1.0, 0.0),
+                (true, false, 2, -0.5, 1.0),
+                (false, true, 1, 2.0, 0.5),
+                (true, true, 3, 1.0, 1.0),
+            ] {
+                let (lda, ldb, ldc) = (if ta { m } else { k } + pad, if tb { k } else { n } + pad, n + pad);
+                let a: Vec<T> = (0..m.max(k) * lda).map(|i| number(entry(i, 1))).collect();
+                let b: Vec<T> = (0..n.max(k) * ldb).map(|i| number(entry(i, 2))).collect();
+                // What is not read may be anything.
+                let before = |i: usize| if beta == 0.0 { number(f32::NAN) } else { number(entry(i, 3)) };
+                let mut c: Vec<T> = (0..m * ldc).map(before).collect();
+                let (ma, mb) = (Matrix { data: &a, ld: lda, trans: ta }, Matrix { data: &b, ld: ldb, trans: tb });
+                gemm(m, n, k, number(alpha), ma, mb, number(beta), &mut c, ldc);
+                let at = |x: &[T], ld: usize, t: bool, i: usize, j: usize| {
+                    f64::from(if t { x[j * ld + i] } else { x[i * ld + j] }.widen())
+                };
+                for (i, j) in (0..m).step_by(9).flat_map(|i| (0..ldc).map(move |j| (i, j))) {
+                    let got = c[i * ldc + j];
+                    if j >= n {
+                        assert_eq!(got.widen().to_bits(), before(i * ldc + j).widen().to_bits());
+                        continue;
+                    }
+                    let sum: f64 = (0..k).map(|l| at(&a, lda, ta, i, l) * at(&b, ldb, tb, l, j)).sum();
+                    let old = if beta == 0.0 { 0.0 } else { f64::from(before(i * ldc + j).widen()) };
+                    let want = f64::from(alpha) * sum + f64::from(beta) * old;
+                    let near = (f64::from(got.widen()) - want).abs() <= tolerance * (want.abs() + 0.01 * k as f64);
+                    assert!(near, "{:?} {m} {n} {k} ({ta}, {tb}) at {i}, {j}: {want}", T::DTYPE);
+                }
+            }
+        }
+        // What is not finite stays in its own rows and columns.
+        let (m, n, k) = (40, 70, 60);
+        let mut a = vec![number(1.0); m * k];
+        let b = vec![number(1.0); k * n];
+        a[3 * k + 5] = number(f32::NAN);
+        a[9 * k] = number(f32::INFINITY);
+        let mut c = vec![number(0.0); m * n];
+        let of = |data| Matrix { data, ld: k, trans: false };
+        gemm(m, n, k, number(1.0), of(&a), Matrix { ld: n, ..of(&b) }, number(0.0), &mut c, n);
+        for (i, row) in c.chunks(n).enumerate() {
+            let fits = |x: f32| match i {
+                3 => x.is_nan(),
+                9 => x == f32::INFINITY,
+                _ => x == k as f32,
+            };
+            assert!(row.iter().all(|x| fits(x.widen())), "row {i}");
+        }
+    }
+
+    #[test]
+    fn panels_of_every_shape() {
+        for threads in [1, 3] {
+            threads::set_num_threads(threads);
+            check_panels::<f32>(|x| x, 1e-5);
+            check_panels::<f16>(f16::from_f32, 1e-3);
+            check_panels::<bf16>(bf16::from_f32, 8e-3);
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use dispatch::{
 pub use half::{Narrow, Wide, Widen};
 pub use math::{Math, Real};
 pub use memory::{Foreign, Offer, Owner};
-pub use reduce::{arg_extremum, arg_row, extremum, product, sum, sum_rows, Better, Extreme, Sum};
+pub use reduce::{arg_extremum, arg_row, extrema, extremum, product, sum, sum_rows, sums, Better, Extreme, Sum};
 pub(crate) use word::with_word;
 pub use word::Word;
 

@@ -153,8 +153,8 @@ impl Sum for Complex32 {
 
 /// The sum of the lanes, halving them.
 #[inline(always)]
-fn fold_lanes<W: Copy>(mut lanes: [W; LANES], f: impl Fn(W, W) -> W) -> W {
-    let mut width = LANES / 2;
+fn fold_lanes<W: Copy, const N: usize>(mut lanes: [W; N], f: impl Fn(W, W) -> W) -> W {
+    let mut width = N / 2;
     while width > 0 {
         for j in 0..width {
             lanes[j] = f(lanes[j], lanes[j + width]);
@@ -164,37 +164,75 @@ fn fold_lanes<W: Copy>(mut lanes: [W; LANES], f: impl Fn(W, W) -> W) -> W {
     lanes[0]
 }
 
+/// Lanes of rows so short that joining many lanes would take longer than summing.
+const FEW: usize = 16;
+/// Elements of such rows.
+const SHORT: usize = 32 * FEW;
+
+/// The sum of a slice.
+#[inline(always)]
+fn sum_of<T: Sum>(x: &[T]) -> T::Acc {
+    if x.len() < SHORT {
+        let mut lanes = [T::W_ZERO; FEW];
+        let chunks = x.chunks_exact(FEW);
+        let rest = chunks.remainder().iter().fold(T::W_ZERO, |a, x| T::add(a, x.widen()));
+        for c in chunks {
+            for j in 0..FEW {
+                lanes[j] = T::add(lanes[j], c[j].widen());
+            }
+        }
+        return T::acc(T::add(fold_lanes(lanes, T::add), rest));
+    }
+    let mut total = T::ZERO;
+    for block in x.chunks(BLOCK) {
+        let mut lanes = [T::W_ZERO; LANES];
+        let (whole, rest) = block.split_at(block.len() / LANES * LANES);
+        for c in whole.chunks_exact(LANES) {
+            for j in 0..LANES {
+                lanes[j] = T::add(lanes[j], c[j].widen());
+            }
+        }
+        for (lane, x) in lanes.iter_mut().zip(rest) {
+            *lane = T::add(*lane, x.widen());
+        }
+        total = T::plus(total, T::acc(fold_lanes(lanes, T::add)));
+    }
+    total
+}
+
 struct SumTask<'a, T>(&'a [T]);
 impl<T: Sum> Task for SumTask<'_, T> {
     type Out = T::Acc;
     #[inline(always)]
     fn run<const F: bool>(self) -> T::Acc {
-        let mut total = T::ZERO;
-        for block in self.0.chunks(BLOCK) {
-            let mut lanes = [T::W_ZERO; LANES];
-            let (whole, rest) = block.split_at(block.len() / LANES * LANES);
-            for c in whole.chunks_exact(LANES) {
-                for j in 0..LANES {
-                    lanes[j] = T::add(lanes[j], c[j].widen());
-                }
-            }
-            for (lane, x) in lanes.iter_mut().zip(rest) {
-                *lane = T::add(*lane, x.widen());
-            }
-            // A short row must not pay for 64 lanes.
-            let sum = match whole.len() {
-                0 => rest.iter().fold(T::W_ZERO, |a, x| T::add(a, x.widen())),
-                _ => fold_lanes(lanes, T::add),
-            };
-            total = T::plus(total, T::acc(sum));
-        }
-        total
+        sum_of(self.0)
     }
 }
 
 /// The sum of a slice.
 pub fn sum<T: Sum>(x: &[T]) -> T::Acc {
     run(SumTask(x))
+}
+
+struct SumsTask<'a, T>(&'a [T], usize, &'a mut [T]);
+impl<T: Sum> Task for SumsTask<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let SumsTask(x, n, out) = self;
+        // No closure: its body would not be compiled for this function's instruction set.
+        for (x, o) in x.chunks(n).zip(out) {
+            *o = T::finish(sum_of(x));
+        }
+    }
+}
+
+/// The sums of slices of `n` elements, one after another.
+///
+/// # Panics
+/// If `n` is 0.
+pub fn sums<T: Sum>(x: &[T], n: usize, out: &mut [T]) {
+    run(SumsTask(x, n, out));
 }
 
 struct ProductTask<'a, T>(&'a [T]);
@@ -307,28 +345,43 @@ impl<T: Extreme, const MAX: bool> Map2<T, T, T> for Better<MAX> {
     }
 }
 
+#[inline(always)]
+fn extremum_of<T: Extreme, const MAX: bool>(x: &[T], first: T) -> T {
+    let better = |a, b| if T::beats::<MAX>(b, a) { b } else { a };
+    if x.len() < SHORT {
+        let mut lanes = [first; FEW];
+        let chunks = x.chunks_exact(FEW);
+        let rest = chunks.remainder().iter().fold(first, |a, &b| better(a, b));
+        if x.len() < FEW {
+            return rest;
+        }
+        for c in chunks {
+            for j in 0..FEW {
+                lanes[j] = better(lanes[j], c[j]);
+            }
+        }
+        return better(fold_lanes(lanes, better), rest);
+    }
+    let mut lanes = [first; LANES];
+    let chunks = x.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for c in chunks {
+        for j in 0..LANES {
+            lanes[j] = better(lanes[j], c[j]);
+        }
+    }
+    for (lane, &x) in lanes.iter_mut().zip(rest) {
+        *lane = better(*lane, x);
+    }
+    fold_lanes(lanes, better)
+}
+
 struct ExtremeTask<'a, T, const MAX: bool>(&'a [T], T, PhantomData<[(); 0]>);
 impl<T: Extreme, const MAX: bool> Task for ExtremeTask<'_, T, MAX> {
     type Out = T;
     #[inline(always)]
     fn run<const F: bool>(self) -> T {
-        let ExtremeTask(x, first, _) = self;
-        let better = |a, b| if T::beats::<MAX>(b, a) { b } else { a };
-        if x.len() < LANES {
-            return x.iter().fold(first, |a, &b| better(a, b));
-        }
-        let mut lanes = [first; LANES];
-        let chunks = x.chunks_exact(LANES);
-        let rest = chunks.remainder();
-        for c in chunks {
-            for j in 0..LANES {
-                lanes[j] = better(lanes[j], c[j]);
-            }
-        }
-        for (lane, &x) in lanes.iter_mut().zip(rest) {
-            *lane = better(*lane, x);
-        }
-        fold_lanes(lanes, better)
+        extremum_of::<T, MAX>(self.0, self.1)
     }
 }
 
@@ -336,6 +389,26 @@ impl<T: Extreme, const MAX: bool> Task for ExtremeTask<'_, T, MAX> {
 pub fn extremum<T: Extreme, const MAX: bool>(x: &[T]) -> Option<T> {
     let &first = x.first()?;
     Some(run(ExtremeTask::<T, MAX>(x, first, PhantomData)))
+}
+
+struct ExtremaTask<'a, T, const MAX: bool>(&'a [T], usize, &'a mut [T]);
+impl<T: Extreme, const MAX: bool> Task for ExtremaTask<'_, T, MAX> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let ExtremaTask(x, n, out) = self;
+        for (x, o) in x.chunks(n).zip(out) {
+            *o = extremum_of::<T, MAX>(x, x[0]);
+        }
+    }
+}
+
+/// The same of slices of `n` elements, one after another.
+///
+/// # Panics
+/// If `n` is 0.
+pub fn extrema<T: Extreme, const MAX: bool>(x: &[T], n: usize, out: &mut [T]) {
+    run(ExtremaTask::<T, MAX>(x, n, out));
 }
 
 /// The index of the first such element; None of nothing.

@@ -4,12 +4,14 @@
 //! input, so that the inner loops run along rows. Invariant: of equal maxima the first in row-major order is the one; NaN
 //! counts as equal to NaN and above all else.
 
-use super::fused::{with_float, Compute, Float};
-use super::simd::{run, threads, Extreme, Sum, Task, Wide};
+mod average;
+mod max;
+
+use super::fused::with_float;
+use super::simd::threads;
 use super::CpuArray;
 use crate::backend::Array;
 use crate::dispatch::Meta;
-use crate::dtype::Element;
 use crate::ops::pool::{PoolArgs, PoolOp};
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
@@ -80,9 +82,22 @@ fn output_plane(w: &Windows) -> usize {
     w.iter().map(|w| w.count).product()
 }
 
-/// The rows that meet: for each row of windows and each tap inside the input, (first window, windows, first element, tap).
-fn each_tap(w: &Windows, mut f: impl FnMut(usize, usize, usize)) {
+/// Windows in a row that take in elements of a row of the input.
+#[derive(Clone, Copy, Debug)]
+struct Tap {
+    /// The first window.
+    to: usize,
+    /// How many.
+    len: usize,
+    /// The first one's element.
+    from: usize,
+}
+
+/// For each row of windows and each tap inside the input what meets. A list, as the body of a loop over it is compiled for
+/// the instruction set of the function that it stands in, and a closure's is not.
+fn taps(w: &Windows) -> Vec<Tap> {
     let [wd, wh, ww] = w;
+    let mut list = Vec::new();
     for row in 0..wd.count * wh.count {
         let (d, h) = (row / wh.count, row % wh.count);
         for td in 0..wd.taps {
@@ -93,22 +108,14 @@ fn each_tap(w: &Windows, mut f: impl FnMut(usize, usize, usize)) {
                     let range = ww.inside(tw);
                     if let Some(first) = ww.at(range.start, tw).filter(|_| !range.is_empty()) {
                         let from = (id * wh.size + ih) * ww.size + first;
-                        f(row * ww.count + range.start, range.len(), from);
+                        list.push(Tap { to: row * ww.count + range.start, len: range.len(), from });
                     }
                 }
             }
         }
     }
+    list
 }
-
-/// Elements with a least one.
-trait Lowest: Element + Extreme {
-    const LOWEST: Self;
-}
-macro_rules! lowest {
-    ($($t:ident $least:ident),*) => { $(impl Lowest for $t { const LOWEST: $t = $t::$least; })* };
-}
-lowest!(u8 MIN, i8 MIN, i16 MIN, i32 MIN, i64 MIN, f16 NEG_INFINITY, bf16 NEG_INFINITY, f32 NEG_INFINITY, f64 NEG_INFINITY);
 
 macro_rules! with_real {
     ($dtype:expr, $T:ident => $body:expr) => {
@@ -154,6 +161,8 @@ macro_rules! with_real {
     };
 }
 
+use with_real;
+
 /// The kernels of the `pool` family.
 pub fn pool(op: &PoolOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     let x = inputs[0];
@@ -161,26 +170,18 @@ pub fn pool(op: &PoolOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     match op {
         PoolOp::Max { args } => {
             let w = of(x.shape(), args)?;
-            with_real!(x.dtype(), T => max::<T>(x, &w, &out.shape))
+            with_real!(x.dtype(), T => max::max::<T>(x, &w, &out.shape))
         }
-        PoolOp::MaxIndices { args } => max_indices(x, &of(x.shape(), args)?, &out.shape),
-        PoolOp::MaxPick { args } => {
-            let w = of(x.shape(), args)?;
-            let at = max_indices(x, &w, &out.shape)?;
-            with_real!(out.dtype, T => pick::<T>(inputs[1], &at, &w, &out.shape))
-        }
-        PoolOp::MaxScatter { args } => {
-            let w = of(x.shape(), args)?;
-            let at = max_indices(x, &w, inputs[1].shape())?;
-            with_real!(out.dtype, T => scatter::<T>(inputs[1], &at, &w, &out.shape))
-        }
+        PoolOp::MaxIndices { args } => max::max_indices(x, &of(x.shape(), args)?, &out.shape),
+        PoolOp::MaxPick { args } => max::pick(x, inputs[1], &of(x.shape(), args)?, &out.shape),
+        PoolOp::MaxScatter { args } => max::scatter(x, inputs[1], &of(x.shape(), args)?, &out.shape),
         PoolOp::Average { args } => {
             let w = of(x.shape(), args)?;
-            with_float!("avg_pool", out.dtype, T => average::<T>(x, &w, args, &out.shape))
+            with_float!("avg_pool", out.dtype, T => average::average::<T>(x, &w, args, &out.shape))
         }
         PoolOp::AverageSpread { args, shape } => {
             let w = of(shape, args)?;
-            with_float!("avg_pool", out.dtype, T => spread::<T>(x, &w, args, &out.shape))
+            with_float!("avg_pool", out.dtype, T => average::spread::<T>(x, &w, args, &out.shape))
         }
     }
 }
@@ -210,267 +211,11 @@ fn each_plane<T: Sync, O: Send>(
     });
 }
 
-/// Windows of 2 × 2 that lie side by side.
-fn is_halving(w: &Windows) -> bool {
-    let [d, h, ww] = w;
-    let halves =
-        |w: &Window| w.taps == 2 && w.stride == 2 && w.padding == 0 && w.dilation == 1 && 2 * w.count <= w.size;
-    d.size == 1 && d.taps == 1 && d.count == 1 && d.padding == 0 && halves(h) && halves(ww)
-}
-
-/// The better of two elements with their places.
-#[inline(always)]
-fn better<T: Extreme>(a: (T, i64), b: (T, i64)) -> (T, i64) {
-    let wins = T::beats::<true>(b.0, a.0);
-    (if wins { b.0 } else { a.0 }, if wins { b.1 } else { a.1 })
-}
-
-/// One row of 2 × 2 windows: the maxima, and their places if `PLACES`.
-struct Halve<'a, T, const PLACES: bool> {
-    rows: [&'a [T]; 2],
-    /// Place of the upper row's first element.
-    first: i64,
-    best: &'a mut [T],
-    places: &'a mut [i64],
-}
-impl<T: Extreme, const PLACES: bool> Task for Halve<'_, T, PLACES> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        let Halve { rows: [a, b], first, best, places } = self;
-        let pairs = a.chunks_exact(2).zip(b.chunks_exact(2));
-        if PLACES {
-            let below = first + a.len() as i64;
-            for (((p, (a, b)), best), place) in (0i64..).step_by(2).zip(pairs).zip(best).zip(places) {
-                let upper = better((a[0], first + p), (a[1], first + p + 1));
-                let lower = better((b[0], below + p), (b[1], below + p + 1));
-                (*best, *place) = better(upper, lower);
-            }
-        } else {
-            let larger = |a, b| if T::beats::<true>(b, a) { b } else { a };
-            for ((a, b), best) in pairs.zip(best) {
-                *best = larger(larger(a[0], a[1]), larger(b[0], b[1]));
-            }
-        }
-    }
-}
-
-/// Takes a row of elements, `stride` apart, into the maxima so far.
-struct Take<'a, T, const PLACES: bool> {
-    x: &'a [T],
-    stride: usize,
-    first: i64,
-    best: &'a mut [T],
-    places: &'a mut [i64],
-}
-impl<T: Extreme, const PLACES: bool> Take<'_, T, PLACES> {
-    #[inline(always)]
-    fn all<'x>(best: &mut [T], places: &mut [i64], stride: usize, first: i64, x: impl Iterator<Item = &'x T>) {
-        if PLACES {
-            for (((&x, best), place), at) in x.zip(best).zip(places).zip((first..).step_by(stride)) {
-                (*best, *place) = better((*best, *place), (x, at));
-            }
-        } else {
-            for (&x, best) in x.zip(best) {
-                *best = if T::beats::<true>(x, *best) { x } else { *best };
-            }
-        }
-    }
-}
-impl<T: Extreme, const PLACES: bool> Task for Take<'_, T, PLACES> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        let Take { x, stride, first, best, places } = self;
-        // One loop for each step that the compiler can know.
-        match stride {
-            1 => Self::all(best, places, 1, first, x.iter()),
-            2 => Self::all(best, places, 2, first, x.iter().step_by(2)),
-            _ => Self::all(best, places, stride, first, x.iter().step_by(stride)),
-        }
-    }
-}
-
-/// The maxima of a plane's windows; their places too if `PLACES`.
-fn max_plane<T: Lowest, const PLACES: bool>(w: &Windows, x: &[T], best: &mut [T], places: &mut [i64]) {
-    let [wd, wh, ww] = w;
-    if is_halving(w) {
-        let rows = x.chunks_exact(2 * ww.size);
-        for (i, (rows, best)) in rows.zip(best.chunks_mut(ww.count)).enumerate() {
-            let (a, b) = rows.split_at(ww.size);
-            let places = if PLACES { &mut places[i * ww.count..(i + 1) * ww.count] } else { &mut [] };
-            let first = (i * 2 * ww.size) as i64;
-            run(Halve::<T, PLACES> { rows: [a, b], first, best, places });
-        }
-        return;
-    }
-    best.fill(T::LOWEST);
-    if PLACES {
-        // Each window's first element, which stays where all are the least there is.
-        let first = |w: &Window, i: usize| (0..w.taps).find_map(|t| w.at(i, t)).unwrap_or(0);
-        for (i, place) in places.iter_mut().enumerate() {
-            let (row, column) = (i / ww.count, i % ww.count);
-            let (d, h) = (first(wd, row / wh.count), first(wh, row % wh.count));
-            *place = ((d * wh.size + h) * ww.size + first(ww, column)) as i64;
-        }
-    }
-    each_tap(w, |to, len, from| {
-        let places = if PLACES { &mut places[to..to + len] } else { &mut [] };
-        let best = &mut best[to..to + len];
-        run(Take::<T, PLACES> { x: &x[from..], stride: ww.stride, first: from as i64, best, places });
-    });
-}
-
-fn max<T: Lowest>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
-    let x = x.contiguous()?;
-    let guard = x.read::<T>();
-    let data = x.slice(&guard);
-    CpuArray::build(shape, |out: &mut [T]| {
-        each_plane(data, input_plane(w), out, output_plane(w), grain(w), |x, out| {
-            max_plane::<T, false>(w, x, out, &mut []);
-        });
-        Ok(())
-    })
-}
-
-fn max_indices(x: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
-    with_real!(x.dtype(), T => {
-        let x = x.contiguous()?;
-        let guard = x.read::<T>();
-        let data = x.slice(&guard);
-        CpuArray::build(shape, |out: &mut [i64]| {
-            each_plane(data, input_plane(w), out, output_plane(w), grain(w), |x, out| {
-                max_plane::<T, true>(w, x, &mut vec![T::LOWEST; out.len()], out);
-            });
-            Ok(())
-        })
-    })
-}
-
-fn pick<T: Element>(source: &CpuArray, at: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
-    let source = source.contiguous()?;
-    let (guard, at_guard) = (source.read::<T>(), at.read::<i64>());
-    let (data, at) = (source.slice(&guard), at.slice(&at_guard));
-    let (size, unit) = (input_plane(w), output_plane(w).max(1));
-    CpuArray::build(shape, |out: &mut [T]| {
-        threads::for_chunks(out, unit, threads::GRAIN / 2, |start, out| {
-            let planes = data[start / unit * size..].chunks(size.max(1));
-            for ((x, out), at) in planes.zip(out.chunks_mut(unit)).zip(at[start..].chunks(unit)) {
-                out.iter_mut().zip(at).for_each(|(o, &i)| *o = x[i as usize]);
-            }
-        });
-        Ok(())
-    })
-}
-
-fn scatter<T: Element + Sum>(g: &CpuArray, at: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
-    let g = g.contiguous()?;
-    let (guard, at_guard) = (g.read::<T>(), at.read::<i64>());
-    let (data, at) = (g.slice(&guard), at.slice(&at_guard));
-    let (size, unit) = (input_plane(w).max(1), output_plane(w).max(1));
-    CpuArray::build(shape, |out: &mut [T]| {
-        threads::for_chunks(out, size, threads::GRAIN / 2, |start, out| {
-            out.fill(T::default());
-            let (g, at) = (data[start / size * unit..].chunks(unit), at[start / size * unit..].chunks(unit));
-            for ((out, g), at) in out.chunks_mut(size).zip(g).zip(at) {
-                for (&g, &i) in g.iter().zip(at) {
-                    let to = &mut out[i as usize];
-                    *to = T::narrow(T::add(to.widen(), g.widen()));
-                }
-            }
-        });
-        Ok(())
-    })
-}
-
-/// What each window along one dimension counts: the places it covers, which end with the padding after the input, or
-/// only those inside the input.
-fn counts<W: Compute>(w: &Window, include_pad: bool) -> Vec<W> {
-    let count = |i: usize| {
-        let start = i * w.stride;
-        let end = (start + w.taps).min(w.size + 2 * w.padding);
-        match include_pad {
-            true => end.saturating_sub(start),
-            false => end.min(w.size + w.padding).saturating_sub(start.max(w.padding)),
-        }
-    };
-    (0..w.count).map(|i| W::of(count(i) as f64)).collect()
-}
-
-/// What each window of a plane is divided by.
-fn divisors<W: Compute>(w: &Windows, args: &PoolArgs) -> Vec<W> {
-    if let Some(d) = args.divisor {
-        return vec![W::of(d as f64); output_plane(w)];
-    }
-    let [d, h, ww] = w.each_ref().map(|w| counts::<W>(w, args.count_include_pad));
-    let rows = d.iter().flat_map(|&d| h.iter().map(move |&h| d * h));
-    rows.flat_map(|row| ww.iter().map(move |&c| row * c)).collect()
-}
-
-/// Adds a row of elements, `step` apart, to a row.
-struct AddFrom<'a, T: Wide> {
-    x: &'a [T],
-    step: usize,
-    sums: &'a mut [T::W],
-}
-impl<T: Wide<W: Compute>> Task for AddFrom<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        let AddFrom { x, step, sums } = self;
-        match step {
-            1 => sums.iter_mut().zip(x).for_each(|(s, x)| *s = *s + x.widen()),
-            2 => sums.iter_mut().zip(x.iter().step_by(2)).for_each(|(s, x)| *s = *s + x.widen()),
-            _ => sums.iter_mut().zip(x.iter().step_by(step)).for_each(|(s, x)| *s = *s + x.widen()),
-        }
-    }
-}
-
-fn average<T: Float>(x: &CpuArray, w: &Windows, args: &PoolArgs, shape: &[usize]) -> Result<CpuArray> {
-    let x = x.contiguous()?;
-    let guard = x.read::<T>();
-    let data = x.slice(&guard);
-    let by = divisors::<T::W>(w, args);
-    CpuArray::build(shape, |out: &mut [T]| {
-        each_plane(data, input_plane(w), out, output_plane(w), grain(w), |x, out| {
-            let mut sums = vec![T::W::of(0.0); out.len()];
-            each_tap(w, |to, len, from| {
-                run(AddFrom { x: &x[from..], step: w[2].stride, sums: &mut sums[to..to + len] });
-            });
-            for ((o, &sum), &by) in out.iter_mut().zip(&sums).zip(&by) {
-                // A window beside the input covers nothing.
-                *o = T::narrow(if by == T::W::of(0.0) { by } else { sum / by });
-            }
-        });
-        Ok(())
-    })
-}
-
-fn spread<T: Float>(g: &CpuArray, w: &Windows, args: &PoolArgs, shape: &[usize]) -> Result<CpuArray> {
-    let g = g.contiguous()?;
-    let guard = g.read::<T>();
-    let data = g.slice(&guard);
-    let by = divisors::<T::W>(w, args);
-    CpuArray::build(shape, |out: &mut [T]| {
-        each_plane(data, output_plane(w), out, input_plane(w), threads::GRAIN / 8, |g, out| {
-            let zero = T::W::of(0.0);
-            let share = |(g, &by): (&T, &T::W)| if by == zero { zero } else { g.widen() / by };
-            let shares: Vec<T::W> = g.iter().zip(&by).map(share).collect();
-            let mut sums = vec![zero; out.len()];
-            each_tap(w, |to, len, from| {
-                let sums = sums[from..].iter_mut().step_by(w[2].stride);
-                sums.zip(&shares[to..to + len]).for_each(|(s, &x)| *s = *s + x);
-            });
-            out.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::narrow(sum));
-        });
-        Ok(())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cpu::tests::{array, layouts, show};
+    use crate::dtype::Element;
     use crate::ops::conv::Spatial;
     use std::slice::from_ref;
 
@@ -575,6 +320,27 @@ mod tests {
                 let op = PoolOp::AverageSpread { args: a.clone(), shape: [1, 1, h, w][..].into() };
                 let y = go::<f64>(op, &[&array(&shape, &g)], &[1, 1, h, w]);
                 assert!(near(&y, &shares), "{a:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_windows_are_summed_along_their_rows() {
+        let (h, w) = (23, 40);
+        let data: Vec<f64> = (0..h * w).map(|i| (i * 29 % 11) as f64).collect();
+        for a in [
+            args(&[23, 40], &[23, 40], &[0, 0], &[1, 1], &[1, 1]),
+            args(&[3, 40], &[2, 40], &[1, 0], &[1, 1], &[12, 1]),
+            args(&[4, 20], &[3, 7], &[2, 9], &[1, 1], &[8, 6]),
+        ] {
+            let want: Vec<f64> = (places(&a, h, w).iter())
+                .map(|p| p.iter().map(|&p| data[p]).sum::<f64>() / (a.kernel[0] * a.kernel[1]) as f64)
+                .collect();
+            let shape = [1, 1, a.output[0], a.output[1]];
+            let a = Box::new(PoolArgs { divisor: Some(a.kernel[0] * a.kernel[1]), ..*a });
+            for x in layouts(&[1, 1, h, w], &data) {
+                let y = go::<f64>(PoolOp::Average { args: a.clone() }, &[&x], &shape);
+                assert!(y.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-12), "{a:?} {y:?} {want:?}");
             }
         }
     }

@@ -1,0 +1,248 @@
+//! The largest element of each window, where it lies, and moving elements from and to those places.
+//!
+//! Depends on `simd`. Places are numbered within their plane, in 32 bits, so that vectors hold as many as of `f32`.
+
+use super::{each_plane, grain, input_plane, output_plane, taps, with_real, Tap, Window, Windows};
+use crate::cpu::simd::{run, threads, Extreme, Sum, Task};
+use crate::cpu::CpuArray;
+use crate::dtype::Element;
+use crate::{DType, Error, Result};
+use half::{bf16, f16};
+
+/// Elements with a least one.
+pub(super) trait Lowest: Element + Extreme {
+    const LOWEST: Self;
+}
+macro_rules! lowest {
+    ($($t:ident $least:ident),*) => { $(impl Lowest for $t { const LOWEST: $t = $t::$least; })* };
+}
+lowest!(u8 MIN, i8 MIN, i16 MIN, i32 MIN, i64 MIN, f16 NEG_INFINITY, bf16 NEG_INFINITY, f32 NEG_INFINITY, f64 NEG_INFINITY);
+
+/// Windows of 2 × 2 that lie side by side.
+fn is_halving(w: &Windows) -> bool {
+    let [d, h, ww] = w;
+    let halves =
+        |w: &Window| w.taps == 2 && w.stride == 2 && w.padding == 0 && w.dilation == 1 && 2 * w.count <= w.size;
+    d.size == 1 && d.taps == 1 && d.count == 1 && d.padding == 0 && halves(h) && halves(ww)
+}
+
+/// The better of two elements with their places.
+#[inline(always)]
+fn better<T: Extreme>(a: (T, u32), b: (T, u32)) -> (T, u32) {
+    let wins = T::beats::<true>(b.0, a.0);
+    (if wins { b.0 } else { a.0 }, if wins { b.1 } else { a.1 })
+}
+
+/// The maxima of a plane's windows; their places too if `PLACES`, for which the plane has fewer than 2^32 elements.
+struct Maxima<'a, T, const PLACES: bool> {
+    w: &'a Windows,
+    taps: &'a [Tap],
+    x: &'a [T],
+    best: &'a mut [T],
+    places: &'a mut [u32],
+}
+
+impl<T: Lowest, const PLACES: bool> Maxima<'_, T, PLACES> {
+    /// One row of 2 × 2 windows, below the rows `a` and `b`, the first of which begins at `first`.
+    #[inline(always)]
+    fn halve(a: &[T], b: &[T], first: u32, best: &mut [T], places: &mut [u32]) {
+        let pairs = a.chunks_exact(2).zip(b.chunks_exact(2));
+        if PLACES {
+            let below = first.wrapping_add(a.len() as u32);
+            for ((((a, b), best), place), i) in pairs.zip(best).zip(places).zip(0usize..) {
+                let p = (i as u32).wrapping_mul(2);
+                let upper = better((a[0], first.wrapping_add(p)), (a[1], first.wrapping_add(p).wrapping_add(1)));
+                let lower = better((b[0], below.wrapping_add(p)), (b[1], below.wrapping_add(p).wrapping_add(1)));
+                (*best, *place) = better(upper, lower);
+            }
+        } else {
+            let larger = |a, b| if T::beats::<true>(b, a) { b } else { a };
+            for ((a, b), best) in pairs.zip(best) {
+                *best = larger(larger(a[0], a[1]), larger(b[0], b[1]));
+            }
+        }
+    }
+
+    /// Takes elements, whose places are `stride` apart, into the maxima so far.
+    #[inline(always)]
+    fn take(x: &[T], stride: usize, first: u32, best: &mut [T], places: &mut [u32]) {
+        if PLACES {
+            let step = stride as u32;
+            for (((&x, best), place), i) in x.iter().zip(best).zip(places).zip(0usize..) {
+                let at = first.wrapping_add((i as u32).wrapping_mul(step));
+                (*best, *place) = better((*best, *place), (x, at));
+            }
+        } else {
+            for (&x, best) in x.iter().zip(best) {
+                *best = if T::beats::<true>(x, *best) { x } else { *best };
+            }
+        }
+    }
+}
+
+impl<T: Lowest, const PLACES: bool> Task for Maxima<'_, T, PLACES> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let Maxima { w, taps, x, best, places } = self;
+        let [wd, wh, ww] = w;
+        if is_halving(w) {
+            let rows = x.chunks_exact(2 * ww.size);
+            for (i, (rows, best)) in rows.zip(best.chunks_mut(ww.count)).enumerate() {
+                let (a, b) = rows.split_at(ww.size);
+                let places = if PLACES { &mut places[i * ww.count..(i + 1) * ww.count] } else { &mut [] };
+                Self::halve(a, b, (i * 2 * ww.size) as u32, best, places);
+            }
+            return;
+        }
+        best.fill(T::LOWEST);
+        if PLACES {
+            // Each window's first element, which stays where all are the least there is.
+            let first = |w: &Window, i: usize| (0..w.taps).find_map(|t| w.at(i, t)).unwrap_or(0);
+            for row in 0..wd.count * wh.count {
+                let at = (first(wd, row / wh.count) * wh.size + first(wh, row % wh.count)) * ww.size;
+                for (column, place) in places[row * ww.count..][..ww.count].iter_mut().enumerate() {
+                    *place = (at + first(ww, column)) as u32;
+                }
+            }
+        }
+        // What is read `stride` apart again and again is laid side by side once: the rows' first, second, … elements.
+        let (stride, size) = (ww.stride, ww.size);
+        let apart = size.div_ceil(stride);
+        let mut parts = Vec::new();
+        if stride > 1 {
+            parts.resize(x.len() / size.max(1) * stride * apart, T::LOWEST);
+            for (x, parts) in x.chunks_exact(size).zip(parts.chunks_exact_mut(stride * apart)) {
+                if stride == 2 {
+                    let (even, odd) = parts.split_at_mut(apart);
+                    let pairs = x.chunks_exact(2);
+                    if let ([last], Some(to)) = (pairs.remainder(), even.last_mut()) {
+                        *to = *last;
+                    }
+                    for ((pair, even), odd) in pairs.zip(even).zip(odd) {
+                        (*even, *odd) = (pair[0], pair[1]);
+                    }
+                } else {
+                    for (part, to) in parts.chunks_exact_mut(apart).enumerate() {
+                        to.iter_mut().zip(x.iter().skip(part).step_by(stride)).for_each(|(to, x)| *to = *x);
+                    }
+                }
+            }
+        }
+        for &Tap { to, len, from } in taps {
+            let places = if PLACES { &mut places[to..to + len] } else { &mut [] };
+            let best = &mut best[to..to + len];
+            if stride == 1 {
+                Self::take(&x[from..], 1, from as u32, best, places);
+                continue;
+            }
+            let (row, column) = (from / size, from % size);
+            let at = (row * stride + column % stride) * apart + column / stride;
+            Self::take(&parts[at..], stride, from as u32, best, places);
+        }
+    }
+}
+
+pub(super) fn max<T: Lowest>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
+    let x = x.contiguous()?;
+    let guard = x.read::<T>();
+    let data = x.slice(&guard);
+    let taps = &taps(w);
+    CpuArray::build(shape, |out: &mut [T]| {
+        each_plane(data, input_plane(w), out, output_plane(w), grain(w), |x, best| {
+            run(Maxima::<T, false> { w, taps, x, best, places: &mut [] });
+        });
+        Ok(())
+    })
+}
+
+/// Writes the places of the maxima of the plane of a number.
+type PlacesOf<'f> = dyn Fn(usize, &mut [u32]) + Sync + 'f;
+
+/// Hands over a function that writes the places of the maxima of the plane of a number.
+fn with_places<R>(x: &CpuArray, w: &Windows, then: &dyn Fn(&PlacesOf) -> Result<R>) -> Result<R> {
+    let size = input_plane(w);
+    if u32::try_from(size).is_err() {
+        let why = "finds the places of maxima in planes of fewer than 2^32 elements";
+        return Err(Error::shape("max_pool", why, &[x.shape()]));
+    }
+    with_real!(crate::backend::Array::dtype(x), T => {
+        let x = x.contiguous()?;
+        let guard = x.read::<T>();
+        let data = x.slice(&guard);
+        let taps = &taps(w);
+        then(&|plane, places| {
+            let mut best = vec![T::LOWEST; places.len()];
+            run(Maxima::<T, true> { w, taps, x: &data[plane * size..(plane + 1) * size], best: &mut best, places });
+        })
+    })
+}
+
+pub(super) fn max_indices(x: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
+    with_places(x, w, &|places_of| {
+        let unit = output_plane(w).max(1);
+        CpuArray::build(shape, |out: &mut [i64]| {
+            threads::for_chunks(out, unit, grain(w), |start, out| {
+                let mut places = vec![0; unit.min(out.len())];
+                for (i, out) in out.chunks_mut(unit).enumerate() {
+                    places_of(start / unit + i, &mut places);
+                    out.iter_mut().zip(&places).for_each(|(o, &p)| *o = p.into());
+                }
+            });
+            Ok(())
+        })
+    })
+}
+
+/// The elements of `source` at the places of the maxima of `x`.
+pub(super) fn pick(x: &CpuArray, source: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
+    fn of<T: Element>(source: &CpuArray, w: &Windows, shape: &[usize], places_of: &PlacesOf) -> Result<CpuArray> {
+        let source = source.contiguous()?;
+        let guard = source.read::<T>();
+        let data = source.slice(&guard);
+        let (size, unit) = (input_plane(w), output_plane(w).max(1));
+        CpuArray::build(shape, |out: &mut [T]| {
+            threads::for_chunks(out, unit, grain(w), |start, out| {
+                let mut places = vec![0; unit.min(out.len())];
+                for (i, out) in out.chunks_mut(unit).enumerate() {
+                    let plane = start / unit + i;
+                    places_of(plane, &mut places);
+                    let x = &data[plane * size..(plane + 1) * size];
+                    out.iter_mut().zip(&places).for_each(|(o, &p)| *o = x[p as usize]);
+                }
+            });
+            Ok(())
+        })
+    }
+    with_places(
+        x,
+        w,
+        &|places_of| with_real!(crate::backend::Array::dtype(source), T => of::<T>(source, w, shape, places_of)),
+    )
+}
+
+/// Zeros with `g` added at the places of the maxima of `x`.
+pub(super) fn scatter(x: &CpuArray, g: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
+    fn of<T: Element + Sum>(g: &CpuArray, w: &Windows, shape: &[usize], places_of: &PlacesOf) -> Result<CpuArray> {
+        let g = g.contiguous()?;
+        let guard = g.read::<T>();
+        let data = g.slice(&guard);
+        let (size, unit) = (input_plane(w).max(1), output_plane(w));
+        CpuArray::build(shape, |out: &mut [T]| {
+            threads::for_chunks(out, size, threads::GRAIN / 4, |start, out| {
+                let mut places = vec![0; unit];
+                for (i, out) in out.chunks_mut(size).enumerate() {
+                    let plane = start / size + i;
+                    out.fill(T::default());
+                    places_of(plane, &mut places);
+                    for (&g, &p) in data[plane * unit..(plane + 1) * unit].iter().zip(&places) {
+                        let to = &mut out[p as usize];
+                        *to = T::narrow(T::add(to.widen(), g.widen()));
+                    }
+                }
+            });
+            Ok(())
+        })
+    }
+    with_places(x, w, &|places_of| with_real!(crate::backend::Array::dtype(g), T => of::<T>(g, w, shape, places_of)))
+}
