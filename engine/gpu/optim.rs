@@ -32,27 +32,27 @@ pub(super) fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Made<()> {
             }
             let (slots, perm, element) = open(list)?;
             if fits_kernel(&slots) {
-                together.push((list, slots, perm));
+                together.push((list, slots, perm, element));
                 continue;
             }
             let wide = if is_half(element) { DType::F32 } else { element };
-            let mut new = step.visit(One { slots, graph: Graph(wide) })?;
-            if wide != element {
-                let narrow = dtype(element)?;
-                new = new.iter().map(|a| Ok(ops::astype(a, narrow)?)).collect::<Made<_>>()?;
-            }
-            results.push((list, new, perm));
+            results.push((list, step.visit(One { slots, graph: Graph(wide) })?, perm, element));
         }
         for some in bunches(&together, step.arity()) {
-            let new = at_once(step, &some.iter().map(|(_, slots, _)| slots).collect::<Vec<_>>())?;
-            results.extend(some.iter().zip(new).map(|((list, _, perm), new)| (*list, new, perm.clone())));
+            let new = at_once(step, &some.iter().map(|(_, slots, ..)| slots).collect::<Vec<_>>())?;
+            results.extend(
+                some.iter().zip(new).map(|((list, _, perm, element), new)| (*list, new, perm.clone(), *element)),
+            );
         }
     }
     let mut fresh: Vec<Array> = Vec::new();
-    for (list, new, perm) in results {
+    for (list, new, perm, element) in results {
+        let narrow = dtype(element)?;
         // The gradient, second in the list, stays as it is.
         let targets = list.iter().enumerate().filter(|(i, _)| *i != 1).map(|(_, t)| t);
         for (target, array) in targets.zip(new) {
+            // Halves were computed with in float32, by kernels and primitives alike.
+            let array = if array.dtype() == narrow { array } else { ops::astype(&array, narrow)? };
             fresh.push(array.clone());
             target.replace(Value::new(array, perm.clone()))?;
         }
