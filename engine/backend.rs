@@ -57,6 +57,8 @@ pub(crate) trait Array: Clone + Send + Sync + std::fmt::Debug {
     fn version(&self) -> u32;
     /// Raises the version, as if the storage had been written.
     fn touch(&self);
+    /// The same elements, with a count of writes of its own that what is seen through it shares (PyTorch's `x.data`).
+    fn apart(&self) -> Self;
     /// Do both lie in one storage?
     fn shares_storage(&self, other: &Self) -> bool;
     /// A number that arrays have in common exactly when they lie in one storage, while one of them lives.

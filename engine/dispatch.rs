@@ -141,6 +141,15 @@ impl Storage {
         on_device!(self, a => a.touch(), b => b.value.storage().touch(), s => s.touch())
     }
 
+    /// The same storage seen with a count of writes of its own; only arrays have one.
+    pub(crate) fn apart(&self) -> Storage {
+        match &self.0 {
+            Repr::Cpu(a) => Storage(Repr::Cpu(a.apart())),
+            Repr::Gpu(a) => Storage(Repr::Gpu(a.apart())),
+            Repr::Batched(_) | Repr::Sparse(_) => self.clone(),
+        }
+    }
+
     pub(crate) fn storage_numel(&self) -> usize {
         on_device!(self, a => a.storage_numel(), b => b.value.storage_numel(), s => s.parts().values.storage_numel())
     }

@@ -233,6 +233,9 @@ impl Layout {
 
     /// Could two index tuples of this layout name the same element? (True for expanded dimensions.)
     pub fn may_overlap(&self) -> bool {
+        if self.numel() == 0 {
+            return false;
+        }
         let mut dims: SmallVec<[(usize, usize); 4]> =
             self.shape.iter().zip(&self.strides).filter(|(&n, _)| n > 1).map(|(&n, &s)| (s, n)).collect();
         dims.sort_unstable();
@@ -401,6 +404,7 @@ mod tests {
         assert!(layout(&[3, 2], &[1, 1]).may_overlap());
         assert!(!layout(&[3, 2], &[1, 3]).may_overlap());
         assert!(!layout(&[1, 2], &[0, 1]).may_overlap());
+        assert!(!layout(&[4, 0], &[0, 1]).may_overlap());
     }
 
     #[test]

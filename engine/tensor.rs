@@ -114,7 +114,7 @@ impl Tensor {
         self.layout().is_contiguous()
     }
 
-    /// How often the storage has been written in place; shared by all views of it.
+    /// How often the storage has been written in place; shared by all views of it, but not with [`data`](Tensor::data).
     pub fn version(&self) -> u32 {
         self.0.storage.version()
     }
@@ -151,6 +151,16 @@ impl Tensor {
             return Ok(detached);
         }
         Ok(Tensor::from_storage(self.0.storage.clone()))
+    }
+
+    /// The same storage, cut off from the tape, whose [`version`](Tensor::version) is its own: writes through it are seen by both,
+    /// but a gradient that needs what was there does not notice them.
+    ///
+    /// # Errors
+    /// As [`Tensor::detach`].
+    pub fn data(&self) -> Result<Tensor> {
+        let same = self.detach()?;
+        Ok(Tensor::from_storage(same.storage().apart()))
     }
 
     /// The elements in row-major order. Evaluates.
@@ -276,6 +286,11 @@ impl Tensor {
         self.0.auto.grad()
     }
 
+    /// Takes the place of `old`, a leaf whose data a user has replaced: what is recorded of that adds its gradients here.
+    pub fn succeed(&self, old: &Tensor) {
+        old.0.auto.pass_to(self);
+    }
+
     /// Replaces or removes the gradient.
     ///
     /// # Errors
@@ -342,11 +357,33 @@ impl Tensor {
         Err(Error::runtime(op, why))
     }
 
+    /// Refuses a write to a tensor whose memory that of what is read overlaps in part, or with `whole` at all.
+    pub(crate) fn refuse_shared(&self, op: &'static str, read: &Tensor, whole: bool) -> Result<()> {
+        if !(self.overlaps_partly(read) || whole && self.is_over(read)) {
+            return Ok(());
+        }
+        let why =
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single \
+                   memory location. Please clone() the tensor before performing the operation.";
+        Err(Error::runtime(op, why))
+    }
+
+    /// Do both show the same elements in the same places, without gaps?
+    fn is_over(&self, other: &Tensor) -> bool {
+        let array = |t: &Tensor| !t.is_batched() && !t.is_sparse() && t.numel() > 0;
+        array(self)
+            && array(other)
+            && self.shares_storage(other)
+            && self.dtype() == other.dtype()
+            && self.layout() == other.layout()
+            && self.layout().is_dense()
+    }
+
     /// Does the memory of both overlap, without being the same elements in the same places? Where gaps leave that open, no.
     pub fn overlaps_partly(&self, other: &Tensor) -> bool {
         let (a, b) = (self.layout(), other.layout());
         let array = |t: &Tensor| !t.is_batched() && !t.is_sparse() && t.numel() > 0;
-        if self.is_same(other) || !array(self) || !array(other) || !self.shares_storage(other) {
+        if self.is_same(other) || !self.shares_storage(other) || !array(self) || !array(other) {
             return false;
         }
         if !a.is_dense() || !b.is_dense() {
@@ -370,6 +407,7 @@ impl Tensor {
         }
         autograd::check_in_place(op, self, value)?;
         self.refuse_overlap(op)?;
+        self.refuse_shared(op, value, false)?;
         if !value.dtype().can_cast(self.dtype()) {
             let why =
                 format!("result type {} can't be cast to the desired output type {}", value.dtype(), self.dtype());

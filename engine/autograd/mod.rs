@@ -23,5 +23,7 @@ pub use modes::{
     Packing, Tracer, Unpack,
 };
 pub(crate) use node::{Auto, Ctx, Edge, Grads, Pieces};
-pub(crate) use record::{check_in_place, edge_of, record, record_pieces, record_view, record_write, requires_grad};
+pub(crate) use record::{
+    apart, check_in_place, edge_of, record, record_pieces, record_view, record_write, requires_grad,
+};
 pub use run::{backward, grad, leads_elsewhere, retire, Keep};

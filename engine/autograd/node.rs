@@ -303,6 +303,18 @@ pub(crate) struct ViewInfo {
     pub(crate) seen: AtomicU32,
     /// Is the base what this tensor itself was before it changed its shape, so that it is no view to the user?
     pub(crate) itself: bool,
+    pub(crate) origin: Origin,
+}
+
+/// How a view was made, where the tape cannot follow a write through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// By itself, while gradients were recorded.
+    Plain,
+    /// With others, by one node of several results.
+    Pieces,
+    /// While gradients were not recorded.
+    NoGrad,
 }
 
 #[derive(Default)]
@@ -318,6 +330,8 @@ struct Leaf {
     extra: Arc<Extra>,
     retains: bool,
     retired: bool,
+    /// The tensor that the user has in this leaf's place, one after another as its data are replaced.
+    bearer: Option<Arc<Mutex<Weak<Inner>>>>,
 }
 
 impl Default for Auto {
@@ -386,6 +400,26 @@ impl Auto {
 
     pub(crate) fn is_retired(&self) -> bool {
         self.state.lock().leaf.as_ref().is_some_and(|l| l.retired)
+    }
+
+    /// Makes `heir` the leaf that gradients of this one go to from now on, with its hooks.
+    pub(crate) fn pass_to(&self, heir: &Tensor) {
+        let (bearer, extra) = {
+            let mut state = self.state.lock();
+            let leaf = state.leaf.get_or_insert_default();
+            (Arc::clone(leaf.bearer.get_or_insert_default()), Arc::clone(&leaf.extra))
+        };
+        *bearer.lock() = Arc::downgrade(&heir.0);
+        let mut state = heir.0.auto.state.lock();
+        let leaf = state.leaf.get_or_insert_default();
+        (leaf.bearer, leaf.extra) = (Some(bearer), extra);
+    }
+
+    /// The leaf that has this one's gradients, where that is another.
+    pub(crate) fn heir(&self) -> Option<Tensor> {
+        let bearer = self.state.lock().leaf.as_ref()?.bearer.clone()?;
+        let heir = bearer.lock().upgrade();
+        heir.map(Tensor)
     }
 
     pub(crate) fn is_retaining(&self) -> bool {

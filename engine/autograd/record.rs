@@ -3,7 +3,7 @@
 //! A write through a view gives the *base* a new node; the views of that base find their own edge again when next asked,
 //! by the count of writes that they have seen.
 
-use super::node::{Auto, Edge, InputMeta, Kept, Kind, Node, Pieces, Saved, ViewInfo};
+use super::node::{Auto, Edge, InputMeta, Kept, Kind, Node, Origin, Pieces, Saved, ViewInfo};
 use super::{grad_enabled, inference_mode_enabled, Ctx};
 use crate::dispatch::{Prim, Storage};
 use crate::ops::{index, view::ViewOp};
@@ -98,10 +98,11 @@ pub(crate) fn record(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result
 /// A view, which remembers its base, with its node where a gradient may be asked for.
 pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
     let edge = (grad_enabled() && requires_grad(x)).then(|| edge_of(x)).flatten();
-    let (base, mut ops, seen) = match &x.0.auto.view {
-        Some(v) => (v.base.clone(), v.ops.clone(), v.seen.load(Ordering::Acquire)),
-        None => (x.clone(), SmallVec::new(), x.0.auto.writes.load(Ordering::Acquire)),
+    let (base, mut ops, seen, origin) = match &x.0.auto.view {
+        Some(v) => (v.base.clone(), v.ops.clone(), v.seen.load(Ordering::Acquire), v.origin),
+        None => (x.clone(), SmallVec::new(), x.0.auto.writes.load(Ordering::Acquire), Origin::Plain),
     };
+    let origin = if grad_enabled() { origin } else { Origin::NoGrad };
     ops.push(op.clone());
     let merges = ops.len() > LONGEST_CHAIN && base.dtype() == storage.dtype();
     if merges && base.layout().is_contiguous() && base.layout().offset == 0 {
@@ -118,7 +119,7 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
         }
         None => Auto::default(),
     };
-    auto.view = Some(Box::new(ViewInfo { base, ops, seen: AtomicU32::new(seen), itself: false }));
+    auto.view = Some(Box::new(ViewInfo { base, ops, seen: AtomicU32::new(seen), itself: false, origin }));
     Tensor::with_auto(storage, auto)
 }
 
@@ -129,16 +130,34 @@ pub(crate) fn record_pieces(
     pieces: Pieces,
     cut: impl FnOnce(&Pieces) -> Result<Vec<Tensor>>,
 ) -> Result<Vec<Tensor>> {
-    if x.is_batched() || !grad_enabled() || !requires_grad(x) {
+    if x.is_batched() || !grad_enabled() {
         return cut(&pieces);
     }
-    let made = super::modes::with_grad(false, || cut(&pieces))?;
+    let mut made = super::modes::with_grad(false, || cut(&pieces))?;
+    made_by(&mut made, Origin::Pieces);
+    if !requires_grad(x) {
+        return Ok(made);
+    }
     let (edge, meta) = (edge_of(x), InputMeta::of(x));
     let node = Node::new(Kind::Pieces(pieces), smallvec![edge], smallvec![meta], Saved::default());
     for (nr, t) in (0..).zip(&made) {
         t.0.auto.set_edge(Some(Edge { node: Arc::clone(&node), nr }));
     }
     Ok(made)
+}
+
+fn made_by(pieces: &mut [Tensor], origin: Origin) {
+    for info in pieces.iter_mut().filter_map(|t| Arc::get_mut(&mut t.0)?.auto.view.as_mut()) {
+        info.origin = origin;
+    }
+}
+
+/// The pieces that [`record_pieces`] has just made, each of which may be written by itself.
+pub(crate) fn apart(mut pieces: Vec<Tensor>) -> Vec<Tensor> {
+    if grad_enabled() {
+        made_by(&mut pieces, Origin::Plain);
+    }
+    pieces
 }
 
 /// The pieces' gradients side by side; zeros for a piece that nothing used.
@@ -170,6 +189,11 @@ pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Re
     if !grad_enabled() {
         return Ok(());
     }
+    if let Some(view) = &t.0.auto.view {
+        if view.origin != Origin::Plain && (requires_grad(t) || requires_grad(&view.base) || requires_grad(value)) {
+            return Err(Error::runtime(op, unfollowed(view.origin)));
+        }
+    }
     let leaf = |t: &Tensor| requires_grad(t) && t.is_leaf();
     if leaf(t) {
         let why =
@@ -185,6 +209,22 @@ pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Re
         return Err(Error::dtype(op, "a value with a gradient cannot be written to this dtype", &dtypes));
     }
     Ok(())
+}
+
+/// Why a view cannot be written to while gradients are recorded.
+fn unfollowed(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Pieces => {
+            "the tensor is a view that a function of several views made, such as split or unbind, and is being modified \
+             inplace. Such functions do not allow the output views to be modified inplace. You should replace the inplace \
+             operation by an out-of-place one."
+        }
+        Origin::Plain | Origin::NoGrad => {
+            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Move both the view \
+             and the inplace either inside the no_grad block (if you don't want the inplace to be tracked) or outside (if \
+             you want the inplace to be tracked)."
+        }
+    }
 }
 
 /// Records that `value` has been written over all of `t`.

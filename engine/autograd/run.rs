@@ -296,6 +296,8 @@ impl Ord for Ready {
 fn run(node: &Arc<Node>, grads: Grads, keep: Keep, captures: bool) -> Result<Grads> {
     if let Kind::Accumulate(leaf) = &node.kind {
         if !captures {
+            let heir = leaf.0.auto.heir();
+            let leaf = heir.as_ref().unwrap_or(leaf);
             for g in grads.iter().flatten() {
                 accumulate(leaf, g.clone(), keep.create_graph)?;
             }

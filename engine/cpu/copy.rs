@@ -37,7 +37,7 @@ pub fn assign(dst: &CpuArray, src: &CpuArray) -> Result<()> {
         let source = src.source(&guard, dst.shape());
         write_to(&source, &mut dst.buffer.write_words::<W>()?, &dst.layout);
     });
-    dst.buffer.bump_version();
+    dst.touch();
     Ok(())
 }
 
@@ -61,7 +61,7 @@ pub fn from_bytes(bytes: &[u8], out: &Meta) -> Result<CpuArray> {
         return Err(Error::value("from_bytes", why));
     }
     buffer.fill_from_bytes(bytes);
-    Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype: out.dtype })
+    Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype: out.dtype, apart: None })
 }
 
 /// Hands over row-major bytes in native order.

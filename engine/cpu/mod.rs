@@ -62,6 +62,7 @@ pub(crate) use simd::{as_bytes, from_bytes};
 pub(crate) use simd::{Buffer, Offer};
 pub use simd::{Foreign, Owner};
 use simd::{ReadGuard, Word};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use strided::Source;
 
@@ -72,6 +73,8 @@ pub(crate) struct CpuArray {
     layout: Layout,
     /// The buffer's, or what a view sees it as; the layout counts elements of this one.
     dtype: DType,
+    /// The count of writes that it goes by where that is not the buffer's.
+    apart: Option<Arc<AtomicU32>>,
 }
 
 impl CpuArray {
@@ -80,7 +83,7 @@ impl CpuArray {
         let layout = Layout::contiguous(shape);
         let mut buffer = Buffer::uninit(T::DTYPE, layout.numel())?;
         fill(buffer.get_mut::<T>())?;
-        Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype: T::DTYPE })
+        Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype: T::DTYPE, apart: None })
     }
 
     /// The same for code that only moves elements: they are words of the dtype's size.
@@ -92,7 +95,7 @@ impl CpuArray {
         let layout = Layout::contiguous(shape);
         let mut buffer = Buffer::uninit(dtype, layout.numel())?;
         fill(buffer.words_mut::<W>())?;
-        Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype })
+        Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype, apart: None })
     }
 
     /// The sizes.
@@ -167,14 +170,14 @@ impl CpuArray {
             return Err(Error::value("from_foreign", why));
         }
         let dtype = buffer.dtype();
-        Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype })
+        Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype, apart: None })
     }
 
     /// An array of an MLX array's elements where they lie; `None` where they have to be copied.
     pub fn lent(lasting: mlx_ffi::Lasting, out: &Meta) -> Option<CpuArray> {
         let buffer = Arc::new(Buffer::lent(lasting, out.dtype)?);
         let layout = Layout::contiguous(&out.shape);
-        (buffer.len() == layout.numel()).then_some(CpuArray { buffer, layout, dtype: out.dtype })
+        (buffer.len() == layout.numel()).then_some(CpuArray { buffer, layout, dtype: out.dtype, apart: None })
     }
 
     /// The whole buffer, for [`Buffer::offer`], where it is what the array shows, as it lies.
@@ -192,7 +195,7 @@ impl CpuArray {
     fn seen_as(&self, layout: Layout, dtype: DType) -> CpuArray {
         // A view of nothing may start beyond its storage.
         debug_assert!(layout.numel() == 0 || layout.span() * dtype.size() <= self.buffer.bytes());
-        CpuArray { buffer: self.buffer.clone(), layout, dtype }
+        CpuArray { buffer: self.buffer.clone(), layout, dtype, apart: self.apart.clone() }
     }
 
     /// A row-major array's elements in what a guard shows.
@@ -215,11 +218,18 @@ impl Array for CpuArray {
     }
 
     fn version(&self) -> u32 {
-        self.buffer.version()
+        self.apart.as_ref().map_or_else(|| self.buffer.version(), |writes| writes.load(Ordering::Acquire))
     }
 
     fn touch(&self) {
-        self.buffer.bump_version();
+        match &self.apart {
+            Some(writes) => drop(writes.fetch_add(1, Ordering::Release)),
+            None => self.buffer.bump_version(),
+        }
+    }
+
+    fn apart(&self) -> CpuArray {
+        CpuArray { apart: Some(Arc::default()), ..self.clone() }
     }
 
     fn shares_storage(&self, other: &CpuArray) -> bool {

@@ -76,7 +76,7 @@ impl<T: Float> Visit for One<'_, T> {
         let state: [&mut [T]; S] = std::array::from_fn(|_| arrays.next().unwrap_or_default());
         each(rule, p, gradient.slice(&guard), state);
         drop(guards);
-        written.iter().for_each(|a| a.buffer().bump_version());
+        written.iter().for_each(|a| a.touch());
         Ok(())
     }
 }

@@ -109,7 +109,7 @@ pub(super) fn scatter_into(op: &IndexOp, dst: &CpuArray, rest: &[&CpuArray]) -> 
         let guard = values.read::<T>();
         write(&mut dst.buffer().write::<T>()?, dst.layout(), &to, values.slice(&guard));
     });
-    dst.buffer().bump_version();
+    dst.touch();
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use super::*;
 /// An array with these elements.
 pub fn array<T: Element>(shape: &[usize], data: &[T]) -> CpuArray {
     let buffer = Buffer::from_slice(data).unwrap();
-    CpuArray { buffer: Arc::new(buffer), layout: Layout::contiguous(shape), dtype: T::DTYPE }
+    CpuArray { buffer: Arc::new(buffer), layout: Layout::contiguous(shape), dtype: T::DTYPE, apart: None }
 }
 
 /// The elements in row-major order.

@@ -161,6 +161,8 @@ pub(super) fn physical(shape: &[usize], perm: Option<&Perm>) -> Shape {
 pub(super) struct Cell {
     value: RwLock<Value>,
     version: AtomicU32,
+    /// How many of the writes went by another count.
+    hidden: AtomicU32,
     numel: usize,
     /// The value's dtype; a view may show another.
     dtype: DType,
@@ -230,6 +232,8 @@ pub(crate) struct GpuArray {
     view: Option<Arc<View>>,
     layout: Layout,
     dtype: DType,
+    /// The count of writes that it goes by where that is not the cell's.
+    apart: Option<Arc<AtomicU32>>,
 }
 
 impl fmt::Debug for GpuArray {
@@ -249,10 +253,17 @@ impl backend::Array for GpuArray {
         self.dtype
     }
     fn version(&self) -> u32 {
-        self.cell.version()
+        match &self.apart {
+            Some(writes) => writes.load(Ordering::Acquire),
+            None => self.cell.version().wrapping_sub(self.cell.hidden.load(Ordering::Acquire)),
+        }
     }
     fn touch(&self) {
         self.cell.version.fetch_add(1, Ordering::Release);
+        self.hide();
+    }
+    fn apart(&self) -> GpuArray {
+        GpuArray { apart: Some(Arc::default()), ..self.clone() }
     }
     fn shares_storage(&self, other: &GpuArray) -> bool {
         Arc::ptr_eq(&self.cell, &other.cell)
@@ -292,8 +303,14 @@ impl GpuArray {
         debug_assert_eq!(value.array.dtype(), convert::dtype(dtype)?);
         debug_assert_eq!(value.array.size(), numel(shape));
         let layout = Layout::contiguous(shape);
-        let cell = Cell { value: RwLock::new(value), version: AtomicU32::new(0), numel: layout.numel(), dtype };
-        let array = GpuArray { cell: Arc::new(cell), view: None, layout, dtype };
+        let cell = Cell {
+            value: RwLock::new(value),
+            version: AtomicU32::new(0),
+            hidden: AtomicU32::new(0),
+            numel: layout.numel(),
+            dtype,
+        };
+        let array = GpuArray { cell: Arc::new(cell), view: None, layout, dtype, apart: None };
         lazy::note(&array.cell, array.cell.numel * dtype.size())?;
         Ok(array)
     }
@@ -332,7 +349,7 @@ impl GpuArray {
     pub(super) fn seen_as(&self, op: &ViewOp, layout: Layout) -> GpuArray {
         let recast = (self.dtype != self.cell.dtype).then_some((self.cell.dtype, self.dtype));
         let view = link(self.view.as_ref(), op, &self.layout.shape, &layout, recast);
-        GpuArray { cell: Arc::clone(&self.cell), view, layout, dtype: op.dtype(self.dtype) }
+        GpuArray { cell: Arc::clone(&self.cell), view, layout, dtype: op.dtype(self.dtype), apart: self.apart.clone() }
     }
 
     /// Asks for the storage's elements to be moved into an order of axes when something is next evaluated.
@@ -368,6 +385,14 @@ impl GpuArray {
         Ok(backend::Exposed { address, writable: false, owner: Box::new(array) })
     }
 
+    /// After a write: counts it where this array's writes are counted apart, and not where they are not.
+    fn hide(&self) {
+        if let Some(writes) = &self.apart {
+            self.cell.hidden.fetch_add(1, Ordering::Release);
+            writes.fetch_add(1, Ordering::Release);
+        }
+    }
+
     /// Replaces the elements that this array shows. `value` has its shape and dtype.
     pub(super) fn replace(&self, value: Value) -> Made<()> {
         let value = match &self.view {
@@ -383,6 +408,7 @@ impl GpuArray {
             Some(v) => v.write(&self.cell, value)?,
         };
         self.cell.store(value);
+        self.hide();
         lazy::note(&self.cell, self.cell.numel * self.cell.dtype.size())
     }
 }

@@ -113,6 +113,10 @@ pub mod select {
                 return Err(Error::runtime("masked_fill", why));
             }
             Operand::Scalar(s) => Tensor::constant(s, x.dtype(), x.device())?,
+            Operand::Tensor(t) if t.dtype().is_complex() && !x.dtype().is_complex() => {
+                let why = format!("value of {} cannot be converted to {}", t.dtype(), x.dtype());
+                return Err(Error::dtype("masked_fill", why, &[x.dtype(), t.dtype()]));
+            }
             Operand::Tensor(t) if t.ndim() == 0 => t.cast(x.dtype())?,
             Operand::Tensor(t) => {
                 let why =

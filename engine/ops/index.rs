@@ -308,6 +308,9 @@ pub(crate) fn put_axes(
         );
         return Err(Error::shape("index_put", why, &[values, shape]));
     }
+    if to == Target::Itself && values.ndim() > 0 {
+        x.refuse_shared("index_put_", values, true)?;
+    }
     let values = super::view::expand_to(values, &shape)?;
     let rest: SmallVec<[&Tensor; 4]> = std::iter::once(&values).chain(indices).collect();
     write_at(to, IndexOp::IndexPut { axes: Axes::from_slice(axes), accumulate, strict }, x, &rest)
@@ -334,6 +337,7 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
     }
     rest.iter().try_for_each(|t| crate::autograd::check_in_place(name, x, t))?;
     x.refuse_overlap(name)?;
+    rest.iter().try_for_each(|t| x.refuse_shared(name, t, true))?;
     dispatch::index_into(&op, x, rest)?;
     // The rule needs the indices alone, so the op can be recorded after the fact.
     let made = crate::autograd::record(Prim::Index(op), &inputs, x.storage().clone())?;

@@ -503,6 +503,7 @@ macro_rules! in_place_method {
             #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
             pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                 $(let $p = $crate::ops::macros::pass!($k $p);)*
+                $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
                 let mut value = $name(self, $($p),*)?;
                 if self.is_saved_by(&schema::$name, &value) {
                     value = $name(&self.copy()?, $($p),*)?;
@@ -512,6 +513,26 @@ macro_rules! in_place_method {
             }
         }
     };
+}
+
+/// Refuses an argument whose memory overlaps in part that of the tensor that is written.
+macro_rules! apart {
+    (Tensor $x:ident $p:ident $op:expr) => {
+        $x.refuse_shared($op, $p, false)?
+    };
+    // A number, or a tensor that holds one: it is read first.
+    (Operand $x:ident value $op:expr) => {};
+    (Operand $x:ident $p:ident $op:expr) => {
+        if let $crate::ops::Operand::Tensor(t) = $p {
+            $x.refuse_shared($op, t, false)?
+        }
+    };
+    (OptOperand $x:ident $p:ident $op:expr) => {
+        if let Some($crate::ops::Operand::Tensor(t)) = $p {
+            $x.refuse_shared($op, t, false)?
+        }
+    };
+    ($other:ident $x:ident $p:ident $op:expr) => {};
 }
 
 /// The Rust type of a parameter kind; operands, numbers and sections take anything that converts.
@@ -537,6 +558,6 @@ macro_rules! pass {
 }
 
 pub(crate) use {
-    arg, define_fn, define_in_place, define_ops, determinism, differs, first, gradient, has, hold, in_place_method,
-    lend, look, mark, naming, params, pass, schema_of, torch_path, with_autocast,
+    apart, arg, define_fn, define_in_place, define_ops, determinism, differs, first, gradient, has, hold,
+    in_place_method, lend, look, mark, naming, params, pass, schema_of, torch_path, with_autocast,
 };

@@ -72,7 +72,7 @@ macro_rules! nn_ops {
         }
         /// Zero with probability `p`, else divided by `1 - p`; the input itself unless `training`.
         function dropout(input: Tensor, p: Float = 0.5, training: Bool = true; generator: OptGenerator = None) -> Tensor {
-            [] Keep Seeded DTypes::FLOAT, Same,
+            [] Keep Seeded DTypes::INEXACT, Same,
             run dropout_body, torch "nn.functional.dropout", samples ["N(3, 4), 0.5, False"]
         }
         /// The rows of `weight` (count, size) at `input`'s indices: shape (…, size). The row `padding_idx` gets no gradient.

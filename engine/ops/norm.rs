@@ -230,9 +230,12 @@ fn batch_norm_body(
         return Err(Error::shape(OP, "expected at least 2 dimensions (N, C, ...)", &[x.shape()]));
     }
     let (weight, bias) = (per_channel(OP, x, weight)?, per_channel(OP, x, bias)?);
+    if x.numel() == 0 {
+        return scale_and_shift(x.copy()?, weight.as_ref(), bias.as_ref(), dtype);
+    }
     let y = if training {
         let n = x.numel() / x.shape()[1].max(1);
-        if n <= 1 {
+        if n == 1 {
             return Err(Error::value(
                 OP,
                 format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape()),

@@ -71,6 +71,18 @@ pub(super) fn split_with_sizes_body(x: &Tensor, split_sizes: &[isize], dim: isiz
     split_body(x, super::Sections::List(split_sizes), dim)
 }
 
+pub(super) fn unsafe_chunk_body(x: &Tensor, chunks: i64, dim: isize) -> Result<Vec<Tensor>> {
+    chunk_body(x, chunks, dim).map(autograd::apart)
+}
+
+pub(super) fn unsafe_split_body(x: &Tensor, sections: super::Sections<'_>, dim: isize) -> Result<Vec<Tensor>> {
+    split_body(x, sections, dim).map(autograd::apart)
+}
+
+pub(super) fn unsafe_sizes_body(x: &Tensor, split_sizes: &[isize], dim: isize) -> Result<Vec<Tensor>> {
+    split_with_sizes_body(x, split_sizes, dim).map(autograd::apart)
+}
+
 fn dim_to_cut(op: &'static str, x: &Tensor, dim: isize) -> Result<usize> {
     match x.ndim() {
         0 => Err(Error::runtime(op, "expects at least a 1-dimensional tensor")),

@@ -145,6 +145,21 @@ macro_rules! view_ops {
             [] Keep Yes DTypes::ALL, Same,
             run super::pieces::split_with_sizes_body, torch "", samples ["N(7, 3), (3, 4)", "N(3, 7), (1, 0, 6), dim=-1"]
         }
+        /// [`chunk`], of which each piece may be written in place while gradients are recorded.
+        method unsafe_chunk(chunks: Int, dim: Dim = 0) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run super::pieces::unsafe_chunk_body, torch "", samples ["N(7, 3), 3", "N(3, 4), 2, dim=1"]
+        }
+        /// [`split`] in pieces of one size, of which each may be written in place while gradients are recorded.
+        method unsafe_split(split_size: Sections, dim: Dim = 0) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run super::pieces::unsafe_split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), 4, dim=1", "N(0, 2), 0"]
+        }
+        /// [`split_with_sizes`], of which each piece may be written in place while gradients are recorded.
+        method unsafe_split_with_sizes(split_sizes: Sizes, dim: Dim = 0) -> Tensors {
+            [] Keep Yes DTypes::ALL, Same,
+            run super::pieces::unsafe_sizes_body, torch "", samples ["N(7, 3), (3, 4)", "N(3, 7), (1, 0, 6), dim=-1"]
+        }
         /// Every index of dimension `dim`, as tensors without it.
         method unbind(dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,

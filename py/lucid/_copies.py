@@ -11,8 +11,9 @@ from typing import Any
 from lucid import _C
 
 _SUFFIX = "_copy"
-# Rows of the family whose result is a copy already, or may be one.
+# Rows of the family whose result is a copy already, or may be one, and those that PyTorch does not count as views.
 _NOT_VIEWS = {"reshape", "flatten", "contiguous", "narrow_copy"}
+_NOT_VIEWS |= {"unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"}
 
 
 @functools.cache

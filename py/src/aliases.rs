@@ -36,10 +36,6 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("swapdims", "transpose"),
     ("trapz", "trapezoid"),
     ("true_divide", "div"),
-    // Their results may be written in place one by one in PyTorch; here those of the row may, too.
-    ("unsafe_chunk", "chunk"),
-    ("unsafe_split", "split"),
-    ("unsafe_split_with_sizes", "split_with_sizes"),
 ];
 
 /// Rows whose method is written by hand, since PyTorch gives it more than the row has.

@@ -402,11 +402,36 @@ impl HeldOperand<'_> {
     }
 }
 
+/// Those of the ops on two operands that take no number first.
+const TENSOR_FIRST: [&str; 14] = [
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "fmod",
+    "clamp_min",
+    "clamp_max",
+    "copysign",
+    "rsub",
+];
+
 /// The first of two operands as a tensor, where it is a number and the second a tensor; nothing where it is a tensor.
 #[inline]
-pub fn lead<'py>(py: Python<'py>, first: Arg<'_, 'py>, second: Arg<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub fn lead<'py>(
+    py: Python<'py>,
+    op: &'static str,
+    first: Arg<'_, 'py>,
+    second: Arg<'_, 'py>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
     match (first.0, second.0) {
-        (Some(a), Some(b)) if a.cast_exact::<PyTensor>().is_err() => number_lead(py, a, b),
+        (Some(a), Some(b)) if a.cast_exact::<PyTensor>().is_err() && !TENSOR_FIRST.contains(&op) => {
+            number_lead(py, a, b)
+        }
         _ => Ok(None),
     }
 }

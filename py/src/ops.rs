@@ -119,7 +119,7 @@ macro_rules! finish {
 /// A number before a tensor, `pow(2, x)`, as a tensor that promotes as the number does.
 macro_rules! lead {
     ($py:ident ($input:ident: Tensor, $other:ident: Operand $($rest:tt)*)) => {
-        let lead = crate::args::lead($py, $input, $other)?;
+        let lead = crate::args::lead($py, OP, $input, $other)?;
         let _led = lead.as_ref().map(|_| lucid::autograd::led_by_number(OP));
         let $input = lead.as_ref().map_or($input, |t| Arg(Some(t.as_borrowed())));
     };
@@ -517,6 +517,8 @@ macro_rules! bind {
     ) => {
         $(with_out! { $family $form [$(#[doc = $doc])+] $name $sig $ret [$($flag)*] })*
 
+        // PyTorch has functions whose names say that they are not safe.
+        #[allow(clippy::unsafe_removed_from_name)]
         pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             let _ = m;
             $(add_row! { m $form $name [$($flag)*] })*

@@ -157,10 +157,11 @@ impl PyTensor {
         Ok(slf.clone())
     }
 
-    /// The tensor without its history. Assigning puts another tensor's elements, dtype and device in its place.
+    /// The tensor without its history, whose writes backward passes do not notice. Assigning puts another tensor's elements, dtype and device in its place.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.detach(py)
+        let t = self.share();
+        wrap(py, cross::quick(py, || t.data())?)
     }
 
     #[setter]
@@ -168,14 +169,16 @@ impl PyTensor {
         let (old, new) = (self.share(), value.get().share());
         let new = cross::quick(py, || {
             let new = new.detach()?;
+            let same = old.shape() == new.shape() && old.dtype() == new.dtype() && old.device() == new.device();
             if old.requires_grad() && old.is_leaf() {
                 new.requires_grad_(true)?;
+                if same {
+                    new.succeed(&old);
+                }
             }
             match old.grad() {
                 // A gradient of another kind of tensor would be wrong for the new one.
-                Some(g) if g.shape() == new.shape() && g.dtype() == new.dtype() && g.device() == new.device() => {
-                    new.set_grad(Some(g))?;
-                }
+                Some(g) if same => new.set_grad(Some(g))?,
                 _ => {}
             }
             Ok(new)

@@ -10,7 +10,7 @@ use lucid::ops::index::index;
 use lucid::ops::scatter::{check_mask, index_assign};
 use lucid::{DType, Error, Operand, Result, Scalar, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyEllipsis, PyInt, PyList, PySlice, PyString, PyTuple};
 
 /// One part of a key.
 enum Item {
@@ -103,7 +103,11 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
     let why = format!(
         "only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got {got})"
     );
-    Err(errors::index_error(py, why))
+    // Text might be meant as a tensor's data, of which PyTorch complains.
+    match part.is_instance_of::<PyString>() || part.is_instance_of::<PyBytes>() {
+        true => Err(errors::type_error(py, why)),
+        false => Err(errors::index_error(py, why)),
+    }
 }
 
 /// An end of a slice: beyond 64 bits is beyond every tensor.

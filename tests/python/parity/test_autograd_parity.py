@@ -639,3 +639,71 @@ def test_nodes_are_named_as_in_pytorch(text: str) -> None:
         return type(eval(text, {"L": L, "x": x}).grad_fn).__name__.rstrip("0123456789")
 
     assert name(lucid) == name(torch)
+
+
+# ---- writes to views that the tape cannot follow ---------------------------------------------------------------------
+
+VIEWS: dict[str, str] = {
+    "split": "y.split(1)[0].add_(1)",
+    "split in sizes": "y.split([1, 1])[1].mul_(2)",
+    "chunk": "y.chunk(2)[0].add_(1)",
+    "unbind": "y.unbind()[0].zero_()",
+    "iteration": "list(y)[0].add_(1)",
+    "of a leaf": "x.split(1)[0].add_(1)",
+    "a view of one": "y.split(1)[0][0].add_(1)",
+    "one of constants": "z.split(1)[0].add_(1)",
+    "a gradient into one of constants": "z.split(1)[0].mul_(x[:1])",
+    "assignment": "y.unbind()[0].__setitem__(0, 1.0)",
+    "fill": "y.split(1)[0].index_fill_(0, i, 1.0)",
+    "shape": "y.split(1)[0].squeeze_()",
+    "cut off": "y.split(1)[0].detach().add_(1)",
+    "tensor_split": "y.tensor_split(2)[0].add_(1)",
+    "hsplit": "y.hsplit(3)[0].add_(1)",
+    "unsafe_split": "y.unsafe_split(1)[0].add_(1)",
+    "unsafe_split_with_sizes": "y.unsafe_split_with_sizes([1, 1])[0].add_(1)",
+    "unsafe_chunk": "y.unsafe_chunk(2)[0].add_(1)",
+    "select": "y[0].add_(1)",
+    "made without grad": "v.add_(1)",
+    "a view of one made without grad": "v[:2].mul_(2)",
+    "of constants, made without grad": "c.add_(1)",
+    "a gradient, made without grad": "c.mul_(x[0])",
+    "of a leaf, made without grad": "l.add_(1)",
+    "pieces made without grad": "p[0].add_(1)",
+    "cut off, made without grad": "v.detach().add_(1)",
+    "made and written without grad": "without(lambda: v.add_(1))",
+    "pieces written without grad": "without(lambda: y.split(1)[0].add_(1))",
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_writes_to_views_that_the_tape_cannot_follow(name: str, device: str) -> None:
+    def run(m: Any, device: str) -> Any:
+        def without(f: Any) -> Any:
+            with m.no_grad():
+                return f()
+
+        x = m.arange(6.0, device=device).reshape(2, 3).requires_grad_()
+        y, z = x * 2, m.zeros(2, 3, device=device)
+        own = {"x": x, "y": y, "z": z, "i": m.tensor([0], device=device), "without": without}
+        with m.no_grad():
+            own |= {"v": y[0], "c": z[0], "l": x[0], "p": y.split(1)}
+        try:
+            made = eval(VIEWS[name], own)
+        except RuntimeError:
+            return "refused"
+        return made.tolist() if made is not None else None
+
+    assert run(lucid, device) == run(torch, "cpu")
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_gradients_of_pieces_written_in_place(device: str) -> None:
+    def run(m: Any, device: str) -> Any:
+        x = m.arange(6.0, device=device).reshape(2, 3).requires_grad_()
+        first, second = (x * 2).unsafe_split(1)
+        first.mul_(3)
+        (first * second).sum().backward()
+        return x.grad.tolist()
+
+    assert run(lucid, device) == run(torch, "cpu")

@@ -256,3 +256,83 @@ def test_out(name: str, device: str) -> None:
         return kind, shape, [round(v, 2) for v in values], [round(v, 2) for v in b.tolist()], len(caught)
 
     assert attempt(lambda: run(lucid, device)) == attempt(lambda: run(torch, "cpu"))
+
+
+# ---- writes that read what they write --------------------------------------------------------------------------------
+
+SHARED: dict[str, str] = {
+    "the next row": "b[1:].add_(b[:-1])",
+    "the next row, copied": "b[1:].copy_(b[:-1])",
+    "the next row, assigned": "b.__setitem__(slice(1, None), b[:-1])",
+    "a row of itself": "b.add_(b[0])",
+    "an element of the row": "b[0].copy_(b[0, 0])",
+    "shifted, times": "b.view(-1)[1:].mul_(b.view(-1)[:-1])",
+    "shifted, three": "b.view(-1)[1:].addcmul_(b.view(-1)[:-1], b.view(-1)[:-1])",
+    "shifted, lerp": "b.view(-1)[1:].lerp_(b.view(-1)[:-1], 0.5)",
+    "shifted, clamp": "b.view(-1)[1:].clamp_(b.view(-1)[:-1])",
+    "shifted, eq": "b.view(-1)[1:].eq_(b.view(-1)[:-1])",
+    "transposed": "b[:3, :3].contiguous().view(3, 3).add_(1)",
+    "index_copy": "b[0].index_copy_(0, i, b[0, :2])",
+    "index_add": "b[0].index_add_(0, i, b[0, :2])",
+    "scatter": "b[0].scatter_(0, i, b[0, :2])",
+    "scatter_add": "b[0].scatter_add_(0, i, b[0, :2])",
+    "scatter_reduce": "b[0].scatter_reduce_(0, i, b[0, :2], 'amax')",
+    "index_put": "b[0].index_put_((i,), b[0, :2])",
+    "put": "b[0].put_(i, b[0, :2])",
+    "itself": "b.add_(b)",
+    "the same part": "b[1:].mul_(b[1:])",
+    "beside": "b[0].add_(b[1])",
+    "every other": "b.view(-1)[::2].add_(b.view(-1)[1::2])",
+    "with gaps": "b[:, 1:].add_(b[:, :-1].clone())",
+    "a number of its own": "b.masked_fill_(b > 2, b[0, 1])",
+    "an index's number of its own": "b[0].index_fill_(0, i, b[0, 1])",
+    "expanded": "b[:1, :1].expand(3, 4).add_(1)",
+    "expanded, of nothing": "b[:0, :1].expand(0, 4).add_(1)",
+    "expanded over nothing": "b[0, :0].expand(4, 0).add_(1)",
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", SHARED)
+def test_writes_that_read_the_same_memory(name: str, device: str) -> None:
+    def run(L: Any, device: str) -> Any:
+        b = L.arange(12.0, device=device).reshape(3, 4)
+        eval(SHARED[name], {"b": b, "i": L.tensor([0, 1], device=device)})
+        return b.tolist()
+
+    assert attempt(lambda: run(lucid, device)) == attempt(lambda: run(torch, "cpu"))
+
+
+# ---- x.data ----------------------------------------------------------------------------------------------------------
+
+DATA: dict[str, str] = {
+    "a write before backward": "y.data.add_(1); (s.backward(), x.grad.tolist())[1]",
+    "a write to a detached one": "y.detach().add_(1); s.backward()",
+    "a write to a leaf's": "x.data.zero_(); s.backward(); x.grad.tolist()",
+    "its count": "q = y.data; q.add_(1); [q._version, y._version, y.data._version]",
+    "a view's count": "q = y.data; r = q[0]; r.add_(1); [q._version, y._version, r._version, y.tolist()]",
+    "a detached one's count": "q = y.data; r = q.detach(); r.add_(1); [q._version, y._version]",
+    "the count of one's own writes": "q = y.data; y.detach().add_(1); [q._version, y._version, q.tolist()]",
+    "a new one's count": "y.detach().add_(1); [y.data._version, y.data.data._version]",
+    "saved itself": "q = x.data; t = (q * w).sum(); q.add_(1); t.backward()",
+    "saved, its tensor written": "q = x.data; t = (q * w).sum(); x.detach().add_(1); t.backward(); w.grad.tolist()",
+    "replaced": "t = (3 * x).sum(); x.data = x.data + 1; t.backward(); [x.grad.tolist(), x.tolist()]",
+    "replaced twice": "t = (3 * x).sum(); x.data = x.data + 1; x.data = x.data * 2; t.backward(); x.grad.tolist()",
+    "replaced, both used": "t = (3 * x).sum(); x.data = x.data + 1; (t + (2 * x).sum()).backward(); x.grad.tolist()",
+    "replaced, hooked": "x.register_hook(lambda g: g * 2); x.data = x.data + 1; x.sum().backward(); x.grad.tolist()",
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", DATA)
+def test_data(name: str, device: str) -> None:
+    def run(L: Any, device: str) -> Any:
+        x = L.arange(6.0, device=device).reshape(2, 3).requires_grad_()
+        y = x * 2
+        own = {"x": x, "y": y, "s": (y * y).sum() + (x * x).sum(), "w": L.ones(3, device=device, requires_grad=True)}
+        *before, last = DATA[name].split("; ")
+        for statement in before:
+            exec(statement, own)
+        return eval(last, own)
+
+    assert attempt(lambda: run(lucid, device)) == attempt(lambda: run(torch, "cpu"))

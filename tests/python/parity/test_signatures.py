@@ -191,6 +191,42 @@ def test_out_is_of_the_same_device() -> None:
         lucid.add(lucid.ones(2), 1, out=lucid.empty(2, device="gpu"))
 
 
+FIRST = """eq ne lt le gt ge greater less not_equal logical_and logical_or logical_xor fmod clamp_min clamp_max copysign
+rsub add sub mul div remainder pow floor_divide true_divide xlogy float_power maximum hypot atan2 fmax"""
+
+
+@pytest.mark.parametrize("name", FIRST.split())
+def test_a_number_comes_before_a_tensor_where_pytorch_has_it(name: str) -> None:
+    def run(m: Any) -> Any:
+        try:
+            return [round(v, 5) for v in getattr(m, name)(2, m.tensor([0.5, 2.0, 3.0])).tolist()]
+        except TypeError:
+            return "TypeError"
+
+    assert run(lucid) == run(torch)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_kinds_of_errors_of_values_that_do_not_fit(device: str) -> None:
+    for module, kind in ((lucid, {"device": device}), (torch, {})):
+        m: Any = module
+        x, mask = m.zeros(2, 2, **kind), m.ones(2, 2, **kind) > 0
+        for text in ("a", b"a"):
+            with pytest.raises(TypeError):
+                x[text]
+        with pytest.raises(RuntimeError):
+            x.masked_fill(mask, m.tensor(1j, **kind))
+        assert m.nn.functional.batch_norm(m.zeros(0, 3, **kind), None, None, training=True).shape == (0, 3)
+        running = m.full((3,), 2.0, **kind)
+        m.nn.functional.batch_norm(m.zeros(0, 3, 4, **kind), running, running, training=True)
+        assert running.tolist() == [2.0] * 3
+        with pytest.raises(ValueError, match="more than 1 value"):
+            m.nn.functional.batch_norm(m.zeros(1, 3, **kind), None, None, training=True)
+        z = m.full((50,), 1 + 2j, **kind)
+        kept = m.nn.functional.dropout(z, 0.5)
+        assert kept.dtype == m.complex64 and {complex(v) for v in kept.tolist()} == {0j, 2 + 4j}
+
+
 def test_numpys_names() -> None:
     x = [[1.0, 4.0, 2.0], [0.0, -1.0, 5.0]]
     calls = [

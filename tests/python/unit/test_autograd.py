@@ -273,7 +273,7 @@ def test_pieces_of_what_was_written(device: str) -> None:
     """PyTorch refuses to use pieces after such writes; here they show what was written, and gradients follow."""
     x = lucid.tensor([1.0, 2.0, 3.0, 4.0], device=device, requires_grad=True)
     y = x * 1
-    first, second = y.split(2)
+    first, second = y.unsafe_split(2)
     y.mul_(3)
     second.add_(1)
     (first * second).sum().backward()
