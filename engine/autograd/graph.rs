@@ -107,6 +107,8 @@ fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
         "clamp" => (op, given.number("min").max(given.number("max"))),
         "scatter" => (op, given.number("src").max(given.has("value"))),
         "normal" => (op, given.tensor("mean") + 2 * given.tensor("std")),
+        // Half of `erfc`, by a number in place.
+        "ndtr" => ("mul", 1),
         // These say which overload it was.
         "bernoulli_" | "random_" => (op.trim_end_matches('_'), given.given),
         "normal_" | "uniform_" => (op.trim_end_matches('_'), 0),
@@ -125,6 +127,8 @@ fn stands_for(op: &str) -> &str {
         "cast" => "to_copy",
         "narrow" | "tensor_split" | "hsplit" | "vsplit" | "dsplit" => "slice",
         "chunk" => "split",
+        "unsafe_chunk" => "unsafe_split",
+        "log_ndtr" => "special_log_ndtr",
         "movedim" => "permute",
         "adjoint" => "transpose",
         "broadcast_to" | "broadcast_tensors" | "meshgrid" => "expand",

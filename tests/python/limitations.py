@@ -152,7 +152,6 @@ STEP_NAMES: dict[str, str] = dict.fromkeys(
         "inner",
         "matrix_power",
         "nuclear_norm",
-        "slogdet",
         "sum_to_size",
         "trapezoid",
         "vander",
