@@ -78,14 +78,19 @@ fn views_report_strides_as_pytorch_does_on_both_devices() -> Result<()> {
 }
 
 #[test]
-fn a_write_may_read_what_it_overwrites() -> Result<()> {
+fn a_write_may_read_all_that_it_overwrites_or_nothing() -> Result<()> {
     for device in DEVICES {
         let x = counting(&[6], device)?;
-        x.narrow(0, 1, 5)?.copy_(&x.narrow(0, 0, 5)?)?;
-        assert_eq!(values(&x)?, [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]);
         let y = counting(&[2, 2], device)?;
-        y.copy_(&y.t()?)?;
-        assert_eq!(values(&y)?, [0.0, 2.0, 1.0, 3.0]);
+        let shifted = x.narrow(0, 1, 5)?.copy_(&x.narrow(0, 0, 5)?).unwrap_err();
+        let turned = y.copy_(&y.t()?).unwrap_err();
+        for error in [shifted, turned] {
+            assert!(error.to_string().contains("clone() the tensor"), "{error}");
+        }
+        x.narrow(0, 3, 3)?.copy_(&x.narrow(0, 0, 3)?)?;
+        y.copy_(&y)?;
+        assert_eq!(values(&x)?, [0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
+        assert_eq!(values(&y)?, [0.0, 1.0, 2.0, 3.0]);
     }
     Ok(())
 }
