@@ -174,6 +174,8 @@ impl DTypes {
     pub const FLOAT: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
     /// float32 and float64: what matrices are factored in.
     pub const WIDE: DTypes = DTypes::of(&[DType::F32, DType::F64]);
+    /// What LAPACK factors: float32, float64 and complex64.
+    pub const FACTORED: DTypes = DTypes::WIDE.and(DTypes::of(&[DType::C64]));
     /// Floating and complex.
     pub const INEXACT: DTypes = DTypes::FLOAT.and(DTypes::of(&[DType::C64]));
     /// Integers and floats, neither `bool` nor complex.

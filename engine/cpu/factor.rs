@@ -3,11 +3,14 @@
 //! Depends on `blas`, and on `simd` for threads: a batch is split over the pool. Inputs are copied first, as LAPACK works in
 //! place.
 
-use super::blas::{gemm_here, Decompose, Gemm, Matrix};
+use super::blas::{gemm_here, Decompose, Eigen, Gemm, Matrix};
 use super::simd::threads;
 use super::CpuArray;
 use crate::dispatch::Meta;
+use crate::dtype::Element;
 use crate::{Error, Result};
+use num_complex::Complex32;
+use num_traits::{Float, NumCast, Zero};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,21 +28,21 @@ fn sizes(op: &'static str, a: &CpuArray) -> Result<(usize, usize)> {
 }
 
 /// Calls `f(matrix, parts)` for every matrix and its row of `each` results.
-fn per_matrix<T: Decompose>(
+fn per_matrix<T: Decompose, O: Element + Zero>(
     op: &'static str,
     a: &CpuArray,
     out: &Meta,
     each: usize,
-    f: impl Fn(usize, usize, &[T], &mut [T]) -> c_int + Sync,
+    f: impl Fn(usize, usize, &[T], &mut [O]) -> c_int + Sync,
 ) -> Result<CpuArray> {
     let (m, n) = sizes(op, a)?;
     let a = a.contiguous()?;
     let guard = a.read::<T>();
     let data = a.slice(&guard);
     let failed = AtomicBool::new(false);
-    let y = CpuArray::build(&out.shape, |out: &mut [T]| {
+    let y = CpuArray::build(&out.shape, |out: &mut [O]| {
         if m * n * each == 0 {
-            out.fill(T::zero());
+            out.fill(O::zero());
             return Ok(());
         }
         let cost = (m.min(n) * m.max(n) / each.max(1)).max(1);
@@ -65,13 +68,13 @@ fn per_matrix<T: Decompose>(
 /// `L` with zeros above its diagonal, and LAPACK's word on it: 0, or the order of the minor that is not positive.
 pub fn cholesky<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let (n, _) = sizes("linalg.cholesky", a)?;
-    per_matrix::<T>("linalg.cholesky", a, out, n * n + 1, |n, _, a, out| {
+    per_matrix::<T, T>("linalg.cholesky", a, out, n * n + 1, |n, _, a, out| {
         out[..n * n].copy_from_slice(a);
         let info = T::cholesky(n, &mut out[..n * n]);
         for i in 0..n {
             out[i * n + i + 1..(i + 1) * n].fill(T::zero());
         }
-        out[n * n] = T::from(info).unwrap_or(T::zero());
+        out[n * n] = number(info);
         0
     })
 }
@@ -80,7 +83,7 @@ pub fn cholesky<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
 pub fn qr<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let (m, n) = sizes("linalg.qr", a)?;
     let k = m.min(n);
-    per_matrix::<T>("linalg.qr", a, out, m * k + k * n, |m, n, a, out| {
+    per_matrix::<T, T>("linalg.qr", a, out, m * k + k * n, |m, n, a, out| {
         let mut columns = transposed(m, n, a);
         let (q, r) = out.split_at_mut(m * k);
         let info = T::qr(m, n, &mut columns, r);
@@ -93,19 +96,53 @@ fn transposed<T: Decompose>(m: usize, n: usize, a: &[T]) -> Vec<T> {
     (0..m * n).map(|i| a[i % m * n + i / m]).collect()
 }
 
-/// Eigenvalues, then, if asked, the eigenvectors as columns.
-pub fn eigh<T: Decompose>(a: &CpuArray, vectors: bool, out: &Meta) -> Result<CpuArray> {
+/// A real number, or what stands for it among complex ones.
+fn number<T: Decompose>(x: impl num_traits::ToPrimitive) -> T {
+    <T as NumCast>::from(x).unwrap_or(T::zero())
+}
+
+/// The eigenvalues of symmetric or Hermitian matrices.
+pub fn eigenvalues<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let (n, _) = sizes("linalg.eigh", a)?;
-    let each = if vectors { n + n * n } else { n };
-    per_matrix::<T>("linalg.eigh", a, out, each, |n, _, a, out| {
+    per_matrix::<T, T::Real>("linalg.eigh", a, out, n, |n, _, a, out| {
         if lower_half(n, a).any(|x| !x.is_finite()) {
             return 1;
         }
-        let mut rows = a.to_vec();
-        let info = T::eigh(n, vectors, &mut rows, &mut out[..n]);
-        if vectors {
-            (0..n * n).for_each(|i| out[n + i] = rows[i % n * n + i / n]);
+        T::eigh(n, false, &mut a.to_vec(), out)
+    })
+}
+
+/// The same, then the eigenvectors as columns.
+pub fn eigh<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    let (n, _) = sizes("linalg.eigh", a)?;
+    per_matrix::<T, T>("linalg.eigh", a, out, n + n * n, |n, _, a, out| {
+        if lower_half(n, a).any(|x| !x.is_finite()) {
+            return 1;
         }
+        let (mut rows, mut values) = (a.to_vec(), vec![T::Real::zero(); n]);
+        let info = T::eigh(n, true, &mut rows, &mut values);
+        out.iter_mut().zip(values).for_each(|(o, v)| *o = number(v));
+        (0..n * n).for_each(|i| out[n + i] = rows[i % n * n + i / n].conj());
+        info
+    })
+}
+
+/// Eigenvalues of any matrices, then, if asked, the eigenvectors as columns.
+pub fn eig<T: Eigen>(a: &CpuArray, vectors: bool, out: &Meta) -> Result<CpuArray> {
+    let (n, _) = sizes("linalg.eig", a)?;
+    let each = if vectors { n + n * n } else { n };
+    per_matrix::<T, Complex32>("linalg.eig", a, out, each, |n, _, a, out| {
+        if a.iter().any(|x| !x.is_finite()) {
+            return 1;
+        }
+        let mut columns = transposed(n, n, a);
+        let (values, rest) = out.split_at_mut(n);
+        if !vectors {
+            return T::eig(n, &mut columns, values, None);
+        }
+        let mut found = vec![Complex32::zero(); n * n];
+        let info = T::eig(n, &mut columns, values, Some(&mut found));
+        (0..n * n).for_each(|i| rest[i] = found[i % n * n + i / n]);
         info
     })
 }
@@ -114,41 +151,52 @@ fn lower_half<T: Decompose>(n: usize, a: &[T]) -> impl Iterator<Item = T> + '_ {
     a.iter().enumerate().filter(move |(i, _)| i % n <= i / n).map(|(_, &x)| x)
 }
 
-/// Singular values alone, or `U`, the singular values and `Vᵀ`, with `full` all columns of U and V.
-pub fn svd<T: Decompose>(a: &CpuArray, vectors: Option<bool>, out: &Meta) -> Result<CpuArray> {
+/// Singular values alone.
+pub fn singular_values<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    let (m, n) = sizes("linalg.svd", a)?;
+    per_matrix::<T, T::Real>("linalg.svd", a, out, m.min(n), |m, n, a, out| {
+        if a.iter().any(|x| !x.is_finite()) {
+            return 1;
+        }
+        T::svd(b'N', m, n, &mut a.to_vec(), out, &mut [], &mut [])
+    })
+}
+
+/// `U`, the singular values and `Vᴴ`, with `full` all columns of U and V.
+pub fn svd<T: Decompose>(a: &CpuArray, full: bool, out: &Meta) -> Result<CpuArray> {
     let (m, n) = sizes("linalg.svd", a)?;
     let k = m.min(n);
-    let (job, ku, kv) = match vectors {
-        Some(true) => (b'A', m, n),
-        Some(false) => (b'S', k, k),
-        None => (b'N', 0, 0),
-    };
-    per_matrix::<T>("linalg.svd", a, out, m * ku + k + kv * n, |m, n, a, out| {
+    let (job, ku, kv) = if full { (b'A', m, n) } else { (b'S', k, k) };
+    per_matrix::<T, T>("linalg.svd", a, out, m * ku + k + kv * n, |m, n, a, out| {
         if a.iter().any(|x| !x.is_finite()) {
             return 1;
         }
         let (u, rest) = out.split_at_mut(m * ku);
         let (s, vt) = rest.split_at_mut(k);
-        T::svd(job, m, n, &mut a.to_vec(), s, u, vt)
+        let mut values = vec![T::Real::zero(); k];
+        let info = T::svd(job, m, n, &mut a.to_vec(), &mut values, u, vt);
+        s.iter_mut().zip(values).for_each(|(s, v)| *s = number(v));
+        info
     })
 }
 
-/// `V S⁺ Uᵀ`, without the singular values that are no larger than the tolerance.
+/// `V S⁺ Uᴴ`, without the singular values that are no larger than the tolerance.
 pub fn pseudo_inverse<T: Decompose + Gemm>(a: &CpuArray, atol: f64, rtol: f64, out: &Meta) -> Result<CpuArray> {
     let (m, n) = sizes("linalg.pinv", a)?;
     let k = m.min(n);
-    per_matrix::<T>("linalg.pinv", a, out, m * n, |m, n, a, out| {
+    per_matrix::<T, T>("linalg.pinv", a, out, m * n, |m, n, a, out| {
         if a.iter().any(|x| !x.is_finite()) {
             return 1;
         }
-        let (mut u, mut s, mut vt) = (vec![T::zero(); m * k], vec![T::zero(); k], vec![T::zero(); k * n]);
+        let (mut u, mut s, mut vt) = (vec![T::zero(); m * k], vec![T::Real::zero(); k], vec![T::zero(); k * n]);
         let info = T::svd(b'S', m, n, &mut a.to_vec(), &mut s, &mut u, &mut vt);
-        let number = |x: f64| T::from(x).unwrap_or(T::zero());
-        let least = number(atol).max(number(rtol) * s[0]);
+        let real = |x: f64| <T::Real as NumCast>::from(x).unwrap_or(T::Real::zero());
+        let least = real(atol).max(real(rtol) * s[0]);
         for (s, row) in s.iter().zip(vt.chunks_mut(n)) {
-            let by = if *s > least { T::one() / *s } else { T::zero() };
-            row.iter_mut().for_each(|x| *x *= by);
+            let by = if *s > least { T::one() / number(*s) } else { T::zero() };
+            row.iter_mut().for_each(|x| *x = x.conj() * by);
         }
+        u.iter_mut().for_each(|x| *x = x.conj());
         let turned = |data, ld| Matrix { data, ld, trans: true };
         gemm_here(n, m, k, turned(&vt, n), turned(&u, k), out);
         info
@@ -159,12 +207,12 @@ pub fn pseudo_inverse<T: Decompose + Gemm>(a: &CpuArray, atol: f64, rtol: f64, o
 pub fn lu<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let (m, n) = sizes("linalg.lu", a)?;
     let k = m.min(n);
-    per_matrix::<T>("linalg.lu", a, out, m * n + k + 1, |m, n, a, out| {
+    per_matrix::<T, T>("linalg.lu", a, out, m * n + k + 1, |m, n, a, out| {
         let (mut columns, mut pivots) = (transposed(m, n, a), vec![0; k]);
         let info = T::lu_columns(m, n, &mut columns, &mut pivots);
         (0..m * n).for_each(|i| out[i] = columns[i % n * m + i / n]);
         for (o, p) in out[m * n..].iter_mut().zip(pivots.iter().chain([&info])) {
-            *o = T::from(*p).unwrap_or(T::zero());
+            *o = number(*p);
         }
         0
     })
@@ -197,18 +245,20 @@ pub fn triangular<T: Decompose>(a: &CpuArray, b: &CpuArray, upper: bool, unit: b
 pub fn exponential<T: Decompose + Gemm>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let (n, _) = sizes("linalg.matrix_exp", a)?;
     // 0.5^14 / 14! is below float64's rounding, 0.5^9 / 9! below float32's.
-    let terms = if T::DTYPE == crate::DType::F64 { 14 } else { 9 };
-    per_matrix::<T>("linalg.matrix_exp", a, out, n * n, |n, _, a, out| {
-        let number = |x: f64| T::from(x).unwrap_or(T::zero());
-        let norm = (0..n).map(|j| (0..n).fold(T::zero(), |t, i| t + a[i * n + j].abs())).fold(T::zero(), T::max);
+    let terms = if T::DTYPE == crate::DType::F64 { 14u8 } else { 9 };
+    per_matrix::<T, T>("linalg.matrix_exp", a, out, n * n, |n, _, a, out| {
+        let sum = |j: usize| (0..n).fold(T::Real::zero(), |t, i| t + a[i * n + j].abs());
+        let norm = (0..n).map(sum).fold(T::Real::zero(), Float::max);
         if a.iter().any(|x| !x.is_finite()) {
-            out.fill(T::nan());
+            out.fill(number(f64::NAN));
             return 0;
         }
-        let (mut squarings, mut scale, half) = (0, T::one(), number(0.5));
-        while norm * scale > half {
+        let half = <T::Real as NumCast>::from(0.5).unwrap_or(T::Real::zero());
+        let (mut squarings, mut size, mut scale) = (0, norm, T::one());
+        while size > half {
             squarings += 1;
-            scale *= half;
+            size = size * half;
+            scale *= number(0.5);
         }
         let small: Vec<T> = a.iter().map(|&x| x * scale).collect();
         let mut product = vec![T::zero(); n * n];
@@ -224,7 +274,7 @@ pub fn exponential<T: Decompose + Gemm>(a: &CpuArray, out: &Meta) -> Result<CpuA
         for k in (1..=terms).rev() {
             product_of(&small, out, &mut product);
             identity(out);
-            let by = number(1.0 / f64::from(k));
+            let by = T::one() / number(k);
             out.iter_mut().zip(&product).for_each(|(o, &p)| *o = *o + p * by);
         }
         for _ in 0..squarings {

@@ -5,49 +5,51 @@
 use super::blas::Lapack;
 use super::factor;
 use super::CpuArray;
+use crate::backend::Array;
 use crate::dispatch::Meta;
 use crate::ops::linalg::LinalgOp;
 use crate::{DType, Error, Result};
+use num_complex::Complex32;
+use num_traits::{Float, NumCast, Zero};
 use std::ffi::c_int;
 
+/// Calls a kernel for the dtype of what it reads.
+macro_rules! factored {
+    ($op:expr, $x:expr, $($f:ident)::+($($arg:expr),*)) => {
+        match $x.dtype() {
+            DType::F32 => $($f)::+::<f32>($($arg),*),
+            DType::F64 => $($f)::+::<f64>($($arg),*),
+            DType::C64 => $($f)::+::<Complex32>($($arg),*),
+            other => Err(Error::dtype($op.schema().name, "takes float32, float64 and complex64", &[other])),
+        }
+    };
+}
+
 pub fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
-    match (op, out.dtype, inputs) {
-        (LinalgOp::DeterminantParts, DType::F32, [a]) => determinant::<f32>(a, out),
-        (LinalgOp::DeterminantParts, DType::F64, [a]) => determinant::<f64>(a, out),
-        (LinalgOp::Inverse, DType::F32, [a]) => inverse::<f32>(a, out),
-        (LinalgOp::Inverse, DType::F64, [a]) => inverse::<f64>(a, out),
-        (LinalgOp::SolveMatrices, DType::F32, [a, b]) => solve::<f32>(a, b, out),
-        (LinalgOp::SolveMatrices, DType::F64, [a, b]) => solve::<f64>(a, b, out),
-        (LinalgOp::CholeskyParts, DType::F32, [a]) => factor::cholesky::<f32>(a, out),
-        (LinalgOp::CholeskyParts, DType::F64, [a]) => factor::cholesky::<f64>(a, out),
-        (LinalgOp::QrParts, DType::F32, [a]) => factor::qr::<f32>(a, out),
-        (LinalgOp::QrParts, DType::F64, [a]) => factor::qr::<f64>(a, out),
-        (LinalgOp::EighParts, DType::F32, [a]) => factor::eigh::<f32>(a, true, out),
-        (LinalgOp::EighParts, DType::F64, [a]) => factor::eigh::<f64>(a, true, out),
-        (LinalgOp::Eigenvalues, DType::F32, [a]) => factor::eigh::<f32>(a, false, out),
-        (LinalgOp::Eigenvalues, DType::F64, [a]) => factor::eigh::<f64>(a, false, out),
-        (LinalgOp::SvdParts { full }, DType::F32, [a]) => factor::svd::<f32>(a, Some(*full), out),
-        (LinalgOp::SvdParts { full }, DType::F64, [a]) => factor::svd::<f64>(a, Some(*full), out),
-        (LinalgOp::SingularValues, DType::F32, [a]) => factor::svd::<f32>(a, None, out),
-        (LinalgOp::SingularValues, DType::F64, [a]) => factor::svd::<f64>(a, None, out),
-        (LinalgOp::LuParts, DType::F32, [a]) => factor::lu::<f32>(a, out),
-        (LinalgOp::LuParts, DType::F64, [a]) => factor::lu::<f64>(a, out),
-        (LinalgOp::Exponential, DType::F32, [a]) => factor::exponential::<f32>(a, out),
-        (LinalgOp::Exponential, DType::F64, [a]) => factor::exponential::<f64>(a, out),
-        (LinalgOp::SolveTriangular { upper, unit }, DType::F32, [a, b]) => {
-            factor::triangular::<f32>(a, b, *upper, *unit, out)
+    match (op, inputs) {
+        (LinalgOp::DeterminantParts, [a]) => factored!(op, a, determinant(a, out)),
+        (LinalgOp::Inverse, [a]) => factored!(op, a, inverse(a, out)),
+        (LinalgOp::SolveMatrices, [a, b]) => factored!(op, a, solve(a, b, out)),
+        (LinalgOp::CholeskyParts, [a]) => factored!(op, a, factor::cholesky(a, out)),
+        (LinalgOp::QrParts, [a]) => factored!(op, a, factor::qr(a, out)),
+        (LinalgOp::EighParts, [a]) => factored!(op, a, factor::eigh(a, out)),
+        (LinalgOp::Eigenvalues, [a]) => factored!(op, a, factor::eigenvalues(a, out)),
+        (LinalgOp::EigParts { vectors }, [a]) => match a.dtype() {
+            DType::C64 => factor::eig::<Complex32>(a, *vectors, out),
+            _ => factor::eig::<f32>(a, *vectors, out),
+        },
+        (LinalgOp::SvdParts { full }, [a]) => factored!(op, a, factor::svd(a, *full, out)),
+        (LinalgOp::SingularValues, [a]) => factored!(op, a, factor::singular_values(a, out)),
+        (LinalgOp::LuParts, [a]) => factored!(op, a, factor::lu(a, out)),
+        (LinalgOp::Exponential, [a]) => factored!(op, a, factor::exponential(a, out)),
+        (LinalgOp::SolveTriangular { upper, unit }, [a, b]) => {
+            factored!(op, a, factor::triangular(a, b, *upper, *unit, out))
         }
-        (LinalgOp::SolveTriangular { upper, unit }, DType::F64, [a, b]) => {
-            factor::triangular::<f64>(a, b, *upper, *unit, out)
+        (LinalgOp::PseudoInverse { atol, rtol }, [a]) => {
+            factored!(op, a, factor::pseudo_inverse(a, *atol, *rtol, out))
         }
-        (LinalgOp::PseudoInverse { atol, rtol }, DType::F32, [a]) => {
-            factor::pseudo_inverse::<f32>(a, *atol, *rtol, out)
-        }
-        (LinalgOp::PseudoInverse { atol, rtol }, DType::F64, [a]) => {
-            factor::pseudo_inverse::<f64>(a, *atol, *rtol, out)
-        }
-        (LinalgOp::Permutation { n }, DType::I64, [pivots]) => permutations(pivots, *n, out),
-        _ => Err(Error::dtype(op.schema().name, "takes float32 and float64", &[out.dtype])),
+        (LinalgOp::Permutation { n }, [pivots]) => permutations(pivots, *n, out),
+        (op, x) => Err(Error::runtime(op.schema().name, format!("does not take {} arrays", x.len()))),
     }
 }
 
@@ -83,7 +85,8 @@ fn determinant<T: Lapack>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
             if n > 0 {
                 T::lu(n, &mut work, &mut pivots);
             }
-            let (mut sign, mut log, mut det) = (T::one(), T::zero(), T::one());
+            let (mut sign, mut log, mut det) = (T::one(), T::Real::zero(), T::one());
+            let number = |x: T::Real| <T as NumCast>::from(x).unwrap_or(T::zero());
             for (j, &pivot) in pivots.iter().enumerate() {
                 let u = work[j * n + j];
                 let flipped = pivot as usize != j + 1;
@@ -91,15 +94,17 @@ fn determinant<T: Lapack>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
                     u
                 } else if u == T::zero() {
                     T::zero()
+                } else if u.im() == T::Real::zero() {
+                    number(u.re().signum())
                 } else {
-                    u.signum()
+                    u / number(u.abs())
                 };
                 sign *= if flipped { -one } else { one };
-                log = log + u.abs().ln();
+                log = log + Float::ln(u.abs());
                 det *= if flipped { -u } else { u };
             }
             // The sign of a singular matrix is 0, not -0.
-            (parts[0], parts[1], parts[2]) = (sign + T::zero(), log, det + T::zero());
+            (parts[0], parts[1], parts[2]) = (sign + T::zero(), number(log), det + T::zero());
         }
         Ok(())
     })

@@ -75,6 +75,16 @@ pub(super) fn eigenvalues(a: &Array) -> Made<Array> {
     Ok(mlx::eigvalsh(a, "L")?)
 }
 
+/// Complex eigenvalues of any matrices, then, if asked, their vectors.
+pub(super) fn eig(a: &Array, vectors: bool) -> Made<Array> {
+    refuse_infinite("linalg.eig", a)?;
+    if !vectors {
+        return Ok(mlx::eigvals(a)?);
+    }
+    let (values, vectors) = mlx::eig(a)?;
+    packed(&sizes(a).0, &[&values, &vectors])
+}
+
 pub(super) fn svd(a: &Array, full: bool) -> Made<Array> {
     refuse_infinite("linalg.svd", a)?;
     let parts = mlx::svd(a, true)?;

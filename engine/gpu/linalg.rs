@@ -10,10 +10,14 @@ use super::fault::Made;
 use crate::dispatch::Meta;
 use crate::ops::linalg::LinalgOp;
 use crate::shape::numel;
-use crate::{Error, Scalar};
+use crate::{DType, Error, Scalar};
 use mlx_ffi::{linalg as mlx, ops, Array};
 
 pub(super) fn linalg(op: &LinalgOp, x: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    if x.iter().any(|x| x.element() == DType::C64) {
+        let why = "MLX factors no complex matrices; move them with .to(\"cpu\")";
+        return Err(Error::dtype(op.schema().name, why, &[DType::C64]).into());
+    }
     let array = match op {
         _ if numel(&out.shape) == 0 => ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?,
         LinalgOp::DeterminantParts => determinant(&matrices(x[0])?, out)?,
@@ -31,6 +35,7 @@ pub(super) fn linalg(op: &LinalgOp, x: &[&GpuArray], out: &Meta) -> Made<GpuArra
         LinalgOp::CholeskyParts => factor::cholesky(&matrices(x[0])?)?,
         LinalgOp::QrParts => factor::qr(&matrices(x[0])?)?,
         LinalgOp::EighParts => factor::eigh(&matrices(x[0])?)?,
+        LinalgOp::EigParts { vectors } => factor::eig(&matrices(x[0])?, *vectors)?,
         LinalgOp::Eigenvalues => factor::eigenvalues(&matrices(x[0])?)?,
         LinalgOp::SvdParts { full } => factor::svd(&matrices(x[0])?, *full)?,
         LinalgOp::SingularValues => factor::singular_values(&matrices(x[0])?)?,

@@ -20,41 +20,48 @@ macro_rules! linalg_ops {
         $cb! { "linalg" LinalgOp :
             /// Sign, logarithm of the absolute value, and value of the determinant, as a last dimension of 3.
             function determinant_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 prim DeterminantParts Both {|c, g| [determinant_gradient(c, g)]},
                 run determinant_parts_body["determinant_parts"], torch "-", samples []
             }
             /// The lower Cholesky factor of each matrix, row by row, and behind it 0, or the order of the leading minor that is
             /// not positive. Reads the lower half.
             function cholesky_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 prim CholeskyParts Output {|c, g| [cholesky_gradient(c, g)]},
                 run cholesky_parts_body, torch "-", samples []
             }
             /// Q and R of each matrix, with min(m, n) columns and rows, one behind the other.
             function qr_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 prim QrParts Output {|c, g| [qr_gradient(c, g)]},
                 run qr_parts_body, torch "-", samples []
             }
             /// Eigenvalues in ascending order, then eigenvectors as columns, of each symmetric matrix, one behind the other.
             /// Reads the lower half. An error where a number is not finite; on the GPU device that is read back.
             function eigh_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 prim EighParts Output {|c, g| [eigh_gradient(c, g)]},
                 run eigh_parts_body, torch "-", samples []
             }
-            /// U, the singular values in descending order, and Vᵀ of each matrix, one behind the other; with `full` all columns of
+            /// Eigenvalues, then with `vectors` eigenvectors of norm 1 as columns, of each square matrix, one behind the other, as
+            /// complex64. An error where a number is not finite; on the GPU device that is read back.
+            function eig_parts(input: Tensor, vectors: Bool) -> Tensor {
+                [] Full Yes DTypes::of(&[$crate::DType::F32, $crate::DType::C64]), Own,
+                prim EigParts { vectors: bool } Both {|c, g| [eig_gradient(c, g, *vectors)]},
+                run eig_parts_body, torch "-", samples []
+            }
+            /// U, the singular values in descending order, and Vᴴ of each matrix, one behind the other; with `full` all columns of
             /// U and V. An error where a number is not finite; on the GPU device that is read back.
             function svd_parts(input: Tensor, full: Bool) -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 prim SvdParts { full: bool } Output {|c, g| [svd_gradient(c, g, *full)]},
                 run svd_parts_body, torch "-", samples []
             }
             /// `P L U` of each matrix: L below the diagonal and U from it on in one matrix, the rows that were exchanged, counted
             /// from 1, and the number of the first pivot that is zero, or 0, one behind the other.
             function lu_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 prim LuParts Output {|c, g| [lu_gradient(c, g)]},
                 run lu_parts_body, torch "-", samples []
             }
@@ -68,61 +75,61 @@ macro_rules! linalg_ops {
             /// `x` of `A x = B` for triangular matrices, whose other half is not read, and the columns of `B`, of one batch shape;
             /// with `unit` the diagonal counts as ones.
             function solve_triangle(a: Tensor, b: Tensor, upper: Bool, unit: Bool) -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 prim SolveTriangular { upper: bool, unit: bool } Both {|c, g| all triangle_gradient(c, g, *upper, *unit)},
                 run triangle_body, torch "-", samples []
             }
             /// The eigenvalues of each symmetric matrix in ascending order. Reads the lower half, with `UPLO` "U" the upper one.
             function linalg_eigvalsh(A: Tensor, UPLO: Text = "L") -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Real,
                 prim Eigenvalues First {|c, g| [eigenvalues_gradient(c, g)]},
                 run eigenvalues_body, torch "linalg.eigvalsh", samples ["SYM(3, 3)", "SYM(2, 4, 4), 'U'", "SYM(1, 1)", "N(0, 0)"]
             }
             /// The singular values of each matrix, in descending order.
             function linalg_svdvals(A: Tensor; driver: OptText = None) -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Real,
                 prim SingularValues First {|c, g| [singular_values_gradient(c, g)]},
                 run singular_values_body, torch "linalg.svdvals", samples ["N(3, 3)", "N(2, 3, 4)", "N(4, 2)", "N(2, 0)"]
             }
             /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the largest count as 0.
             function pseudo_inverse(input: Tensor, atol: Float, rtol: Float) -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 prim PseudoInverse { atol: f64, rtol: f64 } Both {|c, g| [pseudo_inverse_gradient(c, g)]},
                 run pseudo_inverse_body, torch "-", samples []
             }
             /// The exponential of each matrix, `Σ Aᵏ / k!`, by scaling and squaring (Moler and Van Loan, 2003). On the GPU device the
             /// largest norm is read back, which evaluates.
             function linalg_matrix_exp(A: Tensor) -> Tensor {
-                [] Full Yes DTypes::FLOAT, Same,
+                [] Full Yes DTypes::INEXACT, Same,
                 prim Exponential First {|c, g| [exponential_gradient(c, g)]},
                 run exponential_body, torch "linalg.matrix_exp", samples ["N(3, 3)", "N(2, 2, 2)", "N(1, 1)", "N(0, 0)"]
             }
             /// The inverse of each matrix; an error where one is singular. On the GPU device that is read back, which evaluates.
             method inverse() -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 prim Inverse Output {|c, g| [inverse_gradient(c, g)]},
                 run inverse_body, torch "", samples ["N(2, 3, 3)", "N(1, 1, 1)", "N(0, 2, 2)"]
             }
             /// `x` of `A x = B` for each matrix `A` and the columns of `B`, whose batches broadcast; an error where an `A` is
             /// singular. On the GPU device that is read back, which evaluates.
             function solve_matrices(a: Tensor, b: Tensor) -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 prim SolveMatrices Both {|c, g| all solve_gradient(c, g)},
                 run solve_body, torch "-", samples []
             }
             /// The determinant of each matrix. The gradient is that of its cofactors, also where the matrix is singular.
             method det() -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 run part_body["det", 2], torch "", samples ["N(2, 3, 3)", "N(1, 2, 2)", "N(2, 0, 0)"]
             }
             /// The logarithm of the determinant of each matrix: -inf where it is 0, NaN where it is negative.
             method logdet() -> Tensor {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 run logdet_body, torch "", samples ["P(2, 1, 1)"]
             }
             /// Sign and logarithm of the absolute value of the determinant of each matrix.
             method slogdet() -> SignLogabsdet {
-                [] Full Yes DTypes::WIDE, Same,
+                [] Full Yes DTypes::FACTORED, Same,
                 run slogdet_body, torch "", samples ["N(2, 3, 3)", "N(1, 2, 2)"]
             }
         }
@@ -133,11 +140,7 @@ linalg_ops!(define_ops);
 /// The batch's sizes, of square matrices of a dtype that can be factored.
 pub(super) fn batch<'a>(op: &'static str, a: &'a Tensor) -> Result<&'a [usize]> {
     schema::inverse.dtypes.has(a.dtype()).then_some(()).ok_or_else(|| {
-        Error::dtype(
-            op,
-            "Low precision, integer and complex matrices cannot be factored; cast to float32",
-            &[a.dtype()],
-        )
+        Error::dtype(op, "Low precision and integer matrices cannot be factored; cast to float32", &[a.dtype()])
     })?;
     match a.shape() {
         [lead @ .., n, m] if n == m => Ok(lead),
@@ -149,7 +152,7 @@ pub(super) fn batch<'a>(op: &'static str, a: &'a Tensor) -> Result<&'a [usize]> 
 /// The batch's sizes, then rows and columns, of matrices of a dtype that can be factored.
 pub(super) fn matrices<'a>(op: &'static str, a: &'a Tensor) -> Result<(&'a [usize], usize, usize)> {
     if !schema::inverse.dtypes.has(a.dtype()) {
-        let why = "Low precision, integer and complex matrices cannot be factored; cast to float32";
+        let why = "Low precision and integer matrices cannot be factored; cast to float32";
         return Err(Error::dtype(op, why, &[a.dtype()]));
     }
     match a.shape() {
@@ -162,7 +165,8 @@ pub(super) fn matrices<'a>(op: &'static str, a: &'a Tensor) -> Result<(&'a [usiz
 fn parts(op: LinalgOp, a: &Tensor, lead: &[usize], each: usize) -> Result<Tensor> {
     let mut shape = Shape::from_slice(lead);
     shape.push(each);
-    dispatch::apply1(Prim::Linalg(op), &[a], Meta { shape, dtype: a.dtype() })
+    let dtype = op.schema().result.of(a.dtype());
+    dispatch::apply1(Prim::Linalg(op), &[a], Meta { shape, dtype })
 }
 
 /// The parts of the last dimension, each in its shape.
@@ -196,8 +200,44 @@ fn sides(c: &Ctx<'_>) -> (usize, usize) {
     }
 }
 
-fn turned(t: &Tensor) -> Result<Tensor> {
-    t.transpose(-2, -1)
+/// The conjugate transposes.
+pub(super) fn adjoint(t: &Tensor) -> Result<Tensor> {
+    t.transpose(-2, -1)?.conjugated()
+}
+
+/// What is real, but lies among complex numbers.
+pub(super) fn real_part(t: &Tensor) -> Result<Tensor> {
+    if t.dtype().is_complex() {
+        super::complex::real(t)
+    } else {
+        Ok(t.clone())
+    }
+}
+
+/// In the diagonal's place its real part.
+fn real_diagonal(t: &Tensor) -> Result<Tensor> {
+    match t.dtype().is_complex() {
+        true => off_diagonal(t)? + &real_part(&t.diagonal(0, -2, -1)?)?.cast(t.dtype())?.diag_embed(0, -2, -1)?,
+        false => Ok(t.clone()),
+    }
+}
+
+/// The gradient of what is unique up to a factor of absolute value 1 must not depend on that factor: refuses one whose
+/// component along it, in a diagonal's imaginary part, is not 0. On the CPU alone, where reading costs nothing.
+fn refuse_phase(op: &'static str, along: &Tensor) -> Result<()> {
+    if !along.dtype().is_complex() || along.numel() == 0 || along.device() != crate::Device::Cpu {
+        return Ok(());
+    }
+    let along = crate::batching::bare(along).detach()?;
+    match super::complex::imag(&along)?.abs()?.amax(None, false)?.item_f64()? {
+        most if most > 1e-2 => {
+            let why =
+                "the vectors are unique up to factors of absolute value 1 alone; the loss depends on them, so that \
+                       its gradient is not defined";
+            Err(Error::runtime(op, why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `a / b`, and 0 where both are 0: of equal values, and nothing asked of them.
@@ -212,17 +252,16 @@ fn cholesky_parts_body(a: &Tensor) -> Result<Tensor> {
     parts(LinalgOp::CholeskyParts, a, lead, n * n + 1)
 }
 
-/// `L⁻ᵀ Φ(Lᵀ g) L⁻¹`, made symmetric, where Φ takes the lower half and half of the diagonal (Murray, 2016).
+/// `L⁻ᴴ Φ(Lᴴ g) L⁻¹ / 2`, where Φ copies the lower half up, conjugated (Murray, 2016).
 fn cholesky_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (n, _) = sides(c);
     let shapes: [&[usize]; 2] = [&[n, n], &[1]];
     let ([l, _], [g, _]) = (two(unpacked(&c.out()?, &shapes)?)?, two(unpacked(g, &shapes)?)?);
-    let upper = turned(&l)?;
+    let upper = adjoint(&l)?;
     let x = upper.matmul(&g)?;
-    let phi = ((x.tril(0)? + &x.tril(-1)?)? * 0.5)?;
-    let half = turned(&solve_triangle(&upper, &phi, true, false)?)?;
-    let s = solve_triangle(&upper, &half, true, false)?;
-    (&s + &turned(&s)?)? * 0.5
+    let phi = ((x.tril(0)? + &adjoint(&x.tril(-1)?)?)? * 0.5)?;
+    let half = adjoint(&solve_triangle(&upper, &phi, true, false)?)?;
+    adjoint(&solve_triangle(&upper, &half, true, false)?)
 }
 
 fn qr_parts_body(a: &Tensor) -> Result<Tensor> {
@@ -239,9 +278,9 @@ fn qr_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let shapes: [&[usize]; 2] = [&[m, k], &[k, n]];
     let ([q, r], [gq, gr]) = (two(unpacked(&c.out()?, &shapes)?)?, two(unpacked(g, &shapes)?)?);
     let tall = |gq: &Tensor, r: &Tensor, gr: &Tensor| -> Result<Tensor> {
-        let x = (r.matmul(&turned(gr)?)? - &turned(gq)?.matmul(&q)?)?;
-        let both = (x.tril(0)? + &turned(&x.tril(-1)?)?)?;
-        turned(&solve_triangle(r, &turned(&(gq + &q.matmul(&both)?)?)?, true, false)?)
+        let x = (r.matmul(&adjoint(gr)?)? - &adjoint(gq)?.matmul(&q)?)?;
+        let both = real_diagonal(&(x.tril(0)? + &adjoint(&x.tril(-1)?)?)?)?;
+        adjoint(&solve_triangle(r, &adjoint(&(gq + &q.matmul(&both)?)?)?, true, false)?)
     };
     if m >= n {
         return tall(&gq, &r, &gr);
@@ -251,7 +290,7 @@ fn qr_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     };
     let ((u, v), (gu, gv)) = (cut(&r)?, cut(&gr)?);
     let behind = q.matmul(&v)?;
-    let gq = (&gq + &behind.matmul(&turned(&gv)?)?)?;
+    let gq = (&gq + &behind.matmul(&adjoint(&gv)?)?)?;
     super::index::cat(&[tall(&gq, &u, &gu)?, q.matmul(&gv)?], -1)
 }
 
@@ -261,17 +300,53 @@ fn eigh_parts_body(a: &Tensor) -> Result<Tensor> {
     parts(LinalgOp::EighParts, a, lead, n + n * n)
 }
 
-/// `V (diag(g_λ) + (Vᵀ g_V) / (λⱼ - λᵢ)) Vᵀ` (Giles, 2008).
+/// `V (diag(g_λ) + (Vᴴ g_V) / (λⱼ - λᵢ)) Vᴴ` (Giles, 2008).
 fn eigh_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (n, _) = sides(c);
     let shapes: [&[usize]; 2] = [&[n], &[n, n]];
     let ([w, v], [gw, gv]) = (two(unpacked(&c.out()?, &shapes)?)?, two(unpacked(g, &shapes)?)?);
+    let w = real_part(&w)?;
     let gaps = (w.unsqueeze(-2)? - &w.unsqueeze(-1)?)?;
-    let x = off_diagonal(&turned(&v)?.matmul(&gv)?)?;
+    let x = adjoint(&v)?.matmul(&gv)?;
+    refuse_phase("linalg.eigh", &x.diagonal(0, -2, -1)?)?;
+    let x = off_diagonal(&x)?;
     let inner = (quotient(&x, &gaps)? + &gw.diag_embed(0, -2, -1)?)?;
-    let whole = v.matmul(&inner)?.matmul(&turned(&v)?)?;
+    let whole = v.matmul(&inner)?.matmul(&adjoint(&v)?)?;
     // One half is read: its gradient goes to both, evenly.
-    (&whole + &turned(&whole)?)? * 0.5
+    (&whole + &adjoint(&whole)?)? * 0.5
+}
+
+fn eig_parts_body(a: &Tensor, vectors: bool) -> Result<Tensor> {
+    schema::eig_parts.check(a.dtype())?;
+    let mut shape = Shape::from_slice(batch("linalg.eig", a)?);
+    let n = a.shape()[a.ndim() - 1];
+    shape.push(if vectors { n + n * n } else { n });
+    dispatch::apply1(Prim::Linalg(LinalgOp::EigParts { vectors }), &[a], Meta { shape, dtype: DType::C64 })
+}
+
+/// `V⁻ᴴ (diag(g_λ) + (Vᴴ g_V - Vᴴ V diag(Re Vᴴ g_V)) / conj(λⱼ - λᵢ)) Vᴴ`, of a real matrix the real part.
+fn eig_gradient(c: &Ctx<'_>, g: &Tensor, vectors: bool) -> Result<Tensor> {
+    let (n, _) = sides(c);
+    let shapes: [&[usize]; 2] = [&[n], &[n, n]];
+    let whole = if vectors { c.out()? } else { eig_parts(&c.x(0)?, true)? };
+    let [w, v] = two(unpacked(&whole, &shapes)?)?;
+    let vh = adjoint(&v)?;
+    let inner = if vectors {
+        let [gw, gv] = two(unpacked(g, &shapes)?)?;
+        let x = vh.matmul(&gv)?;
+        let own = x.diagonal(0, -2, -1)?;
+        refuse_phase("linalg.eig", &own)?;
+        let x = (x - &(vh.matmul(&v)? * &real_part(&own)?.unsqueeze(-2)?)?)?;
+        let gaps = (w.unsqueeze(-2)? - &w.unsqueeze(-1)?)?.conjugated()?;
+        (quotient(&off_diagonal(&x)?, &gaps)? + &gw.diag_embed(0, -2, -1)?)?
+    } else {
+        g.diag_embed(0, -2, -1)?
+    };
+    let total = solve_matrices(&vh, &inner.matmul(&vh)?)?;
+    match c.x(0)?.dtype().is_complex() {
+        true => Ok(total),
+        false => real_part(&total),
+    }
 }
 
 fn off_diagonal(x: &Tensor) -> Result<Tensor> {
@@ -285,11 +360,13 @@ fn svd_parts_body(a: &Tensor, full: bool) -> Result<Tensor> {
     parts(LinalgOp::SvdParts { full }, a, lead, each)
 }
 
-/// `U`, the singular values and `Vᵀ`, without what belongs to none.
+/// `U`, the singular values and `Vᴴ`, without what belongs to none.
 pub(super) fn svd_thin(a: &Tensor) -> Result<Vec<Tensor>> {
     let (_, m, n) = matrices("linalg.svd", a)?;
     let k = m.min(n);
-    unpacked(&svd_parts(a, false)?, &[&[m, k], &[k], &[k, n]])
+    let mut parts = unpacked(&svd_parts(a, false)?, &[&[m, k], &[k], &[k, n]])?;
+    parts[1] = real_part(&parts[1])?;
+    Ok(parts)
 }
 
 /// Townsend's formula (2016); columns that belong to no singular value have no gradient.
@@ -303,14 +380,23 @@ fn svd_gradient(c: &Ctx<'_>, g: &Tensor, full: bool) -> Result<Tensor> {
         Ok([u.narrow(-1, 0, k as i64)?, s, vt.narrow(-2, 0, k as i64)?])
     };
     let ([u, s, vt], [gu, gs, gvt]) = (thin(&c.out()?)?, thin(g)?);
-    let (ut, v, gv) = (turned(&u)?, turned(&vt)?, turned(&gvt)?);
+    let (ut, v, gv) = (adjoint(&u)?, adjoint(&vt)?, adjoint(&gvt)?);
+    let s = real_part(&s)?;
     let squares = s.square()?;
     let gaps = (squares.unsqueeze(-2)? - &squares.unsqueeze(-1)?)?;
-    let skew = |x: Tensor| -> Result<Tensor> { quotient(&off_diagonal(&(&x - &turned(&x)?)?)?, &gaps) };
+    let skew = |x: Tensor| -> Result<Tensor> { quotient(&off_diagonal(&(&x - &adjoint(&x)?)?)?, &gaps) };
     let (row, column) = (s.unsqueeze(-2)?, s.unsqueeze(-1)?);
-    let of_u = (skew(ut.matmul(&gu)?)? * &row)?;
-    let of_v = (skew(vt.matmul(&gv)?)? * &column)?;
-    let inner = ((of_u + &of_v)? + &gs.diag_embed(0, -2, -1)?)?;
+    let (along_u, along_v) = (ut.matmul(&gu)?, vt.matmul(&gv)?);
+    let mut of_s = gs;
+    if along_u.dtype().is_complex() {
+        // U and V turn together: a factor of one column of both is free, that of U alone is not.
+        let (own_u, own_v) = (along_u.diagonal(0, -2, -1)?, along_v.diagonal(0, -2, -1)?);
+        refuse_phase("linalg.svd", &(&own_u + &own_v)?)?;
+        of_s = (of_s + &quotient(&(&own_u - &own_u.conjugated()?)?, &(&s * 2.0)?)?)?;
+    }
+    let of_u = (skew(along_u)? * &row)?;
+    let of_v = (skew(along_v)? * &column)?;
+    let inner = ((of_u + &of_v)? + &of_s.diag_embed(0, -2, -1)?)?;
     let mut total = u.matmul(&inner)?.matmul(&vt)?;
     if m > k {
         let rest = (&gu - &u.matmul(&ut.matmul(&gu)?)?)?;
@@ -351,7 +437,7 @@ fn eigenvalues_body(a: &Tensor, uplo: &str) -> Result<Tensor> {
 pub(super) fn lower_of(op: &'static str, a: &Tensor, uplo: &str) -> Result<Tensor> {
     match uplo {
         "L" | "l" => Ok(a.clone()),
-        "U" | "u" => turned(a),
+        "U" | "u" => adjoint(a),
         other => Err(Error::runtime(op, format!("Expected UPLO argument to be 'L' or 'U', but got {other}"))),
     }
 }
@@ -359,7 +445,7 @@ pub(super) fn lower_of(op: &'static str, a: &Tensor, uplo: &str) -> Result<Tenso
 fn eigenvalues_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (n, _) = sides(c);
     let [_, v] = two(unpacked(&eigh_parts(&c.x(0)?)?, &[&[n], &[n, n]])?)?;
-    (&v * &g.unsqueeze(-2)?)?.matmul(&turned(&v)?)
+    (&v * &g.unsqueeze(-2)?)?.matmul(&adjoint(&v)?)
 }
 
 fn pseudo_inverse_body(a: &Tensor, atol: f64, rtol: f64) -> Result<Tensor> {
@@ -371,8 +457,8 @@ fn pseudo_inverse_body(a: &Tensor, atol: f64, rtol: f64) -> Result<Tensor> {
 /// `dP = -P dA P + P Pᵀ dAᵀ (I - A P) + (I - P A) dAᵀ Pᵀ P` (Golub and Pereyra, 1973), where the rank stays.
 fn pseudo_inverse_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (a, p) = (c.x(0)?, c.out()?);
-    let (pt, gt) = (turned(&p)?, turned(g)?);
-    let own = turned(&p.matmul(&gt)?.matmul(&p)?)?;
+    let (pt, gt) = (adjoint(&p)?, adjoint(g)?);
+    let own = adjoint(&p.matmul(&gt)?.matmul(&p)?)?;
     // The smaller products first: `left` is short on the side of the columns, `right` on that of the rows.
     let k = gt.matmul(&p)?.matmul(&pt)?;
     let left = (&k - &a.matmul(&p.matmul(&k)?)?)?;
@@ -388,7 +474,7 @@ fn lu_parts_body(a: &Tensor) -> Result<Tensor> {
 
 /// The order of the rows of `P`: row `i` of `L U` is row `order[i]` of the matrix.
 pub(super) fn row_order(pivots: &Tensor, m: usize) -> Result<Tensor> {
-    row_permutation(&pivots.detach()?.cast(DType::I64)?, m as i64)
+    row_permutation(&real_part(&pivots.detach()?)?.cast(DType::I64)?, m as i64)
 }
 
 /// The rows of `x` in another order, of each matrix its own.
@@ -408,18 +494,18 @@ fn lu_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let corner = |t: &Tensor| t.narrow(-1, 0, square)?.narrow(-2, 0, square);
     let (own, g1) = (corner(&lu)?, corner(&g)?);
     let eye = super::create::identity(k, lu.dtype(), lu.device())?;
-    let (lt, u) = ((turned(&own.tril(-1)?)? + &eye)?, own.triu(0)?);
+    let (lt, u) = ((adjoint(&own.tril(-1)?)? + &eye)?, own.triu(0)?);
     let mut left = lt.matmul(&g1.tril(-1)?)?;
-    let mut right = g1.triu(0)?.matmul(&turned(&u)?)?;
-    let by_u = |x: &Tensor| turned(&solve_triangle(&u, &turned(x)?, true, false)?);
+    let mut right = g1.triu(0)?.matmul(&adjoint(&u)?)?;
+    let by_u = |x: &Tensor| adjoint(&solve_triangle(&u, &adjoint(x)?, true, false)?);
     let mut outside = None;
     if n > k {
         let (u2, g2) = (lu.narrow(-1, square, rest)?, g.narrow(-1, square, rest)?);
-        left = (left - &g2.matmul(&turned(&u2)?)?)?;
+        left = (left - &g2.matmul(&adjoint(&u2)?)?)?;
         outside = Some((solve_triangle(&lt, &g2, true, true)?, -1));
     } else if m > k {
         let (l2, g2) = (lu.narrow(-2, square, rest)?, g.narrow(-2, square, rest)?);
-        right = (right - &turned(&l2)?.matmul(&g2)?)?;
+        right = (right - &adjoint(&l2)?.matmul(&g2)?)?;
         outside = Some((by_u(&g2)?, -2));
     }
     let inner = (left.tril(-1)? + &right.triu(0)?)?;
@@ -448,11 +534,11 @@ fn triangle_body(a: &Tensor, b: &Tensor, upper: bool, unit: bool) -> Result<Tens
 }
 
 fn triangle_gradient(c: &Ctx<'_>, g: &Tensor, upper: bool, unit: bool) -> Result<crate::autograd::Grads> {
-    let of_b = solve_triangle(&turned(&c.x(0)?)?, g, !upper, unit)?;
+    let of_b = solve_triangle(&adjoint(&c.x(0)?)?, g, !upper, unit)?;
     let mut grads = crate::autograd::Grads::new();
     grads.push(match c.needs(0) {
         true => {
-            let whole = of_b.matmul(&turned(&c.out()?)?)?.neg()?;
+            let whole = of_b.matmul(&adjoint(&c.out()?)?)?.neg()?;
             let inside = i64::from(unit);
             Some(if upper { whole.triu(inside)? } else { whole.tril(-inside)? })
         }
@@ -473,7 +559,7 @@ fn exponential_body(a: &Tensor) -> Result<Tensor> {
 /// The upper right block of the exponential of `[[Aᵀ, g], [0, Aᵀ]]` (Al-Mohy and Higham, 2009).
 fn exponential_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (n, _) = sides(c);
-    let at = turned(&c.x(0)?)?;
+    let at = adjoint(&c.x(0)?)?;
     let above = super::index::cat(&[at.clone(), g.clone()], -1)?;
     let below = super::index::cat(&[g.zeros_like()?, at], -1)?;
     let whole = linalg_matrix_exp(&super::index::cat(&[above, below], -2)?)?;
@@ -486,26 +572,32 @@ fn determinant_parts_body(op: &'static str, a: &Tensor) -> Result<Tensor> {
     dispatch::apply1(Prim::Linalg(LinalgOp::DeterminantParts), &[a], Meta { shape, dtype: a.dtype() })
 }
 
-/// `d log|det A| = tr(A⁻¹ dA)`, `d det A = tr(adj A dA)`; the sign is constant. Where a matrix is singular, its cofactors are
+/// `d log|det A| = Re tr(A⁻¹ dA)`, `d det A = tr(adj A dA)`; a real sign is constant. Where a matrix is singular, its cofactors are
 /// made of its singular values, and the logarithm's gradient is infinite.
 fn determinant_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let part = |t: &Tensor, i: i64| t.select(-1, i);
     let wide = |t: Tensor| t.unsqueeze(-1)?.unsqueeze(-1);
     let (a, out) = (c.x(0)?, c.out()?);
-    let along = (part(g, 1)? + &(part(g, 2)? * &part(&out, 2)?)?)?;
+    let mut along = (part(g, 1)? + &(part(g, 2)? * &part(&out, 2)?.conjugated()?)?)?;
+    if a.dtype().is_complex() {
+        // The sign turns by the imaginary part of what the logarithm grows by.
+        let turn = (part(g, 0)? * &part(&out, 0)?.conjugated()?)?;
+        along = (along + &((&turn - &turn.conjugated()?)? * 0.5)?)?;
+    }
     let singular = part(&out.detach()?, 0)?.eq(0)?;
     if matches!(singular.any(None, false)?.item_bool(), Ok(false)) {
-        return wide(along)?.mul(&a.inverse()?.transpose(-2, -1)?);
+        return wide(along)?.mul(&adjoint(&a.inverse()?)?);
     }
     // Each branch gets matrices that it can take.
     let n = a.shape()[a.ndim() - 1];
     let eye = super::create::identity(n, a.dtype(), a.device())?;
     let singular = wide(singular)?;
-    let regular = select::r#where(&singular, &eye, &a)?.inverse()?.transpose(-2, -1)?;
+    let regular = select::r#where(&singular, &eye, &a)?.inverse()?;
+    let regular = adjoint(&regular)?;
     let odd = select::r#where(&singular, &a, &eye)?;
     let [u, s, vt] = three(svd_thin(&odd)?)?;
     let others = super::scan::product_of_others(&s, s.ndim() - 1)?;
-    let turn = wide((u.det()? * &vt.det()?)?)?;
+    let turn = wide((u.det()? * &vt.det()?)?.conjugated()?)?;
     let cofactors = ((&u * &others.unsqueeze(-2)?)?.matmul(&vt)? * &turn)?;
     // Nothing times infinity would be no number: only where the logarithm was asked for.
     let of_log = part(g, 1)?;
@@ -516,16 +608,16 @@ fn determinant_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     select::r#where(&singular, &at_singular, &plain.mul(&regular)?)
 }
 
-/// `-A⁻ᵀ g A⁻ᵀ`.
+/// `-A⁻ᴴ g A⁻ᴴ`.
 fn inverse_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
-    let turned = c.out()?.transpose(-2, -1)?;
-    turned.matmul(g)?.matmul(&turned)?.neg()
+    let inverse = adjoint(&c.out()?)?;
+    inverse.matmul(g)?.matmul(&inverse)?.neg()
 }
 
 fn solve_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<crate::autograd::Grads> {
-    let of_b = solve_matrices(&c.x(0)?.transpose(-2, -1)?, g)?;
+    let of_b = solve_matrices(&adjoint(&c.x(0)?)?, g)?;
     let of_a = match c.needs(0) {
-        true => Some(of_b.matmul(&c.out()?.transpose(-2, -1)?)?.neg()?),
+        true => Some(of_b.matmul(&adjoint(&c.out()?)?)?.neg()?),
         false => None,
     };
     let mut grads = crate::autograd::Grads::new();
@@ -568,11 +660,14 @@ fn part_body(op: &'static str, part: i64, a: &Tensor) -> Result<Tensor> {
 
 fn logdet_body(a: &Tensor) -> Result<Tensor> {
     let parts = determinant_parts_body("logdet", a)?;
+    if a.dtype().is_complex() {
+        return parts.select(-1, 0)?.log()? + &real_part(&parts.select(-1, 1)?)?;
+    }
     let negative = parts.detach()?.select(-1, 0)?.lt(0)?;
     select::r#where(&negative, Scalar::Float(f64::NAN), &parts.select(-1, 1)?)
 }
 
 fn slogdet_body(a: &Tensor) -> Result<(Tensor, Tensor)> {
     let parts = determinant_parts_body("slogdet", a)?;
-    Ok((parts.select(-1, 0)?, parts.select(-1, 1)?))
+    Ok((parts.select(-1, 0)?, real_part(&parts.select(-1, 1)?)?))
 }

@@ -1,13 +1,14 @@
 //! Linear algebra under PyTorch's names: `linalg_inv` is `torch.linalg.inv`, and so on.
 //!
 //! Made of the primitives in `ops/linalg.rs`, which give the parts of a decomposition in one result, and of other ops; what
-//! has a gradient has it from these. Matrices are the last two dimensions, those before them a batch. Real numbers only.
+//! has a gradient has it from these. Matrices are the last two dimensions, those before them a batch. Complex
+//! ones are factored on the CPU alone.
 #![allow(non_snake_case)]
 
 use super::compare::select;
 use super::linalg::{
-    self, batch, eigh_parts, lower_of, lu_parts, matrices, refuse_driver, reordered, row_order, solve_triangle,
-    svd_parts, unpacked,
+    self, adjoint, batch, eigh_parts, lower_of, lu_parts, matrices, real_part, refuse_driver, reordered, row_order,
+    solve_triangle, svd_parts, unpacked,
 };
 use super::macros::define_ops;
 use super::{NormOrder, Operand};
@@ -21,118 +22,129 @@ macro_rules! matrix_ops {
     ($cb:ident) => { $cb! { "matrix" MatrixOp :
         /// The inverse of each matrix; an error where one is singular.
         function linalg_inv(A: Tensor) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run linalg::inverse, torch "linalg.inv", samples ["REG(2, 3, 3)", "N(1, 1)", "N(0, 0)"]
         }
         /// The inverse of each matrix, and for each 0 or the number of the first pivot that is zero, as int32; the inverse is NaN
         /// there. With `check_errors` an error instead.
         function linalg_inv_ex(A: Tensor; check_errors: Bool = false) -> Named {
-            [] Full Yes DTypes::WIDE, Own,
+            [] Full Yes DTypes::FACTORED, Own,
             run inv_ex_body, torch "linalg.inv_ex", samples ["REG(2, 3, 3)", "REG(2, 2), check_errors=True"]
         }
         /// The determinant of each matrix. The gradient is that of its cofactors, also where the matrix is singular.
         function linalg_det(A: Tensor) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run linalg::det, torch "linalg.det", samples ["REG(2, 3, 3)", "N(0, 0)"]
         }
         /// Sign and logarithm of the absolute value of the determinant of each matrix.
         function linalg_slogdet(A: Tensor) -> SignLogabsdet {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run linalg::slogdet, torch "linalg.slogdet", samples ["REG(2, 3, 3)", "REG(2, 2)"]
         }
         /// `X` of `A X = B`, or without `left` of `X A = B`; `B` is a vector, or a matrix whose batch broadcasts with that of `A`.
         /// An error where an `A` is singular.
         function linalg_solve(A: Tensor, B: Tensor; left: Bool = true) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run solve_body, torch "linalg.solve", samples ["REG(3, 3), N(3, 2)", "REG(2, 3, 3), N(3, 2)", "REG(3, 3), N(3)", "REG(2, 3, 3), N(2, 3)", "REG(3, 3), N(2, 3), left=False"]
         }
         /// [`linalg_solve`], and for each matrix 0 or the number of the first pivot that is zero, as int32; the result is NaN
         /// there. With `check_errors` an error instead.
         function linalg_solve_ex(A: Tensor, B: Tensor; left: Bool = true, check_errors: Bool = false) -> Named {
-            [] Full Yes DTypes::WIDE, Own,
+            [] Full Yes DTypes::FACTORED, Own,
             run solve_ex_body, torch "linalg.solve_ex", samples ["REG(2, 3, 3), N(2, 3, 2)", "REG(3, 3), N(2, 3), left=False"]
         }
         /// `X` of `A X = B` (without `left`, of `X A = B`) for triangular `A`, whose other half is not read; with `unitriangular`
         /// its diagonal counts as ones. Batches broadcast. A zero on the diagonal makes what it reaches infinite or NaN; on the
         /// GPU device the whole matrix is NaN then.
         function linalg_solve_triangular(A: Tensor, B: Tensor; upper: Bool = true, left: Bool = true, unitriangular: Bool = false) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run solve_triangular_body, torch "linalg.solve_triangular", samples ["P(3, 3), N(3, 2), upper=True", "P(2, 3, 3), N(3, 2), upper=False", "P(3, 3), N(2, 3), upper=True, left=False", "N(3, 3), N(2, 3, 2), upper=False, unitriangular=True"]
         }
-        /// The lower triangular `L` of `A = L Lᵀ`, or with `upper` its transpose. Reads the lower half, and gives a symmetric
+        /// The lower triangular `L` of `A = L Lᴴ`, or with `upper` its conjugate transpose. Reads the lower half, and gives a symmetric
         /// gradient. An error where a matrix is not positive definite; on the GPU device that is read back, which evaluates.
         function linalg_cholesky(A: Tensor; upper: Bool = false) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run cholesky_body, torch "linalg.cholesky", samples ["SPD(3, 3)", "SPD(2, 4, 4), upper=True", "N(0, 0)"]
         }
         /// [`linalg_cholesky`], and for each matrix 0 or the order of the leading minor that is not positive, as int32; what is in
         /// the factor is not defined then. With `check_errors` an error instead.
         function linalg_cholesky_ex(A: Tensor; upper: Bool = false, check_errors: Bool = false) -> Named {
-            [] Full Yes DTypes::WIDE, Own,
+            [] Full Yes DTypes::FACTORED, Own,
             run cholesky_ex_body, torch "linalg.cholesky_ex", samples ["SPD(3, 3)", "SPD(2, 2, 2), upper=True"]
         }
         /// `Q` with orthonormal columns and the upper triangular `R` of `A = Q R`. `mode` "reduced" gives min(m, n) columns,
         /// "complete" all m, "r" an empty `Q`.
         function linalg_qr(A: Tensor, mode: Text = "reduced") -> Named {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run qr_body, torch "linalg.qr", samples ["N(4, 3)", "N(2, 3, 4)", "REG(2, 3, 3)", "N(2, 0)"]
         }
         /// The eigenvalues of each symmetric matrix in ascending order, and the eigenvectors as columns. Reads the lower half,
         /// with `UPLO` "U" the upper one, and gives a symmetric gradient; that of the vectors is infinite where eigenvalues are
         /// equal.
         function linalg_eigh(A: Tensor, UPLO: Text = "L") -> Named {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run eigh_body, torch "linalg.eigh", samples ["SYM(3, 3)", "SYM(2, 4, 4), 'U'", "N(0, 0)"]
         }
-        /// `U`, the singular values in descending order, and `Vᵀ` of `A = U S Vᵀ`; with `full_matrices` all columns of U and V.
+        /// The eigenvalues of each square matrix and eigenvectors of norm 1 as columns, both complex64; there is no complex128,
+        /// so that float64 is refused. A gradient of the vectors must not depend on their phases.
+        function linalg_eig(A: Tensor) -> Named {
+            [] Full Yes DTypes::of(&[$crate::DType::F32, $crate::DType::C64]), Own,
+            run eig_body, torch "linalg.eig", samples []
+        }
+        /// The eigenvalues of each square matrix as complex64, in no order.
+        function linalg_eigvals(A: Tensor) -> Tensor {
+            [] Full Yes DTypes::of(&[$crate::DType::F32, $crate::DType::C64]), Own,
+            run eigvals_body, torch "linalg.eigvals", samples []
+        }
+        /// `U`, the singular values in descending order, and `Vᴴ` of `A = U S Vᴴ`; with `full_matrices` all columns of U and V.
         /// Columns that belong to no singular value have no gradient; that of the others is infinite where two values are equal.
         function linalg_svd(A: Tensor, full_matrices: Bool = true; driver: OptText = None) -> Named {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run svd_body, torch "linalg.svd", samples ["N(3, 3)", "N(2, 4, 3), False", "N(3, 4), full_matrices=False"]
         }
         /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the largest count as 0.
         /// By default `rtol` is the larger side times the dtype's rounding. With `hermitian` the matrices are symmetric.
         function linalg_pinv(A: Tensor; atol: OptOperand = None, rtol: OptOperand = None, hermitian: Bool = false) -> Tensor {
-            [casts_out] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::FACTORED, Same,
             run pinv_body, torch "linalg.pinv", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5), rtol=1e-3", "N(0, 2)"]
         }
         /// The number of singular values above the tolerance that [`linalg_pinv`] has, as int64.
         function linalg_matrix_rank(A: Tensor; atol: OptOperand = None, rtol: OptOperand = None, hermitian: Bool = false) -> Tensor {
-            [casts_out plain nograd] Full Yes DTypes::WIDE, Index,
+            [casts_out plain nograd] Full Yes DTypes::FACTORED, Index,
             run matrix_rank_body, torch "linalg.matrix_rank", samples ["N(3, 3)", "N(2, 4, 3), atol=1.5", "N(3, 5), rtol=0.5", "SYM(3, 3), hermitian=True", "N(0, 2)"]
         }
         /// The condition number in the norm `p`: `‖A‖ ‖A⁻¹‖`, by default the largest singular value over the smallest.
         function linalg_cond(A: Tensor, p: OptOrder = None) -> Tensor {
-            [casts_out] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::FACTORED, Real,
             run cond_body, torch "linalg.cond", samples ["REG(2, 3, 3)", "N(3, 4), -2", "REG(3, 3), 'fro'", "REG(3, 3), 'nuc'", "REG(3, 3), 1", "REG(3, 3), float('-inf')"]
         }
         /// The matrices that come nearest to `A X = B`, of the least norm, by the pseudoinverse; then the squared distances, where
         /// the driver (`"gels"`, `"gelsd"`, `"gelss"`) gives them and `A` has more rows than its rank, the rank, and the singular
         /// values (`"gelsd"` and `"gelss"`). What a driver does not give is empty.
         function linalg_lstsq(A: Tensor, B: Tensor, rcond: OptFloat = None; driver: OptText = None) -> Named {
-            [casts_out] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::FACTORED, Same,
             run lstsq_body, torch "linalg.lstsq", samples ["N(4, 3), N(4, 2)", "N(2, 3, 3), N(2, 3, 2)", "N(3, 4), N(3, 2), driver='gelsd'", "N(5, 2), N(5, 1), driver='gels'", "N(2, 4, 2), N(2, 4)"]
         }
         /// `P`, `L` and `U` of `A = P L U`, with a unit lower triangular `L` and an upper triangular `U`.
         function linalg_lu(A: Tensor; pivot: Bool = true) -> Named {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run lu_body, torch "linalg.lu", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5)"]
         }
         /// `L` below the diagonal and `U` from it on, in one matrix, and the rows exchanged, counted from 1, as int32. An error
         /// where a pivot is zero.
         function linalg_lu_factor(A: Tensor; pivot: Bool = true) -> Named {
-            [] Full Yes DTypes::WIDE, Own,
+            [] Full Yes DTypes::FACTORED, Own,
             run lu_factor_body, torch "linalg.lu_factor", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5)"]
         }
         /// [`linalg_lu_factor`], and for each matrix 0 or the number of the first pivot that is zero, as int32. With
         /// `check_errors` an error instead.
         function linalg_lu_factor_ex(A: Tensor; pivot: Bool = true, check_errors: Bool = false) -> Named {
-            [] Full Yes DTypes::WIDE, Own,
+            [] Full Yes DTypes::FACTORED, Own,
             run lu_factor_ex_body, torch "linalg.lu_factor_ex", samples ["N(3, 3)", "N(2, 2, 3)"]
         }
-        /// `X` of `A X = B` (without `left`, of `X A = B`; with `adjoint`, of the transposed `A`) from what `lu_factor` gave.
+        /// `X` of `A X = B` (without `left`, of `X A = B`; with `adjoint`, of the conjugate transposed `A`) from what `lu_factor` gave.
         function linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor; left: Bool = true, adjoint: Bool = false) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run lu_solve_body, torch "linalg.lu_solve", samples ["P(3, 3), PIV(3), N(3, 2)", "P(2, 3, 3), PIV(2, 3), N(2, 3, 2), adjoint=True", "P(3, 3), PIV(3), N(2, 3), left=False"]
         }
         /// Each square matrix to the power `n`; of negative powers the inverse's.
@@ -147,12 +159,12 @@ macro_rules! matrix_ops {
         }
         /// The exponential of each square matrix.
         method matrix_exp() -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [] Full Yes DTypes::INEXACT, Same,
             run linalg::linalg_matrix_exp, torch "", samples ["N(3, 3)", "N(2, 2, 2)"]
         }
         /// The pseudoinverse; singular values up to `rcond` times the largest count as 0.
         method pinverse(rcond: Float = 1e-15) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Same,
             run pinverse_body, torch "", samples ["REG(3, 3)", "N(4, 2)"]
         }
         /// The product of two or more matrices, the first and the last of which may be vectors, in the order that costs least.
@@ -194,38 +206,38 @@ macro_rules! matrix_ops {
         /// The norm of each matrix of the dimensions `dim`: "fro" (Frobenius), "nuc" (the sum of the singular values), 2 or -2
         /// (the largest or smallest of them), 1 or -1 (the largest or smallest sum of a column's |x|), ∞ or -∞ (of a row's).
         function linalg_matrix_norm(A: Tensor, ord: OptOrder = Some($crate::ops::NormOrder::Fro), dim: Dims = &[-2, -1], keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [own_out] FullGpu Yes DTypes::FLOAT, Same,
+            [own_out] FullGpu Yes DTypes::INEXACT, Real,
             run matrix_norm_body, torch "linalg.matrix_norm", samples ["N(3, 4)", "N(2, 3, 4), 'nuc'", "N(3, 4), 2, (1, 0), True", "N(3, 4), -2", "N(3, 4), 1", "N(2, 3, 4), -1, (0, 1)", "N(3, 4), float('inf'), (0, 1), True", "N(3, 4), -float('inf')"]
         }
         /// [`linalg_vector_norm`] or [`linalg_matrix_norm`]: of two dimensions with an `ord` the matrix norm, else the vector
         /// norm, by default 2, of all elements.
         function linalg_norm(input: Tensor, ord: OptOrder = None, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [own_out] FullGpu Yes DTypes::FLOAT, Same,
+            [own_out] FullGpu Yes DTypes::INEXACT, Real,
             run linalg_norm_body, torch "linalg.norm", samples ["N(3, 4)", "N(2, 3, 4), dim=(0, 2)", "N(3, 4), 1", "N(4), 3", "N(2, 3, 4), 'nuc', (1, 2)", "N(3, 4), 'fro', keepdim=True", "N(2, 3, 4), float('inf'), 1"]
         }
         /// The sum of the singular values of each matrix of the two dimensions `dim`.
         function nuclear_norm(input: Tensor, dim: OptDims = None, keepdim: Bool = false) -> Tensor {
-            [] Full Yes DTypes::WIDE, Same,
+            [] Full Yes DTypes::FACTORED, Real,
             run nuclear_norm_body, torch "", samples ["N(3, 4)", "N(2, 3, 4), (0, 2)", "N(3, 3), keepdim=True"]
         }
         /// The inverse of `L Lᵀ` (with `upper`, of `Uᵀ U`) from a Cholesky factor.
         method cholesky_inverse(upper: Bool = false) -> Tensor {
-            [casts_out] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::FACTORED, Same,
             run cholesky_inverse_body, torch "", samples ["P(3, 3)", "P(2, 3, 3), upper=True"]
         }
         /// `X` of `L Lᵀ X = input` (with `upper`, of `Uᵀ U X = input`) from a Cholesky factor. Batches broadcast.
         method cholesky_solve(L: Tensor, upper: Bool = false) -> Tensor {
-            [casts_out] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::FACTORED, Same,
             run cholesky_solve_body, torch "", samples ["N(3, 2), P(3, 3)", "N(2, 3, 2), P(3, 3), upper=True"]
         }
         /// The inverse of a tensor as a linear map from its last dimensions to its first `ind`.
         function linalg_tensorinv(A: Tensor, ind: Int = 2) -> Tensor {
-            [casts_out] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::FACTORED, Same,
             run tensorinv_body, torch "linalg.tensorinv", samples ["REG(2, 3, 6)", "REG(4, 2, 2), ind=1"]
         }
         /// `X` with `tensordot(A, X, X.ndim) = B`; the dimensions `dims` of `A` are moved to its end first.
         function linalg_tensorsolve(A: Tensor, B: Tensor, dims: OptDims = None) -> Tensor {
-            [casts_out] Full Yes DTypes::WIDE, Same,
+            [casts_out] Full Yes DTypes::FACTORED, Same,
             run tensorsolve_body, torch "linalg.tensorsolve", samples ["REG(2, 3, 6), N(2, 3)", "REG(6, 2, 3), N(2, 3), dims=(0,)"]
         }
         /// [`diagonal`](crate::ops::view::diagonal) of the last two dimensions by default.
@@ -258,7 +270,7 @@ fn refuse(info: &Tensor, why: impl FnOnce(i64) -> Box<Error>) -> Result<()> {
 /// For each matrix 0, or the number of the first pivot that is zero.
 fn zero_pivots(a: &Tensor) -> Result<Tensor> {
     let parts = lu_parts(&a.detach()?)?;
-    parts.select(-1, -1)?.cast(DType::I32)
+    real_part(&parts.select(-1, -1)?)?.cast(DType::I32)
 }
 
 /// The matrices, with the identity in place of the singular ones, and which they are.
@@ -368,7 +380,7 @@ fn solve_triangular_body(a: &Tensor, b: &Tensor, upper: bool, left: bool, unit: 
 
 fn cholesky_solve_body(b: &Tensor, l: &Tensor, upper: bool) -> Result<Tensor> {
     let (l, b) = spread("cholesky_solve", l, b)?;
-    let (first, second) = if upper { (turned(&l)?, l) } else { (l.clone(), turned(&l)?) };
+    let (first, second) = if upper { (adjoint(&l)?, l) } else { (l.clone(), adjoint(&l)?) };
     solve_triangle(&second, &solve_triangle(&first, &b, false, false)?, true, false)
 }
 
@@ -398,21 +410,22 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
     let x = linalg::pseudo_inverse(a, 0.0, rtol)?.matmul(&b)?;
     let values = linalg::linalg_svdvals(&a.detach()?, None)?;
     let rank = above(&values, 0.0, rtol)?.sum(Some(&[-1]), false, None)?;
+    let real = values.dtype();
     let none = |dtype| Tensor::full_of(&[0], Scalar::ZERO, dtype, a.device());
     let full = || -> Result<bool> {
         let ranks = crate::batching::bare(&rank).clone();
         Ok(ranks.numel() > 0 && ranks.amin(None, false)?.item()?.to_i64() == n as i64)
     };
     let residuals = match m > n && driver != "gelsy" && (driver == "gels" || full()?) {
-        true => (a.matmul(&x)? - &b)?.square()?.sum(Some(&[-2]), false, None)?,
-        false => none(a.dtype())?,
+        true => (a.matmul(&x)? - &b)?.abs()?.square()?.sum(Some(&[-2]), false, None)?,
+        false => none(real)?,
     };
     let x = if vector { x.squeeze(Some(&[-1]))? } else { x };
     Ok(vec![
         x,
         residuals,
         if driver == "gels" { none(DType::I64)? } else { rank },
-        if matches!(driver, "gelsd" | "gelss") { values } else { none(a.dtype())? },
+        if matches!(driver, "gelsd" | "gelss") { values } else { none(real)? },
     ])
 }
 
@@ -458,7 +471,7 @@ fn cholesky_ex_body(a: &Tensor, upper: bool, check_errors: bool) -> Result<Vec<T
     batch(op, a)?;
     let n = a.shape()[a.ndim() - 1];
     let parts = unpacked(&linalg::cholesky_parts(a)?, &[&[n, n], &[]])?;
-    let info = parts[1].detach()?.cast(DType::I32)?;
+    let info = real_part(&parts[1].detach()?)?.cast(DType::I32)?;
     if check_errors {
         refuse(&info, |minor| {
             let why = format!(
@@ -468,7 +481,7 @@ fn cholesky_ex_body(a: &Tensor, upper: bool, check_errors: bool) -> Result<Vec<T
             Error::runtime(op, why)
         })?;
     }
-    Ok(vec![if upper { turned(&parts[0])? } else { parts[0].clone() }, info])
+    Ok(vec![if upper { adjoint(&parts[0])? } else { parts[0].clone() }, info])
 }
 
 fn cholesky_body(a: &Tensor, upper: bool) -> Result<Tensor> {
@@ -507,7 +520,19 @@ fn qr_body(a: &Tensor, mode: &str) -> Result<Vec<Tensor>> {
 fn eigh_body(a: &Tensor, uplo: &str) -> Result<Vec<Tensor>> {
     batch("linalg.eigh", a)?;
     let n = a.shape()[a.ndim() - 1];
-    unpacked(&eigh_parts(&lower_of("linalg.eigh", a, uplo)?)?, &[&[n], &[n, n]])
+    let mut parts = unpacked(&eigh_parts(&lower_of("linalg.eigh", a, uplo)?)?, &[&[n], &[n, n]])?;
+    parts[0] = real_part(&parts[0])?;
+    Ok(parts)
+}
+
+fn eig_body(a: &Tensor) -> Result<Vec<Tensor>> {
+    batch("linalg.eig", a)?;
+    let n = a.shape()[a.ndim() - 1];
+    unpacked(&linalg::eig_parts(a, true)?, &[&[n], &[n, n]])
+}
+
+fn eigvals_body(a: &Tensor) -> Result<Tensor> {
+    linalg::eig_parts(a, false)
 }
 
 fn svd_body(a: &Tensor, full: bool, driver: Option<&str>) -> Result<Vec<Tensor>> {
@@ -523,7 +548,9 @@ fn svd_body(a: &Tensor, full: bool, driver: Option<&str>) -> Result<Vec<Tensor>>
         };
         return Ok(vec![eye(m)?, linalg::linalg_svdvals(a, None)?, eye(n)?]);
     }
-    unpacked(&svd_parts(a, true)?, &[&[m, m], &[m.min(n)], &[n, n]])
+    let mut parts = unpacked(&svd_parts(a, true)?, &[&[m, m], &[m.min(n)], &[n, n]])?;
+    parts[1] = real_part(&parts[1])?;
+    Ok(parts)
 }
 
 /// The factors in one matrix, pivots and zero pivots.
@@ -533,7 +560,7 @@ fn lu_of(op: &'static str, a: &Tensor, pivot: bool) -> Result<Vec<Tensor>> {
         return Err(Error::runtime(op, "LU without pivoting is not implemented on the CPU"));
     }
     let parts = unpacked(&lu_parts(a)?, &[&[m, n], &[m.min(n)], &[]])?;
-    let whole = |t: &Tensor| t.detach()?.cast(DType::I32);
+    let whole = |t: &Tensor| real_part(&t.detach()?)?.cast(DType::I32);
     Ok(vec![parts[0].clone(), whole(&parts[1])?, whole(&parts[2])?])
 }
 
@@ -591,6 +618,8 @@ fn lu_solve_body(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool, adjoint: 
     let lead = &b.shape()[..b.ndim() - 2];
     let wide: Shape = lead.iter().copied().chain([n]).collect();
     let order = super::view::expand_to(&order, &wide)?;
+    // From the right it is a system of the transpose, or of the conjugate.
+    let lu = if adjoint { lu.conjugated()? } else { lu };
     let x = if adjoint == left {
         let y = solve_triangle(&turned(&lu)?, &b, false, false)?;
         reordered(&solve_triangle(&turned(&lu)?, &y, true, true)?, &order.argsort(-1, false, true)?)?
@@ -647,7 +676,7 @@ fn above(values: &Tensor, atol: f64, rtol: f64) -> Result<Tensor> {
 fn pinv_body(a: &Tensor, atol: Option<Operand<'_>>, rtol: Option<Operand<'_>>, hermitian: bool) -> Result<Tensor> {
     let (atol, rtol) = tolerances("linalg.pinv", a, atol, rtol)?;
     // Of a symmetric matrix the lower half alone is read.
-    let a = if hermitian { (a.tril(0)? + &turned(&a.tril(-1)?)?)? } else { a.clone() };
+    let a = if hermitian { (a.tril(0)? + &adjoint(&a.tril(-1)?)?)? } else { a.clone() };
     linalg::pseudo_inverse(&a, atol, rtol)
 }
 

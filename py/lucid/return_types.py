@@ -53,6 +53,7 @@ class HistEdgesList(NamedTuple):
 # Decompositions, by the op's name: what their parts are called.
 _PARTS: dict[str, tuple[str, ...]] = {
     "linalg_cholesky_ex": ("L", "info"),
+    "linalg_eig": ("eigenvalues", "eigenvectors"),
     "linalg_eigh": ("eigenvalues", "eigenvectors"),
     "linalg_inv_ex": ("inverse", "info"),
     "linalg_lstsq": ("solution", "residuals", "rank", "singular_values"),

@@ -20,7 +20,7 @@ class Limitation:
 
 POLES = "at the poles PyTorch's trigamma gives large finite numbers, from sin(πx) of a rounded πx"
 ONLY_COMPLEX64 = "complex64 is the only complex dtype, so there are no float64 parts"
-NO_COMPLEX_INVERSE = "complex matrices are not factored, so that they have no negative powers"
+NOT_FACTORED = "MLX factors no complex matrices; the error names the CPU"
 WIDE_EXPONENTIALS = "computed in float32; PyTorch's in 16 bits is infinite or NaN in float16, of few digits in bfloat16"
 IN_FLOAT32 = "one primitive, which autocast runs in float32; PyTorch's is made of products, which it runs in 16 bits"
 ONLY_TRUTHS = "bytes other than 0 and 1 are no truth values: `view(bool)` of such is an error, where PyTorch shows True"
@@ -41,6 +41,16 @@ ENDS = {
     },
 }
 
+#: Ops that factor matrices.
+FACTORED = (
+    *(f"linalg_{name}" for name in ("cholesky", "cholesky_ex", "cond", "det", "eigh", "eigvalsh", "inv", "inv_ex")),
+    *(f"linalg_{name}" for name in ("lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matrix_exp")),
+    *(f"linalg_{name}" for name in ("matrix_norm", "matrix_power", "matrix_rank", "norm", "pinv", "qr", "slogdet")),
+    *(f"linalg_{name}" for name in ("solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv")),
+    *("linalg_tensorsolve", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "matrix_exp"),
+    *("matrix_power", "nuclear_norm", "pinverse", "slogdet"),
+)
+
 LIMITATIONS: tuple[Limitation, ...] = (
     *(
         Limitation(name, device, where, reason)
@@ -52,11 +62,8 @@ LIMITATIONS: tuple[Limitation, ...] = (
         Limitation(name, "cpu", "float64", ONLY_COMPLEX64)
         for name in ("complex", "polar", "imag", "view_as_real", "view_as_complex")
     ),
-    *(
-        Limitation(name, device, "complex64", NO_COMPLEX_INVERSE)
-        for name in ("matrix_power", "linalg_matrix_power")
-        for device in ("cpu", "gpu")
-    ),
+    *(Limitation(name, "gpu", "complex64", NOT_FACTORED) for name in FACTORED),
+    Limitation("cholesky_inverse", "cpu", "complex64", "the diagonal of a factor is real; PyTorch reads no more of it"),
     *(
         Limitation(f"autocast {name}", "cpu", "*", IN_FLOAT32)
         for name in ("matrix_exp", "linalg_matrix_exp", "linalg_pinv", "pinverse", "linalg_det")

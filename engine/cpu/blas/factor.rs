@@ -5,6 +5,7 @@
 
 use super::ffi;
 use super::Lapack;
+use num_complex::{Complex32, ComplexFloat};
 use std::ffi::{c_char, c_int};
 
 const UPPER: c_char = b'U' as c_char;
@@ -12,17 +13,19 @@ const VECTORS: c_char = b'V' as c_char;
 
 /// Elements that LAPACK decomposes. The numbers given back are LAPACK's `info`: 0 where all went well.
 pub trait Decompose: Lapack {
-    /// The lower factor `L` of the row-major `A = L Lᵀ`, of which the lower half is read, in its place; what is above the
+    /// The lower factor `L` of the row-major `A = L Lᴴ`, of which the lower half is read, in its place; what is above the
     /// diagonal stays.
     fn cholesky(n: usize, a: &mut [Self]) -> c_int;
     /// `Q R` of `m` rows of `n`, stored by columns: the first min(m, n) columns become those of `Q`; `R` goes to `r`, row by
     /// row.
     fn qr(m: usize, n: usize, a: &mut [Self], r: &mut [Self]) -> c_int;
-    /// Eigenvalues, ascending, of the symmetric matrix whose lower half is read; its rows become the eigenvectors if asked.
-    fn eigh(n: usize, vectors: bool, a: &mut [Self], values: &mut [Self]) -> c_int;
-    /// `U S Vᵀ` of a row-major matrix, which is used up. `job` is `'A'` (all of U and V), `'S'` (what belongs to a singular
+    /// Eigenvalues, ascending, of the symmetric or Hermitian matrix whose lower half is read; its rows become the conjugate
+    /// eigenvectors if asked.
+    fn eigh(n: usize, vectors: bool, a: &mut [Self], values: &mut [Self::Real]) -> c_int;
+    /// `U S Vᴴ` of a row-major matrix, which is used up. `job` is `'A'` (all of U and V), `'S'` (what belongs to a singular
     /// value) or `'N'` (neither; both are empty then). All row-major.
-    fn svd(job: u8, m: usize, n: usize, a: &mut [Self], s: &mut [Self], u: &mut [Self], vt: &mut [Self]) -> c_int;
+    fn svd(job: u8, m: usize, n: usize, a: &mut [Self], s: &mut [Self::Real], u: &mut [Self], vt: &mut [Self])
+        -> c_int;
     /// `P L U` of `m` rows of `n`, stored by columns, in place; the number of the first pivot that is zero, from 1 on, or 0.
     fn lu_columns(m: usize, n: usize, a: &mut [Self], pivots: &mut [c_int]) -> c_int;
     /// `x` of `A x = b`, row-major and in place, `k` columns, for a triangular `A` whose other half is not read.
@@ -33,8 +36,101 @@ fn int(n: usize) -> c_int {
     c_int::try_from(n).unwrap_or(c_int::MAX)
 }
 
+/// LAPACK's routines that take more workspace for complex numbers, under one signature. Callers pass pointers to what LAPACK
+/// documents for the sizes given.
+trait Routines: ComplexFloat {
+    /// `syevd`, or `heevd` with `rwork`.
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn eigh_routine(
+        job: &c_char,
+        n: &c_int,
+        a: *mut Self,
+        w: *mut Self::Real,
+        work: *mut Self,
+        len: &c_int,
+        rwork: *mut Self::Real,
+        rlen: &c_int,
+        iwork: *mut c_int,
+        ilen: &c_int,
+        info: &mut c_int,
+    );
+    /// `gesdd`, with `rwork` for complex numbers.
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn svd_routine(
+        job: &c_char,
+        m: &c_int,
+        n: &c_int,
+        a: *mut Self,
+        s: *mut Self::Real,
+        u: *mut Self,
+        ldu: &c_int,
+        vt: *mut Self,
+        ldvt: &c_int,
+        work: *mut Self,
+        len: &c_int,
+        rwork: *mut Self::Real,
+        iwork: *mut c_int,
+        info: &mut c_int,
+    );
+    /// Reals of workspace that the singular values of `k` columns and `most` rows need.
+    fn svd_room(k: usize, most: usize) -> usize;
+}
+
+macro_rules! routines {
+    ($t:ty: $room:expr, $rw:ident $rl:ident; ($($rwork:ident, $rlen:ident)?), $evd:ident $sdd:ident) => {
+        impl Routines for $t {
+            #[allow(unused_variables)]
+            unsafe fn eigh_routine(
+                job: &c_char,
+                n: &c_int,
+                a: *mut Self,
+                w: *mut Self::Real,
+                work: *mut Self,
+                len: &c_int,
+                $rw: *mut Self::Real,
+                $rl: &c_int,
+                iwork: *mut c_int,
+                ilen: &c_int,
+                info: &mut c_int,
+            ) {
+                // SAFETY: the caller passes what LAPACK documents, as the trait says.
+                unsafe { ffi::$evd(job, &UPPER, n, a, n, w, work, len, $($rwork, $rlen,)? iwork, ilen, info, 1, 1) }
+            }
+
+            #[allow(unused_variables)]
+            unsafe fn svd_routine(
+                job: &c_char,
+                m: &c_int,
+                n: &c_int,
+                a: *mut Self,
+                s: *mut Self::Real,
+                u: *mut Self,
+                ldu: &c_int,
+                vt: *mut Self,
+                ldvt: &c_int,
+                work: *mut Self,
+                len: &c_int,
+                $rw: *mut Self::Real,
+                iwork: *mut c_int,
+                info: &mut c_int,
+            ) {
+                // SAFETY: as above.
+                unsafe { ffi::$sdd(job, m, n, a, m, s, u, ldu, vt, ldvt, work, len, $($rwork,)? iwork, info, 1) }
+            }
+
+            fn svd_room(k: usize, most: usize) -> usize {
+                let room: fn(usize, usize) -> usize = $room;
+                room(k, most)
+            }
+        }
+    };
+}
+routines!(f32: |_, _| 1, rwork rlen; (), ssyevd_ sgesdd_);
+routines!(f64: |_, _| 1, rwork rlen; (), dsyevd_ dgesdd_);
+routines!(Complex32: |k, most| k * (5 * k + 7).max(2 * most + 2 * k + 1), rwork rlen; (rwork, rlen), cheevd_ cgesdd_);
+
 macro_rules! decompose {
-    ($t:ty: $potrf:ident $geqrf:ident $orgqr:ident $syevd:ident $gesdd:ident $getrf:ident $trsm:ident) => {
+    ($t:ty, $one:expr; $potrf:ident $geqrf:ident $orgqr:ident $getrf:ident $trsm:ident) => {
         impl Decompose for $t {
             fn cholesky(n: usize, a: &mut [$t]) -> c_int {
                 assert!(n > 0 && a.len() >= n * n, "cholesky: too short");
@@ -51,7 +147,8 @@ macro_rules! decompose {
                 super::one_thread();
                 let (rows, columns, rank) = (int(m), int(n), int(k));
                 let room = n.max(k).saturating_mul(64);
-                let (mut tau, mut work, len, mut info) = (vec![0.0; k], vec![0.0; room], int(room), 0);
+                let (mut tau, mut work, len, mut info) =
+                    (vec![<$t>::default(); k], vec![<$t>::default(); room], int(room), 0);
                 // SAFETY: `a` holds m by n elements, `tau` one for each reflection, `work` is as long as said.
                 unsafe {
                     ffi::$geqrf(
@@ -70,7 +167,7 @@ macro_rules! decompose {
                 }
                 for i in 0..k {
                     for j in 0..n {
-                        r[i * n + j] = if i <= j { a[j * m + i] } else { 0.0 };
+                        r[i * n + j] = if i <= j { a[j * m + i] } else { <$t>::default() };
                     }
                 }
                 // SAFETY: as above; k is at most m, and `a` holds at least m by k elements.
@@ -90,41 +187,54 @@ macro_rules! decompose {
                 info
             }
 
-            fn eigh(n: usize, vectors: bool, a: &mut [$t], values: &mut [$t]) -> c_int {
+            fn eigh(n: usize, vectors: bool, a: &mut [$t], values: &mut [Self::Real]) -> c_int {
                 assert!(n > 0 && a.len() >= n * n && values.len() >= n, "eigh: too short");
                 super::one_thread();
                 let job = if vectors { VECTORS } else { b'N' as c_char };
-                let (size, mut info, mut query, mut whole) = (int(n), 0, [0.0; 1], [0; 1]);
-                let mut run = |work: &mut [$t], len: c_int, iwork: &mut [c_int], ilen: c_int| {
-                    // SAFETY: `a` and `values` were asserted to be long enough; the workspaces are as long as said, or one
-                    // element for the question how long they should be.
-                    unsafe {
-                        ffi::$syevd(
-                            &job,
-                            &UPPER,
-                            &size,
-                            a.as_mut_ptr(),
-                            &size,
-                            values.as_mut_ptr(),
-                            work.as_mut_ptr(),
-                            &len,
-                            iwork.as_mut_ptr(),
-                            &ilen,
-                            &mut info,
-                            1,
-                            1,
-                        )
+                let (size, mut info) = (int(n), 0);
+                let (mut query, mut reals, mut whole) = ([<$t>::default(); 1], [Default::default(); 1], [0; 1]);
+                let mut run =
+                    |work: (&mut [$t], c_int), reals: (&mut [Self::Real], c_int), whole: (&mut [c_int], c_int)| {
+                        // SAFETY: `a` and `values` were asserted to be long enough; the workspaces are as long as said, or one
+                        // element for the question how long they should be.
+                        unsafe {
+                            <$t>::eigh_routine(
+                                &job,
+                                &size,
+                                a.as_mut_ptr(),
+                                values.as_mut_ptr(),
+                                work.0.as_mut_ptr(),
+                                &work.1,
+                                reals.0.as_mut_ptr(),
+                                &reals.1,
+                                whole.0.as_mut_ptr(),
+                                &whole.1,
+                                &mut info,
+                            )
+                        };
+                        info
                     };
-                    info
-                };
-                if run(&mut query, -1, &mut whole, -1) != 0 {
+                if run((&mut query, -1), (&mut reals, -1), (&mut whole, -1)) != 0 {
                     return -1;
                 }
-                let (len, ilen) = (query[0] as usize + 1, usize::try_from(whole[0]).unwrap_or(0) + 1);
-                run(&mut vec![0.0; len], int(len), &mut vec![0; ilen], int(ilen))
+                let (len, rlen) = (query[0].re() as usize + 1, reals[0] as usize + 1);
+                let ilen = usize::try_from(whole[0]).unwrap_or(0) + 1;
+                run(
+                    (&mut vec![<$t>::default(); len], int(len)),
+                    (&mut vec![Default::default(); rlen], int(rlen)),
+                    (&mut vec![0; ilen], int(ilen)),
+                )
             }
 
-            fn svd(job: u8, m: usize, n: usize, a: &mut [$t], s: &mut [$t], u: &mut [$t], vt: &mut [$t]) -> c_int {
+            fn svd(
+                job: u8,
+                m: usize,
+                n: usize,
+                a: &mut [$t],
+                s: &mut [Self::Real],
+                u: &mut [$t],
+                vt: &mut [$t],
+            ) -> c_int {
                 let k = m.min(n);
                 let (ku, kv) = match job {
                     b'A' => (m, n),
@@ -134,19 +244,19 @@ macro_rules! decompose {
                 let fits = a.len() >= m * n && s.len() >= k && u.len() >= m * ku && vt.len() >= kv * n;
                 assert!(k > 0 && fits, "svd: too short");
                 super::one_thread();
-                // The transpose is decomposed, into V S Uᵀ by columns: that is Vᵀ and U by rows.
+                // The transpose is decomposed, into conj(V) S Uᵀ by columns: that is Vᴴ and U by rows.
                 let (rows, columns, ld_v, ld_u) = (int(n), int(m), int(n), int(ku.max(1)));
-                let (letter, mut iwork, mut info, mut query) = (job as c_char, vec![0; 8 * k], 0, [0.0; 1]);
+                let (letter, mut iwork, mut info, mut query) = (job as c_char, vec![0; 8 * k], 0, [<$t>::default(); 1]);
+                let mut reals = vec![<$t as ComplexFloat>::Real::default(); <$t>::svd_room(k, m.max(n))];
                 let mut run = |work: &mut [$t], len: c_int| {
                     // SAFETY: the assertion says that all arrays hold what the job writes; `work` is as long as said, or
                     // one element for the question how long it should be.
                     unsafe {
-                        ffi::$gesdd(
+                        <$t>::svd_routine(
                             &letter,
                             &rows,
                             &columns,
                             a.as_mut_ptr(),
-                            &rows,
                             s.as_mut_ptr(),
                             vt.as_mut_ptr(),
                             &ld_v,
@@ -154,9 +264,9 @@ macro_rules! decompose {
                             &ld_u,
                             work.as_mut_ptr(),
                             &len,
+                            reals.as_mut_ptr(),
                             iwork.as_mut_ptr(),
                             &mut info,
-                            1,
                         )
                     };
                     info
@@ -164,8 +274,8 @@ macro_rules! decompose {
                 if run(&mut query, -1) != 0 {
                     return -1;
                 }
-                let len = query[0] as usize + 1;
-                run(&mut vec![0.0; len], int(len))
+                let len = query[0].re() as usize + 1;
+                run(&mut vec![<$t>::default(); len], int(len))
             }
 
             fn lu_columns(m: usize, n: usize, a: &mut [$t], pivots: &mut [c_int]) -> c_int {
@@ -193,7 +303,7 @@ macro_rules! decompose {
                         diagonal,
                         size,
                         sides,
-                        1.0,
+                        $one,
                         a.as_ptr(),
                         size,
                         b.as_mut_ptr(),
@@ -204,5 +314,108 @@ macro_rules! decompose {
         }
     };
 }
-decompose!(f32: spotrf_ sgeqrf_ sorgqr_ ssyevd_ sgesdd_ sgetrf_ cblas_strsm);
-decompose!(f64: dpotrf_ dgeqrf_ dorgqr_ dsyevd_ dgesdd_ dgetrf_ cblas_dtrsm);
+decompose!(f32, 1.0; spotrf_ sgeqrf_ sorgqr_ sgetrf_ cblas_strsm);
+decompose!(f64, 1.0; dpotrf_ dgeqrf_ dorgqr_ dgetrf_ cblas_dtrsm);
+decompose!(Complex32, &Complex32::new(1.0, 0.0); cpotrf_ cgeqrf_ cungqr_ cgetrf_ cblas_ctrsm);
+
+/// Matrices whose eigenvalues may be complex.
+pub trait Eigen: Decompose {
+    /// Eigenvalues of the matrix whose columns are given, and if asked eigenvectors of norm 1, one after the other.
+    fn eig(n: usize, a: &mut [Self], values: &mut [Complex32], vectors: Option<&mut [Complex32]>) -> c_int;
+}
+
+impl Eigen for f32 {
+    fn eig(n: usize, a: &mut [f32], values: &mut [Complex32], vectors: Option<&mut [Complex32]>) -> c_int {
+        let fits = vectors.as_ref().is_none_or(|v| v.len() >= n * n);
+        assert!(n > 0 && a.len() >= n * n && values.len() >= n && fits, "eig: too short");
+        super::one_thread();
+        let (none, job) = (b'N' as c_char, if vectors.is_some() { VECTORS } else { b'N' as c_char });
+        let (size, one, mut info, mut query) = (int(n), 1, 0, [0.0; 1]);
+        let (mut re, mut im) = (vec![0.0; n], vec![0.0; n]);
+        let mut found = vec![0.0; if vectors.is_some() { n * n } else { 1 }];
+        let mut run = |work: &mut [f32], len: c_int| {
+            // SAFETY: the assertion says that `a` is an n by n matrix; `re`, `im` and `found` were made in their sizes, and
+            // `work` is as long as said, or one element for the question how long it should be. Left vectors are not written.
+            unsafe {
+                ffi::sgeev_(
+                    &none,
+                    &job,
+                    &size,
+                    a.as_mut_ptr(),
+                    &size,
+                    re.as_mut_ptr(),
+                    im.as_mut_ptr(),
+                    std::ptr::null_mut(),
+                    &one,
+                    found.as_mut_ptr(),
+                    &size,
+                    work.as_mut_ptr(),
+                    &len,
+                    &mut info,
+                    1,
+                    1,
+                )
+            };
+            info
+        };
+        if run(&mut query, -1) != 0 {
+            return -1;
+        }
+        let len = query[0] as usize + 1;
+        let info = run(&mut vec![0.0; len], int(len));
+        values.iter_mut().zip(re.iter().zip(&im)).for_each(|(v, (&re, &im))| *v = Complex32::new(re, im));
+        let Some(vectors) = vectors else { return info };
+        // A pair of complex eigenvalues has the real parts of its vectors in one column, the imaginary ones in the next.
+        for j in 0..n {
+            let (first, sign) = if im[j] < 0.0 { (j.saturating_sub(1), -1.0) } else { (j, 1.0) };
+            for i in 0..n {
+                let part = if im[j] == 0.0 { 0.0 } else { sign * found[(first + 1).min(n - 1) * n + i] };
+                vectors[j * n + i] = Complex32::new(found[first * n + i], part);
+            }
+        }
+        info
+    }
+}
+
+impl Eigen for Complex32 {
+    fn eig(n: usize, a: &mut [Complex32], values: &mut [Complex32], vectors: Option<&mut [Complex32]>) -> c_int {
+        let fits = vectors.as_ref().is_none_or(|v| v.len() >= n * n);
+        assert!(n > 0 && a.len() >= n * n && values.len() >= n && fits, "eig: too short");
+        super::one_thread();
+        let (none, job) = (b'N' as c_char, if vectors.is_some() { VECTORS } else { b'N' as c_char });
+        let (size, one, mut info, mut query) = (int(n), 1, 0, [Complex32::default(); 1]);
+        let mut reals = vec![0.0; 2 * n];
+        let place = vectors.map_or(std::ptr::null_mut(), <[Complex32]>::as_mut_ptr);
+        let mut run = |work: &mut [Complex32], len: c_int| {
+            // SAFETY: the assertion says that `a` and the vectors, if there are any, are n by n matrices; `reals` was made in
+            // its size, and `work` is as long as said, or one element for the question how long it should be. Left vectors
+            // are not written, nor are the right ones without a place for them.
+            unsafe {
+                ffi::cgeev_(
+                    &none,
+                    &job,
+                    &size,
+                    a.as_mut_ptr(),
+                    &size,
+                    values.as_mut_ptr(),
+                    std::ptr::null_mut(),
+                    &one,
+                    place,
+                    &size,
+                    work.as_mut_ptr(),
+                    &len,
+                    reals.as_mut_ptr(),
+                    &mut info,
+                    1,
+                    1,
+                )
+            };
+            info
+        };
+        if run(&mut query, -1) != 0 {
+            return -1;
+        }
+        let len = query[0].re as usize + 1;
+        run(&mut vec![Complex32::default(); len], int(len))
+    }
+}

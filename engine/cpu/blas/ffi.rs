@@ -120,6 +120,53 @@ declare! {
         order: c_int, side: c_int, uplo: c_int, trans: c_int, diag: c_int, m: c_int, n: c_int,
         alpha: f64, a: *const f64, lda: c_int, b: *mut f64, ldb: c_int,
     );
+    "scipy_cgetrf_" fn cgetrf_(
+        m: *const c_int, n: *const c_int, a: *mut Complex32, lda: *const c_int, ipiv: *mut c_int, info: *mut c_int,
+    );
+    "scipy_cgetri_" fn cgetri_(
+        n: *const c_int, a: *mut Complex32, lda: *const c_int, ipiv: *const c_int, work: *mut Complex32,
+        lwork: *const c_int, info: *mut c_int,
+    );
+    "scipy_cgetrs_" fn cgetrs_(
+        trans: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const Complex32, lda: *const c_int,
+        ipiv: *const c_int, b: *mut Complex32, ldb: *const c_int, info: *mut c_int, trans_len: usize,
+    );
+    "scipy_cpotrf_" fn cpotrf_(
+        uplo: *const c_char, n: *const c_int, a: *mut Complex32, lda: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_cgeqrf_" fn cgeqrf_(
+        m: *const c_int, n: *const c_int, a: *mut Complex32, lda: *const c_int, tau: *mut Complex32,
+        work: *mut Complex32, lwork: *const c_int, info: *mut c_int,
+    );
+    "scipy_cungqr_" fn cungqr_(
+        m: *const c_int, n: *const c_int, k: *const c_int, a: *mut Complex32, lda: *const c_int,
+        tau: *const Complex32, work: *mut Complex32, lwork: *const c_int, info: *mut c_int,
+    );
+    "scipy_cheevd_" fn cheevd_(
+        jobz: *const c_char, uplo: *const c_char, n: *const c_int, a: *mut Complex32, lda: *const c_int, w: *mut f32,
+        work: *mut Complex32, lwork: *const c_int, rwork: *mut f32, lrwork: *const c_int, iwork: *mut c_int,
+        liwork: *const c_int, info: *mut c_int, jobz_len: usize, uplo_len: usize,
+    );
+    "scipy_cgesdd_" fn cgesdd_(
+        jobz: *const c_char, m: *const c_int, n: *const c_int, a: *mut Complex32, lda: *const c_int, s: *mut f32,
+        u: *mut Complex32, ldu: *const c_int, vt: *mut Complex32, ldvt: *const c_int, work: *mut Complex32,
+        lwork: *const c_int, rwork: *mut f32, iwork: *mut c_int, info: *mut c_int, jobz_len: usize,
+    );
+    "scipy_cblas_ctrsm" fn cblas_ctrsm(
+        order: c_int, side: c_int, uplo: c_int, trans: c_int, diag: c_int, m: c_int, n: c_int,
+        alpha: *const Complex32, a: *const Complex32, lda: c_int, b: *mut Complex32, ldb: c_int,
+    );
+    "scipy_sgeev_" fn sgeev_(
+        jobvl: *const c_char, jobvr: *const c_char, n: *const c_int, a: *mut f32, lda: *const c_int, wr: *mut f32,
+        wi: *mut f32, vl: *mut f32, ldvl: *const c_int, vr: *mut f32, ldvr: *const c_int, work: *mut f32,
+        lwork: *const c_int, info: *mut c_int, jobvl_len: usize, jobvr_len: usize,
+    );
+    "scipy_cgeev_" fn cgeev_(
+        jobvl: *const c_char, jobvr: *const c_char, n: *const c_int, a: *mut Complex32, lda: *const c_int,
+        w: *mut Complex32, vl: *mut Complex32, ldvl: *const c_int, vr: *mut Complex32, ldvr: *const c_int,
+        work: *mut Complex32, lwork: *const c_int, rwork: *mut f32, info: *mut c_int, jobvl_len: usize,
+        jobvr_len: usize,
+    );
     "scipy_cblas_sgemv" fn cblas_sgemv(
         order: c_int, trans: c_int, m: c_int, n: c_int,
         alpha: f32, a: *const f32, lda: c_int, x: *const f32, incx: c_int, beta: f32, y: *mut f32, incy: c_int,

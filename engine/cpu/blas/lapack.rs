@@ -3,13 +3,15 @@
 //! Depends on `ffi`. LAPACK reads columns; a row-major matrix is its transpose there, and each function says what that means.
 
 use super::ffi;
+use crate::dtype::Element;
+use num_complex::{Complex32, ComplexFloat};
 use std::ffi::{c_char, c_int};
 
-/// LAPACK's letter for a transposed matrix.
+/// LAPACK's letter for a transposed matrix, not conjugated.
 const TRANS: c_char = b'T' as c_char;
 
 /// Elements that LAPACK factors.
-pub trait Lapack: crate::dtype::Element + num_traits::Float + std::ops::MulAssign {
+pub trait Lapack: Element + ComplexFloat<Real: Element> + std::ops::MulAssign {
     /// Factors the transpose of the row-major `n` by `n` matrix in place, as `P L U`. The number of the first pivot that is
     /// zero, from 1 on, or 0.
     fn lu(n: usize, a: &mut [Self], pivots: &mut [c_int]) -> usize;
@@ -43,7 +45,7 @@ macro_rules! lapack {
                 );
                 super::one_thread();
                 let room = n.saturating_mul(64).min(c_int::MAX as usize);
-                let (size, len, mut info, mut work) = (int(n), int(room), 0, vec![0.0; room]);
+                let (size, len, mut info, mut work) = (int(n), int(room), 0, vec![<$t>::default(); room]);
                 // SAFETY: as above; `work` is as long as said, and at least n.
                 unsafe {
                     ffi::$getri(&size, a.as_mut_ptr(), &size, pivots.as_ptr(), work.as_mut_ptr(), &len, &mut info)
@@ -76,3 +78,4 @@ macro_rules! lapack {
 }
 lapack!(f32: sgetrf_ sgetri_ sgetrs_);
 lapack!(f64: dgetrf_ dgetri_ dgetrs_);
+lapack!(Complex32: cgetrf_ cgetri_ cgetrs_);

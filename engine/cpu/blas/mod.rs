@@ -9,7 +9,7 @@ mod ffi;
 mod generic;
 mod lapack;
 
-pub use factor::Decompose;
+pub use factor::{Decompose, Eigen};
 pub use lapack::Lapack;
 
 use super::simd::threads;

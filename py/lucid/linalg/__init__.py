@@ -1,7 +1,7 @@
 """Linear algebra with PyTorch's names: decompositions, systems, norms.
 
 The ops are rows of the op table (`linalg_svd` and so on). Matrices are the last two dimensions, those before them a
-batch. They are float32 or float64; PyTorch takes complex ones too. On the GPU device MLX factors on its CPU.
+batch. They are float32, float64 or, on the CPU device, complex64. On the GPU device MLX factors on its CPU.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from lucid._C import linalg_cond as cond
 from lucid._C import linalg_cross as cross
 from lucid._C import linalg_det as det
 from lucid._C import linalg_diagonal as diagonal
+from lucid._C import linalg_eig as eig
 from lucid._C import linalg_eigh as eigh
+from lucid._C import linalg_eigvals as eigvals
 from lucid._C import linalg_eigvalsh as eigvalsh
 from lucid._C import linalg_inv as inv
 from lucid._C import linalg_inv_ex as inv_ex
@@ -53,7 +55,9 @@ __all__ = [
     "det",
     "diagonal",
     "dot",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "inner",
     "inv",

@@ -270,8 +270,11 @@ def test_complex(row: Any, device: str) -> None:
         rng = np.random.default_rng(2)
 
         def complexes(d: Data, rng: np.random.Generator = rng) -> Data:
-            values = (d.values + 1j * rng.standard_normal(d.values.shape)).astype(np.complex64)
-            return Data(values, gradient=d.gradient) if d.varies else d
+            turn = rng.standard_normal(d.values.shape)
+            # Symmetric matrices become Hermitian ones, by little enough to stay definite.
+            turn = 0.1 * (turn - np.swapaxes(turn, -1, -2)) if d.symmetric else turn
+            values = (d.values + 1j * turn).astype(np.complex64)
+            return Data(values, gradient=d.gradient, symmetric=d.symmetric) if d.varies else d
 
         args, kwargs = sample.map(complexes)
         sample = Sample(f"complex {sample.text}", tuple(args), kwargs)
