@@ -220,6 +220,8 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         einsum::SCHEMAS,
         metric::SCHEMAS,
         linalg::SCHEMAS,
+        linalg::factor::SCHEMAS,
+        linalg::solve::SCHEMAS,
         matrix::SCHEMAS,
         conv::SCHEMAS,
         pool::SCHEMAS,

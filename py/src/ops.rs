@@ -568,6 +568,8 @@ families! {
     einsum einsum_ops lucid::ops::einsum;
     metric metric_ops lucid::ops::metric;
     linalg linalg_ops lucid::ops::linalg;
+    factor factor_ops lucid::ops::linalg::factor;
+    solve solve_ops lucid::ops::linalg::solve;
     matrix matrix_ops lucid::ops::matrix;
     conv conv_ops lucid::ops::conv;
     pool pool_ops lucid::ops::pool;

@@ -1,0 +1,320 @@
+//! Linear systems, inverses and least squares, under PyTorch's names.
+//!
+//! Made of the primitives in `linalg`; gradients follow from theirs. Matrices are the last two dimensions, those before them
+//! a batch. Complex ones are solved on the CPU alone.
+#![allow(non_snake_case)]
+
+use super::{adjoint, batch, lu_parts, matrices, real_part, refuse, reordered, row_order, solve_triangle};
+use crate::ops::compare::select;
+use crate::ops::macros::define_ops;
+use crate::ops::matrix::{above, rounding};
+use crate::shape::{self, Shape};
+use crate::{DType, Error, Result, Scalar, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! solve_ops {
+    ($cb:ident) => { $cb! { "solve" SolveOp :
+        /// The inverse of each matrix; an error where one is singular.
+        function linalg_inv(A: Tensor) -> Tensor {
+            [] Full Yes DTypes::FACTORED, Same,
+            run super::inverse, torch "linalg.inv", samples ["REG(2, 3, 3)", "N(1, 1)", "N(0, 0)"]
+        }
+        /// The inverse of each matrix, and for each 0 or the number of the first pivot that is zero, as int32; the inverse is NaN
+        /// there. With `check_errors` an error instead.
+        function linalg_inv_ex(A: Tensor; check_errors: Bool = false) -> Named {
+            [] Full Yes DTypes::FACTORED, Own,
+            run inv_ex_body, torch "linalg.inv_ex", samples ["REG(2, 3, 3)", "REG(2, 2), check_errors=True"]
+        }
+        /// `X` of `A X = B`, or without `left` of `X A = B`; `B` is a vector, or a matrix whose batch broadcasts with that of `A`.
+        /// An error where an `A` is singular.
+        function linalg_solve(A: Tensor, B: Tensor; left: Bool = true) -> Tensor {
+            [] Full Yes DTypes::FACTORED, Same,
+            run solve_body, torch "linalg.solve", samples ["REG(3, 3), N(3, 2)", "REG(2, 3, 3), N(3, 2)", "REG(3, 3), N(3)", "REG(2, 3, 3), N(2, 3)", "REG(3, 3), N(2, 3), left=False"]
+        }
+        /// [`linalg_solve`], and for each matrix 0 or the number of the first pivot that is zero, as int32; the result is NaN
+        /// there. With `check_errors` an error instead.
+        function linalg_solve_ex(A: Tensor, B: Tensor; left: Bool = true, check_errors: Bool = false) -> Named {
+            [] Full Yes DTypes::FACTORED, Own,
+            run solve_ex_body, torch "linalg.solve_ex", samples ["REG(2, 3, 3), N(2, 3, 2)", "REG(3, 3), N(2, 3), left=False"]
+        }
+        /// `X` of `A X = B` (without `left`, of `X A = B`) for triangular `A`, whose other half is not read; with `unitriangular`
+        /// its diagonal counts as ones. Batches broadcast. A zero on the diagonal makes what it reaches infinite or NaN; on the
+        /// GPU device the whole matrix is NaN then.
+        function linalg_solve_triangular(A: Tensor, B: Tensor; upper: Bool = true, left: Bool = true, unitriangular: Bool = false) -> Tensor {
+            [] Full Yes DTypes::FACTORED, Same,
+            run solve_triangular_body, torch "linalg.solve_triangular", samples ["P(3, 3), N(3, 2), upper=True", "P(2, 3, 3), N(3, 2), upper=False", "P(3, 3), N(2, 3), upper=True, left=False", "N(3, 3), N(2, 3, 2), upper=False, unitriangular=True"]
+        }
+        /// `X` of `A X = B` (without `left`, of `X A = B`; with `adjoint`, of the conjugate transposed `A`) from what `lu_factor` gave.
+        function linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor; left: Bool = true, adjoint: Bool = false) -> Tensor {
+            [] Full Yes DTypes::FACTORED, Same,
+            run lu_solve_body, torch "linalg.lu_solve", samples ["P(3, 3), PIV(3), N(3, 2)", "P(2, 3, 3), PIV(2, 3), N(2, 3, 2), adjoint=True", "P(3, 3), PIV(3), N(2, 3), left=False"]
+        }
+        /// The matrices that come nearest to `A X = B`, of the least norm, by the pseudoinverse; then the squared distances, where
+        /// the driver (`"gels"`, `"gelsd"`, `"gelss"`) gives them and `A` has more rows than its rank, the rank, and the singular
+        /// values (`"gelsd"` and `"gelss"`). What a driver does not give is empty.
+        function linalg_lstsq(A: Tensor, B: Tensor, rcond: OptFloat = None; driver: OptText = None) -> Named {
+            [casts_out] Full Yes DTypes::FACTORED, Same,
+            run lstsq_body, torch "linalg.lstsq", samples ["N(4, 3), N(4, 2)", "N(2, 3, 3), N(2, 3, 2)", "N(3, 4), N(3, 2), driver='gelsd'", "N(5, 2), N(5, 1), driver='gels'", "N(2, 4, 2), N(2, 4)"]
+        }
+        /// The inverse of `L Lᵀ` (with `upper`, of `Uᵀ U`) from a Cholesky factor.
+        method cholesky_inverse(upper: Bool = false) -> Tensor {
+            [casts_out] Full Yes DTypes::FACTORED, Same,
+            run cholesky_inverse_body, torch "", samples ["P(3, 3)", "P(2, 3, 3), upper=True"]
+        }
+        /// `X` of `L Lᵀ X = input` (with `upper`, of `Uᵀ U X = input`) from a Cholesky factor. Batches broadcast.
+        method cholesky_solve(L: Tensor, upper: Bool = false) -> Tensor {
+            [casts_out] Full Yes DTypes::FACTORED, Same,
+            run cholesky_solve_body, torch "", samples ["N(3, 2), P(3, 3)", "N(2, 3, 2), P(3, 3), upper=True"]
+        }
+        /// The inverse of a tensor as a linear map from its last dimensions to its first `ind`.
+        function linalg_tensorinv(A: Tensor, ind: Int = 2) -> Tensor {
+            [casts_out] Full Yes DTypes::FACTORED, Same,
+            run tensorinv_body, torch "linalg.tensorinv", samples ["REG(2, 3, 6)", "REG(4, 2, 2), ind=1"]
+        }
+        /// `X` with `tensordot(A, X, X.ndim) = B`; the dimensions `dims` of `A` are moved to its end first.
+        function linalg_tensorsolve(A: Tensor, B: Tensor, dims: OptDims = None) -> Tensor {
+            [casts_out] Full Yes DTypes::FACTORED, Same,
+            run tensorsolve_body, torch "linalg.tensorsolve", samples ["REG(2, 3, 6), N(2, 3)", "REG(6, 2, 3), N(2, 3), dims=(0,)"]
+        }
+    }};
+}
+solve_ops!(define_ops);
+
+fn turned(t: &Tensor) -> Result<Tensor> {
+    t.transpose(-2, -1)
+}
+
+/// For each matrix 0, or the number of the first pivot that is zero.
+pub(in crate::ops) fn zero_pivots(a: &Tensor) -> Result<Tensor> {
+    let parts = lu_parts(&a.detach()?)?;
+    real_part(&parts.select(-1, -1)?)?.cast(DType::I32)
+}
+
+/// The matrices, with the identity in place of the singular ones, and which they are.
+pub(in crate::ops) fn regular(a: &Tensor, info: &Tensor) -> Result<(Tensor, Tensor)> {
+    let singular = info.ne(0)?.unsqueeze(-1)?.unsqueeze(-1)?;
+    let eye = crate::ops::create::identity(a.shape()[a.ndim() - 1], a.dtype(), a.device())?;
+    Ok((select::r#where(&singular, &eye, a)?, singular))
+}
+
+fn singular_error(op: &'static str, pivot: i64) -> Box<Error> {
+    let why = format!(
+        "The diagonal element {pivot} is zero, the inversion could not be completed because the input matrix is singular."
+    );
+    Error::runtime(op, why)
+}
+
+fn inv_ex_body(a: &Tensor, check_errors: bool) -> Result<Vec<Tensor>> {
+    batch("linalg.inv_ex", a)?;
+    let info = zero_pivots(a)?;
+    if check_errors {
+        refuse(&info, |n| singular_error("linalg.inv", n))?;
+    }
+    let (safe, singular) = regular(a, &info)?;
+    Ok(vec![select::r#where(&singular, Scalar::Float(f64::NAN), &safe.inverse()?)?, info])
+}
+
+/// Is `b` a vector for each matrix, or one for all?
+fn is_vector(a: &Tensor, b: &Tensor) -> bool {
+    b.ndim() == 1 || (b.ndim() + 1 == a.ndim() && b.shape() == &a.shape()[..a.ndim() - 1])
+}
+
+/// Runs `solve` with the right side as columns, from whichever side.
+fn sided(
+    op: &'static str,
+    a: &Tensor,
+    b: &Tensor,
+    left: bool,
+    solve: impl FnOnce(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if is_vector(a, b) {
+        if !left {
+            let why = "Vector broadcasting of the left hand side is not supported for left=False.";
+            return Err(Error::runtime(op, why));
+        }
+        return solve(a, &b.unsqueeze(-1)?)?.squeeze(Some(&[-1]));
+    }
+    match left {
+        true => solve(a, b),
+        false if b.ndim() < 2 => Err(Error::shape(op, "B must have at least 2 dimensions", &[b.shape()])),
+        false => turned(&solve(&turned(a)?, &turned(b)?)?),
+    }
+}
+
+fn solve_body(a: &Tensor, b: &Tensor, left: bool) -> Result<Tensor> {
+    batch("linalg.solve", a)?;
+    sided("linalg.solve", a, b, left, super::solve_matrices)
+}
+
+fn solve_ex_body(a: &Tensor, b: &Tensor, left: bool, check_errors: bool) -> Result<Vec<Tensor>> {
+    batch("linalg.solve_ex", a)?;
+    let info = zero_pivots(a)?;
+    if check_errors {
+        refuse(&info, |n| singular_error("linalg.solve", n))?;
+    }
+    let (safe, singular) = regular(a, &info)?;
+    let x = sided("linalg.solve_ex", &safe, b, left, |a, b| {
+        select::r#where(&singular, Scalar::Float(f64::NAN), &super::solve_matrices(a, b)?)
+    })?;
+    Ok(vec![x, info])
+}
+
+/// Both with the batch that theirs broadcast to.
+fn spread(op: &'static str, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
+    let lead = batch(op, a)?;
+    if b.ndim() < 2 || b.shape()[b.ndim() - 2] != a.shape()[a.ndim() - 1] {
+        return Err(Error::shape(
+            op,
+            "Incompatible shapes of A and B for the equation AX = B",
+            &[a.shape(), b.shape()],
+        ));
+    }
+    if a.dtype() != b.dtype() {
+        return Err(Error::dtype(op, "Expected A and B to have the same dtype", &[a.dtype(), b.dtype()]));
+    }
+    let lead = shape::broadcast(op, lead, &b.shape()[..b.ndim() - 2])?;
+    let wide = |t: &Tensor| {
+        let shape: Shape = lead.iter().chain(&t.shape()[t.ndim() - 2..]).copied().collect();
+        crate::ops::view::expand_to(t, &shape)
+    };
+    Ok((wide(a)?, wide(b)?))
+}
+
+fn solve_triangular_body(a: &Tensor, b: &Tensor, upper: bool, left: bool, unit: bool) -> Result<Tensor> {
+    let op = "linalg.solve_triangular";
+    if b.ndim() < 2 {
+        return Err(Error::shape(op, "The input tensor B must have at least 2 dimensions.", &[b.shape()]));
+    }
+    let solve = |a: &Tensor, b: &Tensor, upper: bool| {
+        let (a, b) = spread(op, a, b)?;
+        solve_triangle(&a, &b, upper, unit)
+    };
+    match left {
+        true => solve(a, b, upper),
+        false => turned(&solve(&turned(a)?, &turned(b)?, !upper)?),
+    }
+}
+
+fn cholesky_solve_body(b: &Tensor, l: &Tensor, upper: bool) -> Result<Tensor> {
+    let (l, b) = spread("cholesky_solve", l, b)?;
+    let (first, second) = if upper { (adjoint(&l)?, l) } else { (l.clone(), adjoint(&l)?) };
+    solve_triangle(&second, &solve_triangle(&first, &b, false, false)?, true, false)
+}
+
+fn cholesky_inverse_body(l: &Tensor, upper: bool) -> Result<Tensor> {
+    batch("cholesky_inverse", l)?;
+    let eye = crate::ops::create::identity(l.shape()[l.ndim() - 1], l.dtype(), l.device())?;
+    cholesky_solve_body(&eye, l, upper)
+}
+
+fn lu_solve_body(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool, adjoint: bool) -> Result<Tensor> {
+    let op = "linalg.lu_solve";
+    batch(op, lu)?;
+    if pivots.dtype() != DType::I32 && pivots.dtype() != DType::I64 {
+        return Err(Error::dtype(op, "Expected pivots to be integers", &[pivots.dtype()]));
+    }
+    let n = lu.shape()[lu.ndim() - 1];
+    if pivots.shape() != &lu.shape()[..lu.ndim() - 1] {
+        return Err(Error::shape(
+            op,
+            "Number of pivots per batch should be same as the dimension of the matrix",
+            &[lu.shape(), pivots.shape()],
+        ));
+    }
+    let order = row_order(pivots, n)?;
+    let b = if left { b.clone() } else { turned(b)? };
+    let (lu, b) = spread(op, lu, &b)?;
+    let lead = &b.shape()[..b.ndim() - 2];
+    let wide: Shape = lead.iter().copied().chain([n]).collect();
+    let order = crate::ops::view::expand_to(&order, &wide)?;
+    // From the right it is a system of the transpose, or of the conjugate.
+    let lu = if adjoint { lu.conjugated()? } else { lu };
+    let x = if adjoint == left {
+        let y = solve_triangle(&turned(&lu)?, &b, false, false)?;
+        reordered(&solve_triangle(&turned(&lu)?, &y, true, true)?, &order.argsort(-1, false, true)?)?
+    } else {
+        let y = solve_triangle(&lu, &reordered(&b, &order)?, false, true)?;
+        solve_triangle(&lu, &y, true, false)?
+    };
+    if left {
+        Ok(x)
+    } else {
+        turned(&x)
+    }
+}
+
+fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Result<Vec<Tensor>> {
+    let op = "linalg.lstsq";
+    let driver = driver.unwrap_or("gelsy");
+    if !matches!(driver, "gels" | "gelsy" | "gelsd" | "gelss") {
+        let why = "parameter `driver` should be one of (gels, gelsy, gelsd, gelss)";
+        return Err(Error::runtime(op, why));
+    }
+    let (_, m, n) = matrices(op, a)?;
+    let vector = b.ndim() + 1 == a.ndim() && is_vector(a, b);
+    let b = if vector { b.unsqueeze(-1)? } else { b.clone() };
+    if a.dtype() != b.dtype() {
+        return Err(Error::dtype(op, "Expected A and B to have the same dtype", &[a.dtype(), b.dtype()]));
+    }
+    if b.ndim() < 2 || b.shape()[b.ndim() - 2] != m {
+        return Err(Error::shape(op, "input.size(-2) should match other.size(-2)", &[a.shape(), b.shape()]));
+    }
+    let rtol = rcond.unwrap_or_else(|| rounding(a, m.max(n)));
+    let x = super::pseudo_inverse(a, 0.0, rtol)?.matmul(&b)?;
+    let values = super::linalg_svdvals(&a.detach()?, None)?;
+    let rank = above(&values, 0.0, rtol)?.sum(Some(&[-1]), false, None)?;
+    let real = values.dtype();
+    let none = |dtype| Tensor::full_of(&[0], Scalar::ZERO, dtype, a.device());
+    let full = || -> Result<bool> {
+        let ranks = crate::batching::bare(&rank).clone();
+        Ok(ranks.numel() > 0 && ranks.amin(None, false)?.item()?.to_i64() == n as i64)
+    };
+    let residuals = match m > n && driver != "gelsy" && (driver == "gels" || full()?) {
+        true => (a.matmul(&x)? - &b)?.abs()?.square()?.sum(Some(&[-2]), false, None)?,
+        false => none(real)?,
+    };
+    let x = if vector { x.squeeze(Some(&[-1]))? } else { x };
+    Ok(vec![
+        x,
+        residuals,
+        if driver == "gels" { none(DType::I64)? } else { rank },
+        if matches!(driver, "gelsd" | "gelss") { values } else { none(real)? },
+    ])
+}
+
+fn tensorinv_body(a: &Tensor, ind: i64) -> Result<Tensor> {
+    let op = "linalg.tensorinv";
+    let Some(ind) = usize::try_from(ind).ok().filter(|&i| i > 0) else {
+        return Err(Error::runtime(op, "Expected a strictly positive integer for 'ind'"));
+    };
+    let (first, last) = a.shape().split_at(ind.min(a.ndim()));
+    let (m, n): (usize, usize) = (first.iter().product(), last.iter().product());
+    if m != n {
+        let why = format!("Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {n} != {m}");
+        return Err(Error::shape(op, why, &[a.shape()]));
+    }
+    let shape: Shape = last.iter().chain(first).copied().collect();
+    crate::ops::view::reshape_to(&crate::ops::view::reshape_to(a, &[m, n])?.inverse()?, &shape)
+}
+
+fn tensorsolve_body(a: &Tensor, b: &Tensor, dims: Option<&[isize]>) -> Result<Tensor> {
+    let op = "linalg.tensorsolve";
+    let a = match dims {
+        Some(dims) => {
+            let last: Vec<isize> = (0..dims.len() as isize).map(|i| i - dims.len() as isize).collect();
+            a.movedim(dims, &last)?
+        }
+        None => a.clone(),
+    };
+    let result = Shape::from_slice(&a.shape()[b.ndim().min(a.ndim())..]);
+    let (m, n): (usize, usize) = (b.numel(), result.iter().product());
+    if m != n || a.numel() != m * n {
+        let why =
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])";
+        return Err(Error::shape(op, why, &[a.shape(), b.shape()]));
+    }
+    let flat = crate::ops::view::reshape_to(b, &[m, 1])?;
+    crate::ops::view::reshape_to(&super::solve_matrices(&crate::ops::view::reshape_to(&a, &[m, n])?, &flat)?, &result)
+}
