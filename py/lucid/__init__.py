@@ -95,6 +95,9 @@ if TYPE_CHECKING:
     from lucid.amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
     from lucid.amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
     from lucid.amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
+    from lucid.amp.grad_scaler import GradScaler as GradScaler
+    from lucid.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+    from lucid.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
     from lucid.func import vmap as vmap
     from lucid.serialization import load as load
     from lucid.serialization import load_safetensors as load_safetensors
@@ -140,6 +143,9 @@ _NAMES = {
     "save_safetensors": "lucid.serialization",
     "save_sharded": "lucid.serialization",
     "set_printoptions": "lucid._repr",
+    "GradScaler": "lucid.amp.grad_scaler",
+    "is_anomaly_check_nan_enabled": "lucid.autograd.anomaly_mode",
+    "is_anomaly_enabled": "lucid.autograd.anomaly_mode",
     "autocast": "lucid.amp.autocast_mode",
     "clear_autocast_cache": "lucid.amp.autocast_mode",
     "get_autocast_dtype": "lucid.amp.autocast_mode",

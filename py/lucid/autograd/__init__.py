@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from lucid.autograd.functional import jvp as jvp
     from lucid.autograd.functional import vhp as vhp
     from lucid.autograd.functional import vjp as vjp
+    from lucid.autograd.variable import Variable as Variable
     from lucid.utils.checkpoint import checkpoint as checkpoint
 
 _Tensors: TypeAlias = Tensor | Sequence[Tensor]
@@ -64,6 +66,7 @@ def grad(
     grad_outputs: _Grads = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
@@ -73,6 +76,13 @@ def grad(
     An input that no output depends on is an error, `None` with `allow_unused`, and zeros with `materialize_grads`. With
     `is_grads_batched`, `grad_outputs` have a leading dimension, and so have the gradients: one pass makes them all.
     """
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "other parts of the graph, please use lucid.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): with materialize_grads, allow_unused must not be False")
     keep = create_graph if retain_graph is None else retain_graph
@@ -136,6 +146,7 @@ class RemovableHandle:
 _NAMES = {
     "Function": "lucid.autograd.function",
     "FunctionCtx": "lucid.autograd.function",
+    "Variable": "lucid.autograd.variable",
     "checkpoint": "lucid.utils.checkpoint",
     "detect_anomaly": "lucid.autograd.anomaly_mode",
     "gradcheck": "lucid.autograd._gradcheck",
@@ -150,7 +161,7 @@ _NAMES = {
     "vjp": "lucid.autograd.functional",
     "set_detect_anomaly": "lucid.autograd.anomaly_mode",
 }
-_MODULES = {"anomaly_mode", "function", "functional", "graph", "profiler"}
+_MODULES = {"anomaly_mode", "function", "functional", "graph", "profiler", "variable"}
 
 
 def __getattr__(name: str) -> Any:

@@ -21,9 +21,10 @@ def functional_call(
 ) -> Any:
     """`module(*args, **kwargs)` with the given tensors in place of its parameters and buffers of those names.
 
-    What is not named stays the module's own; with `strict`, all must be named and nothing else. Parameters that the
-    module uses under several names are replaced together unless `tie_weights` is false. `args` that is no tuple is one
-    argument.
+    What is not named stays the module's own, other names are plain attributes of it for the call; with `strict`, all
+    must be named and nothing else (a RuntimeError). A name in a module that is not there is an AttributeError.
+    Parameters that the module uses under several names are replaced together unless `tie_weights` is false. `args` that
+    is no tuple is one argument.
     """
     if isinstance(parameter_and_buffer_dicts, Mapping):
         given = dict(parameter_and_buffer_dicts)
@@ -69,8 +70,12 @@ def _swapped(module: Any, given: Mapping[str, Tensor], tie_weights: bool, strict
                 f"Error(s) in loading state for functional_call: unexpected key(s): {unknown}; missing key(s): "
                 f"{missing}"
             )
-    elif unknown:
-        raise KeyError(f"functional_call: the module has no parameter or buffer of the name(s) {unknown}")
+    for k in unknown:
+        # A plain attribute of one of the modules, for the call alone where it is new.
+        path, _, name = k.rpartition(".")
+        store = vars(module.get_submodule(path))
+        places[k] = (store, name)
+        own[k] = store.get(name)
     values = dict(given)
     if tie_weights:
         by_tensor: dict[int, Tensor] = {}
@@ -91,6 +96,8 @@ def _swapped(module: Any, given: Mapping[str, Tensor], tie_weights: bool, strict
         for k in values:
             store, name = places[k]
             store[name] = own[k]
+            if own[k] is None and k in unknown:
+                del store[name]
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

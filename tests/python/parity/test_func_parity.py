@@ -321,8 +321,15 @@ def test_functional_call() -> None:
             call(net, (zero, zero), x)
         with pytest.raises(ValueError):
             call(net, 3, x)
-        with pytest.raises((KeyError, AttributeError)):
+        with pytest.raises(AttributeError):
             call(net, {"no.such": m.zeros(1)}, x)
+        # A name that a module has not is a plain attribute of it while the call lasts.
+        other = m.nn.Linear(2, 2)
+        other.scale = m.ones(1)
+        other.forward = lambda x, other=other: (x * other.scale, getattr(other, "extra", None))
+        scaled, extra = call(other, {"scale": m.full((1,), 3.0), "extra": m.full((1,), 5.0)}, x)
+        assert scaled.tolist() == [[3.0, 3.0]] and extra.item() == 5.0
+        assert other.scale.item() == 1.0 and not hasattr(other, "extra")
         with pytest.raises(RuntimeError):
             m.func.stack_module_state([])
         with pytest.raises(RuntimeError):
