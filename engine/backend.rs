@@ -11,6 +11,7 @@ use crate::ops::conv::ConvOp;
 use crate::ops::create::CreateOp;
 use crate::ops::index::IndexOp;
 use crate::ops::linalg::LinalgOp;
+use crate::ops::loss::LossOp;
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
 use crate::ops::pool::PoolOp;
@@ -100,6 +101,8 @@ pub(crate) trait Backend {
     fn pool(op: &PoolOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     fn nn(op: &NnOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     fn norm(op: &NormOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    /// Checks that targets are classes, or what is ignored.
+    fn loss(op: &LossOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
 
     /// A row-major copy in a storage of its own.
     fn copy(x: &Self::Array) -> Result<Self::Array>;

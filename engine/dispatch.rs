@@ -11,9 +11,9 @@ use crate::gpu::{self, GpuArray, GpuBackend};
 use crate::ops::schema::Schema;
 use crate::ops::{
     binary::BinaryOp, compare::select::SelectOp, compare::CompareOp, contract::ContractOp, conv::ConvOp,
-    create::CreateOp, index::IndexOp, linalg::LinalgOp, nn::NnOp, norm::NormOp, pool::PoolOp, random::RandomOp,
-    reduce::ReduceOp, reduce::Reduction, scan::ScanOp, sort::SortOp, transfer::TransferOp, unary::UnaryOp,
-    view::ViewOp,
+    create::CreateOp, index::IndexOp, linalg::LinalgOp, loss::LossOp, nn::NnOp, norm::NormOp, pool::PoolOp,
+    random::RandomOp, reduce::ReduceOp, reduce::Reduction, scan::ScanOp, sort::SortOp, transfer::TransferOp,
+    unary::UnaryOp, view::ViewOp,
 };
 use crate::optim::Step;
 use crate::profile;
@@ -59,6 +59,7 @@ pub(crate) enum Prim {
     Pool(PoolOp),
     Nn(NnOp),
     Norm(NormOp),
+    Loss(LossOp),
 }
 
 macro_rules! each_family {
@@ -82,6 +83,7 @@ macro_rules! each_family {
             Prim::Pool($op) => $body,
             Prim::Nn($op) => $body,
             Prim::Norm($op) => $body,
+            Prim::Loss($op) => $body,
         }
     };
 }
@@ -351,6 +353,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Nn(op @ NnOp::Gelu { .. }), [x]) => in_order::<B>(&[x], out, |x, out| B::nn(op, x, out)),
         (Prim::Nn(op), x) => B::nn(op, x, out),
         (Prim::Norm(op), x) => B::norm(op, x, out),
+        (Prim::Loss(op), x) => B::loss(op, x, out),
         (prim, x) => Err(Error::runtime(name, format!("{prim:?} does not take {} arrays", x.len()))),
     };
     array.map(B::wrap)

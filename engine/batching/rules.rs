@@ -62,6 +62,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Nn(NnOp::Attention { .. }) => contract::attention(prim, x, size, out),
         Prim::Norm(NormOp::Standardize { .. }) => same(prim, x, out),
         Prim::Norm(NormOp::StandardizeGradient { .. }) => leading(prim, x, size, out),
+        Prim::Loss(_) => leading(prim, x, size, out),
     }
 }
 

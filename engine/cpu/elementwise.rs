@@ -103,6 +103,7 @@ kernels! {
     And [in Bits] |a, b| a.and(b);
     Or [in Bits] |a, b| a.or(b);
     Xor [in Bits] |a, b| a.xor(b);
+    ReluGradient [f32 f64] |g, y| if y <= 0.0 { 0.0 } else { g };
 }
 
 pub(super) fn log_add_exp(a: f64, b: f64) -> f64 {
@@ -425,6 +426,7 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<C
         }
         B::Maximum => run(&loops2!(light2_symmetric Better::<true>; bool u8 i32 i64 f32 f64), GRAIN),
         B::Minimum => run(&loops2!(light2_symmetric Better::<false>; bool u8 i32 i64 f32 f64), GRAIN),
+        B::ReluGradient => run(&loops2!(light2 ReluGradient; f32 f64), GRAIN),
         B::Atan2 => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&f32::atan2_slices, &f64::atan2_slices);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY)

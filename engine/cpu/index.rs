@@ -27,7 +27,7 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
             let at = inputs[1].contiguous()?;
             let guard = at.read::<i64>();
             let at = at.slice(&guard);
-            within("gather", at, *axis, x.shape().get(*axis).copied().unwrap_or(1), Negative::Refused)?;
+            within("gather", at.iter().copied(), *axis, x.shape().get(*axis).copied().unwrap_or(1), 0)?;
             with_word!(out.dtype, W => gather::<W>(x, *axis, at, &out.shape))
         }
         IndexOp::Scatter { .. } | IndexOp::Reduce { .. } | IndexOp::IndexPut { .. } => scatter::scattered(op, inputs),
@@ -77,19 +77,25 @@ pub(super) fn checked(
     let index = index.contiguous()?;
     let guard = index.read::<i64>();
     let index = index.slice(&guard);
-    within(op, index, axis, size, negative)?;
+    let least = if negative == Negative::FromTheEnd { -(size as i64) } else { 0 };
+    within(op, index.iter().copied(), axis, size, least)?;
     let n = size as i64;
     Ok(index.iter().map(|&i| (if i < 0 { i + n } else { i }) as usize).collect())
 }
 
-/// An error where an index is none of a dimension's.
-fn within(op: &'static str, index: &[i64], axis: usize, size: usize, negative: Negative) -> Result<()> {
+/// An error where an index is below `least`, or not below a dimension's size.
+pub(super) fn within(
+    op: &'static str,
+    index: impl Iterator<Item = i64> + Clone,
+    axis: usize,
+    size: usize,
+    least: i64,
+) -> Result<()> {
     let n = size as i64;
-    let least = if negative == Negative::FromTheEnd { -n } else { 0 };
     let outside = |i: i64| (i < least) | (i >= n);
     // Without a way out of the loop, so that it runs on vectors.
-    if index.iter().fold(false, |any, &i| any | outside(i)) {
-        let bad = index.iter().copied().find(|&i| outside(i)).unwrap_or_default();
+    if index.clone().fold(false, |any, i| any | outside(i)) {
+        let bad = index.into_iter().find(|&i| outside(i)).unwrap_or_default();
         return Err(Error::index(op, format!("index {bad} is out of bounds for dimension {axis} with size {size}")));
     }
     Ok(())

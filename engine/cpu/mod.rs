@@ -18,6 +18,7 @@ mod fused;
 mod gradients;
 mod index;
 mod linalg;
+mod loss;
 mod matmul;
 mod numbers;
 mod optim;
@@ -44,6 +45,7 @@ use crate::ops::conv::ConvOp;
 use crate::ops::create::CreateOp;
 use crate::ops::index::IndexOp;
 use crate::ops::linalg::LinalgOp;
+use crate::ops::loss::LossOp;
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
 use crate::ops::pool::PoolOp;
@@ -339,6 +341,10 @@ impl Backend for CpuBackend {
 
     fn norm(op: &NormOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         fused::norm(op, inputs, out)
+    }
+
+    fn loss(op: &LossOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+        loss::loss(op, inputs, out)
     }
 
     fn copy(x: &CpuArray) -> Result<CpuArray> {

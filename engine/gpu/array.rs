@@ -46,6 +46,8 @@ pub(super) struct Value {
     pub origin: Option<Arc<Origin>>,
     /// The same elements with their axes in another order, once somebody asked.
     other: OnceLock<Box<(Perm, Array)>>,
+    /// The same elements broadcast, likewise.
+    wide: OnceLock<Box<Array>>,
 }
 
 /// An array that a value holds, or one made for the moment.
@@ -77,13 +79,13 @@ impl Ref<'_> {
 impl Clone for Value {
     fn clone(&self) -> Value {
         let origin = self.origin.clone();
-        Value { array: self.array.clone(), perm: self.perm.clone(), known: self.known, origin, other: OnceLock::new() }
+        Value { origin, known: self.known, ..Value::new(self.array.clone(), self.perm.clone()) }
     }
 }
 
 impl Value {
     pub(super) fn new(array: Array, perm: Option<Perm>) -> Value {
-        Value { array, perm, known: Known::Nothing, origin: None, other: OnceLock::new() }
+        Value { array, perm, known: Known::Nothing, origin: None, other: OnceLock::new(), wide: OnceLock::new() }
     }
 
     pub(super) fn plain(array: Array) -> Value {
@@ -108,6 +110,22 @@ impl Value {
         match perm {
             None => self.logical(),
             Some(p) => self.reordered(p),
+        }
+    }
+
+    /// The array in logical order, broadcast to a shape. A weight is so again and again, and is looked at but once.
+    pub(super) fn broadcast(&self, shape: &[i32]) -> Made<Ref<'_>> {
+        let array = self.logical()?;
+        if array.shape() == shape {
+            return Ok(array);
+        }
+        match self.wide.get() {
+            Some(kept) if kept.shape() == shape => Ok(Ref::Held(kept)),
+            Some(_) => Ok(Ref::Fresh(ops::broadcast_to(&array, shape)?)),
+            None => {
+                let made = ops::broadcast_to(&array, shape)?;
+                Ok(Ref::Held(self.wide.get_or_init(|| Box::new(made))))
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::create::range_of;
 use super::fault::Made;
 use super::lazy;
 use crate::{DType, Error};
-use mlx_ffi::{ops, transforms};
+use mlx_ffi::{ops, transforms, Array};
 
 /// Arrays up to this size are looked through on the host.
 const ON_HOST: usize = 4096;
@@ -31,6 +31,32 @@ pub(super) fn check(op: &'static str, at: &GpuArray, n: usize, axis: usize, wrap
         return Ok(());
     }
     Err(Error::index(op, format!("index {bad} is out of bounds for dimension {axis} with size {n}")).into())
+}
+
+/// Refuses an index that does not lie in `0..n` and is not `ignore`.
+pub(super) fn check_but(op: &'static str, at: &GpuArray, n: usize, ignore: i64) -> Made<()> {
+    let classes = 0..n as i64;
+    let inside = |low: i64, high: i64| classes.contains(&low) && classes.contains(&high);
+    if at.numel() == 0 || matches!(at.value()?.known, Known::Within(low, high) if inside(low, high)) {
+        return Ok(());
+    }
+    let (low, high) = find(at)?;
+    if inside(low, high) {
+        return Ok(());
+    }
+    // Something lies outside: it may be what is ignored.
+    let array = at.value()?.array.clone();
+    let used = ops::not_equal(&array, &Array::scalar(ignore)?)?;
+    let rest = ops::where_(&used, &array, &Array::scalar(0i64)?)?;
+    let (low, high) = (ops::min(&rest, false)?, ops::max(&rest, false)?);
+    transforms::eval(&[&low, &high])?;
+    let (low, high) = (low.item::<i64>()?, high.item::<i64>()?);
+    // There need be no class 0.
+    if low >= 0 && high < n.max(1) as i64 {
+        return Ok(());
+    }
+    let bad = if low < 0 { low } else { high };
+    Err(Error::index(op, format!("index {bad} is out of bounds for dimension 1 with size {n}")).into())
 }
 
 /// The least and the largest element. Evaluates.

@@ -9,7 +9,9 @@ use super::convert::{self, constant};
 use super::fault::Made;
 use super::gamma;
 use super::lower::Origin;
+use super::rows;
 use super::special::{self, in_float32};
+use super::tiles::Returned;
 use crate::dispatch::Meta;
 use crate::ops::binary::BinaryOp;
 use crate::ops::compare::{select::SelectOp, CompareOp};
@@ -210,7 +212,10 @@ fn spread<'a>(v: &'a Value, like: &Array) -> Made<Ref<'a>> {
 
 pub(super) fn binary(op: &BinaryOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<GpuArray> {
     let (x, y) = (a.value()?, b.value()?);
-    let made = if agree(&x, &y) {
+    let fused = if *op == BinaryOp::ReluGradient { Returned::clipped(&x, &y)? } else { None };
+    let made = if let Some(made) = fused {
+        made
+    } else if agree(&x, &y) {
         let perm = x.perm.as_ref().or(y.perm.as_ref()).cloned();
         let (p, q) = (spread(&x, &y.array)?, spread(&y, &x.array)?);
         Value::new(binary_array(op, &p, &q, y.known, out.dtype)?, perm)
@@ -253,6 +258,10 @@ fn binary_array(op: &BinaryOp, a: &Array, b: &Array, known: Known, dtype: DType)
         BinaryOp::Zeta => both_in_float32(a, b, dtype, special::zeta)?,
         BinaryOp::Igamma => both_in_float32(a, b, dtype, |a, x| gamma::igamma(a, x, false))?,
         BinaryOp::Igammac => both_in_float32(a, b, dtype, |a, x| gamma::igamma(a, x, true))?,
+        BinaryOp::ReluGradient => match rows::relu_back(a, b)? {
+            Some(made) => made,
+            None => ops::where_(&ops::less_equal(b, &constant(0, dtype)?)?, &constant(0, dtype)?, a)?,
+        },
         BinaryOp::BitwiseAnd => ops::bitwise_and(a, b)?,
         BinaryOp::BitwiseOr => ops::bitwise_or(a, b)?,
         BinaryOp::BitwiseXor => ops::bitwise_xor(a, b)?,

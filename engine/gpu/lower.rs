@@ -8,6 +8,7 @@
 use super::array::Value;
 use super::convert::{constant, spread};
 use super::fault::Made;
+use super::tiles::{Pooled, Returned};
 use crate::DType;
 use mlx_ffi::{ops, Array};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +32,10 @@ pub(super) enum Origin {
     Relu { input: Value },
     /// A convolution's result with a number added per channel, the last physical axis.
     BiasAdd { raw: Value, bias: Array },
+    /// The maxima of windows, by a kernel of our own.
+    Pool(Pooled),
+    /// What went back through them.
+    PoolBack(Returned),
 }
 
 impl Origin {
@@ -46,7 +51,8 @@ impl Origin {
     }
 }
 
-fn worth_it(v: &Value) -> bool {
+/// Is the value still to be computed, so that looking through it saves that?
+pub(super) fn worth_it(v: &Value) -> bool {
     is_on() && !v.array.is_evaluated()
 }
 
@@ -64,7 +70,7 @@ impl Peeled {
         let (mut peeled, mut below) = (None, v);
         while worth_it(below) {
             peeled = match below.origin.as_deref() {
-                None => break,
+                None | Some(Origin::Pool(_) | Origin::PoolBack(_)) => break,
                 Some(Origin::Relu { input }) => {
                     below = input;
                     Some(Peeled { raw: input.clone(), bias: None, relu: true })

@@ -19,6 +19,7 @@ mod index;
 mod integer;
 pub(crate) mod lazy;
 mod linalg;
+mod loss;
 mod lower;
 pub(crate) mod metal;
 mod nn;
@@ -26,9 +27,11 @@ mod optim;
 mod pool;
 mod random;
 mod reduce;
+mod rows;
 mod scan;
 mod sort;
 mod special;
+mod tiles;
 mod view;
 mod written;
 
@@ -47,6 +50,7 @@ use crate::ops::conv::ConvOp;
 use crate::ops::create::CreateOp;
 use crate::ops::index::IndexOp;
 use crate::ops::linalg::LinalgOp;
+use crate::ops::loss::LossOp;
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
 use crate::ops::pool::PoolOp;
@@ -156,6 +160,9 @@ impl Backend for GpuBackend {
     }
     fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, nn::norm(op, inputs, out))
+    }
+    fn loss(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
+        named!(op, loss::loss(op, inputs, out))
     }
 
     fn copy(x: &GpuArray) -> Result<GpuArray> {

@@ -5,6 +5,7 @@
 use super::array::{GpuArray, Value};
 use super::convert::{self, constant, int, ints, Ints};
 use super::fault::Made;
+use super::rows;
 use super::view::physical_axis;
 use crate::dispatch::Meta;
 use crate::ops::nn::{NnOp, GELU_CUBIC, GELU_SCALE};
@@ -24,6 +25,9 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         })?,
         (NnOp::LogSoftmax { axis }, [x, ..]) => {
             along(x, *axis, |x, axis| {
+                if let Some(made) = rows::log_softmax(x, axis)? {
+                    return Ok(made);
+                }
                 let sum = ops::logsumexp_axis(x, axis, true)?;
                 // An infinite sum makes the whole row NaN, as in PyTorch.
                 Ok(ops::subtract(x, &ops::add(&sum, &ops::subtract(&sum, &sum)?)?)?)
@@ -60,6 +64,9 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
 fn softmax_gradient(g: &Array, y: &Array, axis: usize, log: bool, out: &Meta) -> Made<Array> {
     if numel(&out.shape) == 0 {
         return Ok(g.clone());
+    }
+    if let Some(made) = rows::softmax_back(g, y, int(axis)?, log)? {
+        return Ok(made);
     }
     let axis = [int(axis)?];
     if log {
@@ -100,7 +107,7 @@ fn linear(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Ma
     };
     let x = x.logical()?;
     match bias {
-        Some(b) => Ok(ops::addmm(&*b.value()?.logical()?, &x, &wt, 1.0, 1.0)?),
+        Some(b) => Ok(ops::addmm(&*b.value()?.broadcast(&rows()?)?, &x, &wt)?),
         None => Ok(ops::matmul(&x, &wt)?),
     }
 }

@@ -4,14 +4,14 @@
 //! strided slices; these commute with the order of axes, so the physical order stays as it is. Depends on `array`,
 //! `lower` and mlx-ffi. Invariant: of equals the first in row-major order is the maximum, and NaN is one.
 
-use super::array::{physical, GpuArray, Known, Perm, Value};
+use super::array::{GpuArray, Known, Perm, Value};
 use super::conv::channels_last;
 use super::convert::{self, constant, int, integer_range, ints, Ints};
 use super::elementwise::cast_array;
-use super::fault::{Fault, Made};
+use super::fault::Made;
 use super::lower::Peeled;
+use super::tiles::{self, Image, Tiles};
 use super::view::physical_axis;
-use super::written::{self, Tiles};
 use crate::dispatch::Meta;
 use crate::ops::pool::{PoolArgs, PoolOp};
 use crate::shape::numel;
@@ -152,12 +152,11 @@ fn split_windows(x: &Array, lines: &[Line]) -> Made<(Array, Ints)> {
 fn max(x: &GpuArray, args: &PoolArgs) -> Made<Value> {
     let v = x.value()?;
     let smaller = numel(&args.output) < numel(&x.shape()[2..]);
+    if let Some(tiles) = tiles(&v, x, args) {
+        return tiles.pool(image(&v, tiles.channels)?);
+    }
     match Peeled::of(&v).filter(|_| smaller) {
         Some(peeled) => {
-            let (bias, relu) = peeled.taken();
-            if let Some(made) = max_at_once(&peeled.raw, x, args, bias, relu)? {
-                return Ok(made);
-            }
             let pooled = max_value(&peeled.raw, x, args)?;
             peeled.finish(pooled, x.element())
         }
@@ -167,30 +166,22 @@ fn max(x: &GpuArray, args: &PoolArgs) -> Made<Value> {
 
 /// The windows of a channels-last float32 image that they tile, where a kernel of our own may take them.
 fn tiles(v: &Value, x: &GpuArray, args: &PoolArgs) -> Option<Tiles> {
-    let fits = x.element() == DType::F32 && x.ndim() == 4 && v.perm.as_ref() == Some(&channels_last(4));
+    let fits = x.element() == DType::F32 && x.ndim() == 4 && tiles::available(v.perm.as_ref());
     let &[_, channels, rows, columns] = x.shape() else { return None };
     // Indices within a kernel have 32 bits.
     let fits = fits && x.numel() <= i32::MAX as usize && lines(x.shape(), v.perm.as_ref(), args).iter().all(Line::fits);
-    (fits && written::room().is_some()).then(|| Tiles {
-        size: [rows, columns],
-        window: [args.kernel[0], args.kernel[1]],
-        channels,
-    })
+    fits.then(|| Tiles { size: [rows, columns], window: [args.kernel[0], args.kernel[1]], channels })
 }
 
-/// The maximum, with what was peeled off it put back, by one kernel where there is one.
-fn max_at_once(v: &Value, x: &GpuArray, args: &PoolArgs, bias: Option<&Array>, relu: bool) -> Made<Option<Value>> {
-    let Some(tiles) = tiles(v, x, args) else { return Ok(None) };
-    let shape = physical(&[x.shape()[0], tiles.channels, args.output[0], args.output[1]], v.perm.as_ref());
-    let bias = bias.map(|b| ops::reshape(b, &[int(tiles.channels)?]).map_err(Fault::from)).transpose()?;
-    let made = tiles.max(&v.array, bias.as_ref(), relu, &ints(&shape)?)?;
-    Ok(Some(Value::new(made, v.perm.clone())))
+/// What the windows are of, with what has not been computed taken off.
+fn image(v: &Value, channels: usize) -> Made<Image> {
+    let Some(peeled) = Peeled::of(v) else { return Ok(Image { raw: v.array.clone(), bias: None, relu: false }) };
+    let (bias, relu) = peeled.taken();
+    let bias = bias.map(|b| tiles::by_channel(b, channels)).transpose()?;
+    Ok(Image { raw: peeled.raw.array.clone(), bias, relu })
 }
 
 fn max_value(v: &Value, x: &GpuArray, args: &PoolArgs) -> Made<Value> {
-    if let Some(made) = max_at_once(v, x, args, None, false)? {
-        return Ok(made);
-    }
     let lines = lines(x.shape(), v.perm.as_ref(), args);
     if x.numel() < LARGE && lines.iter().all(Line::fits) {
         let (windows, axes) = split_windows(&v.array, &lines)?;
@@ -316,12 +307,11 @@ fn max_scatter(x: &GpuArray, g: &GpuArray, args: &PoolArgs) -> Made<Value> {
     let (v, u) = (x.value()?, g.value()?);
     let (perm, at) = plane(&v, x.ndim());
     let lines = lines(x.shape(), perm.as_ref(), args);
-    let tiles = tiles(&v, x, args);
+    if let Some(tiles) = tiles(&v, x, args) {
+        return tiles.route(&v, image(&v, tiles.channels)?, &u);
+    }
     let (x, dtype) = (v.ordered(perm.as_ref())?, x.element());
     let g = u.ordered(perm.as_ref())?;
-    if let Some(tiles) = tiles {
-        return Ok(Value::new(tiles.max_back(&x, &g)?, perm));
-    }
     if lines.iter().all(Line::tiles) {
         return Ok(Value::new(route_back(&x, &g, &lines, dtype)?, perm));
     }

@@ -5,6 +5,7 @@
 use super::array::{axes_between, identity, physical, reduced, Perm, Value};
 use super::convert::{int, ints, Ints};
 use super::fault::Made;
+use super::tiles::Pooled;
 use crate::ops::view::ViewOp;
 use crate::shape::{numel, Layout, SliceDim, Slices};
 use crate::{DType, Error};
@@ -156,6 +157,9 @@ fn reshape(v: &Value, from: &[usize], to: &[usize]) -> Made<Value> {
     if let Some(own) = &v.perm {
         if let Some(perm) = moved_ones(own, from, to) {
             return Ok(Value::new(ops::reshape(&v.array, &ints(&physical(to, Some(&perm)))?)?, reduced(perm)));
+        }
+        if let Some(planar) = Pooled::planar(v)? {
+            return Ok(Value::plain(ops::reshape(&planar, &ints(to)?)?));
         }
     }
     Ok(Value::plain(ops::reshape(&*v.logical()?, &ints(to)?)?))

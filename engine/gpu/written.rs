@@ -9,16 +9,19 @@ use super::fault::Made;
 use super::lower;
 use mlx_ffi::device::{self, Kind};
 use mlx_ffi::fast::{CudaKernel, Launch, MetalKernel, Source};
-use mlx_ffi::{Array, Dtype};
+use mlx_ffi::{Array, Dtype, Primitive};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Threads of one group.
-const GROUP: usize = 256;
+pub(super) const GROUP: usize = 256;
 
-/// A kernel's text: the body runs once for every `i` below the number of elements that it checks by itself.
+/// A kernel's text: the body runs once for every `i` below the number of elements that it checks by itself. Threads of a
+/// group, of `LUCID_GROUP`, know their place in it as `lane`, share what is `LUCID_SHARED` and wait for one another at
+/// `LUCID_BARRIER`, which all of them must reach.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Text {
     /// What it is called in profiles.
@@ -42,9 +45,29 @@ pub(super) fn room() -> Option<usize> {
     }
 }
 
-enum Kernel {
+enum Language {
     Metal(MetalKernel),
     Cuda(CudaKernel),
+}
+
+/// A kernel, and the launches of it that were recorded before: MLX puts its whole text together at each call.
+struct Kernel {
+    language: Language,
+    launches: Mutex<HashMap<Like, Arc<Primitive>>>,
+}
+
+/// What MLX makes a launch of, the arrays themselves apart: how many threads, and what the kernel's head says of each
+/// input.
+type Like = (usize, SmallVec<[u8; 16]>);
+
+/// Launches kept for one kernel, and lists of sizes; a program of more than these starts anew.
+const LAUNCHES: usize = 64;
+const TABLES: usize = 1024;
+
+fn like(inputs: &[&Array], threads: usize) -> Like {
+    // Single numbers, and on Metal few numbers, are handed over in ways of their own.
+    let traits = |a: &&Array| a.dtype() as u8 | u8::from(a.ndim() == 0) << 6 | u8::from(a.size() < 8) << 7;
+    (threads, inputs.iter().map(traits).collect())
 }
 
 /// The kernel of this key, made once. Compiling takes a second, so texts hold no sizes: these come as arrays.
@@ -63,22 +86,53 @@ fn kernel(key: &str, text: impl FnOnce() -> Text) -> Made<Arc<Kernel>> {
     let inputs: Vec<&str> = text.inputs.iter().map(String::as_str).collect();
     let outputs: Vec<&str> = text.outputs.iter().map(String::as_str).collect();
     let metal = device::kind()? == Kind::Metal;
-    let place = if metal { "thread_position_in_grid.x" } else { "blockIdx.x * blockDim.x + threadIdx.x" };
-    let body = format!("unsigned int i = {place};\n{}", text.body);
+    let (place, lane, shared, barrier) = match metal {
+        true => (
+            "thread_position_in_grid.x",
+            "thread_position_in_threadgroup.x",
+            "threadgroup",
+            "threadgroup_barrier(mem_flags::mem_threadgroup)",
+        ),
+        false => ("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x", "__shared__", "__syncthreads()"),
+    };
+    let mut body = format!("unsigned int i = {place};\n");
+    if text.body.contains("lane") {
+        body += &format!("unsigned int lane = {lane};\n");
+    }
+    body += &text.body;
+    let header =
+        format!("#define LUCID_GROUP {GROUP}\n#define LUCID_SHARED {shared}\n#define LUCID_BARRIER {barrier}\n");
     let source = Source {
         name: &name,
         inputs: &inputs,
         outputs: &outputs,
         body: &body,
-        header: "",
+        header: &header,
         ensure_row_contiguous: true,
     };
-    let kernel = Arc::new(match metal {
-        true => Kernel::Metal(MetalKernel::new(source, false)?),
-        false => Kernel::Cuda(CudaKernel::new(source, 0)?),
-    });
+    let language = match metal {
+        true => Language::Metal(MetalKernel::new(source, false)?),
+        false => Language::Cuda(CudaKernel::new(source, 0)?),
+    };
+    let kernel = Arc::new(Kernel { language, launches: Mutex::default() });
     made.insert(key.to_owned(), Arc::clone(&kernel));
     Ok(kernel)
+}
+
+/// Whole numbers as an array, made once for each list of them.
+pub(super) fn numbers(values: &[i64]) -> Made<Array> {
+    static MADE: Mutex<Option<HashMap<SmallVec<[i64; 10]>, Array>>> = Mutex::new(None);
+    let mut made = MADE.lock();
+    let made = made.get_or_insert_default();
+    if let Some(array) = made.get(values) {
+        return Ok(array.clone());
+    }
+    if made.len() >= TABLES {
+        made.clear();
+    }
+    let array = Array::from_slice(values, &[int(values.len())?])?;
+    made.insert(SmallVec::from_slice(values), array.clone());
+    Ok(array)
 }
 
 /// Records a launch over `threads` elements of the kernel of this key, giving float32 outputs of these shapes.
@@ -89,7 +143,13 @@ pub(super) fn launch(
     outputs: &[&[i32]],
     threads: usize,
 ) -> Made<Vec<Array>> {
-    let outputs: Vec<(&[i32], Dtype)> = outputs.iter().map(|&shape| (shape, Dtype::Float32)).collect();
+    let outputs: SmallVec<[(&[i32], Dtype); 8]> = outputs.iter().map(|&shape| (shape, Dtype::Float32)).collect();
+    let kernel = kernel(key, text)?;
+    let like = like(inputs, threads);
+    let known = kernel.launches.lock().get(&like).cloned();
+    if let Some(known) = known {
+        return Ok(known.repeat_all(inputs, &outputs)?);
+    }
     let launch = Launch {
         outputs: &outputs,
         grid: [int(threads)?, 1, 1],
@@ -98,114 +158,18 @@ pub(super) fn launch(
         init_value: None,
         verbose: false,
     };
-    Ok(match &*kernel(key, text)? {
-        Kernel::Metal(k) => k.launch(inputs, &launch)?,
-        Kernel::Cuda(k) => k.launch(inputs, &launch)?,
-    })
-}
-
-// ---- max pools -------------------------------------------------------------------------------------------------------
-
-/// Windows that tile planes of channels-last images: sizes and windows along height and width, and the channels.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
-pub(super) struct Tiles {
-    /// Rows, columns.
-    pub size: [usize; 2],
-    /// Rows, columns.
-    pub window: [usize; 2],
-    pub channels: usize,
-}
-
-/// Where window `i` begins in `x`, and a loop over its elements, `v` at `at`; `d` as [`Tiles::numbers`] has it.
-const WINDOWS: &str = "unsigned int per = d[0], per_row = d[1], channels = d[2];
-if (i >= (unsigned int)x_shape[0] * per) return;
-unsigned int channel = i % channels, column = i % per_row / channels, row = i % per / per_row;
-unsigned int start = i / per * d[3] + row * d[4] + column * d[5] + channel;
-float best = x[start];
-unsigned int where = start;
-for (int y = 0; y < d[6]; y++) for (int z = 0; z < d[7]; z++) {
-  unsigned int at = start + y * d[8] + z * channels;
-  float v = x[at];
-";
-
-impl Tiles {
-    fn counts(&self) -> [usize; 2] {
-        [self.size[0] / self.window[0], self.size[1] / self.window[1]]
-    }
-
-    /// Windows of one image, over all channels.
-    pub(super) fn per_image(&self) -> usize {
-        self.counts().iter().product::<usize>() * self.channels
-    }
-
-    /// What the kernels know of the sizes, none above 2³¹: windows of an image and of a row, channels, elements of an
-    /// image, from a window to the one below and to the next, rows and columns of a window, elements of a line.
-    pub(super) fn numbers(&self) -> [i32; 9] {
-        let ([_, columns], [h, w], c) = (self.counts(), self.window, self.channels);
-        let (image, line) = (self.size[0] * self.size[1] * c, self.size[1] * c);
-        [self.per_image(), columns * c, c, image, h * line, w * c, h, w, line].map(|n| n as i32)
-    }
-
-    /// The numbers as an array, made once.
-    fn table(&self) -> Made<Array> {
-        static TABLES: Mutex<Option<HashMap<Tiles, Array>>> = Mutex::new(None);
-        let mut tables = TABLES.lock();
-        let tables = tables.get_or_insert_default();
-        if let Some(table) = tables.get(self) {
-            return Ok(table.clone());
+    let made = match &kernel.language {
+        Language::Metal(k) => k.launch(inputs, &launch)?,
+        Language::Cuda(k) => k.launch(inputs, &launch)?,
+    };
+    if let Some(primitive) = made.first().and_then(|a| Primitive::of(a, inputs)) {
+        let mut launches = kernel.launches.lock();
+        if launches.len() >= LAUNCHES {
+            launches.clear();
         }
-        let table = Array::from_slice(&self.numbers(), &[9])?;
-        tables.insert(*self, table.clone());
-        Ok(table)
+        launches.insert(like, Arc::new(primitive));
     }
-
-    /// The largest element of every window of `x`, then with its channel's number added, then clipped below 0.
-    pub(super) fn max(&self, x: &Array, bias: Option<&Array>, relu: bool, shape: &[i32]) -> Made<Array> {
-        let table = self.table()?;
-        let inputs: Vec<&Array> = [x, &table].into_iter().chain(bias).collect();
-        let key = match (bias.is_some(), relu) {
-            (false, false) => "max pool",
-            (false, true) => "max pool, relu",
-            (true, false) => "max pool, bias",
-            (true, true) => "max pool, bias, relu",
-        };
-        let threads = self.threads(x);
-        let made = launch(key, || largest(bias.is_some(), relu), &inputs, &[shape], threads);
-        made.map(|mut made| made.swap_remove(0))
-    }
-
-    /// Every window's gradient at its first largest element, zeros elsewhere.
-    pub(super) fn max_back(&self, x: &Array, g: &Array) -> Made<Array> {
-        let made = launch("max pool back", route_back, &[x, &self.table()?, g], &[x.shape()], self.threads(x));
-        made.map(|mut made| made.swap_remove(0))
-    }
-
-    fn threads(&self, x: &Array) -> usize {
-        x.shape().first().map_or(0, |&n| n as usize) * self.per_image()
-    }
-}
-
-/// See [`Tiles::max`]; NaN is the largest of all.
-pub(super) fn largest(bias: bool, relu: bool) -> Text {
-    let mut body = format!("{WINDOWS}  if (v > best || v != v) best = v;\n}}\n");
-    if bias {
-        body += "best += b[channel];\n";
-    }
-    if relu {
-        body += "best = best < 0.0f ? 0.0f : best;\n";
-    }
-    body += "out[i] = best;\n";
-    let inputs = ["x", "d", "b"].iter().take(2 + usize::from(bias)).map(|s| s.to_string()).collect();
-    Text { name: "max_pool", inputs, outputs: vec!["out".into()], body }
-}
-
-/// See [`Tiles::max_back`].
-pub(super) fn route_back() -> Text {
-    // The first NaN is the largest; after it nothing is.
-    let each = "out[at] = 0.0f;\n  if (best == best && (v > best || v != v)) { best = v; where = at; }";
-    let body = format!("{WINDOWS}  {each}\n}}\nout[where] = g[i];\n");
-    let inputs = ["x", "d", "g"].map(String::from).to_vec();
-    Text { name: "max_pool_back", inputs, outputs: vec!["out".into()], body }
+    Ok(made)
 }
 
 // ---- optimizer steps -------------------------------------------------------------------------------------------------
@@ -249,21 +213,24 @@ pub(super) mod host {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
-    /// Compiles the text, which is C too, and runs it for `threads` elements, giving the outputs. The input at `whole` holds
+    /// Compiles the text, which is C too, and runs it for `threads` elements, giving the outputs. Inputs at `whole` hold
     /// integers.
     pub(crate) fn run(
         text: &Text,
         images: usize,
-        whole: usize,
+        whole: &[usize],
         inputs: &[&[f32]],
         outputs: &[usize],
         threads: usize,
     ) -> Vec<Vec<f32>> {
         let folder = tempfile::tempdir().unwrap();
-        let mut program = String::from("#include <math.h>\n#include <stdio.h>\n");
+        // One thread after the other: each is a group of its own.
+        let mut program = String::from("#include <math.h>\n#include <stdio.h>\n#define exp expf\n#define log logf\n");
+        program +=
+            "#define LUCID_GROUP 1\n#define LUCID_SHARED static\n#define LUCID_BARRIER\nstatic const int lane = 0;\n";
         let _ = writeln!(program, "static const int x_shape[] = {{{images}}};");
         for (at, (name, values)) in text.inputs.iter().zip(inputs).enumerate() {
-            let kind = if at == whole { "int" } else { "float" };
+            let kind = if whole.contains(&at) { "int" } else { "float" };
             let literals: Vec<String> = values
                 .iter()
                 .map(|v| match v {
@@ -275,7 +242,7 @@ pub(super) mod host {
                             "-INFINITY".into()
                         }
                     }
-                    v if at == whole => format!("{v}"),
+                    v if whole.contains(&at) => format!("{v}"),
                     v => format!("{v:e}f"),
                 })
                 .collect();

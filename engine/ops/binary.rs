@@ -101,6 +101,13 @@ macro_rules! binary_ops {
             ]},
             run log_add_exp, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
         }
+        /// What goes back through [`relu`](super::unary::relu) from `grad` and its result `output`: `grad`, and 0 where
+        /// `output <= 0`. Both have one shape.
+        function relu_gradient(grad: Tensor, output: Tensor) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim ReluGradient Second {|c, v| [relu_gradient(v, &c.x(1)?), c.zeros(1)]},
+            run extremum[BinaryOp::ReluGradient], torch "-", samples ["N(3, 4), N(3, 4)"]
+        }
         /// Bitwise and; for `bool`, logical and.
         method bitwise_and(other: Operand) -> Tensor {
             [inplace] Keep Yes DTypes::INTEGRAL, Same,

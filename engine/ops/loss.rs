@@ -1,10 +1,13 @@
 //! Losses, each with PyTorch's `reduction`: `"mean"`, `"sum"` or `"none"`.
 //!
-//! All are made of other ops; none has kernels of its own.
+//! The negative log-likelihood of class indices is a primitive (`cpu/loss.rs`, `gpu/loss.rs`); the others are made of other
+//! ops.
 
 use super::compare::select::r#where;
 use super::macros::define_ops;
 use crate::autograd::Naming;
+use crate::dispatch::{self, Meta, Prim};
+use crate::shape::Shape;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -36,7 +39,15 @@ macro_rules! loss_ops {
         /// `ignore_index` count nothing; the mean is weighted by the classes' `weight`.
         function nll_loss(input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean") -> Tensor {
             [] Full Yes DTypes::FLOAT, Same,
-            run nll_body, torch "nn.functional.nll_loss", samples ["N(3, 5), I(0, 5, 3)", "N(2, 5, 4), I(0, 5, 2, 4), FIXED(P(5)), reduction='sum'", "N(5), I(0, 5)"]
+            prim Nll { ignore: i64, reduction: Reduction } Second {|c, g| [nll_spread(g, &c.x(1)?, last(c.shape(0)), *ignore, *reduction)]},
+            run nll_body, torch "nn.functional.nll_loss", samples ["N(3, 5), I(0, 5, 3)", "N(3, 5), I(0, 5, 3), ignore_index=1, reduction='sum'", "N(3, 5), I(0, 5, 3), reduction='none'", "N(2, 5, 4), I(0, 5, 2, 4), FIXED(P(5)), reduction='sum'", "N(5), I(0, 5)"]
+        }
+        /// What goes back through [`nll_loss`] of (…, N, C) with N `target`s from `grad`, which has the loss's shape: its share
+        /// of `grad` with the other sign at each target that is not ignored, and zeros elsewhere.
+        function nll_loss_gradient(grad: Tensor, target: Tensor, classes: Int, ignore_index: Int, reduction: Text) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim NllGradient { classes: usize, ignore: i64, reduction: Reduction } Second {|c, v| [nll_of_rows(v, &c.x(1)?, *ignore, *reduction)]},
+            run nll_gradient_body, torch "-", samples ["N(), I(0, 5, 3), 5, -100, 'mean'", "N(), I(0, 5, 3), 5, 1, 'sum'", "N(3), I(0, 5, 3), 5, -100, 'none'"]
         }
         /// [`nll_loss`] of the log-softmax of logits (N, C, …); `target` may also be class probabilities of input's shape.
         function cross_entropy(input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean", label_smoothing: Float = 0.0) -> Tensor {
@@ -62,12 +73,33 @@ macro_rules! loss_ops {
 }
 loss_ops!(define_ops);
 
+/// How the losses of a batch are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// They are not.
+    None,
+    /// Added up.
+    Sum,
+    /// Added up and divided by how many count.
+    Mean,
+}
+
+impl Reduction {
+    fn of(op: &'static str, text: &str) -> Result<Reduction> {
+        match text {
+            "none" => Ok(Reduction::None),
+            "sum" => Ok(Reduction::Sum),
+            "mean" => Ok(Reduction::Mean),
+            other => Err(Error::value(op, format!("{other} is not a valid value for reduction (mean, sum or none)"))),
+        }
+    }
+}
+
 fn reduce(op: &'static str, loss: Tensor, reduction: &str) -> Result<Tensor> {
-    match reduction {
-        "mean" => loss.mean(None, false, None),
-        "sum" => loss.sum(None, false, None),
-        "none" => Ok(loss),
-        other => Err(Error::value(op, format!("{other} is not a valid value for reduction (mean, sum or none)"))),
+    match Reduction::of(op, reduction)? {
+        Reduction::Mean => loss.mean(None, false, None),
+        Reduction::Sum => loss.sum(None, false, None),
+        Reduction::None => Ok(loss),
     }
 }
 
@@ -128,7 +160,7 @@ fn class_dim(x: &Tensor) -> isize {
 }
 
 fn check_classes(op: &'static str, x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
-    let mut want = crate::shape::Shape::from_slice(x.shape());
+    let mut want = Shape::from_slice(x.shape());
     if x.ndim() == 0 {
         return Err(Error::value(op, "Expected 1 or more dimensions (got 0): input [] needs one of classes"));
     }
@@ -176,11 +208,18 @@ fn nll(
     check_classes(op, x, target, weight)?;
     let dim = class_dim(x);
     let target = target.cast(DType::I64)?;
+    if weight.is_none() && smoothing == 0.0 && x.ndim() <= 2 {
+        let how = Reduction::of(op, reduction)?;
+        if x.ndim() == 2 {
+            return nll_of_rows(x, &target, ignore, how);
+        }
+        let loss = nll_of_rows(&x.unsqueeze(0)?, &target.unsqueeze(0)?, ignore, how)?;
+        return if how == Reduction::None { loss.squeeze(Some(&[0])) } else { Ok(loss) };
+    }
     let classes = x.shape()[dim as usize] as i64;
-    let ignores = (0..classes).contains(&ignore) || ignore < 0;
-    let used = ignores.then(|| target.ne(ignore)).transpose()?;
+    let used = target.ne(ignore)?;
     // Ignored targets gather class 0, and then count nothing; any other one out of range is the gather's error.
-    let safe = used.as_ref().map_or(Ok(target.clone()), |u| target.where_else_zero(u))?;
+    let safe = target.where_else_zero(&used)?;
     let mut loss = -&x.gather(dim, &safe.unsqueeze(dim)?)?.squeeze(Some(&[dim]))?;
     let mut share = None;
     if let Some(w) = weight {
@@ -188,13 +227,8 @@ fn nll(
         loss = loss?.mul(&picked);
         share = Some(picked);
     }
-    let mask = |t: Tensor| used.as_ref().map_or(Ok(t.clone()), |u| t.where_else_zero(u));
+    let mask = |t: Tensor| t.where_else_zero(&used);
     let mut loss = mask(loss?)?;
-    let total = match (&share, &used) {
-        (Some(s), _) => Some(mask(s.clone())?.sum(None, false, None)?),
-        (None, Some(u)) => Some(u.sum(None, false, None)?.cast(x.dtype())?),
-        (None, None) => None,
-    };
     if smoothing > 0.0 {
         let spread = weight.map_or(Ok(x.clone()), |w| {
             let mut wide = vec![1; x.ndim()];
@@ -204,10 +238,59 @@ fn nll(
         let uniform = mask((-&spread.sum(Some(&[dim]), false, None)?)?)?;
         loss = ((loss * (1.0 - smoothing))? + &(uniform * (smoothing / classes as f64))?)?;
     }
-    match (reduction, total) {
-        ("mean", Some(total)) => loss.sum(None, false, None)? / &total,
+    match reduction {
+        "mean" => {
+            let total = match share {
+                Some(share) => mask(share)?.sum(None, false, None)?,
+                None => used.sum(None, false, None)?.cast(x.dtype())?,
+            };
+            loss.sum(None, false, None)? / &total
+        }
         _ => reduce(op, loss, reduction),
     }
+}
+
+fn last(shape: &[usize]) -> usize {
+    shape.last().copied().unwrap_or(1)
+}
+
+/// The negative log-likelihood of `target` (…, N) under (…, N, C); sums and means are over the N.
+fn nll_of_rows(x: &Tensor, target: &Tensor, ignore: i64, reduction: Reduction) -> Result<Tensor> {
+    let mut shape = Shape::from_slice(target.shape());
+    if reduction != Reduction::None {
+        shape.pop();
+    }
+    let meta = Meta { shape, dtype: x.dtype() };
+    dispatch::apply1(Prim::Loss(LossOp::Nll { ignore, reduction }), &[x, target], meta)
+}
+
+fn nll_spread(g: &Tensor, target: &Tensor, classes: usize, ignore: i64, reduction: Reduction) -> Result<Tensor> {
+    let mut shape = Shape::from_slice(target.shape());
+    shape.push(classes);
+    let meta = Meta { shape, dtype: g.dtype() };
+    dispatch::apply1(Prim::Loss(LossOp::NllGradient { classes, ignore, reduction }), &[g, target], meta)
+}
+
+fn nll_gradient_body(g: &Tensor, target: &Tensor, classes: i64, ignore: i64, reduction: &str) -> Result<Tensor> {
+    let schema = &schema::nll_loss_gradient;
+    schema.check(g.dtype())?;
+    let reduction = Reduction::of(schema.name, reduction)?;
+    if target.dtype() != DType::I64 || target.ndim() == 0 {
+        return Err(Error::dtype(
+            schema.name,
+            "expected targets as int64, of one dimension at least",
+            &[target.dtype()],
+        ));
+    }
+    let Ok(classes) = usize::try_from(classes) else {
+        return Err(Error::value(schema.name, format!("there are no {classes} classes")));
+    };
+    let all = target.shape();
+    let want = if reduction == Reduction::None { all } else { &all[..all.len() - 1] };
+    if g.shape() != want {
+        return Err(Error::shape(schema.name, "takes a gradient of the loss's shape", &[g.shape(), all]));
+    }
+    nll_spread(g, target, classes, ignore, reduction)
 }
 
 fn cross_entropy_body(

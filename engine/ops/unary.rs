@@ -91,9 +91,9 @@ macro_rules! unary_ops {
         /// The logistic function, `1 / (1 + e^-x)`.
         sigmoid = Sigmoid [inplace] Keep DTypes::ALL, Float, Output
             {|c, g| [(g * &c.out()?.conjugated()?)? * &(1.0 - &c.out()?.conjugated()?)?]}, samples ["N(3, 4)"];
-        /// `max(x, 0)`. The gradient at 0 is 0; NaN stays NaN.
+        /// `max(x, 0)`. The gradient at 0 is 0; NaN stays NaN and lets its gradient by.
         relu = Relu [inplace] Keep DTypes::REAL, Same, Output
-            {|c, g| [g.where_else_zero(&c.out()?.gt(0)?)]}, samples ["N(3, 4)"];
+            {|c, g| [super::binary::relu_gradient(g, &c.out()?)]}, samples ["N(3, 4)"];
         /// `x * sigmoid(x)`, also called swish (Ramachandran et al., 2017).
         silu = Silu [inplace] Keep DTypes::INEXACT, Same, Inputs
             {|c, g| [g * &silu_slope(&c.x(0)?.conjugated()?)?]}, torch "nn.functional.silu", samples ["N(3, 4)"];

@@ -2,6 +2,9 @@
 
 #include "shim.h"
 
+#include <pthread.h>
+
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <sstream>
@@ -10,9 +13,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "mlx/backend/common/utils.h"
 #include "mlx/c/error.h"
 #include "mlx/c/private/mlx.h"
-#include "mlx/graph_utils.h"
 #include "mlx/mlx.h"
 #include "mlx/primitives.h"
 
@@ -38,6 +41,11 @@ int guarded(F body) {
   return 1;
 }
 
+// A primitive with several outputs runs once, and is known by the first of them. (Its own address may serve several nodes.)
+std::uintptr_t node_id(const mx::array& a) {
+  return a.sibling_position() == 0 ? a.id() : a.siblings()[0].id();
+}
+
 // Calls `visit` once for each primitive that is not yet scheduled, with one of its outputs.
 template <typename F>
 void walk(std::vector<mx::array> stack, F visit) {
@@ -45,8 +53,7 @@ void walk(std::vector<mx::array> stack, F visit) {
   while (!stack.empty()) {
     mx::array a = std::move(stack.back());
     stack.pop_back();
-    // A primitive with several outputs runs once: it is known by its own address.
-    if (a.status() != mx::array::Status::unscheduled || !a.has_primitive() || !seen.insert(a.primitive_id()).second) {
+    if (a.status() != mx::array::Status::unscheduled || !a.has_primitive() || !seen.insert(node_id(a)).second) {
       continue;
     }
     visit(a);
@@ -66,7 +73,18 @@ std::vector<mx::array> collect(const mlx_array* outputs, size_t n) {
 // Arrays of our own, each with the event of an output: waiting on them touches nothing that another thread may see.
 using Waiter = std::vector<mx::array>;
 
+std::atomic<bool> forked{false};
+
 } // namespace
+
+extern "C" int lucid_note_forks(void) {
+  static const int status = pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
+  return status;
+}
+
+extern "C" bool lucid_forked(void) {
+  return forked.load(std::memory_order_relaxed);
+}
 
 extern "C" const int* lucid_array_shape(mlx_array a, size_t* ndim) {
   const mx::Shape& shape = get(a).shape();
@@ -181,6 +199,90 @@ extern "C" int lucid_array_data(const void** data, mlx_array a) {
   });
 }
 
+extern "C" lucid_primitive lucid_primitive_of(mlx_array made, const mlx_array* inputs, size_t n) {
+  const mx::array& a = get(made);
+  if (!a.has_primitive() || a.inputs().size() != n) {
+    return {nullptr};
+  }
+  for (size_t i = 0; i < n; i++) {
+    if (a.inputs()[i].id() != get(inputs[i]).id()) {
+      return {nullptr};
+    }
+  }
+  return {new std::shared_ptr<mx::Primitive>(a.primitive_ptr())};
+}
+
+extern "C" void lucid_primitive_free(lucid_primitive primitive) {
+  delete static_cast<std::shared_ptr<mx::Primitive>*>(primitive.ctx);
+}
+
+extern "C" int lucid_repeat(
+    mlx_array* made,
+    const lucid_output* outputs,
+    size_t n_outputs,
+    lucid_primitive primitive,
+    const mlx_array* inputs,
+    size_t n) {
+  return guarded([&] {
+    const auto& repeated = *static_cast<std::shared_ptr<mx::Primitive>*>(primitive.ctx);
+    std::vector<mx::array> from;
+    from.reserve(n);
+    for (size_t i = 0; i < n; i++) {
+      from.push_back(get(inputs[i]));
+    }
+    auto shape = [&](size_t i) { return mx::Shape(outputs[i].shape, outputs[i].shape + outputs[i].ndim); };
+    if (n_outputs == 1) {
+      mlx_array_set_(*made, mx::array(shape(0), mlx_dtype_to_cpp(outputs[0].dtype), repeated, std::move(from)));
+      return;
+    }
+    std::vector<mx::Shape> shapes;
+    std::vector<mx::Dtype> dtypes;
+    for (size_t i = 0; i < n_outputs; i++) {
+      shapes.push_back(shape(i));
+      dtypes.push_back(mlx_dtype_to_cpp(outputs[i].dtype));
+    }
+    std::vector<mx::array> all = mx::array::make_arrays(std::move(shapes), dtypes, repeated, from);
+    for (size_t i = 0; i < n_outputs; i++) {
+      mlx_array_set_(made[i], std::move(all[i]));
+    }
+  });
+}
+
+extern "C" bool lucid_array_strides(mlx_array a, int64_t* strides, bool* row_major) {
+  const mx::array& array = get(a);
+  if (array.status() == mx::array::Status::unscheduled) {
+    return false;
+  }
+  std::copy(array.strides().begin(), array.strides().end(), strides);
+  *row_major = array.flags().row_contiguous;
+  return true;
+}
+
+extern "C" int lucid_view_now(mlx_array* made, mlx_array a, const int* shape, const int64_t* strides, size_t ndim) {
+  return guarded([&] {
+    const mx::array& base = get(a);
+    if (base.status() == mx::array::Status::unscheduled) {
+      return;
+    }
+    mx::array view(mx::Shape(shape, shape + ndim), base.dtype(), nullptr, {});
+    mx::Strides steps(strides, strides + ndim);
+    mx::array::Flags flags = base.flags();
+    if (view.size() > base.size()) {
+      flags.row_contiguous = flags.col_contiguous = false;
+    } else if (flags.contiguous && base.data_size() == base.size()) {
+      auto [size, row, col] = mx::check_contiguity(view.shape(), steps);
+      flags.row_contiguous = row;
+      flags.col_contiguous = col;
+    }
+    view.copy_shared_buffer(base, steps, flags, base.data_size());
+    view.set_status(base.status());
+    if (base.status() == mx::array::Status::evaluated) {
+      view.attach_event(base.event());
+    }
+    mlx_array_set_(*made, std::move(view));
+  });
+}
+
 extern "C" int lucid_graph_primitives(mlx_string* names, const mlx_array* outputs, size_t n) {
   return guarded([&] {
     std::string text;
@@ -194,8 +296,22 @@ extern "C" int lucid_graph_primitives(mlx_string* names, const mlx_array* output
 
 extern "C" int lucid_graph_dot(mlx_string* text, const mlx_array* outputs, size_t n) {
   return guarded([&] {
-    std::ostringstream stream;
-    mx::export_to_dot(stream, mx::NodeNamer{}, collect(outputs, n));
-    mlx_string_set_(*text, stream.str());
+    // MLX's own export takes one primitive for one node.
+    std::ostringstream dot;
+    dot << "digraph {\n";
+    auto arrow = [&](std::uintptr_t from, std::uintptr_t to) { dot << "  n" << from << " -> n" << to << ";\n"; };
+    walk(collect(outputs, n), [&](const mx::array& a) {
+      dot << "  n" << node_id(a) << " [label=\"" << a.primitive().name() << "\", shape=box];\n";
+      for (const mx::array& input : a.inputs()) {
+        bool pending = input.status() == mx::array::Status::unscheduled && input.has_primitive();
+        std::uintptr_t from = pending ? node_id(input) : input.id();
+        if (!pending) {
+          dot << "  n" << from << " [label=\"" << input.shape() << "\"];\n";
+        }
+        arrow(from, node_id(a));
+      }
+    });
+    dot << "}\n";
+    mlx_string_set_(*text, dot.str());
   });
 }

@@ -43,6 +43,39 @@ int lucid_settle(const mlx_array* outputs, size_t n, bool failed);
 /* The bytes of an available array, null if it is not row-contiguous. */
 int lucid_array_data(const void** data, mlx_array a);
 
+/* A primitive, held apart from the arrays that it makes. */
+typedef struct lucid_primitive_ {
+  void* ctx;
+} lucid_primitive;
+/* The primitive of an array that was made of exactly these inputs; ctx is null where it was not. The array must be known to
+ * the calling thread alone. */
+lucid_primitive lucid_primitive_of(mlx_array made, const mlx_array* inputs, size_t n);
+void lucid_primitive_free(lucid_primitive primitive);
+typedef struct lucid_output_ {
+  const int* shape;
+  size_t ndim;
+  mlx_dtype dtype;
+} lucid_output;
+/* The arrays that the primitive makes of other inputs. Its parameters are as they were. */
+int lucid_repeat(
+    mlx_array* made,
+    const lucid_output* outputs,
+    size_t n_outputs,
+    lucid_primitive primitive,
+    const mlx_array* inputs,
+    size_t n);
+
+/* A view of an evaluated array, itself evaluated: another shape and strides (in elements) over the same memory, from the same
+ * first element, where it is transposed, reshaped or broadcast. `made` stays null where the array is not evaluated. */
+int lucid_view_now(mlx_array* made, mlx_array a, const int* shape, const int64_t* strides, size_t ndim);
+/* The strides of an evaluated array into `strides`, as many as it has dimensions, and whether its elements lie in row-major
+ * order; false where it is not evaluated. */
+bool lucid_array_strides(mlx_array a, int64_t* strides, bool* row_major);
+
+/* After lucid_note_forks, which returns 0 on success, a child that this process forks finds lucid_forked true. */
+int lucid_note_forks(void);
+bool lucid_forked(void);
+
 /* Names of the primitives that evaluating the outputs would run, one per line, each as often as it would run. */
 int lucid_graph_primitives(mlx_string* names, const mlx_array* outputs, size_t n);
 /* The graph in Graphviz's language. */

@@ -29,7 +29,8 @@ pub(crate) fn optional_dtype(value: Option<Dtype>) -> sys::mlx_optional_dtype {
 }
 
 /// See the module's documentation. A line is `name = c_name(args) [on cpu];`, with `vec` before it for a function that
-/// returns several arrays, `pair` for one that returns two.
+/// returns several arrays, `pair` for one that returns two, and
+/// `kept` for a function of arrays alone that works element by element: its primitive is made once.
 macro_rules! wrap {
     () => {};
     ($(#[$doc:meta])* vec $name:ident = $c:ident($($arg:ident: $kind:ident),*) $(on $where:ident)?; $($more:tt)*) => {
@@ -38,6 +39,18 @@ macro_rules! wrap {
     };
     ($(#[$doc:meta])* pair $name:ident = $c:ident($($arg:ident: $kind:ident),*) $(on $where:ident)?; $($more:tt)*) => {
         wrap!(@args pair [$($where)?] [$(#[$doc])*] $name $c [$($arg $kind)*] [] [] []);
+        wrap!($($more)*);
+    };
+    ($(#[$doc:meta])* kept $name:ident = $c:ident($($arg:ident: arr),*); $($more:tt)*) => {
+        #[doc = concat!("MLX's `", stringify!($name), "`.")]
+        #[doc = ""]
+        $(#[$doc])*
+        #[inline]
+        pub fn $name($($arg: &$crate::Array),*) -> $crate::Result<$crate::Array> {
+            static KEPT: $crate::primitive::Kept = $crate::primitive::Kept::new();
+            // SAFETY: see the invariant of `call`: valid handles, a null out-parameter for MLX to fill.
+            KEPT.alike([$($arg),*], |out, stream| unsafe { $crate::sys::$c(out, $($arg.raw(),)* stream) })
+        }
         wrap!($($more)*);
     };
     ($(#[$doc:meta])* $name:ident = $c:ident($($arg:ident: $kind:ident),*) $(on $where:ident)?; $($more:tt)*) => {

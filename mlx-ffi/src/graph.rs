@@ -38,7 +38,7 @@ pub fn primitive_count(outputs: &[&Array]) -> Result<usize> {
     Ok(primitives(outputs)?.iter().map(|(_, count)| count).sum())
 }
 
-/// The graph below the outputs in Graphviz's language. MLX walks it recursively: not for very deep graphs.
+/// The graph below the outputs in Graphviz's language: primitives in boxes, and the shapes of what is evaluated.
 pub fn export_to_dot(outputs: &[&Array]) -> Result<String> {
     let handles = handles(outputs);
     let mut text = Text::new();

@@ -41,6 +41,7 @@ mod lasting;
 pub mod linalg;
 pub mod memory;
 pub mod ops;
+mod primitive;
 pub mod random;
 mod stream;
 pub mod transforms;
@@ -52,6 +53,7 @@ pub use dtype::Dtype;
 pub use element::Element;
 pub use error::{Error, Result};
 pub use lasting::{Lasting, Memory};
+pub use primitive::{share_primitives, Primitive};
 pub use stream::{ensure_allowed, forbid, in_use, synchronize};
 pub use version::{version, MLX_VERSION};
 

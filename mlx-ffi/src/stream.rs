@@ -5,7 +5,7 @@
 //! given that evaluation is serialised (see `eval`). Invariant: a stream handle, once published, is never freed.
 
 use std::os::raw::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use crate::device::{self, Kind};
@@ -15,8 +15,6 @@ use crate::sys;
 static MAIN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static CPU: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static MAKING: Mutex<()> = Mutex::new(());
-/// The process that made the streams; 0 before that.
-static OWNER: AtomicU32 = AtomicU32::new(0);
 /// Why this process must not use MLX.
 static FORBIDDEN: OnceLock<&'static str> = OnceLock::new();
 
@@ -68,10 +66,11 @@ pub(crate) fn ensure_not_forked() -> Result<()> {
     }
 }
 
+/// Asked at every drop of an array, so that it must not be a call of the system.
 #[inline]
 pub(crate) fn forked() -> bool {
-    let owner = OWNER.load(Ordering::Relaxed);
-    owner != 0 && owner != std::process::id()
+    // SAFETY: no arguments; reads one word.
+    unsafe { sys::lucid_forked() }
 }
 
 /// Waits until everything scheduled so far has been computed.
@@ -104,7 +103,10 @@ fn make_main() -> Result<sys::mlx_stream> {
     unless_set("MLX_ENABLE_TF32", "0");
     unless_set("MLX_CUDA_GRAPH_CACHE_SIZE", "4096");
     // Loading MLX in the parent and first computing in a forked child is fine; the reverse is not.
-    OWNER.store(std::process::id(), Ordering::Relaxed);
+    // SAFETY: no arguments.
+    if unsafe { sys::lucid_note_forks() } != 0 {
+        return Err(Error::Mlx("this process has no memory left to note its forks".into()));
+    }
     let on_cpu = device::kind()? == Kind::Cpu;
     if on_cpu {
         // An allocation beyond the machine's memory is refused by the system, which MLX's CPU allocator does not notice.

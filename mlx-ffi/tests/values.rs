@@ -215,6 +215,72 @@ fn graphs_are_counted() -> Outcome {
 }
 
 #[test]
+fn nodes_that_share_a_primitive_are_each_their_own() -> Outcome {
+    // The first calls teach the primitive, the later ones use it: other values, shapes and dtypes, casts and broadcasts.
+    for n in 1..5 {
+        let values: Vec<f32> = (1..=n).map(|v| v as f32).collect();
+        let (a, whole) = (floats(&values, &[n]), Array::from_slice(&(1..=n).collect::<Vec<i32>>(), &[n])?);
+        let sum = ops::add(&ops::add(&a, &a)?, &a)?;
+        assert_eq!(sum.to_vec::<f32>()?, values.iter().map(|v| 3.0 * v).collect::<Vec<_>>());
+        assert_eq!(ops::add(&whole, &whole)?.to_vec::<i32>()?, (1..=n).map(|v| 2 * v).collect::<Vec<_>>());
+        assert_eq!(ops::add(&whole, &a)?.dtype(), Dtype::Float32);
+        assert_eq!(ops::divide(&whole, &whole)?.to_vec::<f32>()?, vec![1.0; n as usize]);
+        assert_eq!(ops::less(&a, &sum)?.to_vec::<bool>()?, vec![true; n as usize]);
+        assert_eq!(ops::add(&a, &floats(&[1.0, 2.0], &[2, 1]))?.shape(), [2, n]);
+        assert!(matches!(ops::add(&a, &floats(&[0.0; 7], &[7])), Err(Error::Mlx(_))) || n == 1);
+        let (left, right) = (ops::reshape(&a, &[1, n])?, ops::reshape(&a, &[n, 1])?);
+        let square: f32 = values.iter().map(|v| v * v).sum();
+        assert_eq!(ops::matmul(&left, &right)?.to_vec::<f32>()?, [square]);
+        assert_eq!(ops::matmul(&right, &left)?.shape(), [n, n]);
+        let five = floats(&[5.0], &[1, 1]);
+        assert_eq!(ops::addmm(&five, &left, &right)?.to_vec::<f32>()?, [square + 5.0]);
+        assert_eq!(ops::addmm(&five, &right, &left)?.shape(), [n, n]);
+        assert!(ops::matmul(&left, &floats(&[0.0; 9], &[9, 1])).is_err());
+        // Both nodes run, though they have one primitive.
+        assert_eq!(graph::primitive_count(&[&ops::exp(&ops::exp(&a)?)?])?, 2);
+    }
+    Ok(())
+}
+
+#[test]
+fn views_of_evaluated_arrays_are_evaluated() -> Outcome {
+    let values: Vec<f32> = (0..6).map(|v| v as f32).collect();
+    let sum = ops::add(&floats(&values, &[2, 3]), &floats(&[0.0; 6], &[2, 3]))?;
+    for wait in [false, true] {
+        // Scheduled, and then computed.
+        if wait {
+            sum.eval()?
+        } else {
+            sum.async_eval()?
+        }
+        let turned = ops::transpose_axes(&sum, &[1, 0])?;
+        assert!(turned.is_evaluated());
+        let again = ops::transpose_axes(&turned, &[1, 0])?;
+        let flat = ops::reshape(&sum, &[6])?;
+        let wide = ops::broadcast_to(&ops::reshape(&sum, &[2, 1, 3])?, &[2, 2, 3])?;
+        assert_eq!(graph::primitive_count(&[&turned, &again, &flat, &wide])?, 0);
+        // What follows reads them as MLX's own views.
+        let one = floats(&[1.0; 6], &[3, 2]);
+        assert_eq!(ops::add(&turned, &one)?.to_vec::<f32>()?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        assert_eq!(ops::matmul(&sum, &turned)?.to_vec::<f32>()?, [5.0, 14.0, 14.0, 50.0]);
+        assert_eq!(again.to_vec::<f32>()?, values);
+        assert_eq!(turned.to_vec::<f32>()?, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        assert_eq!(flat.to_vec::<f32>()?, values);
+        assert_eq!(wide.to_vec::<f32>()?, [0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 3.0, 4.0, 5.0]);
+        assert_eq!(ops::sum_axis(&wide, 1, false)?.to_vec::<f32>()?, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        // A transposed array is not in row-major order: reshaping it takes a copy.
+        assert_eq!(ops::reshape(&turned, &[6])?.to_vec::<f32>()?, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        let number = ops::broadcast_to(&Array::scalar(2f32)?, &[2, 3])?;
+        assert_eq!(ops::multiply(&number, &sum)?.to_vec::<f32>()?, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+    }
+    // What does not fit is MLX's error.
+    assert!(matches!(ops::reshape(&sum, &[4]), Err(Error::Mlx(_))));
+    assert!(matches!(ops::transpose_axes(&sum, &[0, 0]), Err(Error::Mlx(_))));
+    assert!(matches!(ops::broadcast_to(&sum, &[2, 4]), Err(Error::Mlx(_))));
+    Ok(())
+}
+
+#[test]
 fn calls_are_counted() -> Outcome {
     let a = floats(&[1.0; 4], &[2, 2]);
     let before = mlx_ffi::counters::thread();

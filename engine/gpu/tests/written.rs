@@ -2,7 +2,12 @@
 
 use super::*;
 use crate::gpu::optim::Formula;
-use crate::gpu::written::{host, largest, route_back, Text, Tiles};
+use crate::gpu::rows::{log_softmax_text, nll_back_text, nll_rows_text, nll_text, relu_back_text, softmax_back_text};
+use crate::gpu::tiles::{largest, route_back, Tiles};
+use crate::gpu::written::{host, Text};
+use crate::ops::binary::BinaryOp;
+use crate::ops::loss::{LossOp, Reduction};
+use crate::ops::nn::NnOp;
 use crate::ops::pool::PoolOp;
 use crate::optim::Step;
 use std::collections::HashMap;
@@ -98,7 +103,7 @@ fn steps_are_those_of_the_primitives() {
         let slots: Vec<Vec<f32>> = places.map(|(j, k)| values(j, k)).collect();
         let inputs: Vec<&[f32]> = [&ends, &formula.constants].into_iter().chain(&slots).map(Vec::as_slice).collect();
         let outputs: Vec<usize> = sizes.iter().flat_map(|&n| vec![n; step.arity() - 1]).collect();
-        let made = host::run(&formula.text(3), 1, 0, &inputs, &outputs, sizes.iter().sum());
+        let made = host::run(&formula.text(3), 1, &[0], &inputs, &outputs, sizes.iter().sum());
         // The gradient, second in the list, is no output.
         let kept = lists.iter().flat_map(|l| l.iter().enumerate().filter(|(k, _)| *k != 1).map(|(_, a)| a));
         for (ours, plain) in made.iter().zip(kept) {
@@ -135,15 +140,83 @@ fn pools_are_those_of_the_primitives() {
     };
     let total = n * tiles.per_image();
     let numbers = tiles.numbers().map(|v| v as f32);
-    let run = |text: &Text, more: &[&[f32]], size| {
-        let x = last(&image);
-        let inputs = [&[&x, &numbers[..]], more].concat();
-        host::run(text, n, 1, &inputs, &[size], total).remove(0)
+    let run = |text: &Text, x: &[f32], more: &[&[f32]], size| {
+        let inputs = [&[x, &numbers[..]], more].concat();
+        host::run(text, n, &[1], &inputs, &[size], total).remove(0)
     };
-    same(&run(&largest(false, false), &[], total), &last(&best));
+    let planar = |x: &GpuArray| get::<f32>(&B::copy(x).unwrap());
+    let raw = last(&image);
+    same(&run(&largest(false, false, false), &raw, &[], total), &last(&best));
+    same(&run(&largest(false, false, true), &raw, &[], total), &planar(&best));
     let bias = [0.5, -1.0, 0.25];
-    let by_hand: Vec<f32> =
-        last(&best).iter().zip(bias.iter().cycle()).map(|(v, b)| if v + b < 0.0 { 0.0 } else { v + b }).collect();
-    same(&run(&largest(true, true), &[&bias], total), &by_hand);
-    same(&run(&route_back(), &[&last(&out)], x.len()), &last(&back));
+    let relu = |v: f32| if v < 0.0 { 0.0 } else { v };
+    let biased =
+        |values: Vec<f32>| -> Vec<f32> { values.iter().zip(bias.iter().cycle()).map(|(v, b)| relu(v + b)).collect() };
+    same(&run(&largest(true, true, false), &raw, &[&bias], total), &biased(last(&best)));
+    same(&run(&route_back(false, false, false, false), &raw, &[&last(&out)], x.len()), &last(&back));
+    same(&run(&route_back(false, false, true, false), &raw, &[&g], x.len()), &last(&back));
+    // Through bias and relu: the pool of what they make, and then the relu's own gradient.
+    let made = biased(raw.clone());
+    let seen = permute(&put(&made, &[n, size[0], size[1], c]), &[0, 3, 1, 2]);
+    let args = Box::new(super::pools::pool_args(&[n, c, 6, 4], window, window, [0, 0], [1, 1], false));
+    let back = B::pool(&PoolOp::MaxScatter { args }, &[&seen, &out], &meta(&[n, c, 6, 4])).unwrap();
+    let through = B::binary(&BinaryOp::ReluGradient, &back, &seen, &meta(&[n, c, 6, 4])).unwrap();
+    for (how, want) in [(false, &back), (true, &through)] {
+        same(&run(&route_back(false, false, false, how), &made, &[&last(&out)], x.len()), &last(want));
+        same(&run(&route_back(true, true, false, how), &raw, &[&last(&out), &bias], x.len()), &last(want));
+        same(&run(&route_back(true, true, true, how), &raw, &[&g, &bias], x.len()), &last(want));
+    }
+}
+
+#[test]
+fn rows_are_those_of_the_primitives() {
+    let (n, c) = (6, 5);
+    let mut x = noise(n * c, 7);
+    (x[3], x[7], x[11]) = (f32::NAN, f32::INFINITY, f32::NEG_INFINITY);
+    x[15..20].fill(f32::NEG_INFINITY);
+    let g = noise(n * c, 8);
+    let close = |text: &Text, inputs: &[&[f32]], whole: &[usize], want: &GpuArray, threads: usize| {
+        let want = get::<f32>(want);
+        let made = host::run(text, n, whole, inputs, &[want.len()], threads).remove(0);
+        for (a, b) in made.iter().zip(&want) {
+            assert!(a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 2e-6, "{text:?}: {made:?} {want:?}");
+        }
+    };
+    let (all, shape) = (meta(&[n, c]), [n, c]);
+    let d = [n as f32, c as f32];
+    let logs = B::nn(&NnOp::LogSoftmax { axis: 1 }, &[&put(&x, &shape)], &all).unwrap();
+    close(&log_softmax_text(), &[&x, &d], &[1], &logs, n);
+    let y = noise(n * c, 9);
+    for log in [false, true] {
+        let op = NnOp::SoftmaxGradient { axis: 1, log };
+        let back = B::nn(&op, &[&put(&g, &shape), &put(&y, &shape)], &all).unwrap();
+        close(&softmax_back_text(log), &[&g, &y, &d], &[2], &back, n);
+    }
+    let back = B::binary(&BinaryOp::ReluGradient, &put(&g, &shape), &put(&x, &shape), &all).unwrap();
+    close(&relu_back_text(), &[&g, &x, &[(n * c) as f32]], &[2], &back, n * c);
+
+    let targets = [4i64, 0, 2, 1, 2, 3];
+    let t: Vec<f32> = targets.iter().map(|&t| t as f32).collect();
+    let target = put(&targets, &[n]);
+    for ignore in [-100i64, 2] {
+        let d = [n as f32, c as f32, ignore as f32, 1.0];
+        for (reduction, shape) in [(Reduction::None, &[n][..]), (Reduction::Sum, &[]), (Reduction::Mean, &[])] {
+            let op = LossOp::Nll { ignore, reduction };
+            let want = B::loss(&op, &[&put(&y, &[n, c]), &target], &meta(shape)).unwrap();
+            let text = match reduction {
+                Reduction::None => nll_rows_text(),
+                Reduction::Sum => nll_text(false),
+                Reduction::Mean => nll_text(true),
+            };
+            let threads = if reduction == Reduction::None { n } else { 1 };
+            // Beyond its threads the harness runs seven more.
+            let alone = host::run(&text, n, &[1, 2], &[&y, &t, &d], &[want.layout().numel()], threads).remove(0);
+            let want = get::<f32>(&want);
+            assert!(alone.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 2e-6), "{text:?}: {alone:?} {want:?}");
+            let g = &g[..want.len()];
+            let op = LossOp::NllGradient { classes: c, ignore, reduction };
+            let back = B::loss(&op, &[&put(g, shape), &target], &all).unwrap();
+            close(&nll_back_text(reduction), &[g, &t, &d], &[1, 2], &back, n * c);
+        }
+    }
 }

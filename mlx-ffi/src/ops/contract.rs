@@ -1,11 +1,41 @@
 //! Contractions: matrix products, convolutions (channels last), quantised products, transforms.
-//! Depends on the wrapping macro alone; its invariant holds here.
+//! Depends on the wrapping macro and on kept primitives; the macro's invariant holds here.
 
 use crate::call::wrap;
+use crate::primitive::Kept;
+use crate::{sys, Array, Result};
+
+/// The shape of a product of matrices that fit, neither of them empty.
+fn product(a: &Array, b: &Array) -> Option<[i32; 2]> {
+    match (a.shape(), b.shape()) {
+        (&[rows, inner], &[same, columns]) if inner == same && [rows, inner, columns].iter().all(|&n| n > 0) => {
+            Some([rows, columns])
+        }
+        _ => None,
+    }
+}
+
+/// MLX's `matmul`.
+pub fn matmul(a: &Array, b: &Array) -> Result<Array> {
+    static KEPT: Kept = Kept::new();
+    let shape = product(a, b);
+    // SAFETY: valid handles and a null out-parameter for MLX to fill.
+    KEPT.shaped([a, b], shape.as_ref().map(|s| s.as_slice()), |out, stream| unsafe {
+        sys::mlx_matmul(out, a.raw(), b.raw(), stream)
+    })
+}
+
+/// MLX's `addmm` with factors of 1: `c + a b`.
+pub fn addmm(c: &Array, a: &Array, b: &Array) -> Result<Array> {
+    static KEPT: Kept = Kept::new();
+    let shape = product(a, b).filter(|s| c.shape() == s);
+    // SAFETY: valid handles and a null out-parameter for MLX to fill.
+    KEPT.shaped([a, b, c], shape.as_ref().map(|s| s.as_slice()), |out, stream| unsafe {
+        sys::mlx_addmm(out, c.raw(), a.raw(), b.raw(), 1.0, 1.0, stream)
+    })
+}
 
 wrap! {
-    matmul = mlx_matmul(a: arr, b: arr);
-    addmm = mlx_addmm(c: arr, a: arr, b: arr, alpha: f32, beta: f32);
     inner = mlx_inner(a: arr, b: arr);
     outer = mlx_outer(a: arr, b: arr);
     vecdot = mlx_vecdot(a: arr, b: arr, axis: int);

@@ -1,16 +1,103 @@
 //! What changes or joins shapes: views, joins, splits, padding, repetition.
-//! Depends on the wrapping macro alone; its invariant holds here.
+//! Depends on the wrapping macro, whose invariant holds here. A transposed, reshaped or broadcast view of an evaluated array
+//! needs no primitive: it is made at once, over the same memory.
 
 use crate::call::wrap;
-use crate::error::{Error, Result};
-use crate::{counters, stream, sys, Array};
+use crate::error::{check, Error, Result};
+use crate::{counters, eval, stream, sys, Array};
+use smallvec::SmallVec;
+
+type Shape = SmallVec<[i32; 8]>;
+type Strides = SmallVec<[i64; 8]>;
+
+/// The view of an evaluated array that `look` gives the shape and the strides of, from the array's own strides and whether
+/// its elements lie in row-major order; `None` where the array is not evaluated, or `look` declines.
+fn at_once(a: &Array, look: impl FnOnce(&[i32], &[i64], bool) -> Option<(Shape, Strides)>) -> Result<Option<Array>> {
+    if !a.is_evaluated() {
+        return Ok(None);
+    }
+    let shape = a.shape();
+    let (mut strides, mut row_major) = (Strides::from_elem(0, shape.len()), false);
+    let mut made = sys::mlx_array { ctx: std::ptr::null_mut() };
+    let _lock = eval::schedule_lock();
+    // SAFETY: a valid handle, room for as many strides as the array has; the lock keeps its state as it is.
+    if !unsafe { sys::lucid_array_strides(a.raw(), strides.as_mut_ptr(), &mut row_major) } {
+        return Ok(None);
+    }
+    let Some((to, steps)) = look(shape, &strides, row_major) else { return Ok(None) };
+    counters::count_op();
+    // SAFETY: a valid handle, live slices of one length and a null out-parameter; the lock as above.
+    check(unsafe { sys::lucid_view_now(&mut made, a.raw(), to.as_ptr(), steps.as_ptr(), to.len()) })?;
+    if made.ctx.is_null() {
+        return Ok(None);
+    }
+    Array::own(made).map(Some)
+}
+
+/// MLX's `reshape`.
+pub fn reshape(a: &Array, shape: &[i32]) -> Result<Array> {
+    let look = |from: &[i32], _: &[i64], row_major: bool| {
+        let size = |shape: &[i32]| shape.iter().map(|&n| i64::from(n)).product::<i64>();
+        if !row_major || size(from) != size(shape) || shape.iter().any(|&n| n <= 0) {
+            return None;
+        }
+        let mut strides = Strides::from_elem(1, shape.len());
+        for i in (1..shape.len()).rev() {
+            strides[i - 1] = strides[i] * i64::from(shape[i]);
+        }
+        Some((Shape::from_slice(shape), strides))
+    };
+    if let Some(view) = at_once(a, look)? {
+        return Ok(view);
+    }
+    let stream = stream::stream()?;
+    counters::count_op();
+    // SAFETY: valid handles, a live slice and a null out-parameter for MLX to fill.
+    Array::build(|out| unsafe { sys::mlx_reshape(out, a.raw(), shape.as_ptr(), shape.len(), stream) })
+}
+
+/// MLX's `transpose` with these axes.
+pub fn transpose_axes(a: &Array, axes: &[i32]) -> Result<Array> {
+    let look = |shape: &[i32], strides: &[i64], _: bool| {
+        let all = axes.len() == shape.len() && (0..shape.len() as i32).all(|i| axes.contains(&i));
+        all.then(|| axes.iter().map(|&i| (shape[i as usize], strides[i as usize])).unzip())
+    };
+    if let Some(view) = at_once(a, look)? {
+        return Ok(view);
+    }
+    let stream = stream::stream()?;
+    counters::count_op();
+    // SAFETY: valid handles, a live slice and a null out-parameter for MLX to fill.
+    Array::build(|out| unsafe { sys::mlx_transpose_axes(out, a.raw(), axes.as_ptr(), axes.len(), stream) })
+}
+
+/// MLX's `broadcast_to`.
+pub fn broadcast_to(a: &Array, shape: &[i32]) -> Result<Array> {
+    let look = |from: &[i32], strides: &[i64], _: bool| {
+        let lead = shape.len().checked_sub(from.len())?;
+        let mut steps = Strides::from_elem(0, shape.len());
+        for (i, &n) in from.iter().enumerate() {
+            match shape[lead + i] {
+                to if to == n => steps[lead + i] = strides[i],
+                _ if n == 1 => {}
+                _ => return None,
+            }
+        }
+        shape.iter().all(|&n| n > 0).then(|| (Shape::from_slice(shape), steps))
+    };
+    if let Some(view) = at_once(a, look)? {
+        return Ok(view);
+    }
+    let stream = stream::stream()?;
+    counters::count_op();
+    // SAFETY: valid handles, a live slice and a null out-parameter for MLX to fill.
+    Array::build(|out| unsafe { sys::mlx_broadcast_to(out, a.raw(), shape.as_ptr(), shape.len(), stream) })
+}
 
 wrap! {
-    reshape = mlx_reshape(a: arr, shape: ints);
     flatten = mlx_flatten(a: arr, start_axis: int, end_axis: int);
     unflatten = mlx_unflatten(a: arr, axis: int, shape: ints);
     transpose = mlx_transpose(a: arr);
-    transpose_axes = mlx_transpose_axes(a: arr, axes: ints);
     swapaxes = mlx_swapaxes(a: arr, axis1: int, axis2: int);
     moveaxis = mlx_moveaxis(a: arr, source: int, destination: int);
     expand_dims = mlx_expand_dims(a: arr, axis: int);
@@ -21,7 +108,6 @@ wrap! {
     atleast_1d = mlx_atleast_1d(a: arr);
     atleast_2d = mlx_atleast_2d(a: arr);
     atleast_3d = mlx_atleast_3d(a: arr);
-    broadcast_to = mlx_broadcast_to(a: arr, shape: ints);
     vec broadcast_arrays = mlx_broadcast_arrays(inputs: arrs);
     number_of_elements = mlx_number_of_elements(a: arr, axes: ints, inverted: flag, dtype: dtype);
     concatenate = mlx_concatenate(arrays: arrs);
