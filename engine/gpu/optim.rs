@@ -38,8 +38,12 @@ pub(super) fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Made<()> {
             let wide = if is_half(element) { DType::F32 } else { element };
             results.push((list, step.visit(One { slots, graph: Graph(wide) })?, perm, element));
         }
-        for some in bunches(&together, step.arity()) {
-            let new = at_once(step, &some.iter().map(|(_, slots, ..)| slots).collect::<Vec<_>>())?;
+        if together.is_empty() {
+            continue;
+        }
+        let formula = Formula::of(step, written::apart())?;
+        for some in bunches(&together, step.arity(), formula.own()) {
+            let new = at_once(step, &formula, &some.iter().map(|(_, slots, ..)| slots).collect::<Vec<_>>())?;
             results.extend(
                 some.iter().zip(new).map(|((list, _, perm, element), new)| (*list, new, perm.clone(), *element)),
             );
@@ -83,10 +87,9 @@ fn fits_kernel(slots: &Slots) -> bool {
 }
 
 /// Parameters to step by one launch each: as many as it has room for with their gradients, state and results, in powers
-/// of two, so that few kernels serve all numbers of parameters.
-fn bunches<T>(mut all: &[T], arity: usize) -> Vec<&[T]> {
-    // Two inputs are the step's own.
-    let most = written::room().map_or(1, |room| (room - 2) / (2 * arity - 1)).clamp(1, 16);
+/// of two, so that few kernels serve all numbers of parameters. `own` inputs are the step's.
+fn bunches<T>(mut all: &[T], arity: usize, own: usize) -> Vec<&[T]> {
+    let most = written::room().map_or(1, |room| room.saturating_sub(own) / (2 * arity - 1)).clamp(1, 16);
     let mut made = Vec::new();
     while !all.is_empty() {
         let (some, rest) = all.split_at(1 << all.len().min(most).ilog2());
@@ -97,23 +100,23 @@ fn bunches<T>(mut all: &[T], arity: usize) -> Vec<&[T]> {
 }
 
 /// The new values of several parameters and of their state, by one kernel.
-fn at_once(step: &Step, all: &[&Slots]) -> Made<Vec<Slots>> {
-    let kernel = Formula::of(step)?;
+fn at_once(step: &Step, formula: &Formula, all: &[&Slots]) -> Made<Vec<Slots>> {
     let mut total = 0;
-    let ends: Vec<i32> = all
+    let ends: Vec<i64> = all
         .iter()
         .map(|slots| {
             total += slots[0].size();
-            int(total)
+            Ok(i64::from(int(total)?))
         })
         .collect::<Made<_>>()?;
-    let own = [Array::from_slice(&ends, &[int(ends.len())?])?, kernel.constants()?];
+    let mut own = vec![written::numbers(&ends)?];
+    own.extend(formula.constants()?);
     // Metal hands single numbers over in another way.
     let at_least_1d = |a: &Array| if a.ndim() == 0 { ops::reshape(a, &[1]) } else { Ok(a.clone()) };
     let slots = all.iter().flat_map(|slots| slots.iter().map(at_least_1d)).collect::<mlx_ffi::Result<Vec<_>>>()?;
     let inputs: Vec<&Array> = own.iter().chain(&slots).collect();
     let shapes: Vec<&[i32]> = all.iter().flat_map(|slots| slots.iter().skip(1).map(Array::shape)).collect();
-    let made = written::launch(&kernel.key(all.len()), || kernel.text(all.len()), &inputs, &shapes, total)?;
+    let made = written::launch(&formula.key(all.len()), || formula.text(all.len()), &inputs, &shapes, total)?;
     Ok(made.chunks(step.arity() - 1).map(|new| new.iter().cloned().collect()).collect())
 }
 
@@ -123,14 +126,16 @@ pub(super) struct Formula {
     results: Vec<String>,
     loaded: usize,
     pub(super) constants: Vec<f32>,
+    /// Is each constant an input of its own?
+    apart: bool,
 }
 
 impl Formula {
-    pub(super) fn of(step: &Step) -> Made<Formula> {
-        let script = Script::default();
+    pub(super) fn of(step: &Step, apart: bool) -> Made<Formula> {
+        let script = Script { apart, ..Script::default() };
         let results = step.visit(Write { script: &script, loaded: step.arity() })?;
         let (lines, constants) = (script.lines.into_inner(), script.constants.into_inner());
-        Ok(Formula { lines, results, loaded: step.arity(), constants })
+        Ok(Formula { lines, results, loaded: step.arity(), constants, apart })
     }
 
     /// What tells this kernel from others: all that its text is made of. Rules may share their lines and differ in what
@@ -141,15 +146,28 @@ impl Formula {
 
     /// The kernel for so many parameters.
     pub(super) fn text(&self, count: usize) -> Text {
-        written::step(count, self.loaded, &self.lines, &self.results)
+        let constants = match self.apart {
+            true => (0..self.constants.len()).map(|k| format!("c{k}")).collect(),
+            false => vec!["c".into()],
+        };
+        written::step(count, self.loaded, constants, &self.lines, &self.results)
     }
 
-    /// The constants as an array, which has at least one element.
-    fn constants(&self) -> Made<Array> {
-        match self.constants.len() {
-            0 => Ok(Array::from_slice(&[0.0f32], &[1])?),
-            n => Ok(Array::from_slice(&self.constants, &[int(n)?])?),
+    /// How many inputs are not the parameters'.
+    fn own(&self) -> usize {
+        1 + if self.apart { self.constants.len() } else { 1 }
+    }
+
+    /// The constants as arrays of at least one element.
+    fn constants(&self) -> Made<Vec<Array>> {
+        if self.apart {
+            let one = |&c: &f32| Ok(ops::reshape(&constant(f64::from(c), DType::F32)?, &[1])?);
+            return self.constants.iter().map(one).collect();
         }
+        Ok(vec![match self.constants.len() {
+            0 => Array::from_slice(&[0.0f32], &[1])?,
+            n => Array::from_slice(&self.constants, &[int(n)?])?,
+        }])
     }
 }
 
@@ -178,6 +196,8 @@ struct Script {
     lines: RefCell<String>,
     constants: RefCell<Vec<f32>>,
     variables: Cell<usize>,
+    /// Is each constant an input of its own?
+    apart: bool,
 }
 
 impl Script {
@@ -190,7 +210,12 @@ impl Script {
     fn constant(&self, c: f64) -> String {
         let mut constants = self.constants.borrow_mut();
         constants.push(c as f32);
-        format!("c[{}]", constants.len() - 1)
+        let at = constants.len() - 1;
+        if self.apart {
+            format!("c{at}[0]")
+        } else {
+            format!("c[{at}]")
+        }
     }
 }
 

@@ -45,6 +45,12 @@ pub(super) fn room() -> Option<usize> {
     }
 }
 
+/// Do numbers that change from call to call come one by one? CUDA's smallest arrays lie in memory that both processors see;
+/// larger ones, once the host has written them, move to the GPU with whatever lies on their page: 100 µs at its next use.
+pub(super) fn apart() -> bool {
+    device::kind().is_ok_and(|kind| kind == Kind::Cuda)
+}
+
 enum Language {
     Metal(MetalKernel),
     Cuda(CudaKernel),
@@ -175,10 +181,11 @@ pub(super) fn launch(
 // ---- optimizer steps -------------------------------------------------------------------------------------------------
 
 /// The text of one step of `count` parameters: `formula` over the variables `x0` to `x<loaded - 1>`, whose results are the
-/// names it gives. Elements of all parameters are counted through, up to the numbers in `n`; constants come in `c`, since they
-/// change from step to step.
-pub(super) fn step(count: usize, loaded: usize, formula: &str, results: &[String]) -> Text {
-    let mut text = Text { name: "step", inputs: vec!["n".into(), "c".into()], ..Text::default() };
+/// names it gives. Elements of all parameters are counted through, up to the numbers in `n`; `constants` are inputs, since
+/// they change from step to step.
+pub(super) fn step(count: usize, loaded: usize, constants: Vec<String>, formula: &str, results: &[String]) -> Text {
+    let mut text = Text { name: "step", inputs: vec!["n".into()], ..Text::default() };
+    text.inputs.extend(constants);
     let names: Vec<String> = (0..loaded).map(|k| format!("x{k}")).collect();
     let mut body = format!("if (i >= (unsigned int)n[{}]) return;\nfloat {};\n", count - 1, names.join(", "));
     let mut stores = String::new();

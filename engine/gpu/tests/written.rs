@@ -61,12 +61,12 @@ fn steps() -> Vec<Step> {
 fn kernels_of_one_key_have_one_text() {
     let mut texts: HashMap<String, String> = HashMap::new();
     for (step, count) in steps().into_iter().flat_map(|s| [(s, 1), (s, 4)]) {
-        let formula = Formula::of(&step).unwrap();
+        let formula = Formula::of(&step, false).unwrap();
         let text = format!("{:?}", formula.text(count));
         let first = texts.entry(formula.key(count)).or_insert_with(|| text.clone());
         assert_eq!(*first, text, "{step:?}");
     }
-    let sgd = |options: &[_]| Formula::of(&step("sgd", options)).unwrap().key(1);
+    let sgd = |options: &[_]| Formula::of(&step("sgd", options), false).unwrap().key(1);
     assert_ne!(sgd(&[]), sgd(&[("momentum", 0.9), ("first", 1.0)]));
 }
 
@@ -89,7 +89,6 @@ fn steps_are_those_of_the_primitives() {
             (0..3).map(|j| (0..step.arity()).map(|k| put(&values(j, k), shapes[j])).collect()).collect();
         B::steps(&[(step, lists.iter().map(|l| l.iter().collect()).collect())]).unwrap();
 
-        let formula = Formula::of(&step).unwrap();
         let ends: Vec<f32> = sizes
             .iter()
             .scan(0, |end, n| {
@@ -101,14 +100,21 @@ fn steps_are_those_of_the_primitives() {
             .collect();
         let places = (0..3).flat_map(|j| (0..step.arity()).map(move |k| (j, k)));
         let slots: Vec<Vec<f32>> = places.map(|(j, k)| values(j, k)).collect();
-        let inputs: Vec<&[f32]> = [&ends, &formula.constants].into_iter().chain(&slots).map(Vec::as_slice).collect();
         let outputs: Vec<usize> = sizes.iter().flat_map(|&n| vec![n; step.arity() - 1]).collect();
-        let made = host::run(&formula.text(3), 1, &[0], &inputs, &outputs, sizes.iter().sum());
         // The gradient, second in the list, is no output.
-        let kept = lists.iter().flat_map(|l| l.iter().enumerate().filter(|(k, _)| *k != 1).map(|(_, a)| a));
-        for (ours, plain) in made.iter().zip(kept) {
-            for (a, b) in ours.iter().zip(get::<f32>(plain)) {
-                assert!((a - b).abs() <= 2e-6 * b.abs().max(1.0), "{step:?}: {a} {b}");
+        let kept = || lists.iter().flat_map(|l| l.iter().enumerate().filter(|(k, _)| *k != 1).map(|(_, a)| a));
+        for apart in [false, true] {
+            let formula = Formula::of(&step, apart).unwrap();
+            let constants = formula.constants.chunks(if apart { 1 } else { usize::MAX });
+            let none: &[f32] = &[];
+            let constants = constants.chain((!apart && formula.constants.is_empty()).then_some(none));
+            let inputs: Vec<&[f32]> =
+                std::iter::once(&ends[..]).chain(constants).chain(slots.iter().map(Vec::as_slice)).collect();
+            let made = host::run(&formula.text(3), 1, &[0], &inputs, &outputs, sizes.iter().sum());
+            for (ours, plain) in made.iter().zip(kept()) {
+                for (a, b) in ours.iter().zip(get::<f32>(plain)) {
+                    assert!((a - b).abs() <= 2e-6 * b.abs().max(1.0), "{step:?}: {a} {b}");
+                }
             }
         }
     }
