@@ -3,7 +3,7 @@
 //! Depends on `blas`, and on `simd` for threads: a batch is split over the pool. Inputs are copied first, as LAPACK works in
 //! place.
 
-use super::blas::{gemm_here, Decompose, Eigen, Gemm, Matrix};
+use super::blas::{gemm_here, Decompose, Eigen, Gemm, Matrix, Packed};
 use super::simd::threads;
 use super::CpuArray;
 use crate::dispatch::Meta;
@@ -181,7 +181,13 @@ pub fn svd<T: Decompose>(a: &CpuArray, full: bool, out: &Meta) -> Result<CpuArra
 }
 
 /// `V S⁺ Uᴴ`, without the singular values that are no larger than the tolerance.
-pub fn pseudo_inverse<T: Decompose + Gemm>(a: &CpuArray, atol: f64, rtol: f64, out: &Meta) -> Result<CpuArray> {
+pub fn pseudo_inverse<T: Decompose + Gemm>(
+    a: &CpuArray,
+    atol: f64,
+    rtol: f64,
+    hermitian: bool,
+    out: &Meta,
+) -> Result<CpuArray> {
     let (m, n) = sizes("linalg.pinv", a)?;
     let k = m.min(n);
     per_matrix::<T, T>("linalg.pinv", a, out, m * n, |m, n, a, out| {
@@ -189,7 +195,13 @@ pub fn pseudo_inverse<T: Decompose + Gemm>(a: &CpuArray, atol: f64, rtol: f64, o
             return 1;
         }
         let (mut u, mut s, mut vt) = (vec![T::zero(); m * k], vec![T::Real::zero(); k], vec![T::zero(); k * n]);
-        let info = T::svd(b'S', m, n, &mut a.to_vec(), &mut s, &mut u, &mut vt);
+        let mut a = a.to_vec();
+        if hermitian {
+            // The lower half alone is read, and of the diagonal the real part.
+            (0..n * n).filter(|i| i % n > i / n).for_each(|i| a[i] = a[i % n * n + i / n].conj());
+            (0..n).for_each(|i| a[i * n + i] = number(a[i * n + i].re()));
+        }
+        let info = T::svd(b'S', m, n, &mut a, &mut s, &mut u, &mut vt);
         let real = |x: f64| <T::Real as NumCast>::from(x).unwrap_or(T::Real::zero());
         let least = real(atol).max(real(rtol) * s[0]);
         for (s, row) in s.iter().zip(vt.chunks_mut(n)) {
@@ -215,6 +227,60 @@ pub fn lu<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
             *o = number(*p);
         }
         0
+    })
+}
+
+/// `R` and the vectors of the reflections in one matrix, then their factors.
+pub fn reflectors<T: Decompose + Packed>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    let (m, n) = sizes("geqrf", a)?;
+    let k = m.min(n);
+    per_matrix::<T, T>("geqrf", a, out, m * n + k, |m, n, a, out| {
+        let mut columns = transposed(m, n, a);
+        let (whole, tau) = out.split_at_mut(m * n);
+        let info = T::reflections(m, n, &mut columns, tau);
+        (0..m * n).for_each(|i| whole[i] = columns[i % n * m + i / n]);
+        info
+    })
+}
+
+/// `L` and `D` in the lower half of one matrix; pivots; the first block of `D` that is zero, or 0.
+pub fn ldl<T: Decompose + Packed>(a: &CpuArray, hermitian: bool, out: &Meta) -> Result<CpuArray> {
+    let (n, _) = sizes("linalg.ldl_factor", a)?;
+    per_matrix::<T, T>("linalg.ldl_factor", a, out, n * n + n + 1, |n, _, a, out| {
+        let (mut columns, mut pivots) = (transposed(n, n, a), vec![0; n]);
+        let info = T::ldl(n, hermitian, &mut columns, &mut pivots);
+        (0..n * n).for_each(|i| out[i] = if i % n <= i / n { columns[i % n * n + i / n] } else { T::zero() });
+        for (o, p) in out[n * n..].iter_mut().zip(pivots.iter().chain([&info])) {
+            *o = number(*p);
+        }
+        0
+    })
+}
+
+/// `x` of `A x = B` from what [`ldl`] gave.
+pub fn ldl_solve<T: Decompose + Packed>(
+    a: &CpuArray,
+    pivots: &CpuArray,
+    b: &CpuArray,
+    hermitian: bool,
+    out: &Meta,
+) -> Result<CpuArray> {
+    let op = "linalg.ldl_solve";
+    let ((n, _), (_, k)) = (sizes(op, a)?, sizes(op, b)?);
+    let (a, pivots, b) = (a.contiguous()?, pivots.contiguous()?, b.contiguous()?);
+    let (factors, rows, right) = (a.read::<T>(), pivots.read::<i32>(), b.read::<T>());
+    let (factors, rows, right) = (a.slice(&factors), pivots.slice(&rows), b.slice(&right));
+    CpuArray::build(&out.shape, |out: &mut [T]| {
+        for (i, out) in out.chunks_mut((n * k).max(1)).enumerate() {
+            let of = i * n * n..(i + 1) * n * n;
+            let mut columns = transposed(n, k, &right[i * n * k..(i + 1) * n * k]);
+            let pivots = &rows[i * n..(i + 1) * n];
+            if !T::ldl_solve(n, k, hermitian, &transposed(n, n, &factors[of]), pivots, &mut columns) {
+                return Err(Error::runtime(op, "the pivots are not those of a factorization by ldl_factor"));
+            }
+            (0..n * k).for_each(|j| out[j] = columns[j % k * n + j / k]);
+        }
+        Ok(())
     })
 }
 

@@ -45,8 +45,13 @@ pub fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArra
         (LinalgOp::SolveTriangular { upper, unit }, [a, b]) => {
             factored!(op, a, factor::triangular(a, b, *upper, *unit, out))
         }
-        (LinalgOp::PseudoInverse { atol, rtol }, [a]) => {
-            factored!(op, a, factor::pseudo_inverse(a, *atol, *rtol, out))
+        (LinalgOp::PseudoInverse { atol, rtol, hermitian }, [a]) => {
+            factored!(op, a, factor::pseudo_inverse(a, *atol, *rtol, *hermitian, out))
+        }
+        (LinalgOp::ReflectorParts, [a]) => factored!(op, a, factor::reflectors(a, out)),
+        (LinalgOp::LdlParts { hermitian }, [a]) => factored!(op, a, factor::ldl(a, *hermitian, out)),
+        (LinalgOp::LdlSolve { hermitian }, [a, pivots, b]) => {
+            factored!(op, a, factor::ldl_solve(a, pivots, b, *hermitian, out))
         }
         (LinalgOp::Permutation { n }, [pivots]) => permutations(pivots, *n, out),
         (op, x) => Err(Error::runtime(op.schema().name, format!("does not take {} arrays", x.len()))),

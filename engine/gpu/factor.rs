@@ -104,6 +104,12 @@ pub(super) fn svd(a: &Array, full: bool) -> Made<Array> {
     packed(&lead, &[&cut(u, m, k)?, s, &cut(vt, k, n)?])
 }
 
+/// The symmetric matrices whose lower halves these are.
+pub(super) fn both_halves(a: &Array) -> Made<Array> {
+    let last = int(a.ndim())?;
+    Ok(ops::add(&ops::tril(a, 0)?, &ops::swapaxes(&ops::tril(a, -1)?, last - 2, last - 1)?)?)
+}
+
 /// `V S⁺ Uᵀ`, without the singular values that are no larger than the tolerance.
 pub(super) fn pseudo_inverse(a: &Array, atol: f64, rtol: f64) -> Made<Array> {
     let (lead, m, n) = sizes(a);

@@ -7,6 +7,7 @@ use super::array::{GpuArray, Value};
 use super::convert::{self, constant, int, ints};
 use super::factor;
 use super::fault::Made;
+use crate::cpu::CpuArray;
 use crate::dispatch::Meta;
 use crate::ops::linalg::LinalgOp;
 use crate::shape::numel;
@@ -44,21 +45,29 @@ pub(super) fn linalg(op: &LinalgOp, x: &[&GpuArray], out: &Meta) -> Made<GpuArra
         LinalgOp::SolveTriangular { upper, unit } => {
             factor::triangular(&matrices(x[0])?, &matrices(x[1])?, *upper, *unit)?
         }
-        LinalgOp::PseudoInverse { atol, rtol } => factor::pseudo_inverse(&matrices(x[0])?, *atol, *rtol)?,
-        LinalgOp::Permutation { n } => return permutations(x[0], *n, out),
+        LinalgOp::PseudoInverse { atol, rtol, hermitian } => {
+            let a = matrices(x[0])?;
+            factor::pseudo_inverse(&if *hermitian { factor::both_halves(&a)? } else { a }, *atol, *rtol)?
+        }
+        LinalgOp::Permutation { .. }
+        | LinalgOp::ReflectorParts
+        | LinalgOp::LdlParts { .. }
+        | LinalgOp::LdlSolve { .. } => return on_the_host(op, x, out),
     };
     GpuArray::new(Value::plain(array), &out.shape, out.dtype)
 }
 
-/// A loop of exchanges is no work for a GPU: the pivots are read back.
-fn permutations(pivots: &GpuArray, n: usize, out: &Meta) -> Made<GpuArray> {
-    let each = pivots.shape().last().copied().unwrap_or(0);
-    let bytes = super::create::with_bytes(pivots, <[u8]>::to_vec)?;
-    let pivots: Vec<i64> =
-        bytes.chunks_exact(8).map(|b| i64::from_ne_bytes(b.try_into().unwrap_or_default())).collect();
-    let order = crate::cpu::factor::permutations(&pivots, each, n)?;
-    let bytes: Vec<u8> = order.iter().flat_map(|i| i.to_ne_bytes()).collect();
-    super::create::from_bytes(&bytes, out)
+/// What MLX has not is computed where MLX's own factorisations are, on the host: what the arrays hold is read back.
+fn on_the_host(op: &LinalgOp, x: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    let host = |x: &&GpuArray| -> Made<CpuArray> {
+        let bytes = super::create::with_bytes(x, <[u8]>::to_vec)?;
+        Ok(crate::cpu::copy::from_bytes(&bytes, &Meta::new(x.shape(), x.element()))?)
+    };
+    let host = x.iter().map(host).collect::<Made<Vec<_>>>()?;
+    let y = crate::cpu::linalg::linalg(op, &host.iter().collect::<Vec<_>>(), out)?;
+    let mut made = None;
+    crate::cpu::copy::with_bytes(&y, &mut |bytes| made = Some(super::create::from_bytes(bytes, out)))?;
+    made.unwrap_or_else(|| Err(Error::runtime(op.schema().name, "gave nothing").into()))
 }
 
 fn matrices(x: &GpuArray) -> Made<Array> {

@@ -6,7 +6,7 @@
 
 use super::compare::select;
 use super::linalg::solve::{regular, zero_pivots};
-use super::linalg::{self, adjoint, batch, matrices};
+use super::linalg::{self, batch, matrices};
 use super::macros::define_ops;
 use super::{NormOrder, Operand};
 use crate::shape::{self, Shape};
@@ -28,7 +28,8 @@ macro_rules! matrix_ops {
             run linalg::slogdet, torch "linalg.slogdet", samples ["REG(2, 3, 3)", "REG(2, 2)"]
         }
         /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the largest count as 0.
-        /// By default `rtol` is the larger side times the dtype's rounding. With `hermitian` the matrices are symmetric.
+        /// By default `rtol` is the larger side times the dtype's rounding. With `hermitian` the
+        /// matrices are symmetric: the lower half is read, and the gradient is that of matrices that stay so.
         function linalg_pinv(A: Tensor; atol: OptOperand = None, rtol: OptOperand = None, hermitian: Bool = false) -> Tensor {
             [casts_out] Full Yes DTypes::FACTORED, Same,
             run pinv_body, torch "linalg.pinv", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5), rtol=1e-3", "N(0, 2)"]
@@ -166,14 +167,15 @@ pub(super) fn above(values: &Tensor, atol: f64, rtol: f64) -> Result<Tensor> {
 
 fn pinv_body(a: &Tensor, atol: Option<Operand<'_>>, rtol: Option<Operand<'_>>, hermitian: bool) -> Result<Tensor> {
     let (atol, rtol) = tolerances("linalg.pinv", a, atol, rtol)?;
-    // Of a symmetric matrix the lower half alone is read.
-    let a = if hermitian { (a.tril(0)? + &adjoint(&a.tril(-1)?)?)? } else { a.clone() };
-    linalg::pseudo_inverse(&a, atol, rtol)
+    if hermitian {
+        batch("linalg.pinv", a)?;
+    }
+    linalg::pseudo_inverse(a, atol, rtol, hermitian)
 }
 
 fn pinverse_body(a: &Tensor, rcond: f64) -> Result<Tensor> {
     matrices("pinverse", a)?;
-    linalg::pseudo_inverse(a, 0.0, rcond)
+    linalg::pseudo_inverse(a, 0.0, rcond, false)
 }
 
 fn matrix_rank_body(

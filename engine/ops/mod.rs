@@ -222,6 +222,8 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         linalg::SCHEMAS,
         linalg::factor::SCHEMAS,
         linalg::solve::SCHEMAS,
+        linalg::reflect::SCHEMAS,
+        linalg::lowrank::SCHEMAS,
         matrix::SCHEMAS,
         conv::SCHEMAS,
         pool::SCHEMAS,

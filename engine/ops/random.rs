@@ -184,7 +184,12 @@ pub(crate) fn uniform_of(
     draw(RandomOp::Uniform { key: key_of("rand", generator, device)? }, shape, dtype, device)
 }
 
-fn normal_of(shape: &[usize], dtype: DType, device: Device, generator: Option<&Generator>) -> Result<Tensor> {
+pub(super) fn normal_of(
+    shape: &[usize],
+    dtype: DType,
+    device: Device,
+    generator: Option<&Generator>,
+) -> Result<Tensor> {
     schema::randn.check(dtype)?;
     draw(RandomOp::Normal { key: key_of("randn", generator, device)? }, shape, dtype, device)
 }

@@ -52,10 +52,13 @@ class HistEdgesList(NamedTuple):
 
 # Decompositions, by the op's name: what their parts are called.
 _PARTS: dict[str, tuple[str, ...]] = {
+    "geqrf": ("a", "tau"),
     "linalg_cholesky_ex": ("L", "info"),
     "linalg_eig": ("eigenvalues", "eigenvectors"),
     "linalg_eigh": ("eigenvalues", "eigenvectors"),
     "linalg_inv_ex": ("inverse", "info"),
+    "linalg_ldl_factor": ("LD", "pivots"),
+    "linalg_ldl_factor_ex": ("LD", "pivots", "info"),
     "linalg_lstsq": ("solution", "residuals", "rank", "singular_values"),
     "linalg_lu": ("P", "L", "U"),
     "linalg_lu_factor": ("LU", "pivots"),
@@ -63,6 +66,9 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "linalg_qr": ("Q", "R"),
     "linalg_solve_ex": ("result", "info"),
     "linalg_svd": ("U", "S", "Vh"),
+    "lu_unpack": ("P", "L", "U"),
+    "svd": ("U", "S", "V"),
+    "triangular_solve": ("solution", "cloned_coefficient"),
 }
 
 

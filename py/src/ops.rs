@@ -570,6 +570,8 @@ families! {
     linalg linalg_ops lucid::ops::linalg;
     factor factor_ops lucid::ops::linalg::factor;
     solve solve_ops lucid::ops::linalg::solve;
+    reflect reflect_ops lucid::ops::linalg::reflect;
+    lowrank lowrank_ops lucid::ops::linalg::lowrank;
     matrix matrix_ops lucid::ops::matrix;
     conv conv_ops lucid::ops::conv;
     pool pool_ops lucid::ops::pool;

@@ -48,7 +48,9 @@ FACTORED = (
     *(f"linalg_{name}" for name in ("matrix_norm", "matrix_power", "matrix_rank", "norm", "pinv", "qr", "slogdet")),
     *(f"linalg_{name}" for name in ("solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv")),
     *("linalg_tensorsolve", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "matrix_exp"),
-    *("matrix_power", "nuclear_norm", "pinverse", "slogdet"),
+    *("matrix_power", "nuclear_norm", "pinverse", "slogdet", "geqrf", "orgqr", "ormqr", "lu", "lu_solve", "svd"),
+    *(f"linalg_{name}" for name in ("householder_product", "ldl_factor", "ldl_factor_ex", "ldl_solve")),
+    *("triangular_solve",),
 )
 
 LIMITATIONS: tuple[Limitation, ...] = (
@@ -160,6 +162,7 @@ STEP_NAMES: dict[str, str] = dict.fromkeys(
         "matrix_power",
         "nuclear_norm",
         "sum_to_size",
+        "svd",
         "trapezoid",
         "vander",
     ),

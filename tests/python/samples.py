@@ -18,7 +18,7 @@ import numpy as np
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
 
 #: Decompositions that are unique up to signs of their columns: what they give is compared without signs.
-UP_TO_SIGN = ("linalg_eigh", "linalg_svd")
+UP_TO_SIGN = ("linalg_eigh", "linalg_svd", "svd")
 #: Of matrices of equal rows, as expanded ones are, these give what is not defined: bases of a null space, gradients at
 #: equal singular values, what is left of a matrix that could not be factored.
 NOT_OF_EQUAL_ROWS = {
@@ -26,6 +26,8 @@ NOT_OF_EQUAL_ROWS = {
     *(f"linalg_{name}" for name in ("cholesky_ex", "cond", "eigvalsh", "inv_ex", "lstsq", "lu", "matrix_norm")),
     *(f"linalg_{name}" for name in ("matrix_rank", "norm", "pinv", "qr", "slogdet", "solve_ex", "svdvals")),
     *(
+        "geqrf",
+        "lu",
         "linalg_lu_factor",
         "linalg_lu_factor_ex",
         "linalg_tensorinv",

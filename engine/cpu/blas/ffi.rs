@@ -167,6 +167,38 @@ declare! {
         work: *mut Complex32, lwork: *const c_int, rwork: *mut f32, info: *mut c_int, jobvl_len: usize,
         jobvr_len: usize,
     );
+    "scipy_ssytrf_" fn ssytrf_(
+        uplo: *const c_char, n: *const c_int, a: *mut f32, lda: *const c_int, ipiv: *mut c_int, work: *mut f32,
+        lwork: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_dsytrf_" fn dsytrf_(
+        uplo: *const c_char, n: *const c_int, a: *mut f64, lda: *const c_int, ipiv: *mut c_int, work: *mut f64,
+        lwork: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_csytrf_" fn csytrf_(
+        uplo: *const c_char, n: *const c_int, a: *mut Complex32, lda: *const c_int, ipiv: *mut c_int, work: *mut Complex32,
+        lwork: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_chetrf_" fn chetrf_(
+        uplo: *const c_char, n: *const c_int, a: *mut Complex32, lda: *const c_int, ipiv: *mut c_int, work: *mut Complex32,
+        lwork: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_ssytrs_" fn ssytrs_(
+        uplo: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const f32, lda: *const c_int,
+        ipiv: *const c_int, b: *mut f32, ldb: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_dsytrs_" fn dsytrs_(
+        uplo: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const f64, lda: *const c_int,
+        ipiv: *const c_int, b: *mut f64, ldb: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_csytrs_" fn csytrs_(
+        uplo: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const Complex32, lda: *const c_int,
+        ipiv: *const c_int, b: *mut Complex32, ldb: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_chetrs_" fn chetrs_(
+        uplo: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const Complex32, lda: *const c_int,
+        ipiv: *const c_int, b: *mut Complex32, ldb: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
     "scipy_cblas_sgemv" fn cblas_sgemv(
         order: c_int, trans: c_int, m: c_int, n: c_int,
         alpha: f32, a: *const f32, lda: c_int, x: *const f32, incx: c_int, beta: f32, y: *mut f32, incy: c_int,

@@ -8,9 +8,11 @@ mod factor;
 mod ffi;
 mod generic;
 mod lapack;
+mod ldl;
 
 pub use factor::{Decompose, Eigen};
 pub use lapack::Lapack;
+pub use ldl::Packed;
 
 use super::simd::threads;
 use crate::dtype::Element;

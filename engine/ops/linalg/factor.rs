@@ -76,6 +76,36 @@ macro_rules! factor_ops {
             [] Full Yes DTypes::FACTORED, Own,
             run lu_factor_ex_body, torch "linalg.lu_factor_ex", samples ["N(3, 3)", "N(2, 2, 3)"]
         }
+        /// The factors of each symmetric matrix, `L D Lᵀ`, or if `hermitian` `L D Lᴴ`, packed as LAPACK's sytrf does in the lower half
+        /// of one matrix, and the pivots, counted from 1 and negative for blocks of two, as int32. Reads the lower half. An
+        /// error where `D` has a block that is zero. No gradient. On the GPU device the matrix is read back, which evaluates.
+        function linalg_ldl_factor(input: Tensor; hermitian: Bool = false) -> Named {
+            [plain nograd] Full Yes DTypes::FACTORED, Own,
+            run ldl_factor_body, torch "linalg.ldl_factor", samples ["SYM(3, 3)", "SYM(2, 4, 4), hermitian=True"]
+        }
+        /// [`linalg_ldl_factor`], and for each matrix 0 or the number of the first block of `D` that is zero, as int32. With
+        /// `check_errors` an error instead.
+        function linalg_ldl_factor_ex(input: Tensor; hermitian: Bool = false, check_errors: Bool = false) -> Named {
+            [plain nograd] Full Yes DTypes::FACTORED, Own,
+            run ldl_factor_ex_body, torch "linalg.ldl_factor_ex", samples ["SYM(3, 3)", "SYM(2, 4, 4), hermitian=True"]
+        }
+        /// `P`, `L` and `U` of `A = P L U` from what [`linalg_lu_factor`] gave. Without `unpack_pivots` `P` is empty, without
+        /// `unpack_data` `L` and `U` are.
+        function lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: Bool = true, unpack_pivots: Bool = true) -> Named {
+            [] Keep Yes DTypes::NUMERIC, Same,
+            run lu_unpack_body, torch "", samples ["N(3, 3), PIV(3)", "N(2, 3, 5), PIV(2, 3)", "N(4, 2), PIV(2)", "N(3, 3), PIV(3), True, False"]
+        }
+        /// [`linalg_lu_factor`], but no error where a pivot is zero; with `get_infos` [`linalg_lu_factor_ex`].
+        method lu(pivot: Bool = true, get_infos: Bool = false) -> Tensors {
+            [casts_out] Full Yes DTypes::FACTORED, Own,
+            run lu_method_body, torch "", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5), get_infos=True"]
+        }
+        /// `U`, the singular values in descending order, and `V` (not its adjoint) of `A = U S Vᴴ`; without `some` all columns of U
+        /// and V. Without `compute_uv` both are zeros, and square.
+        method svd(some: Bool = true, compute_uv: Bool = true) -> Named {
+            [] Full Yes DTypes::FACTORED, Same,
+            run svd_method_body, torch "", samples ["N(3, 3)", "N(2, 4, 3)", "N(3, 3), False", "N(3, 4), compute_uv=False"]
+        }
     }};
 }
 factor_ops!(define_ops);
@@ -201,14 +231,103 @@ fn lu_factor_body(a: &Tensor, pivot: bool) -> Result<Vec<Tensor>> {
 
 fn lu_body(a: &Tensor, pivot: bool) -> Result<Vec<Tensor>> {
     let parts = lu_of("linalg.lu", a, pivot)?;
-    let (_, m, n) = matrices("linalg.lu", a)?;
+    let [l, u] = halves(&parts[0])?;
+    Ok(vec![permutation(&parts[0], &parts[1])?, l, u])
+}
+
+/// The batch's sizes, then rows and columns, of matrices of any dtype.
+fn sides<'a>(op: &'static str, lu: &'a Tensor) -> Result<(&'a [usize], usize, usize)> {
+    match lu.shape() {
+        [lead @ .., m, n] => Ok((lead, *m, *n)),
+        _ => Err(Error::shape(op, "The input tensor must have at least 2 dimensions.", &[lu.shape()])),
+    }
+}
+
+/// `L` with ones on its diagonal, and `U`, from one matrix.
+fn halves(lu: &Tensor) -> Result<[Tensor; 2]> {
+    let (_, m, n) = sides("lu_unpack", lu)?;
     let k = m.min(n) as i64;
-    let lower = parts[0].narrow(-1, 0, k)?.tril(-1)?;
-    let eye =
-        |rows: usize, columns: i64| crate::ops::create::identity(rows, a.dtype(), a.device())?.narrow(-1, 0, columns);
-    let l = (lower + &eye(m, k)?)?;
-    let order = row_order(&parts[1], m)?;
-    let rows = crate::ops::create::arange_of(m, a.device())?;
-    let p = rows.unsqueeze(-1)?.eq(&order.unsqueeze(-2)?)?.cast(a.dtype())?;
-    Ok(vec![p, l, parts[0].narrow(-2, 0, k)?.triu(0)?])
+    let eye = crate::ops::create::identity(m, lu.dtype(), lu.device())?.narrow(-1, 0, k)?;
+    Ok([(lu.narrow(-1, 0, k)?.tril(-1)? + &eye)?, lu.narrow(-2, 0, k)?.triu(0)?])
+}
+
+/// The matrix that puts the rows of `L U` where they came from.
+fn permutation(lu: &Tensor, pivots: &Tensor) -> Result<Tensor> {
+    let (_, m, _) = sides("lu_unpack", lu)?;
+    let order = row_order(pivots, m)?;
+    let rows = crate::ops::create::arange_of(m, lu.device())?;
+    rows.unsqueeze(-1)?.eq(&order.unsqueeze(-2)?)?.cast(lu.dtype())
+}
+
+fn lu_unpack_body(lu: &Tensor, pivots: &Tensor, data: bool, places: bool) -> Result<Vec<Tensor>> {
+    let op = "lu_unpack";
+    schema::lu_unpack.check(lu.dtype())?;
+    let (lead, m, n) = sides(op, lu)?;
+    if places && pivots.dtype() != DType::I32 {
+        return Err(Error::dtype(op, "LU_pivots is expected to be a tensor of int32", &[pivots.dtype()]));
+    }
+    let wanted: Shape = lead.iter().copied().chain([m.min(n)]).collect();
+    if places && pivots.shape() != wanted.as_slice() {
+        let why = format!("Expected LU_pivots to have shape {:?} but got {:?} instead.", &wanted[..], pivots.shape());
+        return Err(Error::value(op, why));
+    }
+    let p = match places {
+        true => permutation(lu, pivots)?,
+        false => Tensor::full_of(&[0], Scalar::ZERO, lu.dtype(), lu.device())?,
+    };
+    let [l, u] = match data {
+        true => halves(lu)?,
+        false => {
+            // Of no elements, but made of the factors: a gradient goes back, of zeros.
+            let none = || crate::ops::view::reshape_to(&lu.narrow(-1, 0, 0)?, &[0])?.copy();
+            [none()?, none()?]
+        }
+    };
+    Ok(vec![p, l, u])
+}
+
+fn lu_method_body(a: &Tensor, pivot: bool, infos: bool) -> Result<Vec<Tensor>> {
+    let mut parts = lu_factor_ex_body(a, pivot, false)?;
+    parts.truncate(if infos { 3 } else { 2 });
+    Ok(parts)
+}
+
+fn svd_method_body(a: &Tensor, some: bool, vectors: bool) -> Result<Vec<Tensor>> {
+    let (lead, m, n) = matrices("svd", a)?;
+    if !vectors {
+        let zeros = |n: usize| {
+            let shape: Shape = lead.iter().copied().chain([n, n]).collect();
+            Tensor::full_of(&shape, Scalar::ZERO, a.dtype(), a.device())
+        };
+        return Ok(vec![zeros(m)?, super::linalg_svdvals(a, None)?, zeros(n)?]);
+    }
+    let mut parts = svd_body(a, !some, None)?;
+    parts[2] = adjoint(&parts[2])?;
+    Ok(parts)
+}
+
+fn ldl_factor_ex_body(a: &Tensor, hermitian: bool, check_errors: bool) -> Result<Vec<Tensor>> {
+    let op = "linalg.ldl_factor";
+    batch(op, a)?;
+    let n = a.shape()[a.ndim() - 1];
+    let mut parts = unpacked(&super::ldl_parts(a, hermitian)?, &[&[n, n], &[n], &[]])?;
+    for part in &mut parts[1..] {
+        *part = real_part(&part.detach()?)?.cast(DType::I32)?;
+    }
+    if check_errors {
+        refuse(&parts[2], |n| {
+            let why = format!(
+                "the diagonal element {n} of D is zero: solving by this factorization would divide by zero. linalg.ldl_factor_ex \
+                 gives it without an error"
+            );
+            Error::runtime(op, why)
+        })?;
+    }
+    Ok(parts)
+}
+
+fn ldl_factor_body(a: &Tensor, hermitian: bool) -> Result<Vec<Tensor>> {
+    let mut parts = ldl_factor_ex_body(a, hermitian, true)?;
+    parts.truncate(2);
+    Ok(parts)
 }

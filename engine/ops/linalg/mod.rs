@@ -8,6 +8,8 @@
 
 pub mod factor;
 mod gradients;
+pub mod lowrank;
+pub mod reflect;
 pub mod solve;
 
 use self::gradients::{
@@ -74,6 +76,28 @@ macro_rules! linalg_ops {
                 prim LuParts Output {|c, g| [lu_gradient(c, g)]},
                 run lu_parts_body, torch "-", samples []
             }
+            /// `R` from the diagonal on and the vectors of Householder's reflections below it, in one matrix, then the
+            /// reflections' factors. On the GPU device the matrices are read back, which evaluates.
+            function reflector_parts(input: Tensor) -> Tensor {
+                [] Full Yes DTypes::FACTORED, Same,
+                prim ReflectorParts Nothing {|c, g| all c.not_differentiable()},
+                run reflector_parts_body, torch "-", samples []
+            }
+            /// `L D Lᵀ`, if `hermitian` `L D Lᴴ`, of each symmetric matrix, in the lower half of one matrix; then the pivots of Bunch
+            /// and Kaufman, and the number of the first block of `D` that is zero, or 0. Reads the lower half. On the GPU
+            /// device the matrices are read back, which evaluates.
+            function ldl_parts(input: Tensor, hermitian: Bool) -> Tensor {
+                [] Full Yes DTypes::FACTORED, Same,
+                prim LdlParts { hermitian: bool } Nothing {|c, g| all c.not_differentiable()},
+                run ldl_parts_body, torch "-", samples []
+            }
+            /// `x` of `A x = B` from what `ldl_parts` gave, of one batch shape, with pivots of int32. An error where these are none.
+            /// On the GPU device all is read back, which evaluates.
+            function ldl_solve_matrices(a: Tensor, pivots: Tensor, b: Tensor, hermitian: Bool) -> Tensor {
+                [] Full Yes DTypes::FACTORED, Same,
+                prim LdlSolve { hermitian: bool } Nothing {|c, g| all c.not_differentiable()},
+                run ldl_solve_body, torch "-", samples []
+            }
             /// The order of `n` rows that exchanging them one after the other leads to, by pivots counted from 1. On the GPU
             /// device they are read back, which evaluates.
             function row_permutation(pivots: Tensor, n: Int) -> Tensor {
@@ -101,9 +125,10 @@ macro_rules! linalg_ops {
                 run singular_values_body, torch "linalg.svdvals", samples ["N(3, 3)", "N(2, 3, 4)", "N(4, 2)", "N(2, 0)"]
             }
             /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the largest count as 0.
-            function pseudo_inverse(input: Tensor, atol: Float, rtol: Float) -> Tensor {
+            /// Of `hermitian` matrices the lower half is read, and the gradient is that of matrices that are.
+            function pseudo_inverse(input: Tensor, atol: Float, rtol: Float, hermitian: Bool) -> Tensor {
                 [] Full Yes DTypes::FACTORED, Same,
-                prim PseudoInverse { atol: f64, rtol: f64 } Both {|c, g| [pseudo_inverse_gradient(c, g)]},
+                prim PseudoInverse { atol: f64, rtol: f64, hermitian: bool } Both {|c, g| [pseudo_inverse_gradient(c, g)]},
                 run pseudo_inverse_body, torch "-", samples []
             }
             /// The exponential of each matrix, `Σ Aᵏ / k!`, by scaling and squaring (Moler and Van Loan, 2003). On the GPU device the
@@ -275,10 +300,27 @@ pub(super) fn lower_of(op: &'static str, a: &Tensor, uplo: &str) -> Result<Tenso
     }
 }
 
-fn pseudo_inverse_body(a: &Tensor, atol: f64, rtol: f64) -> Result<Tensor> {
+fn pseudo_inverse_body(a: &Tensor, atol: f64, rtol: f64, hermitian: bool) -> Result<Tensor> {
     let (lead, m, n) = matrices("linalg.pinv", a)?;
     let shape: Shape = lead.iter().copied().chain([n, m]).collect();
-    dispatch::apply1(Prim::Linalg(LinalgOp::PseudoInverse { atol, rtol }), &[a], Meta { shape, dtype: a.dtype() })
+    let op = LinalgOp::PseudoInverse { atol, rtol, hermitian };
+    dispatch::apply1(Prim::Linalg(op), &[a], Meta { shape, dtype: a.dtype() })
+}
+
+fn reflector_parts_body(a: &Tensor) -> Result<Tensor> {
+    let (lead, m, n) = matrices("geqrf", a)?;
+    parts(LinalgOp::ReflectorParts, a, lead, m * n + m.min(n))
+}
+
+fn ldl_parts_body(a: &Tensor, hermitian: bool) -> Result<Tensor> {
+    let lead = batch("linalg.ldl_factor", a)?;
+    let n = a.shape()[a.ndim() - 1];
+    parts(LinalgOp::LdlParts { hermitian }, a, lead, n * n + n + 1)
+}
+
+fn ldl_solve_body(a: &Tensor, pivots: &Tensor, b: &Tensor, hermitian: bool) -> Result<Tensor> {
+    let op = LinalgOp::LdlSolve { hermitian };
+    dispatch::apply1(Prim::Linalg(op), &[a, pivots, b], Meta::new(b.shape(), b.dtype()))
 }
 
 fn lu_parts_body(a: &Tensor) -> Result<Tensor> {

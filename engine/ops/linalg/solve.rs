@@ -78,6 +78,24 @@ macro_rules! solve_ops {
             [casts_out] Full Yes DTypes::FACTORED, Same,
             run tensorsolve_body, torch "linalg.tensorsolve", samples ["REG(2, 3, 6), N(2, 3)", "REG(6, 2, 3), N(2, 3), dims=(0,)"]
         }
+        /// `X` of `A X = B` from what [`linalg_ldl_factor`](super::factor::linalg_ldl_factor) gave. The batch of `B` broadcasts with
+        /// that of `LD`. No gradient.
+        /// An error where the pivots are not those of a factorization. On the GPU device all is read back, which evaluates.
+        function linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor; hermitian: Bool = false) -> Tensor {
+            [plain nograd] Full Yes DTypes::FACTORED, Same,
+            run ldl_solve_body, torch "linalg.ldl_solve", samples ["P(3, 3), PIV(3), N(3, 2)", "P(2, 3, 3), PIV(2, 3), N(3, 2), hermitian=True"]
+        }
+        /// `X` of `A X = input` from what `lu_factor` gave. Batches broadcast.
+        method lu_solve(LU_data: Tensor, LU_pivots: Tensor) -> Tensor {
+            [] Full Yes DTypes::FACTORED, Same,
+            run lu_solve_method_body, torch "", samples ["N(3, 2), P(3, 3), PIV(3)", "N(2, 3, 2), P(2, 3, 3), PIV(2, 3)"]
+        }
+        /// `X` of `A X = input`, with `transpose` of `Aᵀ X = input` (not conjugated), for a triangular `A` whose other half is not
+        /// read, and a copy of `A`; with `unitriangular` its diagonal counts as ones. Batches broadcast.
+        method triangular_solve(A: Tensor, upper: Bool = true, transpose: Bool = false, unitriangular: Bool = false) -> Named {
+            [] Full Yes DTypes::FACTORED, Same,
+            run triangular_solve_body, torch "", samples ["N(3, 2), P(3, 3)", "N(2, 3, 2), P(3, 3), False", "N(3, 2), P(2, 3, 3), True, True", "N(3, 2), P(3, 3), False, True, True"]
+        }
     }};
 }
 solve_ops!(define_ops);
@@ -245,6 +263,45 @@ fn lu_solve_body(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool, adjoint: 
     }
 }
 
+fn lu_solve_method_body(b: &Tensor, lu: &Tensor, pivots: &Tensor) -> Result<Tensor> {
+    lu_solve_body(lu, pivots, b, true, false)
+}
+
+fn triangular_solve_body(
+    b: &Tensor,
+    a: &Tensor,
+    upper: bool,
+    transpose: bool,
+    unitriangular: bool,
+) -> Result<Vec<Tensor>> {
+    let (a, b) = spread("triangular_solve", a, b)?;
+    let x = match transpose {
+        true => solve_triangle(&turned(&a)?, &b, !upper, unitriangular)?,
+        false => solve_triangle(&a, &b, upper, unitriangular)?,
+    };
+    Ok(vec![x, a.copy()?])
+}
+
+fn ldl_solve_body(ld: &Tensor, pivots: &Tensor, b: &Tensor, hermitian: bool) -> Result<Tensor> {
+    let op = "linalg.ldl_solve";
+    batch(op, ld)?;
+    if pivots.dtype() != DType::I32 && pivots.dtype() != DType::I64 {
+        return Err(Error::dtype(op, "Expected pivots to be integers", &[pivots.dtype()]));
+    }
+    if pivots.shape() != &ld.shape()[..ld.ndim() - 1] {
+        let why = "Expected LD.shape[:-1] and pivots.shape to be the same";
+        return Err(Error::shape(op, why, &[ld.shape(), pivots.shape()]));
+    }
+    // Of no such dimension it is an error of indices, as in PyTorch.
+    shape::wrap_dim(op, -2, b.ndim())?;
+    let (ld, b) = spread(op, ld, b)?;
+    let pivots = crate::ops::view::expand_to(&pivots.cast(DType::I32)?, &b.shape()[..b.ndim() - 1])?;
+    if b.numel() == 0 {
+        return b.copy();
+    }
+    super::ldl_solve_matrices(&ld, &pivots, &b, hermitian)
+}
+
 fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Result<Vec<Tensor>> {
     let op = "linalg.lstsq";
     let driver = driver.unwrap_or("gelsy");
@@ -262,7 +319,7 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
         return Err(Error::shape(op, "input.size(-2) should match other.size(-2)", &[a.shape(), b.shape()]));
     }
     let rtol = rcond.unwrap_or_else(|| rounding(a, m.max(n)));
-    let x = super::pseudo_inverse(a, 0.0, rtol)?.matmul(&b)?;
+    let x = super::pseudo_inverse(a, 0.0, rtol, false)?.matmul(&b)?;
     let values = super::linalg_svdvals(&a.detach()?, None)?;
     let rank = above(&values, 0.0, rtol)?.sum(Some(&[-1]), false, None)?;
     let real = values.dtype();

@@ -18,8 +18,12 @@ from lucid._C import linalg_eig as eig
 from lucid._C import linalg_eigh as eigh
 from lucid._C import linalg_eigvals as eigvals
 from lucid._C import linalg_eigvalsh as eigvalsh
+from lucid._C import linalg_householder_product as householder_product
 from lucid._C import linalg_inv as inv
 from lucid._C import linalg_inv_ex as inv_ex
+from lucid._C import linalg_ldl_factor as ldl_factor
+from lucid._C import linalg_ldl_factor_ex as ldl_factor_ex
+from lucid._C import linalg_ldl_solve as ldl_solve
 from lucid._C import linalg_lstsq as lstsq
 from lucid._C import linalg_lu as lu
 from lucid._C import linalg_lu_factor as lu_factor
@@ -59,9 +63,13 @@ __all__ = [
     "eigh",
     "eigvals",
     "eigvalsh",
+    "householder_product",
     "inner",
     "inv",
     "inv_ex",
+    "ldl_factor",
+    "ldl_factor_ex",
+    "ldl_solve",
     "lstsq",
     "lu",
     "lu_factor",

@@ -1,0 +1,94 @@
+//! Decompositions of low rank by random samples of the columns (Halko, Martinsson and Tropp, 2011).
+//!
+//! Composed of products, QR and small singular value decompositions; gradients follow from these.
+#![allow(non_snake_case)]
+
+use super::factor::{linalg_qr, linalg_svd};
+use super::{adjoint, matrices};
+use crate::ops::macros::define_ops;
+use crate::ops::random;
+use crate::{Error, Result, Tensor};
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! lowrank_ops {
+    ($cb:ident) => { $cb! { "lowrank" LowrankOp :
+        /// `U`, singular values and `V` of about `A` (of `A - M` where that is given), of rank up to `q`, by `niter` rounds of power
+        /// iteration on a random sample. More rounds and a larger `q` come nearer; `q` a little above the rank sought is best.
+        function svd_lowrank(A: Tensor, q: OptInt = Some(6), niter: OptInt = Some(2), M: OptTensor = None) -> Tensors {
+            [] Full Seeded DTypes::FACTORED, Same,
+            run svd_lowrank_body, torch "", samples []
+        }
+        /// [`svd_lowrank`] of `A` with the mean of each column taken off, unless `center` is false: principal components, in
+        /// the columns of `V`. `q` is 6 by default, or the smaller side.
+        function pca_lowrank(A: Tensor, q: OptInt = None, center: Bool = true, niter: Int = 2) -> Tensors {
+            [] Full Seeded DTypes::FACTORED, Same,
+            run pca_lowrank_body, torch "", samples []
+        }
+    }};
+}
+lowrank_ops!(define_ops);
+
+/// `(A - M) x`, or the adjoint's product.
+fn applied(a: &Tensor, m: Option<&Tensor>, x: &Tensor) -> Result<Tensor> {
+    let y = a.matmul(x)?;
+    match m {
+        Some(m) => y - &m.matmul(x)?,
+        None => Ok(y),
+    }
+}
+
+/// Orthonormal columns that span the columns of the matrix, but for a little.
+fn basis(x: &Tensor) -> Result<Tensor> {
+    Ok(linalg_qr(x, "reduced")?.swap_remove(0))
+}
+
+fn svd_lowrank_body(a: &Tensor, q: Option<i64>, niter: Option<i64>, m: Option<&Tensor>) -> Result<Vec<Tensor>> {
+    let op = "svd_lowrank";
+    let (lead, rows, columns) = matrices(op, a)?;
+    let m = match m {
+        Some(m) if m.dtype() != a.dtype() => {
+            return Err(Error::dtype(op, "Expected A and M to have the same dtype", &[a.dtype(), m.dtype()]));
+        }
+        Some(m) => Some(crate::ops::view::expand_to(m, a.shape())?),
+        None => None,
+    };
+    let Ok(q) = usize::try_from(q.unwrap_or(6)) else {
+        return Err(Error::value(op, "q must be a non-negative integer"));
+    };
+    let wide = rows < columns;
+    let (turned, turned_m) = (adjoint(a)?, m.as_ref().map(adjoint).transpose()?);
+    let (tall, tall_m, back, back_m) = match wide {
+        true => (&turned, turned_m.as_ref(), a, m.as_ref()),
+        false => (a, m.as_ref(), &turned, turned_m.as_ref()),
+    };
+    let _ = lead;
+    let sample = random::normal_of(&[rows.min(columns), q], a.dtype(), a.device(), None)?;
+    let mut range = basis(&applied(tall, tall_m, &sample)?)?;
+    for _ in 0..niter.unwrap_or(2) {
+        let other = basis(&applied(back, back_m, &range)?)?;
+        range = basis(&applied(tall, tall_m, &other)?)?;
+    }
+    let small = adjoint(&applied(back, back_m, &range)?)?;
+    let [u, s, vh]: [Tensor; 3] =
+        linalg_svd(&small, false, None)?.try_into().map_err(|_| Error::runtime(op, "a decomposition lacks a part"))?;
+    let (u, v) = (range.matmul(&u)?, adjoint(&vh)?);
+    Ok(if wide { vec![v, s, u] } else { vec![u, s, v] })
+}
+
+fn pca_lowrank_body(a: &Tensor, q: Option<i64>, center: bool, niter: i64) -> Result<Vec<Tensor>> {
+    let op = "pca_lowrank";
+    let (_, m, n) = matrices(op, a)?;
+    let least = m.min(n) as i64;
+    let q = q.unwrap_or(least.min(6));
+    if !(0..=least).contains(&q) {
+        let why = format!("q(={q}) must be non-negative integer and not greater than min(m, n)={least}");
+        return Err(Error::value(op, why));
+    }
+    if niter < 0 {
+        return Err(Error::value(op, format!("niter(={niter}) must be non-negative integer")));
+    }
+    let a = if center { (a - &a.mean(Some(&[-2]), true, None)?)? } else { a.clone() };
+    svd_lowrank_body(&a, Some(q), Some(niter), None)
+}
