@@ -8,13 +8,7 @@ use crate::backend::{Array, Backend, Exposed, MemoryStats};
 use crate::batching::{self, Batch};
 use crate::cpu::{CpuArray, CpuBackend, Offer};
 use crate::gpu::{self, GpuArray, GpuBackend};
-use crate::ops::schema::Schema;
-use crate::ops::{
-    binary::BinaryOp, compare::select::SelectOp, compare::CompareOp, contract::ContractOp, conv::ConvOp,
-    create::CreateOp, index::IndexOp, linalg::LinalgOp, loss::LossOp, nn::NnOp, norm::NormOp, pool::PoolOp,
-    random::RandomOp, reduce::ReduceOp, reduce::Reduction, scan::ScanOp, sort::SortOp, transfer::TransferOp,
-    unary::UnaryOp, view::ViewOp,
-};
+use crate::ops::{index::IndexOp, nn::NnOp, transfer::TransferOp, view::ViewOp};
 use crate::optim::Step;
 use crate::profile;
 use crate::shape::{Layout, Shape};
@@ -22,6 +16,8 @@ use crate::sparse::{self, Coo};
 use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 use std::sync::Arc;
+
+pub(crate) use crate::prim::Prim;
 
 /// Shape and dtype of a result, known before any kernel runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,68 +31,6 @@ pub(crate) struct Meta {
 impl Meta {
     pub(crate) fn new(shape: &[usize], dtype: DType) -> Meta {
         Meta { shape: Shape::from_slice(shape), dtype }
-    }
-}
-
-/// A primitive with its arguments: all that, with its inputs, says what is computed.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Prim {
-    Create(CreateOp),
-    Random(RandomOp),
-    Transfer(TransferOp),
-    Unary(UnaryOp),
-    Binary(BinaryOp),
-    Compare(CompareOp),
-    Select(SelectOp),
-    Reduce(ReduceOp, Reduction),
-    Scan(ScanOp),
-    View(ViewOp),
-    Index(IndexOp),
-    Sort(SortOp),
-    Contract(ContractOp),
-    Linalg(LinalgOp),
-    Conv(ConvOp),
-    Pool(PoolOp),
-    Nn(NnOp),
-    Norm(NormOp),
-    Loss(LossOp),
-}
-
-macro_rules! each_family {
-    ($prim:expr, $op:ident => $body:expr) => {
-        match $prim {
-            Prim::Create($op) => $body,
-            Prim::Random($op) => $body,
-            Prim::Transfer($op) => $body,
-            Prim::Unary($op) => $body,
-            Prim::Binary($op) => $body,
-            Prim::Compare($op) => $body,
-            Prim::Select($op) => $body,
-            Prim::Reduce($op, _) => $body,
-            Prim::Scan($op) => $body,
-            Prim::View($op) => $body,
-            Prim::Index($op) => $body,
-            Prim::Sort($op) => $body,
-            Prim::Contract($op) => $body,
-            Prim::Linalg($op) => $body,
-            Prim::Conv($op) => $body,
-            Prim::Pool($op) => $body,
-            Prim::Nn($op) => $body,
-            Prim::Norm($op) => $body,
-            Prim::Loss($op) => $body,
-        }
-    };
-}
-
-impl Prim {
-    /// The row of the op table.
-    pub(crate) fn schema(&self) -> &'static Schema {
-        each_family!(self, op => op.schema())
-    }
-
-    /// The gradients of the inputs, by the row's rule.
-    pub(crate) fn gradient(&self, ctx: &autograd::Ctx<'_>) -> Result<autograd::Grads> {
-        each_family!(self, op => op.gradient(ctx))
     }
 }
 

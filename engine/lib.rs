@@ -34,6 +34,7 @@ pub mod metal;
 pub mod nn;
 pub mod ops;
 pub mod optim;
+mod prim;
 pub mod profile;
 pub mod random;
 mod restride;
