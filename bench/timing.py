@@ -2,7 +2,7 @@
 
 A case is one piece of work in several variants. All variants of all cases take turns within a round, in an order that
 changes from round to round, so that a slow moment of the machine hits each of them alike. A turn does its work once
-untimed and then several times, since what is measured is a loop: the first call after another side's finds that side's
+untimed and then for some milliseconds, since what is measured is a loop: the first call after another side's finds that side's
 code in the processor's caches. Each run is timed twice over: how long building the graph takes, and how long until
 everything is evaluated.
 """
@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Timed runs of a turn.
-REPEATS = 4
+# How long a turn goes on.
+TURN_NS = 10_000_000
 
 
 @dataclass
@@ -32,8 +32,10 @@ class Variant:
 
     def run(self) -> None:
         """A turn; notes of each timed run, in microseconds, when the graph was built and when all was evaluated."""
+        begun = time.perf_counter_ns()
         self.finish(self.build())
-        for _ in range(REPEATS):
+        start = 0
+        while start < begun + TURN_NS:
             start = time.perf_counter_ns()
             pending = self.build()
             built = time.perf_counter_ns()
