@@ -2,9 +2,9 @@
 
 A case is one piece of work in several variants. All variants of all cases take turns within a round, in an order that
 changes from round to round, so that a slow moment of the machine hits each of them alike. A turn does its work once
-untimed and then for some milliseconds, since what is measured is a loop: the first call after another side's finds that side's
-code in the processor's caches. Each run is timed twice over: how long building the graph takes, and how long until
-everything is evaluated.
+untimed and then for some milliseconds, since what is measured is a loop: the first call after another side's finds that
+side's code in the processor's caches. Each run is timed twice over: how long building the graph takes, and how long
+until everything is evaluated.
 """
 
 from __future__ import annotations
