@@ -123,9 +123,10 @@ fn forward(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, args: &ConvArgs)
     let raw = convolve(&input, &kernel, [&stride, &padding, &padding, &dilation, &unit], args.groups, false)?;
     let raw = Value::new(raw, Some(perm));
     let Some(bias) = bias else { return Ok(raw) };
-    let b = bias.value()?.logical()?.into_owned();
-    let mut made = Value::new(ops::add(&raw.array, &b)?, raw.perm.clone());
-    made.origin = Origin::bias_add(raw, b);
+    let bias = bias.value()?;
+    let sum = ops::add(&raw.array, &*bias.broadcast(raw.array.shape())?)?;
+    let mut made = Value::new(sum, raw.perm.clone());
+    made.origin = Origin::bias_add(raw, bias.logical()?.into_owned());
     Ok(made)
 }
 
