@@ -19,9 +19,13 @@ LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
 
 #: Decompositions that are unique up to signs of their columns: what they give is compared without signs.
 UP_TO_SIGN = ("linalg_eigh", "linalg_svd", "svd")
-#: Rows that no sample can test, since their results come in any order and phase, and never in float64: what they give is
-#: tested by hand, in `test_complex_linalg_parity.py`.
-IN_ANY_ORDER = ("linalg_eig", "linalg_eigvals")
+#: Rows that no sample can test, by why; parity tests of their own compare what does not depend on it.
+BY_HAND = {
+    "linalg_eig": "in any order and phase, never in float64",
+    "linalg_eigvals": "in any order, never in float64",
+    "svd_lowrank": "random",
+    "pca_lowrank": "random",
+}
 #: Of matrices of equal rows, as expanded ones are, these give what is not defined: bases of a null space, gradients at
 #: equal singular values, what is left of a matrix that could not be factored.
 NOT_OF_EQUAL_ROWS = {
