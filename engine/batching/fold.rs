@@ -155,10 +155,12 @@ fn weight_gradient(args: &ConvArgs, shape: &[usize], x: &[Input<'_>], size: usiz
 pub(super) fn pool(op: PoolOp, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
     let op = match op {
         PoolOp::AverageSpread { args, shape } => PoolOp::AverageSpread { args, shape: grown(&shape, 0, size) },
+        PoolOp::Put { shape } => PoolOp::Put { shape: grown(&shape, 0, size) },
         PoolOp::Max { .. }
         | PoolOp::MaxIndices { .. }
         | PoolOp::MaxPick { .. }
         | PoolOp::MaxScatter { .. }
+        | PoolOp::Take
         | PoolOp::Average { .. } => op,
     };
     let x: Vec<Tensor> = x.iter().map(|x| merged(&batched(x, size)?)).collect::<Result<_>>()?;

@@ -59,8 +59,10 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
             leading(Prim::Nn(NnOp::SoftmaxGradient { axis: axis + 1, log }), x, size, out)
         }
         Prim::Nn(NnOp::Gelu { .. }) => same(prim, x, out),
+        Prim::Nn(NnOp::GeluGradient { .. }) => leading(prim, x, size, out),
         Prim::Nn(NnOp::Attention { .. }) => contract::attention(prim, x, size, out),
         Prim::Norm(NormOp::Standardize { .. }) => same(prim, x, out),
+        Prim::Norm(NormOp::Affine { dims, eps }) => affine(dims, eps, x, size),
         Prim::Norm(NormOp::StandardizeGradient { .. }) => leading(prim, x, size, out),
         Prim::Loss(_) => leading(prim, x, size, out),
     }
@@ -120,6 +122,23 @@ fn reduce(op: ReduceOp, how: Reduction, x: &[Input<'_>], out: Meta) -> Result<Te
 pub(super) fn leading(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
     let x: Vec<Tensor> = x.iter().map(|x| batched(x, size)).collect::<Result<_>>()?;
     apply1(prim, &x.iter().collect::<Vec<_>>(), out)
+}
+
+/// Each sample's weight and bias are its own: the steps, with the batch as data.
+fn affine(dims: usize, eps: f64, x: &[Input<'_>], size: usize) -> Result<Tensor> {
+    let input = batched(&x[0], size)?;
+    let y = crate::ops::norm::standardized(&input, 1, dims, eps)?;
+    let parameter = |p: &Input<'_>| {
+        let mut shape = Shape::from_elem(1, input.ndim());
+        let own = &p.value.shape()[usize::from(p.batched)..];
+        let first = if dims == 0 { 2 } else { input.ndim() - dims };
+        shape[first..first + own.len()].copy_from_slice(own);
+        if p.batched {
+            shape[0] = size;
+        }
+        reshape_to(p.value, &shape)
+    };
+    (y * &parameter(&x[1])?)? + &parameter(&x[2])?
 }
 
 /// One sample after the other: right for every primitive, and slow.

@@ -2,14 +2,15 @@
 //!
 //! Depends on `simd`, `strided` and `fused`. Invariant: results lie in memory in the input's order.
 
-use super::fused::{total, Compute, Float};
-use super::gradients::total2;
+use super::fused::{join, total, Compute, Float};
 use super::simd::{run, threads, Task, Wide};
 use super::strided::collapse;
 use super::CpuArray;
 use crate::shape::Layout;
 use crate::Result;
 
+/// Elements whose mean the others are measured from.
+const FIRST: usize = 512;
 /// Pieces shorter than this are not worth a loop of their own.
 const SHORT: usize = 16;
 
@@ -39,6 +40,12 @@ impl Channels {
         }
     }
 
+    /// Of a row-major array, whose second dimension counts the rows.
+    pub(super) fn second(shape: &[usize]) -> Channels {
+        let size = |i: usize| shape.get(i).copied().unwrap_or(1);
+        Channels { pieces: size(0), rows: size(1), len: shape.iter().skip(2).product() }
+    }
+
     fn numel(&self) -> usize {
         self.pieces * self.rows * self.len
     }
@@ -56,96 +63,160 @@ impl Channels {
     }
 }
 
-/// Mean and `1/σ` of rows, from `first` on; with a gradient also its mean, and what deviations are multiplied by in it.
-struct Statistics<'a, T: Wide> {
+/// One row: standardised, scaled and shifted; or, of `g`, what goes back through that, and the sums that weight and bias get.
+struct Row<'a, 'o, T: Wide> {
     x: &'a [T],
     g: Option<&'a [T]>,
     how: Channels,
-    first: usize,
+    row: usize,
     eps: f64,
-    out: &'a mut [[T::W; 4]],
+    by: [T::W; 2],
+    /// Where its pieces go.
+    out: &'a mut [&'o mut [T]],
 }
-impl<T: Wide<W: Compute>> Task for Statistics<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        let Statistics { x, g, how, first, eps, out } = self;
-        let (count, zero) = (how.count(), T::W::of(0.0));
-        for (i, out) in out.iter_mut().enumerate() {
-            // Loops, no closures: these would not be compiled for this function's instruction set.
-            let mut sum = 0.0;
-            for x in how.row(x, first + i) {
-                sum += total(x, |x| x);
-            }
-            let mean = T::W::of(sum / count);
-            let mut squares = 0.0;
-            for x in how.row(x, first + i) {
-                squares += total(x, |x| (x - mean) * (x - mean));
-            }
-            let variance = squares / count + eps;
-            let (mut g_mean, mut slope) = (zero, zero);
-            if let Some(g) = g {
-                let (mut sum, mut met) = (0.0, 0.0);
-                for (g, x) in how.row(g, first + i).zip(how.row(x, first + i)) {
-                    sum += total(g, |g| g);
-                    met += total2(g, x, |g, x| g * (x - mean));
-                }
-                g_mean = T::W::of(sum / count);
-                slope = T::W::of(met / count / variance);
-            }
-            *out = [mean, T::W::of(1.0 / variance.sqrt()), g_mean, slope];
+
+/// Elements added up in their own precision before going on in double precision.
+const SUMMED: usize = 64 * LANES;
+const LANES: usize = 16;
+
+/// With `d` the elements less a number, the sums of `d` and of `d²`.
+#[inline(always)]
+fn moments<T: Wide<W: Compute>>(x: &[T], less: T::W) -> [f64; 4] {
+    let zero = T::W::of(0.0);
+    let mut sums = [0.0; 4];
+    for x in x.chunks(SUMMED) {
+        let mut lanes = [[zero; LANES]; 2];
+        let chunks = x.chunks_exact(LANES);
+        for (j, x) in chunks.remainder().iter().enumerate() {
+            let d = x.widen() - less;
+            (lanes[0][j], lanes[1][j]) = (d, d * d);
         }
+        for x in chunks {
+            for j in 0..LANES {
+                let d = x[j].widen() - less;
+                lanes[0][j] = lanes[0][j] + d;
+                lanes[1][j] = lanes[1][j] + d * d;
+            }
+        }
+        for (sum, lanes) in sums.iter_mut().zip(lanes) {
+            *sum += join(lanes, |a, b| a + b).into();
+        }
+    }
+    sums
+}
+
+/// The same, and the sums of `g` and of `g d`.
+#[inline(always)]
+fn joint_moments<T: Wide<W: Compute>>(x: &[T], g: &[T], less: T::W) -> [f64; 4] {
+    let zero = T::W::of(0.0);
+    let mut sums = [0.0; 4];
+    for (x, g) in x.chunks(SUMMED).zip(g.chunks(SUMMED)) {
+        let mut lanes = [[zero; LANES]; 4];
+        let (a, b) = (x.chunks_exact(LANES), g.chunks_exact(LANES));
+        for (j, (x, g)) in a.remainder().iter().zip(b.remainder()).enumerate() {
+            let (d, g) = (x.widen() - less, g.widen());
+            (lanes[0][j], lanes[1][j], lanes[2][j], lanes[3][j]) = (d, d * d, g, g * d);
+        }
+        for (x, g) in a.zip(b) {
+            for j in 0..LANES {
+                let (d, g) = (x[j].widen() - less, g[j].widen());
+                lanes[0][j] = lanes[0][j] + d;
+                lanes[1][j] = lanes[1][j] + d * d;
+                lanes[2][j] = lanes[2][j] + g;
+                lanes[3][j] = lanes[3][j] + g * d;
+            }
+        }
+        for (sum, lanes) in sums.iter_mut().zip(lanes) {
+            *sum += join(lanes, |a, b| a + b).into();
+        }
+    }
+    sums
+}
+
+impl<T: Wide<W: Compute>> Task for Row<'_, '_, T> {
+    type Out = [f64; 2];
+    #[inline(always)]
+    fn run<const F: bool>(self) -> [f64; 2] {
+        let Row { x, g, how, row, eps, by: [weight, bias], out } = self;
+        let count = how.count();
+        // One pass over the row: elements are measured from the mean of the first of them. As that is a mean of some, it
+        // lies so near the mean of all that the sum of squares loses little.
+        let first = how.row(x, row).next().unwrap_or_default();
+        let first = &first[..first.len().min(FIRST)];
+        let less = T::W::of(total(first, |x| x) / first.len() as f64);
+        // Loops, no closures: these would not be compiled for this function's instruction set.
+        let mut sums = [0.0; 4];
+        for piece in 0..how.pieces {
+            let own = (piece * how.rows + row) * how.len..(piece * how.rows + row + 1) * how.len;
+            let part = match g {
+                None => moments(&x[own], less),
+                Some(g) => joint_moments(&x[own.clone()], &g[own], less),
+            };
+            for (sum, part) in sums.iter_mut().zip(part) {
+                *sum += part;
+            }
+        }
+        // The mean, measured from there.
+        let mean = sums[0] / count;
+        let variance = sums[1] / count - mean * mean;
+        let inverse = 1.0 / (if variance < 0.0 { 0.0 } else { variance } + eps);
+        let scale = inverse.sqrt() * weight.into();
+        let Some(g) = g else {
+            let (shift, scale) = (T::W::of(bias.into() - mean * scale), T::W::of(scale));
+            for (x, out) in how.row(x, row).zip(out) {
+                for (x, o) in x.iter().zip(out.iter_mut()) {
+                    *o = T::narrow((x.widen() - less) * scale + shift);
+                }
+            }
+            return [0.0; 2];
+        };
+        let met = sums[3] - mean * sums[2];
+        let slope = met / count * inverse;
+        let shift = T::W::of((mean * slope - sums[2] / count) * scale);
+        let (slope, scale) = (T::W::of(slope * scale), T::W::of(scale));
+        for ((g, x), out) in how.row(g, row).zip(how.row(x, row)).zip(out) {
+            for ((x, g), o) in x.iter().zip(g).zip(out.iter_mut()) {
+                *o = T::narrow(g.widen() * scale - (x.widen() - less) * slope + shift);
+            }
+        }
+        [met * inverse.sqrt(), sums[2]]
     }
 }
 
-/// The elements from the piece of that number on, by their rows' statistics: standardised, or, of `g`, the gradient.
-struct Apply<'a, T: Wide> {
-    x: &'a [T],
-    g: Option<&'a [T]>,
+/// Rows less their mean over their deviation, scaled and shifted; of `g`, which lies as `x` does, what goes back through
+/// that, with the sums over each row of `g` times what was standardised and of `g`, the gradients of weight and bias.
+pub(super) fn standardize<T: Float>(
+    x: &CpuArray,
+    g: Option<&CpuArray>,
     how: Channels,
-    first: usize,
-    by: &'a [[T::W; 4]],
-    out: &'a mut [T],
-}
-impl<T: Wide<W: Compute>> Task for Apply<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        let Apply { x, g, how, first, by, out } = self;
-        let len = how.len;
-        for (i, (x, out)) in x.chunks(len).zip(out.chunks_mut(len)).enumerate() {
-            let [mean, scale, g_mean, slope] = by[(first + i) % how.rows];
-            match g {
-                None => x.iter().zip(out).for_each(|(x, o)| *o = T::narrow((x.widen() - mean) * scale)),
-                Some(g) => {
-                    for ((x, g), o) in x.iter().zip(&g[i * len..]).zip(out) {
-                        *o = T::narrow((g.widen() - g_mean - (x.widen() - mean) * slope) * scale);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Rows less their mean over their deviation; of `g`, which lies as `x` does, what goes back through that.
-pub(super) fn standardize<T: Float>(x: &CpuArray, g: Option<&CpuArray>, how: Channels, eps: f64) -> Result<CpuArray> {
+    eps: f64,
+    weight: Option<&[T]>,
+    bias: Option<&[T]>,
+) -> Result<(CpuArray, Vec<[f64; 2]>)> {
     let start = |a: &CpuArray| a.layout.offset;
     let (guard, g_guard) = (x.read::<T>(), g.map(|g| g.read::<T>()));
     let data = &guard[start(x)..][..how.numel()];
     let g = g_guard.as_ref().zip(g).map(|(guard, g)| &guard[start(g)..][..how.numel()]);
-    let mut by = vec![[T::W::of(0.0); 4]; how.rows];
-    threads::for_chunks(&mut by, 1, threads::GRAIN / 2 / (how.pieces * how.len), |first, out| {
-        run(Statistics { x: data, g, how, first, eps, out });
-    });
+    let number = |of: Option<&[T]>, row: usize, other: f64| of.map_or(T::W::of(other), |of| of[row].widen());
+    let mut sums = vec![[0.0; 2]; how.rows];
     let flat = CpuArray::build(&[how.numel()], |out: &mut [T]| {
-        threads::for_chunks(out, how.len, threads::GRAIN, |start, out| {
-            let part = start..start + out.len();
-            let g = g.map(|g| &g[part.clone()]);
-            run(Apply { x: &data[part], g, how, first: start / how.len, by: &by, out });
+        // A row at a time, which the cache may hold until its results are written.
+        let mut rows: Vec<Vec<&mut [T]>> = (0..how.rows).map(|_| Vec::with_capacity(how.pieces)).collect();
+        for (i, piece) in out.chunks_mut(how.len.max(1)).enumerate() {
+            rows[i % how.rows].push(piece);
+        }
+        let mut jobs: Vec<_> = rows.iter_mut().zip(&mut sums).collect();
+        let grain = (threads::GRAIN / 4 / (how.pieces * how.len).max(1)).max(1);
+        threads::for_chunks(&mut jobs, 1, grain, |first, jobs| {
+            for (i, (out, sums)) in jobs.iter_mut().enumerate() {
+                let row = first + i;
+                let by = [number(weight, row, 1.0), number(bias, row, 0.0)];
+                **sums = run(Row { x: data, g, how, row, eps, by, out });
+            }
         });
         Ok(())
     })?;
-    Ok(flat.with_layout(Layout { offset: 0, ..x.layout.clone() }))
+    Ok((flat.with_layout(Layout { offset: 0, ..x.layout.clone() }), sums))
 }
 
 #[cfg(test)]
@@ -168,8 +239,10 @@ mod tests {
             threads::set_num_threads(threads);
             let (x, g) = (turned(&numbers(1)), turned(&numbers(2)));
             let how = Channels::of(&x.layout, 3).unwrap();
-            let (y, back) =
-                (standardize::<f64>(&x, None, how, eps).unwrap(), standardize::<f64>(&x, Some(&g), how, eps).unwrap());
+            let (y, back) = (
+                standardize::<f64>(&x, None, how, eps, None, None).unwrap().0,
+                standardize::<f64>(&x, Some(&g), how, eps, None, None).unwrap().0,
+            );
             assert_eq!((&y.layout, &back.layout), (&x.layout, &x.layout));
             // The same of rows that are dense.
             let (rows_of_x, rows_of_g) = (x.contiguous().unwrap(), g.contiguous().unwrap());
@@ -177,8 +250,8 @@ mod tests {
                 let (a, b) = (show::<f64>(&a), show::<f64>(&b));
                 assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-12), "{a:?} {b:?}");
             };
-            near(y, super::super::fused::standardize::<f64>(&rows_of_x, 3, eps).unwrap());
-            near(back, super::super::gradients::standardize::<f64>(&rows_of_g, &rows_of_x, 3, eps).unwrap());
+            near(y, super::super::norm::standardize::<f64>(&rows_of_x, 3, eps).unwrap());
+            near(back, super::super::norm::standardize_gradient::<f64>(&rows_of_g, &rows_of_x, 3, eps).unwrap());
         }
         assert!(Channels::of(&array(&[2, 3, 30], &[0f32; 180]).layout, 1).is_none());
     }

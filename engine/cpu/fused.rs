@@ -1,21 +1,19 @@
-//! Composites in one pass: linear layers, softmax, gelu and the core of layer norm.
+//! Composites in one pass: linear layers, softmax and gelu.
 //!
 //! Depends on `simd` and `blas`. 16-bit floats are computed with in `float32`; sums over a row go on in double precision
-//! every 512 elements. Invariant: each agrees with the composite of plain ops that it stands for.
+//! every 2048 elements. Invariant: each agrees with the composite of plain ops that it stands for.
 
 use super::blas::{gemm, Gemm, Matrix};
-use super::channels::{self, Channels};
-use super::elementwise::apply1;
-use super::simd::{run, threads, Extreme, Math, Real, Sum, Task, Wide};
+use super::elementwise::{apply1, apply2};
+use super::simd::{run, threads, Exponential, Extreme, Map1, Math, Real, Sum, Task, Wide};
 use super::{attention, copy, gradients, CpuArray};
 use crate::backend::Array;
 use crate::dispatch::Meta;
 use crate::dtype::Element;
 use crate::ops::nn::NnOp;
-use crate::ops::norm::NormOp;
 use crate::ops::view::ViewOp;
 use crate::shape::{Axes, Layout};
-use crate::{Error, Result};
+use crate::Result;
 
 /// Runs `$body` with `$T` bound to the Rust type of a floating dtype; an error for any other.
 macro_rules! with_float {
@@ -53,17 +51,27 @@ pub(super) use with_float;
 pub trait Compute: Element + num_traits::Float + Wide<W = Self> + Real + Gemm + Into<f64> {
     /// Rounded from double precision.
     fn of(x: f64) -> Self;
+    /// e to the power of it, as [`Math::Exp`] gives it.
+    fn power<const F: bool>(self) -> Self;
 }
 impl Compute for f32 {
     #[inline(always)]
     fn of(x: f64) -> f32 {
         x as f32
     }
+    #[inline(always)]
+    fn power<const F: bool>(self) -> f32 {
+        Exponential.map::<F>(self)
+    }
 }
 impl Compute for f64 {
     #[inline(always)]
     fn of(x: f64) -> f64 {
         x
+    }
+    #[inline(always)]
+    fn power<const F: bool>(self) -> f64 {
+        Exponential.map::<F>(self)
     }
 }
 
@@ -83,24 +91,14 @@ pub fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             with_float!("softmax_gradient", out.dtype, T => gradients::softmax::<T>(x, inputs[1], axis, log))
         }
         NnOp::Attention { causal, scale } => attention::attention(inputs, causal, scale, out),
+        NnOp::GeluGradient { tanh } => with_float!("gelu", out.dtype, T => {
+            apply2::<T, T>(x, inputs[1], &out.shape, threads::GRAIN / 4, &|g, x, out| T::gelu_gradient(tanh, g, x, out))
+        }),
         NnOp::Gelu { tanh } => {
             let op = if tanh { Math::GeluTanh } else { Math::Gelu };
             with_float!("gelu", out.dtype, T => {
                 apply1::<T, T>(x, threads::GRAIN / 4, &|x, out| T::math(op, x, out))
             })
-        }
-    }
-}
-
-/// The kernels of the `norm` family.
-pub fn norm(op: &NormOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
-    let x = inputs[0];
-    match *op {
-        NormOp::Standardize { dims, eps } => {
-            with_float!("layer_norm", out.dtype, T => standardize::<T>(x, dims, eps))
-        }
-        NormOp::StandardizeGradient { dims, eps } => {
-            with_float!("layer_norm", out.dtype, T => gradients::standardize::<T>(x, inputs[1], dims, eps))
         }
     }
 }
@@ -172,8 +170,8 @@ pub fn axis_back(x: &CpuArray, axis: usize) -> Result<CpuArray> {
     }
 }
 
-/// Elements worked on at once where rows are short.
-const BLOCK: usize = 4096;
+/// Elements worked on at once where rows are short: with what is made of them, the first cache level holds them.
+const BLOCK: usize = 1024;
 const LANES: usize = 32;
 
 /// All lanes as one, halving them.
@@ -189,21 +187,47 @@ pub(super) fn join<W: Copy, const N: usize>(mut lanes: [W; N], f: impl Fn(W, W) 
     lanes[0]
 }
 
+/// Elements added up in their own precision before going on in double precision.
+const SUMMED: usize = 64 * LANES;
+
 /// The sum of a function of a row's elements.
 #[inline(always)]
 pub(super) fn total<T: Wide<W: Compute>>(x: &[T], f: impl Fn(T::W) -> T::W) -> f64 {
     let zero = T::W::of(0.0);
     let mut sum = 0.0;
-    for block in x.chunks(16 * LANES) {
+    for block in x.chunks(SUMMED) {
         let mut lanes = [zero; LANES];
         let chunks = block.chunks_exact(LANES);
-        let rest = chunks.remainder().iter().fold(zero, |sum, x| sum + f(x.widen()));
+        for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
+            *lane = f(x.widen());
+        }
         for c in chunks {
             for j in 0..LANES {
                 lanes[j] = lanes[j] + f(c[j].widen());
             }
         }
-        sum += (join(lanes, |a, b| a + b) + rest).into();
+        sum += join(lanes, |a, b| a + b).into();
+    }
+    sum
+}
+
+/// The sum of a function of the elements of two rows.
+#[inline(always)]
+pub(super) fn total2<T: Wide<W: Compute>>(x: &[T], y: &[T], f: impl Fn(T::W, T::W) -> T::W) -> f64 {
+    let zero = T::W::of(0.0);
+    let mut sum = 0.0;
+    for (x, y) in x.chunks(SUMMED).zip(y.chunks(SUMMED)) {
+        let mut lanes = [zero; LANES];
+        let (a, b) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
+        for (lane, (x, y)) in lanes.iter_mut().zip(a.remainder().iter().zip(b.remainder())) {
+            *lane = f(x.widen(), y.widen());
+        }
+        for (a, b) in a.zip(b) {
+            for j in 0..LANES {
+                lanes[j] = lanes[j] + f(a[j].widen(), b[j].widen());
+            }
+        }
+        sum += join(lanes, |a, b| a + b).into();
     }
     sum
 }
@@ -244,26 +268,41 @@ impl<T: Wide<W: Compute>> Task for Shift<'_, T> {
     }
 }
 
-/// Rows over their sum, or, if `LOG`, `shifted` less the logarithm of the sum.
-struct Divide<'a, T: Wide, const LOG: bool> {
-    shifted: &'a [T::W],
-    powers: &'a [T::W],
+/// Rows over their sum of powers, or, if `LOG`, less the logarithm of that.
+struct Softmax<'a, T: Wide, const LOG: bool> {
+    x: &'a [T],
     n: usize,
+    /// As long as `x`, to work in.
+    powers: &'a mut [T::W],
     out: &'a mut [T],
 }
-impl<T: Wide<W: Compute>, const LOG: bool> Task for Divide<'_, T, LOG> {
+impl<T: Wide<W: Compute>, const LOG: bool> Task for Softmax<'_, T, LOG> {
     type Out = ();
     #[inline(always)]
     fn run<const F: bool>(self) {
-        let Divide { shifted, powers, n, out } = self;
-        for ((x, e), out) in shifted.chunks(n).zip(powers.chunks(n)).zip(out.chunks_mut(n)) {
+        let Softmax { x, n, powers, out } = self;
+        for (x, e) in x.chunks(n).zip(powers.chunks_mut(n)) {
+            let most = largest(x);
+            for (x, e) in x.iter().zip(e) {
+                *e = x.widen() - most;
+            }
+        }
+        // Over all rows at once, as they may be short.
+        for e in powers.iter_mut() {
+            *e = e.power::<F>();
+        }
+        for ((x, e), out) in x.chunks(n).zip(powers.chunks(n)).zip(out.chunks_mut(n)) {
             let sum = total::<T::W>(e, |e| e);
             if LOG {
-                let less = T::W::of(sum.ln());
-                x.iter().zip(out).for_each(|(&x, o)| *o = T::narrow(x - less));
+                let (most, less) = (largest(x), T::W::of(sum.ln()));
+                for (x, o) in x.iter().zip(out) {
+                    *o = T::narrow(x.widen() - most - less);
+                }
             } else {
                 let scale = T::W::of(1.0 / sum);
-                e.iter().zip(out).for_each(|(&e, o)| *o = T::narrow(e * scale));
+                for (&e, o) in e.iter().zip(out) {
+                    *o = T::narrow(e * scale);
+                }
             }
         }
     }
@@ -365,59 +404,15 @@ fn softmax<T: Float, const LOG: bool>(x: &CpuArray, axis: usize) -> Result<CpuAr
     let y = CpuArray::build(x.shape(), |out: &mut [T]| {
         threads::for_chunks(out, n, threads::GRAIN / 4, |start, out| {
             let block = (BLOCK / n).max(1) * n;
-            let mut shifted = vec![T::W::of(0.0); block.min(out.len())];
-            let mut powers = shifted.clone();
+            let mut powers = vec![T::W::of(0.0); block.min(out.len())];
             for (x, out) in data[start..].chunks(block).zip(out.chunks_mut(block)) {
                 let len = out.len();
-                let (shifted, powers) = (&mut shifted[..len], &mut powers[..len]);
-                run(Shift { x: &x[..len], n, out: shifted });
-                T::W::math(Math::Exp, shifted, powers);
-                run(Divide::<T, LOG> { shifted, powers, n, out });
+                run(Softmax::<T, LOG> { x: &x[..len], n, powers: &mut powers[..len], out });
             }
         });
         Ok(())
     })?;
     axis_back(&y, axis)
-}
-
-/// Rows less their mean, over the root of their variance plus `eps`.
-struct Standard<'a, T> {
-    x: &'a [T],
-    n: usize,
-    eps: f64,
-    out: &'a mut [T],
-}
-impl<T: Wide<W: Compute>> Task for Standard<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        let Standard { x, n, eps, out } = self;
-        for (x, out) in x.chunks(n).zip(out.chunks_mut(n)) {
-            let mean = T::W::of(total(x, |x| x) / n as f64);
-            let variance = total(x, |x| (x - mean) * (x - mean)) / n as f64;
-            let scale = T::W::of(1.0 / (variance + eps).sqrt());
-            x.iter().zip(out).for_each(|(x, o)| *o = T::narrow((x.widen() - mean) * scale));
-        }
-    }
-}
-
-pub(super) fn standardize<T: Float>(x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
-    if let Some(how) = Channels::of(&x.layout, dims) {
-        return channels::standardize::<T>(x, None, how, eps);
-    }
-    let x = x.contiguous()?;
-    let lead = x.layout().ndim().checked_sub(dims);
-    let lead =
-        lead.ok_or_else(|| Error::shape("layer_norm", format!("there are no {dims} dimensions"), &[x.shape()]))?;
-    let n = x.shape()[lead..].iter().product::<usize>().max(1);
-    let guard = x.read::<T>();
-    let data = x.slice(&guard);
-    CpuArray::build(x.shape(), |out: &mut [T]| {
-        threads::for_chunks(out, n, threads::GRAIN / 2, |start, out| {
-            run(Standard { x: &data[start..start + out.len()], n, eps, out });
-        });
-        Ok(())
-    })
 }
 
 #[cfg(test)]
@@ -516,32 +511,29 @@ mod tests {
     }
 
     #[test]
-    fn standardized_rows_have_mean_0_and_variance_1() {
-        for x in layouts(&[2, 3, 50], &numbers(300)) {
-            for dims in 1..=3 {
-                let op = NormOp::Standardize { dims, eps: 0.0 };
-                let y = show::<f32>(&norm(&op, &[&x], &Meta::new(&[2, 3, 50], crate::DType::F32)).unwrap());
-                for row in y.chunks([50, 150, 300][dims - 1]) {
-                    let n = row.len() as f32;
-                    assert!(row.iter().sum::<f32>().abs() / n < 1e-5);
-                    assert!((row.iter().map(|y| y * y).sum::<f32>() / n - 1.0).abs() < 1e-4);
-                }
-            }
-        }
-        // Far from zero, where the mean of squares would cancel.
-        let x = array(&[1, 4], &[10_001f32, 10_002.0, 10_003.0, 10_004.0]);
-        let y =
-            norm(&NormOp::Standardize { dims: 1, eps: 1e-5 }, &[&x], &Meta::new(&[1, 4], crate::DType::F32)).unwrap();
-        close(&show::<f32>(&y), &[-1.341_635, -0.447_212, 0.447_212, 1.341_635], 1e-5);
-    }
-
-    #[test]
     fn gelu_in_both_forms() {
         for x in layouts(&[4], &[-1f32, 0.0, 1.0, 3.0]) {
             let y = run_nn::<f32>(NnOp::Gelu { tanh: false }, &[&x], &[4]);
             close(&y, &[-0.158_655_25, 0.0, 0.841_344_7, 2.995_950_3], 1e-6);
             let y = run_nn::<f32>(NnOp::Gelu { tanh: true }, &[&x], &[4]);
             close(&y, &[-0.158_808, 0.0, 0.841_191_97, 2.996_362_7], 1e-6);
+        }
+        // The slopes are those of neighbouring values.
+        let (x, h) = ([-4f64, -1.3, 0.0, 0.7, 6.0], 1e-5);
+        let g = [2f64, -1.0, 0.5, 3.0, 1.0];
+        for tanh in [false, true] {
+            let at = |d: f64| run_nn::<f64>(NnOp::Gelu { tanh }, &[&array(&[5], &x.map(|x| x + d))], &[5]);
+            let (above, below) = (at(h), at(-h));
+            let dx = run_nn::<f64>(NnOp::GeluGradient { tanh }, &[&array(&[5], &g), &array(&[5], &x)], &[5]);
+            let half = run_nn::<f32>(
+                NnOp::GeluGradient { tanh },
+                &[&array(&[5], &g.map(|g| g as f32)), &array(&[5], &x.map(|x| x as f32))],
+                &[5],
+            );
+            for i in 0..5 {
+                let want = g[i] * (above[i] - below[i]) / (2.0 * h);
+                assert!((dx[i] - want).abs() < 1e-8 && (f64::from(half[i]) - want).abs() < 1e-6, "{i} {dx:?} {half:?}");
+            }
         }
     }
 }

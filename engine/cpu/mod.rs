@@ -20,6 +20,7 @@ mod index;
 pub(crate) mod linalg;
 mod loss;
 mod matmul;
+mod norm;
 mod numbers;
 mod optim;
 mod pool;
@@ -58,6 +59,7 @@ use crate::ops::view::ViewOp;
 use crate::optim::Step;
 use crate::shape::Layout;
 use crate::{DType, Error, Result};
+pub(crate) use norm::affine_gradients;
 pub(crate) use simd::shared::release_names;
 pub(crate) use simd::threads::{num_threads, set_num_threads};
 pub(crate) use simd::{as_bytes, from_bytes};
@@ -340,7 +342,7 @@ impl Backend for CpuBackend {
     }
 
     fn norm(op: &NormOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
-        fused::norm(op, inputs, out)
+        norm::norm(op, inputs, out)
     }
 
     fn loss(op: &LossOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {

@@ -5,7 +5,7 @@
 //! order. Invariant: the pieces that threads take are fixed by the sizes, so that results do not depend on their number.
 
 use super::cast::cast;
-use super::simd::{self, accumulate, threads, Better, Extreme, Sum};
+use super::simd::{self, threads, Extreme, Sum};
 use super::strided::{collapse, Dims};
 use super::CpuArray;
 use crate::backend::Array;
@@ -148,9 +148,7 @@ impl<T: Element + Extreme, const MAX: bool> Fold<T> for Extremum<T, MAX> {
         }
     }
     fn rows(self, x: &[T], stride: usize, rows: usize, _: usize, acc: &mut [T]) {
-        for r in 0..rows {
-            accumulate(Better::<MAX>, acc, &x[r * stride..]);
-        }
+        simd::extreme_rows::<T, MAX>(x, stride, rows, acc);
     }
     fn finish(self, acc: T) -> T {
         acc

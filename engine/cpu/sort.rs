@@ -31,6 +31,7 @@ macro_rules! ordered {
                 let $x = self;
                 $key
             }
+            #[inline(always)]
             #[allow(clippy::eq_op)]
             fn is_nan(self) -> bool {
                 self != self
@@ -208,7 +209,8 @@ impl<T: Ordered> Task for Candidates<'_, T> {
         let Candidates { row, mask, block, keys } = self;
         let key = |x: &T| x.key() as u32 ^ mask;
         let mut bound = 0;
-        for x in row.chunks(block) {
+        // `k` whole blocks: what is left over would be a short one, with a worse bound.
+        for x in row.chunks_exact(block) {
             let mut lanes = [u32::MAX; LANES];
             let chunks = x.chunks_exact(LANES);
             let rest = chunks.remainder().iter().map(key).fold(u32::MAX, u32::min);

@@ -42,6 +42,12 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
             let v = x.value()?;
             Value::new(gelu(&v.array, *tanh, out.dtype)?, v.perm.clone())
         }
+        (NnOp::GeluGradient { tanh }, [g, x]) => {
+            let (g, x) = (g.value()?, x.value()?);
+            // Both in the input's order.
+            let g = g.ordered(x.perm.as_ref())?;
+            Value::new(ops::multiply(&g, &gelu_slope(&x.array, *tanh, out.dtype)?)?, x.perm.clone())
+        }
         (NnOp::Attention { causal, scale }, [q, k, v, rest @ ..]) => {
             Value::plain(attention([q, k, v], rest.first().copied(), *causal, *scale, out)?)
         }
@@ -52,6 +58,7 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
             | NnOp::LogSoftmax { .. }
             | NnOp::SoftmaxGradient { .. }
             | NnOp::Gelu { .. }
+            | NnOp::GeluGradient { .. }
             | NnOp::Attention { .. },
             _,
         ) => {
@@ -123,6 +130,24 @@ fn gelu(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {
     Ok(ops::multiply(&ops::multiply(x, &number(0.5)?)?, &ops::add(&bend, &number(1.0)?)?)?)
 }
 
+/// `Φ(x) + x φ(x)`, or the slope of the tanh form.
+fn gelu_slope(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {
+    let number = |n: f64| constant(n, dtype);
+    let square = ops::square(x)?;
+    if tanh {
+        let line = |by: f64| -> Made<Array> { Ok(ops::add(&ops::multiply(&square, &number(by)?)?, &number(1.0)?)?) };
+        let t = ops::tanh(&ops::multiply(&ops::multiply(x, &line(GELU_CUBIC)?)?, &number(GELU_SCALE)?)?)?;
+        let inner = ops::multiply(&line(3.0 * GELU_CUBIC)?, &number(GELU_SCALE)?)?;
+        let steep = ops::multiply(&ops::multiply(x, &ops::subtract(&number(1.0)?, &ops::square(&t)?)?)?, &inner)?;
+        return Ok(ops::multiply(&ops::add(&ops::add(&t, &number(1.0)?)?, &steep)?, &number(0.5)?)?);
+    }
+    let cdf = ops::add(&ops::erf(&ops::multiply(x, &number(FRAC_1_SQRT_2)?)?)?, &number(1.0)?)?;
+    let cdf = ops::multiply(&cdf, &number(0.5)?)?;
+    let density = ops::exp(&ops::multiply(&square, &number(-0.5)?)?)?;
+    let density = ops::multiply(&density, &number(GELU_SCALE * 0.5)?)?;
+    Ok(ops::add(&cdf, &ops::multiply(x, &density)?)?)
+}
+
 /// MLX's fused attention. Its causal mask ends in the lower right corner and its masks leave rows that see nothing
 /// undefined, so other causal masks are spelled out, and such rows are set to zero.
 fn attention(x: [&GpuArray; 3], mask: Option<&GpuArray>, causal: bool, scale: f64, out: &Meta) -> Made<Array> {
@@ -157,7 +182,12 @@ pub(super) fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
             let array = standardize_gradient(&*g.logical()?, &*x.logical()?, *dims, *eps, out)?;
             return GpuArray::new(Value::plain(array), &out.shape, out.dtype);
         }
-        (NormOp::Standardize { .. } | NormOp::StandardizeGradient { .. }, _) => {
+        (NormOp::Affine { dims, eps }, [x, w, b]) => {
+            let (x, w, b) = (x.value()?, w.value()?, b.value()?);
+            let array = affine(&*x.logical()?, [&*w.logical()?, &*b.logical()?], *dims, *eps, out)?;
+            return GpuArray::new(Value::plain(array), &out.shape, out.dtype);
+        }
+        (NormOp::Standardize { .. } | NormOp::StandardizeGradient { .. } | NormOp::Affine { .. }, _) => {
             return Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())).into());
         }
     };
@@ -176,6 +206,32 @@ pub(super) fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     };
     drop(v);
     GpuArray::new(Value::plain(array), &out.shape, out.dtype)
+}
+
+/// Standardised over the last dimensions, or, for `dims` 0, over all but the second; scaled and shifted.
+fn affine(x: &Array, by: [&Array; 2], dims: usize, eps: f64, out: &Meta) -> Made<Array> {
+    if numel(&out.shape) == 0 {
+        return Ok(x.clone());
+    }
+    let (shape, [w, b]) = (ints(&out.shape)?, by);
+    if dims > 0 {
+        let (mut flat, over) = (ints(&out.shape[..out.shape.len() - dims])?, [int(w.size())?]);
+        flat.push(over[0]);
+        let (w, b) = (ops::reshape(w, &over)?, ops::reshape(b, &over)?);
+        let y = fast::layer_norm(&ops::reshape(x, &flat)?, Some(&w), Some(&b), eps as f32)?;
+        return Ok(ops::reshape(&y, &shape)?);
+    }
+    let mut wide = Ints::from_elem(1, shape.len());
+    wide[1] = shape[1];
+    let half = matches!(out.dtype, DType::F16 | DType::BF16);
+    let x = if half { ops::astype(x, Dtype::Float32)? } else { x.clone() };
+    let over: Ints = (0..int(shape.len())?).filter(|&d| d != 1).collect();
+    let centred = ops::subtract(&x, &ops::mean_axes(&x, &over, true)?)?;
+    let eps = constant(eps, if half { DType::F32 } else { out.dtype })?;
+    let scale = ops::rsqrt(&ops::add(&ops::mean_axes(&ops::square(&centred)?, &over, true)?, &eps)?)?;
+    let y = ops::multiply(&ops::multiply(&centred, &scale)?, &ops::reshape(w, &wide)?)?;
+    let y = ops::add(&y, &ops::reshape(b, &wide)?)?;
+    Ok(if half { ops::astype(&y, convert::dtype(out.dtype)?)? } else { y })
 }
 
 /// `(g - mean(g) - y mean(g y)) / σ`, with `y` and σ found again from the input.

@@ -28,9 +28,11 @@ pub(super) fn pool(op: &PoolOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     }
     let value = match (op, inputs) {
         (PoolOp::Max { args }, [x]) => max(x, args)?,
-        (PoolOp::MaxIndices { args }, [x]) => max_indices(x, args)?,
+        (PoolOp::MaxIndices { args }, [x]) => max_indices(x, args, out.dtype)?,
         (PoolOp::MaxPick { args }, [x, source]) => max_pick(x, source, args)?,
         (PoolOp::MaxScatter { args }, [x, g]) => max_scatter(x, g, args)?,
+        (PoolOp::Take, [x, places]) => take(x, places)?,
+        (PoolOp::Put { shape }, [g, places]) => put(g, places, shape)?,
         (PoolOp::Average { args }, [x]) => average(x, args)?,
         (PoolOp::AverageSpread { args, shape }, [g]) => average_spread(g, args, shape)?,
         (
@@ -38,6 +40,8 @@ pub(super) fn pool(op: &PoolOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
             | PoolOp::MaxIndices { .. }
             | PoolOp::MaxPick { .. }
             | PoolOp::MaxScatter { .. }
+            | PoolOp::Take
+            | PoolOp::Put { .. }
             | PoolOp::Average { .. }
             | PoolOp::AverageSpread { .. },
             _,
@@ -265,12 +269,12 @@ fn plane_indices(x: &Array, lines: &[Line], dtype: DType) -> Made<Array> {
     Ok(found)
 }
 
-fn max_indices(x: &GpuArray, args: &PoolArgs) -> Made<Value> {
+fn max_indices(x: &GpuArray, args: &PoolArgs, dtype: DType) -> Made<Value> {
     let v = x.value()?;
     let lines = lines(x.shape(), v.perm.as_ref(), args);
     let places = plane_indices(&v.array, &lines, x.element())?;
     let last = numel(&x.shape()[2..]) as i64 - 1;
-    Ok(Value::new(ops::astype(&places, Dtype::Int64)?, v.perm.clone()).knowing(Known::Within(0, last)))
+    Ok(Value::new(ops::astype(&places, convert::dtype(dtype)?)?, v.perm.clone()).knowing(Known::Within(0, last)))
 }
 
 /// Where the spatial axes lie together: the perm to work in and their place in it.
@@ -291,16 +295,40 @@ fn flat_plane(shape: &[i32], at: usize, n: usize) -> Ints {
     flat
 }
 
+/// The elements of a source at places of its planes, whose axes lie together from `at` on.
+fn taken(source: &Array, places: &Array, at: usize, n: usize) -> Made<Array> {
+    let flat = ops::reshape(source, &flat_plane(source.shape(), at, n))?;
+    let index = ops::reshape(places, &flat_plane(places.shape(), at, n))?;
+    Ok(ops::reshape(&ops::take_along_axis(&flat, &index, at as i32)?, places.shape())?)
+}
+
+/// Zeros of a shape with `g` added at places of the planes.
+fn added(g: &Array, places: &Array, shape: &[i32], at: usize, n: usize) -> Made<Array> {
+    let zeros = ops::zeros(&flat_plane(shape, at, n), g.dtype())?;
+    let index = ops::reshape(places, &flat_plane(places.shape(), at, n))?;
+    let flat = ops::reshape(g, index.shape())?;
+    Ok(ops::reshape(&ops::scatter_add_axis(&zeros, &index, &flat, at as i32)?, shape)?)
+}
+
+fn take(x: &GpuArray, places: &GpuArray) -> Made<Value> {
+    let (v, at) = (x.value()?, places.value()?);
+    let (perm, first) = plane(&v, x.ndim());
+    let at = at.ordered(perm.as_ref())?;
+    Ok(Value::new(taken(&*v.ordered(perm.as_ref())?, &at, first, x.ndim() - 2)?, perm))
+}
+
+fn put(g: &GpuArray, places: &GpuArray, shape: &[usize]) -> Made<Value> {
+    let (u, at) = (g.value()?, places.value()?);
+    let (perm, first) = plane(&u, g.ndim());
+    let (g, at) = (u.ordered(perm.as_ref())?, at.ordered(perm.as_ref())?);
+    Ok(Value::new(added(&g, &at, &ints(&physical(shape, perm.as_ref()))?, first, shape.len() - 2)?, perm))
+}
+
 fn max_pick(x: &GpuArray, source: &GpuArray, args: &PoolArgs) -> Made<Value> {
     let (v, s) = (x.value()?, source.value()?);
     let (perm, at) = plane(&v, x.ndim());
-    let n = args.kernel.len();
     let places = plane_indices(&*v.ordered(perm.as_ref())?, &lines(x.shape(), perm.as_ref(), args), x.element())?;
-    let source = s.ordered(perm.as_ref())?;
-    let flat = ops::reshape(&source, &flat_plane(source.shape(), at, n))?;
-    let index = ops::reshape(&places, &flat_plane(places.shape(), at, n))?;
-    let picked = ops::take_along_axis(&flat, &index, at as i32)?;
-    Ok(Value::new(ops::reshape(&picked, places.shape())?, perm))
+    Ok(Value::new(taken(&*s.ordered(perm.as_ref())?, &places, at, args.kernel.len())?, perm))
 }
 
 fn max_scatter(x: &GpuArray, g: &GpuArray, args: &PoolArgs) -> Made<Value> {
@@ -315,13 +343,8 @@ fn max_scatter(x: &GpuArray, g: &GpuArray, args: &PoolArgs) -> Made<Value> {
     if lines.iter().all(Line::tiles) {
         return Ok(Value::new(route_back(&x, &g, &lines, dtype)?, perm));
     }
-    let n = args.kernel.len();
     let places = plane_indices(&x, &lines, dtype)?;
-    let zeros = ops::zeros(&flat_plane(x.shape(), at, n), x.dtype())?;
-    let index = ops::reshape(&places, &flat_plane(places.shape(), at, n))?;
-    let flat = ops::reshape(&g, index.shape())?;
-    let spread = ops::scatter_add_axis(&zeros, &index, &flat, at as i32)?;
-    Ok(Value::new(ops::reshape(&spread, x.shape())?, perm))
+    Ok(Value::new(added(&g, &places, x.shape(), at, args.kernel.len())?, perm))
 }
 
 /// The gradient of windows that do not overlap: down the axes it is noted who won, up again the winner is given all.

@@ -47,8 +47,17 @@ macro_rules! nn_ops {
         /// `x Φ(x)` (Hendrycks and Gimpel, 2016); `approximate="tanh"` takes the usual approximation.
         function gelu(input: Tensor; approximate: Text = "none") -> Tensor {
             [] Keep Yes DTypes::FLOAT, Same,
-            prim Gelu { tanh: bool } Inputs {|c, g| [g * &gelu_slope(&c.x(0)?, *tanh)?]},
+            prim Gelu { tanh: bool } Inputs {|c, g| [gelu_back(g, &c.x(0)?, *tanh)]},
             run gelu_body, torch "nn.functional.gelu", samples ["N(3, 4)", "N(3, 4), approximate='tanh'"]
+        }
+        /// What goes back through [`gelu`] from `grad`: `grad` times the slope at `input`.
+        function gelu_gradient(grad: Tensor, input: Tensor, tanh: Bool) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim GeluGradient { tanh: bool } Inputs {|c, g| [
+                gelu_back(g, &c.x(1)?, *tanh),
+                g * &(&c.x(0)? * &gelu_bend(&c.x(1)?, *tanh)?)?,
+            ]},
+            run gelu_gradient_body, torch "-", samples ["N(3, 4), N(3, 4), False", "N(3, 4), N(3, 4), True"]
         }
         /// `x` above 0, `negative_slope * x` below.
         function leaky_relu(input: Tensor, negative_slope: Float = 0.01) -> Tensor {
@@ -212,17 +221,35 @@ fn gelu_body(x: &Tensor, approximate: &str) -> Result<Tensor> {
 pub(crate) const GELU_SCALE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 pub(crate) const GELU_CUBIC: f64 = 0.044715;
 
-fn gelu_slope(x: &Tensor, tanh: bool) -> Result<Tensor> {
-    if tanh {
-        let square = x.square()?;
-        let t = ((x * &((&square * GELU_CUBIC)? + 1.0)?)? * GELU_SCALE)?.tanh()?;
-        let inner = (((square * (3.0 * GELU_CUBIC))? + 1.0)? * GELU_SCALE)?;
-        let bend = ((x * &(1.0 - &t.square()?)?)? * &inner)?;
-        return ((t + 1.0)? + &bend)? * 0.5;
+fn gelu_back(g: &Tensor, x: &Tensor, tanh: bool) -> Result<Tensor> {
+    dispatch::apply1(Prim::Nn(NnOp::GeluGradient { tanh }), &[g, x], Meta::new(x.shape(), x.dtype()))
+}
+
+fn gelu_gradient_body(g: &Tensor, x: &Tensor, tanh: bool) -> Result<Tensor> {
+    let schema = &schema::gelu_gradient;
+    schema.check(x.dtype())?;
+    if g.shape() != x.shape() {
+        let why = "takes a gradient and an input of one shape";
+        return Err(Error::shape(schema.name, why, &[g.shape(), x.shape()]));
     }
-    let cdf = (((x * FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
-    let density = ((x.square()? * -0.5)?.exp()? * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * 0.5))?;
-    cdf + &(x * &density)?
+    if g.dtype() != x.dtype() {
+        return Err(Error::dtype(schema.name, "takes a gradient of the input's dtype", &[g.dtype(), x.dtype()]));
+    }
+    gelu_back(g, x, tanh)
+}
+
+/// The second derivative of gelu: `φ(x) (2 - x²)`, or, with `t` the tanh of `u`, `(1 - t²) (u' + x u'' / 2 - x t u'²)`.
+fn gelu_bend(x: &Tensor, tanh: bool) -> Result<Tensor> {
+    let square = x.square()?;
+    if tanh {
+        let t = ((x * &((&square * GELU_CUBIC)? + 1.0)?)? * GELU_SCALE)?.tanh()?;
+        let first = (((&square * (3.0 * GELU_CUBIC))? + 1.0)? * GELU_SCALE)?;
+        let second = (&square * (3.0 * GELU_CUBIC * GELU_SCALE))?;
+        let steep = ((x * &t)? * &first.square()?)?;
+        return (1.0 - &t.square()?)? * &((first + &second)? - &steep)?;
+    }
+    let density = ((&square * -0.5)?.exp()? * (GELU_SCALE * 0.5))?;
+    density * &(2.0 - &square)?
 }
 
 fn leaky_relu_body(x: &Tensor, slope: f64) -> Result<Tensor> {

@@ -1,12 +1,13 @@
 //! Normalisation over features, channels or the batch.
 //!
-//! Layer norm is a primitive, one pass on both backends (`cpu/fused.rs`, `gpu/nn.rs`); the others are made of reductions.
+//! Standardisation is a primitive, one pass on both backends (`cpu/norm.rs`, `gpu/nn.rs`), and on the CPU another takes weight
+//! and bias along; the other norms are made of reductions.
 
 use super::macros::define_ops;
-use crate::autograd::{Ctx, Grads};
+use crate::autograd::{self, Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
-use crate::shape::Axes;
-use crate::{DType, Device, Error, Result, Tensor};
+use crate::shape::{Axes, Shape};
+use crate::{cpu, profile, DType, Device, Error, Result, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -31,6 +32,13 @@ macro_rules! norm_ops {
             prim StandardizeGradient { dims: usize, eps: f64 } Inputs {|c, g| all standardize_second(c, g, *dims, *eps)},
             run standardize_gradient_body, torch "-", samples ["N(3, 4), N(3, 4), 1, 1e-5", "N(2, 3, 4), N(2, 3, 4), 2, 0.1"]
         }
+        /// `(x - mean) / sqrt(var + eps) * weight + bias`, as one pass on the CPU: over the last `dims` dimensions, which are
+        /// the shape of `weight` and `bias`; or, for `dims` 0, over all but the second, which is theirs. All have one dtype.
+        function normalize_affine(input: Tensor, weight: Tensor, bias: Tensor, dims: Int, eps: Float) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim Affine { dims: usize, eps: f64 } Pair {|c, g| all affine_back(c, g, *dims, *eps)},
+            run affine_body, torch "-", samples ["N(2, 3, 4), N(4), N(4), 1, 1e-5", "N(2, 3, 4), N(3, 4), N(3, 4), 2, 0.1", "N(3, 2, 4), N(2), N(2), 0, 0.1"]
+        }
         /// `x / sqrt(mean(x²) + eps) * weight` over the last dimensions (Zhang and Sennrich, 2019).
         function rms_norm(input: Tensor, normalized_shape: Sizes, weight: OptTensor = None, eps: OptFloat = None) -> Tensor {
             [] FullGpu Yes DTypes::INEXACT, Same,
@@ -50,6 +58,9 @@ macro_rules! norm_ops {
     }};
 }
 norm_ops!(define_ops);
+
+/// Elements of a channel's piece from which on one pass over channels as they lie is worth it.
+const PIECE: usize = 16;
 
 fn standardize(x: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
     dispatch::apply1(Prim::Norm(NormOp::Standardize { dims, eps }), &[x], Meta::new(x.shape(), x.dtype()))
@@ -92,6 +103,34 @@ fn standardize_second(c: &Ctx<'_>, v: &Tensor, dims: usize, eps: f64) -> Result<
     let through_y = standardize_back(&((v * &gy)? + &(&g * &vy)?)?, &x, dims, eps)?;
     let by_scale = ((y * &met)? * &square)?;
     grads.push(Some(((through_y * &square.sqrt()?)? + &by_scale)?.neg()?));
+    Ok(grads)
+}
+
+/// What goes back through [`normalize_affine`]: one pass where nothing of it is recorded, else the steps.
+fn affine_back(c: &Ctx<'_>, g: &Tensor, dims: usize, eps: f64) -> Result<Grads> {
+    let (x, w) = (c.x(0)?, c.x(1)?);
+    let arrays = (dispatch::cpu_array(g), dispatch::cpu_array(&x), dispatch::cpu_array(&w));
+    if let ((Some(g), Some(x), Some(w)), false) = (arrays, autograd::grad_enabled()) {
+        let begun = profile::begin();
+        let grads = cpu::affine_gradients(g, x, w, dims, eps)?;
+        profile::end_other(begun, "normalize_affine_gradient");
+        return Ok(grads.into_iter().enumerate().map(|(i, g)| c.needs(i).then(|| dispatch::of_cpu_array(g))).collect());
+    }
+    // The dimensions that weight and bias have.
+    let own = if dims == 0 { 1..2 } else { x.ndim() - dims..x.ndim() };
+    let over: Vec<isize> = (0..x.ndim()).filter(|d| !own.contains(d)).map(|d| d as isize).collect();
+    let wide: Shape = (0..x.ndim()).map(|d| if own.contains(&d) { x.shape()[d] } else { 1 }).collect();
+    let summed = |t: &Tensor| match over.is_empty() {
+        true => Ok(t.clone()),
+        false => t.sum(Some(&over), false, None),
+    };
+    let mut grads = Grads::new();
+    grads.push(match c.needs(0) {
+        true => Some(standardized_back(&(g * &super::view::reshape_to(&w, &wide)?)?, &x, dims, eps)?),
+        false => None,
+    });
+    grads.push(if c.needs(1) { Some(summed(&(g * &standardized(&x, 0, dims, eps)?)?)?) } else { None });
+    grads.push(if c.needs(2) { Some(summed(g)?) } else { None });
     Ok(grads)
 }
 
@@ -139,6 +178,9 @@ fn layer_norm_body(
     eps: f64,
 ) -> Result<Tensor> {
     check_last("layer_norm", x, normalized, &[weight, bias])?;
+    if let Some((weight, bias)) = taken(x, weight, bias) {
+        return affine(x, weight, bias, normalized.len(), eps);
+    }
     scale_and_shift(standardize(x, normalized.len(), eps)?.contiguous()?, weight, bias, x.dtype())
 }
 
@@ -199,12 +241,63 @@ fn centred(x: &Tensor, mean: &Tensor, var: &Tensor, eps: f64) -> Result<Tensor> 
     (x - mean)? * &(var + eps)?.rsqrt()?
 }
 
-/// The same with each channel's own mean and variance: channels seen as rows, which need not be moved for that.
-fn standardize_channels(x: &Tensor, eps: f64) -> Result<Tensor> {
-    let mut axes: Axes = (0..x.ndim()).collect();
-    axes.swap(0, 1);
-    let rows = super::view::permute_axes(&x.contiguous()?, &axes)?;
-    super::view::permute_axes(&standardize(&rows, x.ndim() - 1, eps)?, &axes)?.contiguous()
+/// Runs `f` on tensors that show their dimension behind `batch` others after the next one, and turns the result back: what
+/// is to be standardised over all dimensions but one is seen as rows, which need not be moved for that.
+fn by_channels(batch: usize, x: &[&Tensor], f: impl Fn(&[&Tensor], usize) -> Result<Tensor>) -> Result<Tensor> {
+    let ndim = x[0].ndim();
+    let mut axes: Axes = (0..ndim).collect();
+    axes.swap(batch, batch + 1);
+    let rows: Vec<Tensor> =
+        x.iter().map(|x| super::view::permute_axes(&x.contiguous()?, &axes)).collect::<Result<_>>()?;
+    let y = f(&rows.iter().collect::<Vec<_>>(), ndim - batch - 1)?;
+    super::view::permute_axes(&y, &axes)?.contiguous()
+}
+
+/// `(x - mean) / sqrt(var + eps)` over the last dimensions, or, for `dims` 0, over all but the second behind a batch.
+pub(crate) fn standardized(x: &Tensor, batch: usize, dims: usize, eps: f64) -> Result<Tensor> {
+    match dims {
+        0 => by_channels(batch, &[x], |x, dims| standardize(x[0], dims, eps)),
+        _ => standardize(x, dims, eps)?.contiguous(),
+    }
+}
+
+/// What goes back through that, without a batch.
+fn standardized_back(g: &Tensor, x: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
+    match dims {
+        0 => by_channels(0, &[g, x], |t, dims| standardize_back(t[0], t[1], dims, eps)),
+        _ => standardize_back(g, x, dims, eps),
+    }
+}
+
+fn affine(x: &Tensor, weight: &Tensor, bias: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
+    let meta = Meta::new(x.shape(), x.dtype());
+    dispatch::apply1(Prim::Norm(NormOp::Affine { dims, eps }), &[x, weight, bias], meta)
+}
+
+/// Weight and bias, where one pass of the CPU's may take them with an input.
+fn taken<'a>(x: &Tensor, weight: Option<&'a Tensor>, bias: Option<&'a Tensor>) -> Option<(&'a Tensor, &'a Tensor)> {
+    let (w, b) = (weight?, bias?);
+    (x.device() == Device::Cpu && [w, b].iter().all(|p| p.device() == Device::Cpu && p.dtype() == x.dtype()))
+        .then_some((w, b))
+}
+
+fn affine_body(x: &Tensor, weight: &Tensor, bias: &Tensor, dims: i64, eps: f64) -> Result<Tensor> {
+    let schema = &schema::normalize_affine;
+    schema.check(x.dtype())?;
+    let shape = match usize::try_from(dims) {
+        Ok(0) if x.ndim() > 1 => &x.shape()[1..2],
+        Ok(dims @ 1..) if dims <= x.ndim() => &x.shape()[x.ndim() - dims..],
+        _ => return Err(Error::shape(schema.name, format!("cannot normalize over {dims} dimensions"), &[x.shape()])),
+    };
+    if [weight, bias].iter().any(|p| p.shape() != shape) {
+        let why = format!("takes weight and bias of the shape {shape:?}");
+        return Err(Error::shape(schema.name, why, &[x.shape(), weight.shape(), bias.shape()]));
+    }
+    if [weight, bias].iter().any(|p| p.dtype() != x.dtype()) {
+        let why = "takes weight and bias of the input's dtype";
+        return Err(Error::dtype(schema.name, why, &[x.dtype(), weight.dtype(), bias.dtype()]));
+    }
+    affine(x, weight, bias, dims as usize, eps)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -229,6 +322,7 @@ fn batch_norm_body(
     if x.ndim() < 2 {
         return Err(Error::shape(OP, "expected at least 2 dimensions (N, C, ...)", &[x.shape()]));
     }
+    let plain = (weight, bias);
     let (weight, bias) = (per_channel(OP, x, weight)?, per_channel(OP, x, bias)?);
     if x.numel() == 0 {
         return scale_and_shift(x.copy()?, weight.as_ref(), bias.as_ref(), dtype);
@@ -263,7 +357,14 @@ fn batch_norm_body(
         }
         match statistics {
             Some((mean, var)) if !fused => centred(x, &mean, &var, eps)?,
-            _ => standardize_channels(x, eps)?,
+            _ => {
+                // Short pieces of channels are better put together first.
+                let whole = x.shape()[2..].iter().product::<usize>() >= PIECE;
+                if let (Some((weight, bias)), true) = (taken(x, plain.0, plain.1), whole && x.dtype() == dtype) {
+                    return affine(x, weight, bias, 0, eps);
+                }
+                standardized(x, 0, 0, eps)?
+            }
         }
     } else {
         match (per_channel(OP, x, running_mean)?, per_channel(OP, x, running_var)?) {

@@ -1,13 +1,16 @@
 //! Pooling over windows in one to three dimensions.
 //!
-//! Max-pooling saves its input rather than indices: the gradient finds the maxima again, the first of each window at a
-//! tie as in PyTorch. `MaxPick` and `MaxScatter` are each other's gradient. Kernels are in `cpu/pool.rs` and `gpu/pool.rs`.
+//! Where a gradient is recorded on the CPU, max-pooling finds the places of the maxima, the first of each window at a tie
+//! as in PyTorch, and takes what is there; it keeps the places. On the GPU it saves its input, and the gradient finds the
+//! maxima again, within one kernel. `MaxPick` and `MaxScatter` are each other's gradient, and so are `Take` and `Put`.
+//! Kernels are in `cpu/pool` and `gpu/pool.rs`.
 
 use super::conv::{spatial, Spatial};
 use super::macros::define_ops;
+use crate::autograd;
 use crate::dispatch::{self, Meta, Prim};
-use crate::shape::Shape;
-use crate::{DType, Error, Result, Tensor};
+use crate::shape::{numel, Shape};
+use crate::{DType, Device, Error, Result, Tensor};
 
 /// How a pool's windows lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +59,19 @@ macro_rules! pool_ops {
             [] Keep Yes DTypes::REAL, Same,
             prim MaxScatter { args: Box<PoolArgs> } First {|c, g| [c.zeros(0), max_pick(&c.x(0)?, g, args)]},
             run max_scatter_body, torch "-", samples []
+        }
+        /// The elements of (N, C, space…) at `places` (N, C, windows…), int32: row-major numbers within their plane.
+        function max_pool_take(input: Tensor, places: Tensor) -> Tensor {
+            [] Keep Yes DTypes::REAL, Same,
+            prim Take Second {|c, g| [put(g, &c.x(1)?, c.shape(0)), c.zeros(1)]},
+            run take_body, torch "-", samples []
+        }
+        /// Zeros of the shape `input_size` with `grad` added at `places` of each plane: what goes back through
+        /// [`max_pool_take`].
+        function max_pool_put(grad: Tensor, places: Tensor, input_size: Sizes) -> Tensor {
+            [] Keep Yes DTypes::REAL, Same,
+            prim Put { shape: Shape } Second {|c, g| [take(g, &c.x(1)?), c.zeros(1)]},
+            run put_body, torch "-", samples []
         }
         /// The mean of each window, in as many spatial dimensions as `kernel_size` has.
         function avg_pool(input: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, ceil_mode: Bool, count_include_pad: Bool, divisor_override: OptInt) -> Tensor {
@@ -157,8 +173,17 @@ fn run(op: PoolOp, inputs: &[&Tensor], shape: Shape, dtype: DType) -> Result<Ten
     dispatch::apply1(Prim::Pool(op), inputs, Meta { shape, dtype })
 }
 
+/// Is a gradient recorded for which the places of maxima are kept?
+fn keeps_places(x: &Tensor) -> bool {
+    let fits = x.device() == Device::Cpu && i32::try_from(numel(&x.shape()[2..])).is_ok();
+    fits && autograd::grad_enabled() && x.requires_grad()
+}
+
 fn max(x: &Tensor, args: Box<PoolArgs>) -> Result<Tensor> {
     schema::max_pool.check(x.dtype())?;
+    if keeps_places(x) {
+        return take(x, &max_indices(x, args, DType::I32)?);
+    }
     let shape = pooled_shape(x.shape(), &args);
     run(PoolOp::Max { args }, &[x], shape, x.dtype())
 }
@@ -171,6 +196,15 @@ fn max_pick(x: &Tensor, source: &Tensor, args: &PoolArgs) -> Result<Tensor> {
 fn max_scatter(x: &Tensor, g: &Tensor, args: &PoolArgs) -> Result<Tensor> {
     let op = PoolOp::MaxScatter { args: Box::new(args.clone()) };
     run(op, &[&x.detach()?, g], Shape::from_slice(x.shape()), g.dtype())
+}
+
+fn take(x: &Tensor, places: &Tensor) -> Result<Tensor> {
+    run(PoolOp::Take, &[x, places], Shape::from_slice(places.shape()), x.dtype())
+}
+
+fn put(g: &Tensor, places: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let shape = Shape::from_slice(shape);
+    run(PoolOp::Put { shape: shape.clone() }, &[g, places], shape, g.dtype())
 }
 
 fn average(x: &Tensor, args: &PoolArgs) -> Result<Tensor> {
@@ -222,12 +256,18 @@ pub fn max_pool_with_indices(
         return Ok((y.squeeze(Some(&[0]))?, i.squeeze(Some(&[0]))?));
     }
     let args = pool_args("max_pool", x.shape(), kernel, stride, padding, dilation, ceil_mode, n)?;
-    Ok((max(x, args.clone())?, max_indices(x, args)?))
+    if keeps_places(x) {
+        schema::max_pool.check(x.dtype())?;
+        let places = max_indices(x, args, DType::I32)?;
+        return Ok((take(x, &places)?, places.cast(DType::I64)?));
+    }
+    Ok((max(x, args.clone())?, max_indices(x, args, DType::I64)?))
 }
 
-fn max_indices(x: &Tensor, args: Box<PoolArgs>) -> Result<Tensor> {
+/// Places of the maxima, int64, or int32 for planes of fewer than 2^31 elements.
+fn max_indices(x: &Tensor, args: Box<PoolArgs>, dtype: DType) -> Result<Tensor> {
     let shape = pooled_shape(x.shape(), &args);
-    run(PoolOp::MaxIndices { args }, &[&x.detach()?], shape, DType::I64)
+    run(PoolOp::MaxIndices { args }, &[&x.detach()?], shape, dtype)
 }
 
 fn max_pool_body(
@@ -250,7 +290,8 @@ fn max_indices_body(
     ceil: bool,
 ) -> Result<Tensor> {
     schema::max_pool.check(x.dtype())?;
-    max_indices(x, pool_args("max_pool_indices", x.shape(), kernel, stride, padding, dilation, ceil, kernel.len())?)
+    let args = pool_args("max_pool_indices", x.shape(), kernel, stride, padding, dilation, ceil, kernel.len())?;
+    max_indices(x, args, DType::I64)
 }
 
 fn max_pick_body(
@@ -279,6 +320,35 @@ fn max_scatter_body(
     let args = pool_args("max_pool_scatter", x.shape(), kernel, stride, padding, dilation, ceil, kernel.len())?;
     expect("max_pool_scatter", x, g, &pooled_shape(x.shape(), &args))?;
     max_scatter(x, g, &args)
+}
+
+/// Planes of the shapes `space` and `places`, where both are (N, C, …) of one N and one C.
+fn expect_planes(op: &'static str, dtype: DType, space: &[usize], places: &Tensor) -> Result<()> {
+    schema::max_pool.check(dtype)?;
+    if places.dtype() != DType::I32 {
+        return Err(Error::dtype(op, "takes places as int32", &[places.dtype()]));
+    }
+    match space.len() > 2 && places.ndim() == space.len() && places.shape()[..2] == space[..2] {
+        true => Ok(()),
+        false => {
+            Err(Error::shape(op, "expected places (N, C, windows...) for (N, C, space...)", &[space, places.shape()]))
+        }
+    }
+}
+
+fn take_body(x: &Tensor, places: &Tensor) -> Result<Tensor> {
+    expect_planes("max_pool_take", x.dtype(), x.shape(), places)?;
+    take(x, places)
+}
+
+fn put_body(g: &Tensor, places: &Tensor, input_size: &[isize]) -> Result<Tensor> {
+    const OP: &str = "max_pool_put";
+    let shape: Shape = input_size.iter().map(|&n| n.max(0) as usize).collect();
+    expect_planes(OP, g.dtype(), &shape, places)?;
+    match g.shape() == places.shape() {
+        true => put(g, places, &shape),
+        false => Err(Error::shape(OP, "expected a gradient and places of one shape", &[g.shape(), places.shape()])),
+    }
 }
 
 fn expect(op: &'static str, x: &Tensor, other: &Tensor, shape: &[usize]) -> Result<()> {

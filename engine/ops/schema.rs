@@ -107,6 +107,8 @@ pub enum Saves {
     First,
     /// The second input.
     Second,
+    /// The first two inputs.
+    Pair,
     /// All inputs but the first.
     Rest,
     /// All inputs but the first two.
@@ -207,6 +209,7 @@ impl Saves {
             Saves::Cross => i < 2 && needs(1 - i),
             Saves::First => i == 0,
             Saves::Second => i == 1,
+            Saves::Pair => i < 2,
             Saves::Rest => i > 0,
             Saves::Tail => i > 1,
         }

@@ -3,11 +3,13 @@
 //! Depends on `simd`. Places are numbered within their plane, in 32 bits, so that vectors hold as many as of `f32`.
 
 use super::{each_plane, grain, input_plane, output_plane, taps, with_real, Tap, Window, Windows};
+use crate::backend::Array;
 use crate::cpu::simd::{run, threads, Extreme, Sum, Task};
 use crate::cpu::CpuArray;
 use crate::dtype::Element;
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Elements with a least one.
 pub(super) trait Lowest: Element + Extreme {
@@ -156,93 +158,122 @@ pub(super) fn max<T: Lowest>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Resu
     })
 }
 
-/// Writes the places of the maxima of the plane of a number.
-type PlacesOf<'f> = dyn Fn(usize, &mut [u32]) + Sync + 'f;
-
-/// Hands over a function that writes the places of the maxima of the plane of a number.
-fn with_places<R>(x: &CpuArray, w: &Windows, then: &dyn Fn(&PlacesOf) -> Result<R>) -> Result<R> {
-    let size = input_plane(w);
-    if u32::try_from(size).is_err() {
-        let why = "finds the places of maxima in planes of fewer than 2^32 elements";
-        return Err(Error::shape("max_pool", why, &[x.shape()]));
+/// Numbers of places within a plane.
+pub(super) trait Place: Element {
+    /// Planes have as many elements at most.
+    const MOST: u64;
+    fn of(place: u32) -> Self;
+}
+impl Place for i32 {
+    const MOST: u64 = 1 << 31;
+    fn of(place: u32) -> i32 {
+        place as i32
     }
-    with_real!(crate::backend::Array::dtype(x), T => {
+}
+impl Place for i64 {
+    const MOST: u64 = 1 << 32;
+    fn of(place: u32) -> i64 {
+        place.into()
+    }
+}
+
+/// Where in their planes the maxima of the windows lie.
+pub(super) fn places<P: Place>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
+    fn of<T: Lowest, P: Place>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
         let x = x.contiguous()?;
         let guard = x.read::<T>();
         let data = x.slice(&guard);
-        let taps = &taps(w);
-        then(&|plane, places| {
-            let mut best = vec![T::LOWEST; places.len()];
-            run(Maxima::<T, true> { w, taps, x: &data[plane * size..(plane + 1) * size], best: &mut best, places });
-        })
-    })
-}
-
-pub(super) fn max_indices(x: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
-    with_places(x, w, &|places_of| {
-        let unit = output_plane(w).max(1);
-        CpuArray::build(shape, |out: &mut [i64]| {
-            threads::for_chunks(out, unit, grain(w), |start, out| {
-                let mut places = vec![0; unit.min(out.len())];
-                for (i, out) in out.chunks_mut(unit).enumerate() {
-                    places_of(start / unit + i, &mut places);
-                    out.iter_mut().zip(&places).for_each(|(o, &p)| *o = p.into());
-                }
-            });
-            Ok(())
-        })
-    })
-}
-
-/// The elements of `source` at the places of the maxima of `x`.
-pub(super) fn pick(x: &CpuArray, source: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
-    fn of<T: Element>(source: &CpuArray, w: &Windows, shape: &[usize], places_of: &PlacesOf) -> Result<CpuArray> {
-        let source = source.contiguous()?;
-        let guard = source.read::<T>();
-        let data = source.slice(&guard);
-        let (size, unit) = (input_plane(w), output_plane(w).max(1));
-        CpuArray::build(shape, |out: &mut [T]| {
-            threads::for_chunks(out, unit, grain(w), |start, out| {
-                let mut places = vec![0; unit.min(out.len())];
-                for (i, out) in out.chunks_mut(unit).enumerate() {
-                    let plane = start / unit + i;
-                    places_of(plane, &mut places);
+        let (taps, unit) = (&taps(w), output_plane(w));
+        CpuArray::build(shape, |out: &mut [P]| {
+            threads::for_chunks(out, unit.max(1), grain(w), |start, out| {
+                let (mut best, mut places) = (vec![T::LOWEST; unit], vec![0; unit]);
+                let size = input_plane(w);
+                for (i, out) in out.chunks_mut(unit.max(1)).enumerate() {
+                    let plane = start / unit.max(1) + i;
                     let x = &data[plane * size..(plane + 1) * size];
-                    out.iter_mut().zip(&places).for_each(|(o, &p)| *o = x[p as usize]);
+                    run(Maxima::<T, true> { w, taps, x, best: &mut best, places: &mut places });
+                    out.iter_mut().zip(&places).for_each(|(o, &p)| *o = P::of(p));
                 }
             });
             Ok(())
         })
     }
-    with_places(
-        x,
-        w,
-        &|places_of| with_real!(crate::backend::Array::dtype(source), T => of::<T>(source, w, shape, places_of)),
-    )
+    if input_plane(w) as u64 > P::MOST {
+        let why = format!("finds the places of maxima in planes of {} elements at most", P::MOST);
+        return Err(Error::shape("max_pool", why, &[x.shape()]));
+    }
+    with_real!(x.dtype(), T => of::<T, P>(x, w, shape))
 }
 
-/// Zeros with `g` added at the places of the maxima of `x`.
-pub(super) fn scatter(x: &CpuArray, g: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
-    fn of<T: Element + Sum>(g: &CpuArray, w: &Windows, shape: &[usize], places_of: &PlacesOf) -> Result<CpuArray> {
-        let g = g.contiguous()?;
-        let guard = g.read::<T>();
-        let data = g.slice(&guard);
-        let (size, unit) = (input_plane(w).max(1), output_plane(w));
-        CpuArray::build(shape, |out: &mut [T]| {
-            threads::for_chunks(out, size, threads::GRAIN / 4, |start, out| {
-                let mut places = vec![0; unit];
-                for (i, out) in out.chunks_mut(size).enumerate() {
-                    let plane = start / size + i;
-                    out.fill(T::default());
-                    places_of(plane, &mut places);
-                    for (&g, &p) in data[plane * unit..(plane + 1) * unit].iter().zip(&places) {
-                        let to = &mut out[p as usize];
-                        *to = T::narrow(T::add(to.widen(), g.widen()));
+fn outside() -> Box<Error> {
+    Error::index("max_pool", "a place lies outside of its plane")
+}
+
+/// Elements of the planes and places in each.
+fn planes(x: &[usize], places: &[usize]) -> (usize, usize) {
+    let each = |shape: &[usize]| shape.iter().skip(2).product();
+    (each(x), each(places))
+}
+
+/// The elements at places of their planes.
+pub(super) fn take(x: &CpuArray, places: &CpuArray) -> Result<CpuArray> {
+    fn of<T: Element>(x: &CpuArray, places: &CpuArray) -> Result<CpuArray> {
+        let (size, unit) = planes(x.shape(), places.shape());
+        let (x, places) = (x.contiguous()?, places.contiguous()?);
+        let (guard, at) = (x.read::<T>(), places.read::<i32>());
+        let (data, at) = (x.slice(&guard), places.slice(&at));
+        let missed = AtomicBool::new(false);
+        let taken = CpuArray::build(places.shape(), |out: &mut [T]| {
+            threads::for_chunks(out, unit.max(1), threads::GRAIN / 4, |start, out| {
+                let planes = data[start / unit.max(1) * size..].chunks(size.max(1));
+                for ((x, at), out) in planes.zip(at[start..].chunks(unit.max(1))).zip(out.chunks_mut(unit.max(1))) {
+                    for (o, &p) in out.iter_mut().zip(at) {
+                        match x.get(p as usize) {
+                            Some(&x) => *o = x,
+                            None => missed.store(true, Relaxed),
+                        }
                     }
                 }
             });
             Ok(())
-        })
+        });
+        if missed.into_inner() {
+            Err(outside())
+        } else {
+            taken
+        }
     }
-    with_places(x, w, &|places_of| with_real!(crate::backend::Array::dtype(g), T => of::<T>(g, w, shape, places_of)))
+    with_real!(x.dtype(), T => of::<T>(x, places))
+}
+
+/// Zeros with `g` added at places of the planes.
+pub(super) fn put(g: &CpuArray, places: &CpuArray, shape: &[usize]) -> Result<CpuArray> {
+    fn of<T: Element + Sum>(g: &CpuArray, places: &CpuArray, shape: &[usize]) -> Result<CpuArray> {
+        let (size, unit) = planes(shape, places.shape());
+        let (g, places) = (g.contiguous()?, places.contiguous()?);
+        let (guard, at) = (g.read::<T>(), places.read::<i32>());
+        let (data, at) = (g.slice(&guard), places.slice(&at));
+        let missed = AtomicBool::new(false);
+        let sums = CpuArray::build(shape, |out: &mut [T]| {
+            threads::for_chunks(out, size.max(1), threads::GRAIN / 4, |start, out| {
+                for (i, out) in out.chunks_mut(size.max(1)).enumerate() {
+                    let own = (start / size.max(1) + i) * unit..(start / size.max(1) + i + 1) * unit;
+                    out.fill(T::default());
+                    for (&g, &p) in data[own.clone()].iter().zip(&at[own]) {
+                        match out.get_mut(p as usize) {
+                            Some(to) => *to = T::narrow(T::add(to.widen(), g.widen())),
+                            None => missed.store(true, Relaxed),
+                        }
+                    }
+                }
+            });
+            Ok(())
+        });
+        if missed.into_inner() {
+            Err(outside())
+        } else {
+            sums
+        }
+    }
+    with_real!(g.dtype(), T => of::<T>(g, places, shape))
 }

@@ -172,9 +172,23 @@ pub fn pool(op: &PoolOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             let w = of(x.shape(), args)?;
             with_real!(x.dtype(), T => max::max::<T>(x, &w, &out.shape))
         }
-        PoolOp::MaxIndices { args } => max::max_indices(x, &of(x.shape(), args)?, &out.shape),
-        PoolOp::MaxPick { args } => max::pick(x, inputs[1], &of(x.shape(), args)?, &out.shape),
-        PoolOp::MaxScatter { args } => max::scatter(x, inputs[1], &of(x.shape(), args)?, &out.shape),
+        PoolOp::MaxIndices { args } => {
+            let w = of(x.shape(), args)?;
+            match out.dtype {
+                DType::I32 => max::places::<i32>(x, &w, &out.shape),
+                _ => max::places::<i64>(x, &w, &out.shape),
+            }
+        }
+        PoolOp::MaxPick { args } => {
+            let places = max::places::<i32>(x, &of(x.shape(), args)?, &out.shape)?;
+            max::take(inputs[1], &places)
+        }
+        PoolOp::MaxScatter { args } => {
+            let places = max::places::<i32>(x, &of(x.shape(), args)?, inputs[1].shape())?;
+            max::put(inputs[1], &places, &out.shape)
+        }
+        PoolOp::Take => max::take(x, inputs[1]),
+        PoolOp::Put { shape } => max::put(x, inputs[1], shape),
         PoolOp::Average { args } => {
             let w = of(x.shape(), args)?;
             with_float!("avg_pool", out.dtype, T => average::average::<T>(x, &w, args, &out.shape))
@@ -283,8 +297,24 @@ mod tests {
                 let g = array(&shape, &g);
                 let y = go::<f32>(PoolOp::MaxScatter { args: a.clone() }, &[&x, &g], &[1, 1, h, w]);
                 assert_eq!(y, scattered, "{a:?}");
+                let at = array(&shape, &want.iter().map(|&i| i as i32).collect::<Vec<_>>());
+                let found = go::<i32>(PoolOp::MaxIndices { args: a.clone() }, &[&x], &shape);
+                assert_eq!(found, show::<i32>(&at));
+                let y = go::<f32>(PoolOp::Take, &[&x, &at], &shape);
+                assert_eq!(y, want.iter().map(|&i| data[i]).collect::<Vec<_>>());
+                let op = PoolOp::Put { shape: [1, 1, h, w][..].into() };
+                assert_eq!(go::<f32>(op, &[&g, &at], &[1, 1, h, w]), scattered);
             }
         }
+    }
+
+    #[test]
+    fn places_outside_of_their_planes_are_refused() {
+        let (x, at) = (array(&[1, 2, 3], &[1f32; 6]), array(&[1, 2, 1], &[0i32, 3]));
+        assert!(pool(&PoolOp::Take, &[&x, &at], &Meta::new(&[1, 2, 1], DType::F32)).is_err());
+        let (g, at) = (array(&[1, 2, 1], &[1f32; 2]), array(&[1, 2, 1], &[0i32, -1]));
+        let op = PoolOp::Put { shape: [1, 2, 3][..].into() };
+        assert!(pool(&op, &[&g, &at], &Meta::new(&[1, 2, 3], DType::F32)).is_err());
     }
 
     #[test]

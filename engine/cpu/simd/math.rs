@@ -15,9 +15,10 @@ macro_rules! functions {
         pub enum Math { $($(#[$doc])* $Name,)* }
 
         /// One kernel per function.
-        mod kernel {
+        pub mod kernel {
             use super::*;
             $(
+                $(#[$doc])*
                 #[derive(Clone, Copy)]
                 pub struct $Name;
                 impl Map1<f32, f32> for $Name {
@@ -131,6 +132,19 @@ macro_rules! composed {
             let inner = std::$t::consts::FRAC_2_SQRT_PI * std::$t::consts::FRAC_1_SQRT_2 * (x + 0.044_715 * x * x * x);
             0.5 * x * (1.0 + tanh::<F>(inner))
         }
+        /// g times the slope of `gelu`.
+        #[inline(always)]
+        pub fn gelu_back<const F: bool>(g: $t, x: $t) -> $t {
+            let density = std::$t::consts::FRAC_2_SQRT_PI * std::$t::consts::FRAC_1_SQRT_2 * exp::<F>(-0.5 * x * x);
+            0.5 * g * (1.0 + erf::<F>(x * std::$t::consts::FRAC_1_SQRT_2) + x * density)
+        }
+        /// g times the slope of `gelu_tanh`.
+        #[inline(always)]
+        pub fn gelu_tanh_back<const F: bool>(g: $t, x: $t) -> $t {
+            let scale = std::$t::consts::FRAC_2_SQRT_PI * std::$t::consts::FRAC_1_SQRT_2;
+            let t = tanh::<F>(scale * (x + 0.044_715 * x * x * x));
+            0.5 * g * (1.0 + t + x * (1.0 - t * t) * scale * (1.0 + 3.0 * 0.044_715 * x * x))
+        }
     };
 }
 mod lanes32 {
@@ -148,6 +162,8 @@ pub trait Real: Wide + Send + Sync + 'static {
     fn pow_slices(a: Arg<Self>, b: Arg<Self>, out: &mut [Self]);
     /// The angle of the point (`x[i]`, `y[i]`).
     fn atan2_slices(y: Arg<Self>, x: Arg<Self>, out: &mut [Self]);
+    /// `g[i]` times the slope at `x[i]` of `Gelu`, or of `GeluTanh`.
+    fn gelu_gradient(tanh: bool, g: Arg<Self>, x: Arg<Self>, out: &mut [Self]);
 }
 
 /// x^y
@@ -156,6 +172,10 @@ struct Pow;
 /// Angle of (x, y).
 #[derive(Clone, Copy)]
 struct Atan2;
+#[derive(Clone, Copy)]
+struct GeluBack;
+#[derive(Clone, Copy)]
+struct GeluTanhBack;
 
 /// A kernel over the wide type, for elements that are narrower.
 #[derive(Clone, Copy)]
@@ -228,6 +248,15 @@ macro_rules! real {
                 let $k = Atan2;
                 map2($wrap, y, x, out);
             }
+            fn gelu_gradient(tanh: bool, g: Arg<$t>, x: Arg<$t>, out: &mut [$t]) {
+                if tanh {
+                    let $k = GeluTanhBack;
+                    map2($wrap, g, x, out);
+                } else {
+                    let $k = GeluBack;
+                    map2($wrap, g, x, out);
+                }
+            }
         }
     };
 }
@@ -254,13 +283,13 @@ macro_rules! two {
         $(
             impl Map2<f32, f32, f32> for $K {
                 #[inline(always)]
-                fn map<const F: bool>(self, a: f32, b: f32) -> f32 { math32::$f::<F>(a, b) }
+                fn map<const F: bool>(self, a: f32, b: f32) -> f32 { lanes32::$f::<F>(a, b) }
             }
             impl Map2<f64, f64, f64> for $K {
                 #[inline(always)]
-                fn map<const F: bool>(self, a: f64, b: f64) -> f64 { math64::$f::<F>(a, b) }
+                fn map<const F: bool>(self, a: f64, b: f64) -> f64 { lanes64::$f::<F>(a, b) }
             }
         )*
     };
 }
-two!(Pow pow, Atan2 atan2);
+two!(Pow pow, Atan2 atan2, GeluBack gelu_back, GeluTanhBack gelu_tanh_back);

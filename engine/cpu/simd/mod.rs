@@ -28,9 +28,11 @@ pub use dispatch::{
     accumulate, call1, call2, light1, light2, light2_symmetric, map1, run, run_light, Arg, Map1, Map2, Task,
 };
 pub use half::{Narrow, Wide, Widen};
-pub use math::{Math, Real};
+pub use math::{kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};
-pub use reduce::{arg_extremum, arg_row, extrema, extremum, product, sum, sum_rows, sums, Better, Extreme, Sum};
+pub use reduce::{
+    arg_extremum, arg_row, extrema, extreme_rows, extremum, product, sum, sum_rows, sums, Better, Extreme, Sum,
+};
 pub(crate) use word::with_word;
 pub use word::Word;
 

@@ -167,7 +167,7 @@ fn fold_lanes<W: Copy, const N: usize>(mut lanes: [W; N], f: impl Fn(W, W) -> W)
 /// Lanes of rows so short that joining many lanes would take longer than summing.
 const FEW: usize = 16;
 /// Elements of such rows.
-const SHORT: usize = 32 * FEW;
+const SHORT: usize = 2 * LANES;
 
 /// The sum of a slice.
 #[inline(always)]
@@ -175,13 +175,15 @@ fn sum_of<T: Sum>(x: &[T]) -> T::Acc {
     if x.len() < SHORT {
         let mut lanes = [T::W_ZERO; FEW];
         let chunks = x.chunks_exact(FEW);
-        let rest = chunks.remainder().iter().fold(T::W_ZERO, |a, x| T::add(a, x.widen()));
+        for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
+            *lane = x.widen();
+        }
         for c in chunks {
             for j in 0..FEW {
                 lanes[j] = T::add(lanes[j], c[j].widen());
             }
         }
-        return T::acc(T::add(fold_lanes(lanes, T::add), rest));
+        return T::acc(fold_lanes(lanes, T::add));
     }
     let mut total = T::ZERO;
     for block in x.chunks(BLOCK) {
@@ -303,6 +305,10 @@ pub trait Extreme: Wide + PartialEq + Send + Sync + 'static {
     fn beats<const MAX: bool>(a: Self, b: Self) -> bool;
     /// Are both the same number, or both NaN?
     fn same(a: Self, b: Self) -> bool;
+    /// Is `a` the larger (`MAX`) or the smaller of two numbers? False where one is NaN.
+    fn exceeds<const MAX: bool>(a: Self, b: Self) -> bool;
+    /// Is it NaN?
+    fn is_none(self) -> bool;
 }
 
 macro_rules! extreme {
@@ -312,6 +318,10 @@ macro_rules! extreme {
             fn beats<const MAX: bool>(a: $t, b: $t) -> bool { if MAX { a > b } else { a < b } }
             #[inline(always)]
             fn same(a: $t, b: $t) -> bool { a == b }
+            #[inline(always)]
+            fn exceeds<const MAX: bool>(a: $t, b: $t) -> bool { if MAX { a > b } else { a < b } }
+            #[inline(always)]
+            fn is_none(self) -> bool { false }
         })*
         $(impl Extreme for $f {
             #[inline(always)]
@@ -326,54 +336,86 @@ macro_rules! extreme {
                 let (a, b) = (a.widen(), b.widen());
                 (a == b) | ((a != a) & (b != b))
             }
+            #[inline(always)]
+            fn exceeds<const MAX: bool>(a: $f, b: $f) -> bool {
+                let (a, b) = (a.widen(), b.widen());
+                if MAX { a > b } else { a < b }
+            }
+            #[inline(always)]
+            #[allow(clippy::eq_op)]
+            fn is_none(self) -> bool {
+                let x = self.widen();
+                x != x
+            }
         })*
     };
 }
 extreme!(bool, u8, i8, i16, i32, i64; f16, bf16, f32, f64);
 
-/// The better of two elements: a kernel for `accumulate` and `map2`.
+/// The better of two elements: a kernel for `map2`.
 #[derive(Clone, Copy)]
 pub struct Better<const MAX: bool>;
 impl<T: Extreme, const MAX: bool> Map2<T, T, T> for Better<MAX> {
     #[inline(always)]
     fn map<const F: bool>(self, a: T, b: T) -> T {
-        if T::beats::<MAX>(b, a) {
-            b
-        } else {
-            a
-        }
+        better::<T, MAX>(a, b)
     }
 }
 
 #[inline(always)]
-fn extremum_of<T: Extreme, const MAX: bool>(x: &[T], first: T) -> T {
-    let better = |a, b| if T::beats::<MAX>(b, a) { b } else { a };
-    if x.len() < SHORT {
-        let mut lanes = [first; FEW];
-        let chunks = x.chunks_exact(FEW);
-        let rest = chunks.remainder().iter().fold(first, |a, &b| better(a, b));
-        if x.len() < FEW {
-            return rest;
-        }
-        for c in chunks {
-            for j in 0..FEW {
-                lanes[j] = better(lanes[j], c[j]);
-            }
-        }
-        return better(fold_lanes(lanes, better), rest);
+fn better<T: Extreme, const MAX: bool>(a: T, b: T) -> T {
+    if T::beats::<MAX>(b, a) {
+        b
+    } else {
+        a
     }
-    let mut lanes = [first; LANES];
-    let chunks = x.chunks_exact(LANES);
-    let rest = chunks.remainder();
+}
+
+/// The better of two numbers; `b` is passed over where it is NaN.
+#[inline(always)]
+fn better_number<T: Extreme, const MAX: bool>(a: T, b: T) -> T {
+    if T::exceeds::<MAX>(b, a) {
+        b
+    } else {
+        a
+    }
+}
+
+/// The best number of a slice of at least `N` elements.
+#[inline(always)]
+fn best_number<T: Extreme, const MAX: bool, const N: usize>(x: &[T], first: T) -> T {
+    let mut lanes = [first; N];
+    let chunks = x.chunks_exact(N);
+    for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane = better_number::<T, MAX>(*lane, x);
+    }
     for c in chunks {
-        for j in 0..LANES {
-            lanes[j] = better(lanes[j], c[j]);
+        for j in 0..N {
+            lanes[j] = better_number::<T, MAX>(lanes[j], c[j]);
         }
     }
-    for (lane, &x) in lanes.iter_mut().zip(rest) {
-        *lane = better(*lane, x);
+    fold_lanes(lanes, better_number::<T, MAX>)
+}
+
+/// In two passes over what the cache holds: comparing numbers alone takes one instruction, and NaN is rare.
+#[inline(always)]
+fn extremum_of<T: Extreme, const MAX: bool>(x: &[T], first: T) -> T {
+    let mut best = first;
+    for x in x.chunks(BLOCK) {
+        best = match x.len() {
+            0..FEW => x.iter().fold(best, |a, &b| better_number::<T, MAX>(a, b)),
+            FEW..SHORT => best_number::<T, MAX, FEW>(x, best),
+            _ => best_number::<T, MAX, LANES>(x, best),
+        };
+        let mut any = false;
+        for x in x {
+            any |= x.is_none();
+        }
+        if any {
+            return x.iter().copied().find(|x| x.is_none()).unwrap_or(best);
+        }
     }
-    fold_lanes(lanes, better)
+    best
 }
 
 struct ExtremeTask<'a, T, const MAX: bool>(&'a [T], T, PhantomData<[(); 0]>);
@@ -409,6 +451,44 @@ impl<T: Extreme, const MAX: bool> Task for ExtremaTask<'_, T, MAX> {
 /// If `n` is 0.
 pub fn extrema<T: Extreme, const MAX: bool>(x: &[T], n: usize, out: &mut [T]) {
     run(ExtremaTask::<T, MAX>(x, n, out));
+}
+
+struct ExtremeRows<'a, T, const MAX: bool> {
+    x: &'a [T],
+    stride: usize,
+    rows: usize,
+    acc: &'a mut [T],
+}
+impl<T: Extreme, const MAX: bool> Task for ExtremeRows<'_, T, MAX> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let ExtremeRows { x, stride, rows, acc } = self;
+        let n = acc.len();
+        let row = |i: usize| &x[i * stride..][..n];
+        let mut i = 0;
+        while i + 4 <= rows {
+            let (a, b, c, d) = (row(i), row(i + 1), row(i + 2), row(i + 3));
+            for j in 0..n {
+                let (ab, cd) = (better::<T, MAX>(a[j], b[j]), better::<T, MAX>(c[j], d[j]));
+                acc[j] = better::<T, MAX>(acc[j], better::<T, MAX>(ab, cd));
+            }
+            i += 4;
+        }
+        for i in i..rows {
+            for (acc, &x) in acc.iter_mut().zip(row(i)) {
+                *acc = better::<T, MAX>(*acc, x);
+            }
+        }
+    }
+}
+
+/// Takes `rows` rows, `stride` elements apart and as long as `acc`, into the extrema `acc`.
+///
+/// # Panics
+/// If a row reaches beyond `x`.
+pub fn extreme_rows<T: Extreme, const MAX: bool>(x: &[T], stride: usize, rows: usize, acc: &mut [T]) {
+    run(ExtremeRows::<T, MAX> { x, stride, rows, acc });
 }
 
 /// The index of the first such element; None of nothing.

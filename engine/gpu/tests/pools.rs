@@ -110,9 +110,14 @@ fn max_pools_are_those_of_loops() {
             }
             close(&get(&B::pool(&PoolOp::Max { args: args.clone() }, &[&px], &meta(&out)).unwrap()), &y);
             let op = PoolOp::MaxIndices { args: args.clone() };
-            let at = B::pool(&op, &[&px], &Meta::new(&out, DType::I64)).unwrap();
-            assert_eq!(get::<i64>(&at), best.iter().map(|&b| b as i64).collect::<Vec<_>>(), "case {i}");
+            let at = get::<i64>(&B::pool(&op, &[&px], &Meta::new(&out, DType::I64)).unwrap());
+            assert_eq!(at, best.iter().map(|&b| b as i64).collect::<Vec<_>>(), "case {i}");
             close(&get(&B::pool(&PoolOp::MaxScatter { args: args.clone() }, &[&px, &pg], &meta(&shape)).unwrap()), &dx);
+            let at: Vec<i32> = at.iter().map(|&p| p as i32).collect();
+            let at = if last { channels_last(&put(&at, &out)) } else { put(&at, &out) };
+            close(&get(&B::pool(&PoolOp::Take, &[&px, &at], &meta(&out)).unwrap()), &y);
+            let op = PoolOp::Put { shape: (&shape[..]).into() };
+            close(&get(&B::pool(&op, &[&pg, &at], &meta(&shape)).unwrap()), &dx);
             let source = put(&dx, &shape);
             let picked: Vec<f32> = windows.iter().zip(&best).map(|((p, _), b)| dx[p * plane + b]).collect();
             close(

@@ -1,0 +1,361 @@
+//! Standardisation of rows, with the scale and shift of layer norm, and what goes back through it.
+//!
+//! Depends on `simd`, `fused` and `channels`. A row is worked on while it lies in the cache: its mean, its variance, then the
+//! results; on the way back the shares of weight and bias in the same pass. 16-bit floats are computed with in `float32`.
+//! Invariant: sums over rows are made of blocks of fixed size, so that they do not depend on the number of threads.
+
+use super::channels::{self, Channels};
+use super::fused::{total, total2, with_float, Compute, Float};
+use super::simd::{run, threads, Task, Wide};
+use super::CpuArray;
+use crate::backend::Array;
+use crate::dispatch::Meta;
+use crate::ops::norm::NormOp;
+use crate::{Error, Result};
+
+/// Rows whose shares of the gradients of weight and bias are added up in their own precision.
+const GROUP: usize = 64;
+
+/// The kernels of the `norm` family.
+pub fn norm(op: &NormOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    let x = inputs[0];
+    match *op {
+        NormOp::Standardize { dims, eps } => {
+            with_float!("layer_norm", out.dtype, T => standardize::<T>(x, dims, eps))
+        }
+        NormOp::StandardizeGradient { dims, eps } => {
+            with_float!("layer_norm", out.dtype, T => standardize_gradient::<T>(x, inputs[1], dims, eps))
+        }
+        NormOp::Affine { dims, eps } => {
+            with_float!("layer_norm", out.dtype, T => affine::<T>(x, inputs[1], inputs[2], dims, eps))
+        }
+    }
+}
+
+/// What goes back through [`NormOp::Affine`] from `g`: to the input, the weight and the bias.
+pub(crate) fn affine_gradients(
+    g: &CpuArray,
+    x: &CpuArray,
+    weight: &CpuArray,
+    dims: usize,
+    eps: f64,
+) -> Result<[CpuArray; 3]> {
+    with_float!("layer_norm", x.dtype(), T => affine_back::<T>(g, x, weight, dims, eps))
+}
+
+/// The length of rows of the last dimensions.
+fn row_of(shape: &[usize], dims: usize) -> Result<usize> {
+    let lead = shape.len().checked_sub(dims);
+    let lead = lead.ok_or_else(|| Error::shape("layer_norm", format!("there are no {dims} dimensions"), &[shape]))?;
+    Ok(shape[lead..].iter().product::<usize>().max(1))
+}
+
+/// Mean and `1/σ²` of a row.
+#[inline(always)]
+fn moments<T: Wide<W: Compute>>(x: &[T], eps: f64) -> (T::W, f64) {
+    let count = x.len() as f64;
+    let mean = T::W::of(total(x, |x| x) / count);
+    (mean, 1.0 / (total(x, |x| (x - mean) * (x - mean)) / count + eps))
+}
+
+/// Rows less their mean, over the root of their variance plus `eps`; scaled and shifted by a weight and a bias.
+struct Standard<'a, T> {
+    x: &'a [T],
+    n: usize,
+    eps: f64,
+    by: Option<(&'a [T], &'a [T])>,
+    out: &'a mut [T],
+}
+impl<T: Wide<W: Compute>> Task for Standard<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let Standard { x, n, eps, by, out } = self;
+        for (x, out) in x.chunks(n).zip(out.chunks_mut(n)) {
+            let (mean, inverse) = moments(x, eps);
+            let scale = T::W::of(inverse.sqrt());
+            match by {
+                None => x.iter().zip(out).for_each(|(x, o)| *o = T::narrow((x.widen() - mean) * scale)),
+                Some((weight, bias)) => {
+                    for (((x, o), w), b) in x.iter().zip(out).zip(weight).zip(bias) {
+                        *o = T::narrow((x.widen() - mean) * scale * w.widen() + b.widen());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `(v - mean(v) - y mean(v y)) / σ` of each row, where `v` is `g`, or `g` times a weight, and `y` and σ are those of `x`.
+/// With a weight the rows' shares of its gradient and of the bias's are added to `sums`, one behind the other.
+struct Back<'a, T: Wide> {
+    g: &'a [T],
+    x: &'a [T],
+    n: usize,
+    eps: f64,
+    by: Option<(&'a [T], &'a mut [T::W])>,
+    out: &'a mut [T],
+}
+impl<T: Wide<W: Compute>> Task for Back<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let Back { g, x, n, eps, mut by, out } = self;
+        let count = n as f64;
+        for ((g, x), out) in g.chunks(n).zip(x.chunks(n)).zip(out.chunks_mut(n)) {
+            let (mean, inverse) = moments(x, eps);
+            let scale = T::W::of(inverse.sqrt());
+            // The second mean is of `v` times deviations, which are y σ.
+            match &mut by {
+                None => {
+                    let v_mean = T::W::of(total(g, |g| g) / count);
+                    let slope = T::W::of(total2(g, x, |g, x| g * (x - mean)) / count * inverse);
+                    for ((g, x), o) in g.iter().zip(x).zip(out) {
+                        *o = T::narrow((g.widen() - v_mean - (x.widen() - mean) * slope) * scale);
+                    }
+                }
+                Some((weight, sums)) => {
+                    let weight = *weight;
+                    let (of_weight, of_bias) = sums.split_at_mut(n);
+                    let v_mean = T::W::of(total2(g, weight, |g, w| g * w) / count);
+                    let met = total3(g, x, weight, |g, x, w| g * w * (x - mean));
+                    let slope = T::W::of(met / count * inverse);
+                    // Loops of one result each: the compiler gives up on more.
+                    for (((g, x), w), o) in g.iter().zip(x).zip(weight).zip(out) {
+                        *o = T::narrow((g.widen() * w.widen() - v_mean - (x.widen() - mean) * slope) * scale);
+                    }
+                    for ((g, x), sum) in g.iter().zip(x).zip(of_weight) {
+                        *sum = *sum + g.widen() * ((x.widen() - mean) * scale);
+                    }
+                    for (g, sum) in g.iter().zip(of_bias) {
+                        *sum = *sum + g.widen();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The sum of a function of the elements of three rows.
+#[inline(always)]
+fn total3<T: Wide<W: Compute>>(x: &[T], y: &[T], z: &[T], f: impl Fn(T::W, T::W, T::W) -> T::W) -> f64 {
+    const LANES: usize = 32;
+    let zero = T::W::of(0.0);
+    let mut sum = 0.0;
+    for ((x, y), z) in x.chunks(64 * LANES).zip(y.chunks(64 * LANES)).zip(z.chunks(64 * LANES)) {
+        let mut lanes = [zero; LANES];
+        let (a, b, c) = (x.chunks_exact(LANES), y.chunks_exact(LANES), z.chunks_exact(LANES));
+        let rest = a.remainder().iter().zip(b.remainder()).zip(c.remainder());
+        for (lane, ((x, y), z)) in lanes.iter_mut().zip(rest) {
+            *lane = f(x.widen(), y.widen(), z.widen());
+        }
+        for ((a, b), c) in a.zip(b).zip(c) {
+            for j in 0..LANES {
+                lanes[j] = lanes[j] + f(a[j].widen(), b[j].widen(), c[j].widen());
+            }
+        }
+        sum += super::fused::join(lanes, |a, b| a + b).into();
+    }
+    sum
+}
+
+pub(super) fn standardize<T: Float>(x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
+    if let Some(how) = Channels::of(&x.layout, dims) {
+        let (y, _) = channels::standardize::<T>(x, None, how, eps, None, None)?;
+        return Ok(y);
+    }
+    forward::<T>(&x.contiguous()?, row_of(x.shape(), dims)?, eps, None)
+}
+
+fn forward<T: Float>(x: &CpuArray, n: usize, eps: f64, by: Option<(&[T], &[T])>) -> Result<CpuArray> {
+    let guard = x.read::<T>();
+    let data = x.slice(&guard);
+    CpuArray::build(x.shape(), |out: &mut [T]| {
+        threads::for_chunks(out, n, threads::GRAIN / 2, |start, out| {
+            run(Standard { x: &data[start..start + out.len()], n, eps, by, out });
+        });
+        Ok(())
+    })
+}
+
+/// The gradient of standardisation over the last `dims` dimensions.
+pub(super) fn standardize_gradient<T: Float>(g: &CpuArray, x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
+    if let Some(how) = Channels::of(&x.layout, dims) {
+        let (dx, _) = channels::standardize::<T>(x, Some(&g.ordered_as(&x.layout)?), how, eps, None, None)?;
+        return Ok(dx);
+    }
+    let n = row_of(x.shape(), dims)?;
+    let (g, x) = (g.contiguous()?, x.contiguous()?);
+    let (g_guard, x_guard) = (g.read::<T>(), x.read::<T>());
+    let (gs, xs) = (g.slice(&g_guard), x.slice(&x_guard));
+    CpuArray::build(x.shape(), |out: &mut [T]| {
+        threads::for_chunks(out, n, threads::GRAIN / 4, |start, out| {
+            let end = start + out.len();
+            run(Back { g: &gs[start..end], x: &xs[start..end], n, eps, by: None, out });
+        });
+        Ok(())
+    })
+}
+
+fn affine<T: Float>(x: &CpuArray, weight: &CpuArray, bias: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
+    let (x, weight, bias) = (x.contiguous()?, weight.contiguous()?, bias.contiguous()?);
+    let (weight_guard, bias_guard) = (weight.read::<T>(), bias.read::<T>());
+    let (w, b) = (weight.slice(&weight_guard), bias.slice(&bias_guard));
+    match dims {
+        0 => Ok(channels::standardize::<T>(&x, None, Channels::second(x.shape()), eps, Some(w), Some(b))?.0),
+        _ => forward(&x, row_of(x.shape(), dims)?, eps, Some((w, b))),
+    }
+}
+
+fn affine_back<T: Float>(
+    g: &CpuArray,
+    x: &CpuArray,
+    weight: &CpuArray,
+    dims: usize,
+    eps: f64,
+) -> Result<[CpuArray; 3]> {
+    let (g, x, weight) = (g.contiguous()?, x.contiguous()?, weight.contiguous()?);
+    let weight_guard = weight.read::<T>();
+    let w = weight.slice(&weight_guard);
+    let vector = |sums: &mut dyn Iterator<Item = f64>| {
+        CpuArray::build(weight.shape(), |out: &mut [T]| {
+            out.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::finish(sum));
+            Ok(())
+        })
+    };
+    if dims == 0 {
+        let how = Channels::second(x.shape());
+        let (dx, sums) = channels::standardize::<T>(&x, Some(&g), how, eps, Some(w), None)?;
+        return Ok([dx, vector(&mut sums.iter().map(|s| s[0]))?, vector(&mut sums.iter().map(|s| s[1]))?]);
+    }
+    let n = row_of(x.shape(), dims)?;
+    let (g_guard, x_guard) = (g.read::<T>(), x.read::<T>());
+    let (gs, xs) = (g.slice(&g_guard), x.slice(&x_guard));
+    let mut shares = vec![T::W::of(0.0); (x.numel() / n).div_ceil(GROUP) * 2 * n];
+    let dx = CpuArray::build(x.shape(), |out: &mut [T]| {
+        let mut jobs: Vec<_> = out.chunks_mut(GROUP * n).zip(shares.chunks_mut(2 * n)).collect();
+        threads::for_chunks(&mut jobs, 1, (threads::GRAIN / 4 / (GROUP * n)).max(1), |first, jobs| {
+            for (i, (out, sums)) in jobs.iter_mut().enumerate() {
+                let part = (first + i) * GROUP * n..(first + i) * GROUP * n + out.len();
+                run(Back { g: &gs[part.clone()], x: &xs[part], n, eps, by: Some((w, sums)), out });
+            }
+        });
+        Ok(())
+    })?;
+    let mut sums = vec![0f64; 2 * n];
+    for share in shares.chunks(2 * n) {
+        sums.iter_mut().zip(share).for_each(|(sum, &s)| *sum += s.into());
+    }
+    let (of_weight, of_bias) = sums.split_at(n);
+    Ok([dx, vector(&mut of_weight.iter().copied())?, vector(&mut of_bias.iter().copied())?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::{array, layouts, show};
+
+    fn numbers(n: usize, seed: usize) -> Vec<f64> {
+        (0..n).map(|i| ((i * 37 + seed) % 23) as f64 / 8.0 - 1.25).collect()
+    }
+
+    fn near(a: &[f64], b: &[f64]) {
+        assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12), "{a:?} {b:?}");
+    }
+
+    #[test]
+    fn standardized_rows_have_mean_0_and_variance_1() {
+        let data: Vec<f32> = numbers(300, 3).iter().map(|&x| x as f32).collect();
+        for x in layouts(&[2, 3, 50], &data) {
+            for dims in 1..=3 {
+                let op = NormOp::Standardize { dims, eps: 0.0 };
+                let y = show::<f32>(&norm(&op, &[&x], &Meta::new(&[2, 3, 50], crate::DType::F32)).unwrap());
+                for row in y.chunks([50, 150, 300][dims - 1]) {
+                    let n = row.len() as f32;
+                    assert!(row.iter().sum::<f32>().abs() / n < 1e-5);
+                    assert!((row.iter().map(|y| y * y).sum::<f32>() / n - 1.0).abs() < 1e-4);
+                }
+            }
+        }
+        // Far from zero, where the mean of squares would cancel.
+        let x = array(&[1, 4], &[10_001f32, 10_002.0, 10_003.0, 10_004.0]);
+        let y =
+            norm(&NormOp::Standardize { dims: 1, eps: 1e-5 }, &[&x], &Meta::new(&[1, 4], crate::DType::F32)).unwrap();
+        let want = [-1.341_635, -0.447_212, 0.447_212, 1.341_635];
+        assert!(show::<f32>(&y).iter().zip(want).all(|(y, want)| (y - want).abs() < 2e-5));
+    }
+
+    #[test]
+    fn standardized_rows_pass_gradients_across_their_mean_and_scale() {
+        let (shape, eps) = ([2, 3, 50], 0.1);
+        let (g, x) = (numbers(300, 1), numbers(300, 2));
+        for (dims, n) in [(1, 50), (2, 150), (3, 300)] {
+            let mut want = Vec::new();
+            for (g, x) in g.chunks(n).zip(x.chunks(n)) {
+                let mean = |f: &dyn Fn(usize) -> f64| (0..n).map(f).sum::<f64>() / n as f64;
+                let m = mean(&|i| x[i]);
+                let sigma = (mean(&|i| (x[i] - m) * (x[i] - m)) + eps).sqrt();
+                let y = |i: usize| (x[i] - m) / sigma;
+                let (a, b) = (mean(&|i| g[i]), mean(&|i| g[i] * y(i)));
+                want.extend((0..n).map(|i| (g[i] - a - y(i) * b) / sigma));
+            }
+            for (g, x) in layouts(&shape, &g).iter().zip(layouts(&shape, &x).iter().rev()) {
+                near(&show::<f64>(&standardize_gradient::<f64>(g, x, dims, eps).unwrap()), &want);
+            }
+        }
+    }
+
+    /// By definition, for rows given as lists of places: results and the three gradients.
+    fn scaled(x: &[f64], g: &[f64], w: &[f64], b: &[f64], rows: &[Vec<(usize, usize)>], eps: f64) -> [Vec<f64>; 4] {
+        let (mut y, mut dx) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+        let (mut dw, mut db) = (vec![0.0; w.len()], vec![0.0; w.len()]);
+        for row in rows {
+            let mean =
+                |f: &dyn Fn(usize, usize) -> f64| row.iter().map(|&(i, k)| f(i, k)).sum::<f64>() / row.len() as f64;
+            let m = mean(&|i, _| x[i]);
+            let sigma = (mean(&|i, _| (x[i] - m) * (x[i] - m)) + eps).sqrt();
+            let z = |i: usize| (x[i] - m) / sigma;
+            let (a, c) = (mean(&|i, k| g[i] * w[k]), mean(&|i, k| g[i] * w[k] * z(i)));
+            for &(i, k) in row {
+                y[i] = z(i) * w[k] + b[k];
+                dx[i] = (g[i] * w[k] - a - z(i) * c) / sigma;
+                dw[k] += g[i] * z(i);
+                db[k] += g[i];
+            }
+        }
+        [y, dx, dw, db]
+    }
+
+    #[test]
+    fn scaled_and_shifted_rows_and_channels() {
+        let eps = 0.1;
+        for (shape, dims) in [([70, 3, 50], 1), ([70, 3, 50], 2), ([4, 5, 20], 0), ([4, 5, 3], 0)] {
+            let numel: usize = shape.iter().product();
+            let (x, g) = (numbers(numel, 1), numbers(numel, 2));
+            let [a, b, c] = shape;
+            let (features, rows): (Vec<usize>, Vec<Vec<(usize, usize)>>) = match dims {
+                0 => {
+                    (vec![b], (0..b).map(|k| (0..a * c).map(|i| ((i / c * b + k) * c + i % c, k)).collect()).collect())
+                }
+                1 => (vec![c], (0..a * b).map(|r| (0..c).map(|k| (r * c + k, k)).collect()).collect()),
+                _ => (vec![b, c], (0..a).map(|r| (0..b * c).map(|k| (r * b * c + k, k)).collect()).collect()),
+            };
+            let n: usize = features.iter().product();
+            let (w, shift) = (numbers(n, 5), numbers(n, 6));
+            let [y, dx, dw, db] = scaled(&x, &g, &w, &shift, &rows, eps);
+            let (w, shift) = (array(&features, &w), array(&features, &shift));
+            for threads in [1, 3] {
+                threads::set_num_threads(threads);
+                for (x, g) in layouts(&shape, &x).iter().zip(layouts(&shape, &g).iter().rev()) {
+                    let got =
+                        norm(&NormOp::Affine { dims, eps }, &[x, &w, &shift], &Meta::new(&shape, crate::DType::F64));
+                    near(&show::<f64>(&got.unwrap()), &y);
+                    let got = affine_gradients(g, x, &w, dims, eps).unwrap();
+                    for (got, want) in got.iter().zip([&dx, &dw, &db]) {
+                        near(&show::<f64>(got), want);
+                    }
+                }
+            }
+        }
+    }
+}
