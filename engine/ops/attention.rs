@@ -218,8 +218,7 @@ pub(super) fn gradient(c: &Ctx<'_>, g: &Tensor, causal: bool, scale: f64) -> Res
     let (q2, g2) = (below(&q)?, below(g)?);
     let p = weights(&q2, &k, mask.as_ref(), causal && !shared, scale)?;
     let dp = g2.matmul(&v.transpose(-2, -1)?)?;
-    let weighted = (&p * &dp)?;
-    let ds = (&weighted - &(&p * &weighted.sum(Some(&[-1]), true, None)?)?)?;
+    let ds = super::nn::softmax_back(&dp, &p, p.ndim() - 1, false)?;
     let mut grads = Grads::new();
     grads.push(match c.needs(0) {
         true => Some(reshape_to(&(ds.matmul(&k)? * scale)?, q.shape())?),

@@ -166,7 +166,7 @@ fn along(op: fn(usize) -> NnOp, x: &Tensor, dim: isize, dtype: Option<DType>) ->
     dispatch::apply1(Prim::Nn(op(axis)), &[&x], Meta::new(x.shape(), x.dtype()))
 }
 
-fn softmax_back(g: &Tensor, y: &Tensor, axis: usize, log: bool) -> Result<Tensor> {
+pub(super) fn softmax_back(g: &Tensor, y: &Tensor, axis: usize, log: bool) -> Result<Tensor> {
     dispatch::apply1(Prim::Nn(NnOp::SoftmaxGradient { axis, log }), &[g, y], Meta::new(y.shape(), y.dtype()))
 }
 

@@ -4,6 +4,8 @@
 //! May depend on `simd`, `dtype` and `error`; with `simd` the one place on the CPU side where `unsafe` is allowed.
 //! Invariant: BLAS itself runs on one thread, and rows are split over the engine's pool: two pools would fight.
 
+#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+mod dense;
 mod factor;
 mod ffi;
 mod generic;
@@ -193,7 +195,7 @@ macro_rules! whole {
 }
 
 macro_rules! by_blas {
-    ($t:ty, $one:expr, $zero:expr, $gemm:ident, $by:tt, $gemv:expr) => {
+    ($t:ty, $one:expr, $zero:expr, $gemm:ident, $by:tt, $gemv:expr, $own:expr) => {
         impl Gemm for $t {
             const ONE: $t = $one;
             const ZERO: $t = $zero;
@@ -214,6 +216,10 @@ macro_rules! by_blas {
                     };
                     return;
                 }
+                let own: Own<$t> = $own;
+                if own(m, n, k, alpha, a, b, beta, c, ldc as usize) {
+                    return;
+                }
                 let (ta, tb) = (flag(a.trans), flag(b.trans));
                 // SAFETY: the assertion says that each slice holds its matrix; c overlaps neither, being exclusive; the
                 // sizes fit 32 bits.
@@ -232,9 +238,25 @@ macro_rules! by_blas {
 
 type Gemv<T> = unsafe extern "C" fn(c_int, c_int, c_int, c_int, T, *const T, c_int, *const T, c_int, T, *mut T, c_int);
 
-by_blas!(f32, 1.0, 0.0, cblas_sgemm, value, Some(ffi::cblas_sgemv));
-by_blas!(f64, 1.0, 0.0, cblas_dgemm, value, Some(ffi::cblas_dgemv));
-by_blas!(Complex32, Complex32::new(1.0, 0.0), Complex32::new(0.0, 0.0), cblas_cgemm, pointer, None);
+/// A product of our own; false where BLAS is to do it.
+type Own<T> = fn(usize, usize, usize, T, Matrix<T>, Matrix<T>, T, &mut [T], usize) -> bool;
+
+#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+const DENSE: Own<f32> = dense::product;
+#[cfg(not(all(target_arch = "x86_64", not(target_os = "macos"))))]
+const DENSE: Own<f32> = |_, _, _, _, _, _, _, _, _| false;
+
+by_blas!(f32, 1.0, 0.0, cblas_sgemm, value, Some(ffi::cblas_sgemv), DENSE);
+by_blas!(f64, 1.0, 0.0, cblas_dgemm, value, Some(ffi::cblas_dgemv), |_, _, _, _, _, _, _, _, _| false);
+by_blas!(
+    Complex32,
+    Complex32::new(1.0, 0.0),
+    Complex32::new(0.0, 0.0),
+    cblas_cgemm,
+    pointer,
+    None,
+    |_, _, _, _, _, _, _, _, _| false
+);
 
 macro_rules! by_loops {
     ($($t:ty, $one:expr, $zero:expr, $block:path $(, $whole:path)?;)*) => {
@@ -289,6 +311,10 @@ mod tests {
 
     #[test]
     fn products_of_every_dtype() {
+        // Those of our own products: whole and cut tiles and panels, and more terms than are added up at once.
+        for sizes in [(33, 70, 80), (6, 16, 600), (17, 130, 1030), (200, 64, 64), (50, 250, 400)] {
+            check(|i| (i % 3) as f32 - 1.0, f64::from, sizes);
+        }
         for sizes in [(5, 3, 7), (1, 1, 1), (40, 1, 9), (1, 17, 4), (33, 70, 20)] {
             check(|i| i as f32, f64::from, sizes);
             check(|i| i as f64, |x| x, sizes);

@@ -114,7 +114,7 @@ fn max_pools_are_those_of_loops() {
             assert_eq!(at, best.iter().map(|&b| b as i64).collect::<Vec<_>>(), "case {i}");
             close(&get(&B::pool(&PoolOp::MaxScatter { args: args.clone() }, &[&px, &pg], &meta(&shape)).unwrap()), &dx);
             let at: Vec<i32> = at.iter().map(|&p| p as i32).collect();
-            let at = if last { channels_last(&put(&at, &out)) } else { put(&at, &out) };
+            let at = put(&at, &out);
             close(&get(&B::pool(&PoolOp::Take, &[&px, &at], &meta(&out)).unwrap()), &y);
             let op = PoolOp::Put { shape: (&shape[..]).into() };
             close(&get(&B::pool(&op, &[&pg, &at], &meta(&shape)).unwrap()), &dx);
