@@ -53,7 +53,7 @@ macro_rules! norm_ops {
         /// `running_mean` and `running_var` in place; by the running ones otherwise (Ioffe and Szegedy, 2015).
         function batch_norm(input: Tensor, running_mean: OptTensor, running_var: OptTensor, weight: OptTensor = None, bias: OptTensor = None, training: Bool = false, momentum: Float = 0.1, eps: Float = 1e-5) -> Tensor {
             [] Own Yes DTypes::FLOAT, Same,
-            run batch_norm_body, torch "nn.functional.batch_norm", samples ["N(4, 3), None, None, N(3), N(3), True", "N(4, 3, 2, 2), FIXED(N(3)), FIXED(P(3)), N(3), N(3)"]
+            run batch_norm_body, torch "nn.functional.batch_norm", samples ["N(4, 3), None, None, N(3), N(3), True", "N(2, 2, 4, 4), None, None, N(2), N(2), True", "N(4, 3, 2, 2), FIXED(N(3)), FIXED(P(3)), N(3), N(3)"]
         }
     }};
 }

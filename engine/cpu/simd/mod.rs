@@ -11,6 +11,7 @@ mod buffer;
 mod bytes;
 mod dispatch;
 mod half;
+mod lanes;
 mod math;
 mod math32;
 mod math64;
