@@ -9,7 +9,7 @@ use super::create::range_of;
 use super::fault::Made;
 use super::lazy;
 use crate::{DType, Error};
-use mlx_ffi::{ops, transforms, Array};
+use mlx_ffi::{ops, transforms, Array, Dtype};
 
 /// Arrays up to this size are looked through on the host.
 const ON_HOST: usize = 4096;
@@ -63,12 +63,13 @@ pub(super) fn check_but(op: &'static str, at: &GpuArray, n: usize, ignore: i64) 
 fn find(at: &GpuArray) -> Made<(i64, i64)> {
     let array = at.value()?.array.clone();
     let range = if at.numel() <= ON_HOST {
-        match array.read(|bytes| range_of(bytes, DType::I64))? {
+        match array.read(|bytes| range_of(bytes, at.element()))? {
             Known::Within(a, b) => (a, b),
             Known::Nothing | Known::Constant(_) => (0, 0),
         }
     } else {
-        let (least, most) = (ops::min(&array, false)?, ops::max(&array, false)?);
+        let wide = |x: &Array| if at.element() == DType::I64 { Ok(x.clone()) } else { ops::astype(x, Dtype::Int64) };
+        let (least, most) = (wide(&ops::min(&array, false)?)?, wide(&ops::max(&array, false)?)?);
         transforms::eval(&[&least, &most, &array])?;
         (least.item::<i64>()?, most.item::<i64>()?)
     };

@@ -4,7 +4,8 @@
 //! strided slices; these commute with the order of axes, so the physical order stays as it is. Depends on `array`,
 //! `lower` and mlx-ffi. Invariant: of equals the first in row-major order is the maximum, and NaN is one.
 
-use super::array::{GpuArray, Known, Perm, Value};
+use super::array::{physical, GpuArray, Known, Perm, Value};
+use super::bounds;
 use super::conv::channels_last;
 use super::convert::{self, constant, int, integer_range, ints, Ints};
 use super::elementwise::cast_array;
@@ -311,6 +312,7 @@ fn added(g: &Array, places: &Array, shape: &[i32], at: usize, n: usize) -> Made<
 }
 
 fn take(x: &GpuArray, places: &GpuArray) -> Made<Value> {
+    bounds::check("max_pool_take", places, numel(&x.shape()[2..]), 2, false)?;
     let (v, at) = (x.value()?, places.value()?);
     let (perm, first) = plane(&v, x.ndim());
     let at = at.ordered(perm.as_ref())?;
@@ -318,6 +320,7 @@ fn take(x: &GpuArray, places: &GpuArray) -> Made<Value> {
 }
 
 fn put(g: &GpuArray, places: &GpuArray, shape: &[usize]) -> Made<Value> {
+    bounds::check("max_pool_put", places, numel(&shape[2..]), 2, false)?;
     let (u, at) = (g.value()?, places.value()?);
     let (perm, first) = plane(&u, g.ndim());
     let (g, at) = (u.ordered(perm.as_ref())?, at.ordered(perm.as_ref())?);

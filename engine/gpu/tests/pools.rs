@@ -118,6 +118,8 @@ fn max_pools_are_those_of_loops() {
             close(&get(&B::pool(&PoolOp::Take, &[&px, &at], &meta(&out)).unwrap()), &y);
             let op = PoolOp::Put { shape: (&shape[..]).into() };
             close(&get(&B::pool(&op, &[&pg, &at], &meta(&shape)).unwrap()), &dx);
+            let outside = put(&vec![plane as i32; at.numel()], &out);
+            assert!(B::pool(&PoolOp::Take, &[&px, &outside], &meta(&out)).is_err());
             let source = put(&dx, &shape);
             let picked: Vec<f32> = windows.iter().zip(&best).map(|((p, _), b)| dx[p * plane + b]).collect();
             close(
