@@ -231,6 +231,11 @@ impl Layout {
         self.offset + self.shape.iter().zip(&self.strides).map(|(&n, &s)| (n - 1) * s).sum::<usize>() + 1
     }
 
+    /// Is some dimension expanded, so that all its indices name the same elements?
+    pub fn repeats(&self) -> bool {
+        self.numel() > 0 && self.shape.iter().zip(&self.strides).any(|(&n, &s)| n > 1 && s == 0)
+    }
+
     /// Could two index tuples of this layout name the same element? (True for expanded dimensions.)
     pub fn may_overlap(&self) -> bool {
         if self.numel() == 0 {

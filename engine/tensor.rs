@@ -150,7 +150,7 @@ impl Tensor {
         if let Some(detached) = crate::sparse::detached(self)? {
             return Ok(detached);
         }
-        Ok(Tensor::from_storage(self.0.storage.clone()))
+        Ok(Tensor::with_auto(self.0.storage.clone(), Auto::detached(self.is_inference())))
     }
 
     /// The same storage, cut off from the tape, whose [`version`](Tensor::version) is its own: writes through it are seen by both,
@@ -347,9 +347,10 @@ impl Tensor {
         value.requires_grad() && (!schema.primitive || schema.saves.input(0, |_| true))
     }
 
-    /// Refuses a write to a tensor that shows some element of its storage twice.
-    pub(crate) fn refuse_overlap(&self, op: &'static str) -> Result<()> {
-        if !self.layout().may_overlap() {
+    /// Refuses a write to a tensor of which some dimension is expanded. Others that show an element of their storage several
+    /// times are written, as in PyTorch.
+    pub(crate) fn refuse_expanded(&self, op: &'static str) -> Result<()> {
+        if !self.layout().repeats() {
             return Ok(());
         }
         let why = "unsupported operation: more than one element of the written-to tensor refers to a single memory \
@@ -406,7 +407,7 @@ impl Tensor {
             return crate::sparse::write(op, self, value);
         }
         autograd::check_in_place(op, self, value)?;
-        self.refuse_overlap(op)?;
+        self.refuse_expanded(op)?;
         self.refuse_shared(op, value, false)?;
         if !value.dtype().can_cast(self.dtype()) {
             let why =
@@ -421,7 +422,10 @@ impl Tensor {
             return Err(Error::shape(op, why, &[self.shape(), value.shape()]));
         }
         let value = crate::ops::view::expand_to(&value.cast(self.dtype())?, self.shape())?;
-        dispatch::assign(op, self, &value)?;
+        match self.layout().may_overlap() {
+            true => crate::ops::overlap::assign(self, &value)?,
+            false => dispatch::assign(op, self, &value)?,
+        }
         autograd::record_write(self, &value);
         Ok(())
     }

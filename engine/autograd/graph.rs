@@ -192,6 +192,14 @@ fn stands_for(op: &str) -> &str {
         "i1e" => "special_i1e",
         "erfcx" => "special_erfcx",
         "zeta" => "special_zeta",
+        "entr" => "special_entr",
+        "ndtri" => "special_ndtri",
+        "bessel_j0" => "special_bessel_j0",
+        "bessel_j1" => "special_bessel_j1",
+        "bessel_y0" => "special_bessel_y0",
+        "bessel_y1" => "special_bessel_y1",
+        "modified_bessel_k0" => "special_modified_bessel_k0",
+        "modified_bessel_k1" => "special_modified_bessel_k1",
         own => own,
     }
 }

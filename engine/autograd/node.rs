@@ -347,6 +347,11 @@ impl Default for Auto {
 }
 
 impl Auto {
+    /// Of another tensor's storage, cut off from the tape.
+    pub(crate) fn detached(inference: bool) -> Auto {
+        Auto { inference, ..Auto::default() }
+    }
+
     pub(crate) fn recorded(edge: Edge) -> Auto {
         let state = State { edge: Some(edge), leaf: None };
         Auto { requires_grad: AtomicBool::new(true), state: Mutex::new(state), ..Auto::default() }

@@ -25,10 +25,21 @@ pub(crate) fn requires_grad(t: &Tensor) -> bool {
     if let Some(coo) = t.storage().coo() {
         return requires_grad(&coo.parts().values);
     }
+    recorded(t) || t.0.auto.view.as_ref().is_some_and(|view| shows(t, view))
+}
+
+/// Has `t` a gradient of its own, as a leaf or by a step of the tape?
+fn recorded(t: &Tensor) -> bool {
     if t.0.auto.view.is_some() {
         refresh(t);
     }
     t.0.auto.requires_grad()
+}
+
+/// Is it a view of a tensor that requires a gradient? Then it does too, also where no step leads there: PyTorch says so of
+/// views that were made without recording.
+fn shows(t: &Tensor, view: &ViewInfo) -> bool {
+    !view.itself && t.dtype().is_differentiable() && view.base.0.auto.requires_grad()
 }
 
 /// Where the gradient of `t` goes: its node, or the one that adds to the leaf.
@@ -39,7 +50,7 @@ pub(crate) fn edge_of(t: &Tensor) -> Option<Edge> {
     if let Some(coo) = t.storage().coo() {
         return edge_of(&coo.parts().values);
     }
-    if !requires_grad(t) {
+    if !recorded(t) {
         return None;
     }
     if let Some(edge) = t.0.auto.own_edge() {
@@ -119,6 +130,8 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
         }
         None => Auto::default(),
     };
+    // A view of what was made outside of inference mode is no more than it.
+    auto.inference = x.is_inference();
     auto.view = Some(Box::new(ViewInfo { base, ops, seen: AtomicU32::new(seen), itself: false, origin }));
     Tensor::with_auto(storage, auto)
 }

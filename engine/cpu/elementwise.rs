@@ -8,9 +8,9 @@ use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
 use super::simd::{
     call1, call2, light1, light2, light2_symmetric, threads::GRAIN, Arith, Better, Float, Map1, Map2, Math, Real,
 };
-use super::special;
 use super::strided::{each1, each2, F1, F2};
 use super::CpuArray;
+use super::{bessel, special};
 use crate::backend::Array;
 use crate::dispatch::Meta;
 use crate::dtype::Element;
@@ -348,6 +348,16 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, _: &Meta) -> Result<CpuArray> {
         U::I1 => exact(special::i1, name, x),
         U::I1e => exact(special::i1e, name, x),
         U::Erfcx => exact(special::erfcx, name, x),
+        U::Entr => exact(bessel::entropy, name, x),
+        U::Ndtri => exact(bessel::normal_quantile, name, x),
+        U::J0 => exact(bessel::j0, name, x),
+        U::J1 => exact(bessel::j1, name, x),
+        U::Y0 => exact(bessel::y0, name, x),
+        U::Y1 => exact(bessel::y1, name, x),
+        U::K0 => exact(bessel::k0, name, x),
+        U::K1 => exact(bessel::k1, name, x),
+        U::K0e => exact(bessel::k0e, name, x),
+        U::K1e => exact(bessel::k1e, name, x),
         U::Exponent => exact(|x| special::frexp(x).1, name, x),
         U::Mantissa => exact(|x| special::frexp(x).0, name, x),
         U::SignBit => sign_bit(x),

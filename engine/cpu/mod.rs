@@ -4,6 +4,7 @@
 //! `unsafe` is in the last two only. Invariant: a layout never reaches outside of its buffer.
 
 mod attention;
+mod bessel;
 pub(crate) mod blas;
 mod cast;
 mod channels;

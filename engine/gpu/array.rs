@@ -506,7 +506,12 @@ impl View {
 
     /// Does some step of the chain show elements more than once?
     fn repeats(&self) -> bool {
-        let own = matches!(self.op, ViewOp::Expand { .. }) && numel(&self.from) != numel(&self.shape);
+        let own = match &self.op {
+            ViewOp::Expand { .. } => numel(&self.from) != numel(&self.shape),
+            ViewOp::AsStrided { layout, .. } => layout.may_overlap(),
+            ViewOp::Reshape { .. } | ViewOp::Permute { .. } | ViewOp::Slice { .. } => false,
+            ViewOp::AsReal | ViewOp::AsComplex | ViewOp::Recast { .. } => false,
+        };
         own || self.parent.as_ref().is_some_and(|p| p.repeats())
     }
 

@@ -5,6 +5,7 @@
 
 use super::align::{agree, align};
 use super::array::{GpuArray, Known, Ref, Value};
+use super::bessel;
 use super::convert::{self, constant};
 use super::fault::Made;
 use super::gamma;
@@ -117,6 +118,16 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
         UnaryOp::I1 => in_float32(x, dtype, |x| special::bessel(1, x))?,
         UnaryOp::I1e => in_float32(x, dtype, |x| special::bessel_scaled(1, x))?,
         UnaryOp::Erfcx => in_float32(x, dtype, |x| erfc(x, true))?,
+        UnaryOp::Entr => in_float32(x, dtype, bessel::entropy)?,
+        UnaryOp::Ndtri => in_float32(x, dtype, bessel::normal_quantile)?,
+        UnaryOp::J0 => in_float32(x, dtype, |x| bessel::first(0, x))?,
+        UnaryOp::J1 => in_float32(x, dtype, |x| bessel::first(1, x))?,
+        UnaryOp::Y0 => in_float32(x, dtype, |x| bessel::second(0, x))?,
+        UnaryOp::Y1 => in_float32(x, dtype, |x| bessel::second(1, x))?,
+        UnaryOp::K0 => in_float32(x, dtype, |x| bessel::modified(0, x, false))?,
+        UnaryOp::K1 => in_float32(x, dtype, |x| bessel::modified(1, x, false))?,
+        UnaryOp::K0e => in_float32(x, dtype, |x| bessel::modified(0, x, true))?,
+        UnaryOp::K1e => in_float32(x, dtype, |x| bessel::modified(1, x, true))?,
         UnaryOp::Exponent => in_float32(x, dtype, |x| Ok(special::frexp(x)?.0))?,
         UnaryOp::Mantissa => in_float32(x, dtype, |x| Ok(special::frexp(x)?.1))?,
         UnaryOp::SignBit if dtype.is_float() => special::sign_bit(x, dtype)?,
@@ -167,7 +178,7 @@ fn complex_hyperbolic(op: &UnaryOp, z: &Array) -> Made<Array> {
 
 /// `1 - erf(x)` without cancellation: a Chebyshev fit of relative error 1.2e-7 everywhere (Press et al., Numerical
 /// Recipes, 6.2), since MLX has no `erfc`. `scaled` by `e^(x²)`, where the fit is without its exponential.
-fn erfc(x: &Array, scaled: bool) -> Made<Array> {
+pub(super) fn erfc(x: &Array, scaled: bool) -> Made<Array> {
     const FIT: [f64; 10] = [
         -1.26551223,
         1.00002368,

@@ -6,6 +6,7 @@
 
 mod align;
 mod array;
+mod bessel;
 mod bounds;
 mod contract;
 mod conv;

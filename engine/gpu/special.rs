@@ -10,16 +10,16 @@ use crate::DType;
 use mlx_ffi::{ops, Array, Dtype};
 use std::f64::consts::{PI, TAU};
 
-fn number(n: f64) -> Made<Array> {
+pub(super) fn number(n: f64) -> Made<Array> {
     constant(n, DType::F32)
 }
 
-fn choose(c: &Array, a: &Array, b: &Array) -> Made<Array> {
+pub(super) fn choose(c: &Array, a: &Array, b: &Array) -> Made<Array> {
     Ok(ops::where_(c, a, b)?)
 }
 
 /// Horner's rule, highest coefficient first.
-fn poly(x: &Array, coefficients: &[f64]) -> Made<Array> {
+pub(super) fn poly(x: &Array, coefficients: &[f64]) -> Made<Array> {
     let mut y = number(coefficients[0])?;
     for &c in &coefficients[1..] {
         y = ops::add(&ops::multiply(&y, x)?, &number(c)?)?;

@@ -2,6 +2,7 @@
 //!
 //! Kernels are in `cpu/elementwise.rs` and `gpu/elementwise.rs`. Results are `bool`, but for `where` and what is made of it.
 
+use super::index::Target;
 use super::macros::define_ops;
 use super::{result_type, Operand};
 use crate::dispatch::{self, Meta, Prim};
@@ -55,8 +56,8 @@ pub mod select {
             }
             /// `value` where `mask` holds, else the tensor's own element.
             method masked_fill(mask: Tensor, value: Operand) -> Tensor {
-                [inplace] Keep Yes DTypes::ALL, Same,
-                run masked_fill_body, torch "", samples ["N(3, 4), B(3, 4), 2.0", "N(3, 4), B(4), -1.0"]
+                [updates] Keep Yes DTypes::ALL, Same,
+                run masked_fill_body[Target::Copy], torch "", samples ["N(3, 4), B(3, 4), 2.0", "N(3, 4), B(4), -1.0"]
             }
             /// Each element brought into `min` to `max`; either may be left out. The gradient is 0 at a bound that is a number;
             /// at one that is a tensor each of the two gets half, and the input all where both bounds meet it.
@@ -102,7 +103,7 @@ pub mod select {
         }
     }
 
-    fn masked_fill_body(x: &Tensor, mask: &Tensor, value: Operand<'_>) -> Result<Tensor> {
+    fn masked_fill_body(to: Target, x: &Tensor, mask: &Tensor, value: Operand<'_>) -> Result<Tensor> {
         let value = match value {
             Operand::Scalar(s @ Scalar::Complex(..)) if !x.dtype().is_complex() => {
                 let why = format!("value {s} cannot be converted to {}", x.dtype());
@@ -124,7 +125,14 @@ pub mod select {
                 return Err(Error::shape("masked_fill", why, &[t.shape()]));
             }
         };
-        r#where(mask, &value, x)
+        match to {
+            Target::Copy => r#where(mask, &value, x),
+            Target::Itself => {
+                x.refuse_shared("masked_fill_", mask, false)?;
+                let _name = crate::autograd::Naming::of("masked_fill", 0);
+                crate::ops::overlap::write_where("masked_fill_", x, mask, &value)
+            }
+        }
     }
 
     fn clamp_body(x: &Tensor, min: Option<Operand<'_>>, max: Option<Operand<'_>>) -> Result<Tensor> {

@@ -26,6 +26,12 @@ macro_rules! create_ops {
             prim Arange { start: Scalar, step: Scalar } Nothing {none},
             run arange_body, torch "", samples ["5", "2, 9, 3", "0.5, 3.0, 0.5", "5, 0, -2", "0, 4, dtype=DT.float32"]
         }
+        /// The numbers from `start` to `end`, which is included where a step lands on it; in the default float unless given.
+        /// [`arange`] has replaced it, in PyTorch too.
+        function range(start: Number, end: Number, step: Number = 1; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+            [nograd] Keep Yes DTypes::REAL, Own,
+            run range_body, torch "", samples ["1, 4", "1, 5.5, 1.5", "3, 1, -1", "1.5, 4, dtype=DT.int64", "0, 0.9, 0.3, dtype=DT.float64"]
+        }
         /// Ones on the diagonal of an `n` by `m` (by default `n`) matrix, zeros elsewhere.
         function eye(n: Int, m: OptInt = None; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Yes DTypes::ALL, Own,
@@ -266,6 +272,37 @@ fn arange_body(
         return Tensor::full_of(&[count], first, dtype, device);
     }
     create(CreateOp::Arange { start: first, step: apart }, &[count], dtype, device)
+}
+
+fn range_body(
+    start: Scalar,
+    end: Scalar,
+    step: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let dtype = dtype.unwrap_or(crate::default_dtype());
+    schema::range.check(dtype)?;
+    if dtype == DType::Bool {
+        return Err(Error::not_implemented("range", "does not count in bool"));
+    }
+    if step.to_f64() == 0.0 {
+        return Err(Error::runtime("range", "step must be nonzero"));
+    }
+    if !(start.to_f64().is_finite() && end.to_f64().is_finite()) || step.to_f64().is_nan() {
+        return Err(Error::runtime("range", format!("unsupported range: {start} -> {end}")));
+    }
+    let whole = |s: Scalar| if dtype.is_integral() { Scalar::Int(s.to_i64()) } else { s };
+    let (start, end, step) = (whole(start), whole(end), whole(step));
+    let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
+    if (b - a) * s.signum() < 0.0 {
+        return Err(Error::runtime("range", "upper bound and lower bound inconsistent with step sign"));
+    }
+    if s == 0.0 {
+        return Err(Error::runtime("range", format!("a step below 1 is 0 in {dtype}")));
+    }
+    let count = sizes("range", &[(((b - a) / s).floor() + 1.0).min(isize::MAX as f64) as isize])?[0];
+    create(CreateOp::Arange { start, step }, &[count], dtype, device.unwrap_or(crate::default_device()))
 }
 
 /// How many integers a range has; exact beyond 2^53.

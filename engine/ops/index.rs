@@ -3,8 +3,11 @@
 //! Kernels are in `cpu/index.rs` and `gpu/index.rs`. Index tensors reach them as int64 on the op's own device; both
 //! backends check their range.
 
+use super::arrange::{
+    cat_body, cat_gradient, flip_axes, flip_body, pad_body, repeat_body, roll_body, stack_body, tril_body, triu_body,
+};
 use super::macros::define_ops;
-use super::{result_type, scatter, Operand};
+use super::scatter;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
 use crate::{DType, Error, Result, Scalar, Tensor};
@@ -147,13 +150,13 @@ macro_rules! index_ops {
         }
         /// The lower triangle of the last two dimensions, zero above diagonal `diagonal`.
         method tril(diagonal: Int = 0) -> Tensor {
-            [inplace] Keep Yes DTypes::ALL, Same,
-            run triangle[true], torch "", samples ["N(3, 4)", "N(2, 3, 3), -1"]
+            [updates] Keep Yes DTypes::ALL, Same,
+            run tril_body[Target::Copy], torch "", samples ["N(3, 4)", "N(2, 3, 3), -1"]
         }
         /// The upper triangle of the last two dimensions, zero below diagonal `diagonal`.
         method triu(diagonal: Int = 0) -> Tensor {
-            [inplace] Keep Yes DTypes::ALL, Same,
-            run triangle[false], torch "", samples ["N(3, 4)", "N(2, 3, 3), 1"]
+            [updates] Keep Yes DTypes::ALL, Same,
+            run triu_body[Target::Copy], torch "", samples ["N(3, 4)", "N(2, 3, 3), 1"]
         }
         /// The indices of the elements that are not zero, one row each. Evaluates: the result's size depends on the data.
         method nonzero() -> Tensor {
@@ -336,9 +339,16 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
         return Ok(x.clone());
     }
     rest.iter().try_for_each(|t| crate::autograd::check_in_place(name, x, t))?;
-    x.refuse_overlap(name)?;
+    let recorded = || crate::grad_enabled() && inputs.iter().any(|t| t.requires_grad());
+    // Of an expanded tensor the tape could not say how often a gradient counts.
+    if !matches!(op, IndexOp::IndexPut { .. }) || x.layout().repeats() && recorded() {
+        x.refuse_expanded(name)?;
+    }
     rest.iter().try_for_each(|t| x.refuse_shared(name, t, true))?;
-    dispatch::index_into(&op, x, rest)?;
+    match x.layout().may_overlap() {
+        true => super::overlap::write_at(&op, x, rest)?,
+        false => dispatch::index_into(&op, x, rest)?,
+    }
     // The rule needs the indices alone, so the op can be recorded after the fact.
     let made = crate::autograd::record(Prim::Index(op), &inputs, x.storage().clone())?;
     crate::autograd::record_write(x, &made);
@@ -449,168 +459,6 @@ pub(crate) fn strided_read(x: &Tensor, layout: &Layout) -> Result<Tensor> {
 fn strided_add_unit(x: &Tensor, size: &[isize]) -> Result<Tensor> {
     let shape = shape::infer_size("strided_scatter_add", size, x.shape())?;
     strided_add(x, &Layout::contiguous(x.shape()), &shape)
-}
-
-fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
-    let Some(first) = tensors.first() else {
-        return Err(Error::value("cat", "expected a non-empty list of Tensors"));
-    };
-    // PyTorch skips empty vectors, whatever the others' dimensions.
-    let legacy = |t: &&Tensor| !(t.ndim() == 1 && t.numel() == 0);
-    let parts: Vec<&Tensor> = tensors.iter().filter(legacy).collect();
-    let dtype = result_type(tensors.iter().map(Operand::Tensor));
-    let Some(&lead) = parts.first() else { return first.cast(dtype) };
-    if lead.ndim() == 0 {
-        return Err(Error::runtime("cat", "zero-dimensional tensor cannot be concatenated"));
-    }
-    let axis = shape::wrap_dim("cat", dim, lead.ndim())?;
-    let mut shape = Shape::from_slice(lead.shape());
-    shape[axis] = 0;
-    for t in &parts {
-        let same =
-            t.ndim() == lead.ndim() && t.shape().iter().enumerate().all(|(a, &n)| a == axis || n == lead.shape()[a]);
-        if !same {
-            let why = format!("Sizes of tensors must match except in dimension {axis}");
-            return Err(Error::shape("cat", why, &parts.iter().map(|t| t.shape()).collect::<Vec<_>>()));
-        }
-        shape[axis] += t.shape()[axis];
-    }
-    let cast: Vec<Tensor> = parts.iter().map(|t| t.cast(dtype)).collect::<Result<_>>()?;
-    run(IndexOp::Concat { axis }, &cast.iter().collect::<Vec<_>>(), &shape)
-}
-
-fn cat_gradient(c: &crate::autograd::Ctx<'_>, g: &Tensor, axis: usize) -> Result<crate::autograd::Grads> {
-    let mut start = 0;
-    (0..c.len())
-        .map(|i| {
-            let len = c.shape(i)[axis];
-            let dim = SliceDim { axis, start, step: 1, len };
-            start += len;
-            if c.needs(i) {
-                super::view::slice_dims(g, smallvec::smallvec![dim]).map(Some)
-            } else {
-                Ok(None)
-            }
-        })
-        .collect()
-}
-
-fn stack_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
-    let Some(first) = tensors.first() else {
-        return Err(Error::runtime("stack", "expects a non-empty TensorList"));
-    };
-    if let Some(odd) = tensors.iter().find(|t| t.shape() != first.shape()) {
-        return Err(Error::shape("stack", "expects each tensor to be equal size", &[first.shape(), odd.shape()]));
-    }
-    let axis = shape::wrap_dim("stack", dim, first.ndim() + 1)? as isize;
-    let parts: Vec<Tensor> = tensors.iter().map(|t| t.unsqueeze(axis)).collect::<Result<_>>()?;
-    cat(&parts, axis)
-}
-
-fn flip_axes(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
-    run(IndexOp::Flip { axes: Axes::from_slice(axes) }, &[x], x.shape())
-}
-
-fn flip_body(x: &Tensor, dims: &[isize]) -> Result<Tensor> {
-    let axes = shape::wrap_dims("flip", dims, x.ndim())?;
-    if x.ndim() == 0 {
-        x.copy()
-    } else {
-        flip_axes(x, &axes)
-    }
-}
-
-fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) -> Result<Tensor> {
-    let dims = dims.unwrap_or(&[]);
-    if dims.is_empty() && shifts.len() == 1 {
-        let flat = roll_body(&x.reshape(&[-1])?, shifts, Some(&[0]))?;
-        return super::view::reshape_to(&flat, x.shape()).map(Tensor::alone_on_storage);
-    }
-    if shifts.len() != dims.len() || shifts.is_empty() {
-        let why = format!("shifts and dimensions must align. shifts: {}, dims: {}", shifts.len(), dims.len());
-        return Err(Error::runtime("roll", why));
-    }
-    let mut y = x.clone();
-    if x.ndim() == 0 {
-        let why = format!("Dimension specified as {} but tensor has no dimensions", dims[0]);
-        return Err(Error::index("roll", why));
-    }
-    for (&shift, &dim) in shifts.iter().zip(dims) {
-        let axis = shape::wrap_dim("roll", dim, x.ndim())?;
-        let n = x.shape().get(axis).copied().unwrap_or(0);
-        if n == 0 {
-            continue;
-        }
-        let cut = (n - shift.rem_euclid(n as isize) as usize) as i64;
-        let d = axis as isize;
-        y = cat(&[y.narrow(d, cut % n as i64, n as i64 - cut % n as i64)?, y.narrow(d, 0, cut % n as i64)?], d)?;
-    }
-    // Where nothing is there to move, too, the result is a tensor of its own.
-    if y.is_same(x) {
-        return x.copy();
-    }
-    Ok(y)
-}
-
-fn pad_body(x: &Tensor, pad: &[isize], value: Scalar) -> Result<Tensor> {
-    if !pad.len().is_multiple_of(2) || pad.len() / 2 > x.ndim() {
-        let why = format!("Padding length {} must be even and at most twice the number of dimensions", pad.len());
-        return Err(Error::shape("constant_pad_nd", why, &[x.shape()]));
-    }
-    // Far beyond what memory holds, and far from where the sums below overflow.
-    if let Some(p) = pad.iter().find(|p| p.unsigned_abs() > 1 << 60) {
-        return Err(Error::shape("constant_pad_nd", format!("a padding of {p} is too large"), &[x.shape()]));
-    }
-    let (mut shape, mut from, mut to) = (Shape::from_slice(x.shape()), Slices::new(), Slices::new());
-    for (i, ends) in pad.chunks(2).enumerate() {
-        let axis = x.ndim() - 1 - i;
-        let n = x.shape()[axis] as isize;
-        let size = n + ends[0] + ends[1];
-        let len = (n + ends[0].min(0) + ends[1].min(0)).max(0) as usize;
-        if size < 0 {
-            let why = format!("the padding {ends:?} makes dimension {axis} of size {n} negative");
-            return Err(Error::shape("constant_pad_nd", why, &[x.shape()]));
-        }
-        shape[axis] = size as usize;
-        from.push(SliceDim { axis, start: (-ends[0]).max(0) as usize, step: 1, len });
-        to.push(SliceDim { axis, start: ends[0].max(0) as usize, step: 1, len });
-    }
-    let base = Tensor::full_of(&shape, value, x.dtype(), x.device())?;
-    let inner = if pad.iter().any(|&p| p < 0) { super::view::slice_dims(x, from)? } else { x.clone() };
-    slice_scatter_dims(&base, &inner, to)
-}
-
-fn repeat_body(x: &Tensor, repeats: &[isize]) -> Result<Tensor> {
-    let Some(lead) = repeats.len().checked_sub(x.ndim()) else {
-        let why = "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor";
-        return Err(Error::shape("repeat", why, &[x.shape()]));
-    };
-    if repeats.iter().any(|&r| r < 0) {
-        return Err(Error::runtime("repeat", format!("repeats must not be negative, got {repeats:?}")));
-    }
-    // Each dimension n becomes (r, n), expanded and merged.
-    let (mut split, mut wide, mut out) = (Shape::new(), Shape::new(), Shape::new());
-    for (i, &r) in repeats.iter().enumerate() {
-        let n = i.checked_sub(lead).map_or(1, |j| x.shape()[j]);
-        split.extend_from_slice(&[1, n]);
-        wide.extend_from_slice(&[r as usize, n]);
-        out.push((r as usize).saturating_mul(n));
-    }
-    shape::countable("repeat", &out)?;
-    let wide = super::view::expand_to(&super::view::reshape_to(x, &split)?, &wide)?;
-    super::view::reshape_to(&wide.copy()?, &out).map(Tensor::alone_on_storage)
-}
-
-fn triangle(lower: bool, x: &Tensor, diagonal: i64) -> Result<Tensor> {
-    if x.ndim() < 2 {
-        let why = "input tensor must have at least 2 dimensions";
-        return Err(Error::shape(if lower { "tril" } else { "triu" }, why, &[x.shape()]));
-    }
-    let [rows, cols] = [x.shape()[x.ndim() - 2], x.shape()[x.ndim() - 1]];
-    let line = |n: usize| super::create::arange_of(n, x.device());
-    let (i, j) = (line(rows)?.unsqueeze(1)?, line(cols)?);
-    let edge = (i + diagonal)?;
-    x.where_else_zero(&if lower { j.le(&edge)? } else { j.ge(&edge)? })
 }
 
 fn nonzero_body(x: &Tensor) -> Result<Tensor> {

@@ -9,6 +9,7 @@ mod macros;
 pub mod schema;
 
 pub mod activation;
+mod arrange;
 mod attention;
 pub mod binary;
 pub mod calculus;
@@ -20,6 +21,7 @@ pub mod conv;
 pub mod create;
 mod discrete;
 pub mod einsum;
+mod histogram;
 pub mod index;
 pub mod linalg;
 pub mod loss;
@@ -27,6 +29,9 @@ pub mod matrix;
 pub mod metric;
 pub mod nn;
 pub mod norm;
+pub mod orthogonal;
+pub(crate) mod overlap;
+mod part;
 mod pieces;
 pub mod pointwise;
 pub mod pool;
@@ -43,6 +48,7 @@ pub mod sort;
 pub mod transfer;
 pub mod unary;
 pub mod view;
+pub mod window;
 
 pub use schema::{Amp, Determinism, OutDType, Param, ResultDType, Schema};
 
@@ -198,11 +204,13 @@ pub mod results {
 pub fn schemas() -> impl Iterator<Item = &'static Schema> {
     [
         create::SCHEMAS,
+        window::SCHEMAS,
         random::SCHEMAS,
         transfer::SCHEMAS,
         unary::SCHEMAS,
         binary::SCHEMAS,
         pointwise::SCHEMAS,
+        orthogonal::SCHEMAS,
         complex::SCHEMAS,
         compare::SCHEMAS,
         compare::select::SCHEMAS,

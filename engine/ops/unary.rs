@@ -7,6 +7,9 @@ use crate::dispatch::{self, Meta, Prim};
 use crate::{Result, Tensor};
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_10, LN_2};
 
+/// √(2π).
+const SQRT_TAU: f64 = 2.506_628_274_631_000_5;
+
 /// The rows of the family, for `$cb`.
 #[macro_export]
 #[doc(hidden)]
@@ -117,6 +120,37 @@ macro_rules! unary_ops {
         /// The scaled complementary error function, `e^(x²) erfc(x)`.
         erfcx = Erfcx [only_function] Keep DTypes::ORDERED, Float, Both
             {|c, g| [g * &(((c.x(0)? * 2.0)? * &c.out()?)? - FRAC_2_SQRT_PI)?]}, torch "special.erfcx", samples ["N(3, 4)", "P(3, 4)"];
+        /// The entropy of one probability, `-x log x`: 0 at 0, -inf below.
+        entr = Entr [only_function] Keep DTypes::ORDERED, Float, Inputs
+            {|c, g| [-&(g * &(c.x(0)?.log()? + 1.0)?)?]}, torch "special.entr", samples ["P(3, 4)"];
+        /// The argument at which the normal distribution [`ndtr`](crate::ops::pointwise::ndtr) has this value; NaN outside 0 to 1.
+        ndtri = Ndtri [only_function] Keep DTypes::ORDERED, Float, Output
+            {|c, g| [g * &((c.out()?.square()? * 0.5)?.exp()? * SQRT_TAU)?]}, torch "special.ndtri", samples ["P(3, 4, lo=0.05, hi=0.95)"];
+        /// The Bessel function of the first kind, of order 0. PyTorch has no gradient of this and the following.
+        bessel_j0 = J0 [only_function] Keep DTypes::ORDERED, Float, Inputs
+            {|c, g| [-&(g * &bessel_j1(&c.x(0)?)?)?]}, torch "special.bessel_j0", samples ["N(3, 4)", "P(3, 4)"];
+        /// The Bessel function of the first kind, of order 1.
+        bessel_j1 = J1 [only_function] Keep DTypes::ORDERED, Float, Both
+            {|c, g| [g * &(bessel_j0(&c.x(0)?)? - &over_x(&c.out()?, &c.x(0)?)?)?]}, torch "special.bessel_j1", samples ["N(3, 4)", "P(3, 4)"];
+        /// The Bessel function of the second kind, of order 0; -inf at 0, NaN below.
+        bessel_y0 = Y0 [only_function] Keep DTypes::ORDERED, Float, Inputs
+            {|c, g| [-&(g * &bessel_y1(&c.x(0)?)?)?]}, torch "special.bessel_y0", samples ["P(3, 4)"];
+        /// The Bessel function of the second kind, of order 1; -inf at 0, NaN below.
+        bessel_y1 = Y1 [only_function] Keep DTypes::ORDERED, Float, Both
+            {|c, g| [g * &(bessel_y0(&c.x(0)?)? - &(c.out()? / &c.x(0)?)?)?]}, torch "special.bessel_y1", samples ["P(3, 4)"];
+        /// The modified Bessel function of the second kind, of order 0; inf at 0, NaN below.
+        modified_bessel_k0 = K0 [only_function] Keep DTypes::ORDERED, Float, Inputs
+            {|c, g| [-&(g * &modified_bessel_k1(&c.x(0)?)?)?]}, torch "special.modified_bessel_k0", samples ["P(3, 4)"];
+        /// The modified Bessel function of the second kind, of order 1; inf at 0, NaN below.
+        modified_bessel_k1 = K1 [only_function] Keep DTypes::ORDERED, Float, Both
+            {|c, g| [-&(g * &(modified_bessel_k0(&c.x(0)?)? + &(c.out()? / &c.x(0)?)?)?)?]}, torch "special.modified_bessel_k1", samples ["P(3, 4)"];
+        /// `e^x` times [`modified_bessel_k0`], which does not underflow.
+        scaled_modified_bessel_k0 = K0e [only_function] Keep DTypes::ORDERED, Float, Both
+            {|c, g| [g * &(c.out()? - &scaled_modified_bessel_k1(&c.x(0)?)?)?]}, torch "special.scaled_modified_bessel_k0", samples ["P(3, 4)"];
+        /// `e^x` times [`modified_bessel_k1`], which does not underflow.
+        scaled_modified_bessel_k1 = K1e [only_function] Keep DTypes::ORDERED, Float, Both
+            {|c, g| [g * &((c.out()? - &(c.out()? / &c.x(0)?)?)? - &scaled_modified_bessel_k0(&c.x(0)?)?)?]},
+            torch "special.scaled_modified_bessel_k1", samples ["P(3, 4)"];
         /// The exponent `e` of `x = m 2^e` with `½ ≤ |m| < 1`, in `x`'s dtype; 0 for 0, infinities and NaN.
         frexp_exponent = Exponent [only_function] Keep DTypes::FLOAT, Same, Nothing {none}, torch "-", samples ["N(3, 4)"];
         /// The mantissa `m` of `x = m 2^e` with `½ ≤ |m| < 1`; `x` itself for 0, infinities and NaN.

@@ -35,13 +35,17 @@ from lucid._names import typename as typename
 from lucid._schemas import OpSchema as OpSchema
 from lucid._schemas import op_schemas as op_schemas
 from lucid._settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from lucid._settings import get_deterministic_debug_mode as get_deterministic_debug_mode
 from lucid._settings import get_float32_matmul_precision as get_float32_matmul_precision
 from lucid._settings import get_num_interop_threads as get_num_interop_threads
 from lucid._settings import (
     is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
 )
 from lucid._settings import is_warn_always_enabled as is_warn_always_enabled
+from lucid._settings import set_anomaly_enabled as set_anomaly_enabled
+from lucid._settings import set_deterministic_debug_mode as set_deterministic_debug_mode
 from lucid._settings import set_float32_matmul_precision as set_float32_matmul_precision
+from lucid._settings import set_flush_denormal as set_flush_denormal
 from lucid._settings import set_num_interop_threads as set_num_interop_threads
 from lucid._settings import set_warn_always as set_warn_always
 from lucid._settings import use_deterministic_algorithms as use_deterministic_algorithms
@@ -82,6 +86,13 @@ if TYPE_CHECKING:
     from lucid._convert import asarray as asarray
     from lucid._convert import from_numpy as from_numpy
     from lucid._convert import frombuffer as frombuffer
+    from lucid._natives import frobenius_norm as frobenius_norm
+    from lucid._natives import get_device as get_device
+    from lucid._natives import native_batch_norm as native_batch_norm
+    from lucid._natives import native_dropout as native_dropout
+    from lucid._natives import native_group_norm as native_group_norm
+    from lucid._natives import native_layer_norm as native_layer_norm
+    from lucid._natives import norm_except_dim as norm_except_dim
     from lucid._profile import profile as profile
     from lucid._repr import get_printoptions as get_printoptions
     from lucid._repr import printoptions as printoptions
@@ -89,12 +100,18 @@ if TYPE_CHECKING:
     from lucid._storage import UntypedStorage as UntypedStorage
     from lucid.amp.autocast_mode import autocast as autocast
     from lucid.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
+    from lucid.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
     from lucid.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
+    from lucid.amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
     from lucid.amp.autocast_mode import is_autocast_cache_enabled as is_autocast_cache_enabled
+    from lucid.amp.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu_enabled
     from lucid.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
     from lucid.amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
+    from lucid.amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+    from lucid.amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled
     from lucid.amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
     from lucid.amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
+    from lucid.amp.autocast_mode import set_autocast_gpu_dtype as set_autocast_gpu_dtype
     from lucid.amp.grad_scaler import GradScaler as GradScaler
     from lucid.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
     from lucid.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
@@ -146,7 +163,20 @@ _NAMES = {
     "GradScaler": "lucid.amp.grad_scaler",
     "is_anomaly_check_nan_enabled": "lucid.autograd.anomaly_mode",
     "is_anomaly_enabled": "lucid.autograd.anomaly_mode",
+    "frobenius_norm": "lucid._natives",
+    "get_device": "lucid._natives",
+    "native_batch_norm": "lucid._natives",
+    "native_dropout": "lucid._natives",
+    "native_group_norm": "lucid._natives",
+    "native_layer_norm": "lucid._natives",
+    "norm_except_dim": "lucid._natives",
     "autocast": "lucid.amp.autocast_mode",
+    "get_autocast_cpu_dtype": "lucid.amp.autocast_mode",
+    "get_autocast_gpu_dtype": "lucid.amp.autocast_mode",
+    "is_autocast_cpu_enabled": "lucid.amp.autocast_mode",
+    "set_autocast_cpu_dtype": "lucid.amp.autocast_mode",
+    "set_autocast_cpu_enabled": "lucid.amp.autocast_mode",
+    "set_autocast_gpu_dtype": "lucid.amp.autocast_mode",
     "clear_autocast_cache": "lucid.amp.autocast_mode",
     "get_autocast_dtype": "lucid.amp.autocast_mode",
     "is_autocast_cache_enabled": "lucid.amp.autocast_mode",

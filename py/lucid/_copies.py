@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from lucid import _C
+from lucid import _C, errors
 
 _SUFFIX = "_copy"
 # Rows of the family whose result is a copy already, or may be one, and those that PyTorch does not count as views.
@@ -20,7 +20,19 @@ _NOT_VIEWS |= {"unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"}
 def names() -> dict[str, str]:
     """The functions, and the view that each copies."""
     views = [s["name"] for s in _C._op_schemas() if s["family"] == "view" and s["name"] not in _NOT_VIEWS]
-    return {view + _SUFFIX: view for view in [*views, "detach"]}
+    return {view + _SUFFIX: view for view in [*views, "detach", *_WITHOUT_NAME]}
+
+
+def _slice(input: _C.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> _C.Tensor:
+    """What `input[start:end:step]` shows, along `dim`."""
+    if step < 1:
+        raise errors.RuntimeError("slice step must be positive")
+    dim = range(input.ndim)[dim] if input.ndim else dim
+    return input[(slice(None),) * dim + (slice(start, end, step),)]
+
+
+# Views that are no function of their own.
+_WITHOUT_NAME: dict[str, Any] = {"alias": lambda input: input.view_as(input), "slice": _slice}
 
 
 def make(name: str) -> Any:
@@ -30,7 +42,7 @@ def make(name: str) -> Any:
         KeyError: there is no such view.
     """
     own = names()[name]
-    view = getattr(_C, own, None) or getattr(_C.Tensor, own)
+    view = _WITHOUT_NAME.get(own) or getattr(_C, own, None) or getattr(_C.Tensor, own)
 
     def copies(*args: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None)

@@ -78,3 +78,35 @@ def set_warn_always(b: bool) -> None:
 def is_warn_always_enabled() -> bool:
     """What `set_warn_always` was given; False at first."""
     return _warn_always
+
+
+_DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """`use_deterministic_algorithms` by a word or number: "default" (0) for off, "warn" (1), "error" (2)."""
+    if isinstance(debug_mode, bool) or not isinstance(debug_mode, (int, str)):
+        raise errors.TypeError(f"debug_mode must be str or int, but got {type(debug_mode).__name__}")
+    mode = _DEBUG_MODES.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if mode not in (0, 1, 2):
+        words = "`default`, `warn`, `error`" if isinstance(debug_mode, str) else "0, 1, 2"
+        raise errors.RuntimeError(f"invalid value of debug_mode, expected one of {words}, but got {debug_mode}")
+    use_deterministic_algorithms(mode != 0, warn_only=mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """What `set_deterministic_debug_mode` was given, as a number."""
+    return _C._get_deterministic()
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Says whether numbers below the normal ones become zero. Here they are kept: asking for that gives False, as in
+    PyTorch on a processor that cannot."""
+    if not isinstance(mode, bool):
+        raise errors.RuntimeError(f"flush_denormal expects a bool, but got {type(mode).__name__}")
+    return not mode
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Sets anomaly mode for the process, as `autograd.set_detect_anomaly` does."""
+    _C._set_detect_anomaly(bool(enabled), bool(check_nan))

@@ -546,11 +546,13 @@ macro_rules! families {
 }
 families! {
     create create_ops lucid::ops::create;
+    window window_ops lucid::ops::window;
     random random_ops lucid::ops::random;
     transfer transfer_ops lucid::ops::transfer;
     unary unary_ops lucid::ops::unary;
     binary binary_ops lucid::ops::binary;
     pointwise pointwise_ops lucid::ops::pointwise;
+    orthogonal orthogonal_ops lucid::ops::orthogonal;
     complex complex_ops lucid::ops::complex;
     compare compare_ops lucid::ops::compare;
     select select_ops lucid::ops::compare::select;

@@ -147,36 +147,58 @@ LAST_OF_SEVERAL = "PyTorch makes it of several ops and shows the last of them; h
 BY_SHAPE = "PyTorch takes another op for other numbers of dimensions, and shows that one's last step"
 
 #: Rows whose last step of the tape has another name in PyTorch, and why.
-STEP_NAMES: dict[str, str] = dict.fromkeys(
-    (
-        "atleast_1d",
-        "atleast_2d",
-        "atleast_3d",
-        "cdist",
-        "cross_entropy",
-        "cumulative_trapezoid",
-        "diff",
-        "einsum",
-        "gradient",
-        "inner",
-        "matrix_power",
-        "nuclear_norm",
-        "sum_to_size",
-        "svd",
-        "trapezoid",
-        "vander",
-    ),
-    LAST_OF_SEVERAL,
-) | dict.fromkeys(
-    (
-        "conv2d",
-        "diag",
-        "linear",
-        "nll_loss",
-        "pad",
-        "scaled_dot_product_attention",
-    ),
-    BY_SHAPE,
+STEP_NAMES: dict[str, str] = (
+    dict.fromkeys(
+        (
+            "atleast_1d",
+            "atleast_2d",
+            "atleast_3d",
+            "cdist",
+            "cross_entropy",
+            "cumulative_trapezoid",
+            "diff",
+            "einsum",
+            "gradient",
+            "inner",
+            "matrix_power",
+            "nuclear_norm",
+            "sum_to_size",
+            "svd",
+            "trapezoid",
+            "vander",
+        ),
+        LAST_OF_SEVERAL,
+    )
+    | dict.fromkeys(
+        (
+            "conv2d",
+            "diag",
+            "linear",
+            "nll_loss",
+            "pad",
+            "scaled_dot_product_attention",
+        ),
+        BY_SHAPE,
+    )
+    | dict.fromkeys(
+        (
+            "chebyshev_polynomial_t",
+            "chebyshev_polynomial_u",
+            "chebyshev_polynomial_v",
+            "chebyshev_polynomial_w",
+            "hermite_polynomial_h",
+            "hermite_polynomial_he",
+            "laguerre_polynomial_l",
+            "legendre_polynomial_p",
+            "scaled_modified_bessel_k0",
+            "scaled_modified_bessel_k1",
+            "shifted_chebyshev_polynomial_t",
+            "shifted_chebyshev_polynomial_u",
+            "shifted_chebyshev_polynomial_v",
+            "shifted_chebyshev_polynomial_w",
+        ),
+        "PyTorch has no gradient of it",
+    )
 )
 STEP_NAMES |= {
     "floor_divide": "PyTorch records a step that fails when it is gone back through",

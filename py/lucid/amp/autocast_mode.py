@@ -70,6 +70,38 @@ def set_autocast_dtype(device_type: str, dtype: lucid.dtype) -> None:
     _C._set_autocast_dtype(_place(device_type), dtype)
 
 
+def is_autocast_cpu_enabled() -> bool:
+    """Is autocast on for the CPU? The older name of `is_autocast_enabled("cpu")`, as the following are of theirs."""
+    return is_autocast_enabled("cpu")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """Turns autocast on or off for the CPU, on this thread."""
+    if not isinstance(enabled, bool):
+        raise errors.TypeError(f"enabled must be a bool (got {type(enabled).__name__})")
+    set_autocast_enabled("cpu", enabled)
+
+
+def get_autocast_cpu_dtype() -> lucid.dtype:
+    """The low-precision dtype of the CPU."""
+    return get_autocast_dtype("cpu")
+
+
+def set_autocast_cpu_dtype(dtype: lucid.dtype) -> None:
+    """Sets the low-precision dtype of the CPU, on this thread."""
+    set_autocast_dtype("cpu", dtype)
+
+
+def get_autocast_gpu_dtype() -> lucid.dtype:
+    """The low-precision dtype of the GPU device."""
+    return get_autocast_dtype("gpu")
+
+
+def set_autocast_gpu_dtype(dtype: lucid.dtype) -> None:
+    """Sets the low-precision dtype of the GPU device, on this thread."""
+    set_autocast_dtype("gpu", dtype)
+
+
 def is_autocast_cache_enabled() -> bool:
     """Are casts of leaves kept until the outermost block ends?"""
     return _C._autocast_cache_enabled()

@@ -113,10 +113,8 @@ def test_chains_of_views_and_writes(shape: tuple[int, ...], device: str, data: A
         else:
             n = data.draw(st.integers(0, len(WRITES) - 1))
             if overlaps(t):
-                # PyTorch fills expanded tensors, and writes to some overlapping ones; here all of that is an error.
-                n = 0
-                if 0 not in [step for size, step in zip(t.shape, t.stride(), strict=True) if size > 1]:
-                    continue
+                # Expanded ones are refused; others get one value, since PyTorch reads what it has just written.
+                n = 2 if n in (0, 1, 4) else n
             log.append((at, f"write {n}"))
             wanted, w = outcome(lambda t=t, n=n: WRITES[n](t))
             got, g = outcome(lambda u=u, n=n: WRITES[n](u))

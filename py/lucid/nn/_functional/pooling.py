@@ -56,7 +56,7 @@ def _adaptive_sizes(op: str, input: Tensor, output_size: Any, n: int) -> tuple[i
     if any(size > 2**31 - 1 for size in made):
         raise errors.RuntimeError(f"{op}: output_size is out of range: {made}")
     if not input.is_floating_point():
-        raise errors.RuntimeError(f"{op}: not implemented for {input.dtype}")
+        raise errors.NotImplementedError(f"{op}: not implemented for {input.dtype}")
     if any(size == 0 for size in input.shape[-n - 1 :]):
         raise errors.RuntimeError(
             f"{op}: Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"

@@ -1,0 +1,78 @@
+//! Writes to tensors that show some element of their storage several times.
+//!
+//! PyTorch refuses them where a dimension is expanded, and takes windows that overlap; ops that write at chosen places
+//! (`masked_fill_`, `index_put_`, `tril_`, `triu_`) take expanded tensors too. Such a write goes to the storage, as a vector:
+//! of values that meet, the last in row-major order stays. What an op reads is what was there before it; PyTorch's loops
+//! read some elements after they have written them. The tape is the caller's business.
+
+use super::index::{index_axes, run, IndexOp, ScatterMode};
+use crate::dispatch;
+use crate::shape::{self, Axes};
+use crate::{DType, Error, Result, Tensor};
+
+/// The storage of `x` as a vector, and the place in it of each element.
+fn opened(x: &Tensor) -> Result<(Tensor, Tensor)> {
+    let (layout, all) = (x.layout(), x.storage_numel());
+    let signed = |v: &[usize]| v.iter().map(|&n| n as isize).collect::<Vec<_>>();
+    let whole = x.detach()?.as_strided(&[all as isize], &[1], Some(0))?;
+    let places = super::create::arange_of(all, x.device())?;
+    let places = places.as_strided(&signed(&layout.shape), &signed(&layout.strides), Some(layout.offset as i64))?;
+    Ok((whole, places))
+}
+
+fn put(whole: &Tensor, places: &Tensor, values: &Tensor, mode: ScatterMode) -> Result<()> {
+    let (places, values) = (places.reshape(&[-1])?, values.detach()?.reshape(&[-1])?);
+    match mode {
+        ScatterMode::Set => {
+            let op = IndexOp::IndexPut { axes: Axes::from_slice(&[0]), accumulate: false, strict: true };
+            dispatch::index_into(&op, whole, &[&values, &places])
+        }
+        mode => dispatch::index_into(&IndexOp::Scatter { axis: 0, mode }, whole, &[&places, &values]),
+    }
+}
+
+/// Writes `value`, of its shape and dtype, over `x`.
+pub(crate) fn assign(x: &Tensor, value: &Tensor) -> Result<()> {
+    let (whole, places) = opened(x)?;
+    put(&whole, &places, value, ScatterMode::Set)
+}
+
+/// Writes a number in a tensor to the elements of `x` for which `mask`, which broadcasts, holds. Evaluates.
+pub(super) fn fill_where(x: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
+    let (whole, places) = opened(x)?;
+    let places = places.masked_select(mask)?;
+    let values = super::view::expand_to(value, places.shape())?;
+    put(&whole, &places, &values, ScatterMode::Set)
+}
+
+/// What an op that writes at indices into its first input, `x`, does there.
+pub(super) fn write_at(op: &IndexOp, x: &Tensor, rest: &[&Tensor]) -> Result<()> {
+    let (whole, places) = opened(x)?;
+    match (op, rest) {
+        (IndexOp::IndexPut { axes, accumulate, strict }, [values, at @ ..]) => {
+            let at: Vec<Tensor> = at.iter().map(|t| (*t).clone()).collect();
+            let mode = if *accumulate { ScatterMode::Add } else { ScatterMode::Set };
+            put(&whole, &index_axes(&places, axes, &at, *strict)?, values, mode)
+        }
+        (IndexOp::Scatter { axis, mode } | IndexOp::Reduce { axis, mode }, [at, values]) => {
+            let at = run(IndexOp::Gather { axis: *axis }, &[&places, at], at.shape())?;
+            put(&whole, &at, values, *mode)
+        }
+        (op, _) => Err(Error::runtime(op.schema().name, "does not write to memory that overlaps itself")),
+    }
+}
+
+/// Writes a number in a tensor over the elements of `x` for which `mask`, which broadcasts, holds, and records that.
+pub(super) fn write_where(op: &'static str, x: &Tensor, mask: &Tensor, value: &Tensor) -> Result<Tensor> {
+    let tracked = crate::grad_enabled() && (x.requires_grad() || value.requires_grad());
+    let plain = !x.is_batched() && !x.is_sparse() && !mask.is_batched() && mask.dtype() == DType::Bool;
+    let fits = || shape::broadcast(op, x.shape(), mask.shape()).is_ok_and(|s| s.as_slice() == x.shape());
+    if !plain || tracked || !x.layout().may_overlap() || !fits() {
+        let written = super::compare::select::r#where(mask, value, x)?;
+        x.write_in_place(op, &written)?;
+    } else {
+        crate::autograd::check_in_place(op, x, value)?;
+        fill_where(x, mask, value)?;
+    }
+    Ok(x.clone())
+}

@@ -1,0 +1,224 @@
+"""Which tensors may be written in place, and what is written, where memory overlaps or the tape was off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lucid
+import pytest
+import torch
+
+DEVICES = ["cpu", "gpu"]
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except IndexError:
+        return "IndexError"
+    except RuntimeError:
+        return "RuntimeError"
+
+
+# ---- memory that a tensor shows several times ------------------------------------------------------------------------
+
+
+def rows_of_one(m: Any, d: str) -> Any:
+    b = m.arange(1.0, 4.0, device=d)
+    return b, b.expand(2, 3)
+
+
+def columns_of_one(m: Any, d: str) -> Any:
+    b = m.arange(1.0, 4.0, device=d).reshape(3, 1)
+    return b, b.expand(3, 2)
+
+
+def one_row(m: Any, d: str) -> Any:
+    b = m.arange(1.0, 4.0, device=d).reshape(1, 3)
+    return b, b.expand(1, 3)
+
+
+def windows(m: Any, d: str) -> Any:
+    b = m.arange(1.0, 7.0, device=d)
+    return b, b.unfold(0, 3, 1)
+
+
+def strided_windows(m: Any, d: str) -> Any:
+    b = m.arange(1.0, 7.0, device=d)
+    return b, b.as_strided((2, 3), (1, 1))
+
+
+def apart(m: Any, d: str) -> Any:
+    b = m.arange(1.0, 13.0, device=d)
+    return b, b.as_strided((2, 3), (2, 3), 1)
+
+
+def all_one(m: Any, d: str) -> Any:
+    b = m.arange(1.0, 7.0, device=d)
+    return b, b.as_strided((2, 2), (0, 0), 2)
+
+
+VIEWS = [rows_of_one, columns_of_one, one_row, windows, strided_windows, apart, all_one]
+
+
+def even(m: Any, v: Any, d: str) -> Any:
+    return m.arange(v.numel(), device=d).reshape(v.shape) % 2 == 0
+
+
+#: Writes whose result does not depend on which element is written first.
+WRITES: dict[str, Callable[[Any, Any, str], Any]] = {
+    "fill_": lambda m, v, d: v.fill_(9),
+    "zero_": lambda m, v, d: v.zero_(),
+    "copy_": lambda m, v, d: v.copy_(m.zeros(v.shape, device=d)),
+    "clamp_": lambda m, v, d: v.clamp_(0, 1),
+    "relu_": lambda m, v, d: v.relu_(),
+    "masked_fill_": lambda m, v, d: v.masked_fill_(even(m, v, d), 9.0),
+    "masked_fill_ of a tensor": lambda m, v, d: v.masked_fill_(even(m, v, d), m.tensor(9.0, device=d)),
+    "masked_fill_ of a row": lambda m, v, d: v.masked_fill_(even(m, v[0], d), 9.0),
+    "masked_fill_ of none": lambda m, v, d: v.masked_fill_(m.zeros(v.shape, device=d) > 0, 9.0),
+    "masked_scatter_": lambda m, v, d: v.masked_scatter_(even(m, v, d), m.ones(50, device=d)),
+    "index_put_": lambda m, v, d: v.index_put_(
+        (m.tensor([0, 1], device=d), m.tensor([0, 1], device=d)), m.tensor([7.0, 8.0], device=d)
+    ),
+    "index_put_ accumulate": lambda m, v, d: v.index_put_(
+        (m.tensor([0, 1], device=d), m.tensor([0, 1], device=d)), m.tensor([7.0, 8.0], device=d), accumulate=True
+    ),
+    "x[index] = 5": lambda m, v, d: v.__setitem__(m.tensor([0], device=d), 5.0),
+    "x[0] = 5": lambda m, v, d: v.__setitem__(0, 5.0),
+    "x[0, 0] = 5": lambda m, v, d: v.__setitem__((0, 0), 5.0),
+    "x[...] = 5": lambda m, v, d: v.__setitem__(Ellipsis, 5.0),
+    "x[mask] = 5": lambda m, v, d: v.__setitem__(even(m, v, d), 5.0),
+    "tril_": lambda m, v, d: v.tril_(),
+    "tril_ -1": lambda m, v, d: v.tril_(-1),
+    "triu_": lambda m, v, d: v.triu_(),
+    "triu_ 1": lambda m, v, d: v.triu_(1),
+    "fill_diagonal_": lambda m, v, d: v.fill_diagonal_(3.0),
+    "index_fill_": lambda m, v, d: v.index_fill_(0, m.tensor([0], device=d), 3.0),
+    "index_add_": lambda m, v, d: v.index_add_(0, m.tensor([0], device=d), m.ones(1, v.shape[1], device=d)),
+    "index_copy_": lambda m, v, d: v.index_copy_(0, m.tensor([0], device=d), m.zeros(1, v.shape[1], device=d)),
+    "index_reduce_": lambda m, v, d: v.index_reduce_(
+        0, m.tensor([0], device=d), m.full((1, v.shape[1]), 9.0, device=d), "amax"
+    ),
+    "scatter_": lambda m, v, d: v.scatter_(0, m.zeros(1, 2, dtype=m.int64, device=d), m.zeros(1, 2, device=d)),
+    "scatter_ number": lambda m, v, d: v.scatter_(0, m.zeros(1, 2, dtype=m.int64, device=d), 4.0),
+    "scatter_add_": lambda m, v, d: v.scatter_add_(0, m.zeros(1, 2, dtype=m.int64, device=d), m.ones(1, 2, device=d)),
+    "scatter_reduce_": lambda m, v, d: v.scatter_reduce_(
+        0, m.zeros(1, 2, dtype=m.int64, device=d), m.ones(1, 2, device=d), "sum"
+    ),
+    "put_": lambda m, v, d: v.put_(m.tensor([0], device=d), m.tensor([5.0], device=d)),
+    "add to out": lambda m, v, d: m.add(m.ones(v.shape, device=d), 1, out=v),
+    "uniform_": lambda m, v, d: v.uniform_() and None,
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("view", VIEWS, ids=lambda v: str(v.__name__))
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_memory_shown_several_times_is_written_or_refused(name: str, view: Any, device: str) -> None:
+    def run(m: Any, d: str) -> Any:
+        base, v = view(m, d)
+        if name == "uniform_":
+            v.uniform_()
+            return bool(((v >= 0) & (v < 1)).all())
+        WRITES[name](m, v, d)
+        return base.tolist()
+
+    assert outcome(lambda: run(lucid, device)) == outcome(lambda: run(torch, "cpu"))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_values_that_meet_leave_the_last(device: str) -> None:
+    for m, d in ((lucid, device), (torch, "cpu")):
+        b: Any = m.zeros(4, device=d)
+        b.unfold(0, 2, 1).copy_(m.arange(1.0, 7.0, device=d).reshape(3, 2))
+        assert b.tolist() == [1.0, 3.0, 5.0, 6.0]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_tape_follows_writes_to_windows(device: str) -> None:
+    def run(m: Any, d: str) -> Any:
+        x = m.arange(1.0, 7.0, device=d).requires_grad_()
+        c = m.tensor([1.0, 2.0, 4.0], device=d).requires_grad_()
+        b = x * 1
+        b.as_strided((2, 3), (3, 1)).mul_(c)
+        b.unfold(0, 2, 3).copy_(c[:2])
+        b.sum().backward()
+        return b.tolist(), x.grad.tolist(), c.grad.tolist()
+
+    assert run(lucid, device) == run(torch, "cpu")
+
+
+# ---- views that were made while nothing was recorded -----------------------------------------------------------------
+
+
+def leaf(m: Any, d: str) -> Any:
+    return m.ones(4, 4, device=d, requires_grad=True)
+
+
+def recorded(m: Any, d: str) -> Any:
+    return m.ones(4, 4, device=d, requires_grad=True) * 1
+
+
+def plain(m: Any, d: str) -> Any:
+    return m.ones(4, 4, device=d)
+
+
+SHOWN: dict[str, Callable[[Any], Any]] = {
+    "select": lambda b: b[0],
+    "view": lambda b: b.view(16),
+    "t": lambda b: b.t(),
+    "narrow": lambda b: b.narrow(0, 0, 1),
+    "expand": lambda b: b.expand(1, 4, 4),
+    "unbind": lambda b: b.unbind(0)[0],
+    "split": lambda b: b.split(2)[1],
+    "view of a view": lambda b: b[0][:2],
+    "view as another dtype": lambda b: b.view(lucid.int32 if isinstance(b, lucid.Tensor) else torch.int32),
+    "detach": lambda b: b.detach(),
+    "clone": lambda b: b.clone(),
+    "index": lambda b: b[b > 0],
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+@pytest.mark.parametrize("base", [leaf, recorded, plain], ids=lambda f: str(f.__name__))
+@pytest.mark.parametrize("name", SHOWN)
+def test_views_made_without_recording(name: str, base: Any, mode: str, device: str) -> None:
+    def run(m: Any, d: str) -> Any:
+        b = base(m, d)
+        with getattr(m, mode)():
+            v = SHOWN[name](b)
+        seen = [v.requires_grad, v.is_leaf, v.grad_fn is None, v.is_inference(), v.shape]
+        if not v.is_floating_point():
+            return seen
+        if mode == "no_grad":
+            made = v * 2
+            seen += [made.requires_grad, made.tolist()]
+            with m.no_grad():
+                v.mul_(3)
+            seen += [v.tolist(), b.tolist(), b.requires_grad]
+        seen.append(outcome(lambda: v.add_(1) is None))
+        return seen
+
+    assert run(lucid, device) == run(torch, "cpu")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_gradient_goes_through_a_view_made_without_recording(device: str) -> None:
+    for m, d in ((lucid, device), (torch, "cpu")):
+        x: Any = m.ones(4, device=d, requires_grad=True)
+        with m.no_grad():
+            v = x[:2]
+        y = (v * 2).sum()
+        assert y.requires_grad
+        y.backward()
+        assert x.grad is None and v.grad is None
+        ((v * 2).sum() + (x * 3).sum()).backward()
+        assert x.grad.tolist() == [3.0] * 4
+        x.requires_grad_(False)
+        assert not v.requires_grad
+        v.requires_grad_()
+        (v * 2).sum().backward()
+        assert v.grad.tolist() == [2.0, 2.0]
