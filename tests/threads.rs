@@ -69,6 +69,22 @@ fn forward_here_backward_there() -> Result<()> {
 }
 
 #[test]
+fn gradients_of_one_leaf_from_many_threads_are_all_counted() -> Result<()> {
+    for device in DEVICES {
+        let x = counting(&[4], device)?.requires_grad_(true)?;
+        all(|i| {
+            for _ in 0..50 {
+                (&x * (i + 1) as f32)?.sum(None, false, None)?.backward()?;
+            }
+            Ok(())
+        })?;
+        let total = 50 * THREADS * (THREADS + 1) / 2;
+        assert_eq!(values(&x.grad().unwrap())?, [total as f32; 4], "on {device}");
+    }
+    Ok(())
+}
+
+#[test]
 fn writers_and_readers_of_one_storage_never_see_half_a_tensor() -> Result<()> {
     for device in DEVICES {
         let x = Tensor::full_of(&[64, 64], 0.0.into(), lucid::DType::F32, device)?;

@@ -175,8 +175,8 @@ pub(crate) fn op_name() -> Option<Called> {
 
 // ---- anomaly mode ----------------------------------------------------------------------------------------------------
 
-/// 0: off, 1: remembers where ops were called, 2: also looks for NaN.
-static ANOMALY: AtomicU8 = AtomicU8::new(0);
+/// Bit 0: ops remember where they were called. Bit 1: then, gradients are searched for NaN.
+static ANOMALY: AtomicU8 = AtomicU8::new(2);
 
 /// How the embedding language says where an op was called, and hears of a failed backward.
 pub struct Tracer {
@@ -196,13 +196,13 @@ pub fn set_tracer(tracer: Tracer) {
 /// Anomaly mode: every recorded op remembers where it was called, and a backward pass that fails, or makes NaN where
 /// `check_nan`, names that op. Slow, and evaluates every gradient. Belongs to the process, as in PyTorch.
 pub fn set_detect_anomaly(on: bool, check_nan: bool) {
-    ANOMALY.store(if on { 1 + u8::from(check_nan) } else { 0 }, Ordering::Relaxed);
+    ANOMALY.store(u8::from(on) | u8::from(check_nan) << 1, Ordering::Relaxed);
 }
 
-/// Is anomaly mode on, and does it look for NaN?
+/// Is anomaly mode on, and does it look for NaN where it is?
 pub fn anomaly() -> (bool, bool) {
     let mode = ANOMALY.load(Ordering::Relaxed);
-    (mode > 0, mode > 1)
+    (mode & 1 != 0, mode & 2 != 0)
 }
 
 /// Where the current op was called, in anomaly mode.

@@ -9,6 +9,7 @@ use super::{modes, with_grad};
 use crate::batching;
 use crate::ops::view::reshape_to;
 use crate::{sparse, Error, Result, Scalar, Tensor};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -149,6 +150,10 @@ fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: K
                     "the gradient must be on the tensor's device",
                     &[t.device(), g.device()],
                 ));
+            }
+            Some(g) if g.dtype().is_complex() != t.dtype().is_complex() => {
+                let why = "For complex Tensors, both grad_output and output are required to have the same dtype";
+                return Err(Error::dtype(op, why, &[g.dtype(), t.dtype()]));
             }
             Some(g) => with_grad(keep.create_graph, || g.cast(t.dtype()))?,
             None if t.numel() == 1 && t.dtype().is_complex() => {
@@ -411,18 +416,43 @@ fn takes_writes(g: &Tensor) -> bool {
 }
 
 /// Adds to a leaf's gradient. The first one is kept as it is where nothing else holds it.
+///
+/// Walks in several threads may meet at one leaf: a sum takes a gradient's place only if that has not changed meanwhile.
 fn accumulate(leaf: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
-    let total = match leaf.grad() {
-        // In place, so that who holds the gradient sees the sum, as in PyTorch.
-        Some(old) if !create_graph && takes_writes(&old) && !g.is_sparse() && !g.is_batched() => {
-            return with_grad(false, || old.add_(&g, Scalar::ONE));
+    loop {
+        let old = leaf.grad();
+        let seen = old.as_ref().map(Tensor::version);
+        let unchanged = || match (&old, leaf.grad()) {
+            (Some(old), Some(now)) => now.is_same(old) && Some(now.version()) == seen,
+            (None, None) => true,
+            _ => false,
+        };
+        let total = match &old {
+            // In place, so that who holds the gradient sees the sum, as in PyTorch.
+            Some(old) if !create_graph && takes_writes(old) && !g.is_sparse() && !g.is_batched() => {
+                let _one = adding(leaf);
+                if unchanged() {
+                    return with_grad(false, || old.add_(&g, Scalar::ONE));
+                }
+                continue;
+            }
+            // The sum may call hooks of saved tensors, so it is made before the lock is taken.
+            Some(old) => sparse::accumulated(old, &g)?,
+            None if create_graph => g.clone(),
+            None if g.is_unshared() && g.is_contiguous() => g.detach()?,
+            // An expanded or shared gradient must not be seen through another's in-place write.
+            None => g.detach()?.copy()?,
+        };
+        let _one = adding(leaf);
+        if unchanged() {
+            leaf.0.auto.set_grad(Some(total));
+            return Ok(());
         }
-        Some(old) => sparse::accumulated(&old, &g)?,
-        None if create_graph => g,
-        None if g.is_unshared() && g.is_contiguous() => g.detach()?,
-        // An expanded or shared gradient must not be seen through another's in-place write.
-        None => g.detach()?.copy()?,
-    };
-    leaf.0.auto.set_grad(Some(total));
-    Ok(())
+    }
+}
+
+/// The right to change a leaf's gradient. Leaves share few locks, which are held for one addition.
+fn adding(leaf: &Tensor) -> MutexGuard<'static, ()> {
+    static LOCKS: [Mutex<()>; 16] = [const { Mutex::new(()) }; 16];
+    LOCKS[(Arc::as_ptr(&leaf.0).addr() >> 6) % LOCKS.len()].lock()
 }

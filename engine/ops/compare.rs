@@ -138,7 +138,7 @@ pub mod select {
     fn clamp_body(x: &Tensor, min: Option<Operand<'_>>, max: Option<Operand<'_>>) -> Result<Tensor> {
         let bounds = || min.into_iter().chain(max);
         if bounds().next().is_none() {
-            return Err(Error::value("clamp", "At least one of 'min' or 'max' must not be None"));
+            return Err(Error::runtime("clamp", "At least one of 'min' or 'max' must not be None"));
         }
         let dtype = result_type(std::iter::once(Operand::Tensor(x)).chain(bounds()));
         let x = &x.cast(dtype)?;

@@ -187,6 +187,10 @@ pub(super) fn as_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
     match index.dtype() {
         DType::I64 => Ok(index.clone()),
         DType::I32 | DType::I16 | DType::I8 | DType::U8 => index.cast(DType::I64),
+        other if matches!(op, "index" | "index_put") => {
+            let why = "tensors used as indices must be long, int, byte or bool tensors";
+            Err(Error::index(op, format!("{why}, got {other}")))
+        }
         other => {
             let why = "expected an integer tensor (int64, int32, int16, int8 or uint8) for the index";
             Err(Error::dtype(op, why, &[other]))

@@ -5,7 +5,8 @@ use lucid::Device;
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyTuple};
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -63,11 +64,31 @@ impl PyDevice {
         0x6c75_6369_6400 + u64::from(self.0 == Device::Gpu)
     }
 
+    /// `with device:` makes new tensors there, as `set_default_device` does, until the block ends. For the whole process,
+    /// where PyTorch's holds for the thread.
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        FORMER.with_borrow_mut(|former| former.push(lucid::default_device()));
+        lucid::set_default_device(slf.get().0);
+        slf.clone()
+    }
+
+    #[pyo3(signature = (*_exc))]
+    fn __exit__(&self, _exc: &Bound<'_, PyTuple>) {
+        if let Some(former) = FORMER.with_borrow_mut(Vec::pop) {
+            lucid::set_default_device(former);
+        }
+    }
+
     /// Pickled by kind: a tensor saved on one machine's GPU is read to another's.
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, pyo3::types::PyType>, (&'static str,)) {
         let name = if self.0 == Device::Cpu { "cpu" } else { "gpu" };
         (py.get_type::<PyDevice>(), (name,))
     }
+}
+
+thread_local! {
+    /// What the default device was before each open `with device:` of this thread.
+    static FORMER: RefCell<Vec<Device>> = const { RefCell::new(Vec::new()) };
 }
 
 static OBJECTS: PyOnceLock<[Py<PyDevice>; 2]> = PyOnceLock::new();

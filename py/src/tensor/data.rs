@@ -48,6 +48,14 @@ impl PyTensor {
     }
 }
 
+/// The real part of a complex element that has no other.
+fn real_alone(py: Python<'_>, to: &str, re: f64, im: f64) -> PyResult<f64> {
+    match im == 0.0 {
+        true => Ok(re),
+        false => Err(errors::runtime_error(py, format!("{to}(): {re}{im:+}j has an imaginary part; take .real first"))),
+    }
+}
+
 #[pymethods]
 impl PyTensor {
     /// The only element as a Python number.
@@ -113,14 +121,14 @@ impl PyTensor {
     fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.number(py)? {
             Scalar::Float(f) => f.into_pyobject(py)?.call_method0("__int__"),
-            Scalar::Complex(..) => Err(errors::type_error(py, "int() argument must not be a complex tensor")),
+            Scalar::Complex(re, im) => real_alone(py, "int", re, im)?.into_pyobject(py)?.call_method0("__int__"),
             s => Ok(s.to_i64().into_pyobject(py)?.into_any()),
         }
     }
 
     fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
         match self.number(py)? {
-            Scalar::Complex(..) => Err(errors::type_error(py, "float() argument must not be a complex tensor")),
+            Scalar::Complex(re, im) => real_alone(py, "float", re, im),
             s => Ok(s.to_f64()),
         }
     }

@@ -17,7 +17,11 @@ impl PyTensor {
     }
 
     #[setter]
-    fn set_requires_grad(&self, py: Python<'_>, value: bool) -> PyResult<()> {
+    fn set_requires_grad(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = value.py();
+        let Ok(value) = value.extract() else {
+            return Err(errors::runtime_error(py, "requires_grad must be a bool"));
+        };
         let t = self.share();
         cross::quick(py, || t.requires_grad_(value)).map(drop)
     }
@@ -25,7 +29,8 @@ impl PyTensor {
     /// Says whether gradients are wanted for this leaf, and gives it back.
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
-        slf.get().set_requires_grad(slf.py(), requires_grad)?;
+        let t = slf.get().share();
+        cross::quick(slf.py(), || t.requires_grad_(requires_grad))?;
         Ok(slf.clone())
     }
 

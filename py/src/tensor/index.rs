@@ -10,7 +10,7 @@ use lucid::ops::index::index;
 use lucid::ops::scatter::{check_mask, index_assign};
 use lucid::{DType, Error, Operand, Result, Scalar, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyEllipsis, PyInt, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyEllipsis, PyInt, PyList, PySequence, PySlice, PyString, PyTuple};
 
 /// One part of a key.
 enum Item {
@@ -42,8 +42,24 @@ fn is_mask(t: &Tensor) -> bool {
 fn key_items(x: &Tensor, key: &Bound<'_, PyAny>) -> PyResult<Vec<Item>> {
     match key.cast::<PyTuple>() {
         Ok(parts) => parts.iter().map(|p| item_of(x, &p)).collect(),
-        Err(_) => Ok(vec![item_of(x, key)?]),
+        Err(_) => match key.cast::<PyList>() {
+            Ok(parts) if stands_for_tuple(parts) => parts.iter().map(|p| item_of(x, &p)).collect(),
+            _ => Ok(vec![item_of(x, key)?]),
+        },
     }
+}
+
+/// PyTorch's rule, NumPy's of old: a short list that holds a sequence, a tensor, a slice, `...` or `None` is a tuple of
+/// indices, not one index of more dimensions.
+fn stands_for_tuple(key: &Bound<'_, PyList>) -> bool {
+    key.len() < 32
+        && key.iter().any(|p| {
+            p.is_none()
+                || p.is_instance_of::<PyTensor>()
+                || p.is_instance_of::<PySlice>()
+                || p.is_instance_of::<PyEllipsis>()
+                || p.cast::<PySequence>().is_ok()
+        })
 }
 
 fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {

@@ -6,6 +6,7 @@ A program takes the module (`torch` or `lucid`) and a device, and gives numbers,
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -40,6 +41,66 @@ def plain(x: Any) -> Any:
 
 
 @program
+def device_as_a_context(L: Any, device: str) -> Any:
+    dev, cpu = L.device(device), L.device("cpu")
+    former = L.get_default_device()
+    with dev:
+        inside = L.ones(1).device == L.eye(1).device == dev
+        with cpu, dev, dev:
+            nested = L.zeros(1).device == dev
+        after = L.get_default_device() == dev
+    caught(lambda: with_error(dev))
+    return [inside, nested, after, L.get_default_device() == former]
+
+
+def with_error(device: Any) -> None:
+    with device:
+        raise KeyError
+
+
+@program
+def lists_of_sequences_as_indices(L: Any, device: str) -> Any:
+    x = L.arange(60.0, device=device).reshape(3, 4, 5)
+    i, j = L.tensor([0, 2], device=device), L.tensor([1, 3], device=device)
+    y = x.clone()
+    y[[i, j]] = 0.0
+    y[[[0, 1], [2, 2]]] = -1.0
+    sliced, one = x[[[0], slice(1, 3)]], x[[None, 1]]
+    return [x[[i, j]], x[[[0, 1], [1, 2]]], sliced, x[[..., 0]], one, x[[0, 1]], y]
+
+
+@program
+def indices_of_wrong_kinds(L: Any, device: str) -> Any:
+    x = L.arange(6.0, device=device)
+    half = L.tensor([0.5], device=device)
+    return [
+        caught(lambda: x[half]),
+        caught(lambda: x.__setitem__(half, 1.0)),
+        caught(lambda: x[["a"]]),
+        caught(lambda: x[1.5]),
+        caught(lambda: x.index_select(0, half)),
+    ]
+
+
+@program
+def numbers_of_complex_tensors(L: Any, device: str) -> Any:
+    real, both = L.tensor(2 + 0j, device=device), L.tensor(2 + 1j, device=device)
+    return [float(real), int(real), complex(both), caught(lambda: float(both)), caught(lambda: int(both))]
+
+
+@program
+def kinds_of_refusals(L: Any, device: str) -> Any:
+    x = L.ones(2, device=device, requires_grad=True)
+    z = (x * 1j).sum()
+    return [
+        caught(lambda: setattr(x, "requires_grad", 1)),
+        caught(lambda: z.backward(L.tensor(1.0, device=device))),
+        caught(lambda: x.sum().backward(L.tensor(1j, device=device))),
+        caught(lambda: L.clamp(x)),
+    ]
+
+
+@program
 def arguments_of_grad(L: Any, device: str) -> Any:
     x = L.ones(2, device=device, requires_grad=True)
     other = L.ones(1, device=device, requires_grad=True)
@@ -60,8 +121,31 @@ def old_names(L: Any, device: str) -> Any:
         [v.is_leaf, v.requires_grad, y.requires_grad, isinstance(x, variable), isinstance(3, variable)],
         caught(lambda: variable([1.0])),
         L.is_anomaly_enabled(),
+        L.is_anomaly_check_nan_enabled(),
         L.GradScaler is L.amp.GradScaler,
     ]
+
+
+@program
+def threads_that_add_to_one_leaf(L: Any, device: str) -> Any:
+    w = L.ones(4, 4, device=device, requires_grad=True)
+    errors: list[Exception] = []
+
+    def work(i: int, create: bool) -> None:
+        try:
+            for _ in range(20):
+                (w * i).sum().backward(create_graph=create)
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(i, i % 4 == 3)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    found = w.grad.detach().clone()
+    w.grad = None
+    return [errors, found]
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
