@@ -15,7 +15,7 @@ OPENBLAS_VERSION = 0.3.34.481.3
 MLX_EXTRA ?= $$(test "$$(uname -s)" = Darwin || echo '[cpu]')
 OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OPENBLAS_VERSION)')
 
-.PHONY: help vendor venv venv-test build stubs support run test test-fast lint wheel clean \
+.PHONY: help vendor venv venv-test build stubs support run test test-fast lint fuzz wheel clean \
 	macos-wheel macos-check macos-check-if-cached arm64-test
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make test       every test'
 	@echo 'make test-fast  the Rust tests and the quick Python ones'
 	@echo 'make lint       rustfmt, clippy, ruff, mypy'
+	@echo 'make fuzz       the targets of fuzz/ under libFuzzer, SECONDS=60 each'
 	@echo 'make wheel      a wheel in dist/'
 	@echo 'make macos-wheel  a wheel for macOS arm64 in dist/, built on Linux (docs/macos.md)'
 	@echo 'make macos-check  lints, tests compiled and declarations checked for macOS arm64, on Linux'
@@ -106,6 +107,11 @@ lint: build
 	$(BIN)/python py/tools/stubs.py --check
 	$(BIN)/python py/tools/support.py --check
 	cd py && ../$(BIN)/mypy
+
+# Bytes that libFuzzer makes, for the engine's functions that read sizes, views, indices and files.
+SECONDS = 60
+fuzz: vendor venv
+	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
 
 # The stubs come from the built module, so that is built first.
 wheel: build
