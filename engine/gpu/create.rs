@@ -33,7 +33,7 @@ pub(super) fn create(op: &CreateOp, out: &Meta) -> Made<GpuArray> {
         CreateOp::Arange { start, step } => arange(*start, *step, out)?,
         CreateOp::Linspace { start, end, base } => {
             let n = out.shape[0];
-            let mut bytes = Vec::with_capacity(n * out.dtype.size());
+            let mut bytes = room(out)?;
             (0..n).for_each(|i| push(&mut bytes, spaced_at(*start, *end, *base, n, i, out.dtype), out.dtype));
             Value::plain(Array::from_bytes(&bytes, &[int(n)?], convert::dtype(out.dtype)?)?)
         }
@@ -81,11 +81,21 @@ fn arange(start: Scalar, step: Scalar, out: &Meta) -> Made<Value> {
             Scalar::Int(wide_a.wrapping_add(wide_s.wrapping_mul(i as i64)))
         }
     };
-    let mut bytes = Vec::with_capacity(n * out.dtype.size());
+    let mut bytes = room(out)?;
     for i in 0..n {
         push(&mut bytes, at(i), out.dtype);
     }
     Ok(Value::plain(Array::from_bytes(&bytes, &[int(n)?], convert::dtype(out.dtype)?)?))
+}
+
+/// Room on the host for the bytes of a result.
+fn room(out: &Meta) -> Made<Vec<u8>> {
+    let wanted = numel(&out.shape).saturating_mul(out.dtype.size());
+    let mut bytes = Vec::new();
+    match bytes.try_reserve_exact(wanted) {
+        Ok(()) => Ok(bytes),
+        Err(_) => Err(mlx_ffi::Error::OutOfMemory(format!("{wanted} bytes on the host")).into()),
+    }
 }
 
 /// Appends a number in a dtype.

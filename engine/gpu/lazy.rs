@@ -8,6 +8,7 @@
 use super::array::{Cell, Perm};
 use super::conv::settle_into;
 use super::fault::Made;
+use mlx_ffi::device::Kind;
 use mlx_ffi::{transforms, Array};
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -93,9 +94,31 @@ thread_local! {
     static PENDING: RefCell<Pending> = RefCell::new(Pending::default());
 }
 
+/// Results of fewer bytes are recorded without asking whether there is room for them.
+const ASKED_FROM: usize = 256 << 20;
+
+/// Is there room for a result? MLX's CPU stream does not look whether it got the memory that it writes to, so a result
+/// that is too large must not be recorded.
+#[cold]
+fn ask_for(bytes: usize) -> Made<()> {
+    if mlx_ffi::device::kind()? != Kind::Cpu {
+        return Ok(());
+    }
+    let mut room = Vec::<u8>::new();
+    let refused = room.try_reserve_exact(bytes).is_err();
+    std::hint::black_box(&room);
+    match refused {
+        true => Err(mlx_ffi::Error::OutOfMemory(format!("{bytes} bytes for one tensor")).into()),
+        false => Ok(()),
+    }
+}
+
 /// Counts one recorded op whose result went to `cell`, and evaluates what waits if that is too much.
 #[inline]
 pub(super) fn note(cell: &Arc<Cell>, bytes: usize) -> Made<()> {
+    if bytes >= ASKED_FROM {
+        ask_for(bytes)?;
+    }
     // A thread whose locals are gone is ending: its last cells are evaluated by who reads them.
     let full = PENDING.try_with(|p| {
         let p = &mut *p.borrow_mut();

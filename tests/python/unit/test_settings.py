@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -46,6 +48,40 @@ def test_interop_threads() -> None:
     for bad, error in ((0, RuntimeError), ("a", TypeError), (True, TypeError)):
         with pytest.raises(error):
             lucid.set_num_interop_threads(bad)  # type: ignore[arg-type]
+
+
+def test_tensors_beyond_memory_are_refused() -> None:
+    if not sys.platform.startswith("linux"):
+        return  # Elsewhere memory is promised without end.
+    # On a GPU it is the GPU's memory that counts, which no limit of the process bounds.
+    devices = ["cpu", "gpu"] if lucid.device("gpu").type == "mlx" else ["cpu"]
+    program = f"""
+import resource
+import lucid
+
+shape, refused = (40000, 40000), []
+for device in {devices}:
+    lucid.ones(2, device=device).add_(1).eval()
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 30), used + (4 << 30)))
+for device in {devices}:
+    for make in (
+        lambda: lucid.zeros(shape, device=device).eval(),
+        lambda: lucid.eye(shape[0], device=device).eval(),
+        lambda: lucid.arange(shape[0] * shape[1], device=device).eval(),
+        lambda: lucid.linspace(0, 1, shape[0] * shape[1], device=device).eval(),
+        lambda: lucid.ones(3, 2, device=device).diagflat(shape[0]).eval(),
+        lambda: lucid.ones(1, device=device).expand(shape).cumsum(0).eval(),
+    ):
+        try:
+            make()
+        except MemoryError:
+            refused.append(device)
+    assert lucid.ones(2, device=device).sum().item() == 2
+print(len(refused))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 6 * len(devices)
 
 
 def test_typing_names() -> None:
