@@ -19,6 +19,7 @@ class Limitation:
 
 
 POLES = "at the poles PyTorch's trigamma gives large finite numbers, from sin(πx) of a rounded πx"
+BESSEL_FAR_OUT = "beyond 10^9 PyTorch rounds the angle to float32, more than a period"
 ONLY_COMPLEX64 = "complex64 is the only complex dtype, so there are no float64 parts"
 NOT_FACTORED = "MLX factors no complex matrices; the error names the CPU"
 WIDE_EXPONENTIALS = "computed in float32; PyTorch's in 16 bits is infinite or NaN in float16, of few digits in bfloat16"
@@ -33,11 +34,13 @@ ENDS = {
         "lcm": "the magnitude of the smallest integer does not exist",
         "ldexp": "2 to an integer beyond the exponents of the dtype",
         "zeta": "orders of 10^18, where PyTorch's loop gives NaN for 0",
+        **dict.fromkeys(("bessel_j0", "bessel_j1", "bessel_y1"), BESSEL_FAR_OUT),
     },
     "ends of floats": {
         "remainder": "PyTorch's vectorised fmod gives NaN for float64 dividends beyond its range",
         "fmod": "PyTorch's vectorised fmod gives NaN for float64 dividends beyond its range",
         "mvlgamma": "PyTorch rounds the terms to 16 bits, where they overflow",
+        **dict.fromkeys(("bessel_j0", "bessel_j1"), "at 7 PyTorch's polynomials have 8 digits in float64"),
     },
 }
 
