@@ -160,8 +160,10 @@ pub(super) fn product(
     c: &mut [f32],
     ldc: usize,
 ) -> bool {
-    // Large ones, and columns far apart on the left, are better packed on both sides.
-    let fits = n >= LANES && (1 << 12..=1 << 18).contains(&(n * k)) && m >= TALL && !(a.trans && a.ld * k > BLOCK);
+    // Large ones, and columns far apart on the left, are better packed on both sides; a transposed right factor, such as a
+    // layer's weight, takes longer to pack here than BLAS takes for the product.
+    let fits = n >= LANES && (1 << 15..=1 << 18).contains(&(n * k)) && m >= TALL;
+    let fits = fits && !b.trans && !(a.trans && a.ld * k > BLOCK);
     if !fits || alpha != 1.0 || !(beta == 0.0 || beta == 1.0) || !std::is_x86_feature_detected!("avx512f") {
         return false;
     }
