@@ -61,8 +61,8 @@ pub(super) struct Returned {
     image: Image,
     g: Array,
     planar: bool,
-    /// The array that the pool was of.
-    of: usize,
+    /// The array that the pool was of; held, since another array may get the number of one that is gone.
+    of: Array,
 }
 
 impl Tiles {
@@ -123,7 +123,7 @@ impl Tiles {
         let planar = g.perm.is_none();
         let g = if planar { g.logical()? } else { g.ordered(x.perm.as_ref())? }.into_owned();
         let mut made = Value::new(self.max_back(&image, &g, planar, false)?, x.perm.clone());
-        let of = x.array.id();
+        let of = x.array.clone();
         made.origin = Some(Arc::new(Origin::PoolBack(Returned { tiles: *self, image, g, planar, of })));
         Ok(made)
     }
@@ -144,7 +144,7 @@ impl Returned {
     /// result `y`.
     pub(super) fn clipped(g: &Value, y: &Value) -> Made<Option<Value>> {
         match g.origin.as_deref() {
-            Some(Origin::PoolBack(r)) if worth_it(g) && r.of == y.array.id() => {
+            Some(Origin::PoolBack(r)) if worth_it(g) && r.of.id() == y.array.id() => {
                 let made = r.tiles.max_back(&r.image, &r.g, r.planar, true)?;
                 Ok(Some(Value::new(made, g.perm.clone())))
             }
