@@ -209,7 +209,7 @@ macro_rules! binary_ops {
         }
         /// `input + weight * (end - input)`.
         method lerp(end: Tensor, weight: Operand) -> Tensor {
-            [inplace] Keep Yes DTypes::INEXACT, Same,
+            [out_rule inplace] Keep Yes DTypes::INEXACT, Same,
             run lerp_body, torch "", samples ["N(3, 4), N(3, 4), 0.3", "N(3, 4), N(4), U(3, 4)"]
         }
     }};

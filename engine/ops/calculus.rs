@@ -14,7 +14,7 @@ macro_rules! calculus_ops {
         /// The `n`-th differences of neighbours along `dim`, with `prepend` and `append` joined on first. For `bool`, where
         /// neighbours differ.
         method diff(n: Int = 1, dim: Dim = -1, prepend: OptTensor = None, append: OptTensor = None) -> Tensor {
-            [casts_out] Keep Yes DTypes::ALL, Same,
+            [out_rule] Keep Yes DTypes::ALL, Same,
             run diff_body, torch "", samples ["N(5)", "N(3, 4), 2, 0", "N(3, 4), 1, 1, N(3, 2), N(3, 1)", "N(3, 4), 0", "N(3), 5"]
         }
         /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.

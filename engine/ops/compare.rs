@@ -62,7 +62,7 @@ pub mod select {
             /// Each element brought into `min` to `max`; either may be left out. The gradient is 0 at a bound that is a number;
             /// at one that is a tensor each of the two gets half, and the input all where both bounds meet it.
             method clamp(min: OptOperand = None, max: OptOperand = None) -> Tensor {
-                [casts_out inplace] Keep Yes DTypes::REAL, Same,
+                [out_rule inplace] Keep Yes DTypes::REAL, Same,
                 run clamp_body, torch "", samples ["N(3, 4), -0.5, 0.5", "N(3, 4), min=0.1", "N(3, 4), None, 0.3"]
             }
             /// True where `|input - other| <= atol + rtol * |other|`.

@@ -3,6 +3,7 @@
 //! Kernels are in `cpu/create.rs` and `gpu/create.rs`.
 
 use super::macros::define_ops;
+use super::Operand;
 use crate::dispatch::{self, Meta, Prim};
 use crate::format::made_in;
 use crate::shape::{Layout, Shape};
@@ -70,8 +71,8 @@ macro_rules! create_ops {
             run scalar_tensor_body, torch "", samples ["1.5", "7", "True", "3, dtype=DT.int64"]
         }
         /// `steps` numbers from `start` to `end`, both included, evenly spaced; in the dtype's own precision, from both ends.
-        /// Complex ends give complex numbers.
-        function linspace(start: Number, end: Number, steps: Int; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        /// Complex ends give complex numbers. Ends that are 0-d tensors are evaluated.
+        function linspace(start: Operand, end: Operand, steps: Int; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Yes DTypes::NUMERIC, Own,
             prim Linspace { start: Scalar, end: Scalar, base: Option<f64> } Nothing {none},
             run spaced["linspace", None], torch "", samples [
@@ -80,7 +81,7 @@ macro_rules! create_ops {
             ]
         }
         /// `base` to the powers of [`linspace`].
-        function logspace(start: Number, end: Number, steps: Int, base: Float = 10.0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function logspace(start: Operand, end: Operand, steps: Int, base: Float = 10.0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Yes DTypes::NUMERIC, Own,
             run logspace_body, torch "", samples ["0, 2, 5", "-1.0, 1.0, 6, 2.0", "1, 2, 1", "1, 2, 0", "0, 4, 5, 2.0, dtype=DT.int64", "0, 1, 8, dtype=DT.float64", "0.5j, 1-1j, 5", "0, 1, 4, 2.0, dtype=DT.complex64"]
         }
@@ -329,28 +330,66 @@ fn eye_body(n: i64, m: Option<i64>, dtype: Option<DType>, device: Option<Device>
 fn spaced(
     op: &'static str,
     base: Option<f64>,
-    start: Scalar,
-    end: Scalar,
+    start: Operand<'_>,
+    end: Operand<'_>,
     steps: i64,
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
+    let number = |end: Operand<'_>, name: &str| match end {
+        Operand::Scalar(s) => Ok(s),
+        Operand::Tensor(t) if t.ndim() == 0 => t.detach()?.item(),
+        Operand::Tensor(t) => {
+            let why = format!("only supports 0-dimensional start and end tensors, but got {name} with {} dimension(s)", t.ndim());
+            Err(Error::shape(op, why, &[t.shape()]))
+        }
+    };
+    let (start, end) = (number(start, "start")?, number(end, "end")?);
     let complex = [start, end].iter().any(|s| matches!(s, Scalar::Complex(..)));
     let dtype = dtype.unwrap_or(if complex { DType::C64 } else { crate::default_dtype() });
-    schema::linspace.check(dtype)?;
+    if steps > 1 || dtype != DType::Bool {
+        schema::linspace.check(dtype)?;
+    }
     if steps < 0 {
         return Err(Error::runtime(op, format!("number of steps must be non-negative, got {steps}")));
     }
-    if complex && !dtype.is_complex() {
+    // What is not written need not fit: where there is one step, the end.
+    let real = |s: &Scalar| !matches!(*s, Scalar::Complex(_, im) if im != 0.0);
+    let written = match steps {
+        0 => true,
+        1 => real(&start) || dtype == DType::Bool && base.is_none(),
+        _ => !complex,
+    };
+    if !written && !dtype.is_complex() {
         return Err(Error::dtype(op, "complex ends cannot be cast to a real dtype", &[dtype]));
     }
     let n = sizes(op, &[steps as isize])?[0];
+    if dtype == DType::Bool {
+        let first = base.map_or(start, |base| Scalar::Float(base.powf(start.to_f64())));
+        return Tensor::full_of(&[n], first, dtype, device.unwrap_or(crate::default_device()));
+    }
+    // Bytes take negative integers, which wrap.
+    let wrapped = |s: Scalar| match (s, dtype) {
+        (Scalar::Int(i @ -255..0), DType::U8) if steps > 1 || base.is_none() => Scalar::Int(i + 256),
+        (Scalar::Complex(re, _), dtype) if steps <= 1 && !dtype.is_complex() => Scalar::Float(re),
+        _ => s,
+    };
+    let (start, end) = (wrapped(start), wrapped(end));
+    let holds = |s: &Scalar| match (*s, dtype) {
+        (Scalar::Complex(..), _) => true,
+        (s, DType::F16) => !s.to_f64().is_finite() || s.to_f64().abs() <= 65504.0,
+        (s, dtype) => s.fits(dtype),
+    };
+    let ends: &[Scalar] = if steps > 1 { &[start, end] } else { &[] };
+    if let Some(odd) = ends.iter().find(|s| !holds(s)) {
+        return Err(Error::runtime(op, format!("value {odd} cannot be converted to {dtype} without overflow")));
+    }
     create(CreateOp::Linspace { start, end, base }, &[n], dtype, device.unwrap_or(crate::default_device()))
 }
 
 fn logspace_body(
-    start: Scalar,
-    end: Scalar,
+    start: Operand<'_>,
+    end: Operand<'_>,
     steps: i64,
     base: f64,
     dtype: Option<DType>,

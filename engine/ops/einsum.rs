@@ -28,7 +28,7 @@ macro_rules! einsum_ops {
         }
         /// The sum of products over the last dimension of both; with a 0-d tensor, the plain product.
         method inner(other: Tensor) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Same,
+            [out_rule] Keep Yes DTypes::NUMERIC, Same,
             run inner_body, torch "", samples ["N(3), N(3)", "N(2, 3), N(4, 3)", "N(2, 3), N()", "N(2, 3), N(3)"]
         }
         /// The Kronecker product: every element of the first times the whole second tensor.
@@ -38,7 +38,7 @@ macro_rules! einsum_ops {
         }
         /// The product of several matrices, in the order of multiplication that costs least.
         function chain_matmul(matrices: Tensors) -> Tensor {
-            [variadic] Low Yes DTypes::NUMERIC, Same,
+            [out_rule variadic] Low Yes DTypes::NUMERIC, Same,
             run chain_matmul_body, torch "", samples ["N(2, 3), N(3, 4)", "N(2, 3), N(3, 4), N(4, 2), N(2, 5)", "N(2, 3)"]
         }
     }};

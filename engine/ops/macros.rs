@@ -19,6 +19,7 @@
 /// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view.
 /// `only_inplace` rows have the in-place form alone in Python (`exponential_`), as PyTorch has no other.
 /// `casts_out` and `own_out` say which dtypes `out=` takes, where [`OutDType::of`](crate::ops::OutDType) has another rule.
+/// `out_rule` says that it depends on the arguments, as the row's function in [`out`](crate::ops::out) has it.
 /// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
 macro_rules! define_ops {
     ($family:literal $Enum:ident :
@@ -167,6 +168,7 @@ macro_rules! schema_of {
                     keyword_only: true,
                 },)*)?]))
             },
+            out_rule: $crate::ops::macros::out_rule!($name [$($flag)*]),
             saves: $crate::ops::macros::first!([$(Saves::$saves)?] Saves::Nothing),
             method: $crate::ops::macros::has!(method [$form])
                 && !$crate::ops::macros::has!(only_function [$($flag)*])
@@ -194,6 +196,13 @@ macro_rules! schema_of {
             doc: $doc,
         }
     };
+}
+
+/// The rule for `out=` of a row that has one of its own.
+macro_rules! out_rule {
+    ($name:ident [out_rule $($rest:ident)*]) => { Some($crate::ops::out::$name) };
+    ($name:ident [$flag:ident $($rest:ident)*]) => { $crate::ops::macros::out_rule!($name [$($rest)*]) };
+    ($name:ident []) => { None };
 }
 
 macro_rules! determinism {
@@ -559,5 +568,5 @@ macro_rules! pass {
 
 pub(crate) use {
     apart, arg, define_fn, define_in_place, define_ops, determinism, differs, first, gradient, has, hold,
-    in_place_method, lend, look, mark, naming, params, pass, schema_of, torch_path, with_autocast,
+    in_place_method, lend, look, mark, naming, out_rule, params, pass, schema_of, torch_path, with_autocast,
 };

@@ -30,6 +30,7 @@ pub mod metric;
 pub mod nn;
 pub mod norm;
 pub mod orthogonal;
+pub mod out;
 pub(crate) mod overlap;
 mod part;
 mod pieces;

@@ -320,7 +320,8 @@ fn batch_norm_body(
         _ => x.clone(),
     };
     if x.ndim() < 2 {
-        return Err(Error::shape(OP, "expected at least 2 dimensions (N, C, ...)", &[x.shape()]));
+        let why = format!("Dimension out of range: expected at least 2 dimensions (N, C, ...), got {:?}", x.shape());
+        return Err(Error::index(OP, why));
     }
     let plain = (weight, bias);
     let (weight, bias) = (per_channel(OP, x, weight)?, per_channel(OP, x, bias)?);
@@ -328,6 +329,9 @@ fn batch_norm_body(
         return scale_and_shift(x.copy()?, weight.as_ref(), bias.as_ref(), dtype);
     }
     let y = if training {
+        if eps <= 0.0 {
+            return Err(Error::value(OP, format!("batch_norm eps must be positive during training, but got {eps}")));
+        }
         let n = x.numel() / x.shape()[1].max(1);
         if n == 1 {
             return Err(Error::value(

@@ -126,12 +126,12 @@ macro_rules! pointwise_ops {
             }
             /// Each element or `min`, whichever is larger.
             method clamp_min(min: Operand) -> Tensor {
-                [inplace] Keep Yes DTypes::ORDERED, Same,
+                [out_rule inplace] Keep Yes DTypes::ORDERED, Same,
                 run clamp_min_body, torch "", samples ["N(3, 4), -0.1", "N(3, 4), N(4)"]
             }
             /// Each element or `max`, whichever is smaller.
             method clamp_max(max: Operand) -> Tensor {
-                [inplace] Keep Yes DTypes::ORDERED, Same,
+                [out_rule inplace] Keep Yes DTypes::ORDERED, Same,
                 run clamp_max_body, torch "", samples ["N(3, 4), 0.1", "N(3, 4), N(4)"]
             }
             /// True where the element is inf.

@@ -48,13 +48,13 @@ macro_rules! reduce_ops {
         }
         /// Is any element not zero, over `dim` (all by default)? As bool, for uint8 as uint8.
         method any(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::ALL, Own,
+            [out_rule] Keep Yes DTypes::ALL, Own,
             prim Any Nothing {none},
             run logical[ReduceOp::Any], torch "", samples ["B(3, 4)", "I(0, 2, 3, 4), 1"]
         }
         /// Are all elements not zero, over `dim` (all by default)? As bool, for uint8 as uint8.
         method all(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::ALL, Own,
+            [out_rule] Keep Yes DTypes::ALL, Own,
             prim All Nothing {none},
             run logical[ReduceOp::All], torch "", samples ["B(3, 4)", "I(0, 2, 3, 4), 1"]
         }
@@ -72,27 +72,27 @@ macro_rules! reduce_ops {
         }
         /// The mean over `dim` (all by default). Floating and complex tensors only, unless `dtype` says so.
         method mean(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Own Yes DTypes::INEXACT, Same,
+            [out_rule] Own Yes DTypes::INEXACT, Same,
             run mean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
         }
         /// The variance over `dim` (all by default), divided by `n - correction`; of complex numbers that of both parts.
         method var(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [casts_out only_function] Own Yes DTypes::INEXACT, Real,
+            [out_rule only_function] Own Yes DTypes::INEXACT, Real,
             run var_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
         /// The square root of [`var`].
         method std(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [casts_out only_function] Own Yes DTypes::INEXACT, Real,
+            [out_rule only_function] Own Yes DTypes::INEXACT, Real,
             run std_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"]
         }
         /// The sum over `dim` (all by default) of what is not NaN.
         method nansum(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [casts_out] Own Yes DTypes::ORDERED, Sum,
+            [out_rule] Own Yes DTypes::ORDERED, Sum,
             run nansum_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
         }
         /// The mean over `dim` (all by default) of what is not NaN; NaN where nothing is left.
         method nanmean(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [casts_out] Own Yes DTypes::FLOAT, Same,
+            [out_rule] Own Yes DTypes::FLOAT, Same,
             run nanmean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"]
         }
         /// The smallest and the largest element, over `dim` if given; NaN wins. Ties share the gradients evenly.
@@ -107,7 +107,7 @@ macro_rules! reduce_ops {
         }
         /// `log(sum(exp(x)))` over `dim`, without overflow.
         method logsumexp(dim: Dims, keepdim: Bool = false) -> Tensor {
-            [casts_out] FullGpu Yes DTypes::INEXACT, Same,
+            [out_rule] FullGpu Yes DTypes::INEXACT, Same,
             run logsumexp_body, torch "", samples ["N(3, 4), 1", "N(2, 3, 4), (0, 1), keepdim=True"]
         }
         /// The number of elements that are not zero, over `dim` (all by default).

@@ -178,6 +178,8 @@ pub struct Schema {
     pub result: ResultDType,
     /// The rule for the dtype of `out=`.
     pub out: OutDType,
+    /// The same where it depends on the arguments.
+    pub out_rule: Option<super::out::Rule>,
     /// What the tape keeps.
     pub saves: Saves,
     /// Is it also a `Tensor` method?

@@ -132,9 +132,24 @@ fn segment_reduce_body(
         let mean = (&total / &counts.masked_fill(&none, 1.0)?)?;
         return mean.masked_fill(&none, initial.unwrap_or(Scalar::Float(f64::NAN)));
     }
-    let best = within(&number(whole, start)?.scatter_reduce(dim, &index, x, mode, false)?)?;
+    let best = within(&extremum(&number(whole, start)?, dim, &index, x, mode)?)?;
     let Some(initial) = initial else { return Ok(best) };
     // Where the initial number is beyond them, no element decides; at a tie the elements do.
     let beyond = if mode == "amax" { best.lt(initial)? } else { best.gt(initial)? };
     r#where(&beyond, initial, &best)
+}
+
+/// [`scatter_reduce`](crate::ops::index::scatter_reduce) to extrema whose gradient, where one is NaN, goes to what is NaN.
+fn extremum(start: &Tensor, dim: isize, index: &Tensor, x: &Tensor, mode: &str) -> Result<Tensor> {
+    let best = start.scatter_reduce(dim, index, x, mode, false)?;
+    if !(crate::grad_enabled() && x.requires_grad()) {
+        return Ok(best);
+    }
+    let nan = x.detach()?.isnan()?;
+    let counts = start.zeros_like()?.scatter_add(dim, index, &nan.cast(x.dtype())?)?;
+    let spoilt = counts.gt(0)?;
+    // The mean of the NaN there: NaN, and each has its share of the gradient.
+    let own = x.where_else_zero(&nan)?;
+    let mean = start.zeros_like()?.scatter_add(dim, index, &own)? / &counts.clamp_min(1.0)?;
+    r#where(&spoilt, &mean?, &best)
 }

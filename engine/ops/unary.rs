@@ -18,7 +18,7 @@ macro_rules! unary_ops {
         /// The negative of each element. `bool` has none.
         neg = Neg [inplace] Keep DTypes::NUMERIC, Same, Nothing {|c, g| [-g]}, samples ["N(3, 4)", "N()", "N(0, 3)"];
         /// The absolute value. The gradient at 0 is 0, as in PyTorch.
-        abs = Abs [inplace] Keep DTypes::NUMERIC, Real, Inputs {|c, g| [g * &c.x(0)?.sgn()?]}, samples ["N(3, 4)"];
+        abs = Abs [out_rule inplace] Keep DTypes::NUMERIC, Real, Inputs {|c, g| [g * &c.x(0)?.sgn()?]}, samples ["N(3, 4)"];
         /// -1, 0 or 1 by each element's sign. Its gradient is 0.
         sign = Sign [inplace] Keep DTypes::ORDERED, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"];
         /// The complex conjugate, computed (PyTorch's `conj` puts it off); real tensors are given back as they are.

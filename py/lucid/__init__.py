@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from lucid._repr import get_printoptions as get_printoptions
     from lucid._repr import printoptions as printoptions
     from lucid._repr import set_printoptions as set_printoptions
+    from lucid._storage import TypedStorage as TypedStorage
     from lucid._storage import UntypedStorage as UntypedStorage
     from lucid.amp.autocast_mode import autocast as autocast
     from lucid.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
@@ -144,6 +145,7 @@ _PACKAGES = {
     "utils",
 }
 _NAMES = {
+    "TypedStorage": "lucid._storage",
     "UntypedStorage": "lucid._storage",
     "asarray": "lucid._convert",
     "from_dlpack": "lucid.utils.dlpack",

@@ -1,9 +1,11 @@
-"""`UntypedStorage`: the memory behind a tensor and all of its views, as bytes."""
+"""The memory behind a tensor and all of its views: `UntypedStorage` as bytes, `TypedStorage` in elements."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from lucid import errors
 from lucid._C import Tensor
 
 
@@ -84,3 +86,110 @@ class UntypedStorage:
 
     def __repr__(self) -> str:
         return f"<lucid.UntypedStorage of {self.nbytes()} bytes on {self.device}>"
+
+
+class TypedStorage:
+    """A storage as PyTorch's `Tensor.storage()` gives it: a vector of elements, which is written where the tensor is."""
+
+    __slots__ = ("_tensor", "_untyped")
+    _tensor: Tensor
+    _untyped: UntypedStorage
+
+    def __init__(self) -> None:
+        raise TypeError("a storage is had from a tensor: tensor.storage()")
+
+    @classmethod
+    def _of(cls, tensor: Tensor) -> TypedStorage:
+        made = cls.__new__(cls)
+        made._tensor = tensor._storage_vector()
+        made._untyped = UntypedStorage._of(tensor)
+        return made
+
+    def untyped(self) -> UntypedStorage:
+        """The same as bytes."""
+        return self._untyped
+
+    @property
+    def dtype(self) -> Any:
+        """The elements' dtype."""
+        return self._tensor.dtype
+
+    @property
+    def device(self) -> Any:
+        """Where it lies."""
+        return self._tensor.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Is it on a CUDA GPU?"""
+        return self._tensor.is_cuda
+
+    def size(self) -> int:
+        """How many elements it has."""
+        return self._tensor.numel()
+
+    def __len__(self) -> int:
+        return self._tensor.numel()
+
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self._tensor.nbytes
+
+    def element_size(self) -> int:
+        """Bytes per element."""
+        return self._tensor.element_size()
+
+    def data_ptr(self) -> int:
+        """The address of its first element."""
+        return self._tensor.data_ptr()
+
+    def tolist(self) -> list[Any]:
+        """Its elements."""
+        return self._tensor.tolist()
+
+    def clone(self) -> TypedStorage:
+        """A copy of its own."""
+        return TypedStorage._of(self._tensor.clone())
+
+    def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> TypedStorage:
+        """Writes the elements of `source`, of as many, over its own."""
+        self._tensor.copy_(source._tensor)
+        return self
+
+    def fill_(self, value: Any) -> TypedStorage:
+        """Writes `value` to every element."""
+        self._tensor.fill_(value)
+        return self
+
+    def cpu(self) -> TypedStorage:
+        """Itself, or a copy on the CPU."""
+        return self if self._tensor.is_cpu else TypedStorage._of(self._tensor.cpu())
+
+    def is_shared(self) -> bool:
+        """Does it lie in memory that other processes can map?"""
+        return self._tensor.is_shared()
+
+    def share_memory_(self) -> TypedStorage:
+        """Moves it to memory that other processes can map."""
+        self._tensor.share_memory_()
+        return self
+
+    def __getitem__(self, index: int) -> Any:
+        if not isinstance(index, int):
+            raise errors.RuntimeError(f"can't index a {type(self).__name__} with {type(index).__name__}")
+        return self._tensor[index].item()
+
+    def __setitem__(self, index: int | slice, value: Any) -> None:
+        self._tensor[index] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._tensor.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypedStorage) and self._untyped == other._untyped and self.dtype is other.dtype
+
+    def __hash__(self) -> int:
+        return hash(self._untyped)
+
+    def __repr__(self) -> str:
+        return f"<lucid.TypedStorage of {len(self)} {self.dtype} on {self.device}>"

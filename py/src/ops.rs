@@ -7,6 +7,7 @@ use crate::args::{kinds, optional, required, Arg, At, Kind};
 
 use crate::results;
 use crate::tensor::PyTensor;
+use lucid::ops::out::Given;
 use lucid::Scalar;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -104,14 +105,28 @@ macro_rules! apart {
 
 /// The result, written to `out` where one is given.
 macro_rules! finish {
-    ($py:ident $op:ident $ret:ident $made:ident) => {
+    ($py:ident $op:ident $ret:ident $made:ident $given:ident) => {{
+        let _ = &$given;
         results::$ret($py, $op, $made)
-    };
-    ($py:ident $op:ident $ret:ident $made:ident $out:ident) => {
+    }};
+    ($py:ident $op:ident $ret:ident $made:ident $given:ident $out:ident) => {
         match $out.0 {
             None => results::$ret($py, $op, $made),
             Some(out) if out.is_none() => results::$ret($py, $op, $made),
-            Some(out) => crate::out::store($py, $op, out, $made),
+            Some(out) => crate::out::store($py, $op, out, $made, &$given),
+        }
+    };
+}
+
+/// What the rule for `out=` sees of the arguments, where one is given.
+macro_rules! given {
+    ([] $($rest:tt)*) => {
+        [] as [Given; 0]
+    };
+    ([$out:ident] $($p:ident: $k:ident)*) => {
+        match $out.0 {
+            None => Vec::new(),
+            Some(_) => vec![$(<kinds::$k as Kind>::given(&$p)),*],
         }
     };
 }
@@ -175,14 +190,15 @@ macro_rules! function_item {
             const OP: &str = stringify!($name);
             either! { py OP $(($other $of))* }
             lead! { py ($($p: $k),*) }
-            let made = {
+            let (made, given) = {
                 $(let $p = held!(py OP $p $k $($d)?);)*
                 $($(let $kp = held!(py OP $kp $kk $kd);)*)?
                 as_asked! { py OP [$($out)?] $($(($kp $kp: $kk))*)? }
                 apart! { py OP [$($out)?] $($p: $k)* }
-                run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?
+                let given = given! { [$($out)?] $($p: $k)* };
+                (run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?, given)
             };
-            finish!(py OP $ret made $($out)?)
+            finish!(py OP $ret made given $($out)?)
         }
     };
 }
@@ -246,9 +262,10 @@ macro_rules! bind_function {
             let alone_sequence = alone.as_ref().filter(|a| !a.is_instance_of::<PyTensor>());
             let $p = crate::args::tensors_of(at, alone_sequence.unwrap_or($p.as_any()).as_borrowed())?;
             $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+            let count = $p.len();
             let made = run!(py, OP, ops::$name, ($p: Tensors $($(, $kp: $kk)*)?))?;
             if let Some(out) = out.0.filter(|o| !o.is_none()) {
-                return crate::out::store(py, OP, out, made);
+                return crate::out::store(py, OP, out, made, &[Given::Tensors(count)]);
             }
             // One tensor by itself gives one tensor.
             results::variadic::$ret(py, OP, made, alone.is_some() && alone_sequence.is_none())
@@ -292,7 +309,7 @@ pub fn made_new<'py>(
     match out.0.filter(|o| !o.is_none()) {
         None => results::leaf(py, made, requires_grad),
         Some(out) => {
-            let out = crate::out::store(py, op, out, made)?;
+            let out = crate::out::store(py, op, out, made, &[])?;
             if requires_grad {
                 out.cast::<PyTensor>()?.call_method1("requires_grad_", (true,))?;
             }
@@ -430,6 +447,9 @@ macro_rules! bind_row {
     ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [casts_out $($flag:ident)*] $out:tt) => {
         bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
     };
+    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [out_rule $($flag:ident)*] $out:tt) => {
+        bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
+    };
     (function $docs:tt $name:ident $sig:tt $ret:ident $flags:tt $out:tt) => {
         bind_function! { $docs $name $sig $ret $flags $out }
     };
@@ -499,6 +519,7 @@ macro_rules! with_out {
 macro_rules! add_row {
     ($m:ident $form:ident $name:ident [own_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [casts_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
+    ($m:ident $form:ident $name:ident [out_rule $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident method $name:ident [only_method]) => {};
     ($m:ident method $name:ident [nograd only_method]) => {};
     ($m:ident method $name:ident [inplace only_inplace nograd]) => {};

@@ -8,6 +8,7 @@ use crate::args::{kind_name, weight_of, Arg};
 use crate::results;
 use crate::tensor::PyTensor;
 use crate::{cross, errors};
+use lucid::ops::out::Given;
 use lucid::ops::OutDType;
 use lucid::{DType, Error, Tensor};
 use pyo3::prelude::*;
@@ -21,6 +22,7 @@ pub trait Store {
         py: Python<'py>,
         op: &'static str,
         out: Borrowed<'_, 'py, PyAny>,
+        given: &[Given],
     ) -> PyResult<Bound<'py, PyAny>>;
 }
 
@@ -32,8 +34,9 @@ pub fn store<'py>(
     op: &'static str,
     out: Borrowed<'_, 'py, PyAny>,
     made: impl Store,
+    given: &[Given],
 ) -> PyResult<Bound<'py, PyAny>> {
-    made.store(py, op.trim_start_matches("r#"), out)
+    made.store(py, op.trim_start_matches("r#"), out, given)
 }
 
 impl Store for Tensor {
@@ -42,13 +45,14 @@ impl Store for Tensor {
         py: Python<'py>,
         op: &'static str,
         out: Borrowed<'_, 'py, PyAny>,
+        given: &[Given],
     ) -> PyResult<Bound<'py, PyAny>> {
         let Ok(target) = out.cast::<PyTensor>() else {
             let got = kind_name(&out);
             return Err(errors::type_error(py, format!("{op}(): argument 'out' must be Tensor, not {got}")));
         };
         let t = target.get().share();
-        check(py, op, &t, &self)?;
+        check(py, op, &t, &self, given)?;
         if t.shape() == self.shape() {
             cross::op(py, weight_of(&t), || t.copy_(&self))?;
         } else {
@@ -67,7 +71,7 @@ impl Store for Tensor {
     }
 }
 
-fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor) -> PyResult<()> {
+fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor, given: &[Given]) -> PyResult<()> {
     let fail = |e: Error| Err(errors::raise(py, &e));
     if made.requires_grad() || out.requires_grad() && lucid::grad_enabled() {
         let why = format!(
@@ -81,6 +85,14 @@ fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor) -> PyRes
         return fail(Error::DeviceMismatch { op, why, devices: vec![made.device(), out.device()] });
     }
     let (has, wants) = (out.dtype(), made.dtype());
+    let schema = lucid::ops::schemas().find(|s| s.name == op);
+    if let Some(takes) = schema.and_then(|s| s.out_rule).filter(|_| !given.is_empty()) {
+        let why = format!("result type {wants} can't be written to an output of type {has} for these arguments");
+        return match takes(given, made, has) {
+            true => Ok(()),
+            false => fail(Error::DtypeMismatch { op, why, dtypes: vec![wants, has] }),
+        };
+    }
     let why = match rule(op) {
         OutDType::Own if has != wants => format!("Expected out tensor to have dtype {wants}, but got {has} instead"),
         OutDType::Cast | OutDType::Asked if !wants.can_cast(has) => {
@@ -174,9 +186,10 @@ impl Store for Vec<Tensor> {
         py: Python<'py>,
         op: &'static str,
         out: Borrowed<'_, 'py, PyAny>,
+        given: &[Given],
     ) -> PyResult<Bound<'py, PyAny>> {
         let parts = parts(py, op, out, self.len())?;
-        let stored = parts.iter().zip(self).map(|(out, made)| made.store(py, op, out.as_borrowed()));
+        let stored = parts.iter().zip(self).map(|(out, made)| made.store(py, op, out.as_borrowed(), given));
         let stored = stored.collect::<PyResult<Vec<_>>>()?;
         results::named(py, op, stored)
     }
@@ -185,9 +198,9 @@ impl Store for Vec<Tensor> {
 macro_rules! tuples {
     ($($($name:ident)+: $($ty:ty)+;)*) => {$(
         impl Store for ($($ty),+) {
-            fn store<'py>(self, py: Python<'py>, op: &'static str, out: Borrowed<'_, 'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+            fn store<'py>(self, py: Python<'py>, op: &'static str, out: Borrowed<'_, 'py, PyAny>, given: &[Given]) -> PyResult<Bound<'py, PyAny>> {
                 let ($($name),+) = self;
-                vec![$($name),+].store(py, op, out)
+                vec![$($name),+].store(py, op, out, given)
             }
         }
     )*};
@@ -203,6 +216,7 @@ impl Store for bool {
         py: Python<'py>,
         op: &'static str,
         _out: Borrowed<'_, 'py, PyAny>,
+        _given: &[Given],
     ) -> PyResult<Bound<'py, PyAny>> {
         Err(errors::type_error(py, format!("{op}() got an unexpected keyword argument 'out'")))
     }
@@ -214,10 +228,11 @@ impl Store for (Tensor, Option<Tensor>) {
         py: Python<'py>,
         op: &'static str,
         out: Borrowed<'_, 'py, PyAny>,
+        given: &[Given],
     ) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            (values, Some(indices)) => (values, indices).store(py, op, out),
-            (values, None) => values.store(py, op, out),
+            (values, Some(indices)) => (values, indices).store(py, op, out, given),
+            (values, None) => values.store(py, op, out, given),
         }
     }
 }
@@ -228,6 +243,7 @@ impl Store for (Tensor, Vec<Tensor>) {
         py: Python<'py>,
         op: &'static str,
         _out: Borrowed<'_, 'py, PyAny>,
+        _given: &[Given],
     ) -> PyResult<Bound<'py, PyAny>> {
         Err(errors::type_error(py, format!("{op}() got an unexpected keyword argument 'out'")))
     }

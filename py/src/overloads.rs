@@ -5,6 +5,7 @@
 use crate::args::{kind_name, kinds, optional, required, weight_of, Arg, At};
 use crate::tensor::{nonzero_of, wrap, PyTensor};
 use crate::{cross, errors, out, results};
+use lucid::ops::out::Given;
 use lucid::ops::{binary, compare, matrix, metric, reduce, sort};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
@@ -93,7 +94,10 @@ impl<'py> Call<'py> {
     /// The result, or `out` with the result written to it.
     fn finish<T: out::Store>(&self, made: T, results: impl FnOnce(T) -> Object<'py>) -> Object<'py> {
         match self.get("out").filter(|o| !o.is_none()) {
-            Some(out) => out::store(self.py, self.op, out.as_borrowed(), made),
+            Some(out) => {
+                let given = self.tensor("input").as_ref().map(Given::tensor).into_iter().collect::<Vec<_>>();
+                out::store(self.py, self.op, out.as_borrowed(), made, &given)
+            }
             None => results(made),
         }
     }
@@ -329,7 +333,7 @@ fn r#where<'py>(
     };
     match out.0.filter(|o| !o.is_none()) {
         None => wrap(py, made),
-        Some(out) => out::store(py, op, out, made),
+        Some(out) => out::store(py, op, out, made, &[]),
     }
 }
 
@@ -340,7 +344,7 @@ fn nonzero<'py>(py: Python<'py>, input: Arg<'_, 'py>, out: Arg<'_, 'py>, as_tupl
     let t = required::<kinds::Tensor>(py, At { op: "nonzero", arg: "input" }, input)?.clone();
     match out.0.filter(|o| !o.is_none() && !as_tuple) {
         None => nonzero_of(py, t, as_tuple),
-        Some(out) => out::store(py, "nonzero", out, cross::long(py, || t.nonzero())?),
+        Some(out) => out::store(py, "nonzero", out, cross::long(py, || t.nonzero())?, &[]),
     }
 }
 

@@ -9,6 +9,7 @@ mod values;
 pub use operands::{lead, operand_of, sublists, tensors_of, weight_of, HeldOperand};
 
 use crate::errors;
+use lucid::ops::out::Given;
 use lucid::Scalar;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyTuple};
@@ -114,6 +115,11 @@ pub trait Kind {
     /// Adds the tensors of the argument, for what must be looked at where a call writes to another one.
     #[inline]
     fn gather(_held: &Self::Held<'_>, _tensors: &mut Vec<lucid::Tensor>) {}
+    /// What the rule for `out=` sees of the argument.
+    #[inline]
+    fn given(_held: &Self::Held<'_>) -> Given {
+        Given::Other
+    }
 }
 
 /// A kind that may have a default.

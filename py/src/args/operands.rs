@@ -3,6 +3,7 @@
 use super::{int_of, kind_name, kinds, scalar_of, Arg, At, Kind, Preset, TooLarge};
 use crate::errors;
 use crate::tensor::{Guard, PyTensor};
+use lucid::ops::out::Given;
 use lucid::{DType, Device, Scalar};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
@@ -40,6 +41,9 @@ impl Kind for kinds::Tensor {
     }
     fn gather(held: &Guard<'_>, tensors: &mut Vec<lucid::Tensor>) {
         tensors.push(lucid::Tensor::clone(held));
+    }
+    fn given(held: &Guard<'_>) -> Given {
+        Given::tensor(held)
     }
 }
 
@@ -83,6 +87,9 @@ impl Kind for kinds::Tensors {
     }
     fn gather(held: &Self::Held<'_>, tensors: &mut Vec<lucid::Tensor>) {
         tensors.extend_from_slice(held);
+    }
+    fn given(held: &Self::Held<'_>) -> Given {
+        Given::Tensors(held.len())
     }
 }
 
@@ -257,6 +264,12 @@ impl Kind for kinds::Operand {
             tensors.push(lucid::Tensor::clone(t));
         }
     }
+    fn given(held: &HeldOperand<'_>) -> Given {
+        match held {
+            HeldOperand::Tensor(t) => Given::tensor(t),
+            HeldOperand::Scalar(_) => Given::Other,
+        }
+    }
 }
 
 impl Kind for kinds::OptOperand {
@@ -270,6 +283,9 @@ impl Kind for kinds::OptOperand {
     }
     fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
         held.as_ref().map(HeldOperand::lend)
+    }
+    fn given(held: &Self::Held<'_>) -> Given {
+        held.as_ref().map_or(Given::Missing, <kinds::Operand as Kind>::given)
     }
 }
 impl Preset for kinds::OptOperand {

@@ -7,6 +7,7 @@ use crate::dtype::dtype_of;
 use crate::errors;
 use crate::random::PyGenerator;
 use crate::tensor::PyTensor;
+use lucid::ops::out::Given;
 use lucid::{DType, Device, Scalar};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyString, PyTuple};
@@ -25,6 +26,9 @@ macro_rules! plain_kinds {
             #[inline]
             fn lend(held: &$ty) -> $ty {
                 *held
+            }
+            fn given(held: &$ty) -> Given {
+                (held as &dyn std::any::Any).downcast_ref::<i64>().map_or(Given::Other, |n| Given::Int(*n))
             }
         }
         impl Preset for kinds::$name {
@@ -210,6 +214,9 @@ impl Kind for kinds::OptDims {
     }
     fn lend(held: &Option<Ints>) -> Option<&[isize]> {
         held.as_deref()
+    }
+    fn given(held: &Option<Ints>) -> Given {
+        held.as_ref().map_or(Given::Missing, |_| Given::Other)
     }
 }
 impl Preset for kinds::OptDims {

@@ -49,6 +49,17 @@ impl PyTensor {
         Ok(slf.clone())
     }
 
+    /// The storage that the tensor shows, in elements of its dtype.
+    fn storage<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        python!(slf.py(), "lucid._storage", "TypedStorage")?.call_method1("_of", (slf,))
+    }
+
+    /// Does the tensor show the same storage as `tensor`, with the same offset, sizes and strides?
+    fn is_set_to(&self, tensor: &Bound<'_, PyTensor>) -> bool {
+        let (a, b) = (self.share(), tensor.get().share());
+        a.shares_storage(&b) && (a.shape(), a.strides(), a.storage_offset()) == (b.shape(), b.strides(), b.storage_offset())
+    }
+
     /// Number of elements that the storage has.
     fn _storage_numel(&self) -> usize {
         self.read().storage_numel()

@@ -222,7 +222,7 @@ impl PyTensor {
 
     /// Writes `function(element)` over each element. Slow: a Python call each. CPU only, as in PyTorch.
     fn apply_<'py>(slf: &Bound<'py, Self>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
-        call_each(slf, "apply_", function, None)
+        call_each(slf, "apply_", function, &[])
     }
 
     /// Writes `function(element, element of other)` over each element. Slow: a Python call each. CPU only, as in PyTorch.
@@ -231,7 +231,44 @@ impl PyTensor {
         other: &Bound<'py, PyTensor>,
         function: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, Self>> {
-        call_each(slf, "map_", function, Some(other))
+        call_each(slf, "map_", function, &[other])
+    }
+
+    /// Writes `function(element, element of x, element of y)` over each element. Slow: a Python call each. CPU only.
+    fn map2_<'py>(
+        slf: &Bound<'py, Self>,
+        x: &Bound<'py, PyTensor>,
+        y: &Bound<'py, PyTensor>,
+        function: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
+        call_each(slf, "map2_", function, &[x, y])
+    }
+
+    /// The tensor as an instance of a subclass of `Tensor`: the same memory, still attached to the tape.
+    fn as_subclass<'py>(slf: &Bound<'py, Self>, cls: &Bound<'py, pyo3::types::PyType>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if !cls.is_subclass_of::<PyTensor>()? {
+            let why = "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible.";
+            return Err(errors::type_error(py, why));
+        }
+        let same = slf.call_method1("view_as", (slf,))?;
+        let made = py.get_type::<PyTensor>().call_method1("__new__", (cls, &same))?;
+        made.cast::<PyTensor>()?.get().replace(py, same.cast::<PyTensor>()?.get().share());
+        Ok(made)
+    }
+
+    /// What `load_state_dict` puts in place of this parameter or buffer for `other`: this tensor with `other`'s elements, or with
+    /// `assign` `other` itself; cut off from the tape.
+    #[pyo3(signature = (other, assign=false))]
+    fn module_load<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyTensor>,
+        assign: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match assign {
+            true => other.call_method0("detach"),
+            false => slf.call_method1("copy_", (other,))?.call_method0("detach"),
+        }
     }
 
     /// Writes `src`, which is broadcast, cast and moved, over the elements.
@@ -441,29 +478,28 @@ fn call_each<'py>(
     slf: &Bound<'py, PyTensor>,
     op: &'static str,
     function: &Bound<'py, PyAny>,
-    other: Option<&Bound<'py, PyTensor>>,
+    others: &[&Bound<'py, PyTensor>],
 ) -> PyResult<Bound<'py, PyTensor>> {
     let py = slf.py();
     let t = slf.get().share();
-    let other = other.map(|o| o.get().share());
-    if std::iter::once(&t).chain(&other).any(|t| t.device() != lucid::Device::Cpu) {
+    let others: Vec<Tensor> = others.iter().map(|o| o.get().share()).collect();
+    if std::iter::once(&t).chain(&others).any(|t| t.device() != lucid::Device::Cpu) {
         return Err(errors::type_error(py, format!("{op} is only implemented on CPU tensors")));
     }
-    if std::iter::once(&t).chain(&other).any(Tensor::requires_grad) {
+    if std::iter::once(&t).chain(&others).any(Tensor::requires_grad) {
         return Err(errors::runtime_error(py, format!("Can't call {op}() on Variable that requires grad.")));
     }
     let flat = |t: &Tensor| -> PyResult<Bound<'py, PyAny>> {
         let t = cross::quick(py, || t.expand(&signed(slf.get().read().shape()))?.reshape(&[-1]))?;
         wrap(py, t)?.call_method0("tolist")
     };
-    let own = flat(&t)?;
-    let made: Vec<Bound<'py, PyAny>> = match &other {
-        None => own.try_iter()?.map(|x| function.call1((x?,))).collect::<PyResult<_>>()?,
-        Some(other) => {
-            let pairs = own.try_iter()?.zip(flat(other)?.try_iter()?);
-            pairs.map(|(x, y)| function.call1((x?, y?))).collect::<PyResult<_>>()?
-        }
+    let columns = std::iter::once(&t).chain(&others).map(flat).collect::<PyResult<Vec<_>>>()?;
+    let lists = columns.iter().map(|c| c.extract::<Vec<Py<PyAny>>>()).collect::<PyResult<Vec<_>>>()?;
+    let call = |i: usize| {
+        let row = lists.iter().map(|list| list[i].bind(py));
+        function.call1(pyo3::types::PyTuple::new(py, row)?)
     };
+    let made: Vec<Bound<'py, PyAny>> = (0..t.numel()).map(call).collect::<PyResult<_>>()?;
     let list = pyo3::types::PyList::new(py, made)?;
     let values = crate::create::tensor_of(list.as_any(), Some(t.dtype()), Some(t.device()))?;
     cross::quick(py, || t.copy_(&values.reshape(&signed(t.shape()))?))?;

@@ -234,6 +234,24 @@ impl PyTensor {
         self.read().device().name() == "cuda"
     }
 
+    /// Is it without memory? There are no such tensors here.
+    #[getter]
+    fn is_meta(&self) -> bool {
+        false
+    }
+
+    /// Are its elements quantized? There are no such tensors here.
+    #[getter]
+    fn is_quantized(&self) -> bool {
+        false
+    }
+
+    /// Is it a list of tensors? There are no such tensors here.
+    #[getter]
+    fn is_nested(&self) -> bool {
+        false
+    }
+
     /// Is it on the CPU?
     #[getter]
     fn is_cpu(&self) -> bool {
