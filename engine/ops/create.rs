@@ -340,7 +340,10 @@ fn spaced(
         Operand::Scalar(s) => Ok(s),
         Operand::Tensor(t) if t.ndim() == 0 => t.detach()?.item(),
         Operand::Tensor(t) => {
-            let why = format!("only supports 0-dimensional start and end tensors, but got {name} with {} dimension(s)", t.ndim());
+            let why = format!(
+                "only supports 0-dimensional start and end tensors, but got {name} with {} dimension(s)",
+                t.ndim()
+            );
             Err(Error::shape(op, why, &[t.shape()]))
         }
     };

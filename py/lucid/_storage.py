@@ -89,7 +89,7 @@ class UntypedStorage:
 
 
 class TypedStorage:
-    """A storage as PyTorch's `Tensor.storage()` gives it: a vector of elements, which is written where the tensor is."""
+    """A storage as PyTorch's `Tensor.storage()` gives it: a vector of elements, written where the tensor is."""
 
     __slots__ = ("_tensor", "_untyped")
     _tensor: Tensor

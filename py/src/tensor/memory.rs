@@ -57,7 +57,8 @@ impl PyTensor {
     /// Does the tensor show the same storage as `tensor`, with the same offset, sizes and strides?
     fn is_set_to(&self, tensor: &Bound<'_, PyTensor>) -> bool {
         let (a, b) = (self.share(), tensor.get().share());
-        a.shares_storage(&b) && (a.shape(), a.strides(), a.storage_offset()) == (b.shape(), b.strides(), b.storage_offset())
+        a.shares_storage(&b)
+            && (a.shape(), a.strides(), a.storage_offset()) == (b.shape(), b.strides(), b.storage_offset())
     }
 
     /// Number of elements that the storage has.

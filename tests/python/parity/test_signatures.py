@@ -142,7 +142,7 @@ def test_out_takes_the_dtypes_that_pytorchs_takes(row: Any) -> None:
                 assert lucid_takes(row, sample, kind, ours) == torch_takes(row, sample, kind, theirs), where
 
 
-#: Calls whose `out=` takes other dtypes for other arguments: what PyTorch copies it casts, what it computes there it does not.
+#: Calls whose `out=` takes other dtypes for other arguments: what PyTorch copies it casts, what it computes not.
 OUT_CALLS: dict[str, Any] = {
     "lerp by a number": lambda m, t, o: m.lerp(t, t, 0.5, out=o),
     "lerp by a tensor": lambda m, t, o: m.lerp(t, t, t, out=o),
@@ -212,7 +212,7 @@ def test_out_takes_the_dtypes_that_pytorchs_takes_for_these_arguments(name: str,
         return to_numpy(o)
 
     for kind, out in itertools.product(("float32", "int64", "complex64", "float16"), OUT_DTYPES):
-        if device == "gpu" and out == "float64" or kind == "float16" and "var" in name + "std":
+        if (device == "gpu" and out == "float64") or (kind == "float16" and "var" in name + "std"):
             continue
         own = "float32" if kind == "int64" else kind
         if run(torch, "cpu", kind, own) is None and run(torch, "cpu", kind, kind) is None:
