@@ -145,7 +145,8 @@ class TypedStorage:
 
     def tolist(self) -> list[Any]:
         """Its elements."""
-        return self._tensor.tolist()
+        elements: list[Any] = self._tensor.tolist()
+        return elements
 
     def clone(self) -> TypedStorage:
         """A copy of its own."""
