@@ -225,7 +225,9 @@ impl Tensor {
             return self;
         }
         let auto = self.0.auto.own_edge().map_or_else(Auto::default, Auto::recorded);
-        Tensor::with_auto(self.storage().clone(), auto)
+        let own = Tensor::with_auto(self.storage().clone(), auto);
+        crate::autograd::forward::hand_over(&self, &own);
+        own
     }
 
     /// A new tensor of this one's sizes in a format; `make` makes it row-major, of the sizes that it is given.

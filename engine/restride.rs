@@ -22,7 +22,7 @@ impl Tensor {
         // A recorded tensor stays one, whatever the mode: its gradient must have its new shape.
         let view = autograd::with_grad(wanted && !leaf || autograd::grad_enabled(), || make(self))?;
         self.storage().touch();
-        *self = match (wanted && leaf, alone) {
+        let new = match (wanted && leaf, alone) {
             (true, _) => {
                 let new = Tensor::from_storage(view.storage().clone()).requires_grad_(true)?;
                 new.0.auto.set_grad(self.grad());
@@ -39,9 +39,12 @@ impl Tensor {
                 if let Some(info) = Arc::get_mut(&mut view.0).and_then(|own| own.auto.view.as_mut()) {
                     info.itself = itself;
                 }
-                view
+                *self = view;
+                return Ok(());
             }
         };
+        autograd::forward::hand_over(&view, &new);
+        *self = new;
         Ok(())
     }
 

@@ -244,6 +244,17 @@ impl Tensor {
         self.0.auto.view.as_ref().is_some_and(|v| !v.itself)
     }
 
+    /// The tensor that this is a view of.
+    pub fn view_base(&self) -> Option<Tensor> {
+        self.0.auto.view.as_ref().filter(|v| !v.itself).map(|v| v.base.clone())
+    }
+
+    /// Raises [`version`](Tensor::version), as if the elements had been written: a gradient that needs what was there is an
+    /// error from now on.
+    pub fn touch(&self) {
+        self.storage().touch();
+    }
+
     /// Was it made in inference mode? Such tensors cannot be saved for a gradient.
     pub fn is_inference(&self) -> bool {
         self.0.auto.inference
@@ -344,6 +355,11 @@ impl Tensor {
 
     /// May the tape have kept this tensor for the gradient of `value`, so that it must not be written over?
     pub(crate) fn is_saved_by(&self, schema: &crate::ops::Schema, value: &Tensor) -> bool {
+        let tangent = || autograd::forward::tangent(value).ok().flatten();
+        // The tangent's own history may need that of this one, which is written over, too.
+        if tangent().is_some_and(|t| t.requires_grad()) {
+            return true;
+        }
         value.requires_grad() && (!schema.primitive || schema.saves.input(0, |_| true))
     }
 
@@ -426,8 +442,7 @@ impl Tensor {
             true => crate::ops::overlap::assign(self, &value)?,
             false => dispatch::assign(op, self, &value)?,
         }
-        autograd::record_write(self, &value);
-        Ok(())
+        autograd::record_write(self, &value)
     }
 
     /// Where the gradient of this tensor goes.

@@ -177,8 +177,7 @@ impl Tensor {
     /// [`Error::Runtime`] for a leaf that requires gradients.
     pub fn written_as(&self, value: &Tensor) -> Result<()> {
         super::check_in_place("mark_dirty", self, value)?;
-        super::record_write(self, value);
-        Ok(())
+        super::record_write(self, value)
     }
 
     /// Cuts this tensor off from the tape, in place.

@@ -1,8 +1,9 @@
 //! The graph as a user may look at it: nodes, what they lead to, hooks on them.
 
 use super::hooks::{PostHook, PreHook};
-use super::node::{Edge, Kind, Node};
+use super::node::{Auto, Ctx, Edge, Kind, Node};
 use super::record::{edge_of, requires_grad};
+use crate::ops::Schema;
 use crate::{Result, Tensor};
 use std::any::Any;
 use std::borrow::Cow;
@@ -239,6 +240,14 @@ impl GraphNode {
         }
     }
 
+    /// A tensor whose gradient goes where that of result `nr` goes, to be named in its place: the leaf of a node that adds
+    /// to one, else one that shows the elements of `like`, of the result's shape where it is to be a root.
+    pub fn stand_in(&self, nr: u32, like: &Tensor) -> Tensor {
+        self.leaf().unwrap_or_else(|| {
+            Tensor::with_auto(like.storage().clone(), Auto::recorded(Edge { node: Arc::clone(&self.0), nr }))
+        })
+    }
+
     /// The tensors that the node saved, in the order of its inputs; `None` where it saved none.
     ///
     /// # Errors
@@ -252,6 +261,47 @@ impl GraphNode {
             saved.inputs.len()
         };
         (0..n).map(|i| self.0.saved(i)).collect()
+    }
+
+    /// The names of what the node saved, as PyTorch calls the op's arguments: `self` for the first tensor, the parameter's
+    /// own name for others, `result` for the result.
+    pub fn saved_names(&self) -> Vec<&'static str> {
+        let Kind::Op(prim) = &self.0.kind else { return Vec::new() };
+        let row = prim.schema();
+        let inputs = (0..self.0.metas.len()).filter(|&i| row.saves.input(i, |_| true)).map(|i| self.input_name(i));
+        inputs.flatten().chain(row.saves.output().then_some("result")).collect()
+    }
+
+    /// The name of input `i`.
+    fn input_name(&self, i: usize) -> Option<&'static str> {
+        let Kind::Op(prim) = &self.0.kind else { return None };
+        let of = |row: &'static Schema| {
+            row.params.iter().filter(|p| p.kind.contains("Tensor") || p.kind.contains("Operand"))
+        };
+        let called =
+            self.0.called.and_then(|(name, _)| crate::ops::schemas().find(|s| s.name == name.trim_end_matches('_')));
+        // The op that was called names the arguments, where it has as many as the step that it is made of.
+        let row = called.filter(|row| of(row).count() >= self.0.metas.len()).unwrap_or(prim.schema());
+        of(row).nth(i).map(|p| if i == 0 && p.name == "input" { "self" } else { p.name })
+    }
+
+    /// What the node saved under that one of [`GraphNode::saved_names`]; `None` where there is none of that name, and
+    /// within where no gradient needs it.
+    ///
+    /// # Errors
+    /// As [`GraphNode::saved`].
+    pub fn saved_as(&self, name: &str) -> Result<Option<Option<Tensor>>> {
+        let Kind::Op(prim) = &self.0.kind else { return Ok(None) };
+        let row = prim.schema();
+        if name == "result" && row.saves.output() {
+            return Ctx { node: &self.0, grads: &[], wanted: None }.out().map(Some).map(Some);
+        }
+        let is_it = |&i: &usize| row.saves.input(i, |_| true) && self.input_name(i) == Some(name);
+        let Some(i) = (0..self.0.metas.len()).find(is_it) else { return Ok(None) };
+        if self.0.saved.lock().freed {
+            return Err(self.0.freed());
+        }
+        self.0.saved(i).map(Some)
     }
 
     /// A handle that does not keep the node.

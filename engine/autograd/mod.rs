@@ -1,10 +1,11 @@
 //! The dynamic tape: what was computed from what, and the gradients that follow.
 //!
 //! `node` is the graph, `record` writes it while ops run, `run` walks it backwards, `hooks` watch, `custom` adds functions
-//! with gradients of their own, `graph` shows it. Rules stand in the op table and are written in tensor ops, so with
+//! with gradients of their own, `graph` shows it, `forward` carries tangents along. Rules stand in the op table and are written in tensor ops, so with
 //! `create_graph` the walk is itself recorded. No walk and no drop recurses.
 
 mod custom;
+pub(crate) mod forward;
 mod graph;
 mod hooks;
 mod modes;
@@ -13,6 +14,10 @@ mod record;
 mod run;
 
 pub use custom::{custom, Backward, CustomNode, Record};
+pub use forward::{
+    enter_dual_level, exit_dual_level, forward_active, forward_enabled, make_dual, set_forward_enabled, set_tangent,
+    unpack_dual,
+};
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};
 pub(crate) use modes::with_grad;
@@ -26,4 +31,10 @@ pub(crate) use node::{Auto, Ctx, Edge, Grads, Pieces};
 pub(crate) use record::{
     apart, check_in_place, edge_of, record, record_pieces, record_view, record_write, requires_grad,
 };
+
+/// Is there something to carry on for what is computed from `t`: a gradient that is recorded, or a tangent?
+pub(crate) fn is_followed(t: &crate::Tensor) -> bool {
+    grad_enabled() && requires_grad(t) || forward::carries(t)
+}
+
 pub use run::{backward, grad, leads_elsewhere, retire, Keep};

@@ -118,6 +118,18 @@ pub fn packing() -> Option<Packing> {
     PACKS.with_borrow(|stack| stack.last().cloned())
 }
 
+/// Runs `f` without hooks on what the tape saves: for steps that are done with before the user sees anything of them.
+pub(crate) fn unpacked<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(Vec<Packing>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            PACKS.set(std::mem::take(&mut self.0));
+        }
+    }
+    let _restore = Restore(PACKS.take());
+    f()
+}
+
 /// While it lives, what the thread records is named after one op, whatever primitives that op is made of. Of several the
 /// first counts: it is the one that the user called.
 pub struct Naming(Option<Called>);

@@ -4,6 +4,7 @@
 //! kept as bare storage, since the tensor owns the node. Dropping a node unlinks its ancestors with a stack of its own.
 
 use super::custom::Custom;
+use super::forward::{self, Tangent};
 use super::hooks::Extra;
 use super::modes::{self, with_grad, Packing, Unpack};
 use crate::dispatch::{Prim, Storage};
@@ -70,8 +71,8 @@ impl InputMeta {
 pub(crate) enum Kept {
     /// An input, at the version it had.
     Input(Tensor, u32),
-    /// A result of the node itself: bare storage, since the tensor owns the node.
-    Output(Box<Storage>, u32, u32),
+    /// A result of the node itself: bare storage, since the tensor owns the node, and the tangent that it carried.
+    Output(Box<(Storage, Option<Tangent>)>, u32, u32),
     /// What a hook packed, and where the tensor stood on the tape.
     Packed(Box<(Unpack, Place)>),
 }
@@ -104,7 +105,7 @@ impl Kept {
     /// Keeps result `nr` of the node in the making.
     pub(crate) fn output(storage: &Storage, nr: u32) -> Result<Kept> {
         match modes::packing() {
-            None => Ok(Kept::Output(Box::new(storage.clone()), storage.version(), nr)),
+            None => Ok(Kept::Output(Box::new((storage.clone(), None)), storage.version(), nr)),
             Some(packing) => Kept::packed(packing, &Tensor::from_storage(storage.clone()), Place::Own(nr)),
         }
     }
@@ -124,8 +125,14 @@ impl Kept {
         };
         match self {
             Kept::Input(t, version) => check(node, t.storage(), *version).map(|()| t.clone()),
-            Kept::Output(storage, version, nr) => {
-                check(node, storage, *version).map(|()| own((**storage).clone(), *nr))
+            Kept::Output(kept, version, nr) => {
+                let (storage, tangent) = &**kept;
+                check(node, storage, *version)?;
+                let t = own(storage.clone(), *nr);
+                if let Some(tangent) = tangent {
+                    forward::restore(&t, tangent);
+                }
+                Ok(t)
             }
             Kept::Packed(packed) => {
                 let (unpack, place) = &**packed;
@@ -196,6 +203,11 @@ impl Node {
         Arc::new(Node { kind, called: modes::op_name(), seq, edges, metas, saved: Mutex::new(saved), extra })
     }
 
+    /// The number that this thread's next node gets.
+    pub(crate) fn next_number() -> u64 {
+        SEQ.get()
+    }
+
     /// The op's name, for messages.
     pub(crate) fn op(&self) -> &'static str {
         match &self.kind {
@@ -252,7 +264,7 @@ impl Node {
                         stack.push(Owned::Node(edge.node));
                     }
                 }
-                Kept::Output(..) => {}
+                Kept::Output(kept, ..) => stack.extend(kept.1.and_then(|t| t.value).map(Owned::Tensor)),
             }
         }
     }
@@ -330,6 +342,7 @@ struct Leaf {
     extra: Arc<Extra>,
     retains: bool,
     retired: bool,
+    tangent: Option<Tangent>,
     /// The tensor that the user has in this leaf's place, one after another as its data are replaced.
     bearer: Option<Arc<Mutex<Weak<Inner>>>>,
 }
@@ -447,8 +460,25 @@ impl Auto {
         })
     }
 
+    /// What the tensor carries in forward mode, at whichever level.
+    pub(crate) fn tangent(&self) -> Option<Tangent> {
+        self.state.lock().leaf.as_ref()?.tangent.clone()
+    }
+
+    /// Replaces or removes that, and gives what was there.
+    pub(crate) fn set_tangent(&self, tangent: Option<Tangent>) -> Option<Tangent> {
+        let mut state = self.state.lock();
+        if tangent.is_none() && state.leaf.is_none() {
+            return None;
+        }
+        std::mem::replace(&mut state.leaf.get_or_insert_default().tangent, tangent)
+    }
+
     fn unlink(&mut self, stack: &mut SmallVec<[Owned; 8]>) {
-        stack.extend(self.state.get_mut().edge.take().map(|e| Owned::Node(e.node)));
+        let state = self.state.get_mut();
+        stack.extend(state.edge.take().map(|e| Owned::Node(e.node)));
+        let tangent = state.leaf.as_mut().and_then(|leaf| leaf.tangent.take());
+        stack.extend(tangent.and_then(|t| t.value).map(Owned::Tensor));
         stack.extend(self.view.take().map(|v| Owned::Tensor(v.base)));
     }
 }
@@ -470,6 +500,8 @@ impl Drop for Inner {
 pub(crate) struct Ctx<'a> {
     pub(crate) node: &'a Arc<Node>,
     pub(crate) grads: &'a [Option<Tensor>],
+    /// Which inputs' gradients are asked for, where that is not for all that have one.
+    pub(crate) wanted: Option<&'a [bool]>,
 }
 
 impl Ctx<'_> {
@@ -481,7 +513,10 @@ impl Ctx<'_> {
 
     /// Does input `i` need a gradient?
     pub(crate) fn needs(&self, i: usize) -> bool {
-        self.node.edges.get(i).is_some_and(Option::is_some)
+        match self.wanted {
+            Some(wanted) => wanted.get(i).copied().unwrap_or(false),
+            None => self.node.edges.get(i).is_some_and(Option::is_some),
+        }
     }
 
     /// Number of inputs.

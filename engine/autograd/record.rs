@@ -4,7 +4,7 @@
 //! by the count of writes that they have seen.
 
 use super::node::{Auto, Edge, InputMeta, Kept, Kind, Node, Origin, Pieces, Saved, ViewInfo};
-use super::{grad_enabled, inference_mode_enabled, Ctx};
+use super::{forward, grad_enabled, inference_mode_enabled, Ctx};
 use crate::dispatch::{Prim, Storage};
 use crate::ops::{index, view::ViewOp};
 use crate::shape::Shape;
@@ -85,7 +85,15 @@ fn refresh(t: &Tensor) {
 }
 
 /// The result of a primitive, with its node where a gradient may be asked for.
+#[inline]
 pub(crate) fn record(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tensor> {
+    match forward::active() {
+        true => forward::record(prim, inputs, |prim| record_step(prim, inputs, storage)),
+        false => record_step(prim, inputs, storage),
+    }
+}
+
+fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tensor> {
     let wanted = grad_enabled() && storage.dtype().is_differentiable() && inputs.iter().any(|t| requires_grad(t));
     let schema = prim.schema();
     if !wanted || !schema.differentiable {
@@ -107,7 +115,16 @@ pub(crate) fn record(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result
 }
 
 /// A view, which remembers its base, with its node where a gradient may be asked for.
-pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
+pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Result<Tensor> {
+    if !forward::active() {
+        return Ok(record_step_of_view(op, x, storage));
+    }
+    let same = op.clone();
+    let shown = record_step_of_view(op, x, storage);
+    forward::view(&same, x, &shown).map(|()| shown)
+}
+
+fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
     let edge = (grad_enabled() && requires_grad(x)).then(|| edge_of(x)).flatten();
     let (base, mut ops, seen, origin) = match &x.0.auto.view {
         Some(v) => (v.base.clone(), v.ops.clone(), v.seen.load(Ordering::Acquire), v.origin),
@@ -241,9 +258,12 @@ fn unfollowed(origin: Origin) -> &'static str {
 }
 
 /// Records that `value` has been written over all of `t`.
-pub(crate) fn record_write(t: &Tensor, value: &Tensor) {
+pub(crate) fn record_write(t: &Tensor, value: &Tensor) -> Result<()> {
+    if forward::active() {
+        forward::write(t, value)?;
+    }
     if !grad_enabled() || !(requires_grad(t) || requires_grad(value)) {
-        return;
+        return Ok(());
     }
     let (target, ops): (&Tensor, SmallVec<[ViewOp; 1]>) = match &t.0.auto.view {
         Some(view) => (&view.base, view.ops.clone()),
@@ -262,6 +282,7 @@ pub(crate) fn record_write(t: &Tensor, value: &Tensor) {
     target.0.auto.set_edge(Some(edge));
     target.0.auto.retain_again(target);
     target.0.auto.writes.fetch_add(1, Ordering::AcqRel);
+    Ok(())
 }
 
 /// What the steps of a view show of `x`, which is row-major.

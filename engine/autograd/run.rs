@@ -10,6 +10,7 @@ use crate::batching;
 use crate::ops::view::reshape_to;
 use crate::{sparse, Error, Result, Scalar, Tensor};
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -66,7 +67,7 @@ pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs
         None => walk(roots, keep, None).map(drop),
         Some(inputs) => {
             let targets = targets("backward", inputs)?;
-            for (input, g) in inputs.iter().zip(walk(roots, keep, Some(&targets))?) {
+            for (input, g) in inputs.iter().zip(walk(roots, keep, Some(Wanted { edges: &targets, since: 0 }))?) {
                 if let Some(g) = g {
                     accumulate(input, g, keep.create_graph)?;
                 }
@@ -86,8 +87,19 @@ pub fn grad(
     grads: &[Option<Tensor>],
     keep: Keep,
 ) -> Result<Vec<Option<Tensor>>> {
+    grad_since(0, outputs, inputs, grads, keep)
+}
+
+/// [`grad`] where nothing that this thread recorded before node number `since` leads to an input: it is not walked.
+pub(crate) fn grad_since(
+    since: u64,
+    outputs: &[Tensor],
+    inputs: &[Tensor],
+    grads: &[Option<Tensor>],
+    keep: Keep,
+) -> Result<Vec<Option<Tensor>>> {
     let targets = targets("grad", inputs)?;
-    let found = walk(roots("grad", outputs, grads, keep)?, keep, Some(&targets))?;
+    let found = walk(roots("grad", outputs, grads, keep)?, keep, Some(Wanted { edges: &targets, since }))?;
     let of_input = |(g, t): (Option<Tensor>, &Tensor)| g.map(|g| batching::rewrapped(g, t)).transpose();
     with_grad(keep.create_graph, || found.into_iter().zip(inputs).map(of_input).collect())
 }
@@ -171,13 +183,21 @@ fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: K
     tensors.iter().zip(grads).map(root).collect()
 }
 
+/// The gradients that a walk is for, and the number of the first node that can lead there.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    edges: &'a [Edge],
+    since: u64,
+}
+
 /// How often each node will receive a gradient, and which of them lead to a target.
 struct Plan {
     pending: ByNode<usize>,
     useful: Option<HashSet<*const Node, Build>>,
 }
 
-fn plan(roots: &[(Edge, Tensor)], targets: Option<&[Edge]>) -> Plan {
+fn plan(roots: &[(Edge, Tensor)], targets: Option<Wanted<'_>>) -> Plan {
+    let since = targets.map_or(0, |t| t.since);
     let mut pending: ByNode<usize> = ByNode::default();
     let mut seen: HashSet<*const Node, Build> = HashSet::default();
     let mut stack: Vec<Arc<Node>> = Vec::new();
@@ -188,7 +208,7 @@ fn plan(roots: &[(Edge, Tensor)], targets: Option<&[Edge]>) -> Plan {
         }
     }
     while let Some(node) = stack.pop() {
-        for edge in node.edges.iter().flatten() {
+        for edge in node.edges.iter().flatten().filter(|e| e.node.seq >= since) {
             *pending.entry(key(&edge.node)).or_insert(0) += 1;
             if seen.insert(key(&edge.node)) {
                 stack.push(Arc::clone(&edge.node));
@@ -198,7 +218,7 @@ fn plan(roots: &[(Edge, Tensor)], targets: Option<&[Edge]>) -> Plan {
             order.push(node);
         }
     }
-    let useful = targets.map(|targets| useful(targets, &order, pending.clone(), roots));
+    let useful = targets.map(|targets| useful(targets.edges, &order, pending.clone(), roots));
     Plan { pending, useful }
 }
 
@@ -233,13 +253,14 @@ fn useful(
     useful
 }
 
-fn walk(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
+fn walk(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<Wanted<'_>>) -> Result<Vec<Option<Tensor>>> {
     // Rules were written for the dtypes of their forward pass.
     crate::autocast::without(|| with_grad(keep.create_graph, || walk_recorded(roots, keep, targets)))
 }
 
-fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]>) -> Result<Vec<Option<Tensor>>> {
-    let Plan { mut pending, useful } = plan(&roots, targets);
+fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'_>>) -> Result<Vec<Option<Tensor>>> {
+    let Plan { mut pending, useful } = plan(&roots, wanted);
+    let targets = wanted.map(|w| w.edges);
     let mut incoming: ByNode<Grads> = ByNode::default();
     let mut ready: BinaryHeap<Ready> = BinaryHeap::new();
     for (edge, g) in roots {
@@ -258,12 +279,17 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<&[Edge]
                 *slot = grads.get(target.nr as usize).cloned().flatten();
             }
         }
-        let runs = reached && useful.as_ref().is_none_or(|u| u.contains(&key(&node)));
-        let out = if runs { run(&node, grads, keep, targets.is_some())? } else { Grads::new() };
+        // Where the walk is for some gradients only, a node makes those that lead to them.
+        let leads: Option<SmallVec<[bool; 4]>> = useful
+            .as_ref()
+            .map(|u| node.edges.iter().map(|e| e.as_ref().is_some_and(|e| u.contains(&key(&e.node)))).collect());
+        let runs = reached && leads.as_ref().is_none_or(|leads| leads.contains(&true));
+        let out = if runs { run(&node, grads, leads.as_deref(), keep, targets.is_some())? } else { Grads::new() };
         let mut out = out.into_iter();
         for (i, edge) in node.edges.iter().enumerate() {
             let g = out.next().flatten();
             let Some(edge) = edge else { continue };
+            let g = g.filter(|_| leads.as_ref().is_none_or(|leads| leads[i]));
             if let Some(g) = g {
                 add(&mut incoming, edge, fit(g, &node.metas[i])?)?;
             }
@@ -298,7 +324,7 @@ impl Ord for Ready {
     }
 }
 
-fn run(node: &Arc<Node>, grads: Grads, keep: Keep, captures: bool) -> Result<Grads> {
+fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, captures: bool) -> Result<Grads> {
     if let Kind::Accumulate(leaf) = &node.kind {
         if !captures {
             let heir = leaf.0.auto.heir();
@@ -313,7 +339,7 @@ fn run(node: &Arc<Node>, grads: Grads, keep: Keep, captures: bool) -> Result<Gra
         }
         return Ok(Grads::new());
     }
-    let made = gradient(node, &grads).and_then(|out| node.extra.after(node.op(), out, &grads));
+    let made = gradient(node, &grads, wanted).and_then(|out| node.extra.after(node.op(), out, &grads));
     let made = if modes::anomaly().0 { examined(node, made) } else { made };
     if !keep.graph && !keep.create_graph && !matches!(node.kind, Kind::Write(_)) {
         node.free();
@@ -321,9 +347,9 @@ fn run(node: &Arc<Node>, grads: Grads, keep: Keep, captures: bool) -> Result<Gra
     made
 }
 
-fn gradient(node: &Arc<Node>, grads: &Grads) -> Result<Grads> {
+fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<Grads> {
     let _name = modes::Naming::none();
-    let ctx = Ctx { node, grads };
+    let ctx = Ctx { node, grads, wanted };
     // A hook, or who calls a node by hand, may have taken every gradient away; only custom functions are run then.
     if grads.iter().all(Option::is_none) && !matches!(node.kind, Kind::Custom(_)) {
         return Ok(node.edges.iter().map(|_| None).collect());
@@ -340,7 +366,7 @@ fn gradient(node: &Arc<Node>, grads: &Grads) -> Result<Grads> {
 
 /// Runs one node on gradients given for its results.
 pub(crate) fn alone(node: &Arc<Node>, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
-    let out = run(node, grads.iter().cloned().collect(), Keep { graph: true, create_graph: false }, false)?;
+    let out = run(node, grads.iter().cloned().collect(), None, Keep { graph: true, create_graph: false }, false)?;
     out.into_iter().enumerate().map(|(i, g)| g.map(|g| fit(g, &node.metas[i])).transpose()).collect()
 }
 
@@ -393,7 +419,7 @@ fn add(incoming: &mut ByNode<Grads>, edge: &Edge, g: Tensor) -> Result<bool> {
 }
 
 /// Sums what was broadcast and casts what was promoted.
-fn fit(g: Tensor, meta: &InputMeta) -> Result<Tensor> {
+pub(super) fn fit(g: Tensor, meta: &InputMeta) -> Result<Tensor> {
     let g = if g.shape() == meta.shape.as_slice() { g } else { sum_to_shape(&g, &meta.shape)? };
     g.cast(meta.dtype)
 }

@@ -159,7 +159,7 @@ pub mod select {
             let x = low.as_ref().map_or(Ok(x.clone()), |low| x.maximum(low))?;
             high.as_ref().map_or(Ok(x.clone()), |high| x.minimum(high))
         };
-        let tracked = |t: &Tensor| dtype.is_differentiable() && crate::autograd::grad_enabled() && t.requires_grad();
+        let tracked = |t: &Tensor| dtype.is_differentiable() && crate::autograd::is_followed(t);
         if bounds().all(|b| matches!(b, Operand::Scalar(_))) {
             if !tracked(x) {
                 return between(x);

@@ -331,8 +331,8 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
         return run(op, &inputs, x.shape());
     }
     let name = op.schema().name;
-    let keeps = matches!(op, IndexOp::Reduce { .. }) && inputs.iter().any(|t| t.requires_grad());
-    if keeps && crate::grad_enabled() || inputs.iter().any(|t| t.is_batched()) {
+    let keeps = matches!(op, IndexOp::Reduce { .. }) && inputs.iter().any(|t| crate::autograd::is_followed(t));
+    if keeps || inputs.iter().any(|t| t.is_batched()) {
         let copy = x.copy()?;
         let made = run(
             op,
@@ -355,7 +355,7 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
     }
     // The rule needs the indices alone, so the op can be recorded after the fact.
     let made = crate::autograd::record(Prim::Index(op), &inputs, x.storage().clone())?;
-    crate::autograd::record_write(x, &made);
+    crate::autograd::record_write(x, &made)?;
     Ok(x.clone())
 }
 

@@ -71,7 +71,7 @@ fn p_norm(x: &Tensor, p: f64, dims: Option<&[isize]>, keepdim: bool) -> Result<T
     }
     if p == 0.0 {
         let count = x.detach()?.ne(0)?.cast(size.dtype())?.sum(dims, keepdim, None)?;
-        if !x.requires_grad() {
+        if !crate::autograd::is_followed(x) {
             return Ok(count);
         }
         // The gradient is there, and 0.

@@ -110,7 +110,8 @@ fn standardize_second(c: &Ctx<'_>, v: &Tensor, dims: usize, eps: f64) -> Result<
 fn affine_back(c: &Ctx<'_>, g: &Tensor, dims: usize, eps: f64) -> Result<Grads> {
     let (x, w) = (c.x(0)?, c.x(1)?);
     let arrays = (dispatch::cpu_array(g), dispatch::cpu_array(&x), dispatch::cpu_array(&w));
-    if let ((Some(g), Some(x), Some(w)), false) = (arrays, autograd::grad_enabled()) {
+    let followed = autograd::grad_enabled() || [g, &x, &w].into_iter().any(autograd::forward::carries);
+    if let ((Some(g), Some(x), Some(w)), false) = (arrays, followed) {
         let begun = profile::begin();
         let grads = cpu::affine_gradients(g, x, w, dims, eps)?;
         profile::end_other(begun, "normalize_affine_gradient");

@@ -64,7 +64,7 @@ pub(super) fn write_at(op: &IndexOp, x: &Tensor, rest: &[&Tensor]) -> Result<()>
 
 /// Writes a number in a tensor over the elements of `x` for which `mask`, which broadcasts, holds, and records that.
 pub(super) fn write_where(op: &'static str, x: &Tensor, mask: &Tensor, value: &Tensor) -> Result<Tensor> {
-    let tracked = crate::grad_enabled() && (x.requires_grad() || value.requires_grad());
+    let tracked = crate::autograd::is_followed(x) || crate::autograd::is_followed(value);
     let plain = !x.is_batched() && !x.is_sparse() && !mask.is_batched() && mask.dtype() == DType::Bool;
     let fits = || shape::broadcast(op, x.shape(), mask.shape()).is_ok_and(|s| s.as_slice() == x.shape());
     if !plain || tracked || !x.layout().may_overlap() || !fits() {

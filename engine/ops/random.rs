@@ -232,7 +232,7 @@ pub(super) fn working(dtype: DType) -> DType {
 /// A sample that is recorded as made of these tensors, with gradients of zero.
 pub(super) fn linked(mut drawn: Tensor, parameters: &[&Tensor]) -> Result<Tensor> {
     for t in parameters {
-        if crate::grad_enabled() && t.requires_grad() {
+        if crate::autograd::is_followed(t) {
             let all = Tensor::constant(Scalar::Bool(true), DType::Bool, drawn.device())?;
             drawn = super::compare::select::r#where(&all, &drawn, &t.cast(drawn.dtype())?)?;
         }

@@ -422,7 +422,8 @@ fn index_fill_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, value: Op
         Operand::Scalar(s) => Tensor::constant(s, x.dtype(), x.device())?,
     };
     let wide = with_dims(x)?;
-    if value.requires_grad() && to == Target::Copy {
+    let followed = crate::autograd::is_followed(&value);
+    if followed && to == Target::Copy {
         // An index that comes twice fills once, and counts once for the number's gradient.
         let n = wide.shape()[axis];
         let truth = |b| {
@@ -434,7 +435,7 @@ fn index_fill_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, value: Op
         let out = super::compare::select::r#where(&super::view::reshape_to(&filled, &line)?, &value, &wide)?;
         return super::view::reshape_to(&out, x.shape());
     }
-    if value.requires_grad() {
+    if followed {
         x.write_in_place("index_fill_", &index_fill_body(Target::Copy, x, dim, &index, Operand::Tensor(&value))?)?;
         return Ok(x.clone());
     }

@@ -252,7 +252,7 @@ fn median_of_all(skip: bool, x: &Tensor) -> Result<Tensor> {
         return Tensor::constant(nothing, x.dtype(), x.device());
     }
     let (value, _) = median_body(skip, &flat.detach()?, Some(0), false)?;
-    if !flat.requires_grad() {
+    if !crate::autograd::is_followed(&flat) {
         return Ok(value);
     }
     let equal = flat.detach()?.eq(&value)?.logical_or(&value.isnan()?)?;

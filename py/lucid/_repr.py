@@ -246,6 +246,10 @@ def _tensor_repr(tensor: Tensor) -> str:
         suffixes.append(f"grad_fn=<{made_by}>")
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
+    if _C._forward_active():
+        tangent = _C._tangent(tensor)
+        if tangent is not None:
+            suffixes.append(f"tangent={tangent}")
     # A suffix that does not fit into the last line goes onto one of its own.
     out = prefix + text
     last = len(out) - out.rfind("\n") + 1

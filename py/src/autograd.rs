@@ -12,6 +12,7 @@ use pyo3::types::{PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use std::cell::RefCell;
 use std::sync::Arc;
 
+mod forward;
 mod function;
 mod modes;
 mod node;
@@ -152,6 +153,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     modes::register(m)?;
     node::register(m)?;
     function::register(m)?;
+    forward::register(m)?;
     m.add_function(wrap_pyfunction!(_backward, m)?)?;
     m.add_function(wrap_pyfunction!(_grad, m)?)
 }

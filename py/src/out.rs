@@ -80,6 +80,10 @@ fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor, given: &
         );
         return fail(Error::Runtime { op, why });
     }
+    if made.tangent().is_ok_and(|v| v.is_some()) || out.tangent().is_ok_and(|v| v.is_some()) {
+        let why = "Trying to use forward AD with an op that does not support it because it is an out= function".into();
+        return fail(Error::NotImplemented { op, why });
+    }
     if made.device() != out.device() {
         let why = "Expected all tensors to be on the same device; the argument 'out' is on another one".into();
         return fail(Error::DeviceMismatch { op, why, devices: vec![made.device(), out.device()] });

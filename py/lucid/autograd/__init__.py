@@ -161,7 +161,7 @@ _NAMES = {
     "vjp": "lucid.autograd.functional",
     "set_detect_anomaly": "lucid.autograd.anomaly_mode",
 }
-_MODULES = {"anomaly_mode", "function", "functional", "graph", "profiler", "variable"}
+_MODULES = {"anomaly_mode", "forward_ad", "function", "functional", "graph", "profiler", "variable"}
 
 
 def __getattr__(name: str) -> Any:

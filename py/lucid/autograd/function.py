@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from lucid import _C
 from lucid._C import Tensor
 from lucid._grad_mode import no_grad
-from lucid.autograd import _vmap
+from lucid.autograd import _forward, _vmap
 from lucid.autograd._vmap import VmapInfo
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,7 +26,9 @@ class FunctionCtx:
     """Which of `apply`'s arguments need a gradient."""
 
     _to_save: tuple[Tensor | None, ...] = ()
+    _for_forward: tuple[Tensor | None, ...] | None = None
     _saved: Any = None
+    _roles: dict[int, str] | None = None
     _dirty: tuple[Tensor, ...] = ()
     _non_differentiable: tuple[Tensor, ...] = ()
     _materialize = True
@@ -44,7 +46,11 @@ class FunctionCtx:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Accepted as in PyTorch; here forward mode is made of backward passes and needs nothing saved."""
+        """Saves tensors (or `None`) for `jvp`, which finds them as `saved_tensors`. Kept no longer than that call."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_forward can only save variables, but argument is of type {type(t).__name__}")
+        self._for_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
         """Says which inputs `forward` has written in place. They must be among its results."""
@@ -60,7 +66,9 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What `save_for_backward` saved."""
+        """What `save_for_backward` saved; in `jvp`, what `save_for_forward` did."""
+        if self._for_forward is not None:
+            return self._for_forward
         if self._saved is None:
             return self._to_save
         saved: tuple[Tensor | None, ...] = self._saved.get()
@@ -134,6 +142,19 @@ class Function(metaclass=_FunctionMeta):
     vjp = backward
 
     @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """Computes the results' tangents from those of the arguments, in forward mode (`lucid.autograd.forward_ad`).
+
+        Called after `forward` where an argument has a tangent. An argument without one has zeros, or `None` where it is
+        no tensor or after `set_materialize_grads(False)`. Gives one tangent per result, `None` for a result that is not
+        differentiable. Of an argument that `forward` wrote in place, the tangent must be written in place. To be
+        defined by the subclass, unless it is not used with dual tensors.
+        """
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
+    @staticmethod
     def vmap(info: VmapInfo, in_dims: tuple[int | None, ...], *args: Any) -> Any:
         """Computes the results of all samples at once: `(output, out_dims)`.
 
@@ -156,6 +177,12 @@ class Function(metaclass=_FunctionMeta):
             return _vmap.call(cls, level, args, kwargs)
         ctx = cls._backward_cls()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        if _C._forward_active():
+            return _forward.applied(cls, ctx, args, kwargs)
+        return cls._applied(ctx, args, kwargs)
+
+    @classmethod
+    def _applied(cls, ctx: FunctionCtx, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with no_grad():
             if cls.setup_context is not Function.setup_context:
                 output = cls.forward(*args, **kwargs)
@@ -197,6 +224,8 @@ def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], output
             out = alias
         results.append(out)
         passes.append(not fixed)
+        if ctx._roles is not None:
+            ctx._roles[i] = "written" if written else "fixed" if fixed else "free"
     # Results that are no tensors have a gradient, too: None.
     places = [i for i, o in enumerate(outputs) if isinstance(o, Tensor)]
     backward = functools.partial(_backward, cls, ctx, at, len(args), places, len(outputs))

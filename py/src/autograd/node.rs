@@ -1,7 +1,7 @@
 //! `lucid.autograd.graph.Node`: a step of the tape, as `Tensor.grad_fn` shows it.
 
 use super::{call_python, callable, grads_of, grads_tuple};
-use crate::tensor::wrap;
+use crate::tensor::{wrap, PyTensor};
 use crate::{cross, errors};
 use lucid::autograd::{GradList, GraphNode};
 use lucid::Tensor;
@@ -115,6 +115,33 @@ impl PyNode {
             call_python(|py| maybe_grads(py, &hook.bind(py).call1((grads_tuple(py, outputs)?,))?))
         }));
         super::handle(slf, id)
+    }
+
+    /// A tensor to name in the place of result `nr`, as `GradientEdge` does.
+    fn _stand_in<'py>(&self, py: Python<'py>, nr: u32, like: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+        wrap(py, self.0.stand_in(nr, &like.get().share()))
+    }
+
+    /// What is saved under PyTorch's name: see `GraphNode::saved_as`.
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let missing = || {
+            let why = format!("'{}' object has no attribute '{name}'", self.0.name());
+            pyo3::exceptions::PyAttributeError::new_err(why)
+        };
+        let Some(asked) = name.strip_prefix("_saved_") else { return Err(missing()) };
+        match cross::quick(py, || self.0.saved_as(asked))? {
+            Some(saved) => saved.map(|t| wrap(py, t)).transpose(),
+            None => Err(missing()),
+        }
+    }
+
+    fn __dir__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let own = slf.py().get_type::<PyAny>().call_method1("__dir__", (slf,))?;
+        let list = own.cast_into::<pyo3::types::PyList>()?;
+        for name in slf.get().0.saved_names() {
+            list.append(format!("_saved_{name}"))?;
+        }
+        Ok(list.into_any())
     }
 
     fn _remove_hook(&self, handle: u64) {

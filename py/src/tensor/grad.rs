@@ -123,6 +123,18 @@ impl PyTensor {
         self.read().is_view()
     }
 
+    /// The tensor that it is a view of, or `None`. Not the object that the view was taken of, but one for the same tensor.
+    #[getter]
+    fn _base<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let base = self.read().view_base();
+        base.map(|base| wrap(py, base)).transpose()
+    }
+
+    /// Raises the version, as if the elements had been written.
+    fn _touch(&self) {
+        self.read().touch();
+    }
+
     /// Adds the gradients of this tensor to the leaves it was computed from, or to `inputs` alone.
     #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
     fn backward(

@@ -1,0 +1,508 @@
+//! Forward mode: tensors that carry a tangent, and what carries it on through every op, view and write.
+//!
+//! A *dual* tensor has a tangent `v` beside its elements, which lives as long as the level that it was made at. There is
+//! one level at a time in the process, as in PyTorch. No op needs a rule of its own for `J v`: its gradient rule gives
+//! `u ↦ Jᵀ u`, which is linear in `u`, so the transpose of that, which the tape gives, is `v ↦ J v`. Where `J` is its own
+//! transpose (element-wise ops of real numbers) the rule is used as it is, and linear ops are run on the tangent.
+//! Tangents are made of ops, so that they are on the tape where a gradient may be asked for. Invariant: a tangent has its
+//! tensor's shape, device and strides, and shares memory with that of another only where the tensors share theirs.
+
+use super::node::{Ctx, Edge, InputMeta, Kept, Kind, Node, Saved};
+use super::record::{edge_of, follow, requires_grad};
+use super::{modes, run, with_grad, Keep};
+use crate::dispatch::{self, Meta, Prim, Storage};
+use crate::ops::contract::ContractOp;
+use crate::ops::reduce::ReduceOp;
+use crate::ops::view::{expand_to, Source, ViewOp};
+use crate::shape::Layout;
+use crate::tensor::{signed, Inner};
+use crate::{Error, Result, Scalar, Tensor};
+use parking_lot::Mutex;
+use smallvec::{smallvec, SmallVec};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// A tensor's tangent.
+#[derive(Clone)]
+pub(crate) struct Tangent {
+    /// The level that it belongs to; at others it counts for nothing.
+    level: u64,
+    /// `None` says that there is none, whatever the tensor is a view of.
+    pub(crate) value: Option<Tensor>,
+    /// Did a write bring it, so that views made before show parts of it?
+    by_write: bool,
+}
+
+/// The id of the level that is open, 0 for none. Ids are used once.
+static LEVEL: AtomicU64 = AtomicU64::new(0);
+static NEXT: AtomicU64 = AtomicU64::new(1);
+/// The tensors with tangents of the open level, and how many there may be before those gone are taken off the list.
+static DUALS: Mutex<(Vec<Weak<Inner>>, usize)> = Mutex::new((Vec::new(), 0));
+
+thread_local! {
+    static OFF: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Opens a level: from now on tensors can be given tangents, which ops carry on.
+///
+/// # Errors
+/// [`Error::Runtime`] where one is open already: there are no tangents of tangents.
+pub fn enter_dual_level() -> Result<()> {
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    match LEVEL.compare_exchange(0, id, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::runtime("enter_dual_level", "Nested forward mode AD is not supported at the moment")),
+    }
+}
+
+/// Closes the level; all tangents are gone.
+///
+/// # Errors
+/// [`Error::Runtime`] where none is open.
+pub fn exit_dual_level() -> Result<()> {
+    if LEVEL.swap(0, Ordering::AcqRel) == 0 {
+        let why = "Trying to exit a forward AD level but no level exists, make sure to enter_dual_level() first.";
+        return Err(Error::runtime("exit_dual_level", why));
+    }
+    let duals = std::mem::take(&mut *DUALS.lock()).0;
+    for dual in duals.iter().filter_map(Weak::upgrade) {
+        drop(dual.auto.set_tangent(None));
+    }
+    Ok(())
+}
+
+/// Do ops of this thread carry tangents on, if a level is open? Not in inference mode.
+pub fn forward_enabled() -> bool {
+    !OFF.get() && !modes::inference_mode_enabled()
+}
+
+/// Says whether ops of this thread carry tangents on, and gives the former answer.
+pub fn set_forward_enabled(on: bool) -> bool {
+    !OFF.replace(!on)
+}
+
+/// Can any tensor carry a tangent here and now?
+#[inline]
+pub(crate) fn active() -> bool {
+    LEVEL.load(Ordering::Relaxed) != 0 && forward_enabled()
+}
+
+/// Is a level open whose tangents ops of this thread carry on?
+pub fn forward_active() -> bool {
+    active()
+}
+
+impl Tensor {
+    /// The tangent that this tensor carries at the open level, if any.
+    ///
+    /// # Errors
+    /// What the views report that lead from a base's tangent to that of a view.
+    pub fn tangent(&self) -> Result<Option<Tensor>> {
+        tangent(self)
+    }
+}
+
+/// Runs `f` without carrying tangents on.
+fn off<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            OFF.set(self.0);
+        }
+    }
+    let _restore = Restore(OFF.replace(true));
+    f()
+}
+
+/// The open level's entry of a tensor that is no batch.
+fn entry(t: &Tensor) -> Option<Tangent> {
+    t.0.auto.tangent().filter(|entry| entry.level == LEVEL.load(Ordering::Acquire))
+}
+
+fn put(t: &Tensor, value: Option<Tensor>, by_write: bool) {
+    drop(t.0.auto.set_tangent(Some(Tangent { level: LEVEL.load(Ordering::Acquire), value, by_write })));
+    let mut held = DUALS.lock();
+    let (duals, limit) = &mut *held;
+    if duals.len() >= *limit {
+        duals.retain(|dual| dual.strong_count() > 0);
+        *limit = (2 * duals.len()).max(64);
+    }
+    duals.push(Arc::downgrade(&t.0));
+}
+
+/// The tangent that `t` carries at the open level.
+///
+/// # Errors
+/// What the views report that lead from a base's tangent to this one.
+pub(crate) fn tangent(t: &Tensor) -> Result<Option<Tensor>> {
+    if !active() || t.is_sparse() {
+        return Ok(None);
+    }
+    if let Some(batch) = t.storage().batch() {
+        return Ok(tangent(&batch.value)?.map(|value| batch.with(value)));
+    }
+    if let Some(entry) = entry(t) {
+        return Ok(entry.value);
+    }
+    // A base that was written since has one of which this view shows a part.
+    let Some(view) = &t.0.auto.view else { return Ok(None) };
+    let Some(whole) = entry(&view.base).filter(|e| e.by_write).and_then(|e| e.value) else { return Ok(None) };
+    let part = off(|| follow(&whole, &view.ops))?;
+    put(t, Some(part.clone()), false);
+    Ok(Some(part))
+}
+
+/// Does `t` carry a tangent?
+pub(crate) fn carries(t: &Tensor) -> bool {
+    active() && tangent(t).is_ok_and(|v| v.is_some())
+}
+
+/// The tangent that a node keeps with a result of its own, put back with it.
+pub(crate) fn restore(t: &Tensor, kept: &Tangent) {
+    if kept.level == LEVEL.load(Ordering::Acquire) {
+        drop(t.0.auto.set_tangent(Some(kept.clone())));
+    }
+}
+
+/// Gives `to` what `from` carries, a tensor of the same elements.
+pub(crate) fn hand_over(from: &Tensor, to: &Tensor) {
+    if active() {
+        if let Some(entry) = entry(from) {
+            put(to, entry.value, entry.by_write);
+        }
+    }
+}
+
+/// A dual tensor: a view of `primal` that carries `tangent`, itself where it lies as the primal does, so that writes
+/// to the dual tensor are seen there.
+///
+/// ```
+/// use lucid::autograd::{enter_dual_level, exit_dual_level, make_dual, unpack_dual};
+/// use lucid::{Device, Tensor};
+/// # fn main() -> lucid::Result<()> {
+/// let x = Tensor::from_slice(&[3.0f32], &[1], Device::Cpu)?;
+/// enter_dual_level()?;
+/// let dual = make_dual(&x, &Tensor::from_slice(&[1.0f32], &[1], Device::Cpu)?)?;
+/// let (value, slope) = unpack_dual(&(&dual * &dual)?)?;
+/// assert_eq!(value.to_vec::<f32>()?, [9.0]);
+/// assert_eq!(slope.unwrap().to_vec::<f32>()?, [6.0]);
+/// exit_dual_level()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::Runtime`] where no level is open or `primal` has a tangent, and where the shapes differ;
+/// [`Error::DtypeMismatch`] for dtypes without gradients; [`Error::DeviceMismatch`] for tensors of two devices.
+pub fn make_dual(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
+    const OP: &str = "make_dual";
+    if LEVEL.load(Ordering::Acquire) == 0 {
+        let why = "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() \
+                   first.";
+        return Err(Error::runtime(OP, why));
+    }
+    if carries(primal) {
+        let why = "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level 0 is \
+                   not supported.";
+        return Err(Error::runtime(OP, why));
+    }
+    let _name = modes::named("view");
+    let dual = primal.alias()?;
+    set_tangent(OP, &dual, tangent)?;
+    Ok(dual)
+}
+
+/// Gives a tensor that has none a tangent, as `op`, which is at work here.
+///
+/// # Errors
+/// As [`make_dual`].
+pub fn set_tangent(op: &'static str, t: &Tensor, tangent: &Tensor) -> Result<()> {
+    if t.is_sparse() || tangent.is_sparse() {
+        return Err(Error::not_implemented(op, "sparse tensors carry no tangents; call to_dense() first"));
+    }
+    for (x, what) in [(t, "primal"), (tangent, "tangent")] {
+        if !x.dtype().is_differentiable() {
+            let why = format!("Expected {what} to be floating point or complex, but got: {}", x.dtype());
+            return Err(Error::dtype(op, why, &[x.dtype()]));
+        }
+    }
+    if t.shape() != tangent.shape() {
+        let why = format!(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not \
+             supported. Tensor is of size {:?} while the given forward gradient is of size {:?}.",
+            t.shape(),
+            tangent.shape()
+        );
+        return Err(Error::runtime(op, why));
+    }
+    if t.device() != tangent.device() {
+        let why = "the tangent must be on the tensor's device; move one with .to()";
+        return Err(Error::device(op, why, &[t.device(), tangent.device()]));
+    }
+    off(|| bind(op, t, tangent))
+}
+
+fn bind(op: &'static str, t: &Tensor, tangent: &Tensor) -> Result<()> {
+    if let Some(batch) = t.storage().batch() {
+        // All samples have the same tangent where it is not batched as they are.
+        return match tangent.storage().batch() {
+            Some(own) if own.level == batch.level => bind(op, &batch.value, &own.value),
+            Some(own) if own.level > batch.level => {
+                Err(Error::not_implemented(op, "the tangent is of an inner vmap, the primal is not"))
+            }
+            _ => bind(op, &batch.value, &expand_to(tangent, batch.value.shape())?),
+        };
+    }
+    if tangent.is_batched() {
+        return Err(Error::not_implemented(op, "the tangent is being vmapped over, the primal is not"));
+    }
+    put(t, Some(laid_as(tangent, t)?), false);
+    Ok(())
+}
+
+/// The tensor without its tangent, and that. The first is a view, on the tape.
+///
+/// # Errors
+/// What the view reports.
+pub fn unpack_dual(t: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
+    if t.is_sparse() || LEVEL.load(Ordering::Acquire) == 0 {
+        return Ok((t.clone(), None));
+    }
+    let _name = modes::named("view");
+    let found = tangent(t)?;
+    let primal = off(|| t.alias())?;
+    put(crate::batching::bare(&primal), None, false);
+    Ok((primal, found))
+}
+
+/// A tangent for `t`: the tensor itself where it lies as `t` does, else a copy that does.
+fn laid_as(v: &Tensor, t: &Tensor) -> Result<Tensor> {
+    if v.strides() == t.strides() && !v.layout().may_overlap() {
+        return Ok(v.clone());
+    }
+    copied_as(v, t)
+}
+
+fn copied_as(v: &Tensor, t: &Tensor) -> Result<Tensor> {
+    if t.is_contiguous() || t.layout().may_overlap() {
+        return v.copy();
+    }
+    let copy = Tensor::strided_of("make_dual", &signed(t.shape()), &signed(t.strides()), (v.dtype(), v.device()))?;
+    copy.copy_(v)?;
+    Ok(copy)
+}
+
+// ---- ops -------------------------------------------------------------------------------------------------------------
+
+/// The result of a primitive, made by `plain`, with its tangent where an input carries one.
+#[cold]
+pub(crate) fn record(prim: Prim, inputs: &[&Tensor], plain: impl FnOnce(Prim) -> Result<Tensor>) -> Result<Tensor> {
+    let given = inputs.iter().map(|t| tangent(t)).collect::<Result<Given>>()?;
+    if given.iter().all(Option::is_none) || !prim.schema().differentiable {
+        return plain(prim);
+    }
+    let same = prim.clone();
+    let out = plain(prim)?;
+    if !out.dtype().is_differentiable() {
+        return Ok(out);
+    }
+    let made = crate::autocast::without(|| off(|| pushed(&same, inputs, &out, &given)))?;
+    let own =
+        if made.is_unshared() && made.strides() == out.strides() { made } else { off(|| copied_as(&made, &out))? };
+    put(&out, Some(own), false);
+    // Gradient rules that ask for the result get it with its tangent.
+    if let Some(edge) = out.0.auto.own_edge() {
+        if let Some(Kept::Output(kept, ..)) = &mut edge.node.saved.lock().output {
+            kept.1 = entry(&out);
+        }
+    }
+    Ok(out)
+}
+
+/// The tangents of an op's inputs.
+type Given = SmallVec<[Option<Tensor>; 4]>;
+
+/// `J v` for the result `out`.
+fn pushed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<Tensor> {
+    let _name = modes::Naming::none();
+    let wanted = |t: &Tensor| requires_grad(t);
+    let recording = modes::grad_enabled() && (inputs.iter().any(|t| wanted(t)) || given.iter().flatten().any(wanted));
+    let real = out.dtype().is_float() && inputs.iter().zip(given).all(|(t, v)| v.is_none() || t.dtype().is_float());
+    let meta = || Meta::new(out.shape(), out.dtype());
+    with_grad(recording, || match (prim, given.as_slice()) {
+        (Prim::Unary(_) | Prim::Binary(_) | Prim::Select(_), _) if real => pointwise(prim, inputs, out, given),
+        (Prim::Transfer(_), [Some(v)]) if real => dispatch::apply1(prim.clone(), &[&cast_like(v, inputs[0])?], meta()),
+        (Prim::Reduce(ReduceOp::Sum, _), [Some(v)]) => {
+            dispatch::apply1(prim.clone(), &[&cast_like(v, inputs[0])?], meta())
+        }
+        (Prim::Contract(ContractOp::MatMul), [a, b]) => {
+            let left =
+                a.as_ref().map(|v| dispatch::apply1(prim.clone(), &[&cast_like(v, inputs[0])?, inputs[1]], meta()));
+            let right =
+                b.as_ref().map(|v| dispatch::apply1(prim.clone(), &[inputs[0], &cast_like(v, inputs[1])?], meta()));
+            sum([left, right].into_iter().flatten(), out)
+        }
+        _ => transposed(prim, inputs, out, given, recording),
+    })
+}
+
+/// A tangent may have another dtype than its tensor; rules are made for the tensor's.
+fn cast_like(v: &Tensor, t: &Tensor) -> Result<Tensor> {
+    if v.dtype().is_complex() && !t.dtype().is_complex() {
+        return Err(Error::dtype("make_dual", "a real tensor cannot carry a complex tangent", &[t.dtype(), v.dtype()]));
+    }
+    v.cast(t.dtype())
+}
+
+fn sum(terms: impl Iterator<Item = Result<Tensor>>, out: &Tensor) -> Result<Tensor> {
+    let add = |sum: Option<Tensor>, term: Result<Tensor>| match sum {
+        Some(sum) => Ok(Some((sum + &term?)?)),
+        None => term.map(Some),
+    };
+    let mut total = None;
+    for term in terms {
+        total = add(total, term)?;
+    }
+    total.map_or_else(|| out.zeros_like(), Ok)
+}
+
+/// A step as the tape would record it, for its rule: what needs a gradient is what carries a tangent.
+fn step(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<Arc<Node>> {
+    let recording = modes::grad_enabled();
+    let edges: SmallVec<[Option<Edge>; 2]> = inputs.iter().map(|t| if recording { edge_of(t) } else { None }).collect();
+    let saves = prim.schema().saves;
+    let needs = |i: usize| given.get(i).is_some_and(Option::is_some) || edges.get(i).is_some_and(Option::is_some);
+    let keep = |(i, t): (usize, &&Tensor)| match saves.input(i, needs) {
+        true => {
+            let t = if recording { (*t).clone() } else { t.detach()? };
+            let version = t.version();
+            Ok(Some(Kept::Input(t, version)))
+        }
+        false => Ok(None),
+    };
+    let kept = inputs.iter().enumerate().map(keep).collect::<Result<_>>()?;
+    let output = saves.output().then(|| {
+        let storage: &Storage = out.storage();
+        Kept::Output(Box::new((storage.clone(), None)), storage.version(), 0)
+    });
+    let metas = inputs.iter().map(|t| InputMeta::of(t)).collect();
+    Ok(Node::new(Kind::Op(prim.clone()), edges, metas, Saved { inputs: kept, output, freed: false }))
+}
+
+/// For ops whose Jacobian is diagonal: the rule, on each tangent.
+fn pointwise(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<Tensor> {
+    let node = step(prim, inputs, out, given)?;
+    let term = |(i, v): (usize, &Option<Tensor>)| {
+        let v = v.as_ref()?;
+        let mut wanted: SmallVec<[bool; 4]> = smallvec![false; inputs.len()];
+        wanted[i] = true;
+        let through = || {
+            let grads = [Some(expand_to(&v.cast(out.dtype())?, out.shape())?)];
+            let made = prim.gradient(&Ctx { node: &node, grads: &grads, wanted: Some(&wanted) })?;
+            let one = made.into_iter().nth(i).flatten().map_or_else(|| out.zeros_like(), Ok)?;
+            expand_to(&one.cast(out.dtype())?, out.shape())
+        };
+        Some(through())
+    };
+    sum(given.iter().enumerate().filter_map(term), out)
+}
+
+/// For every op: the rule is linear in the gradient `u` that it is given, and the tape transposes it.
+fn transposed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given, recording: bool) -> Result<Tensor> {
+    let node = step(prim, inputs, out, given)?;
+    let wanted: SmallVec<[bool; 4]> = given.iter().map(Option::is_some).collect();
+    let u = Tensor::full_of(out.shape(), Scalar::ZERO, out.dtype(), out.device())?.requires_grad_(true)?;
+    run::retire(std::slice::from_ref(&u));
+    // Nothing that was recorded before `u` was made can lead to it.
+    let since = Node::next_number();
+    let grads = [Some(u.clone())];
+    let made = modes::unpacked(|| {
+        with_grad(true, || {
+            let made = prim.gradient(&Ctx { node: &node, grads: &grads, wanted: Some(&wanted) })?;
+            made.into_iter()
+                .zip(&node.metas)
+                .map(|(g, m)| g.map(|g| run::fit(g, m)).transpose())
+                .collect::<Result<Given>>()
+        })
+    })?;
+    let mut roots: SmallVec<[Tensor; 2]> = SmallVec::new();
+    let mut weights: SmallVec<[Option<Tensor>; 2]> = SmallVec::new();
+    for ((g, v), t) in made.into_iter().zip(given).zip(inputs) {
+        if let (Some(g), Some(v)) = (g, v) {
+            if g.requires_grad() {
+                roots.push(g);
+                weights.push(Some(cast_like(v, t)?));
+            }
+        }
+    }
+    if roots.is_empty() {
+        return out.zeros_like();
+    }
+    let keep = Keep { graph: recording, create_graph: recording };
+    let found = run::grad_since(since, &roots, std::slice::from_ref(&u), &weights, keep)?;
+    found.into_iter().next().flatten().map_or_else(|| out.zeros_like(), Ok)
+}
+
+// ---- views and writes --------------------------------------------------------------------------------------------------
+
+/// Gives a view of `x` the same view of the tangent of `x`.
+#[cold]
+pub(crate) fn view(op: &ViewOp, x: &Tensor, shown: &Tensor) -> Result<()> {
+    if entry(x).is_some_and(|e| e.value.is_none()) {
+        put(shown, None, false);
+        return Ok(());
+    }
+    let Some(v) = tangent(x)? else { return Ok(()) };
+    let moved;
+    let op = match op {
+        // The layout is one of the storage, in which the tangent may begin elsewhere.
+        ViewOp::AsStrided { layout, source } if v.layout().offset != x.layout().offset => {
+            let offset = (layout.offset + v.layout().offset).checked_sub(x.layout().offset);
+            let Some(offset) = offset.filter(|at| at + layout.span() <= v.storage_numel()) else {
+                let why = "the view shows elements of the storage beyond those that have a tangent";
+                return Err(Error::runtime("as_strided", why));
+            };
+            let layout = Box::new(Layout { offset, ..(**layout).clone() });
+            moved = ViewOp::AsStrided { layout, source: source.clone() };
+            &moved
+        }
+        op => op,
+    };
+    let part = off(|| follow(&v, std::slice::from_ref(op)))?;
+    put(shown, Some(part), false);
+    Ok(())
+}
+
+/// Carries on that `value` has been written over all of `t`.
+#[cold]
+pub(crate) fn write(t: &Tensor, value: &Tensor) -> Result<()> {
+    match (tangent(t)?, tangent(value)?) {
+        (None, None) => Ok(()),
+        (Some(old), Some(new)) => off(|| old.copy_(&new)),
+        (Some(old), None) => off(|| old.fill_(Scalar::ZERO)),
+        (None, Some(new)) => {
+            let base = t.0.auto.view.as_ref().map_or(t, |view| &view.base);
+            put(base, Some(zeros_as(base)?), true);
+            if !base.is_same(t) {
+                // What it had before, as a view that had no tangent, counts no more.
+                drop(t.0.auto.set_tangent(None));
+            }
+            let own = tangent(t)?.ok_or_else(|| Error::runtime("copy_", "a view has lost its base's tangent"))?;
+            off(|| own.copy_(&new))
+        }
+    }
+}
+
+/// Zeros that lie in memory as `t` does, from the same place of their storage on.
+fn zeros_as(t: &Tensor) -> Result<Tensor> {
+    off(|| {
+        if t.is_contiguous() && t.layout().offset == 0 {
+            return Tensor::full_of(t.shape(), Scalar::ZERO, t.dtype(), t.device());
+        }
+        let all = Tensor::full_of(&[t.storage_numel()], Scalar::ZERO, t.dtype(), t.device())?;
+        let op = ViewOp::AsStrided { layout: Box::new(t.layout().clone()), source: Source::Plain };
+        let view = dispatch::view(op, &all, t.layout().clone())?;
+        Ok(Tensor::from_storage(view.storage().clone()))
+    })
+}
