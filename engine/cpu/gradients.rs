@@ -85,15 +85,7 @@ pub fn softmax<T: Float>(g: &CpuArray, y: &CpuArray, axis: usize, log: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, show};
-
-    fn numbers(n: usize, seed: usize) -> Vec<f64> {
-        (0..n).map(|i| ((i * 37 + seed) % 23) as f64 / 8.0 - 1.25).collect()
-    }
-
-    fn near(a: &[f64], b: &[f64]) {
-        assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12), "{a:?} {b:?}");
-    }
+    use crate::cpu::tests::{array, layouts, near, numbers, show};
 
     #[test]
     fn softmax_along_any_axis_of_any_layout() {

@@ -34,3 +34,13 @@ pub fn layouts<T: Element>(shape: &[usize], data: &[T]) -> Vec<CpuArray> {
     }
     vec![plain, transposed, spread]
 }
+
+/// Numbers between -1.25 and 1.5.
+pub fn numbers(n: usize, seed: usize) -> Vec<f64> {
+    (0..n).map(|i| ((i * 37 + seed) % 23) as f64 / 8.0 - 1.25).collect()
+}
+
+/// Asserts that two lists differ by rounding only.
+pub fn near(a: &[f64], b: &[f64]) {
+    assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12), "{a:?} {b:?}");
+}

@@ -1,10 +1,12 @@
-//! Products of `f32` matrices that are not large, for AVX-512: tiles of sums that stay in registers.
+//! Products of `f32` matrices for AVX-512: tiles of sums that stay in registers.
 //!
-//! BLAS packs both factors, which products of a few hundred rows and columns do not win back. Here the left factor is read
-//! where it lies, and the right one in panels of columns, packed once. Depends on `std::arch`. Invariant: [`product`] checks
-//! every bound once, before the loops; whether it takes a product does not depend on the rows that a thread gets.
+//! BLAS packs both factors, once for each thread; here the right one is packed once for all, in panels of columns, and the
+//! left one is read where it lies, unless its columns are far apart. Depends on `std::arch` and `simd`. Invariants:
+//! [`Product::by_panels`] checks every bound once, before the loops; results do not depend on the number of threads.
 
+use super::turn::{turn, Tile as Square};
 use super::Matrix;
+use crate::cpu::simd::{alloc::Block, run, threads, Task};
 use std::arch::x86_64::{
     __mmask16, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
     _mm512_set1_ps, _mm512_setzero_ps,
@@ -88,18 +90,18 @@ unsafe fn tile<const M: usize, const R: usize>(work: Work) {
     }
 }
 
-/// `m` rows against a panel of `n` columns, `n` from 1 to `PANEL`.
+/// `m` rows against a panel of `n` columns, `n` from 1 to `PANEL`; `tiles` elements lie between tiles of the left factor.
 ///
 /// # Safety
 /// As for [`tile`], for all `m` rows.
 #[target_feature(enable = "avx512f")]
-unsafe fn rows(m: usize, n: usize, work: Work) {
+unsafe fn rows(m: usize, n: usize, tiles: usize, work: Work) {
     let registers = n.div_ceil(LANES);
     let mask = !0 >> (registers * LANES - n);
     for i in (0..m).step_by(TALL) {
         // SAFETY: row `i` is one of the `m`, and so are those of its tile.
         unsafe {
-            let work = Work { a: work.a.add(i * work.at.down), c: work.c.add(i * work.ldc), mask, ..work };
+            let work = Work { a: work.a.add(i / TALL * tiles), c: work.c.add(i * work.ldc), mask, ..work };
             macro_rules! pick {
                 ($($m:literal),*) => {
                     match ((m - i).min(TALL), registers) {
@@ -118,36 +120,100 @@ unsafe fn rows(m: usize, n: usize, work: Work) {
     }
 }
 
-/// Copies `rows` x `cols` elements, from the first of `x` on, into rows of `PANEL` elements.
-fn pack(x: &[f32], at: Steps, rows: usize, cols: usize, to: &mut [f32]) {
-    const SIDE: usize = LANES;
-    if at.across == 1 {
-        for (i, to) in to.chunks_mut(PANEL).take(rows).enumerate() {
-            to[..cols].copy_from_slice(&x[i * at.down..][..cols]);
-        }
-        return;
-    }
-    // Squares, which the first cache level holds as they lie and as they are to lie.
-    for i in (0..rows).step_by(SIDE) {
-        for j in (0..cols).step_by(SIDE) {
-            let (height, width) = (SIDE.min(rows - i), SIDE.min(cols - j));
-            let mut square = [[0f32; SIDE]; SIDE];
-            for (s, square) in square.iter_mut().enumerate().take(width) {
-                square[..height].copy_from_slice(&x[i + (j + s) * at.across..][..height]);
+/// Copies `rows` x `cols` elements, from the first of `x` on, into rows of `width` elements.
+struct Pack<'a> {
+    x: &'a [f32],
+    at: Steps,
+    rows: usize,
+    cols: usize,
+    width: usize,
+    to: &'a mut [f32],
+}
+impl Task for Pack<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let Pack { x, at, rows, cols, width, to } = self;
+        if at.across == 1 {
+            for (i, to) in to.chunks_mut(width).take(rows).enumerate() {
+                to[..cols].copy_from_slice(&x[i * at.down..][..cols]);
             }
-            for (r, to) in to[i * PANEL + j..].chunks_mut(PANEL).enumerate().take(height) {
-                for (to, square) in to.iter_mut().zip(&square[..width]) {
-                    *to = square[r];
+            return;
+        }
+        // Squares, which registers hold as they lie and as they are to lie; along the memory that is read, which the processor
+        // fetches in advance for so many lines and not for many more.
+        for j in (0..cols).step_by(LANES) {
+            for i in (0..rows).step_by(LANES) {
+                let (height, wide) = (LANES.min(rows - i), LANES.min(cols - j));
+                let mut square = Square([[0; LANES]; LANES]);
+                for (s, line) in square.0.iter_mut().enumerate().take(wide) {
+                    let from = &x[i + (j + s) * at.across..][..height];
+                    match <&[f32; LANES]>::try_from(from) {
+                        Ok(from) => *line = from.map(f32::to_bits),
+                        Err(_) => line.iter_mut().zip(from).for_each(|(to, x)| *to = x.to_bits()),
+                    }
+                }
+                // SAFETY: products are made this way where there is AVX-512F.
+                unsafe { turn(&mut square) };
+                for (line, to) in square.0.iter().zip(to[i * width + j..].chunks_mut(width)).take(height) {
+                    match <&mut [f32; LANES]>::try_from(&mut to[..wide]) {
+                        Ok(to) => *to = line.map(f32::from_bits),
+                        Err(_) => to[..wide].iter_mut().zip(line).for_each(|(to, &x)| *to = f32::from_bits(x)),
+                    }
                 }
             }
         }
     }
 }
 
-/// `c = alpha a b + beta c`, all sizes at least 1 and checked, where this way of doing it is a good one here; else false.
+/// `c = a b`, or `c += a b`; sizes at least 1.
+struct Product<'a> {
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Matrix<'a, f32>,
+    b: Matrix<'a, f32>,
+    add: bool,
+    ldc: usize,
+}
+
+/// Would a left factor be fetched anew for each panel, its rows being of a few elements each, far apart?
+fn scattered(a: &Matrix<f32>, k: usize) -> bool {
+    a.trans && a.ld.saturating_mul(k) > BLOCK
+}
+
+/// Is this way a good one for such a product here? Few rows or columns do not win back the packing.
+fn fits(m: usize, n: usize, k: usize, alpha: f32, a: &Matrix<f32>, beta: f32) -> bool {
+    let large = m >= 16 && n >= LANES && n.saturating_mul(k) >= 1 << 15 && (n >= 4 * PANEL || !scattered(a, k));
+    large && alpha == 1.0 && (beta == 0.0 || beta == 1.0) && std::is_x86_feature_detected!("avx512f")
+}
+
+/// `c = alpha a b + beta c` over the pool, all sizes at least 1 and checked, where this way of doing it is a good one; else
+/// false.
 ///
 /// # Panics
 /// If a slice is too short for its matrix.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn whole(
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: f32,
+    a: Matrix<f32>,
+    b: Matrix<f32>,
+    beta: f32,
+    c: &mut [f32],
+    ldc: usize,
+) -> bool {
+    // A region costs as much as some 2^18 multiplications.
+    let pool = m.saturating_mul(n).saturating_mul(k) >= 1 << 20;
+    fits(m, n, k, alpha, &a, beta) && Product { m, n, k, a, b, add: beta == 1.0, ldc }.by_panels(pool, c)
+}
+
+/// [`whole`] on this thread.
+///
+/// # Panics
+/// As [`whole`].
 #[allow(clippy::too_many_arguments)]
 pub(super) fn product(
     m: usize,
@@ -160,43 +226,95 @@ pub(super) fn product(
     c: &mut [f32],
     ldc: usize,
 ) -> bool {
-    // Large ones, and columns far apart on the left, are better packed on both sides; a transposed right factor, such as a
-    // layer's weight, takes longer to pack here than BLAS takes for the product.
-    let fits = n >= LANES && (1 << 15..=1 << 18).contains(&(n * k)) && m >= TALL;
-    let fits = fits && !b.trans && !(a.trans && a.ld * k > BLOCK);
-    if !fits || alpha != 1.0 || !(beta == 0.0 || beta == 1.0) || !std::is_x86_feature_detected!("avx512f") {
-        return false;
+    fits(m, n, k, alpha, &a, beta) && Product { m, n, k, a, b, add: beta == 1.0, ldc }.by_panels(false, c)
+}
+
+/// Memory for so many elements; their values are arbitrary.
+struct Room(Block, usize);
+
+impl Room {
+    fn new(len: usize) -> Option<Room> {
+        Some(Room(Block::uncounted(len, size_of::<f32>()).ok()?, len))
     }
-    assert!(
-        a.holds(m, k) && b.holds(k, n) && c.len() >= (m - 1) * ldc + n && ldc >= n,
-        "product: a slice is too short"
-    );
-    let deep = k.div_ceil(k.div_ceil(DEPTH));
-    let mut panels = vec![0f32; n.div_ceil(PANEL) * PANEL * deep];
-    let tall = (BLOCK / deep / TALL).max(1) * TALL;
-    let (at, bt) = (Steps::of(&a), Steps::of(&b));
-    for p in (0..k).step_by(deep) {
-        let len = deep.min(k - p);
-        for (j, to) in (0..n).step_by(PANEL).zip(panels.chunks_mut(PANEL * deep)) {
-            pack(&b.data[p * bt.down + j * bt.across..], bt, len, PANEL.min(n - j), to);
+    fn of(&mut self) -> &mut [f32] {
+        // SAFETY: the block has room for so many, aligned; any bytes are a number.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().cast(), self.1) }
+    }
+}
+
+impl Product<'_> {
+    /// The product, over the pool or on this thread; false where there is no memory to pack in.
+    fn by_panels(&self, pool: bool, c: &mut [f32]) -> bool {
+        let Product { m, n, k, a, b, ldc, .. } = *self;
+        assert!(
+            a.holds(m, k) && b.holds(k, n) && c.len() >= (m - 1) * ldc + n && ldc >= n,
+            "product: a slice is too short"
+        );
+        let c = &mut c[..(m - 1) * ldc + n];
+        let deep = k.div_ceil(k.div_ceil(DEPTH));
+        let (cuts, across) = (k.div_ceil(deep), n.div_ceil(PANEL));
+        let Some(mut panels) = Room::new(cuts * across * PANEL * deep) else { return false };
+        let bt = Steps::of(&b);
+        let pack = |start: usize, panels: &mut [f32]| {
+            for (i, to) in panels.chunks_mut(PANEL * deep).enumerate() {
+                let panel = start / (PANEL * deep) + i;
+                let (p, j) = (panel / across * deep, panel % across * PANEL);
+                let x = &b.data[p * bt.down + j * bt.across..];
+                run(Pack { x, at: bt, rows: deep.min(k - p), cols: PANEL.min(n - j), width: PANEL, to });
+            }
+        };
+        let every = ((1usize << 19) / (n * k)).max(TALL).saturating_mul(ldc);
+        if pool {
+            threads::for_chunks(panels.of(), PANEL * deep, threads::GRAIN, pack);
+            let panels = &*panels.of();
+            threads::for_chunks(c, TALL * ldc, every, |start, c| self.lines(start / ldc, deep, panels, c));
+        } else {
+            pack(0, panels.of());
+            self.lines(0, deep, panels.of(), c);
         }
-        for i in (0..m).step_by(tall) {
-            for (j, panel) in (0..n).step_by(PANEL).zip(panels.chunks(PANEL * deep)) {
-                let work = Work {
-                    a: a.data[i * at.down + p * at.across..].as_ptr(),
-                    at,
-                    b: panel.as_ptr(),
-                    k: len,
-                    c: c[i * ldc + j..].as_mut_ptr(),
-                    ldc,
-                    mask: 0,
-                    add: beta == 1.0 || p > 0,
+        true
+    }
+
+    /// The rows of the result from `first` on, as many as `c` has, from packed panels.
+    fn lines(&self, first: usize, deep: usize, panels: &[f32], c: &mut [f32]) {
+        let Product { n, k, a, ldc, add, .. } = *self;
+        let (m, across) = (c.len().div_ceil(ldc), n.div_ceil(PANEL));
+        let at = Steps::of(&a);
+        let tall = (BLOCK / deep / TALL).max(1) * TALL;
+        let mut room = if scattered(&a, k) { Room::new(tall.min(m).next_multiple_of(TALL) * deep) } else { None };
+        for (cut, p) in (0..k).step_by(deep).enumerate() {
+            let len = deep.min(k - p);
+            for i in (0..m).step_by(tall) {
+                let x = &a.data[(first + i) * at.down + p * at.across..];
+                let height = tall.min(m - i);
+                let (left, at, tiles) = match &mut room {
+                    Some(room) => {
+                        for (t, to) in (0..height).step_by(TALL).zip(room.of().chunks_mut(TALL * len)) {
+                            let turned = Steps { down: at.across, across: at.down };
+                            let cols = TALL.min(height - t);
+                            run(Pack { x: &x[t * at.down..], at: turned, rows: len, cols, width: TALL, to });
+                        }
+                        (room.of().as_ptr(), Steps { down: 1, across: TALL }, TALL * len)
+                    }
+                    None => (x.as_ptr(), at, TALL * at.down),
                 };
-                // SAFETY: the machine has AVX-512F; by the assertion `a` and `c` hold `m` rows, of which those from `i` on
-                // are taken, and a panel has `deep` rows.
-                unsafe { rows(tall.min(m - i), PANEL.min(n - j), work) };
+                for j in 0..across {
+                    let panel = &panels[(cut * across + j) * PANEL * deep..][..PANEL * deep];
+                    let work = Work {
+                        a: left,
+                        at,
+                        b: panel.as_ptr(),
+                        k: len,
+                        c: c[i * ldc + j * PANEL..].as_mut_ptr(),
+                        ldc,
+                        mask: 0,
+                        add: add || p > 0,
+                    };
+                    // SAFETY: the machine has AVX-512F; `c` holds the rows, and the left factor, as it lies or packed, the
+                    // same; a panel has `deep` rows.
+                    unsafe { rows(height, PANEL.min(n - j * PANEL), tiles, work) };
+                }
             }
         }
     }
-    true
 }

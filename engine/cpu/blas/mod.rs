@@ -11,6 +11,10 @@ mod ffi;
 mod generic;
 mod lapack;
 mod ldl;
+#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+mod pairs;
+#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+mod turn;
 
 pub use factor::{Decompose, Eigen};
 pub use lapack::Lapack;
@@ -175,9 +179,45 @@ fn flag(trans: bool) -> c_int {
     }
 }
 
+/// A product of `bfloat16` over the pool, by pairs where the machine multiplies pairs.
+#[allow(clippy::too_many_arguments)]
+fn paired(
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: bf16,
+    a: Matrix<bf16>,
+    b: Matrix<bf16>,
+    beta: bf16,
+    c: &mut [bf16],
+    ldc: usize,
+) -> bool {
+    #[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+    if pairs::product(m, n, k, alpha, a, b, beta, c, ldc) {
+        return true;
+    }
+    generic::widened(m, n, k, alpha, a, b, beta, c, ldc)
+}
+
+/// [`paired`] as a block of a product.
+#[allow(clippy::too_many_arguments)]
+fn paired_here(
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: bf16,
+    a: Matrix<bf16>,
+    b: Matrix<bf16>,
+    beta: bf16,
+    c: &mut [bf16],
+    ldc: usize,
+) {
+    paired(m, n, k, alpha, a, b, beta, c, ldc);
+}
+
 macro_rules! whole {
     ($t:ty) => {};
-    ($t:ty, $whole:path) => {
+    ($t:ty, $whole:expr) => {
         fn whole(
             m: usize,
             n: usize,
@@ -189,16 +229,18 @@ macro_rules! whole {
             c: &mut [$t],
             ldc: usize,
         ) -> bool {
-            $whole(m, n, k, alpha, a, b, beta, c, ldc)
+            ($whole)(m, n, k, alpha, a, b, beta, c, ldc)
         }
     };
 }
 
 macro_rules! by_blas {
-    ($t:ty, $one:expr, $zero:expr, $gemm:ident, $by:tt, $gemv:expr, $own:expr) => {
+    ($t:ty, $one:expr, $zero:expr, $gemm:ident, $by:tt, $gemv:expr, $whole:expr, $own:expr) => {
         impl Gemm for $t {
             const ONE: $t = $one;
             const ZERO: $t = $zero;
+
+            whole!($t, $whole);
 
             fn block(m: usize, n: usize, k: usize, alpha: $t, a: Matrix<$t>, b: Matrix<$t>, beta: $t, c: &mut [$t], ldc: usize) {
                 assert!(a.holds(m, k) && b.holds(k, n) && c.len() >= (m - 1) * ldc + n, "gemm: a slice is too short");
@@ -241,22 +283,20 @@ type Gemv<T> = unsafe extern "C" fn(c_int, c_int, c_int, c_int, T, *const T, c_i
 /// A product of our own; false where BLAS is to do it.
 type Own<T> = fn(usize, usize, usize, T, Matrix<T>, Matrix<T>, T, &mut [T], usize) -> bool;
 
-#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
-const DENSE: Own<f32> = dense::product;
-#[cfg(not(all(target_arch = "x86_64", not(target_os = "macos"))))]
-const DENSE: Own<f32> = |_, _, _, _, _, _, _, _, _| false;
+/// What takes no product.
+#[allow(clippy::too_many_arguments)]
+fn none<T>(_: usize, _: usize, _: usize, _: T, _: Matrix<T>, _: Matrix<T>, _: T, _: &mut [T], _: usize) -> bool {
+    false
+}
 
-by_blas!(f32, 1.0, 0.0, cblas_sgemm, value, Some(ffi::cblas_sgemv), DENSE);
-by_blas!(f64, 1.0, 0.0, cblas_dgemm, value, Some(ffi::cblas_dgemv), |_, _, _, _, _, _, _, _, _| false);
-by_blas!(
-    Complex32,
-    Complex32::new(1.0, 0.0),
-    Complex32::new(0.0, 0.0),
-    cblas_cgemm,
-    pointer,
-    None,
-    |_, _, _, _, _, _, _, _, _| false
-);
+#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+const DENSE: [Own<f32>; 2] = [dense::whole, dense::product];
+#[cfg(not(all(target_arch = "x86_64", not(target_os = "macos"))))]
+const DENSE: [Own<f32>; 2] = [none, none];
+
+by_blas!(f32, 1.0, 0.0, cblas_sgemm, value, Some(ffi::cblas_sgemv), DENSE[0], DENSE[1]);
+by_blas!(f64, 1.0, 0.0, cblas_dgemm, value, Some(ffi::cblas_dgemv), none, none);
+by_blas!(Complex32, Complex32::new(1.0, 0.0), Complex32::new(0.0, 0.0), cblas_cgemm, pointer, None, none, none);
 
 macro_rules! by_loops {
     ($($t:ty, $one:expr, $zero:expr, $block:path $(, $whole:path)?;)*) => {
@@ -279,7 +319,7 @@ by_loops! {
     i32, 1, 0, generic::block;
     i64, 1, 0, generic::block;
     f16, f16::ONE, f16::ZERO, generic::widened_here, generic::widened;
-    bf16, bf16::ONE, bf16::ZERO, generic::widened_here, generic::widened;
+    bf16, bf16::ONE, bf16::ZERO, paired_here, paired;
 }
 
 #[cfg(test)]

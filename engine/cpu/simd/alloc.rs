@@ -131,7 +131,7 @@ pub fn set_cache_limit(bytes: usize) -> usize {
 /// An allocated piece of memory; freed when dropped.
 pub struct Block {
     ptr: NonNull<u8>,
-    /// What was asked for, in bytes.
+    /// What was asked for, in bytes, as far as it is counted.
     bytes: usize,
     /// What was allocated: 0 for no memory at all.
     size: usize,
@@ -163,6 +163,23 @@ fn release(ptr: NonNull<u8>, size: usize) {
 impl Block {
     /// Memory for `len` elements of `width` bytes with arbitrary contents, or zeros.
     pub fn new(len: usize, width: usize, zeroed: bool) -> Result<Block> {
+        let mut block = Block::uncounted(len, width)?;
+        if block.size == 0 {
+            return Ok(block);
+        }
+        if zeroed {
+            // SAFETY: the block has that size.
+            unsafe { block.ptr.as_ptr().write_bytes(0, block.size) };
+        }
+        block.bytes = len * width;
+        let current = CURRENT.fetch_add(block.bytes, Relaxed) + block.bytes;
+        PEAK.fetch_max(current, Relaxed);
+        COUNT.fetch_add(1, Relaxed);
+        Ok(block)
+    }
+
+    /// Memory to work in, with arbitrary contents, which the counters do not see.
+    pub fn uncounted(len: usize, width: usize) -> Result<Block> {
         let out_of_memory = |what: String| {
             let why = format!("cannot allocate {what}; free tensors or use smaller ones");
             Box::new(Error::OutOfMemory { device: Device::Cpu, why })
@@ -188,15 +205,8 @@ impl Block {
                 ptr.ok_or_else(|| out_of_memory(format!("{bytes} bytes")))?
             }
         };
-        if zeroed {
-            // SAFETY: the block has that size.
-            unsafe { ptr.as_ptr().write_bytes(0, size) };
-        }
         freeze(ptr);
-        let current = CURRENT.fetch_add(bytes, Relaxed) + bytes;
-        PEAK.fetch_max(current, Relaxed);
-        COUNT.fetch_add(1, Relaxed);
-        Ok(Block { ptr, bytes, size })
+        Ok(Block { ptr, bytes: 0, size })
     }
 
     pub fn as_ptr(&self) -> *mut u8 {

@@ -80,11 +80,26 @@ fn exp_poly<const F: bool>(r: f32) -> f32 {
     poly::<F, 6>(r, [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5])
 }
 
-/// e^x × 2^k.
+/// e^x × 2^k for k from -1 to 1.
 #[inline(always)]
 fn exp_scaled<const F: bool>(x: f32, k: i32) -> f32 {
-    let (r, n) = reduce_ln2::<F>(clamp(x, -106.0, 92.0));
-    scale(fma::<F>(r * r, exp_poly::<F>(r), r) + 1.0, n.wrapping_add(k))
+    // Beyond, the result is infinite or zero; so far, the exponent below does not overflow.
+    let x = clamp(x, -106.0, 89.0 - k as f32 * LN_2);
+    let t = fma::<F>(x, LOG2_E, MAGIC);
+    let n = t - MAGIC;
+    let r = fma::<F>(n, -LN2_LO, fma::<F>(n, -LN2_HI, x));
+    let p = fma::<F>(r * r, exp_poly::<F>(r), r);
+    // Twice e^r, and half of 2^n, so that n = 128 does not overflow before it must. What may be subnormal is made 2^32 times
+    // larger on the way, and is rounded by the last product.
+    let small = x < -86.0;
+    let half = 126 + k + if small { 32 } else { 0 };
+    let power = f32::from_bits(t.to_bits().wrapping_add(half as u32) << 23);
+    let y = fma::<F>(p, 2.0, 2.0) * power;
+    if small {
+        y * (1.0 / 4_294_967_296.0)
+    } else {
+        y
+    }
 }
 
 #[inline(always)]
@@ -353,8 +368,11 @@ pub fn cosh<const F: bool>(x: f32) -> f32 {
 
 #[inline(always)]
 pub fn tanh<const F: bool>(x: f32) -> f32 {
-    let t = expm1::<F>(2.0 * clamp(x.abs(), 0.0, 10.0));
-    (t / (t + 2.0)).copysign(x)
+    // Half of e^2|x| - 1, as in `expm1`: from there on the result is 1.
+    let (r, n) = reduce_ln2::<F>(2.0 * clamp(x.abs(), 0.0, 10.0));
+    let s = pow2(n.wrapping_sub(1));
+    let half = fma::<F>(s, fma::<F>(r * r, exp_poly::<F>(r), r), s - 0.5);
+    (half / (half + 1.0)).copysign(x)
 }
 
 #[inline(always)]

@@ -1,32 +1,222 @@
-//! The engine's thread pool, and loops split over it.
+//! The engine's threads, and loops split over them.
 //!
-//! Depends on rayon. A parallel region costs some 7 µs, so small work stays on the calling thread. Invariant: results do
-//! not depend on the number of threads, as long as each piece depends on its own range only.
+//! Whoever runs a loop takes pieces of it as well, so that one whose helpers are slow to wake is no slower than without
+//! them. Threads wait for work awake for a moment, since the next op often follows at once; then they sleep. Depends on
+//! parking_lot. Invariants: results do not depend on the number of threads, as long as each piece depends on its own range
+//! only; a loop does not return before everybody has left it.
 
-use parking_lot::RwLock;
-use rayon::prelude::*;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::any::Any;
 use std::num::NonZeroUsize;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 /// Elements of cheap work below which one thread does it.
 pub const GRAIN: usize = 32 << 10;
 
+/// How long a thread waits awake: some times what it takes to wake one that sleeps.
+const AWAKE: Duration = Duration::from_micros(50);
+
+/// Sleepers that one thread wakes, which takes it some µs each; those woken wake more.
+const CALLS: usize = 2;
+
 static POOL: RwLock<Option<Arc<Pool>>> = RwLock::new(None);
+
+/// A loop that is shared out.
+struct Job<'a> {
+    f: &'a (dyn Fn(usize) + Sync),
+    pieces: usize,
+    /// The next piece that nobody has.
+    next: AtomicUsize,
+    /// Threads that are at it, beside the one that waits for it.
+    helpers: AtomicUsize,
+    waits: Thread,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Job<'_> {
+    /// Takes pieces until there are none.
+    fn work(&self) {
+        let work = || loop {
+            let i = self.next.fetch_add(1, Ordering::Relaxed);
+            if i >= self.pieces {
+                return;
+            }
+            (self.f)(i);
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+            // The other pieces are not begun any more.
+            self.next.store(self.pieces, Ordering::Relaxed);
+            self.panic.lock().get_or_insert(panic);
+        }
+    }
+
+    /// Pieces that nobody has.
+    fn left(&self) -> usize {
+        self.pieces.saturating_sub(self.next.load(Ordering::Relaxed))
+    }
+}
+
+/// A job, which lives until it is taken off the list and its helpers have left.
+#[derive(Clone, Copy, PartialEq)]
+struct Posted(*const Job<'static>);
+// SAFETY: what a job refers to can be used by all threads.
+unsafe impl Send for Posted {}
+
+#[derive(Default)]
+struct List {
+    jobs: Vec<Posted>,
+    sleepers: usize,
+    /// Are the threads to end?
+    over: bool,
+}
+
+/// What a pool and its threads share.
+#[derive(Default)]
+struct Team {
+    list: Mutex<List>,
+    wake: Condvar,
+    /// Changes with every job that is posted, so that a thread can wait for one without the lock.
+    posts: AtomicUsize,
+}
+
+impl Team {
+    /// What a thread of the pool does.
+    fn serve(&self) {
+        loop {
+            let posts = self.posts.load(Ordering::Acquire);
+            if let Some(job) = self.join() {
+                // SAFETY: the thread is counted among the helpers, for whom the job waits.
+                let job = unsafe { &*job.0 };
+                job.work();
+                // After the last one has left, the job may be gone.
+                let waits = job.waits.clone();
+                if job.helpers.fetch_sub(1, Ordering::Release) == 1 {
+                    waits.unpark();
+                }
+                continue;
+            }
+            if await_awake(|| self.posts.load(Ordering::Acquire) != posts) {
+                continue;
+            }
+            let mut list = self.list.lock();
+            if list.over {
+                return;
+            }
+            if self.posts.load(Ordering::Acquire) == posts {
+                list.sleepers += 1;
+                self.wake.wait(&mut list);
+                list.sleepers -= 1;
+            }
+        }
+    }
+
+    /// A job that has pieces left, with the calling thread among its helpers.
+    fn join(&self) -> Option<Posted> {
+        let list = self.list.lock();
+        // SAFETY: jobs on the list live, and leave it under its lock.
+        let mut jobs = list.jobs.iter().map(|job| unsafe { &*job.0 });
+        let job = jobs.find(|job| job.left() > 0)?;
+        job.helpers.fetch_add(1, Ordering::Relaxed);
+        let posted = Posted(job);
+        let wanted = list.sleepers.min(job.left()).min(CALLS);
+        drop(list);
+        self.call(wanted);
+        Some(posted)
+    }
+
+    /// Runs `f` for every number below `pieces`, with whoever is free.
+    fn run(&self, pieces: usize, f: &(dyn Fn(usize) + Sync)) {
+        let job = Job {
+            f,
+            pieces,
+            next: AtomicUsize::new(0),
+            helpers: AtomicUsize::new(0),
+            waits: std::thread::current(),
+            panic: Mutex::new(None),
+        };
+        let posted = Posted((&raw const job).cast());
+        let wanted = {
+            let mut list = self.list.lock();
+            list.jobs.push(posted);
+            self.posts.fetch_add(1, Ordering::Release);
+            list.sleepers.min(pieces - 1).min(CALLS)
+        };
+        self.call(wanted);
+        job.work();
+        self.list.lock().jobs.retain(|&job| job != posted);
+        // Nobody can join any more.
+        let left = || job.helpers.load(Ordering::Acquire) == 0;
+        if !await_awake(left) {
+            while !left() {
+                std::thread::park();
+            }
+        }
+        let panic = job.panic.lock().take();
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Wakes so many.
+    fn call(&self, sleepers: usize) {
+        for _ in 0..sleepers {
+            self.wake.notify_one();
+        }
+    }
+
+    fn end(&self) {
+        self.list.lock().over = true;
+        self.posts.fetch_add(1, Ordering::Release);
+        self.wake.notify_all();
+    }
+}
+
+/// Waits a moment for something, awake; did it come?
+fn await_awake(came: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        for _ in 0..8 {
+            if came() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if start.elapsed() > AWAKE {
+            return came();
+        }
+    }
+}
 
 struct Pool {
     threads: usize,
     /// The process it was made in: threads do not survive a fork.
     process: u32,
-    /// None for one thread, or where the system refused to start more.
-    rayon: Option<rayon::ThreadPool>,
+    /// None where the calling thread is all there is.
+    team: Option<Arc<Team>>,
 }
 
 impl Pool {
     fn new(threads: usize) -> Arc<Pool> {
-        let named = |i| format!("lucid-cpu-{i}");
-        let build = || rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(named).build().ok();
-        let rayon = if threads > 1 { build() } else { None };
-        Arc::new(Pool { threads, process: std::process::id(), rayon })
+        let team = Arc::new(Team::default());
+        let started = (1..threads).take_while(|i| {
+            let team = team.clone();
+            // Where the system refuses to start more, there are fewer.
+            std::thread::Builder::new().name(format!("lucid-cpu-{i}")).spawn(move || team.serve()).is_ok()
+        });
+        let team = (started.count() > 0).then_some(team);
+        Arc::new(Pool { threads, process: std::process::id(), team })
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(team) = &self.team {
+            team.end();
+        }
     }
 }
 
@@ -74,11 +264,14 @@ pub fn set_num_threads(threads: usize) {
     drop(old);
 }
 
-/// Runs `f` for every number below `pieces`, over the pool. Not generic, so that rayon is compiled once.
-fn each_piece(pieces: usize, f: &(dyn Fn(usize) + Sync)) {
+/// Runs `f` for every number below `pieces`, over the pool.
+///
+/// # Panics
+/// As `f` does, once all threads have left it.
+pub fn each_piece(pieces: usize, f: &(dyn Fn(usize) + Sync)) {
     let pool = pool();
-    match &pool.rayon {
-        Some(rayon) if pieces > 1 => rayon.install(|| (0..pieces).into_par_iter().for_each(f)),
+    match &pool.team {
+        Some(team) if pieces > 1 => team.run(pieces, f),
         _ => (0..pieces).for_each(f),
     }
 }
@@ -137,6 +330,72 @@ mod tests {
                 });
                 assert!(out.iter().enumerate().all(|(i, &x)| x == i + 1));
             }
+        }
+    }
+
+    #[test]
+    fn loops_in_loops_and_from_many_threads() {
+        let pool = Pool::new(4);
+        let team = pool.team.as_ref().unwrap();
+        let count = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        team.run(5, &|i| {
+                            team.run(3, &|j| {
+                                count.fetch_add(10 * i + j, Ordering::Relaxed);
+                            });
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 300 * (3 * 100 + 5 * 3));
+        assert!(team.list.lock().jobs.is_empty());
+        // Sleepers wake again.
+        std::thread::sleep(4 * AWAKE);
+        let count = AtomicUsize::new(0);
+        team.run(1000, &|i| {
+            count.fetch_add(i, Ordering::Relaxed);
+        });
+        assert_eq!(count.into_inner(), 499_500);
+    }
+
+    #[test]
+    fn a_panic_comes_out_after_all_have_left() {
+        let pool = Pool::new(3);
+        let team = pool.team.as_ref().unwrap();
+        for bad in [0, 7, 19] {
+            let inside = AtomicUsize::new(0);
+            let run = || {
+                team.run(20, &|i| {
+                    inside.fetch_add(1, Ordering::Relaxed);
+                    std::thread::yield_now();
+                    inside.fetch_sub(1, Ordering::Relaxed);
+                    assert!(i != bad, "piece {bad}");
+                });
+            };
+            let panic = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+            assert_eq!(panic.downcast_ref::<String>(), Some(&format!("piece {bad}")));
+            assert_eq!(inside.into_inner(), 0);
+        }
+        // The pool is as it was.
+        let count = AtomicUsize::new(0);
+        team.run(10, &|_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(count.into_inner(), 10);
+    }
+
+    #[test]
+    fn threads_end_with_their_pool() {
+        let pool = Pool::new(3);
+        let team = Arc::downgrade(pool.team.as_ref().unwrap());
+        pool.team.as_ref().unwrap().run(8, &|_| ());
+        drop(pool);
+        while team.strong_count() > 0 {
+            std::thread::yield_now();
         }
     }
 }
