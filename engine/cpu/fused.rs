@@ -211,25 +211,42 @@ pub(super) fn total<T: Wide<W: Compute>>(x: &[T], f: impl Fn(T::W) -> T::W) -> f
     sum
 }
 
-/// The sum of a function of the elements of two rows.
+/// The sum of `n` terms; `fill` writes those from a place on. They go through memory, in loops that the compiler makes
+/// vectors of: sums of more than one row's elements it may else make one by one.
 #[inline(always)]
-pub(super) fn total2<T: Wide<W: Compute>>(x: &[T], y: &[T], f: impl Fn(T::W, T::W) -> T::W) -> f64 {
-    let zero = T::W::of(0.0);
+pub(super) fn total_of<W: Compute>(n: usize, fill: impl Fn(usize, &mut [W])) -> f64 {
+    const PART: usize = 256;
+    let mut terms = [W::of(0.0); PART];
     let mut sum = 0.0;
-    for (x, y) in x.chunks(SUMMED).zip(y.chunks(SUMMED)) {
-        let mut lanes = [zero; LANES];
-        let (a, b) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
-        for (lane, (x, y)) in lanes.iter_mut().zip(a.remainder().iter().zip(b.remainder())) {
-            *lane = f(x.widen(), y.widen());
-        }
-        for (a, b) in a.zip(b) {
-            for j in 0..LANES {
-                lanes[j] = lanes[j] + f(a[j].widen(), b[j].widen());
+    for block in (0..n).step_by(SUMMED) {
+        let mut lanes = [W::of(0.0); LANES];
+        let end = n.min(block + SUMMED);
+        for start in (block..end).step_by(PART) {
+            let terms = &mut terms[..PART.min(end - start)];
+            fill(start, terms);
+            let chunks = terms.chunks_exact(LANES);
+            for (lane, &term) in lanes.iter_mut().zip(chunks.remainder()) {
+                *lane = *lane + term;
+            }
+            for c in chunks {
+                for j in 0..LANES {
+                    lanes[j] = lanes[j] + c[j];
+                }
             }
         }
         sum += join(lanes, |a, b| a + b).into();
     }
     sum
+}
+
+/// The sum of a function of the elements of two rows.
+#[inline(always)]
+pub(super) fn total2<T: Wide<W: Compute>>(x: &[T], y: &[T], f: impl Fn(T::W, T::W) -> T::W) -> f64 {
+    total_of(x.len().min(y.len()), |start, terms| {
+        for ((t, x), y) in terms.iter_mut().zip(&x[start..]).zip(&y[start..]) {
+            *t = f(x.widen(), y.widen());
+        }
+    })
 }
 
 /// The largest element of a row, NaN aside.

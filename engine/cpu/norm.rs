@@ -5,7 +5,7 @@
 //! Invariant: sums over rows are made of blocks of fixed size, so that they do not depend on the number of threads.
 
 use super::channels::{self, Channels};
-use super::fused::{total, total2, with_float, Compute, Float};
+use super::fused::{total, total2, total_of, with_float, Compute, Float};
 use super::simd::{run, threads, Task, Wide};
 use super::CpuArray;
 use crate::backend::Array;
@@ -139,24 +139,11 @@ impl<T: Wide<W: Compute>> Task for Back<'_, T> {
 /// The sum of a function of the elements of three rows.
 #[inline(always)]
 fn total3<T: Wide<W: Compute>>(x: &[T], y: &[T], z: &[T], f: impl Fn(T::W, T::W, T::W) -> T::W) -> f64 {
-    const LANES: usize = 32;
-    let zero = T::W::of(0.0);
-    let mut sum = 0.0;
-    for ((x, y), z) in x.chunks(64 * LANES).zip(y.chunks(64 * LANES)).zip(z.chunks(64 * LANES)) {
-        let mut lanes = [zero; LANES];
-        let (a, b, c) = (x.chunks_exact(LANES), y.chunks_exact(LANES), z.chunks_exact(LANES));
-        let rest = a.remainder().iter().zip(b.remainder()).zip(c.remainder());
-        for (lane, ((x, y), z)) in lanes.iter_mut().zip(rest) {
-            *lane = f(x.widen(), y.widen(), z.widen());
+    total_of(x.len().min(y.len()).min(z.len()), |start, terms| {
+        for (((t, x), y), z) in terms.iter_mut().zip(&x[start..]).zip(&y[start..]).zip(&z[start..]) {
+            *t = f(x.widen(), y.widen(), z.widen());
         }
-        for ((a, b), c) in a.zip(b).zip(c) {
-            for j in 0..LANES {
-                lanes[j] = lanes[j] + f(a[j].widen(), b[j].widen(), c[j].widen());
-            }
-        }
-        sum += super::fused::join(lanes, |a, b| a + b).into();
-    }
-    sum
+    })
 }
 
 pub(super) fn standardize<T: Float>(x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {

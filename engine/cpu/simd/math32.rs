@@ -74,10 +74,10 @@ fn reduce_ln2<const F: bool>(x: f32) -> (f32, i32) {
     (fma::<F>(n, -LN2_LO, fma::<F>(n, -LN2_HI, x)), i)
 }
 
-/// (e^r − 1 − r) / r², for |r| ≤ ln 2 / 2.
+/// (e^r − 1 − r) / r², for |r| ≤ ln 2 / 2: least squares, weighted anew until the error of e^r is even (4e-9).
 #[inline(always)]
 fn exp_poly<const F: bool>(r: f32) -> f32 {
-    poly::<F, 6>(r, [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5])
+    poly::<F, 5>(r, [1.395_054e-3, 8.368_918e-3, 4.166_620_6e-2, 1.666_651_8e-1, 0.5])
 }
 
 /// e^x × 2^k for k from -1 to 1.
