@@ -55,10 +55,14 @@ pub use ops::Operand;
 pub use random::{manual_seed, Generator};
 pub use tensor::{eval, Tensor};
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
-static DEFAULT_DEVICE: AtomicU8 = AtomicU8::new(0);
+
+thread_local! {
+    static DEFAULT_DEVICE: Cell<Device> = const { Cell::new(Device::Cpu) };
+}
 
 /// The dtype of new floating tensors; float32 unless set.
 pub fn default_dtype() -> DType {
@@ -78,18 +82,14 @@ pub fn set_default_dtype(dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// Where new tensors are made; the CPU unless set.
+/// Where the calling thread makes new tensors; the CPU unless set.
 pub fn default_device() -> Device {
-    if DEFAULT_DEVICE.load(Ordering::Relaxed) == 0 {
-        Device::Cpu
-    } else {
-        Device::Gpu
-    }
+    DEFAULT_DEVICE.get()
 }
 
-/// Sets where new tensors are made.
+/// Sets where the calling thread makes new tensors. Others start with the CPU, as in PyTorch.
 pub fn set_default_device(device: Device) {
-    DEFAULT_DEVICE.store(u8::from(device == Device::Gpu), Ordering::Relaxed);
+    DEFAULT_DEVICE.set(device);
 }
 
 /// Sets how many threads CPU kernels use.

@@ -3,8 +3,9 @@
 use super::hooks::{PostHook, PreHook};
 use super::node::{Auto, Ctx, Edge, Kind, Node};
 use super::record::{edge_of, requires_grad};
-use crate::ops::Schema;
-use crate::{Result, Tensor};
+use crate::dispatch::Prim;
+use crate::ops::contract::ContractOp;
+use crate::{Error, Result, Tensor};
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
@@ -264,25 +265,32 @@ impl GraphNode {
     }
 
     /// The names of what the node saved, as PyTorch calls the op's arguments: `self` for the first tensor, the parameter's
-    /// own name for others, `result` for the result.
+    /// own name for others, `result` for the result. None for a step of an op that is made of several.
     pub fn saved_names(&self) -> Vec<&'static str> {
-        let Kind::Op(prim) = &self.0.kind else { return Vec::new() };
+        let Some(prim) = self.whole() else { return Vec::new() };
         let row = prim.schema();
         let inputs = (0..self.0.metas.len()).filter(|&i| row.saves.input(i, |_| true)).map(|i| self.input_name(i));
         inputs.flatten().chain(row.saves.output().then_some("result")).collect()
     }
 
+    /// The primitive, where it is all of the op that was called.
+    fn whole(&self) -> Option<&Prim> {
+        let Kind::Op(prim) = &self.0.kind else { return None };
+        let product = matches!(prim, Prim::Contract(ContractOp::MatMul));
+        let is_it = |(name, _): (&str, u64)| {
+            name.trim_end_matches('_') == prim.schema().name || product && matches!(name, "mm" | "bmm" | "mv" | "dot")
+        };
+        self.0.called.is_none_or(is_it).then_some(prim)
+    }
+
     /// The name of input `i`.
     fn input_name(&self, i: usize) -> Option<&'static str> {
-        let Kind::Op(prim) = &self.0.kind else { return None };
-        let of = |row: &'static Schema| {
-            row.params.iter().filter(|p| p.kind.contains("Tensor") || p.kind.contains("Operand"))
-        };
-        let called =
-            self.0.called.and_then(|(name, _)| crate::ops::schemas().find(|s| s.name == name.trim_end_matches('_')));
-        // The op that was called names the arguments, where it has as many as the step that it is made of.
-        let row = called.filter(|row| of(row).count() >= self.0.metas.len()).unwrap_or(prim.schema());
-        of(row).nth(i).map(|p| if i == 0 && p.name == "input" { "self" } else { p.name })
+        let prim = self.whole()?;
+        if matches!(prim, Prim::Contract(ContractOp::MatMul)) {
+            return ["self", "mat2"].get(i).copied();
+        }
+        let tensors = prim.schema().params.iter().filter(|p| p.kind.contains("Tensor") || p.kind.contains("Operand"));
+        tensors.map(|p| if p.name == "input" { "self" } else { p.name }).nth(i)
     }
 
     /// What the node saved under that one of [`GraphNode::saved_names`]; `None` where there is none of that name, and
@@ -291,7 +299,7 @@ impl GraphNode {
     /// # Errors
     /// As [`GraphNode::saved`].
     pub fn saved_as(&self, name: &str) -> Result<Option<Option<Tensor>>> {
-        let Kind::Op(prim) = &self.0.kind else { return Ok(None) };
+        let Some(prim) = self.whole() else { return Ok(None) };
         let row = prim.schema();
         if name == "result" && row.saves.output() {
             return Ctx { node: &self.0, grads: &[], wanted: None }.out().map(Some).map(Some);
@@ -302,6 +310,51 @@ impl GraphNode {
             return Err(self.0.freed());
         }
         self.0.saved(i).map(Some)
+    }
+
+    /// Lets what the node saved under a name go through a hook now, and back when it is asked for.
+    ///
+    /// # Errors
+    /// [`crate::Error::Runtime`] where there is nothing of that name, it was freed or went through a hook already; what
+    /// the hook reports.
+    pub fn pack_saved(&self, name: &str, pack: &super::Pack) -> Result<()> {
+        let fail = |why: &str| Err(Error::runtime(self.0.op(), why));
+        let Some(prim) = self.whole() else { return fail("the node has saved nothing of that name") };
+        let row = prim.schema();
+        let is_it = |&i: &usize| row.saves.input(i, |_| true) && self.input_name(i) == Some(name);
+        let place = match name {
+            "result" if row.saves.output() => None,
+            _ => match (0..self.0.metas.len()).find(is_it) {
+                Some(i) => Some(i),
+                None => return fail("the node has saved nothing of that name"),
+            },
+        };
+        let (kept, freed) = {
+            let saved = self.0.saved.lock();
+            let kept = match place {
+                Some(i) => saved.inputs.get(i).cloned().flatten(),
+                None => saved.output.clone(),
+            };
+            (kept, saved.freed)
+        };
+        let packed = match kept {
+            None if freed => return Err(self.0.freed()),
+            None => return fail("Calling register_hooks on a saved tensor with value None is forbidden"),
+            Some(kept) => kept.packed_by(&self.0, pack)?,
+        };
+        let mut saved = self.0.saved.lock();
+        let old = match place {
+            Some(i) => saved.inputs.get_mut(i).and_then(|slot| slot.replace(packed)),
+            None => saved.output.replace(packed),
+        };
+        drop(saved);
+        drop(old);
+        Ok(())
+    }
+
+    /// Will the backward pass that runs in this thread reach the node? `None` where none runs.
+    pub fn is_reached(&self) -> Option<bool> {
+        super::run::reaches(&self.0)
     }
 
     /// A handle that does not keep the node.

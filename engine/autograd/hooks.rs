@@ -117,6 +117,11 @@ impl Extra {
         for (nr, tensor) in retained {
             if let (Some(Some(g)), Some(inner)) = (grads.get(nr as usize), tensor.upgrade()) {
                 let tensor = Tensor(inner);
+                // Since it was written in place it is the result of another node.
+                let made_by = batching::bare(&tensor).0.auto.own_edge();
+                if made_by.is_some_and(|e| !std::ptr::eq(&e.node.extra, self)) {
+                    continue;
+                }
                 let g = batching::rewrapped(g.clone(), &tensor)?;
                 let total = tensor.0.auto.grad().map_or(Ok(g.clone()), |old| old + &g)?;
                 tensor.0.auto.set_grad(Some(total));

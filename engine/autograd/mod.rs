@@ -37,4 +37,4 @@ pub(crate) fn is_followed(t: &crate::Tensor) -> bool {
     grad_enabled() && requires_grad(t) || forward::carries(t)
 }
 
-pub use run::{backward, grad, leads_elsewhere, retire, Keep};
+pub use run::{backward, current_pass, grad, leads_elsewhere, retire, Keep};

@@ -117,6 +117,21 @@ impl Kept {
         }
     }
 
+    /// The same, gone through a hook.
+    pub(crate) fn packed_by(&self, node: &Arc<Node>, pack: &modes::Pack) -> Result<Kept> {
+        let packing = Packing::Hook(Arc::clone(pack));
+        let t = self.get(node)?.detach()?;
+        match self {
+            Kept::Input(own, _) => Kept::packed(packing, &t, super::edge_of(own).map_or(Place::Off, Place::At)),
+            Kept::Output(_, _, nr) => Kept::packed(packing, &t, Place::Own(*nr)),
+            Kept::Packed(_) => {
+                let why = "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of \
+                           hooks is allowed at a time.";
+                Err(Error::runtime(node.op(), why))
+            }
+        }
+    }
+
     /// The tensor, with its history.
     pub(crate) fn get(&self, node: &Arc<Node>) -> Result<Tensor> {
         let own = |storage: Storage, nr: u32| {

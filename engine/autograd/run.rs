@@ -11,6 +11,7 @@ use crate::ops::view::reshape_to;
 use crate::{sparse, Error, Result, Scalar, Tensor};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -190,8 +191,45 @@ struct Wanted<'a> {
     since: u64,
 }
 
+thread_local! {
+    /// The nodes that the passes running in this thread will reach, the innermost last, and how many passes there were.
+    static REACHED: RefCell<Vec<HashSet<*const Node, Build>>> = const { RefCell::new(Vec::new()) };
+    static PASSES: Cell<u64> = const { Cell::new(0) };
+    static PASS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A pass that runs in this thread.
+struct Pass;
+
+impl Pass {
+    fn begin(reached: HashSet<*const Node, Build>) -> Pass {
+        PASSES.set(PASSES.get() + 1);
+        PASS.with_borrow_mut(|passes| passes.push(PASSES.get()));
+        REACHED.with_borrow_mut(|stack| stack.push(reached));
+        Pass
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        PASS.with_borrow_mut(Vec::pop);
+        drop(REACHED.with_borrow_mut(Vec::pop));
+    }
+}
+
+/// The number of the pass that runs in this thread, 0 where none does.
+pub fn current_pass() -> u64 {
+    PASS.with_borrow(|passes| passes.last().copied().unwrap_or(0))
+}
+
+/// Will the pass that runs in this thread reach the node?
+pub(crate) fn reaches(node: &Arc<Node>) -> Option<bool> {
+    REACHED.with_borrow(|stack| stack.last().map(|reached| reached.contains(&key(node))))
+}
+
 /// How often each node will receive a gradient, and which of them lead to a target.
 struct Plan {
+    reached: HashSet<*const Node, Build>,
     pending: ByNode<usize>,
     useful: Option<HashSet<*const Node, Build>>,
 }
@@ -219,7 +257,7 @@ fn plan(roots: &[(Edge, Tensor)], targets: Option<Wanted<'_>>) -> Plan {
         }
     }
     let useful = targets.map(|targets| useful(targets.edges, &order, pending.clone(), roots));
-    Plan { pending, useful }
+    Plan { reached: seen, pending, useful }
 }
 
 /// The nodes from which a target can be reached: found in an order where every node comes after all that lead to it.
@@ -259,7 +297,11 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<Wanted<'_>>) -> 
 }
 
 fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'_>>) -> Result<Vec<Option<Tensor>>> {
-    let Plan { mut pending, useful } = plan(&roots, wanted);
+    let Plan { reached, mut pending, useful } = plan(&roots, wanted);
+    let _pass = Pass::begin(match &useful {
+        Some(useful) => reached.intersection(useful).copied().collect(),
+        None => reached,
+    });
     let targets = wanted.map(|w| w.edges);
     let mut incoming: ByNode<Grads> = ByNode::default();
     let mut ready: BinaryHeap<Ready> = BinaryHeap::new();

@@ -148,6 +148,12 @@ fn _grad<'py>(
     grads_tuple(py, &found)
 }
 
+/// The number of the backward pass that runs in this thread, 0 where none does.
+#[pyfunction]
+fn _current_pass() -> u64 {
+    lucid::autograd::current_pass()
+}
+
 /// Adds the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     modes::register(m)?;
@@ -155,5 +161,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     function::register(m)?;
     forward::register(m)?;
     m.add_function(wrap_pyfunction!(_backward, m)?)?;
+    m.add_function(wrap_pyfunction!(_current_pass, m)?)?;
     m.add_function(wrap_pyfunction!(_grad, m)?)
 }

@@ -64,8 +64,8 @@ impl PyDevice {
         0x6c75_6369_6400 + u64::from(self.0 == Device::Gpu)
     }
 
-    /// `with device:` makes new tensors there, as `set_default_device` does, until the block ends. For the whole process,
-    /// where PyTorch's holds for the thread.
+    /// `with device:` makes new tensors there, as `set_default_device` does, until the block ends. For the calling
+    /// thread, as in PyTorch.
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
         FORMER.with_borrow_mut(|former| former.push(lucid::default_device()));
         lucid::set_default_device(slf.get().0);

@@ -14,6 +14,8 @@ from lucid._grad_mode import enable_grad as enable_grad
 from lucid._grad_mode import inference_mode as inference_mode
 from lucid._grad_mode import no_grad as no_grad
 from lucid._grad_mode import set_grad_enabled as set_grad_enabled
+from lucid.autograd import _edges
+from lucid.autograd._edges import GradientEdge, Places
 
 if TYPE_CHECKING:
     from lucid.autograd._gradcheck import gradcheck as gradcheck
@@ -33,20 +35,15 @@ if TYPE_CHECKING:
     from lucid.autograd.variable import Variable as Variable
     from lucid.utils.checkpoint import checkpoint as checkpoint
 
-_Tensors: TypeAlias = Tensor | Sequence[Tensor]
 _Grads: TypeAlias = Tensor | Sequence[Tensor | None] | None
 
 
-def _listed(tensors: _Tensors) -> Sequence[Tensor]:
-    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
-
-
 def backward(
-    tensors: _Tensors,
+    tensors: Places,
     grad_tensors: _Grads = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: _Tensors | None = None,
+    inputs: Places | None = None,
 ) -> None:
     """Adds the gradients of `tensors` to their leaves, or to `inputs` alone.
 
@@ -54,15 +51,16 @@ def backward(
     let go of unless `retain_graph` or `create_graph`.
     """
     keep = create_graph if retain_graph is None else retain_graph
-    targets = None if inputs is None else _listed(inputs)
+    targets = None if inputs is None else _edges.inputs_of(_edges.listed(inputs))
     if targets is not None and not targets:
         raise RuntimeError("'inputs' argument to backward() cannot be empty")
-    _C._backward(_listed(tensors), grad_tensors, keep, create_graph, targets)
+    roots = _edges.outputs_of(_edges.listed(tensors), grad_tensors)
+    _C._backward(roots, grad_tensors, keep, create_graph, targets)
 
 
 def grad(
-    outputs: _Tensors,
-    inputs: _Tensors,
+    outputs: Places,
+    inputs: Places,
     grad_outputs: _Grads = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -84,15 +82,24 @@ def grad(
             stacklevel=2,
         )
     if materialize_grads and allow_unused is False:
-        raise ValueError("grad(): with materialize_grads, allow_unused must not be False")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     keep = create_graph if retain_graph is None else retain_graph
-    targets = _listed(inputs)
+    places = _edges.listed(inputs)
+    if not places:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    targets = _edges.inputs_of(places)
     found: tuple[Any, ...]
     if is_grads_batched:
-        found = _batched_grad(_listed(outputs), targets, grad_outputs, keep, create_graph)
+        # Of an edge the samples' shape is not known: what its weights show is.
+        found = _batched_grad(_edges.listed(outputs), targets, grad_outputs, keep, create_graph)
     else:
-        found = _C._grad(_listed(outputs), targets, grad_outputs, keep, create_graph)
+        roots = _edges.outputs_of(_edges.listed(outputs), grad_outputs)
+        found = _C._grad(roots, targets, grad_outputs, keep, create_graph)
     if materialize_grads:
+        if any(g is None and isinstance(p, GradientEdge) for g, p in zip(found, places, strict=True)):
+            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         return tuple(_C.zeros_like(t) if g is None else g for t, g in zip(targets, found, strict=True))
     if not allow_unused and any(g is None for g in found):
         raise RuntimeError(
@@ -103,7 +110,7 @@ def grad(
 
 
 def _batched_grad(
-    outputs: Sequence[Tensor], inputs: Sequence[Tensor], grads: _Grads, keep: bool, create_graph: bool
+    outputs: Sequence[_edges.Place], inputs: Sequence[Tensor], grads: _Grads, keep: bool, create_graph: bool
 ) -> tuple[Any, ...]:
     """`grad` over the first dimension of `grads`."""
     from lucid.func import vmap
@@ -113,7 +120,7 @@ def _batched_grad(
     used: list[bool] = []
 
     def one(weights: Any) -> tuple[Tensor, ...]:
-        found = _C._grad(outputs, inputs, weights, keep, create_graph)
+        found = _C._grad(_edges.outputs_of(outputs, weights), inputs, weights, keep, create_graph)
         used[:] = [g is not None for g in found]
         return tuple(g for g in found if g is not None)
 

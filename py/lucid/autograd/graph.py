@@ -9,39 +9,27 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from lucid import _C
 from lucid._C import Tensor
 from lucid._C import _Node as Node
 from lucid.autograd import RemovableHandle
+from lucid.autograd._edges import GradientEdge, get_gradient_edge
 
 __all__ = [
     "GradientEdge",
     "Node",
+    "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
+    "increment_version",
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
-
-
-class GradientEdge(NamedTuple):
-    """Where a gradient goes: result `output_nr` of `node`."""
-
-    node: Node
-    output_nr: int
-
-
-def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Where the gradient of `tensor` goes. For a leaf it is the node that adds to its `grad`."""
-    edge = tensor._gradient_edge()
-    if edge is None:
-        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
-    return GradientEdge(*edge)
 
 
 class saved_tensors_hooks:
@@ -115,28 +103,103 @@ def register_multi_grad_hook(
     *,
     mode: Literal["all", "any"] = "all",
 ) -> _Handles:
-    """Calls `fn` in each backward pass: with the gradients of all `tensors` once they are there, or with the first.
+    """Calls `fn` in each backward pass: with the gradients of all `tensors` that the pass reaches, `None` for the
+    others, once they are there, or with the first one.
 
-    With `mode="all"`, tensors that a pass does not reach keep it from being called, unlike in PyTorch, which looks
-    ahead in the graph.
+    The gradients come in the order of `tensors`.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     lock = threading.Lock()
-    got: dict[int, Tensor] = {}
-    n = len(tensors)
+    got: dict[int, dict[int, Tensor]] = {}
+    seen: dict[int, None] = {}
+    nodes = []
+    for t in tensors:
+        edge = t._gradient_edge()
+        if edge is None:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        nodes.append(edge[0])
 
-    def hook(i: int, grad: Tensor) -> None:
+    def first(grad: Tensor) -> None:
+        key = _C._current_pass()
         with lock:
-            first = not got
-            got[i] = grad
-            done = len(got) == n
-            grads = [got.get(j) for j in range(n)]
-            if done:
-                got.clear()
-        if mode == "any" and first:
-            fn(grad)  # type: ignore[arg-type]
-        elif mode == "all" and done:
-            fn(grads)  # type: ignore[arg-type]
+            if key in seen:
+                return
+            seen[key] = None
+            # Passes are many; those that may still run are among the last.
+            while len(seen) > 1024:
+                del seen[next(iter(seen))]
+        fn(grad)  # type: ignore[arg-type]
 
-    return _Handles([t.register_hook(functools.partial(hook, i)) for i, t in enumerate(tensors)])
+    def gather(i: int, grad: Tensor) -> None:
+        key = _C._current_pass()
+        with lock:
+            grads = got.setdefault(key, {})
+            grads[i] = grad
+            if len(grads) < sum(bool(node._is_reached()) for node in nodes):
+                return
+            del got[key]
+        fn([grads.get(j) for j in range(len(nodes))])  # type: ignore[arg-type]
+
+    if mode == "any":
+        return _Handles([t.register_hook(first) for t in tensors])
+    return _Handles([t.register_hook(functools.partial(gather, i)) for i, t in enumerate(tensors)])
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Says that the elements of a tensor, or of several, were written by other means than this package's.
+
+    A gradient that needs what was there is an error from then on. Tensors made in inference mode have no version;
+    nothing happens to them.
+    """
+    if isinstance(tensor, Tensor):
+        tensor = (tensor,)
+    elif not isinstance(tensor, Iterable):
+        raise RuntimeError("increment_version expect a Iterable[Tensor] as input")
+    for t in tensor:
+        if not isinstance(t, Tensor):
+            raise RuntimeError("increment_version expect a Iterable[Tensor] as input")
+        if not t.is_inference():
+            t._touch()
+
+
+class _AllowMutationOnSavedContext:
+    """What `allow_mutation_on_saved_tensors` gives: the copies that its graphs were recorded with."""
+
+    def __init__(self) -> None:
+        self._open = True
+
+    def clear(self) -> None:
+        """Ends the context: its graphs can no longer be walked."""
+        self._open = False
+
+
+_mutation = threading.local()
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[_AllowMutationOnSavedContext]:
+    """A block in which tensors that gradients need may be written in place: gradients see what was there before.
+
+    Every tensor that the tape saves is copied (on the GPU, whose arrays are never changed, that costs nothing), where
+    PyTorch copies those that are written. Backward passes over what was recorded must run inside of the block.
+    """
+    if getattr(_mutation, "open", False):
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    context = _AllowMutationOnSavedContext()
+
+    def unpack(copy: Tensor) -> Tensor:
+        if not context._open:
+            raise AssertionError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was "
+                "originally recorded."
+            )
+        return copy
+
+    _mutation.open = True
+    try:
+        with saved_tensors_hooks(lambda t: t.clone(), unpack):
+            yield context
+    finally:
+        _mutation.open = False
+        context.clear()

@@ -4,6 +4,7 @@ Each takes a function and gives one; they nest in any way. Functions should be p
 and what they compute they return.
 """
 
+from lucid.func._functionalize import functionalize as functionalize
 from lucid.func._grad import grad as grad
 from lucid.func._grad import grad_and_value as grad_and_value
 from lucid.func._grad import jvp as jvp
@@ -13,11 +14,13 @@ from lucid.func._jacobian import hessian as hessian
 from lucid.func._jacobian import jacfwd as jacfwd
 from lucid.func._jacobian import jacrev as jacrev
 from lucid.func._modules import functional_call as functional_call
+from lucid.func._modules import replace_all_batch_norm_modules_ as replace_all_batch_norm_modules_
 from lucid.func._modules import stack_module_state as stack_module_state
 from lucid.func._vmap import vmap as vmap
 
 __all__ = [
     "functional_call",
+    "functionalize",
     "grad",
     "grad_and_value",
     "hessian",
@@ -25,6 +28,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",

@@ -126,3 +126,17 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
         stacked([dict(m.named_parameters()) for m in models]),
         stacked([dict(m.named_buffers()) for m in models]),
     )
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Takes the running statistics away from every batch norm in `root`, itself among them; gives `root` back.
+
+    Batch norms then use the batch's own statistics, and write to no buffer, which inside of `vmap` they could not.
+    """
+    from lucid.nn.modules.batchnorm import _BatchNorm
+
+    for module in root.modules():
+        if isinstance(module, _BatchNorm) and module.track_running_stats:
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root

@@ -43,11 +43,18 @@ fn _restore_mode(former: &PyMode) {
 /// From now on tensors that the tape saves go through `pack`, and come back through `unpack`.
 #[pyfunction]
 fn _push_saved_tensors_hooks(py: Python<'_>, pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<()> {
-    let pack = callable(pack)?;
-    let unpack = Arc::new(callable(unpack)?);
+    let hook = pack_of(pack, unpack)?;
     if let Some(Packing::Refused(why)) = autograd::packing() {
         return Err(errors::runtime_error(py, why));
     }
+    autograd::push_packing(Packing::Hook(hook));
+    Ok(())
+}
+
+/// Python's hooks for what the tape saves.
+pub fn pack_of(pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<Pack> {
+    let pack = callable(pack)?;
+    let unpack = Arc::new(callable(unpack)?);
     let hook: Pack = Arc::new(move |t: &Tensor| {
         let packed = call_python(|py| Ok(pack.bind(py).call1((wrap(py, t.clone())?,))?.unbind()))?;
         let unpack = Arc::clone(&unpack);
@@ -61,8 +68,7 @@ fn _push_saved_tensors_hooks(py: Python<'_>, pack: &Bound<'_, PyAny>, unpack: &B
             })
         }))
     });
-    autograd::push_packing(Packing::Hook(hook));
-    Ok(())
+    Ok(hook)
 }
 
 /// From now on hooks on saved tensors are refused with this message.

@@ -35,6 +35,27 @@ pub fn node_object(py: Python<'_>, node: GraphNode) -> PyResult<Bound<'_, PyAny>
     class.call1((Bound::new(py, PyNode(node))?,))
 }
 
+/// A tensor as a node saved it, for hooks on it alone.
+#[pyclass(name = "SavedTensor", module = "lucid.autograd.graph", frozen)]
+struct PySavedTensor {
+    node: GraphNode,
+    name: String,
+}
+
+#[pymethods]
+impl PySavedTensor {
+    /// Saves `pack_hook(tensor)` in the tensor's place, which `unpack_hook` turns back when a gradient asks. Once.
+    fn register_hooks(
+        &self,
+        py: Python<'_>,
+        pack_hook: &Bound<'_, PyAny>,
+        unpack_hook: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let pack = super::modes::pack_of(pack_hook, unpack_hook)?;
+        cross::quick(py, || self.node.pack_saved(&self.name, &pack))
+    }
+}
+
 /// What a hook on a node gave: `None`, or as many gradients as it was given.
 fn maybe_grads(py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<Option<GradList>> {
     match out.is_none() {
@@ -117,6 +138,11 @@ impl PyNode {
         super::handle(slf, id)
     }
 
+    /// Will the backward pass that runs in this thread reach it? `None` where none runs.
+    fn _is_reached(&self) -> Option<bool> {
+        self.0.is_reached()
+    }
+
     /// A tensor to name in the place of result `nr`, as `GradientEdge` does.
     fn _stand_in<'py>(&self, py: Python<'py>, nr: u32, like: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
         wrap(py, self.0.stand_in(nr, &like.get().share()))
@@ -128,6 +154,13 @@ impl PyNode {
             let why = format!("'{}' object has no attribute '{name}'", self.0.name());
             pyo3::exceptions::PyAttributeError::new_err(why)
         };
+        if let Some(asked) = name.strip_prefix("_raw_saved_") {
+            if !self.0.saved_names().contains(&asked) {
+                return Err(missing());
+            }
+            let raw = PySavedTensor { node: self.0.clone(), name: asked.into() };
+            return Ok(Some(Bound::new(py, raw)?.into_any()));
+        }
         let Some(asked) = name.strip_prefix("_saved_") else { return Err(missing()) };
         match cross::quick(py, || self.0.saved_as(asked))? {
             Some(saved) => saved.map(|t| wrap(py, t)).transpose(),
@@ -140,6 +173,7 @@ impl PyNode {
         let list = own.cast_into::<pyo3::types::PyList>()?;
         for name in slf.get().0.saved_names() {
             list.append(format!("_saved_{name}"))?;
+            list.append(format!("_raw_saved_{name}"))?;
         }
         Ok(list.into_any())
     }

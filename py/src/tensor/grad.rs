@@ -72,6 +72,9 @@ impl PyTensor {
             },
         };
         let t = self.share();
+        if grad.as_ref().is_some_and(|g| g.is_same(&t)) {
+            return Err(errors::runtime_error(py, "can't assign Variable as its own grad"));
+        }
         cross::quick(py, || t.set_grad(grad))?;
         self.keep_grad(value.and_then(|v| v.cast::<PyTensor>().ok()).map(|v| v.clone().unbind()));
         Ok(())
@@ -138,7 +141,7 @@ impl PyTensor {
     /// Adds the gradients of this tensor to the leaves it was computed from, or to `inputs` alone.
     #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
     fn backward(
-        &self,
+        slf: &Bound<'_, Self>,
         py: Python<'_>,
         gradient: Option<&Bound<'_, PyAny>>,
         retain_graph: Option<bool>,
@@ -151,13 +154,20 @@ impl PyTensor {
             None => None,
             Some(t) => match t.cast::<PyTensor>() {
                 Ok(t) => Some(vec![t.get().share()]),
-                Err(_) => Some(tensors_of(At { op: "backward", arg: "inputs" }, t.as_borrowed())?),
+                Err(_) => match tensors_of(At { op: "backward", arg: "inputs" }, t.as_borrowed()) {
+                    Ok(list) => Some(list),
+                    // Edges of the graph stand for tensors, too.
+                    Err(_) => {
+                        let general = py.import("lucid.autograd")?.getattr("backward")?;
+                        return general.call1((slf, gradient, retain_graph, create_graph, t)).map(drop);
+                    }
+                },
             },
         };
         if inputs.as_ref().is_some_and(Vec::is_empty) {
             return Err(errors::runtime_error(py, "'inputs' argument to backward() cannot be empty"));
         }
-        let t = self.share();
+        let t = slf.get().share();
         cross::long(py, || lucid::autograd::backward(&[t], &grads, keep, inputs.as_deref()))
     }
 
