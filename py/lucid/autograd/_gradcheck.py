@@ -7,7 +7,7 @@ backward pass per output element. Both are exact enough in float64 for the defau
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lucid import _C
 from lucid._C import Tensor
@@ -84,6 +84,10 @@ def gradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
+    check_batched_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
 ) -> bool:
     """Are the gradients of `func` at `inputs` those that finite differences give?
 
@@ -91,9 +95,18 @@ def gradcheck(
     An output without history must not depend on them at all.
     Raises `GradcheckError` where they differ by more than `atol + rtol * |numerical|`, or gives `False` unless
     `raise_exception`. `nondet_tol` is how far two backward passes may differ.
+
+    `check_forward_ad` checks tangents (`lucid.autograd.forward_ad`) likewise, `check_batched_grad` that gradients of
+    several weights at once are those of one after another; `check_backward_ad=False` leaves the backward passes out.
+    With `fast_mode` PyTorch checks a random projection of the Jacobian; here all of it is checked in any case.
     """
+    if not (check_backward_ad or check_forward_ad):
+        raise ValueError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    if check_batched_grad and not check_backward_ad:
+        raise ValueError("Setting check_batched_grad=True requires check_backward_ad to be True")
+    ways = _Ways(check_backward_ad, check_forward_ad, check_batched_grad)
     try:
-        _check(func, _listed(inputs), eps, atol, rtol, nondet_tol)
+        _check(func, _listed(inputs), eps, atol, rtol, nondet_tol, ways)
     except GradcheckError:
         if raise_exception:
             raise
@@ -101,8 +114,22 @@ def gradcheck(
     return True
 
 
+class _Ways(NamedTuple):
+    """Which ways to a Jacobian are checked."""
+
+    backward: bool
+    forward: bool
+    batched: bool
+
+
 def _check(
-    func: Callable[..., Any], inputs: tuple[Any, ...], eps: float, atol: float, rtol: float, nondet_tol: float
+    func: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    eps: float,
+    atol: float,
+    rtol: float,
+    nondet_tol: float,
+    ways: _Ways,
 ) -> None:
     places = [
         i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad and t.dtype.is_floating_point
@@ -121,19 +148,71 @@ def _check(
     for o, output in enumerate(outputs):
         if not output.requires_grad:
             rows = [[[0.0] * t.numel() for _ in range(output.numel())] for t in checked]
-        else:
+        elif ways.backward:
             rows = _analytical(output, checked)
             again = _analytical(output, checked)
             _compare_runs(rows, again, nondet_tol, o)
+            if ways.batched:
+                _compare_batched(rows, _batched(output, checked), atol, rtol, o)
+        if ways.backward or not output.requires_grad:
+            for k, place in enumerate(places):
+                for j in range(checked[k].numel()):
+                    for i in range(output.numel()):
+                        _compare(numerical[k][o][j][i], rows[k][i][j], atol, rtol, (o, place, i, j), "analytically")
+    if ways.forward:
         for k, place in enumerate(places):
-            for j in range(checked[k].numel()):
-                for i in range(output.numel()):
-                    want, got = numerical[k][o][j][i], rows[k][i][j]
-                    if not abs(got - want) <= atol + rtol * abs(want):
-                        raise GradcheckError(
-                            f"Jacobian mismatch for output {o} with respect to input {place}: "
-                            f"d output[{i}] / d input[{j}] is {got!r} analytically and {want!r} numerically"
-                        )
+            columns = _forward(func, inputs, place)
+            for o, rows_of in enumerate(columns):
+                for j, column in enumerate(rows_of):
+                    for i, got in enumerate(column):
+                        _compare(numerical[k][o][j][i], got, atol, rtol, (o, place, i, j), "in forward mode")
+
+
+def _compare(want: float, got: float, atol: float, rtol: float, where: tuple[int, int, int, int], way: str) -> None:
+    if not abs(got - want) <= atol + rtol * abs(want):
+        o, place, i, j = where
+        raise GradcheckError(
+            f"Jacobian mismatch for output {o} with respect to input {place}: "
+            f"d output[{i}] / d input[{j}] is {got!r} {way} and {want!r} numerically"
+        )
+
+
+def _forward(function: Callable[..., Any], inputs: Sequence[Any], which: int) -> list[list[list[float]]]:
+    """Per output, per input element, the tangent of each output element: as `_numerical` gives them."""
+    from lucid.autograd import forward_ad
+
+    x = inputs[which]
+    columns = []
+    for j in range(x.numel()):
+        step = _C.zeros(x.numel(), dtype=x.dtype, device=x.device)
+        step[j] = 1
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, step.reshape(tuple(x.shape)))
+            tangents = [
+                forward_ad.unpack_dual(y) for y in _outputs(function, [*inputs[:which], dual, *inputs[which + 1 :]])
+            ]
+            columns.append([[0.0] * y.numel() if t is None else _flat(t) for y, t in tangents])
+    outputs = len(columns[0]) if columns else 0
+    return [[column[o] for column in columns] for o in range(outputs)]
+
+
+def _batched(output: Tensor, checked: Sequence[Tensor]) -> list[list[list[float]]]:
+    """As `_analytical`, by one pass for all output elements."""
+    n = output.numel()
+    weights = _C.eye(n, dtype=output.dtype, device=output.device).reshape((n, *output.shape))
+    grads = grad(output, checked, weights, retain_graph=True, allow_unused=True, is_grads_batched=True)
+    return [
+        [[0.0] * t.numel() for _ in range(n)] if g is None else g.detach().reshape((n, t.numel())).tolist()
+        for t, g in zip(checked, grads, strict=True)
+    ]
+
+
+def _compare_batched(
+    first: list[list[list[float]]], second: list[list[list[float]]], atol: float, rtol: float, output: int
+) -> None:
+    for a, b in zip(_leaves(first), _leaves(second), strict=True):
+        if not abs(a - b) <= atol + rtol * abs(a):
+            raise GradcheckError(f"batched gradients of output {output} are not those one by one: {b!r} and {a!r}")
 
 
 def _compare_runs(first: list[list[list[float]]], second: list[list[list[float]]], tol: float, output: int) -> None:
@@ -157,10 +236,15 @@ def gradgradcheck(
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
     gen_non_contig_grad_outputs: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
 ) -> bool:
     """`gradcheck` of the gradients of `func`, with respect to the inputs and to the outputs' weights.
 
-    The weights are random unless `grad_outputs` gives them.
+    The weights are random unless `grad_outputs` gives them. `check_fwd_over_rev` checks the gradients' tangents,
+    `check_rev_over_rev` their gradients; the rest is as there.
     """
     args = _listed(inputs)
     outputs = [o for o in _outputs(func, args) if o.requires_grad]
@@ -193,6 +277,10 @@ def gradgradcheck(
         rtol=rtol,
         raise_exception=raise_exception,
         nondet_tol=nondet_tol,
+        check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
+        fast_mode=fast_mode,
     )
 
 

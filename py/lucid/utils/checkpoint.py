@@ -6,7 +6,8 @@ Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from lucid import _C
@@ -15,7 +16,15 @@ from lucid._grad_mode import enable_grad, no_grad
 from lucid.autograd.function import Function
 from lucid.autograd.graph import saved_tensors_hooks
 
-__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "set_checkpoint_early_stop"]
+__all__ = [
+    "CheckpointError",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "detach_variable",
+    "noop_context_fn",
+    "set_checkpoint_early_stop",
+]
 
 
 class CheckpointError(RuntimeError):
@@ -124,7 +133,8 @@ def _random_state(state: Tensor | None) -> Iterator[None]:
         _C.set_rng_state(now)
 
 
-def _no_contexts() -> tuple[Any, Any]:
+def noop_context_fn() -> tuple[Any, Any]:
+    """The default `context_fn`: two contexts that do nothing."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
@@ -132,7 +142,7 @@ def checkpoint(
     function: Callable[..., Any],
     *args: Any,
     use_reentrant: bool | None = None,
-    context_fn: Callable[[], tuple[Any, Any]] = _no_contexts,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
     determinism_check: str = "default",
     debug: bool = False,
     preserve_rng_state: bool = True,
@@ -151,10 +161,11 @@ def checkpoint(
     if determinism_check not in ("default", "none"):
         raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
     if use_reentrant:
-        if context_fn is not _no_contexts or debug:
+        if context_fn is not noop_context_fn or debug:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         if kwargs:
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        check_backward_validity(args)
         return _Reentrant.apply(function, preserve_rng_state, *args)
     first, second = context_fn()
     state = _C.get_rng_state() if preserve_rng_state else None
@@ -170,6 +181,19 @@ def checkpoint(
             return function(*args, **kwargs)
     with saved_tensors_hooks(frame.pack, frame.unpack), first:
         return function(*args, **kwargs)
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warns where no tensor among the inputs requires a gradient: reentrant checkpointing then gives none."""
+    if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3)
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs with their tensors cut off from the tape, as leaves that require gradients where they did."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs)
 
 
 class _Reentrant(Function):

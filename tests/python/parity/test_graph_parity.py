@@ -298,3 +298,20 @@ def test_default_devices_belong_to_threads() -> None:
     elsewhere("gpu")
     run(None)
     assert seen == ["cpu", gpu, gpu, "cpu", gpu, gpu, "cpu"]
+
+
+def test_helpers_of_checkpointing() -> None:
+    for m in MODULES:
+        tools = importlib.import_module(f"{m.__name__}.utils.checkpoint")
+        x = leaf(m) * 2
+        cut, number = tools.detach_variable((x, 3))
+        assert cut.is_leaf and cut.requires_grad and number == 3
+        with pytest.raises(RuntimeError, match="Only tuple of tensors is supported"):
+            tools.detach_variable([x])
+        with pytest.warns(UserWarning, match="Gradients will be None"):
+            tools.check_backward_validity([m.ones(2), 3])
+        with pytest.warns(UserWarning, match="Gradients will be None"):
+            tools.checkpoint(lambda x: x * 2, m.ones(2), use_reentrant=True)
+        first, second = tools.noop_context_fn()
+        with first, second:
+            tools.check_backward_validity([x])

@@ -279,3 +279,36 @@ def test_pieces_of_what_was_written(device: str) -> None:
     (first * second).sum().backward()
     assert first.tolist() == [3, 6] and second.tolist() == [10, 13]
     assert x.grad is not None and x.grad.tolist() == [30, 39, 9, 18]
+
+
+def test_gradcheck_checks_tangents_and_batches() -> None:
+    x = lucid.tensor([0.3, -1.2, 2.0], dtype=lucid.float64, requires_grad=True)
+    check, twice = lucid.autograd.gradcheck, lucid.autograd.gradgradcheck
+    ways = {"check_forward_ad": True, "check_batched_grad": True}
+
+    def good(x: lucid.Tensor) -> tuple[lucid.Tensor, lucid.Tensor]:
+        return x.sin() * x.prod(), lucid.ones(2, dtype=lucid.float64)
+
+    assert check(good, x, fast_mode=True, **ways)
+    assert check(good, x, check_forward_ad=True, check_backward_ad=False)
+    assert twice(lambda x: good(x)[0], x, check_fwd_over_rev=True, check_rev_over_rev=False)
+
+    class Wrong(lucid.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: lucid.Tensor) -> lucid.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: lucid.Tensor) -> lucid.Tensor:
+            return g * 2
+
+        @staticmethod
+        def jvp(ctx: Any, v: lucid.Tensor) -> lucid.Tensor:
+            return v * 3
+
+    assert check(Wrong.apply, x)
+    with pytest.raises(RuntimeError, match="in forward mode"):
+        check(Wrong.apply, x, check_forward_ad=True)
+    assert not check(Wrong.apply, x, check_forward_ad=True, raise_exception=False)
+    with pytest.raises(ValueError, match="at least one"):
+        check(good, x, check_backward_ad=False)
