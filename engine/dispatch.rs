@@ -142,6 +142,13 @@ impl Storage {
         }
     }
 
+    /// Notes that a gradient will need the elements, for a device that computes only what is needed.
+    pub(crate) fn keep(&self) {
+        if let Repr::Gpu(a) = &self.0 {
+            a.keep();
+        }
+    }
+
     pub(crate) fn shares_storage(&self, other: &Storage) -> bool {
         match (&self.0, &other.0) {
             (Repr::Cpu(a), Repr::Cpu(b)) => a.shares_storage(b),

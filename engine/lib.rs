@@ -106,5 +106,5 @@ pub fn get_num_threads() -> usize {
 pub mod lazy {
     pub use crate::dispatch::primitives;
     pub use crate::gpu::lazy::{limits, set_limits, Limits};
-    pub use crate::gpu::set_lowering;
+    pub use crate::gpu::{set_hosting, set_lowering};
 }

@@ -96,6 +96,7 @@ impl Kept {
                        normal tensor and use it in autograd.";
             return Err(Error::runtime("autograd", why));
         }
+        t.storage().keep();
         match modes::packing() {
             None => Ok(Kept::Input(t.clone(), t.version())),
             Some(packing) => Kept::packed(packing, &t.detach()?, super::edge_of(t).map_or(Place::Off, Place::At)),
@@ -104,6 +105,7 @@ impl Kept {
 
     /// Keeps result `nr` of the node in the making.
     pub(crate) fn output(storage: &Storage, nr: u32) -> Result<Kept> {
+        storage.keep();
         match modes::packing() {
             None => Ok(Kept::Output(Box::new((storage.clone(), None)), storage.version(), nr)),
             Some(packing) => Kept::packed(packing, &Tensor::from_storage(storage.clone()), Place::Own(nr)),

@@ -58,7 +58,7 @@ use crate::ops::sort::SortOp;
 use crate::ops::unary::UnaryOp;
 use crate::ops::view::ViewOp;
 use crate::optim::Step;
-use crate::shape::Layout;
+use crate::shape::{Axes, Layout, Shape, Strides};
 use crate::{DType, Error, Result};
 pub(crate) use norm::affine_gradients;
 pub(crate) use simd::shared::release_names;
@@ -183,6 +183,26 @@ impl CpuArray {
         let buffer = Arc::new(Buffer::lent(lasting, out.dtype)?);
         let layout = Layout::contiguous(&out.shape);
         (buffer.len() == layout.numel()).then_some(CpuArray { buffer, layout, dtype: out.dtype, apart: None })
+    }
+
+    /// An array of the elements that a node of MLX's CPU stream gets.
+    ///
+    /// # Errors
+    /// `InvalidValue` where they are not aligned, or are not what a dtype's elements may be.
+    pub fn input(input: mlx_ffi::host::Input, dtype: DType) -> Result<CpuArray> {
+        let shape: Shape = input.shape().iter().map(|&n| n as usize).collect();
+        let strides: Strides = input.strides().iter().map(|s| s.unsigned_abs() as usize).collect();
+        let turned = |i: &usize| shape[*i] > 1 && input.strides()[*i] < 0;
+        let turned: Axes = (0..shape.len()).filter(turned).collect();
+        let foreign = Foreign::input(input);
+        let len = foreign.bytes() / dtype.size();
+        let array = CpuArray::on(Buffer::foreign(foreign, dtype, len)?, Layout { shape, strides, offset: 0 })?;
+        if turned.is_empty() {
+            return Ok(array);
+        }
+        // From the lowest address on, axes with negative strides are seen from their other end.
+        let out = Meta::new(array.shape(), dtype);
+        CpuBackend::index(&IndexOp::Flip { axes: turned }, &[&array], &out)
     }
 
     /// The whole buffer, for [`Buffer::offer`], where it is what the array shows, as it lies.

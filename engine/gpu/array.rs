@@ -16,7 +16,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The longest chain of a view; a longer one becomes a single `as_strided` of the base.
@@ -184,6 +184,8 @@ pub(super) struct Cell {
     numel: usize,
     /// The value's dtype; a view may show another.
     dtype: DType,
+    /// Will a gradient need what it holds?
+    kept: AtomicBool,
 }
 
 impl Cell {
@@ -327,6 +329,7 @@ impl GpuArray {
             hidden: AtomicU32::new(0),
             numel: layout.numel(),
             dtype,
+            kept: AtomicBool::new(false),
         };
         let array = GpuArray { cell: Arc::new(cell), view: None, layout, dtype, apart: None };
         lazy::note(&array.cell, array.cell.numel * dtype.size())?;
@@ -361,6 +364,16 @@ impl GpuArray {
     /// The storage itself, where the array shows all of it as it is.
     pub(super) fn base(&self) -> Option<&Cell> {
         self.view.is_none().then_some(&*self.cell)
+    }
+
+    /// Notes that a gradient will need the elements, so that they are computed whatever else is.
+    pub(crate) fn keep(&self) {
+        self.cell.kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Will a gradient need the elements?
+    pub(super) fn is_kept(&self) -> bool {
+        self.cell.kept.load(Ordering::Relaxed)
     }
 
     /// A view of this array; `layout` is what `op` makes of its own.

@@ -7,7 +7,10 @@
 use super::array::{physical, GpuArray, Perm, Ref, Value};
 use super::convert::{self, int, ints, Ints};
 use super::fault::Made;
+use super::hosted;
 use super::lower::Origin;
+use crate::backend::Backend;
+use crate::cpu::CpuBackend;
 use crate::dispatch::Meta;
 use crate::ops::conv::{ConvArgs, ConvOp, Spatial};
 use crate::shape::numel;
@@ -17,6 +20,10 @@ use mlx_ffi::{ops, Array};
 pub(super) fn conv(op: &ConvOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     if numel(&out.shape) == 0 || inputs[..inputs.len().min(2)].iter().any(|x| x.numel() == 0) {
         return GpuArray::new(of_nothing(op, inputs, out)?, &out.shape, out.dtype);
+    }
+    if hosted::takes(out.dtype) {
+        let op = op.clone();
+        return hosted::run(c"LucidConvolution", inputs, out, move |x, out| CpuBackend::conv(&op, x, out));
     }
     let value = match (op, inputs) {
         (ConvOp::Forward { args }, [x, w, rest @ ..]) => forward(x, w, rest.first().copied(), args)?,

@@ -6,6 +6,7 @@
 //! and without lowering results are the same (an infinite bias on infinite elements apart).
 
 use super::array::Value;
+use super::chain::Chain;
 use super::convert::{constant, spread};
 use super::fault::Made;
 use super::tiles::{Pooled, Returned};
@@ -36,6 +37,8 @@ pub(super) enum Origin {
     Pool(Pooled),
     /// What went back through them.
     PoolBack(Returned),
+    /// Linear layers.
+    Linear(Chain),
 }
 
 impl Origin {
@@ -70,7 +73,7 @@ impl Peeled {
         let (mut peeled, mut below) = (None, v);
         while worth_it(below) {
             peeled = match below.origin.as_deref() {
-                None | Some(Origin::Pool(_) | Origin::PoolBack(_)) => break,
+                None | Some(Origin::Pool(_) | Origin::PoolBack(_) | Origin::Linear(_)) => break,
                 Some(Origin::Relu { input }) => {
                     below = input;
                     Some(Peeled { raw: input.clone(), bias: None, relu: true })

@@ -1,6 +1,7 @@
 //! The GPU backend, over MLX's lazy arrays: Metal, CUDA, or MLX's own CPU stream.
 //!
-//! Depends on the op enums, `shape` and mlx-ffi; nothing else of the engine. Each file holds one family; here the trait's
+//! Depends on the op enums, `shape` and mlx-ffi, and through `hosted` on the CPU backend's kernels, which MLX's CPU stream runs
+//! as nodes of its graph; on nothing else of the engine. Each file holds one family; here the trait's
 //! methods are handed to them, and errors get the op's name. Invariants: an op records and does not compute, but where
 //! its documentation says that it evaluates; what PyTorch and MLX answer differently is PyTorch's.
 
@@ -8,6 +9,7 @@ mod align;
 mod array;
 mod bessel;
 mod bounds;
+mod chain;
 mod contract;
 mod conv;
 mod convert;
@@ -16,6 +18,7 @@ mod elementwise;
 mod factor;
 mod fault;
 mod gamma;
+mod hosted;
 mod index;
 mod integer;
 pub(crate) mod lazy;
@@ -40,6 +43,7 @@ mod written;
 mod tests;
 
 pub(crate) use array::GpuArray;
+pub use hosted::set_hosting;
 pub use lower::set_lowering;
 
 use crate::backend::{Backend, Exposed, MemoryStats};

@@ -3,8 +3,10 @@
 //! Depends on `array`, `convert` and mlx-ffi's fused operations. Invariant: 16-bit floats are summed in float32.
 
 use super::array::{GpuArray, Value};
+use super::chain::Chain;
 use super::convert::{self, constant, int, ints, Ints};
 use super::fault::Made;
+use super::lower::Origin;
 use super::rows;
 use super::view::physical_axis;
 use crate::dispatch::Meta;
@@ -14,10 +16,11 @@ use crate::shape::numel;
 use crate::{DType, Error};
 use mlx_ffi::{fast, ops, Array, Dtype};
 use std::f64::consts::FRAC_1_SQRT_2;
+use std::sync::Arc;
 
 pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     let value = match (op, inputs) {
-        (NnOp::Linear, [x, w, rest @ ..]) => Value::plain(linear(x, w, rest.first().copied(), out)?),
+        (NnOp::Linear, [x, w, rest @ ..]) => linear_value(x, w, rest.first().copied(), out)?,
         (NnOp::Embedding { .. }, [x, at]) => super::index::rows(x, at, out)?,
         (NnOp::Softmax { axis }, [x, ..]) => along(x, *axis, |x, axis| {
             let half = matches!(out.dtype, DType::F16 | DType::BF16);
@@ -91,6 +94,16 @@ fn along(x: &GpuArray, axis: usize, f: impl FnOnce(&Array, i32) -> Made<Array>) 
         _ => f(&v.array, int(physical_axis(v.perm.as_ref(), axis))?)?,
     };
     Ok(Value::new(array, v.perm.clone()))
+}
+
+fn linear_value(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Made<Value> {
+    let chain = Chain::of(x, w, bias)?;
+    let mut made = Value::plain(match &chain {
+        Some(chain) if chain.is_long() => chain.launch()?,
+        _ => linear(x, w, bias, out)?,
+    });
+    made.origin = chain.map(|chain| Arc::new(Origin::Linear(chain)));
+    Ok(made)
 }
 
 fn linear(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Made<Array> {

@@ -7,8 +7,11 @@ use super::align::align;
 use super::array::{GpuArray, Perm, Value};
 use super::convert::{constant, dtype, int};
 use super::fault::{Fault, Made};
+use super::hosted;
 use super::lazy;
 use super::written::{self, Text};
+use crate::backend::Backend;
+use crate::cpu::{CpuArray, CpuBackend};
 use crate::optim::algebra::{is_half, Algebra};
 use crate::optim::rules::{Rule, Visit};
 use crate::optim::Step;
@@ -31,7 +34,7 @@ pub(super) fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Made<()> {
                 return Err(Error::runtime("step", why).into());
             }
             let (slots, perm, element) = open(list)?;
-            if fits_kernel(&slots) {
+            if fits_kernel(&slots) || fits_host(&slots) {
                 together.push((list, slots, perm, element));
                 continue;
             }
@@ -39,6 +42,13 @@ pub(super) fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Made<()> {
             results.push((list, step.visit(One { slots, graph: Graph(wide) })?, perm, element));
         }
         if together.is_empty() {
+            continue;
+        }
+        if hosted::takes(DType::F32) {
+            let new = by_host(step, &together.iter().map(|(_, slots, ..)| slots).collect::<Vec<_>>())?;
+            results.extend(
+                together.into_iter().zip(new).map(|((list, _, perm, element), new)| (list, new, perm, element)),
+            );
             continue;
         }
         let formula = Formula::of(step, written::apart())?;
@@ -84,6 +94,31 @@ fn fits_kernel(slots: &Slots) -> bool {
     let size = slots.first().map_or(0, Array::size);
     let fits = |a: &Array| a.dtype() == mlx_ffi::Dtype::Float32 && a.size() == size;
     (1..1 << 26).contains(&size) && slots.iter().all(fits) && written::room().is_some()
+}
+
+/// May the CPU device's kernel step this parameter?
+fn fits_host(slots: &Slots) -> bool {
+    let shape = slots.first().map_or(&[][..], Array::shape);
+    let fits = |a: &Array| a.dtype() == mlx_ffi::Dtype::Float32 && a.shape() == shape;
+    hosted::takes(DType::F32) && !shape.contains(&0) && slots.iter().all(fits)
+}
+
+/// The new values of all parameters and of their state, by one node of MLX's CPU stream.
+fn by_host(step: &Step, all: &[&Slots]) -> Made<Vec<Slots>> {
+    let (arity, inputs) = (step.arity(), all.iter().flat_map(|slots| slots.iter()).collect::<Vec<_>>());
+    let dtypes = inputs.iter().map(|_| DType::F32).collect();
+    let outputs = all.iter().flat_map(|slots| slots.iter().skip(1));
+    let outputs: Vec<_> = outputs.map(|a| (a.shape(), mlx_ffi::Dtype::Float32)).collect();
+    let step = *step;
+    let made = hosted::nodes(c"LucidStep", &inputs, dtypes, &outputs, move |x| {
+        // All but the gradients, second of each, are written: into copies, since MLX's arrays do not change.
+        let kept = |(i, x): (usize, &&CpuArray)| if i % arity == 1 { Ok((*x).clone()) } else { CpuBackend::copy(x) };
+        let slots = x.iter().enumerate().map(kept).collect::<crate::Result<Vec<CpuArray>>>()?;
+        let lists = slots.chunks(arity).map(|list| list.iter().collect()).collect();
+        CpuBackend::steps(&[(step, lists)])?;
+        Ok(slots.into_iter().enumerate().filter(|(i, _)| i % arity != 1).map(|(_, new)| new).collect())
+    })?;
+    Ok(made.chunks(arity - 1).map(|new| new.iter().cloned().collect()).collect())
 }
 
 /// Parameters to step by one launch each: as many as it has room for with their gradients, state and results, in powers

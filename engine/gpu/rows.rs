@@ -71,7 +71,7 @@ float low = log(sum);
 for (int k = 0; k < n; k++) out[first + k] = x[first + k] - most - low;
 "
     );
-    Text { name: "log_softmax", inputs: strings(&["x", "d"]), outputs: strings(&["out"]), body }
+    Text { name: "log_softmax", inputs: strings(&["x", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// See [`softmax_back`].
@@ -87,7 +87,7 @@ for (int k = 0; k < n; k++) out[first + k] = {result};
 "
     );
     let name = if log { "log_softmax_back" } else { "softmax_back" };
-    Text { name, inputs: strings(&["g", "y", "d"]), outputs: strings(&["out"]), body }
+    Text { name, inputs: strings(&["g", "y", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// `g` where `y` is not 0 or less, where a kernel of our own may tell.
@@ -103,7 +103,7 @@ pub(super) fn relu_back(g: &Array, y: &Array) -> Made<Option<Array>> {
 /// See [`relu_back`].
 pub(super) fn relu_back_text() -> Text {
     let body = "if (i >= (unsigned int)d[0]) return;\nout[i] = y[i] <= 0.0f ? 0.0f : g[i];\n".into();
-    Text { name: "relu_back", inputs: strings(&["g", "y", "d"]), outputs: strings(&["out"]), body }
+    Text { name: "relu_back", inputs: strings(&["g", "y", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
 // ---- negative log-likelihood -------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ int r = i;
 out[i] = {COUNTS} ? -x[r * (int)d[1] + (int)t[r]] : 0.0f;
 "
     );
-    Text { name: "nll_rows", inputs: strings(&["x", "t", "d"]), outputs: strings(&["out"]), body }
+    Text { name: "nll_rows", inputs: strings(&["x", "t", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// The sum or the mean of the rows' losses, by one group.
@@ -209,7 +209,7 @@ counts[lane] = count;
 "
     );
     let name = if mean { "nll_mean" } else { "nll_sum" };
-    Text { name, inputs: strings(&["x", "t", "d"]), outputs: strings(&["out"]), body }
+    Text { name, inputs: strings(&["x", "t", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// What goes back to each element.
@@ -237,5 +237,5 @@ int r = i / n;
 out[i] = (int)t[r] == (int)(i % n) && {COUNTS} ? -{share} : 0.0f;
 "
     );
-    Text { name, inputs: strings(&["g", "t", "d"]), outputs: strings(&["out"]), body }
+    Text { name, inputs: strings(&["g", "t", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }

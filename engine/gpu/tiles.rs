@@ -10,7 +10,7 @@ use super::conv::channels_last;
 use super::convert::int;
 use super::fault::Made;
 use super::lower::{worth_it, Origin};
-use super::written::{self, launch, numbers, Text};
+use super::written::{self, launch, numbers, Text, GROUP};
 use mlx_ffi::{ops, Array};
 use std::sync::Arc;
 
@@ -194,7 +194,7 @@ pub(super) fn largest(bias: bool, relu: bool, planar: bool) -> Text {
         body += "best = best < 0.0f ? 0.0f : best;\n";
     }
     body += &format!("out[{}] = best;\n", place(planar));
-    Text { name: "max_pool", inputs: inputs(&["x", "d"], bias), outputs: vec!["out".into()], body }
+    Text { name: "max_pool", inputs: inputs(&["x", "d"], bias), outputs: vec!["out".into()], body, group: GROUP }
 }
 
 /// See [`Tiles::max_back`]. Sums may be equal where what they are made of is not.
@@ -207,7 +207,13 @@ pub(super) fn route_back(bias: bool, relu: bool, planar: bool, clipped: bool) ->
         true => format!("out[where] = best <= 0.0f ? 0.0f : {share};\n"),
         false => format!("out[where] = {share};\n"),
     };
-    Text { name: "max_pool_back", inputs: inputs(&["x", "d", "g"], bias), outputs: vec!["out".into()], body }
+    Text {
+        name: "max_pool_back",
+        inputs: inputs(&["x", "d", "g"], bias),
+        outputs: vec!["out".into()],
+        body,
+        group: GROUP,
+    }
 }
 
 /// A convolution's bias, which may come with axes of size 1, as (channels).

@@ -22,13 +22,15 @@ pub(super) const GROUP: usize = 256;
 /// A kernel's text: the body runs once for every `i` below the number of elements that it checks by itself. Threads of a
 /// group, of `LUCID_GROUP`, know their place in it as `lane`, share what is `LUCID_SHARED` and wait for one another at
 /// `LUCID_BARRIER`, which all of them must reach.
-#[derive(Clone, Debug, Default, Hash)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Text {
     /// What it is called in profiles.
     pub name: &'static str,
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
     pub body: String,
+    /// Threads of one group, [`GROUP`] unless the kernel asks for more.
+    pub group: usize,
 }
 
 /// How many inputs and outputs one launch may have; `None` where kernels cannot be written, or lowerings are off.
@@ -59,6 +61,7 @@ enum Language {
 /// A kernel, and the launches of it that were recorded before: MLX puts its whole text together at each call.
 struct Kernel {
     language: Language,
+    group: usize,
     launches: Mutex<HashMap<Like, Arc<Primitive>>>,
 }
 
@@ -107,7 +110,7 @@ fn kernel(key: &str, text: impl FnOnce() -> Text) -> Made<Arc<Kernel>> {
     }
     body += &text.body;
     let header =
-        format!("#define LUCID_GROUP {GROUP}\n#define LUCID_SHARED {shared}\n#define LUCID_BARRIER {barrier}\n");
+        format!("#define LUCID_GROUP {}\n#define LUCID_SHARED {shared}\n#define LUCID_BARRIER {barrier}\n", text.group);
     let source = Source {
         name: &name,
         inputs: &inputs,
@@ -120,7 +123,7 @@ fn kernel(key: &str, text: impl FnOnce() -> Text) -> Made<Arc<Kernel>> {
         true => Language::Metal(MetalKernel::new(source, false)?),
         false => Language::Cuda(CudaKernel::new(source, 0)?),
     };
-    let kernel = Arc::new(Kernel { language, launches: Mutex::default() });
+    let kernel = Arc::new(Kernel { language, group: text.group, launches: Mutex::default() });
     made.insert(key.to_owned(), Arc::clone(&kernel));
     Ok(kernel)
 }
@@ -159,7 +162,7 @@ pub(super) fn launch(
     let launch = Launch {
         outputs: &outputs,
         grid: [int(threads)?, 1, 1],
-        thread_group: [int(threads.clamp(1, GROUP))?, 1, 1],
+        thread_group: [int(threads.clamp(1, kernel.group))?, 1, 1],
         template: &[],
         init_value: None,
         verbose: false,
@@ -184,7 +187,8 @@ pub(super) fn launch(
 /// names it gives. Elements of all parameters are counted through, up to the numbers in `n`; `constants` are inputs, since
 /// they change from step to step.
 pub(super) fn step(count: usize, loaded: usize, constants: Vec<String>, formula: &str, results: &[String]) -> Text {
-    let mut text = Text { name: "step", inputs: vec!["n".into()], ..Text::default() };
+    let mut text =
+        Text { name: "step", inputs: vec!["n".into()], outputs: Vec::new(), body: String::new(), group: GROUP };
     text.inputs.extend(constants);
     let names: Vec<String> = (0..loaded).map(|k| format!("x{k}")).collect();
     let mut body = format!("if (i >= (unsigned int)n[{}]) return;\nfloat {};\n", count - 1, names.join(", "));

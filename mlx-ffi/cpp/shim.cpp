@@ -13,7 +13,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "mlx/allocator.h"
 #include "mlx/backend/common/utils.h"
+#include "mlx/backend/cpu/encoder.h"
 #include "mlx/c/error.h"
 #include "mlx/c/private/mlx.h"
 #include "mlx/mlx.h"
@@ -70,10 +72,92 @@ std::vector<mx::array> collect(const mlx_array* outputs, size_t n) {
   return all;
 }
 
+// Fills the null handles of `made` with the arrays that a primitive makes.
+void make(
+    mlx_array* made,
+    const lucid_output* outputs,
+    size_t n_outputs,
+    const std::shared_ptr<mx::Primitive>& primitive,
+    std::vector<mx::array> inputs) {
+  auto shape = [&](size_t i) { return mx::Shape(outputs[i].shape, outputs[i].shape + outputs[i].ndim); };
+  if (n_outputs == 1) {
+    mlx_array_set_(*made, mx::array(shape(0), mlx_dtype_to_cpp(outputs[0].dtype), primitive, std::move(inputs)));
+    return;
+  }
+  std::vector<mx::Shape> shapes;
+  std::vector<mx::Dtype> dtypes;
+  for (size_t i = 0; i < n_outputs; i++) {
+    shapes.push_back(shape(i));
+    dtypes.push_back(mlx_dtype_to_cpp(outputs[i].dtype));
+  }
+  std::vector<mx::array> all = mx::array::make_arrays(std::move(shapes), dtypes, primitive, inputs);
+  for (size_t i = 0; i < n_outputs; i++) {
+    mlx_array_set_(made[i], std::move(all[i]));
+  }
+}
+
 // Arrays of our own, each with the event of an output: waiting on them touches nothing that another thread may see.
 using Waiter = std::vector<mx::array>;
 
 std::atomic<bool> forked{false};
+
+using Kept = std::shared_ptr<mx::array::Data>;
+
+// A primitive that a function of the host's computes.
+class Host final : public mx::Primitive {
+ public:
+  Host(mx::Stream stream, const lucid_host& host, std::shared_ptr<void> context)
+      : mx::Primitive(stream), name_(host.name), run_(host.run), context_(std::move(context)) {}
+
+  void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
+    std::vector<void*> to;
+    for (mx::array& output : outputs) {
+      mx::allocator::Buffer buffer = mx::allocator::malloc(output.nbytes());
+      if (!buffer.ptr()) {
+        throw std::runtime_error("[malloc] Unable to allocate " + std::to_string(output.nbytes()) + " bytes.");
+      }
+      output.set_data(buffer);
+      to.push_back(output.data<char>());
+    }
+    struct From {
+      const void* data;
+      mx::Strides strides;
+      Kept kept;
+    };
+    std::vector<From> from;
+    for (const mx::array& input : inputs) {
+      from.push_back({input.data<char>(), input.strides(), input.data_shared_ptr()});
+    }
+    // MLX may drop this primitive before its work is done.
+    auto work = [run = run_, context = context_, from = std::move(from), to = std::move(to)] {
+      std::vector<lucid_host_input> views;
+      for (const From& f : from) {
+        views.push_back({f.data, f.strides.data(), {new Kept(f.kept)}});
+      }
+      if (run(context.get(), views.data(), to.data())) {
+        size_t length = 0;
+        const char* message = lucid_error_message(&length);
+        std::string why = message ? std::string(message, length) : "no reason given";
+        lucid_error_clear();
+        throw std::runtime_error(why);
+      }
+    };
+    mx::cpu::get_command_encoder(stream()).dispatch(std::move(work));
+  }
+
+  void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
+    throw std::runtime_error(std::string(name_) + ": runs on MLX's CPU stream alone");
+  }
+
+  const char* name() const override {
+    return name_;
+  }
+
+ private:
+  const char* name_;
+  int (*run_)(void*, const lucid_host_input*, void* const*);
+  std::shared_ptr<void> context_;
+};
 
 } // namespace
 
@@ -225,26 +309,26 @@ extern "C" int lucid_repeat(
     size_t n) {
   return guarded([&] {
     const auto& repeated = *static_cast<std::shared_ptr<mx::Primitive>*>(primitive.ctx);
-    std::vector<mx::array> from;
-    from.reserve(n);
-    for (size_t i = 0; i < n; i++) {
-      from.push_back(get(inputs[i]));
-    }
-    auto shape = [&](size_t i) { return mx::Shape(outputs[i].shape, outputs[i].shape + outputs[i].ndim); };
-    if (n_outputs == 1) {
-      mlx_array_set_(*made, mx::array(shape(0), mlx_dtype_to_cpp(outputs[0].dtype), repeated, std::move(from)));
-      return;
-    }
-    std::vector<mx::Shape> shapes;
-    std::vector<mx::Dtype> dtypes;
-    for (size_t i = 0; i < n_outputs; i++) {
-      shapes.push_back(shape(i));
-      dtypes.push_back(mlx_dtype_to_cpp(outputs[i].dtype));
-    }
-    std::vector<mx::array> all = mx::array::make_arrays(std::move(shapes), dtypes, repeated, from);
-    for (size_t i = 0; i < n_outputs; i++) {
-      mlx_array_set_(made[i], std::move(all[i]));
-    }
+    make(made, outputs, n_outputs, repeated, collect(inputs, n));
+  });
+}
+
+extern "C" void lucid_kept_free(lucid_kept kept) {
+  delete static_cast<Kept*>(kept.ctx);
+}
+
+extern "C" int lucid_host_node(
+    mlx_array* made,
+    const lucid_output* outputs,
+    size_t n_outputs,
+    lucid_host host,
+    const mlx_array* inputs,
+    size_t n,
+    mlx_stream stream) {
+  return guarded([&] {
+    std::shared_ptr<void> context(host.context, host.release);
+    auto primitive = std::make_shared<Host>(mlx_stream_get_(stream), host, std::move(context));
+    make(made, outputs, n_outputs, primitive, collect(inputs, n));
   });
 }
 

@@ -65,6 +65,36 @@ int lucid_repeat(
     const mlx_array* inputs,
     size_t n);
 
+/* What keeps the elements of an array where they are, apart from the array. */
+typedef struct lucid_kept_ {
+  void* ctx;
+} lucid_kept;
+void lucid_kept_free(lucid_kept kept);
+/* An input of a host's node: its first element and its strides, in elements, both valid during the call, the elements for as
+ * long as `kept`, which whoever gets it has to free. */
+typedef struct lucid_host_input_ {
+  const void* data;
+  const int64_t* strides;
+  lucid_kept kept;
+} lucid_host_input;
+/* A function of the host's. `run` writes the outputs' elements in row-major order and returns 0, or sets the thread's error;
+ * it must not throw, nor touch arrays. `release` is called once, on any thread, when nothing needs the context any more. */
+typedef struct lucid_host_ {
+  const char* name; /* static */
+  void* context;
+  int (*run)(void* context, const lucid_host_input* inputs, void* const* outputs);
+  void (*release)(void* context);
+} lucid_host;
+/* The arrays that the function makes of the inputs, on MLX's CPU stream; it owns the context, on errors too. */
+int lucid_host_node(
+    mlx_array* made,
+    const lucid_output* outputs,
+    size_t n_outputs,
+    lucid_host host,
+    const mlx_array* inputs,
+    size_t n,
+    mlx_stream stream);
+
 /* A view of an evaluated array, itself evaluated: another shape and strides (in elements) over the same memory, from the same
  * first element, where it is transposed, reshaped or broadcast. `made` stays null where the array is not evaluated. */
 int lucid_view_now(mlx_array* made, mlx_array a, const int* shape, const int64_t* strides, size_t ndim);

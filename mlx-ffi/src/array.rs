@@ -41,6 +41,16 @@ impl Array {
         Ok((Array(first), Array(second)))
     }
 
+    /// Makes `n` arrays from a call that fills as many null handles, or none where it fails.
+    pub(crate) fn build_all(
+        n: usize,
+        call: impl FnOnce(*mut sys::mlx_array) -> std::os::raw::c_int,
+    ) -> Result<Vec<Array>> {
+        let mut raw = vec![sys::mlx_array { ctx: std::ptr::null_mut() }; n];
+        error::check(call(raw.as_mut_ptr()))?;
+        raw.into_iter().map(Array::own).collect()
+    }
+
     /// Takes ownership of a handle that a constructor returned; null means failure.
     #[inline]
     pub(crate) fn own(raw: sys::mlx_array) -> Result<Array> {

@@ -37,6 +37,7 @@ mod eval;
 pub mod fast;
 pub mod fft;
 pub mod graph;
+pub mod host;
 mod lasting;
 pub mod linalg;
 pub mod memory;

@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 
 use smallvec::SmallVec;
 
-use crate::error::check;
 use crate::{counters, eval, stream, sys, Array, Dtype, Result};
 
 type Handles = SmallVec<[sys::mlx_array; 8]>;
@@ -25,6 +24,16 @@ pub fn share_primitives(on: bool) {
 
 fn handles(arrays: &[&Array]) -> Handles {
     arrays.iter().map(|a| a.raw()).collect()
+}
+
+/// Shapes and dtypes of outputs, as the shim takes them while the slices live.
+pub(crate) fn raw_outputs(outputs: &[(&[i32], Dtype)]) -> SmallVec<[sys::lucid_output; 8]> {
+    let raw = |&(shape, dtype): &(&[i32], Dtype)| sys::lucid_output {
+        shape: shape.as_ptr(),
+        ndim: shape.len(),
+        dtype: dtype.raw(),
+    };
+    outputs.iter().map(raw).collect()
 }
 
 /// A primitive with its parameters and its stream.
@@ -63,17 +72,11 @@ impl Primitive {
             eval::expect_siblings();
         }
         let inputs = handles(inputs);
-        let outputs: SmallVec<[sys::lucid_output; 8]> = outputs
-            .iter()
-            .map(|(shape, dtype)| sys::lucid_output { shape: shape.as_ptr(), ndim: shape.len(), dtype: dtype.raw() })
-            .collect();
-        let mut made: Handles = outputs.iter().map(|_| sys::mlx_array { ctx: std::ptr::null_mut() }).collect();
+        let outputs = raw_outputs(outputs);
         // SAFETY: valid handles, live slices and as many null out-parameters as there are outputs.
-        let status = unsafe {
-            sys::lucid_repeat(made.as_mut_ptr(), outputs.as_ptr(), outputs.len(), self.0, inputs.as_ptr(), inputs.len())
-        };
-        check(status)?;
-        made.into_iter().map(Array::own).collect()
+        Array::build_all(outputs.len(), |made| unsafe {
+            sys::lucid_repeat(made, outputs.as_ptr(), outputs.len(), self.0, inputs.as_ptr(), inputs.len())
+        })
     }
 }
 

@@ -288,6 +288,12 @@ fn set_lowering(on: bool) {
     lucid::lazy::set_lowering(on);
 }
 
+/// Turns the CPU device's kernels on MLX's CPU stream on or off, for comparing both.
+#[pyfunction]
+fn set_hosting(on: bool) {
+    lucid::lazy::set_hosting(on);
+}
+
 /// The MLX primitives that evaluating these tensors would run, by name.
 #[pyfunction]
 #[pyo3(signature = (*tensors))]
@@ -452,7 +458,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! {
         numel is_nonzero is_storage _set_deterministic _get_deterministic view expand repeat clone contiguous is_signed is_same_size ravel is_floating_point is_complex detach detach_ fill_ zero_ resize_as_ is_inference is_tensor promote_types result_type can_cast
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
-        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits set_lowering primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
+        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits set_lowering set_hosting primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _metal_device_name _metal_run_kernel _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())

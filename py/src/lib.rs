@@ -64,7 +64,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Sets `__all__` of the module to what `lucid` itself shows.
 fn publish(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // Under `lucid.errors` only, or for `lucid.optim`, `lucid.nn` and tests.
-    let mut hidden = vec!["primitives", "lazy_limits", "set_lazy_limits", "set_lowering"];
+    let mut hidden = vec!["primitives", "lazy_limits", "set_lazy_limits", "set_lowering", "set_hosting"];
     hidden.extend(["IndexError", "ValueError", "TypeError", "OverflowError", "RuntimeError", "NotImplementedError"]);
     hidden.extend(["FileNotFoundError"]);
     hidden.extend(lucid::ops::schemas().filter(|s| !schema::is_top(s)).map(|s| s.name.trim_start_matches("r#")));

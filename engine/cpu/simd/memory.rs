@@ -40,6 +40,12 @@ impl Foreign {
         Foreign { ptr, bytes, writable, owner }
     }
 
+    /// The memory that an input of a node of MLX's CPU stream reaches over, to read.
+    pub(crate) fn input(input: mlx_ffi::host::Input) -> Foreign {
+        let (ptr, bytes) = input.memory();
+        Foreign { ptr: ptr.cast_mut(), bytes, writable: false, owner: Box::new(input) }
+    }
+
     /// How many bytes there are.
     pub fn bytes(&self) -> usize {
         self.bytes

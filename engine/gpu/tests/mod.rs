@@ -1,6 +1,7 @@
 //! Tests of the backend by itself, against plain loops. Depends on the trait's methods and on nothing above them.
 
 mod convs;
+mod hosted;
 mod lazies;
 mod ops;
 mod pools;
@@ -50,7 +51,9 @@ impl Bytes for bool {
     }
 }
 
+/// An array. What the test's thread records from now on is MLX's own, but for what asks for more.
 pub(super) fn put<T: Element + Bytes>(data: &[T], shape: &[usize]) -> GpuArray {
+    super::set_hosting(false);
     B::from_bytes(&bytes_of(data), &Meta::new(shape, T::DTYPE)).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! Kernels that the engine writes, compiled for this machine's processor, against the primitives they stand for.
 
 use super::*;
+use crate::gpu::chain;
 use crate::gpu::optim::Formula;
 use crate::gpu::rows::{log_softmax_text, nll_back_text, nll_rows_text, nll_text, relu_back_text, softmax_back_text};
 use crate::gpu::tiles::{largest, route_back, Tiles};
@@ -9,6 +10,7 @@ use crate::ops::binary::BinaryOp;
 use crate::ops::loss::{LossOp, Reduction};
 use crate::ops::nn::NnOp;
 use crate::ops::pool::PoolOp;
+use crate::ops::unary::UnaryOp;
 use crate::optim::Step;
 use std::collections::HashMap;
 
@@ -35,7 +37,7 @@ fn step(name: &str, options: &[(&str, f64)]) -> Step {
 }
 
 /// Steps whose formulas differ.
-fn steps() -> Vec<Step> {
+pub(super) fn steps() -> Vec<Step> {
     let decay = ("weight_decay", 0.1);
     vec![
         step("sgd", &[]),
@@ -225,4 +227,34 @@ fn rows_are_those_of_the_primitives() {
             close(&nll_back_text(reduction), &[g, &t, &d], &[1, 2], &back, n * c);
         }
     }
+}
+
+#[test]
+fn chains_are_those_of_the_primitives() {
+    let (rows, sizes) = (3, [7, 12, 5, 4]);
+    let x = noise(rows * sizes[0], 11);
+    let weights: Vec<Vec<f32>> = (0..3).map(|l| noise(sizes[l] * sizes[l + 1], 12 + l as u32)).collect();
+    let biases: Vec<Vec<f32>> = (0..3).map(|l| noise(sizes[l + 1], 15 + l as u32)).collect();
+    let kinds = [(true, true), (false, true), (true, false)].map(|(bias, relu)| chain::Kind { bias, relu });
+    let (mut y, mut inputs) = (put(&x, &[rows, sizes[0]]), vec![&x[..]]);
+    let d: Vec<f32> = std::iter::once(rows).chain(sizes).map(|n| n as f32).collect();
+    inputs.push(&d);
+    for (l, kind) in kinds.iter().enumerate() {
+        let (w, b) = (put(&weights[l], &[sizes[l + 1], sizes[l]]), put(&biases[l], &[sizes[l + 1]]));
+        let out = meta(&[rows, sizes[l + 1]]);
+        inputs.push(&weights[l]);
+        y = match kind.bias {
+            true => {
+                inputs.push(&biases[l]);
+                B::nn(&NnOp::Linear, &[&y, &w, &b], &out).unwrap()
+            }
+            false => B::nn(&NnOp::Linear, &[&y, &w], &out).unwrap(),
+        };
+        if kind.relu {
+            y = B::unary(&UnaryOp::Relu, &y, &out).unwrap();
+        }
+    }
+    let want = get::<f32>(&y);
+    let made = host::run(&chain::text(&kinds), rows, &[1], &inputs, &[want.len()], rows).remove(0);
+    assert!(made.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 2e-6), "{made:?} {want:?}");
 }

@@ -659,3 +659,23 @@ def test_a_module_without_init_says_so_when_called() -> None:
 
     with pytest.raises(AttributeError, match=r"before Module.__init__\(\) call"):
         Bare()(lucid.ones(1))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 64, 3000])
+@pytest.mark.parametrize("grad", [False, True])
+def test_linear_layers_in_a_row_agree(rows: int, grad: bool) -> None:
+    # On Metal and CUDA short ones are one kernel where no gradient will be asked for.
+    lucid.manual_seed(0)
+    net = nn.Sequential(
+        nn.Linear(33, 70), nn.ReLU(), nn.Linear(70, 20, bias=False), nn.Linear(20, 5), nn.ReLU(), nn.ReLU()
+    )
+    x = lucid.randn(rows, 33)
+    wanted, other = net(x), net[:2](x)
+    net = net.to("gpu").requires_grad_(grad)
+    between = net[:2](x.to("gpu"))
+    got = net[2:](between)
+    for g, w in ((got, wanted), (between, other)):
+        assert lucid.allclose(g.cpu(), w, 1e-4, 1e-5)
+    if grad:
+        got.sum().backward()
+        assert all(p.grad is not None for p in net.parameters())

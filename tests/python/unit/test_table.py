@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import lucid
@@ -111,6 +111,24 @@ def test_gradients_match_finite_differences(row: Any, order: str) -> None:
 
         assert getattr(lucid.autograd, order)(function, inputs), f"{row['name']}({sample.text})"
     assert checked
+
+
+@pytest.fixture
+def mlx_own() -> Iterator[None]:
+    """MLX's own primitives on its CPU stream too, as on Metal and CUDA."""
+    lucid._C.set_hosting(False)
+    yield
+    lucid._C.set_hosting(True)
+
+
+HOSTED = [r for r in ROWS if r["family"] in ("conv", "pool")]
+
+
+@pytest.mark.usefixtures("mlx_own")
+@pytest.mark.parametrize("row", HOSTED, ids=name_of)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_mlx_agrees_with_cpu(row: Any, layout: str) -> None:
+    test_gpu_agrees_with_cpu(row, layout)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=name_of)
