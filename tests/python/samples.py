@@ -66,6 +66,8 @@ class Data:
     gradient: bool = True
     #: Is it a symmetric matrix, of which half is read? Then it is varied as a whole.
     symmetric: bool = False
+    #: Are they places to write at, none of them twice? Which of several values stays is not promised on GPUs.
+    distinct: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
         return Data(np.stack([rng.permutation(cols) for _ in range(rows)]), varies=False)
 
     def order(n: int) -> Data:
-        return Data(rng.permutation(n), varies=False)
+        return Data(rng.permutation(n), varies=False, distinct=True)
 
     def ascending(*shape: int) -> Data:
         return Data(np.sort(positive(*shape).values, -1), gradient=False)
@@ -230,27 +232,21 @@ def plain(dtype: Any) -> str:
     return str(dtype).rsplit(".", 1)[-1]
 
 
-def dress(values: np.ndarray, layout: str) -> tuple[np.ndarray, Callable[[Any], Any]]:
-    """Numbers to make a tensor of, and the views that turn that tensor into one of the wanted layout with ``values``.
+def dress(data: Data, layout: str) -> tuple[np.ndarray, Callable[[Any], Any]]:
+    """Numbers to make a tensor of, and the views that turn it into one of the wanted layout with the data's values.
 
     The views are spelt the same in both frameworks.
     """
+    values = data.values
     if layout == "transposed" and values.ndim >= 2:
         return np.ascontiguousarray(np.swapaxes(values, 0, -1)), lambda t: t.transpose(0, -1)
     if layout == "sliced" and values.ndim >= 1:
         padded = np.zeros((values.shape[0] + 2, *values.shape[1:]), values.dtype)
         padded[1:-1] = values
         return padded, lambda t: t.narrow(0, 1, values.shape[0])
-    if layout == "expanded" and values.ndim >= 1:
+    if layout == "expanded" and values.ndim >= 1 and not data.distinct:
         return values[:1].copy(), lambda t: t.expand(*values.shape)
     return values, lambda t: t
-
-
-def dressed_values(values: np.ndarray, layout: str) -> np.ndarray:
-    """The numbers that the dressed tensor shows: an expanded one repeats its first slice."""
-    if layout == "expanded" and values.ndim >= 1:
-        return np.broadcast_to(values[:1], values.shape).copy()
-    return values
 
 
 def lucid_function(schema: Any) -> Callable[..., Any]:

@@ -225,13 +225,12 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """`x` where `x > threshold`, else `value`."""
-    made = _C.threshold(input, threshold, value)
-    return input.copy_(made) if inplace else made
+    return threshold_(input, threshold, value) if inplace else _C.threshold(input, threshold, value)
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """`threshold` in place."""
-    made: Tensor = input.copy_(_C.threshold(input, threshold, value))
+    made: Tensor = input.masked_fill_(input.detach() <= threshold, value)
     return made
 
 

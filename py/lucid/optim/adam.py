@@ -22,10 +22,16 @@ def _tensor_rate(refused: bool) -> Any:
     return run
 
 
-def _one_kind(betas: Any) -> None:
-    RULES["betas"](betas)
-    same = any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor))
-    check(same, "betas must be either both floats or both Tensors")
+def _one_kind(tensors_refused: bool) -> Any:
+    def run(betas: Any) -> None:
+        RULES["betas"](betas)
+        first = betas[0], betas[1]
+        same = any(all(isinstance(beta, kind) for beta in first) for kind in (float, Tensor))
+        check(same, "betas must be either both floats or both Tensors")
+        why = "betas as Tensors are not supported for capturable=False and foreach=True"
+        check(not (tensors_refused and isinstance(betas[0], Tensor)), why)
+
+    return run
 
 
 class Adam(Stepping):
@@ -70,8 +76,12 @@ class Adam(Stepping):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        options = checked(locals(), lr=_tensor_rate(bool(foreach) and not capturable), betas=_one_kind)
-        options["betas"] = tuple(float(beta) for beta in betas)
+        options = checked(
+            locals(),
+            lr=_tensor_rate(bool(foreach) and not capturable),
+            betas=_one_kind(bool(foreach) and not capturable),
+        )
+        options["betas"] = (float(betas[0]), float(betas[1]))
         super().__init__(params, options)
 
     def _arrays(self, group: dict[str, Any]) -> tuple[str, ...]:

@@ -304,3 +304,38 @@ def test_closures_and_hooks_run_in_order() -> None:
         calls.append(str(optimizer.step(closure)))
         seen.append(calls)
     assert seen[0] == seen[1]
+
+
+BETAS: dict[str, Any] = {
+    "a list": lambda m: [0.8, 0.9],
+    "three": lambda m: (0.8, 0.9, 0.99),
+    "by number": lambda m: {0: 0.8, 1: 0.9},
+    "tensors": lambda m: (m.tensor(0.8), m.tensor(0.9)),
+    "a tensor": lambda m: m.tensor([0.8, 0.9]),
+    "tensors of one": lambda m: (m.tensor([0.8]), m.tensor([0.9])),
+    "one of each": lambda m: (0.8, m.tensor(0.9)),
+    "integers": lambda m: (0, 0),
+    "one": lambda m: (0.8,),
+    "a number": lambda m: 0.8,
+    "too large": lambda m: (0.8, 1.0),
+    "below zero": lambda m: (-0.1, 0.9),
+}
+
+
+@pytest.mark.parametrize("foreach", [None, True, False])
+@pytest.mark.parametrize("betas", BETAS)
+@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+def test_forms_of_betas(name: str, betas: str, foreach: bool | None) -> None:
+    def run(m: Any) -> Any:
+        w = m.nn.Parameter(m.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        try:
+            steps = getattr(m.optim, name)([w], lr=0.01, betas=BETAS[betas](m), foreach=foreach)
+        except (ValueError, TypeError, IndexError) as e:
+            return next(k for k in (ValueError, TypeError, IndexError) if isinstance(e, k))
+        for _ in range(3):
+            steps.zero_grad()
+            (w * w).sum().backward()
+            steps.step()
+        return np.round(w.detach().numpy(), 5).tolist()
+
+    assert run(lucid) == run(torch)

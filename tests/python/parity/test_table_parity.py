@@ -60,7 +60,7 @@ def torch_function(row: Any) -> Any:
 
 
 def torch_tensor(d: Data, dtype: str, layout: str, grad: bool) -> torch.Tensor:
-    numbers, views = dress(d.values, layout)
+    numbers, views = dress(d, layout)
     t = torch.tensor(numbers)
     if d.varies:
         t = t.to(getattr(torch, dtype))
@@ -69,7 +69,7 @@ def torch_tensor(d: Data, dtype: str, layout: str, grad: bool) -> torch.Tensor:
 
 
 def lucid_tensor(d: Data, dtype: str, layout: str, grad: bool, device: str) -> lucid.Tensor:
-    numbers, views = dress(d.values, layout)
+    numbers, views = dress(d, layout)
     if numbers.dtype == np.float64 and device == "gpu":
         numbers = numbers.astype(np.float32)
     t = lucid.tensor(numbers, device=device)

@@ -35,7 +35,7 @@ def name_of(row: Any) -> str:
 
 
 def make(d: Data, dtype: str, device: str, layout: str = "contiguous", grad: bool = False) -> lucid.Tensor:
-    numbers, views = dress(d.values, layout)
+    numbers, views = dress(d, layout)
     if numbers.dtype == np.float64 and device == "gpu":
         numbers = numbers.astype(np.float32)
     t = lucid.tensor(numbers, device=device)
