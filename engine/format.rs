@@ -77,7 +77,7 @@ impl Layout {
     /// Does each element lie at a place of its own, and are there no gaps?
     pub(crate) fn is_dense(&self) -> bool {
         let mut dims: SmallVec<[(usize, usize); 4]> =
-            self.shape.iter().zip(&self.strides).filter(|(&n, _)| n > 1).map(|(&n, &s)| (s, n)).collect();
+            self.shape.iter().zip(&self.strides).filter(|&(&n, _)| n > 1).map(|(&n, &s)| (s, n)).collect();
         if self.shape.contains(&0) {
             // Nothing is anywhere, but a size of 0 beside a wrong stride counts in PyTorch.
             return self.shape.len() == 1 || self.strides == contiguous_strides(&self.shape) || self.dense_empty();

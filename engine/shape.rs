@@ -242,7 +242,7 @@ impl Layout {
             return false;
         }
         let mut dims: SmallVec<[(usize, usize); 4]> =
-            self.shape.iter().zip(&self.strides).filter(|(&n, _)| n > 1).map(|(&n, &s)| (s, n)).collect();
+            self.shape.iter().zip(&self.strides).filter(|&(&n, _)| n > 1).map(|(&n, &s)| (s, n)).collect();
         dims.sort_unstable();
         let mut reach = 0;
         for (s, n) in dims {

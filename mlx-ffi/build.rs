@@ -28,7 +28,8 @@ fn run() -> Outcome<()> {
     println!("cargo:rerun-if-changed=cpp");
     // What MLX's own wheel needs. Told to the C++ compiler, whose library offers old systems less than MLX's headers use.
     if on_macos() && env::var_os("MACOSX_DEPLOYMENT_TARGET").is_none() {
-        env::set_var("MACOSX_DEPLOYMENT_TARGET", "14.0");
+        // SAFETY: a build script of one thread.
+        unsafe { env::set_var("MACOSX_DEPLOYMENT_TARGET", "14.0") };
     }
     let out = PathBuf::from(env::var("OUT_DIR").map_err(|e| e.to_string())?);
     let mlx = find_mlx()?;
@@ -196,11 +197,13 @@ fn bind(mlx_c: &Path, out: &Path) -> Outcome<()> {
         places.extend(site_packages().into_iter().map(|p| p.join("clang/native")));
         // None of them: bindgen looks for a system's libclang by itself.
         if let Some(place) = places.iter().find(|p| p.join(file).exists()) {
-            env::set_var("LIBCLANG_PATH", place);
+            // SAFETY: a build script of one thread.
+            unsafe { env::set_var("LIBCLANG_PATH", place) };
         }
     }
     let mut builder = bindgen::Builder::default()
         .header("cpp/shim.h")
+        .rust_edition(bindgen::RustEdition::Edition2024)
         .clang_arg(format!("-I{}", mlx_c.display()))
         .allowlist_item("_?(mlx|MLX|lucid)_.*")
         // FILE, and the platform's half types, are not needed: the shim has what replaces them.

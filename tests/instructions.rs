@@ -31,7 +31,7 @@ const RECORDED: &[(&str, Device, bool, u64)] = &[
 ];
 
 /// What callgrind knows by its name: the calls and nothing else.
-#[no_mangle]
+#[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn lucid_counted_calls(op: &dispatch::Op, inputs: &dispatch::Inputs) {
     for _ in 0..CALLS {

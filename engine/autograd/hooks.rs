@@ -295,10 +295,10 @@ impl Tensor {
 impl Auto {
     /// The gradient goes here after each in-place write too: PyTorch keeps it for the latest value.
     pub(crate) fn retain_again(&self, tensor: &Tensor) {
-        if self.is_retaining() {
-            if let Some(edge) = self.own_edge() {
-                edge.node.extra.retain(edge.nr, Arc::downgrade(&tensor.0));
-            }
+        if self.is_retaining()
+            && let Some(edge) = self.own_edge()
+        {
+            edge.node.extra.retain(edge.nr, Arc::downgrade(&tensor.0));
         }
     }
 }

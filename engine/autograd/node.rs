@@ -503,12 +503,12 @@ impl Auto {
 impl Drop for Inner {
     fn drop(&mut self) {
         // A view's base may be the last handle on a long history: hand it to the iterative drop.
-        if let Some(view) = self.auto.view.take() {
-            if let Some(mut inner) = Arc::into_inner(view.base.0) {
-                let mut stack = SmallVec::new();
-                inner.auto.unlink(&mut stack);
-                drop(stack);
-            }
+        if let Some(view) = self.auto.view.take()
+            && let Some(mut inner) = Arc::into_inner(view.base.0)
+        {
+            let mut stack = SmallVec::new();
+            inner.auto.unlink(&mut stack);
+            drop(stack);
         }
     }
 }

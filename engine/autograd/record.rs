@@ -219,10 +219,11 @@ pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Re
     if !grad_enabled() {
         return Ok(());
     }
-    if let Some(view) = &t.0.auto.view {
-        if view.origin != Origin::Plain && (requires_grad(t) || requires_grad(&view.base) || requires_grad(value)) {
-            return Err(Error::runtime(op, unfollowed(view.origin)));
-        }
+    if let Some(view) = &t.0.auto.view
+        && view.origin != Origin::Plain
+        && (requires_grad(t) || requires_grad(&view.base) || requires_grad(value))
+    {
+        return Err(Error::runtime(op, unfollowed(view.origin)));
     }
     let leaf = |t: &Tensor| requires_grad(t) && t.is_leaf();
     if leaf(t) {

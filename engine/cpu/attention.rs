@@ -157,7 +157,7 @@ fn blocks<T: Float + Wide<W = T> + Compute>(
                 run(Shift { x: &*scores, n: seen, out: shifted });
                 T::math(Math::Exp, shifted, scores);
                 run(Shares { rows: scores, n: seen });
-                for (line, _) in scores.chunks_mut(seen).zip(&hidden).filter(|(_, &hidden)| hidden) {
+                for (line, _) in scores.chunks_mut(seen).zip(&hidden).filter(|&(_, &hidden)| hidden) {
                     line.fill(T::of(0.0));
                 }
                 let weights = Matrix { data: &*scores, ld: seen, trans: false };

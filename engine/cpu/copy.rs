@@ -90,7 +90,7 @@ pub fn nonzero(x: &CpuArray) -> Result<CpuArray> {
         if shape.is_empty() {
             return Ok(());
         }
-        let hits = flags.iter().enumerate().filter(|(_, &f)| f);
+        let hits = flags.iter().enumerate().filter(|&(_, &f)| f);
         for (row, (mut i, _)) in out.chunks_mut(shape.len()).zip(hits) {
             for (to, &n) in row.iter_mut().zip(shape).rev() {
                 *to = (i % n) as i64;

@@ -92,7 +92,7 @@ impl Batch<'_> {
             let mut first = 0;
             for (batch, targets) in self.batches().enumerate() {
                 let count = T::W::of(if reduction == Reduction::Mean { self.counted(targets) } else { 1.0 });
-                for (i, &t) in (first..).zip(targets).filter(|(_, &t)| t != self.ignore) {
+                for (i, &t) in (first..).zip(targets).filter(|&(_, &t)| t != self.ignore) {
                     let at = if reduction == Reduction::None { i } else { batch };
                     out[i * self.classes + t as usize] = T::narrow(-gs[at].widen() / count);
                 }

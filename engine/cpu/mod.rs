@@ -150,7 +150,7 @@ impl CpuArray {
     /// Itself, or a row-major copy of a large array whose rows are not dense: gathering those costs more than the copy.
     fn packed(&self) -> Result<CpuArray> {
         let Layout { shape, strides, .. } = &self.layout;
-        let inner = shape.iter().zip(strides).rev().find(|(&n, _)| n > 1);
+        let inner = shape.iter().zip(strides).rev().find(|&(&n, _)| n > 1);
         match inner {
             Some((_, &s)) if s > 1 && self.numel() >= simd::threads::GRAIN => copy::copy(self),
             _ => Ok(self.clone()),

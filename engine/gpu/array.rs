@@ -207,28 +207,29 @@ impl Cell {
 
     /// Puts the same elements there in another form, unless they have changed since.
     pub(super) fn restate(&self, was: usize, value: Value) {
-        if let Some(mut held) = self.value.try_write() {
-            if held.array.id() == was {
-                *held = value;
-            }
+        if let Some(mut held) = self.value.try_write()
+            && held.array.id() == was
+        {
+            *held = value;
         }
     }
 
     /// Notes what was found out of the elements, unless they have changed since.
     pub(super) fn learn(&self, was: usize, known: Known) {
-        if let Some(mut held) = self.value.try_write() {
-            if held.array.id() == was {
-                held.known = known;
-            }
+        if let Some(mut held) = self.value.try_write()
+            && held.array.id() == was
+        {
+            held.known = known;
         }
     }
 
     /// Forgets how an evaluated value was made, so that nothing below it is kept.
     pub(super) fn forget_origin(&self) {
-        if self.value().origin.is_some() {
-            if let Some(mut held) = self.value.try_write() {
-                held.origin = None;
-            }
+        let remembers = self.value().origin.is_some();
+        if remembers
+            && let Some(mut held) = self.value.try_write()
+        {
+            held.origin = None;
         }
     }
 }
@@ -531,10 +532,10 @@ impl View {
     /// What the view shows of the cell's current value.
     fn show(&self, cell: &Cell) -> Made<Arc<Value>> {
         let version = cell.version();
-        if let Some((at, value)) = self.cache.read_recursive().as_ref() {
-            if *at == version {
-                return Ok(Arc::clone(value));
-            }
+        if let Some((at, value)) = self.cache.read_recursive().as_ref()
+            && *at == version
+        {
+            return Ok(Arc::clone(value));
         }
         let made = Arc::new(match &self.parent {
             None => view::apply(&self.op, &cell.value(), &self.from)?,

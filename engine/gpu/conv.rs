@@ -39,13 +39,13 @@ pub(super) fn conv(op: &ConvOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
 /// Sums of nothing are zero, and a bias.
 fn of_nothing(op: &ConvOp, inputs: &[&GpuArray], out: &Meta) -> Made<Value> {
     let shape = ints(&out.shape)?;
-    if let (ConvOp::Forward { .. }, Some(bias)) = (op, inputs.get(2)) {
-        if numel(&out.shape) > 0 {
-            let mut wide = Ints::from_elem(1, shape.len());
-            wide[1] = -1;
-            let wide = ops::reshape(&*bias.value()?.logical()?, &wide)?;
-            return Ok(Value::plain(ops::broadcast_to(&wide, &shape)?));
-        }
+    if let (ConvOp::Forward { .. }, Some(bias)) = (op, inputs.get(2))
+        && numel(&out.shape) > 0
+    {
+        let mut wide = Ints::from_elem(1, shape.len());
+        wide[1] = -1;
+        let wide = ops::reshape(&*bias.value()?.logical()?, &wide)?;
+        return Ok(Value::plain(ops::broadcast_to(&wide, &shape)?));
     }
     Ok(Value::plain(ops::zeros(&shape, convert::dtype(out.dtype)?)?))
 }

@@ -10,10 +10,13 @@
 /// method name(p: Kind, q: Kind = default; k: Kind = default) -> Result {
 ///     [inplace] Amp Determinism DTYPES ResultDType,
 ///     prim Variant { payload: Type } Saves {|c, g| [gradient of input 0, …]},   (primitives only)
-///     run path[extra arguments], torch "name", samples ["arguments", …]
+///     run path[extra arguments], torch "name", samples ["arguments", …],
+///     example ["line of Rust", …]
 /// }
 /// ```
 ///
+/// The lines of `example` are the doc test of the Rust method, or of the function where there is none; [`example`] says
+/// what they see.
 /// `method` rows have a first parameter `input: Tensor` that is not written; `function` rows have none. `inplace` makes
 /// `method_`, which writes the result; so does `updates`, where the body takes a `Target` first and writes by itself.
 /// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view.
@@ -31,6 +34,7 @@ macro_rules! define_ops {
                 run $run:path $([$($extra:expr),*])?,
                 torch $torch:tt,
                 samples [$($sample:literal),* $(,)?]
+                $(, example [$($example:literal),+ $(,)?])?
             }
         )*
     ) => {
@@ -81,7 +85,7 @@ macro_rules! define_ops {
 
         $(
             $crate::ops::macros::define_fn!{
-                $form [$(#[doc = $doc])+] $name $sig $ret [$($flag)*] $amp $run [$($($extra),*)?]
+                $form [$(#[doc = $doc])+] [$($($example),+)?] $name $sig $ret [$($flag)*] $amp $run [$($($extra),*)?]
             }
         )*
     };
@@ -90,7 +94,7 @@ macro_rules! define_ops {
 /// Spells out the shared signature of a family's rows, then calls `$cb` with them.
 ///
 /// A row reads `name = Variant [flags] Amp DTYPES, ResultDType, Saves {gradient}, samples […];`, with `torch "path",`
-/// before the samples where PyTorch's name is another.
+/// before the samples where PyTorch's name is another. `example […]` comes last.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! define_uniform {
@@ -98,7 +102,7 @@ macro_rules! define_uniform {
         $(
             $(#[doc = $doc:literal])+
             $name:ident = $Var:ident [$($flag:ident)*] $amp:ident $dtypes:expr, $result:ident, $saves:ident $grad:tt,
-            $(torch $torch:literal,)? samples $samples:tt;
+            $(torch $torch:literal,)? samples $samples:tt $(, example $example:tt)?;
         )*
     ) => {
         $cb! { $family $Enum :
@@ -110,6 +114,7 @@ macro_rules! define_uniform {
                     run $run [$Enum::$Var],
                     torch ($($torch)?),
                     samples $samples
+                    $(, example $example)?
                 }
             )*
         }
@@ -295,10 +300,12 @@ pub(crate) const fn contains(list: &[&str], word: &str) -> bool {
 
 /// The function of a row, its `Tensor` method, and its in-place form.
 macro_rules! define_fn {
-    (method [$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
+    (method [$($doc:tt)*] [$($example:literal),*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
         $ret:ident [$($flag:ident)*] $amp:ident $run:path [$($extra:expr),*]
     ) => {
         $($doc)*
+        #[doc = ""]
+        #[doc = concat!(" The method [`Tensor::", stringify!($name), "`](crate::Tensor::", stringify!($name), ") is the same, and has an example.")]
         #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
         pub fn $name<'op>(input: &$crate::Tensor, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
@@ -311,6 +318,7 @@ macro_rules! define_fn {
         }
         impl $crate::Tensor {
             $($doc)*
+            #[doc = $crate::ops::macros::example!([$($example),*])]
             #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
             pub fn $name<'op>(&self, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
                 -> $crate::Result<$crate::ops::results::$ret>
@@ -322,10 +330,11 @@ macro_rules! define_fn {
             [$($flag)*] $name ($run) ($($p: $k,)* $($($kp: $kk,)*)?)
         }
     };
-    (function [$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
+    (function [$($doc:tt)*] [$($example:literal),*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
         $ret:ident [$($flag:ident)*] $amp:ident $run:path [$($extra:expr),*]
     ) => {
         $($doc)*
+        #[doc = $crate::ops::macros::example!([$($example),*])]
         #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
         pub fn $name<'op>($($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
@@ -336,6 +345,23 @@ macro_rules! define_fn {
             $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
             $run($($extra,)* $($p,)* $($($kp),*)?)
         }
+    };
+}
+
+/// A row's example as a doc test. Its lines see the functions of the row's own module, `tensor`, `assert_close` and the types
+/// of arguments, and may use `?`. Edition 2024 puts all of them into one program, where each is a function.
+macro_rules! example {
+    ([]) => {
+        ""
+    };
+    ([$($line:literal),+]) => {
+        concat!(
+            "\n # Examples\n ```\n",
+            " # use lucid::{tensor, testing::assert_close, DType, Device, Error, Generator, MemoryFormat, Scalar, Tensor};\n",
+            " # use ", module_path!(), "::*;\n",
+            $(" ", $line, "\n",)+
+            " # lucid::Result::<()>::Ok(())\n ```"
+        )
     };
 }
 
@@ -567,6 +593,6 @@ macro_rules! pass {
 }
 
 pub(crate) use {
-    apart, arg, define_fn, define_in_place, define_ops, determinism, differs, first, gradient, has, hold,
+    apart, arg, define_fn, define_in_place, define_ops, determinism, differs, example, first, gradient, has, hold,
     in_place_method, lend, look, mark, naming, out_rule, params, pass, schema_of, torch_path, with_autocast,
 };

@@ -32,7 +32,7 @@ fn refusal(x: &Tensor, dtype: DType) -> String {
     if !x.storage_offset().is_multiple_of(ratio) {
         return divisible("self.storage_offset()".into(), x.storage_offset());
     }
-    match x.strides().iter().enumerate().find(|(_, &s)| !s.is_multiple_of(ratio)) {
+    match x.strides().iter().enumerate().find(|&(_, &s)| !s.is_multiple_of(ratio)) {
         Some((i, &s)) => divisible(format!("self.stride({i})"), s),
         None => format!("the strides are too large {end}"),
     }

@@ -124,7 +124,9 @@ fn make_main() -> Result<sys::mlx_stream> {
 ///   program of many shapes makes it drop and rebuild them too often.
 fn unless_set(switch: &str, value: &str) {
     if std::env::var_os(switch).is_none() {
-        std::env::set_var(switch, value);
+        // SAFETY: Rust's own readers of the environment take its lock. C++'s getenv takes none: MLX reads these switches
+        // after they are set, and what else reads the environment while the first stream is made is the program's care.
+        unsafe { std::env::set_var(switch, value) };
     }
 }
 

@@ -8,6 +8,7 @@
 //! Nothing is known here of the functions' parameters: a jump leaves them where they are.
 
 #![allow(unsafe_code)]
+#![warn(unsafe_op_in_unsafe_fn)]
 
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void, CStr};

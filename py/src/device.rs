@@ -114,11 +114,11 @@ pub fn device_of(obj: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
 pub fn parse(py: Python<'_>, text: &str) -> PyResult<Device> {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let parsed = cross::quick(py, || Device::parse(text))?;
-    if let Some(warning) = parsed.warning {
-        if !WARNED.swap(true, Ordering::Relaxed) {
-            let text = CString::new(warning).unwrap_or_default();
-            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
-        }
+    if let Some(warning) = parsed.warning
+        && !WARNED.swap(true, Ordering::Relaxed)
+    {
+        let text = CString::new(warning).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
     }
     Ok(parsed.device)
 }

@@ -4,6 +4,7 @@
 //! is that foreign memory stays while its owner does. Owners are Python objects, so that whichever thread drops a tensor,
 //! PyO3 sees to it that they are released under the GIL. Invariant: a capsule is consumed once, a deleter runs once.
 #![allow(unsafe_code)]
+#![warn(unsafe_op_in_unsafe_fn)]
 
 use crate::args::{kinds, required, Arg, At};
 use crate::tensor::{wrap, PyTensor};
@@ -284,10 +285,10 @@ unsafe extern "C" fn drop_owned<M: Managed>(capsule: *mut ffi::PyObject) {
     // was taken over from the producer's capsule and is deleted here only.
     unsafe {
         let managed = ffi::PyCapsule_GetPointer(capsule, OWNED.as_ptr()).cast::<M>();
-        if !managed.is_null() {
-            if let Some(delete) = (*managed).deleter() {
-                delete(managed);
-            }
+        if !managed.is_null()
+            && let Some(delete) = (*managed).deleter()
+        {
+            delete(managed);
         }
     }
 }

@@ -30,10 +30,10 @@ impl Registered {
         if !instance.is_none() {
             let slots = instance.getattr(intern!(py, "__dict__"))?.cast_into::<PyDict>()?;
             for kind in [intern!(py, "_modules"), intern!(py, "_parameters"), intern!(py, "_buffers")] {
-                if let Some(named) = slots.get_item(kind)? {
-                    if let Some(found) = named.cast::<PyDict>()?.get_item(name)? {
-                        return Ok(found);
-                    }
+                if let Some(named) = slots.get_item(kind)?
+                    && let Some(found) = named.cast::<PyDict>()?.get_item(name)?
+                {
+                    return Ok(found);
                 }
             }
         }

@@ -25,7 +25,7 @@ pub const LEFT: c_int = 141;
 
 macro_rules! declare {
     ($($prefixed:literal fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
-        extern "C" {
+        unsafe extern "C" {
             $(
                 #[cfg_attr(not(target_os = "macos"), link_name = $prefixed)]
                 pub fn $name($($arg: $ty),*);
@@ -210,6 +210,6 @@ declare! {
 }
 
 #[cfg(not(target_os = "macos"))]
-extern "C" {
+unsafe extern "C" {
     pub fn scipy_openblas_set_num_threads(threads: c_int);
 }

@@ -9,7 +9,7 @@ use std::ffi::c_int;
 
 macro_rules! vforce {
     ($name:ident, $t:ty: $($Op:ident => $f:ident,)*) => {
-        extern "C" {
+        unsafe extern "C" {
             $(fn $f(out: *mut $t, x: *const $t, n: *const c_int);)*
         }
 
@@ -45,7 +45,7 @@ vforce!(math64, f64:
 
 macro_rules! vdsp {
     ($name:ident, $t:ty: $add:ident $sub:ident $mul:ident $div:ident) => {
-        extern "C" {
+        unsafe extern "C" {
             fn $add(a: *const $t, ia: isize, b: *const $t, ib: isize, c: *mut $t, ic: isize, n: usize);
             // These two take what is subtracted, or divided by, first.
             fn $sub(b: *const $t, ib: isize, a: *const $t, ia: isize, c: *mut $t, ic: isize, n: usize);

@@ -221,10 +221,10 @@ impl Drop for Pool {
 }
 
 fn pool() -> Arc<Pool> {
-    if let Some(pool) = &*POOL.read() {
-        if pool.process == std::process::id() {
-            return pool.clone();
-        }
+    if let Some(pool) = &*POOL.read()
+        && pool.process == std::process::id()
+    {
+        return pool.clone();
     }
     let mut slot = POOL.write();
     let threads = match slot.take() {

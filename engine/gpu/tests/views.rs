@@ -85,10 +85,10 @@ fn writes_through_chains_are_seen_everywhere() {
         let mut views = vec![put(&start, shape)];
         for turn in 0..25 {
             let from = views[pick(views.len())].clone();
-            if let Some(op) = random_view(&from, &mut pick) {
-                if let Some(layout) = from.layout().view(&op) {
-                    views.push(B::view(&op, &from, layout).unwrap());
-                }
+            if let Some(op) = random_view(&from, &mut pick)
+                && let Some(layout) = from.layout().view(&op)
+            {
+                views.push(B::view(&op, &from, layout).unwrap());
             }
             let target = views[pick(views.len())].clone();
             if !target.layout().may_overlap() {

@@ -279,11 +279,13 @@ enum Value {
 
 fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
     // One mask and one number need no count of the mask's elements, and so no evaluation.
-    if let ([Item::Tensor(mask)], true) = (items.as_slice(), matches!(value, Value::Scalar(_))) {
-        if mask.dtype() == DType::Bool && mask.ndim() <= x.ndim() && x.shape()[..mask.ndim()] == *mask.shape() {
-            let Some(Item::Tensor(mask)) = items.pop() else { return Ok(()) };
-            return fill_where(x, &mask, value);
-        }
+    if let ([Item::Tensor(mask)], true) = (items.as_slice(), matches!(value, Value::Scalar(_)))
+        && mask.dtype() == DType::Bool
+        && mask.ndim() <= x.ndim()
+        && x.shape()[..mask.ndim()] == *mask.shape()
+    {
+        let Some(Item::Tensor(mask)) = items.pop() else { return Ok(()) };
+        return fill_where(x, &mask, value);
     }
     let r = resolve(x, items)?;
     if r.dims.is_empty() {
