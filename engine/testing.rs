@@ -96,7 +96,7 @@ mod tests {
         let x = tensor([[1.0, 2.0], [3.0, f64::NAN]]).unwrap();
         assert_close(&x, [[1.0, 2.000_01], [3.0, f64::NAN]]);
         assert_close(&x, &x);
-        says(&x, [[1.0, 2.0], [3.1, f64::NAN]], "element 2 in row-major order is 3, not 3.1; 1 of 4 differ");
+        says(&x, [[1.0, 2.0], [3.5, f64::NAN]], "element 2 in row-major order is 3, not 3.5; 1 of 4 differ");
         says(&x, [[1.0, 2.0], [3.0, 4.0]], "is NaN, not 4");
         says(&x, [1.0, 2.0], "Tensor([2, 2], float32, cpu) is expected to be Tensor([2]");
         says(&x, [[1, 2], [3, 4]], "int64");

@@ -48,6 +48,16 @@ fn float64_on_the_gpu_names_the_cpu() -> Result<()> {
 }
 
 #[test]
+fn pivots_of_another_width() -> Result<()> {
+    for device in DEVICES {
+        let pivots = Tensor::from_slice(&[2i32, 2], &[2], device)?;
+        says(lucid::ops::linalg::row_permutation(&pivots, 2), &["row_permutation", "int32"]);
+        assert_eq!(lucid::ops::linalg::row_permutation(&pivots.cast(DType::I64)?, 2)?.to_vec::<i64>()?, [1, 0]);
+    }
+    Ok(())
+}
+
+#[test]
 fn indices_out_of_range() -> Result<()> {
     for device in DEVICES {
         let x = counting(&[3, 4], device)?;

@@ -15,17 +15,20 @@ macro_rules! calculus_ops {
         /// neighbours differ.
         method diff(n: Int = 1, dim: Dim = -1, prepend: OptTensor = None, append: OptTensor = None) -> Tensor {
             [out_rule] Keep Yes DTypes::ALL, Same,
-            run diff_body, torch "", samples ["N(5)", "N(3, 4), 2, 0", "N(3, 4), 1, 1, N(3, 2), N(3, 1)", "N(3, 4), 0", "N(3), 5"]
+            run diff_body, torch "", samples ["N(5)", "N(3, 4), 2, 0", "N(3, 4), 1, 1, N(3, 2), N(3, 1)", "N(3, 4), 0", "N(3), 5"],
+            example ["assert_close(tensor([1, 4, 9, 16])?.diff(1, -1, None, None)?, [3, 5, 7]);"]
         }
         /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.
         function trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
             [] Keep Yes DTypes::NUMERIC, Same,
-            run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)"]
+            run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)"],
+            example ["assert_close(trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, 4.5);"]
         }
         /// The running integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.
         function cumulative_trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
             [] Keep Yes DTypes::NUMERIC, Same,
-            run cumulative_trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"]
+            run cumulative_trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"],
+            example ["assert_close(cumulative_trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, [1.5, 4.5]);"]
         }
         /// The derivative along each dimension of `dim` (of all, where none is given) by differences: one tensor for each.
         /// `spacing` is the distance of neighbours, one for all dimensions or one for each, or for each a vector of
@@ -36,6 +39,10 @@ macro_rules! calculus_ops {
             run gradient_body, torch "", samples [
                 "N(5)", "N(3, 4)", "N(3, 4), dim=1, spacing=0.5", "N(3, 4), spacing=[2, 0.5], edge_order=2", "N(3, 4), spacing=[ASC(3), ASC(4)], edge_order=2",
                 "N(3, 4), dim=[-1], spacing=[ASC(4)]", "N(4, 3, 3), dim=(2, 0), spacing=-2"
+            ],
+            example [
+                "let slopes = gradient(&tensor([1.0, 4.0, 9.0])?, &lucid::ops::Spacing::Number(1.into()), None, 1)?;",
+                "assert_close(&slopes[0], [3.0, 4.0, 5.0]);",
             ]
         }
     }};

@@ -17,57 +17,68 @@ macro_rules! complex_ops {
             /// The complex64 numbers of these real and imaginary parts, both float32 (there is no complex128).
             function complex(real: Tensor, imag: Tensor) -> Tensor {
                 [] Keep Yes DTypes::of(&[$crate::DType::F32]), Own,
-                run complex_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"]
+                run complex_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
+                example ["assert_close(complex(&tensor([1.0, 2.0])?, &tensor([3.0, 4.0])?)?, [(1.0, 3.0), (2.0, 4.0)]);"]
             }
             /// The complex64 numbers `abs · e^(i angle)`, both float32 (there is no complex128).
             function polar(abs: Tensor, angle: Tensor) -> Tensor {
                 [] FullCpu Yes DTypes::of(&[$crate::DType::F32]), Own,
-                run polar_body, torch "", samples ["P(3, 4), N(3, 4)", "P(3, 4), N(4)"]
+                run polar_body, torch "", samples ["P(3, 4), N(3, 4)", "P(3, 4), N(4)"],
+                example ["assert_close(polar(&tensor([2.0])?, &tensor([1.57080])?)?, [(0.0, 2.0)]);"]
             }
             /// The real part, a view; a real tensor itself.
             function real(input: Tensor) -> Tensor {
                 [] Keep Yes DTypes::ALL, Real,
-                run real_body, torch "", samples ["N(3, 4)", "N()"]
+                run real_body, torch "", samples ["N(3, 4)", "N()"],
+                example ["assert_close(real(&tensor([(1.0, 3.0), (2.0, 4.0)])?)?, [1.0, 2.0]);"]
             }
             /// The imaginary part of a complex tensor, a view.
             function imag(input: Tensor) -> Tensor {
                 [] Keep Yes DTypes::of(&[$crate::DType::C64]), Real,
-                run imag_body, torch "", samples ["N(3, 4)", "N()"]
+                run imag_body, torch "", samples ["N(3, 4)", "N()"],
+                example ["assert_close(imag(&tensor([(1.0, 3.0), (2.0, 4.0)])?)?, [3.0, 4.0]);"]
             }
             /// The angle in radians, in -π to π; of real numbers 0 or π. NaN stays NaN, and the gradient at 0 is 0.
             method angle() -> Tensor {
                 [] Keep Yes DTypes::ALL, Own,
-                run angle_body, torch "", samples ["N(3, 4)"]
+                run angle_body, torch "", samples ["N(3, 4)"],
+                example ["assert_close(tensor([(1.0, 1.0), (0.0, -1.0)])?.angle()?, [0.78540, -1.57080]);"]
             }
             /// `x / |x|`, 0 at 0; of real numbers the sign.
             method sgn() -> Tensor {
                 [own_out inplace] Keep Yes DTypes::ALL, Same,
-                run sgn_body, torch "", samples ["N(3, 4)"]
+                run sgn_body, torch "", samples ["N(3, 4)"],
+                example ["assert_close(tensor([(3.0, 4.0), (0.0, 0.0)])?.sgn()?, [(0.6, 0.8), (0.0, 0.0)]);"]
             }
             /// True where the imaginary part is zero: everywhere for real tensors.
             method isreal() -> Tensor {
                 [nograd] Keep Yes DTypes::ALL, Bool,
-                run isreal_body, torch "", samples ["N(3, 4)"]
+                run isreal_body, torch "", samples ["N(3, 4)"],
+                example ["assert_close(tensor([(1.0, 0.0), (1.0, 2.0)])?.isreal()?, [true, false]);"]
             }
             /// The tensor itself: conjugation is never put off here.
             method resolve_conj() -> Tensor {
                 [] Keep Yes DTypes::ALL, Same,
-                run itself, torch "", samples ["N(3, 4)"]
+                run itself, torch "", samples ["N(3, 4)"],
+                example ["assert_close(tensor([(1.0, 2.0)])?.resolve_conj()?, [(1.0, 2.0)]);"]
             }
             /// The tensor itself: negation is never put off here.
             method resolve_neg() -> Tensor {
                 [] Keep Yes DTypes::ALL, Same,
-                run itself, torch "", samples ["N(3, 4)"]
+                run itself, torch "", samples ["N(3, 4)"],
+                example ["assert_close(tensor([1.0, -2.0])?.resolve_neg()?, [1.0, -2.0]);"]
             }
             /// Is conjugation put off? Never.
             method is_conj() -> Truth {
                 [nograd] Keep Yes DTypes::ALL, Bool,
-                run never, torch "", samples ["N(3, 4)"]
+                run never, torch "", samples ["N(3, 4)"],
+                example ["assert!(!tensor([(1.0, 2.0)])?.conj_physical()?.is_conj()?);"]
             }
             /// Is negation put off? Never.
             method is_neg() -> Truth {
                 [nograd] Keep Yes DTypes::ALL, Bool,
-                run never, torch "", samples ["N(3, 4)"]
+                run never, torch "", samples ["N(3, 4)"],
+                example ["assert!(!tensor([1.0])?.neg()?.is_neg()?);"]
             }
         }
     };

@@ -17,6 +17,7 @@
 ///
 /// The lines of `example` are the doc test of the Rust method, or of the function where there is none; [`example`] says
 /// what they see.
+///
 /// `method` rows have a first parameter `input: Tensor` that is not written; `function` rows have none. `inplace` makes
 /// `method_`, which writes the result; so does `updates`, where the body takes a `Target` first and writes by itself.
 /// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view.
@@ -33,8 +34,8 @@ macro_rules! define_ops {
                 $(prim $Var:ident $({ $($pf:ident : $pt:ty),* $(,)? })? $saves:ident $grad:tt,)?
                 run $run:path $([$($extra:expr),*])?,
                 torch $torch:tt,
-                samples [$($sample:literal),* $(,)?]
-                $(, example [$($example:literal),+ $(,)?])?
+                samples [$($sample:literal),* $(,)?],
+                example [$($example:literal),+ $(,)?]
             }
         )*
     ) => {
@@ -85,7 +86,7 @@ macro_rules! define_ops {
 
         $(
             $crate::ops::macros::define_fn!{
-                $form [$(#[doc = $doc])+] [$($($example),+)?] $name $sig $ret [$($flag)*] $amp $run [$($($extra),*)?]
+                $form [$(#[doc = $doc])+] [$($example),+] $name $sig $ret [$($flag)*] $amp $run [$($($extra),*)?]
             }
         )*
     };
@@ -93,8 +94,8 @@ macro_rules! define_ops {
 
 /// Spells out the shared signature of a family's rows, then calls `$cb` with them.
 ///
-/// A row reads `name = Variant [flags] Amp DTYPES, ResultDType, Saves {gradient}, samples […];`, with `torch "path",`
-/// before the samples where PyTorch's name is another. `example […]` comes last.
+/// A row reads `name = Variant [flags] Amp DTYPES, ResultDType, Saves {gradient}, samples […], example […];`, with
+/// `torch "path",` before the samples where PyTorch's name is another.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! define_uniform {
@@ -102,7 +103,7 @@ macro_rules! define_uniform {
         $(
             $(#[doc = $doc:literal])+
             $name:ident = $Var:ident [$($flag:ident)*] $amp:ident $dtypes:expr, $result:ident, $saves:ident $grad:tt,
-            $(torch $torch:literal,)? samples $samples:tt $(, example $example:tt)?;
+            $(torch $torch:literal,)? samples $samples:tt, example $example:tt;
         )*
     ) => {
         $cb! { $family $Enum :
@@ -113,8 +114,8 @@ macro_rules! define_uniform {
                     prim $Var $saves $grad,
                     run $run [$Enum::$Var],
                     torch ($($torch)?),
-                    samples $samples
-                    $(, example $example)?
+                    samples $samples,
+                    example $example
                 }
             )*
         }
@@ -300,7 +301,7 @@ pub(crate) const fn contains(list: &[&str], word: &str) -> bool {
 
 /// The function of a row, its `Tensor` method, and its in-place form.
 macro_rules! define_fn {
-    (method [$($doc:tt)*] [$($example:literal),*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
+    (method [$($doc:tt)*] [$($example:literal),+] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
         $ret:ident [$($flag:ident)*] $amp:ident $run:path [$($extra:expr),*]
     ) => {
         $($doc)*
@@ -318,7 +319,7 @@ macro_rules! define_fn {
         }
         impl $crate::Tensor {
             $($doc)*
-            #[doc = $crate::ops::macros::example!([$($example),*])]
+            #[doc = $crate::ops::macros::example!($($example),+)]
             #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
             pub fn $name<'op>(&self, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
                 -> $crate::Result<$crate::ops::results::$ret>
@@ -330,11 +331,11 @@ macro_rules! define_fn {
             [$($flag)*] $name ($run) ($($p: $k,)* $($($kp: $kk,)*)?)
         }
     };
-    (function [$($doc:tt)*] [$($example:literal),*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
+    (function [$($doc:tt)*] [$($example:literal),+] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
         $ret:ident [$($flag:ident)*] $amp:ident $run:path [$($extra:expr),*]
     ) => {
         $($doc)*
-        #[doc = $crate::ops::macros::example!([$($example),*])]
+        #[doc = $crate::ops::macros::example!($($example),+)]
         #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
         pub fn $name<'op>($($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
@@ -351,10 +352,7 @@ macro_rules! define_fn {
 /// A row's example as a doc test. Its lines see the functions of the row's own module, `tensor`, `assert_close` and the types
 /// of arguments, and may use `?`. Edition 2024 puts all of them into one program, where each is a function.
 macro_rules! example {
-    ([]) => {
-        ""
-    };
-    ([$($line:literal),+]) => {
+    ($($line:literal),+) => {
         concat!(
             "\n # Examples\n ```\n",
             " # use lucid::{tensor, testing::assert_close, DType, Device, Error, Generator, MemoryFormat, Scalar, Tensor};\n",

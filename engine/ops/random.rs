@@ -22,51 +22,90 @@ macro_rules! random_ops {
         function rand(size: Sizes; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Seeded DTypes::INEXACT, Own,
             prim Uniform { key: Key } Nothing {none},
-            run rand_body, torch "-", samples []
+            run rand_body, torch "-", samples [],
+            example [
+                "lucid::manual_seed(7);",
+                "let x = rand(&[2, 3], None, None, None)?;",
+                "assert!(x.to_vec::<f32>()?.iter().all(|x| (0.0..1.0).contains(x)));",
+                "lucid::manual_seed(7);",
+                "assert_close(rand(&[2, 3], None, None, None)?, &x);",
+            ]
         }
         /// Normal numbers of mean 0 and variance 1; those of a complex dtype have parts of variance 1/2 each.
         function randn(size: Sizes; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Seeded DTypes::INEXACT, Own,
             prim Normal { key: Key } Nothing {none},
-            run randn_body, torch "-", samples []
+            run randn_body, torch "-", samples [],
+            example [
+                "let x = randn(&[10000], None, None, None)?;",
+                "assert!(x.mean(None, false, None)?.item_f64()?.abs() < 0.1);",
+                "assert!((x.std(None, 1, false)?.item_f64()? - 1.0).abs() < 0.1);",
+            ]
         }
         /// Integers from `low` to before `high`, evenly spread. An error where the dtype cannot hold them.
         function randint(low: Int, high: Int, size: Sizes; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Seeded DTypes::ORDERED, Own,
             prim Integers { key: Key, low: i64, high: i64 } Nothing {none},
-            run randint_body, torch "-", samples []
+            run randint_body, torch "-", samples [],
+            example [
+                "let dice = randint(1, 7, &[100], None, None, None)?;",
+                "assert!(dice.to_vec::<i64>()?.iter().all(|n| (1..7).contains(n)));",
+            ]
         }
         /// The integers 0 to `n - 1` in random order.
         function randperm(n: Int; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Seeded DTypes::REAL, Own,
-            run randperm_body, torch "-", samples []
+            run randperm_body, torch "-", samples [],
+            example [
+                "let (order, _) = randperm(5, None, None, None)?.sort(0, false, true)?;",
+                "assert_close(order, [0, 1, 2, 3, 4]);",
+            ]
         }
         /// 1 with the probability that the tensor's element gives, or `p` where that is given, else 0. Evaluates, to check
         /// that the elements are within 0 to 1.
         method bernoulli(p: OptFloat = None; generator: OptGenerator = None) -> Tensor {
             [] Keep Seeded DTypes::FLOAT, Same,
-            run bernoulli_body, torch "-", samples []
+            run bernoulli_body, torch "-", samples [],
+            example ["assert_close(tensor([0.0, 1.0])?.bernoulli(None, None)?, [0.0, 1.0]);"]
         }
         /// [`rand`] in the tensor's shape, dtype and device, where not given.
         function rand_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
             [nograd] Keep Seeded DTypes::INEXACT, Own,
-            run rand_like_body, torch "-", samples []
+            run rand_like_body, torch "-", samples [],
+            example [
+                "let x = rand_like(&tensor([[1.0f32, 2.0]])?, None, Some(DType::F64), None, None)?;",
+                "assert_eq!((x.shape(), x.dtype()), (&[1, 2][..], DType::F64));",
+            ]
         }
         /// [`randn`] in the tensor's shape, dtype and device, where not given.
         function randn_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
             [nograd] Keep Seeded DTypes::INEXACT, Own,
-            run randn_like_body, torch "-", samples []
+            run randn_like_body, torch "-", samples [],
+            example [
+                "let x = tensor([[1.0, 2.0]])?;",
+                "let seeded = || { let g = Generator::new(); g.manual_seed(3); g };",
+                "let (a, b) = (randn_like(&x, Some(&seeded()), None, None, None)?, randn_like(&x, Some(&seeded()), None, None, None)?);",
+                "assert_close(a, &b);",
+            ]
         }
         /// [`randint`] in the tensor's shape, dtype and device, where not given.
         function randint_like(input: Tensor, low: Int, high: Int; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
             [nograd] Keep Seeded DTypes::ORDERED, Own,
-            run randint_like_body, torch "-", samples []
+            run randint_like_body, torch "-", samples [],
+            example [
+                "let x = randint_like(&tensor([[1, 2, 3]])?, 5, 7, None, None, None, None)?;",
+                "assert!(x.to_vec::<i64>()?.iter().all(|n| *n == 5 || *n == 6));",
+            ]
         }
         /// Normal numbers of the given means and standard deviations, which broadcast; numbers of `size` where both are
         /// numbers. The dtype is that of `mean`, or of `std` where only that is a tensor.
         function normal(mean: Operand, std: OptOperand = None, size: OptDims = None; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [casts_out nograd] Keep Seeded DTypes::INEXACT, Own,
-            run continuous::normal, torch "-", samples []
+            run continuous::normal, torch "-", samples [],
+            example [
+                "let x = normal(&tensor([1.0, 100.0])?, Some(0.0.into()), None, None, None, None)?;",
+                "assert_close(x, [1.0, 100.0]);",
+            ]
         }
         /// Poisson numbers whose means are the elements, in their dtype. Infinite means give infinity; so large ones that
         /// neighbouring floats are further apart than the deviation give themselves. Evaluates.
@@ -75,7 +114,12 @@ macro_rules! random_ops {
         /// generating Poisson random variables", 1993).
         method poisson(generator: OptGenerator = None) -> Tensor {
             [only_function] Keep Seeded DTypes::FLOAT, Same,
-            run discrete::poisson, torch "-", samples []
+            run discrete::poisson, torch "-", samples [],
+            example [
+                "assert_close(tensor([0.0, f64::INFINITY])?.poisson(None)?, [0.0, f64::INFINITY]);",
+                "let mean = tensor([4.0])?.expand(&[10000])?.poisson(None)?.mean(None, false, None)?;",
+                "assert!((mean.item_f64()? - 4.0).abs() < 0.2);",
+            ]
         }
         /// How many of `count` trials succeed, each with probability `prob`; both broadcast. What is below 0 counts as 0, a
         /// probability above 1 as 1, and parts of trials not at all. NaN gives NaN. Evaluates.
@@ -84,7 +128,11 @@ macro_rules! random_ops {
         /// variates", 1993).
         function binomial(count: Tensor, prob: Tensor, generator: OptGenerator = None) -> Tensor {
             [] Keep Seeded DTypes::FLOAT, Same,
-            run discrete::binomial, torch "-", samples []
+            run discrete::binomial, torch "-", samples [],
+            example [
+                "let heads = binomial(&tensor([10.0, 10.0, 10.0])?, &tensor([0.0, 0.5, 1.0])?, None)?.to_vec::<f32>()?;",
+                "assert!(heads[0] == 0.0 && (0.0..=10.0).contains(&heads[1]) && heads[2] == 10.0);",
+            ]
         }
         /// Indices of the last dimension, drawn with probabilities in proportion to the elements of a vector, or of each row
         /// of a matrix: int64, `num_samples` of them. Without `replacement` each index is drawn at most once, and those of
@@ -94,27 +142,44 @@ macro_rules! random_ops {
         /// `Exp(1) / probability` come first.
         method multinomial(num_samples: Int, replacement: Bool = false; generator: OptGenerator = None) -> Tensor {
             [own_out nograd] Keep Seeded DTypes::FLOAT, Index,
-            run discrete::multinomial, torch "-", samples []
+            run discrete::multinomial, torch "-", samples [],
+            example ["assert_close(tensor([0.0, 1.0, 0.0])?.multinomial(3, true, None)?, [1, 1, 1]);"]
         }
         /// Fills with exponential numbers of rate `lambd`: density `lambd exp(-lambd x)`. They are above 0 for a finite rate.
         method exponential(lambd: Float = 1.0; generator: OptGenerator = None) -> Tensor {
             [inplace only_inplace nograd] Keep Seeded DTypes::FLOAT, Same,
-            run continuous::exponential, torch "-", samples []
+            run continuous::exponential, torch "-", samples [],
+            example [
+                "let x = tensor([0.0; 10000])?.exponential(2.0, None)?;",
+                "assert!((x.mean(None, false, None)?.item_f64()? - 0.5).abs() < 0.05);",
+            ]
         }
         /// Fills with the number of trials up to the first success, each of probability `p`: 1, 2, and so on.
         method geometric(p: Float; generator: OptGenerator = None) -> Tensor {
             [inplace only_inplace nograd] Keep Seeded DTypes::REAL, Same,
-            run discrete::geometric, torch "-", samples []
+            run discrete::geometric, torch "-", samples [],
+            example [
+                "let x = tensor([0.0; 10000])?.geometric(0.5, None)?;",
+                "assert!((x.mean(None, false, None)?.item_f64()? - 2.0).abs() < 0.1);",
+            ]
         }
         /// Fills with Cauchy numbers: density `sigma / (π ((x - median)² + sigma²))`.
         method cauchy(median: Float = 0.0, sigma: Float = 1.0; generator: OptGenerator = None) -> Tensor {
             [inplace only_inplace nograd] Keep Seeded DTypes::FLOAT, Same,
-            run continuous::cauchy, torch "-", samples []
+            run continuous::cauchy, torch "-", samples [],
+            example [
+                "let (middle, _) = tensor([0.0; 10001])?.cauchy(3.0, 1.0, None)?.median(None, false)?;",
+                "assert!((middle.item_f64()? - 3.0).abs() < 0.2);",
+            ]
         }
         /// Fills with the exponentials of normal numbers of this mean and standard deviation.
         method log_normal(mean: Float = 1.0, std: Float = 2.0; generator: OptGenerator = None) -> Tensor {
             [inplace only_inplace nograd] Keep Seeded DTypes::FLOAT, Same,
-            run continuous::log_normal, torch "-", samples []
+            run continuous::log_normal, torch "-", samples [],
+            example [
+                "let (middle, _) = tensor([0.0; 10001])?.log_normal(1.0, 0.5, None)?.log()?.median(None, false)?;",
+                "assert!((middle.item_f64()? - 1.0).abs() < 0.1);",
+            ]
         }
     }};
 }

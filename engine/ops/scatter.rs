@@ -25,27 +25,35 @@ macro_rules! scatter_ops {
         /// A copy with `src` added at `index` along `dim` (`bool` is true where one is); what [`scatter`](crate::ops::index::scatter) says of sizes holds.
         method scatter_add(dim: Dim, index: Tensor, src: Tensor) -> Tensor {
             [updates] PromoteGpu ["the order of additions is not defined on the GPU"] DTypes::ALL, Same,
-            run scatter_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2), N(3, 2)", "N(3, 4), 0, I(0, 3, 2, 4), FIXED(N(3, 4))"]
+            run scatter_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2), N(3, 2)", "N(3, 4), 0, I(0, 3, 2, 4), FIXED(N(3, 4))"],
+            example [
+                "let x = tensor([1, 2])?;",
+                "assert_close(x.scatter_add(0, &tensor([0, 0, 1])?, &tensor([10, 20, 30])?)?, [31, 32]);",
+            ]
         }
         /// The slices of dimension `dim` that `index`, a vector, lists.
         method index_select(dim: Dim, index: Tensor) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run index_select_body, torch "", samples ["N(3, 4), 1, I(0, 4, 6)", "N(3, 4), 0, I(0, 3, 2)", "N(3, 4), -1, I(0, 4, 0)"]
+            run index_select_body, torch "", samples ["N(3, 4), 1, I(0, 4, 6)", "N(3, 4), 0, I(0, 3, 2)", "N(3, 4), -1, I(0, 4, 0)"],
+            example ["assert_close(tensor([[1, 2], [3, 4]])?.index_select(0, &tensor([1, 1, 0])?)?, [[3, 4], [3, 4], [1, 2]]);"]
         }
         /// A copy with `alpha * source` added to the slices of `dim` that `index` lists.
         method index_add(dim: Dim, index: Tensor, source: Tensor; alpha: Number = 1) -> Tensor {
             [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
-            run index_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 6), N(3, 6)", "N(3, 4), 0, I(0, 3, 2), N(2, 4), alpha=2"]
+            run index_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 6), N(3, 6)", "N(3, 4), 0, I(0, 3, 2), N(2, 4), alpha=2"],
+            example ["assert_close(tensor([1, 2])?.index_add(0, &tensor([1, 1])?, &tensor([10, 20])?, 2)?, [1, 62]);"]
         }
         /// A copy with the slices of `dim` that `index` lists replaced by those of `source`.
         method index_copy(dim: Dim, index: Tensor, source: Tensor) -> Tensor {
             [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
-            run index_copy_body[Target::Copy], torch "", samples ["N(3, 4), 1, ORDER(4), N(3, 4)", "N(3, 4), 0, I(1, 2, 1), N(1, 4)"]
+            run index_copy_body[Target::Copy], torch "", samples ["N(3, 4), 1, ORDER(4), N(3, 4)", "N(3, 4), 0, I(1, 2, 1), N(1, 4)"],
+            example ["assert_close(tensor([1, 2, 3])?.index_copy(0, &tensor([2, 0])?, &tensor([8, 9])?)?, [9, 2, 8]);"]
         }
         /// A copy with a number, or a 0-d tensor, written over the slices of `dim` that `index` lists.
         method index_fill(dim: Dim, index: Tensor, value: Operand) -> Tensor {
             [updates] Keep Yes DTypes::ALL, Same,
-            run index_fill_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(-4, 4, 3), 2", "N(3, 4), 0, I(0, 3, 2), N()"]
+            run index_fill_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(-4, 4, 3), 2", "N(3, 4), 0, I(0, 3, 2), N()"],
+            example ["assert_close(tensor([1, 2, 3])?.index_fill(0, &tensor([0, 2])?, 7)?, [7, 2, 7]);"]
         }
         /// A copy in which the slices of `source` that `index` sends to one slice of `dim` are combined with it by `reduce`:
         /// "prod", "mean", "amax" or "amin". Without `include_self` what was there does not count.
@@ -54,6 +62,10 @@ macro_rules! scatter_ops {
             run index_reduce_body[Target::Copy], torch "", samples [
                 "N(3, 4), 1, I(0, 4, 6), N(3, 6), 'mean'", "N(3, 4), 0, I(0, 3, 5), N(5, 4), 'amax'",
                 "N(3, 4), 0, I(0, 3, 5), P(5, 4), 'prod', include_self=False", "N(3, 4), 1, I(0, 4, 6), N(3, 6), 'amin', include_self=False"
+            ],
+            example [
+                "let x = tensor([1.0, 2.0])?;",
+                r#"assert_close(x.index_reduce(0, &tensor([0, 0])?, &tensor([3.0, 4.0])?, "prod", true)?, [12.0, 2.0]);"#,
             ]
         }
         /// A copy with `values`, which broadcast, written (or with `accumulate` added) at the index tensors, as
@@ -62,55 +74,74 @@ macro_rules! scatter_ops {
             [updates] PromoteGpu ["the order of writes to one element is not defined"] DTypes::ALL, Same,
             run index_put_body[Target::Copy], torch "", samples [
                 "N(3, 4), [I(0, 3, 2), I(0, 4, 2)], N(2), True", "N(3, 4), [I(1, 2, 1)], N(4)", "N(3, 4), [B(3, 4)], N()", "N(3, 4), [B(3)], N(1)"
-            ]
+            ],
+            example ["assert_close(tensor([1, 2, 3])?.index_put(&[tensor([2, 0])?], &tensor([8, 9])?, false)?, [9, 2, 8]);"]
         }
         /// The elements of the flattened tensor at `index`, in its shape. Negative indices count from the end.
         method take(index: Tensor) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run take_body, torch "", samples ["N(3, 4), I(-12, 12, 2, 5)", "N(3), I(0, 3)"]
+            run take_body, torch "", samples ["N(3, 4), I(-12, 12, 2, 5)", "N(3), I(0, 3)"],
+            example ["assert_close(tensor([[1, 2], [3, 4]])?.take(&tensor([3, -4])?)?, [4, 1]);"]
         }
         /// A copy with `source` written (or with `accumulate` added) at `index` of the flattened tensor.
         method put(index: Tensor, source: Tensor, accumulate: Bool = false) -> Tensor {
             [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
-            run put_body[Target::Copy], torch "", samples ["N(3, 4), I(-12, 12, 2, 5), N(2, 5), True", "N(3, 4), ORDER(12), N(12)"]
+            run put_body[Target::Copy], torch "", samples ["N(3, 4), I(-12, 12, 2, 5), N(2, 5), True", "N(3, 4), ORDER(12), N(12)"],
+            example [
+                "let x = tensor([[1, 2], [3, 4]])?;",
+                "assert_close(x.put(&tensor([3, 0])?, &tensor([8, 9])?, false)?, [[9, 2], [3, 8]]);",
+            ]
         }
         /// `out[i][j] = input[indices[i][j]][j]` for `dim` 0, and so on, where both broadcast together but along `dim`. Without
         /// `dim` both are flattened.
         method take_along_dim(indices: Tensor, dim: OptDim = None) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run take_along_body, torch "", samples ["N(3, 4), I(0, 4, 3, 2), 1", "N(3, 4), I(0, 3, 2, 1), dim=0", "N(12), I(0, 12, 5)"]
+            run take_along_body, torch "", samples ["N(3, 4), I(0, 4, 3, 2), 1", "N(3, 4), I(0, 3, 2, 1), dim=0", "N(12), I(0, 12, 5)"],
+            example [
+                "let x = tensor([[30, 10, 20]])?;",
+                "assert_close(x.take_along_dim(&x.argsort(1, false, true)?, Some(1))?, [[10, 20, 30]]);",
+            ]
         }
         /// The elements where `mask` holds, as a vector; both broadcast. Evaluates: the result's size depends on the data.
         method masked_select(mask: Tensor) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run masked_select_body, torch "", samples ["N(3, 4), B(3, 4)", "N(3, 4), B(4)", "N(4), B(3, 1)", "N(), B()"]
+            run masked_select_body, torch "", samples ["N(3, 4), B(3, 4)", "N(3, 4), B(4)", "N(4), B(3, 1)", "N(), B()"],
+            example ["assert_close(tensor([1, 2, 3])?.masked_select(&tensor([true, false, true])?)?, [1, 3]);"]
         }
         /// A copy with the elements of `source`, in order, where `mask`, which broadcasts, holds. Evaluates: how many are needed
         /// depends on the data.
         method masked_scatter(mask: Tensor, source: Tensor) -> Tensor {
             [updates] Keep Yes DTypes::ALL, Same,
-            run masked_scatter_body[Target::Copy], torch "", samples ["N(3, 4), B(3, 4), N(3, 4)", "N(3, 4), B(4), N(15)"]
+            run masked_scatter_body[Target::Copy], torch "", samples ["N(3, 4), B(3, 4), N(3, 4)", "N(3, 4), B(4), N(15)"],
+            example [
+                "let x = tensor([1, 2, 3])?;",
+                "assert_close(x.masked_scatter(&tensor([true, false, true])?, &tensor([8, 9])?)?, [8, 2, 9]);",
+            ]
         }
         /// A number, or a 0-d tensor, in the tensor's shape and dtype.
         method fill(value: Operand) -> Tensor {
             [only_function] Keep Yes DTypes::ALL, Same,
-            run fill_body, torch "", samples ["N(3, 4), 2.5", "N(3, 4), N()", "N(), 1"]
+            run fill_body, torch "", samples ["N(3, 4), 2.5", "N(3, 4), N()", "N(), 1"],
+            example ["assert_close(tensor([1, 2])?.fill(7)?, [7, 7]);"]
         }
         /// A copy with index `index` of dimension `dim` replaced by `src`.
         method select_scatter(src: Tensor, dim: Dim, index: Int) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run select_scatter_body, torch "", samples ["N(3, 4), N(3), 1, -2", "N(3, 4), N(4), 0, 1"]
+            run select_scatter_body, torch "", samples ["N(3, 4), N(3), 1, -2", "N(3, 4), N(4), 0, 1"],
+            example ["assert_close(tensor([[1, 2], [3, 4]])?.select_scatter(&tensor([8, 9])?, 0, 1)?, [[1, 2], [8, 9]]);"]
         }
         /// A copy with a diagonal replaced by `src`.
         method diagonal_scatter(src: Tensor, offset: Int = 0, dim1: Dim = 0, dim2: Dim = 1) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run diagonal_scatter_body, torch "", samples ["N(3, 4), N(3)", "N(3, 4), N(2), -1", "N(2, 3, 4), N(2, 3), 1, 1, 2"]
+            run diagonal_scatter_body, torch "", samples ["N(3, 4), N(3)", "N(3, 4), N(2), -1", "N(2, 3, 4), N(2, 3), 1, 1, 2"],
+            example ["assert_close(tensor([[1, 2], [3, 4]])?.diagonal_scatter(&tensor([8, 9])?, 0, 0, 1)?, [[8, 2], [3, 9]]);"]
         }
         /// A copy with the elements that `as_strided` would show replaced by `src`. What is replaced gets no gradient (in PyTorch
         /// it gets that of what replaces it, and the rest gets none).
         method as_strided_scatter(src: Tensor, size: Sizes, stride: Sizes, storage_offset: OptInt = None) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run as_strided_scatter_body, torch "-", samples []
+            run as_strided_scatter_body, torch "-", samples [],
+            example ["assert_close(tensor([1, 2, 3, 4])?.as_strided_scatter(&tensor([8, 9])?, &[2], &[2], None)?, [8, 2, 9, 4]);"]
         }
     }};
 }

@@ -24,17 +24,23 @@ macro_rules! search_ops {
             run searchsorted_body, torch "", samples [
                 "ASC(5), N(3, 2)", "ASC(3, 6), P(3, 4), right=True", "FIXED(ASC(6)), 1.5, side='right', out_int32=True", "ASC(2, 3, 4), P(2, 3, 0)",
                 "N(4), N(3), sorter=ORDER(4)", "N(0), N(3)"
+            ],
+            example [
+                "let places = searchsorted(&tensor([1, 3, 5])?, &tensor([3, 4])?, false, false, None, None)?;",
+                "assert_close(places, [1, 2]);",
             ]
         }
         /// [`searchsorted`] of the elements among `boundaries`, a sorted vector: the number of the bucket each falls into.
         function bucketize(input: Operand, boundaries: Tensor; out_int32: Bool = false, right: Bool = false) -> Tensor {
             [plain nograd] Keep Yes DTypes::REAL, Index,
-            run bucketize_body, torch "", samples ["P(3, 4), ASC(6)", "N(7), ASC(6), right=True", "2, ASC(6), out_int32=True"]
+            run bucketize_body, torch "", samples ["P(3, 4), ASC(6)", "N(7), ASC(6), right=True", "2, ASC(6), out_int32=True"],
+            example ["assert_close(bucketize(&tensor([0.5, 3.0, 9.0])?, &tensor([1.0, 3.0, 5.0])?, false, false)?, [0, 1, 3]);"]
         }
         /// Is each element among `test_elements`? With `invert` the opposite. NaN is nowhere.
         function isin(elements: Operand, test_elements: Operand; assume_unique: Bool = false, invert: Bool = false) -> Tensor {
             [plain nograd] Keep Yes DTypes::REAL, Bool,
-            run isin_body, torch "", samples ["I(0, 9, 3, 4), I(0, 9, 4)", "I(0, 9, 3, 4), I(0, 9, 4), invert=True", "I(0, 3, 6), 1", "2, I(0, 9, 4)", "N(3), N(0)"]
+            run isin_body, torch "", samples ["I(0, 9, 3, 4), I(0, 9, 4)", "I(0, 9, 3, 4), I(0, 9, 4), invert=True", "I(0, 3, 6), 1", "2, I(0, 9, 4)", "N(3), N(0)"],
+            example ["assert_close(isin(&tensor([1, 2, 3])?, &tensor([3, 1])?, false, false)?, [true, false, true]);"]
         }
         /// The distinct elements in ascending order; with `dim` the distinct slices along it. With `return_inverse` also where
         /// each element went, with `return_counts` also how often each occurs. NaN equals nothing. Evaluates.
@@ -43,6 +49,12 @@ macro_rules! search_ops {
             run unique_body, torch "", samples [
                 "I(0, 5, 3, 4)", "I(0, 5, 3, 4), return_inverse=True, return_counts=True", "N(7), return_counts=True", "I(0, 2, 6, 2), True, True, True, 0",
                 "I(0, 2, 2, 6), return_inverse=True, dim=1", "N(0)", "N(3, 4), return_inverse=True"
+            ],
+            example [
+                "let made = tensor([3, 1, 3])?.unique(true, true, true, None)?;",
+                "assert_close(&made[0], [1, 3]);",
+                "assert_close(&made[1], [1, 0, 1]);",
+                "assert_close(&made[2], [1, 2]);",
             ]
         }
         /// The elements without those that equal the one before; with `dim` the slices along it. With `return_inverse` also
@@ -51,7 +63,8 @@ macro_rules! search_ops {
             [nograd] Keep Yes DTypes::ALL, Same,
             run unique_consecutive_body, torch "", samples [
                 "I(0, 2, 3, 4)", "I(0, 2, 12), True, True", "I(0, 2, 8, 1), return_counts=True, dim=0", "I(0, 2, 2, 6), return_inverse=True, dim=-1", "N(0)"
-            ]
+            ],
+            example ["assert_close(&tensor([1, 1, 2, 1])?.unique_consecutive(false, false, None)?[0], [1, 2, 1]);"]
         }
         /// Each element `repeats` times (a number, or one for each index of `dim`); flattened first without `dim`. A tensor of
         /// counts alone gives each index as often as it says. With a tensor of counts it evaluates, unless `output_size` is
@@ -60,49 +73,69 @@ macro_rules! search_ops {
             [] Keep Yes DTypes::ALL, Same,
             run repeat_interleave_body, torch "", samples [
                 "N(3, 4), 2", "N(3, 4), 3, 1", "N(3, 4), I(0, 3, 4), dim=1", "N(3, 4), I(0, 3, 3), 0", "N(3, 4), I(2, 3, 1), 0, output_size=6", "I(0, 4, 5)", "N(2), 0"
-            ]
+            ],
+            example ["assert_close(tensor([1, 2])?.repeat_interleave(Some(2.into()), None, None)?, [1, 1, 2, 2]);"]
         }
         /// How often each number occurs in a vector of integers from 0 on, or with `weights` the sum of theirs; at least
         /// `minlength` counts. Evaluates.
         method bincount(weights: OptTensor = None, minlength: Int = 0) -> Tensor {
             [nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::INTEGER, Own,
-            run bincount_body, torch "", samples ["I(0, 6, 12)", "I(0, 6, 12), minlength=9", "I(0, 1, 0), minlength=3", "I(0, 1, 0)"]
+            run bincount_body, torch "", samples ["I(0, 6, 12)", "I(0, 6, 12), minlength=9", "I(0, 1, 0), minlength=3", "I(0, 1, 0)"],
+            example ["assert_close(tensor([0, 2, 2])?.bincount(None, 4)?, [1, 0, 2, 0]);"]
         }
         /// How many elements lie in each of `bins` equal parts of `min` to `max` (of the elements' range where both are equal);
         /// the last part has both its ends. What lies outside does not count.
         method histc(bins: Int = 100, min: Number = 0, max: Number = 0) -> Tensor {
             [nograd] Keep Yes DTypes::REAL, Same,
-            run histc_body, torch "", samples ["N(30), 10", "N(5, 6), 4, -1, 1.5", "N(3, 4)", "N(4), 3, 8, 9"]
+            run histc_body, torch "", samples ["N(30), 10", "N(5, 6), 4, -1, 1.5", "N(3, 4)", "N(4), 3, 8, 9"],
+            example ["assert_close(tensor([0.0, 0.5, 1.9, 2.0])?.histc(2, 0, 2)?, [2.0, 2.0]);"]
         }
         /// Counts (or the sums of `weight`) of the elements between neighbours of the bins' edges, and the edges. `bins` is a
         /// number of equal parts of `range` (by default the elements' own), or the edges. The last bin has both its ends. With
         /// `density` divided by the bins' widths, so that the integral is 1.
         method histogram(bins: Operand; range: OptFloats = None, weight: OptTensor = None, density: Bool = false) -> HistEdges {
             [nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
-            run histogram_body, torch "", samples ["N(30), 5", "N(5, 6), 4, range=[-1.0, 1.5]", "N(12), 4, weight=P(12), density=True", "N(30), ASC(6)"]
+            run histogram_body, torch "", samples ["N(30), 5", "N(5, 6), 4, range=[-1.0, 1.5]", "N(12), 4, weight=P(12), density=True", "N(30), ASC(6)"],
+            example [
+                "let (counts, edges) = tensor([0.0, 0.5, 1.9, 2.0])?.histogram(2, Some(&[0.0, 2.0]), None, false)?;",
+                "assert_close(counts, [2.0, 2.0]);",
+                "assert_close(edges, [0.0, 1.0, 2.0]);",
+            ]
         }
         /// [`histogram`] in several dimensions: `input` holds one point in each row. `bins` lists for each dimension a number
         /// of parts or the edges, `range` the ends of all, two by two.
         method histogramdd(bins: Bins, range: OptFloats = None, weight: OptTensor = None, density: Bool = false) -> HistEdgesList {
             [nograd only_function] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
-            run histogramdd_body, torch "", samples ["N(30, 2), [3, 5]", "N(30, 3), [1, 3, 3], density=True", "N(20, 2), [3, 4], [-1.0, 1.0, -2.0, 0.5], P(20)", "N(20, 2), 3"]
+            run histogramdd_body, torch "", samples ["N(30, 2), [3, 5]", "N(30, 3), [1, 3, 3], density=True", "N(20, 2), [3, 4], [-1.0, 1.0, -2.0, 0.5], P(20)", "N(20, 2), 3"],
+            example [
+                "let points = tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])?;",
+                "let (counts, edges) = points.histogramdd(&[tensor(2)?, tensor(2)?], None, None, false)?;",
+                "assert_close(counts, [[1.0, 1.0], [0.0, 1.0]]);",
+                "assert_close(&edges[0], [0.0, 0.5, 1.0]);",
+            ]
         }
         /// [`histogramdd`] of the points (`x`, `y`), as NumPy's `histogram2d`: counts, the edges along `x`, those along `y`.
         /// PyTorch has none.
         function histogram2d(x: Tensor, y: Tensor, bins: Bins = &[], range: OptFloats = None, density: Bool = false, weights: OptTensor = None) -> Packed {
             [plain nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
-            run histogram2d_body, torch "-", samples []
+            run histogram2d_body, torch "-", samples [],
+            example [
+                "let (x, y) = (tensor([0.0, 0.0, 1.0])?, tensor([0.0, 1.0, 1.0])?);",
+                "assert_close(&histogram2d(&x, &y, &[tensor(2)?], None, false, None)?[0], [[1.0, 1.0], [0.0, 1.0]]);",
+            ]
         }
         /// The combinations of `r` elements of a vector, in order, one in each row; with `with_replacement` also of one element
         /// several times.
         method combinations(r: Int = 2, with_replacement: Bool = false) -> Tensor {
             [only_function] Keep Yes DTypes::ALL, Same,
-            run combinations_body, torch "", samples ["N(5)", "N(4), 3", "N(3), 2, with_replacement=True", "N(2), 3", "N(3), 1"]
+            run combinations_body, torch "", samples ["N(5)", "N(4), 3", "N(3), 2, with_replacement=True", "N(2), 3", "N(3), 1"],
+            example ["assert_close(tensor([1, 2, 3])?.combinations(2, false)?, [[1, 2], [1, 3], [2, 3]]);"]
         }
         /// Every way to take one element of each vector, in order, one in each row; one vector alone as it is.
         function cartesian_prod(tensors: Tensors) -> Tensor {
             [variadic] Keep Yes DTypes::ALL, Same,
-            run cartesian_body, torch "", samples ["N(3), N(2)", "N(3), N(2), N(4)", "N(3)"]
+            run cartesian_body, torch "", samples ["N(3), N(2)", "N(3), N(2), N(4)", "N(3)"],
+            example ["assert_close(cartesian_prod(&[tensor([1, 2])?, tensor([3, 4])?])?, [[1, 3], [1, 4], [2, 3], [2, 4]]);"]
         }
     }};
 }

@@ -24,6 +24,10 @@ macro_rules! segment_ops {
                 "N(5), 'sum', lengths=I(5, 6, 1)", "N(6, 2), 'mean', offsets=OFFSETS(6, 4)", "N(6, 2), 'max', lengths=LENGTHS(6, 3)",
                 "N(2, 4), 'min', lengths=LENGTHS(4, 2, 3), axis=1", "P(6), 'prod', lengths=LENGTHS(6, 4), initial=2", "N(6), 'mean', lengths=LENGTHS(6, 2), initial=1.5",
                 "N(6), 'max', lengths=LENGTHS(6, 2), initial=0.5, unsafe=True"
+            ],
+            example [
+                "let (x, lengths) = (tensor([1.0, 2.0, 3.0])?, tensor([2, 1])?);",
+                r#"assert_close(segment_reduce(&x, "sum", Some(&lengths), None, None, 0, false, None)?, [3.0, 3.0]);"#,
             ]
         }
     }};
