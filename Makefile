@@ -87,7 +87,8 @@ run: build $(VENV)/.examples
 # Where cargo puts what it builds. Its `run` would compile the engine again, for one package instead of all.
 BUILT = $${CARGO_TARGET_DIR:-target}/release
 
-# Every test there is. The Rust example learns what examples/digits.py writes.
+# Every test there is; cargo's are the doc tests too, of which every op has one. The Rust example learns what
+# examples/digits.py writes.
 test: lint venv-test macos-check-if-cached
 	$(CARGO) test --release --workspace
 	$(BIN)/python -m pytest -q tests/python

@@ -40,6 +40,15 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::InvalidValue`] for another name or index, [`Error::GpuNotAvailable`] under `LUCID_STRICT_DEVICE=1`.
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::Device;
+    /// assert_eq!(Device::parse("cpu")?.device, Device::Cpu);
+    /// assert_eq!(Device::parse("gpu:0")?.device, Device::Gpu);
+    /// assert!(Device::parse("tpu").is_err());
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn parse(text: &str) -> Result<Parsed> {
         let (name, index) = text.split_once(':').unwrap_or((text, "0"));
         if !matches!(name, "cpu" | "gpu" | "metal" | "cuda" | "mlx") {

@@ -129,6 +129,14 @@ impl DType {
     }
 
     /// The dtype of the result of an operation on tensors of these dtypes (PyTorch's table).
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::DType;
+    /// assert_eq!(DType::U8.promote(DType::I8), DType::I16);
+    /// assert_eq!(DType::I64.promote(DType::F16), DType::F16);
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn promote(self, other: DType) -> DType {
         use DType::*;
         let (lo, hi) = if self <= other { (self, other) } else { (other, self) };

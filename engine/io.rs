@@ -98,6 +98,17 @@ pub fn header(path: &Path, head: &[u8], file_len: u64) -> Result<Header> {
 ///
 /// # Errors
 /// [`Error::Io`] with the path where the file cannot be written, and what the evaluation reports.
+///
+/// # Examples
+/// ```
+/// use lucid::{tensor, testing::assert_close, Device};
+/// let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("one.safetensors");
+/// lucid::io::save(&path, &[("w".to_string(), tensor([1.0, 2.0])?)].into())?;
+/// let read = lucid::io::load(&path, Device::Cpu)?;
+/// assert_close(&read["w"], [1.0, 2.0]);
+/// # lucid::Result::<()>::Ok(())
+/// ```
 pub fn save(path: impl AsRef<Path>, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
     save_with(path, tensors, &BTreeMap::new())
 }

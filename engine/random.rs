@@ -132,6 +132,17 @@ impl Generator {
     }
 
     /// A generator in the same state, which goes its own way from here.
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::{testing::assert_close, Generator};
+    /// use lucid::ops::random::rand;
+    /// let a = Generator::new();
+    /// a.manual_seed(7);
+    /// let b = a.clone_state();
+    /// assert_close(rand(&[3], Some(&a), None, None)?, &rand(&[3], Some(&b), None, None)?);
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn clone_state(&self) -> Generator {
         Generator { state: Arc::new(Mutex::new(*self.state.lock())), device: self.device }
     }

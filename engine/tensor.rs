@@ -43,6 +43,15 @@ impl Tensor {
     ///
     /// # Errors
     /// Where the number of elements is not the shape's, or the device has not the dtype or no room.
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::{DType, Device, Tensor};
+    /// let x = Tensor::from_slice(&[1i32, 2, 3, 4], &[2, 2], Device::Cpu)?;
+    /// assert_eq!((x.shape(), x.dtype()), (&[2, 2][..], DType::I32));
+    /// assert!(Tensor::from_slice(&[1i32, 2, 3], &[2, 2], Device::Cpu).is_err());
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn from_slice<T: Element>(data: &[T], shape: &[usize], device: Device) -> Result<Tensor> {
         if data.len() != numel(shape) {
             let why = format!("{} elements do not make a tensor of shape {shape:?}", data.len());
@@ -120,11 +129,27 @@ impl Tensor {
     }
 
     /// Are both handles on the same tensor (not merely on equal ones)?
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::tensor;
+    /// let x = tensor([1.0, 2.0])?;
+    /// assert!(x.is_same(&x.clone()) && !x.is_same(&x.copy()?));
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn is_same(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Do both show the same storage?
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::tensor;
+    /// let x = tensor([[1, 2], [3, 4]])?;
+    /// assert!(x.t()?.shares_storage(&x) && !x.copy()?.shares_storage(&x));
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn shares_storage(&self, other: &Tensor) -> bool {
         self.0.storage.shares_storage(&other.0.storage)
     }
@@ -143,6 +168,15 @@ impl Tensor {
     ///
     /// # Errors
     /// None today; a `Result` so that it reads as the ops do.
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::tensor;
+    /// let x = tensor([1.0, 2.0])?.requires_grad_(true)?;
+    /// let y = (&x * 2.0)?;
+    /// assert!(y.requires_grad() && !y.detach()?.requires_grad());
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn detach(&self) -> Result<Tensor> {
         if let Some(batch) = self.0.storage.batch() {
             return batch.value.detach().map(|value| batch.with(value));
@@ -167,6 +201,15 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::DtypeMismatch`] where `T` is not the tensor's dtype, and what the evaluation reports.
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::tensor;
+    /// let x = tensor([[1.0, 2.0], [3.0, 4.0]])?.t()?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+    /// assert!(x.to_vec::<f64>().is_err());
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         if T::DTYPE != self.dtype() {
             let why = format!("the tensor holds {}, not {}; cast it first", self.dtype(), T::DTYPE);
@@ -187,6 +230,14 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`] where there is not exactly one element, and what the evaluation reports.
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::{tensor, Scalar};
+    /// assert_eq!(tensor([[7]])?.item()?, Scalar::Int(7));
+    /// assert_eq!(tensor(0.5)?.item_f64()?, 0.5);
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn item(&self) -> Result<Scalar> {
         if self.is_batched() {
             return Err(Error::runtime("item", crate::batching::ITEM));
@@ -264,6 +315,15 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`] for a dtype without gradients, or a recorded tensor.
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::tensor;
+    /// let x = tensor([1.0, 2.0])?.requires_grad_(true)?;
+    /// assert!(x.requires_grad() && x.is_leaf() && !(&x * 2.0)?.is_leaf());
+    /// assert!(tensor([1, 2])?.requires_grad_(true).is_err());
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn requires_grad_(&self, requires_grad: bool) -> Result<Tensor> {
         if let Some(batch) = self.0.storage.batch() {
             batch.value.requires_grad_(requires_grad)?;
@@ -334,6 +394,15 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`] where there is more than one element or no history, and what the gradients' ops report.
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::{tensor, testing::assert_close};
+    /// let x = tensor([1.0, 2.0])?.requires_grad_(true)?;
+    /// x.square()?.sum(None, false, None)?.backward()?;
+    /// assert_close(&x.grad().unwrap(), [2.0, 4.0]);
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn backward(&self) -> Result<()> {
         autograd::backward(std::slice::from_ref(self), &[None], autograd::Keep::default(), None)
     }
@@ -344,6 +413,15 @@ impl Tensor {
     ///
     /// # Errors
     /// Where it does not broadcast, for a leaf that requires gradients, and for expanded tensors.
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::{tensor, testing::assert_close};
+    /// let x = tensor([[1.0, 2.0], [3.0, 4.0]])?;
+    /// x.select(0, 1)?.copy_(&tensor(9.0)?)?;
+    /// assert_close(&x, [[1.0, 2.0], [9.0, 9.0]]);
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
     pub fn copy_(&self, value: &Tensor) -> Result<()> {
         // The cast happens where both dtypes exist: the GPU has no float64.
         let value = match self.device() {

@@ -82,6 +82,19 @@ pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs
 ///
 /// # Errors
 /// As [`backward`].
+///
+/// # Examples
+/// ```
+/// use lucid::{tensor, testing::assert_close};
+/// use lucid::autograd::{grad, Keep};
+/// let x = tensor(3.0)?.requires_grad_(true)?;
+/// let keep = Keep { create_graph: true, ..Keep::default() };
+/// let first = grad(&[x.pow(3)?], &[x.clone()], &[None], keep)?.remove(0).unwrap();
+/// let second = grad(&[first.clone()], &[x], &[None], Keep::default())?.remove(0).unwrap();
+/// assert_close(first, 27.0);
+/// assert_close(second, 18.0);
+/// # lucid::Result::<()>::Ok(())
+/// ```
 pub fn grad(
     outputs: &[Tensor],
     inputs: &[Tensor],

@@ -226,9 +226,7 @@ impl Cell {
     /// Forgets how an evaluated value was made, so that nothing below it is kept.
     pub(super) fn forget_origin(&self) {
         let remembers = self.value().origin.is_some();
-        if remembers
-            && let Some(mut held) = self.value.try_write()
-        {
+        if remembers && let Some(mut held) = self.value.try_write() {
             held.origin = None;
         }
     }

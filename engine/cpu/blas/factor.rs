@@ -1,10 +1,10 @@
 //! Cholesky, QR, eigenvalue and singular value decompositions, and triangular systems, from LAPACK and BLAS.
 //!
-//! Depends on `ffi`. LAPACK reads columns; a row-major matrix is its transpose there, and each function says what that means.
-//! Sizes are at least 1 and below `c_int::MAX`, which the callers see to; the slices' lengths are asserted.
+//! Depends on `ffi` and `ldl`. LAPACK reads columns; a row-major matrix is its transpose there, and each function says what
+//! that means. Sizes are at least 1 and below `c_int::MAX`, which the callers see to; the slices' lengths are asserted.
 
 use super::ffi;
-use super::Lapack;
+use super::{Lapack, Packed};
 use num_complex::{Complex32, ComplexFloat};
 use std::ffi::{c_char, c_int};
 
@@ -130,7 +130,7 @@ routines!(f64: |_, _| 1, rwork rlen; (), dsyevd_ dgesdd_);
 routines!(Complex32: |k, most| k * (5 * k + 7).max(2 * most + 2 * k + 1), rwork rlen; (rwork, rlen), cheevd_ cgesdd_);
 
 macro_rules! decompose {
-    ($t:ty, $one:expr; $potrf:ident $geqrf:ident $orgqr:ident $getrf:ident $trsm:ident) => {
+    ($t:ty, $one:expr; $potrf:ident $orgqr:ident $getrf:ident $trsm:ident) => {
         impl Decompose for $t {
             fn cholesky(n: usize, a: &mut [$t]) -> c_int {
                 assert!(n > 0 && a.len() >= n * n, "cholesky: too short");
@@ -144,24 +144,8 @@ macro_rules! decompose {
             fn qr(m: usize, n: usize, a: &mut [$t], r: &mut [$t]) -> c_int {
                 let k = m.min(n);
                 assert!(k > 0 && a.len() >= m * n && r.len() >= k * n, "qr: too short");
-                super::one_thread();
-                let (rows, columns, rank) = (int(m), int(n), int(k));
-                let room = n.max(k).saturating_mul(64);
-                let (mut tau, mut work, len, mut info) =
-                    (vec![<$t>::default(); k], vec![<$t>::default(); room], int(room), 0);
-                // SAFETY: `a` holds m by n elements, `tau` one for each reflection, `work` is as long as said.
-                unsafe {
-                    ffi::$geqrf(
-                        &rows,
-                        &columns,
-                        a.as_mut_ptr(),
-                        &rows,
-                        tau.as_mut_ptr(),
-                        work.as_mut_ptr(),
-                        &len,
-                        &mut info,
-                    )
-                };
+                let mut tau = vec![<$t>::default(); k];
+                let info = Self::reflections(m, n, a, &mut tau);
                 if info != 0 {
                     return info;
                 }
@@ -170,7 +154,11 @@ macro_rules! decompose {
                         r[i * n + j] = if i <= j { a[j * m + i] } else { <$t>::default() };
                     }
                 }
-                // SAFETY: as above; k is at most m, and `a` holds at least m by k elements.
+                let room = k.saturating_mul(64);
+                let (rows, rank, len, mut info) = (int(m), int(k), int(room), 0);
+                let mut work = vec![<$t>::default(); room];
+                // SAFETY: k is at most m and n, so that `a` holds m by k elements; `tau` has one for each reflection, `work` is
+                // as long as said.
                 unsafe {
                     ffi::$orgqr(
                         &rows,
@@ -314,9 +302,9 @@ macro_rules! decompose {
         }
     };
 }
-decompose!(f32, 1.0; spotrf_ sgeqrf_ sorgqr_ sgetrf_ cblas_strsm);
-decompose!(f64, 1.0; dpotrf_ dgeqrf_ dorgqr_ dgetrf_ cblas_dtrsm);
-decompose!(Complex32, &Complex32::new(1.0, 0.0); cpotrf_ cgeqrf_ cungqr_ cgetrf_ cblas_ctrsm);
+decompose!(f32, 1.0; spotrf_ sorgqr_ sgetrf_ cblas_strsm);
+decompose!(f64, 1.0; dpotrf_ dorgqr_ dgetrf_ cblas_dtrsm);
+decompose!(Complex32, &Complex32::new(1.0, 0.0); cpotrf_ cungqr_ cgetrf_ cblas_ctrsm);
 
 /// Matrices whose eigenvalues may be complex.
 pub trait Eigen: Decompose {
