@@ -180,6 +180,8 @@ impl DTypes {
     pub const INTEGRAL: DTypes = DTypes::BOOL.and(DTypes::INTEGER);
     /// Real floating dtypes.
     pub const FLOAT: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
+    /// What windows are averaged in.
+    pub const AVERAGED: DTypes = DTypes::FLOAT.and(DTypes::of(&[DType::I64]));
     /// float32 and float64: what matrices are factored in.
     pub const WIDE: DTypes = DTypes::of(&[DType::F32, DType::F64]);
     /// What LAPACK factors: float32, float64 and complex64.

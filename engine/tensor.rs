@@ -453,7 +453,10 @@ impl Tensor {
     }
 
     /// Refuses a write to a tensor whose memory that of what is read overlaps in part, or with `whole` at all.
-    pub(crate) fn refuse_shared(&self, op: &'static str, read: &Tensor, whole: bool) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where it does.
+    pub fn refuse_shared(&self, op: &'static str, read: &Tensor, whole: bool) -> Result<()> {
         if !(self.overlaps_partly(read) || whole && self.is_over(read)) {
             return Ok(());
         }

@@ -403,6 +403,15 @@ impl GraphNode {
 }
 
 impl Tensor {
+    /// Refuses a view that has no place on the tape any more: one that was made while nothing was recorded, or among several by
+    /// one function, and whose base was written since while gradients were recorded.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`](crate::Error::Runtime) for such a view.
+    pub fn check_followed(&self) -> Result<()> {
+        super::check_followed("grad_fn", self)
+    }
+
     /// The op that made this tensor, and none for a leaf.
     pub fn grad_fn(&self) -> Option<GraphNode> {
         if self.is_sparse() {

@@ -234,6 +234,7 @@ impl Tensor {
             };
             return batching::bare(self).register_hook(Arc::new(of_samples));
         }
+        super::check_followed("register_hook", self)?;
         let Some(edge) = edge_of(self) else {
             return Err(Error::runtime(
                 "register_hook",
@@ -277,6 +278,7 @@ impl Tensor {
         if !requires_grad(self) {
             return Err(Error::runtime("retain_grad", "can't retain_grad on Tensor that has requires_grad=False"));
         }
+        super::check_followed("retain_grad", self)?;
         if self.is_leaf() || !self.0.auto.start_retaining() {
             return Ok(());
         }

@@ -29,7 +29,7 @@ pub use modes::{
 };
 pub(crate) use node::{Auto, Ctx, Edge, Grads, Pieces};
 pub(crate) use record::{
-    apart, check_in_place, edge_of, record, record_pieces, record_view, record_write, requires_grad,
+    apart, check_followed, check_in_place, edge_of, record, record_pieces, record_view, record_write, requires_grad,
 };
 
 /// Is there something to carry on for what is computed from `t`: a gradient that is recorded, or a tangent?

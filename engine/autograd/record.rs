@@ -62,9 +62,25 @@ pub(crate) fn edge_of(t: &Tensor) -> Option<Edge> {
     Some(Edge { node, nr: 0 })
 }
 
+/// Refuses a view that the tape cannot follow, where it or its base was written since it was made.
+pub(crate) fn check_followed(op: &'static str, t: &Tensor) -> Result<()> {
+    match &t.0.auto.view {
+        Some(view) if is_lost(view) => Err(Error::runtime(op, lost(view.origin))),
+        _ => Ok(()),
+    }
+}
+
+fn is_lost(view: &ViewInfo) -> bool {
+    let unfollowed = view.origin != Origin::Plain && !view.itself;
+    unfollowed && view.seen.load(Ordering::Acquire) != view.base.0.auto.writes.load(Ordering::Acquire)
+}
+
 /// Gives a view whose base was written since a new edge: the view's steps over the base's.
 fn refresh(t: &Tensor) {
     let Some(view) = &t.0.auto.view else { return };
+    if is_lost(view) {
+        return;
+    }
     let writes = view.base.0.auto.writes.load(Ordering::Acquire);
     if view.seen.swap(writes, Ordering::AcqRel) == writes {
         return;
@@ -99,6 +115,7 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
     if !wanted || !schema.differentiable {
         return Ok(Tensor::from_storage(storage));
     }
+    inputs.iter().try_for_each(|t| check_followed(schema.name, t))?;
     let edges: SmallVec<[Option<Edge>; 2]> = inputs.iter().map(|t| edge_of(t)).collect();
     let needs = |j: usize| edges.get(j).is_some_and(Option::is_some);
     let mut saved = Saved::default();
@@ -116,6 +133,9 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
 
 /// A view, which remembers its base, with its node where a gradient may be asked for.
 pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Result<Tensor> {
+    if grad_enabled() && requires_grad(x) {
+        check_followed(op.schema().name, x)?;
+    }
     if !forward::active() {
         return Ok(record_step_of_view(op, x, storage));
     }
@@ -168,6 +188,7 @@ pub(crate) fn record_pieces(
     if !requires_grad(x) {
         return Ok(made);
     }
+    check_followed("split", x)?;
     let (edge, meta) = (edge_of(x), InputMeta::of(x));
     let node = Node::new(Kind::Pieces(pieces), smallvec![edge], smallvec![meta], Saved::default());
     for (nr, t) in (0..).zip(&made) {
@@ -225,6 +246,9 @@ pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Re
     {
         return Err(Error::runtime(op, unfollowed(view.origin)));
     }
+    if requires_grad(value) {
+        check_followed(op, value)?;
+    }
     let leaf = |t: &Tensor| requires_grad(t) && t.is_leaf();
     if leaf(t) {
         let why =
@@ -240,6 +264,21 @@ pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Re
         return Err(Error::dtype(op, "a value with a gradient cannot be written to this dtype", &dtypes));
     }
     Ok(())
+}
+
+/// Why a view has no place on the tape any more.
+fn lost(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Pieces => {
+            "the tensor is a view that a function of several views made, such as split or unbind, and its base or another view \
+             of its base has been modified inplace. You should replace the inplace operation by an out-of-place one."
+        }
+        Origin::Plain | Origin::NoGrad => {
+            "A view was created in no_grad mode and its base or another view of its base has been modified inplace with grad \
+             mode enabled. Move both the view and the inplace either inside the no_grad block (if you don't want the inplace \
+             to be tracked) or outside (if you want the inplace to be tracked)."
+        }
+    }
 }
 
 /// Why a view cannot be written to while gradients are recorded.

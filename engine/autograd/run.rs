@@ -151,6 +151,7 @@ fn targets(op: &'static str, inputs: &[Tensor]) -> Result<Vec<Edge>> {
     if inputs.iter().any(Tensor::is_sparse) {
         return Err(Error::not_implemented(op, "gradients go to the values of a sparse tensor, not to itself"));
     }
+    inputs.iter().try_for_each(|t| super::check_followed(op, t))?;
     inputs.iter().map(|t| t.edge().ok_or_else(|| Error::runtime(op, why))).collect()
 }
 
@@ -161,6 +162,7 @@ fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: K
     if tensors.iter().any(Tensor::is_sparse) {
         return Err(Error::not_implemented(op, "a sparse tensor is no root; call to_dense() or sum() on it first"));
     }
+    tensors.iter().try_for_each(|t| super::check_followed(op, t))?;
     let root = |(t, g): (&Tensor, &Option<Tensor>)| {
         let edge = t.edge().ok_or_else(|| {
             Error::runtime(op, "element 0 of tensors does not require grad and does not have a grad_fn")

@@ -157,6 +157,8 @@ pub mod kinds {
     pub type Number = Scalar;
     pub type OptNumber = Option<Scalar>;
     pub type Int = i64;
+    /// An integer, or in Python a tensor that holds one
+    pub type Start = i64;
     pub type OptInt = Option<i64>;
     pub type Float = f64;
     pub type OptFloat = Option<f64>;

@@ -10,7 +10,7 @@ use super::macros::define_ops;
 use crate::autograd;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{numel, Shape};
-use crate::{DType, Device, Error, Result, Tensor};
+use crate::{DType, Device, Error, Result, Scalar, Tensor};
 
 /// How a pool's windows lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,24 +142,24 @@ macro_rules! pool_ops {
                 "assert_close(max_pool3d(&x, &[1, 1, 2], None, &[0], &[1], false)?, [[[[[3.0], [5.0]]]]]);",
             ]
         }
-        /// Average pooling over (N, C, L) or (C, L).
+        /// Average pooling over (N, C, L) or (C, L). Means of int64 are cut off towards zero.
         function avg_pool1d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], ceil_mode: Bool = false, count_include_pad: Bool = true) -> Tensor {
-            [] Keep Yes DTypes::FLOAT, Same,
+            [] Keep Yes DTypes::AVERAGED, Same,
             run avg_pool_1d, torch "nn.functional.avg_pool1d", samples ["N(2, 3, 8), 2", "N(2, 3, 9), 3, 2, 1"],
             example ["assert_close(avg_pool1d(&tensor([[[1.0, 3.0, 2.0, 5.0]]])?, &[2], None, &[0], false, true)?, [[[2.0, 3.5]]]);"]
         }
-        /// Average pooling over (N, C, H, W) or (C, H, W). `stride` defaults to the window.
+        /// Average pooling over (N, C, H, W) or (C, H, W). `stride` defaults to the window. Means of int64 are cut off towards zero.
         function avg_pool2d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], ceil_mode: Bool = false, count_include_pad: Bool = true, divisor_override: OptInt = None) -> Tensor {
-            [] Keep Yes DTypes::FLOAT, Same,
+            [] Keep Yes DTypes::AVERAGED, Same,
             run avg_pool_nd[2], torch "nn.functional.avg_pool2d", samples ["N(2, 3, 6, 6), 2", "N(2, 3, 7, 6), 3, 2, 1", "N(2, 3, 7, 6), 3, 2, 1, True, False", "N(1, 2, 7, 7), 2, divisor_override=3"],
             example [
                 "let x = tensor([[[[1.0, 3.0], [2.0, 6.0]]]])?;",
                 "assert_close(avg_pool2d(&x, &[2], None, &[0], false, true, None)?, [[[[3.0]]]]);",
             ]
         }
-        /// Average pooling over (N, C, D, H, W) or (C, D, H, W).
+        /// Average pooling over (N, C, D, H, W) or (C, D, H, W). Means of int64 are cut off towards zero.
         function avg_pool3d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], ceil_mode: Bool = false, count_include_pad: Bool = true, divisor_override: OptInt = None) -> Tensor {
-            [] FullCpu Yes DTypes::FLOAT, Same,
+            [] FullCpu Yes DTypes::AVERAGED, Same,
             run avg_pool_nd[3], torch "nn.functional.avg_pool3d", samples ["N(1, 2, 4, 4, 4), 2", "N(1, 2, 4, 5, 4), 3, 2, 1, True, False", "N(1, 2, 4, 4, 4), 2, divisor_override=3"],
             example [
                 "let x = tensor([[[[[1.0, 3.0], [2.0, 6.0]]]]])?;",
@@ -435,6 +435,39 @@ fn avg_args(
     Ok(args)
 }
 
+/// Means of int64: the sums of the windows, divided and cut off towards zero.
+fn average_of_integers(x: &Tensor, args: &PoolArgs) -> Result<Tensor> {
+    let n = args.kernel.len();
+    let (mut windows, mut counts) = (x.clone(), Tensor::full_of(&[1], Scalar::ONE, DType::I64, x.device())?);
+    for i in 0..n {
+        let (size, kernel, stride, pad) = (x.shape()[i + 2], args.kernel[i], args.stride[i], args.padding[i]);
+        // Only as many zeros as the windows reach; what no window reaches is left out.
+        let reach = (args.output[i] - 1) * stride + kernel;
+        let (axis, behind) = (i as isize + 2, reach.saturating_sub(pad + size));
+        let zeros = |len: usize| {
+            let mut shape = Shape::from_slice(windows.shape());
+            shape[i + 2] = len;
+            Tensor::full_of(&shape, Scalar::ZERO, DType::I64, x.device())
+        };
+        let padded = super::index::cat(&[zeros(pad)?, windows.clone(), zeros(behind)?], axis)?;
+        windows = padded.narrow(axis, 0, reach as i64)?.unfold(axis, kernel as i64, stride as i64)?;
+        let count = |o: usize| {
+            let (from, to) = (o * stride, (o * stride + kernel).min(size + 2 * pad));
+            match args.count_include_pad {
+                true => to - from,
+                false => to.min(size + pad).saturating_sub(from.max(pad)),
+            }
+        };
+        let own: Vec<i64> = (0..args.output[i]).map(|o| count(o).max(1) as i64).collect();
+        counts = (counts.unsqueeze(-1)? * &Tensor::from_slice(&own, &[own.len()], x.device())?)?;
+    }
+    let sum = windows.sum(Some(&(0..n).map(|i| -1 - i as isize).collect::<Vec<_>>()), false, None)?;
+    match args.divisor {
+        Some(divisor) => sum.div(divisor as i64, Some("trunc")),
+        None => sum.div(&counts.squeeze(Some(&[0]))?, Some("trunc")),
+    }
+}
+
 #[allow(clippy::too_many_arguments)]
 fn avg_pool_nd(
     n: usize,
@@ -447,11 +480,11 @@ fn avg_pool_nd(
     divisor: Option<i64>,
 ) -> Result<Tensor> {
     let op = ["avg_pool1d", "avg_pool2d", "avg_pool3d"][n - 1];
-    schema::avg_pool.check(x.dtype())?;
+    schema::avg_pool1d.check(x.dtype())?;
     batched(n, x, |x| {
         let stride = stride.unwrap_or(&[]);
         let args = avg_args(op, x.shape(), kernel, stride, padding, ceil_mode, count_include_pad, divisor, n)?;
-        let mean = average(x, &args)?;
+        let mean = if x.dtype() == DType::I64 { average_of_integers(x, &args)? } else { average(x, &args)? };
         if divisor.is_some_and(|d| d < 0) {
             mean.neg()
         } else {

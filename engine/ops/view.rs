@@ -37,7 +37,7 @@ macro_rules! view_ops {
             example ["assert_close(tensor([[1], [2]])?.expand(&[-1, 3])?, [[1, 1, 1], [2, 2, 2]]);"]
         }
         /// `length` elements of dimension `dim`, from `start`.
-        method narrow(dim: Dim, start: Int, length: Int) -> Tensor {
+        method narrow(dim: Dim, start: Start, length: Int) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
             prim Slice { dims: Slices } Nothing {|c, g| [slice_gradient(g, c.shape(0), dims)]},
             run narrow_body, torch "", samples ["N(3, 4), 1, 1, 2", "N(3, 4), -2, -2, 1"],

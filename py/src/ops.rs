@@ -147,6 +147,11 @@ macro_rules! as_asked {
     ($py:ident $op:ident []  $($rest:tt)*) => {};
     ($py:ident $op:ident [$out:ident] (dtype $p:ident: OptDtype) $($rest:tt)*) => {
         let $p = crate::out::asked($py, $op, $out, $p)?;
+        as_asked! { $py $op [$out] $($rest)* }
+    };
+    ($py:ident $op:ident [$out:ident] (device $p:ident: OptDevice) $($rest:tt)*) => {
+        let $p = crate::out::placed($out, $p);
+        as_asked! { $py $op [$out] $($rest)* }
     };
     ($py:ident $op:ident [$out:ident] $other:tt $($rest:tt)*) => {
         as_asked! { $py $op [$out] $($rest)* }
@@ -263,6 +268,7 @@ macro_rules! bind_function {
             let $p = crate::args::tensors_of(at, alone_sequence.unwrap_or($p.as_any()).as_borrowed())?;
             $($(let $kp = held!(py OP $kp $kk $kd);)*)?
             let count = $p.len();
+            apart! { py OP [out] $p: Tensors }
             let made = run!(py, OP, ops::$name, ($p: Tensors $($(, $kp: $kk)*)?))?;
             if let Some(out) = out.0.filter(|o| !o.is_none()) {
                 return crate::out::store(py, OP, out, made, &[Given::Tensors(count)]);

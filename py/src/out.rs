@@ -10,7 +10,7 @@ use crate::tensor::PyTensor;
 use crate::{cross, errors};
 use lucid::ops::out::Given;
 use lucid::ops::OutDType;
-use lucid::{DType, Error, Tensor};
+use lucid::{DType, Device, Error, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use pyo3::Borrowed;
@@ -97,6 +97,10 @@ fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor, given: &
             false => fail(Error::DtypeMismatch { op, why, dtypes: vec![wants, has] }),
         };
     }
+    if joins(op) && !wants.can_cast(has) {
+        let why = format!("{op}(): input types can't be cast to the desired output type {has}, but are {wants}");
+        return Err(errors::type_error(py, why));
+    }
     let why = match rule(op) {
         OutDType::Own if has != wants => format!("Expected out tensor to have dtype {wants}, but got {has} instead"),
         OutDType::Cast | OutDType::Asked if !wants.can_cast(has) => {
@@ -105,6 +109,12 @@ fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor, given: &
         OutDType::Own | OutDType::Cast | OutDType::Asked => return Ok(()),
     };
     fail(Error::DtypeMismatch { op, why, dtypes: vec![wants, has] })
+}
+
+/// Does the op copy a sequence of tensors side by side to `out`? Then it can be none of them.
+fn joins(op: &str) -> bool {
+    let of_tensors = |s: &lucid::ops::Schema| s.params.first().is_some_and(|p| p.kind == "Tensors");
+    lucid::ops::schemas().find(|s| s.name == op).is_some_and(|s| of_tensors(s) && s.out_rule.is_none())
 }
 
 /// What the row of an op says of `out`'s dtype; functions of several rows cast.
@@ -127,6 +137,12 @@ pub fn asked(py: Python<'_>, op: &'static str, out: Arg<'_, '_>, dtype: Option<D
     }
 }
 
+/// The `device` of a call that writes to `out`: where none is given, `out`'s.
+pub fn placed(out: Arg<'_, '_>, device: Option<Device>) -> Option<Device> {
+    let of_out = || Some(out.0?.cast::<PyTensor>().ok()?.get().read().device());
+    device.or_else(of_out)
+}
+
 /// Refuses a tensor to write to, or several, whose memory overlaps an argument's in part: what is read would change.
 #[cold]
 pub fn check_apart(py: Python<'_>, op: &'static str, out: Borrowed<'_, '_, PyAny>, inputs: &[Tensor]) -> PyResult<()> {
@@ -137,12 +153,10 @@ pub fn check_apart(py: Python<'_>, op: &'static str, out: Borrowed<'_, '_, PyAny
             Err(_) => return Ok(()),
         },
     };
-    if targets.iter().any(|t| inputs.iter().any(|x| t.overlaps_partly(x))) {
-        let why =
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single \
-                   memory location. Please clone() the tensor before performing the operation.";
-        let op = op.trim_start_matches("r#");
-        return Err(errors::raise(py, &Error::Runtime { op, why: why.into() }));
+    let op = op.trim_start_matches("r#");
+    let whole = joins(op);
+    for (t, x) in targets.iter().flat_map(|t| inputs.iter().map(move |x| (t, x))) {
+        t.refuse_shared(op, x, whole).map_err(|e| errors::raise(py, &e))?;
     }
     Ok(())
 }

@@ -31,6 +31,7 @@ KINDS = {
     "Number": "_Number",
     "OptNumber": "_Number | None",
     "Int": "_int",
+    "Start": "_int | Tensor",
     "OptInt": "_int | None",
     "Float": "_float",
     "OptFloat": "_float | None",

@@ -9,6 +9,7 @@ mod values;
 pub use operands::{lead, operand_of, sublists, tensors_of, weight_of, HeldOperand};
 
 use crate::errors;
+use crate::tensor::PyTensor;
 use lucid::ops::out::Given;
 use lucid::Scalar;
 use pyo3::prelude::*;
@@ -210,7 +211,8 @@ pub fn int_of(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<
     if obj.is_exact_instance_of::<PyInt>() {
         return obj.extract::<i64>().map_err(|_| at.too_large_int(obj));
     }
-    if obj.is_instance_of::<PyBool>() || obj.is_instance_of::<PyFloat>() {
+    let truth = obj.cast::<PyTensor>().is_ok_and(|t| t.get().read().dtype() == lucid::DType::Bool);
+    if truth || obj.is_instance_of::<PyBool>() || obj.is_instance_of::<PyFloat>() {
         return Err(at.wrong(obj, expected));
     }
     match obj.extract::<i64>() {
@@ -238,7 +240,7 @@ pub fn ints_of(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult
 pub mod kinds {
     macro_rules! markers { ($($name:ident)*) => { $(pub struct $name;)* } }
     markers! {
-        Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int OptInt Float OptFloat Bool Dim OptDim Dims OptDims
+        Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int Start OptInt Float OptFloat Bool Dim OptDim Dims OptDims
         Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText OptFloats Bins OptOrder Spacing
         OptFormat
     }

@@ -39,10 +39,35 @@ macro_rules! plain_kinds {
         }
     )*};
 }
+/// An integer tensor without dimensions, which PyTorch takes for a dimension.
+fn is_index(obj: Borrowed<'_, '_, PyAny>) -> Option<bool> {
+    let t = obj.cast::<PyTensor>().ok()?.get().share();
+    Some(t.ndim() == 0 && t.dtype().is_integral() && t.dtype() != DType::Bool)
+}
+
+fn dim_of(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<isize> {
+    match is_index(obj) {
+        Some(false) => Err(at.wrong(obj, expected)),
+        _ => int_of(at, obj, expected).map(|i| i as isize),
+    }
+}
+
+/// Where a slice begins: an integer, or a tensor that holds one.
+fn start(at: At, obj: Borrowed<'_, '_, PyAny>) -> PyResult<i64> {
+    match is_index(obj) {
+        Some(false) => {
+            let why = format!("{}(): {} must be an 0-dim integral Tensor.", at.op, at.arg);
+            Err(errors::runtime_error(obj.py(), why))
+        }
+        _ => int_of(at, obj, "int"),
+    }
+}
+
 plain_kinds! {
     Number Scalar: |at, obj| number(at, obj, "a number");
     OptNumber Option<Scalar>: |at, obj| or_none(obj, || number(at, obj, "a number or None"));
     Int i64: |at, obj| int_of(at, obj, "int");
+    Start i64: |at, obj| start(at, obj);
     OptInt Option<i64>: |at, obj| or_none(obj, || int_of(at, obj, "int or None"));
     Float f64: |at, obj| float(at, obj, "float");
     OptFloat Option<f64>: |at, obj| or_none(obj, || float(at, obj, "float or None"));
@@ -50,8 +75,8 @@ plain_kinds! {
         Ok(b) => Ok(b.is_true()),
         Err(_) => Err(at.wrong(obj, "bool")),
     };
-    Dim isize: |at, obj| int_of(at, obj, "int").map(|i| i as isize);
-    OptDim Option<isize>: |at, obj| or_none(obj, || int_of(at, obj, "int or None").map(|i| i as isize));
+    Dim isize: |at, obj| dim_of(at, obj, "int");
+    OptDim Option<isize>: |at, obj| or_none(obj, || dim_of(at, obj, "int or None"));
     Dtype DType: |at, obj| dtype_of(&obj).ok_or_else(|| at.wrong(obj, "lucid.dtype"));
     OptDtype Option<DType>: |at, obj| or_none(obj, || dtype_of(&obj).ok_or_else(|| at.wrong(obj, "lucid.dtype or None")));
     DeviceArg Device: |at, obj| device_of(&obj)?.ok_or_else(|| at.wrong(obj, "a device or str"));

@@ -36,8 +36,9 @@ impl PyTensor {
 
     /// Was it made by the user, rather than recorded on the tape?
     #[getter]
-    fn is_leaf(&self) -> bool {
-        self.read().is_leaf()
+    fn is_leaf(&self, py: Python<'_>) -> PyResult<bool> {
+        cross::quick(py, || self.read().check_followed())?;
+        Ok(self.read().is_leaf())
     }
 
     /// The gradient that backward passes have summed up, or `None`. The same object each time, until it is another tensor.
@@ -88,6 +89,7 @@ impl PyTensor {
     /// The step of the tape that made it; `None` for a leaf.
     #[getter]
     fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        cross::quick(py, || self.read().check_followed())?;
         let node = self.read().grad_fn();
         node.map(|n| node_object(py, n)).transpose()
     }
@@ -95,11 +97,16 @@ impl PyTensor {
     /// The name of the op that made it, as PyTorch shows it; `None` for a leaf.
     #[getter]
     fn _grad_fn_name(&self) -> Option<String> {
-        self.read().grad_fn().map(|n| n.name().into_owned())
+        let t = self.read();
+        match t.check_followed() {
+            Ok(()) => t.grad_fn().map(|n| n.name().into_owned()),
+            Err(_) => Some("Invalid".into()),
+        }
     }
 
     /// The node that its gradient goes to and which result of it this is; `None` where it needs no gradient.
     fn _gradient_edge<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, u32)>> {
+        cross::quick(py, || self.read().check_followed())?;
         let edge = self.read().gradient_edge();
         edge.map(|(n, nr)| Ok((node_object(py, n)?, nr))).transpose()
     }

@@ -473,7 +473,16 @@ impl PyTensor {
     }
 }
 
-/// Writes what a Python function makes of the elements, and those of another tensor.
+/// Where in the storage each element lies, in row-major order.
+fn places_of(t: &Tensor) -> Vec<usize> {
+    let mut places = vec![t.storage_offset()];
+    for (&size, &stride) in t.shape().iter().zip(t.strides()) {
+        places = places.iter().flat_map(|p| (0..size).map(move |i| p + i * stride)).collect();
+    }
+    places
+}
+
+/// Writes what a Python function makes of the elements, and those of other tensors of the same dtype.
 fn call_each<'py>(
     slf: &Bound<'py, PyTensor>,
     op: &'static str,
@@ -489,19 +498,43 @@ fn call_each<'py>(
     if std::iter::once(&t).chain(&others).any(Tensor::requires_grad) {
         return Err(errors::runtime_error(py, format!("Can't call {op}() on Variable that requires grad.")));
     }
+    if let Some(odd) = others.iter().find(|o| o.dtype() != t.dtype()) {
+        let why = format!("{op}: expected tensors of {}, got {}", t.dtype(), odd.dtype());
+        return Err(errors::type_error(py, why));
+    }
+    let number = |made: Bound<'py, PyAny>| match made.is_none() {
+        true => Err(errors::type_error(py, format!("{op}: the function must return a number, not None"))),
+        false => Ok(made),
+    };
     let flat = |t: &Tensor| -> PyResult<Bound<'py, PyAny>> {
         let t = cross::quick(py, || t.expand(&signed(slf.get().read().shape()))?.reshape(&[-1]))?;
         wrap(py, t)?.call_method0("tolist")
     };
     let columns = std::iter::once(&t).chain(&others).map(flat).collect::<PyResult<Vec<_>>>()?;
     let lists = columns.iter().map(|c| c.extract::<Vec<Py<PyAny>>>()).collect::<PyResult<Vec<_>>>()?;
+    let as_tensor = |made: &Bound<'py, PyAny>| crate::create::tensor_of(made, Some(t.dtype()), Some(t.device()));
+    let places = places_of(&t);
+    if places.iter().collect::<std::collections::HashSet<_>>().len() < places.len() {
+        // Elements that meet in memory: each call sees what the last one wrote there.
+        let whole = cross::quick(py, || t.detach()?.as_strided(&[t.storage_numel() as isize], &[1], Some(0)))?;
+        for (i, place) in places.into_iter().enumerate() {
+            let cell = cross::quick(py, || whole.narrow(0, place as i64, 1)?.reshape(&[]))?;
+            let own = wrap(py, cell.clone())?.call_method0("item")?;
+            let others = lists[1..].iter().map(|list| list[i].bind(py).clone());
+            let row: Vec<Bound<'py, PyAny>> = std::iter::once(own).chain(others).collect();
+            let row = pyo3::types::PyTuple::new(py, row)?;
+            let value = as_tensor(&number(function.call1(row)?)?)?;
+            cross::quick(py, || cell.copy_(&value))?;
+        }
+        return Ok(slf.clone());
+    }
     let call = |i: usize| {
         let row = lists.iter().map(|list| list[i].bind(py));
-        function.call1(pyo3::types::PyTuple::new(py, row)?)
+        number(function.call1(pyo3::types::PyTuple::new(py, row)?)?)
     };
     let made: Vec<Bound<'py, PyAny>> = (0..t.numel()).map(call).collect::<PyResult<_>>()?;
     let list = pyo3::types::PyList::new(py, made)?;
-    let values = crate::create::tensor_of(list.as_any(), Some(t.dtype()), Some(t.device()))?;
+    let values = as_tensor(list.as_any())?;
     cross::quick(py, || t.copy_(&values.reshape(&signed(t.shape()))?))?;
     Ok(slf.clone())
 }

@@ -121,3 +121,85 @@ def test_batch_norm_refuses_what_pytorchs_refuses(device: str) -> None:
         for pool, ndim in (("adaptive_avg_pool1d", 3), ("adaptive_max_pool2d", 4), ("adaptive_avg_pool3d", 5)):
             with pytest.raises(NotImplementedError):
                 getattr(m.nn.functional, pool)(m.ones([4] * ndim, dtype=m.int64, **kind), 2)
+
+
+def kind(m: Any, call: Any) -> Any:
+    try:
+        return call(m)
+    except (TypeError, IndexError) as e:
+        return TypeError if isinstance(e, TypeError) else IndexError
+    except RuntimeError:
+        return RuntimeError
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("of", ["1", "0, dtype=m.uint8", "-1", "-4", "3", "4", "[1]", "1.0", "True", "[]"])
+@pytest.mark.parametrize("length", [0, 1, 2])
+def test_narrow_begins_at_a_tensor(of: str, length: int, device: str) -> None:
+    def run(m: Any, d: str) -> Any:
+        x = m.arange(6.0, device=d).reshape(3, 2)
+        start = eval(f"m.tensor({of})", {"m": m}).to(d)
+        return kind(m, lambda m: x.narrow(0, start, length).tolist()), kind(
+            m, lambda m: m.narrow(x, dim=0, start=start, length=length).tolist()
+        )
+
+    assert run(lucid, device) == run(torch, "cpu")
+
+
+DIM_CALLS: dict[str, Any] = {
+    "cumsum": lambda x, t: x.cumsum(t).tolist(),
+    "unsqueeze": lambda x, t: x.unsqueeze(t).tolist(),
+    "select": lambda x, t: x.select(t, 0).tolist(),
+    "softmax": lambda x, t: tuple(x.softmax(t).shape),
+    "transpose": lambda x, t: x.transpose(t, 1).tolist(),
+    "unbind": lambda x, t: [p.tolist() for p in x.unbind(t)],
+    "argmax": lambda x, t: x.argmax(t).tolist(),
+    "flatten": lambda x, t: x.flatten(t).tolist(),
+    "sort": lambda x, t: x.sort(t)[0].tolist(),
+    "narrow": lambda x, t: x.narrow(t, 0, 1).tolist(),
+}
+
+
+@pytest.mark.parametrize("of", ["0", "1, dtype=m.int8", "-1", "[0]", "0.0", "True", "[0, 1]", "5"])
+@pytest.mark.parametrize("name", DIM_CALLS)
+def test_a_dimension_is_an_integer_tensor_without_dimensions(name: str, of: str) -> None:
+    def run(m: Any) -> Any:
+        x = m.arange(6.0).reshape(2, 3)
+        return kind(m, lambda m: DIM_CALLS[name](x, eval(f"m.tensor({of})", {"m": m})))
+
+    assert run(lucid) == run(torch)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("negative", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_means_of_windows_of_integers(n: int, negative: bool, device: str) -> None:
+    def run(m: Any, d: str) -> Any:
+        x = (m.arange(2 * 5**n, device=d) - (60 if negative else 0)).reshape(1, 2, *[5] * n)
+        pool = getattr(m.nn.functional, f"avg_pool{n}d")
+        options: list[dict[str, Any]] = [
+            {},
+            {"stride": 1},
+            {"stride": 3},
+            {"padding": 1},
+            {"ceil_mode": True},
+            {"padding": 1, "count_include_pad": False},
+            {"padding": 1, "count_include_pad": False, "ceil_mode": True, "stride": 3},
+        ]
+        made = [pool(x, 2, **o) for o in options] + [pool(x[0], 3, 2)]
+        if n > 1:
+            made += [pool(x, 2, divisor_override=o) for o in (1, 3, -3)]
+        assert all(y.dtype == m.int64 for y in made)
+        lp = m.nn.functional.lp_pool1d(x, 2, 2).tolist() if n == 1 else None
+        return [y.tolist() for y in made], lp and [round(v, 3) for row in lp[0] for v in row]
+
+    assert run(lucid, device) == run(torch, "cpu")
+    with pytest.raises(RuntimeError):
+        getattr(lucid.nn.functional, f"avg_pool{n}d")(lucid.ones([4] * (n + 2), dtype=lucid.int32, device=device), 2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("size", [2**40, 2**62])
+def test_padding_that_no_memory_holds_is_refused(size: int, device: str) -> None:
+    with pytest.raises(RuntimeError):
+        lucid.nn.ZeroPad1d(size)(lucid.ones(1, 2, 3, device=device))

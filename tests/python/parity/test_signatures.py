@@ -275,6 +275,67 @@ def test_out_is_of_the_same_device() -> None:
         lucid.add(lucid.ones(2), 1, out=lucid.empty(2, device="gpu"))
 
 
+#: What joins tensors in `out`, which may be none of them.
+JOINED: dict[str, Any] = {
+    "integers of floats": lambda m, x: m.cat([x, x], out=m.empty(4, dtype=m.int64, device=x.device)),
+    "truths of floats": lambda m, x: m.cat([x], out=m.empty(2, dtype=m.bool, device=x.device)),
+    "floats of complex": lambda m, x: m.cat([x * 1j], out=m.empty(2, device=x.device)),
+    "halves of floats": lambda m, x: m.cat([x], out=m.empty(2, dtype=m.float16, device=x.device)),
+    "integers of longer ones": lambda m, x: m.cat([x.long()], out=m.empty(2, dtype=m.int32, device=x.device)),
+    "itself": lambda m, x: m.cat([x, x], out=x),
+    "itself alone": lambda m, x: m.cat([x], out=x),
+    "its halves": lambda m, x: m.cat([x[:1], x[1:]], out=x),
+    "apart from it": lambda m, x: (lambda y: m.cat([y[:2], y[:2]], out=y[2:]))(m.zeros(6, device=x.device)),
+    "stack of itself": lambda m, x: m.stack([x, x], out=x),
+    "stack to integers": lambda m, x: m.stack([x, x], out=m.empty(2, 2, dtype=m.int64, device=x.device)),
+    "hstack of itself": lambda m, x: m.hstack([x, x], out=x),
+    "hstack to integers": lambda m, x: m.hstack([x, x], out=m.empty(4, dtype=m.int64, device=x.device)),
+    "vstack of itself": lambda m, x: m.vstack([x, x], out=x),
+    "column_stack to truths": lambda m, x: m.column_stack([x, x], out=m.empty(2, 2, dtype=m.bool, device=x.device)),
+    "nothing": lambda m, x: m.cat([x[:0], x[:0]], out=m.empty(0, device=x.device)),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", JOINED)
+def test_tensors_are_joined_where_and_in_which_dtype_pytorch_joins_them(name: str, device: str) -> None:
+    def run(m: Any, d: str) -> Any:
+        try:
+            return JOINED[name](m, m.ones(2, device=d)).tolist()
+        except TypeError:
+            return "TypeError"
+        except RuntimeError:
+            return "RuntimeError"
+
+    assert run(lucid, device) == run(torch, "cpu")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_made_for_out_is_made_on_its_device(device: str) -> None:
+    def run(m: Any, d: str) -> Any:
+        def out(dtype: Any = m.float32) -> Any:
+            return m.empty(0, dtype=dtype, device=d)
+
+        made = [
+            m.arange(3, out=out()),
+            m.arange(0, 1, 0.3, out=out(m.int64)),
+            m.arange(-2, 2, out=out(m.uint8)),
+            m.range(0, 2, out=out()),
+            m.linspace(0, 1, 3, out=out()),
+            m.logspace(0, 1, 3, out=out()),
+            m.zeros(2, out=out()),
+            m.ones((2, 1), out=out(m.int32)),
+            m.full((2,), 3, out=out()),
+            m.eye(2, out=out()),
+        ]
+        assert all(t.device == out().device for t in made)
+        return [(str(t.dtype).split(".")[-1], [round(v, 4) for v in t.flatten().tolist()]) for t in made]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert run(lucid, device) == run(torch, "cpu")
+
+
 FIRST = """eq ne lt le gt ge greater less not_equal logical_and logical_or logical_xor fmod clamp_min clamp_max copysign
 rsub add sub mul div remainder pow floor_divide true_divide xlogy float_power maximum hypot atan2 fmax"""
 

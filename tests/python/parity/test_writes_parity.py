@@ -242,3 +242,108 @@ def test_thresholds_are_written_to_expanded_tensors(form: str, device: str) -> N
         return str(x.tolist()), str(v.tolist())
 
     assert run(lucid, device) == run(torch, "cpu")
+
+
+def test_functions_see_what_they_wrote_where_elements_meet() -> None:
+    def run(m: Any) -> Any:
+        a, b, c = m.ones(3, 1), m.arange(6.0), m.arange(6.0)
+        a.expand(3, 2).apply_(lambda v: v + 1)
+        b.as_strided((3, 2), (1, 1)).apply_(lambda v: 2 * v + 1)
+        c.unfold(0, 3, 1).map_(m.arange(12.0).reshape(4, 3), lambda v, w: v + w)
+        i = (
+            m.zeros(2, dtype=m.int64)
+            .as_strided((2, 2), (1, 0))
+            .map2_(m.ones(2, 2, dtype=m.int64), m.tensor(3), lambda v, w, x: v + w + x)
+        )
+        return a.tolist(), b.tolist(), c.tolist(), i.tolist()
+
+    assert run(lucid) == run(torch)
+    for module in (lucid, torch):
+        m: Any = module
+        for bad in (
+            lambda m=m: m.ones(3).apply_(lambda v: None),
+            lambda m=m: m.ones(3).map_(m.ones(3, dtype=m.int64), max),
+            lambda m=m: m.ones(3).map2_(m.ones(3), m.ones(3, dtype=m.float64), max),
+        ):
+            with pytest.raises(TypeError):
+                bad()
+
+
+def lost(how: str, m: Any, d: str) -> Any:
+    """A view that the tape cannot follow any more, and the leaf that was written into its base."""
+    y, w = m.ones(4, device=d), m.ones(4, device=d, requires_grad=True)
+    if how == "unbind":
+        y = m.stack([y, y])
+        v = y.unbind(0)[0]
+    elif how == "unbind of a recorded tensor":
+        y = m.stack([w * 1, w * 1])
+        v = y.unbind(0)[0]
+    elif how == "split":
+        v = y.split(2)[0]
+    elif how == "no_grad":
+        with m.no_grad():
+            v = y[:2]
+    elif how == "no_grad of a recorded tensor":
+        y = w * 1
+        with m.no_grad():
+            v = y[:2]
+    elif how == "a view of one":
+        y = w * 1
+        with m.no_grad():
+            v = y[:2]
+        v = v.view(2, 1)
+    else:
+        v = y[:2]
+    y.mul_(w)
+    return v, w
+
+
+#: What needs to know where the view stands on the tape, and what does not.
+USES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "grad_fn": lambda m, v, w: v.grad_fn is None,
+    "is_leaf": lambda m, v, w: v.is_leaf,
+    "an op": lambda m, v, w: (v * 2).requires_grad,
+    "a view and an op": lambda m, v, w: (v.view(-1) * 2).requires_grad,
+    "clone": lambda m, v, w: v.clone().tolist(),
+    "backward": lambda m, v, w: v.sum().backward() or w.grad.tolist(),
+    "backward with a gradient": lambda m, v, w: v.backward(m.ones_like(v)) or w.grad.tolist(),
+    "grad": lambda m, v, w: m.autograd.grad(v, w, m.ones_like(v))[0].tolist(),
+    "register_hook": lambda m, v, w: v.register_hook(lambda g: g) is None,
+    "added to another": lambda m, v, w: m.zeros(v.shape, device=v.device).add_(v).requires_grad,
+    "detach": lambda m, v, w: v.detach().tolist(),
+    "tolist": lambda m, v, w: v.tolist(),
+    "requires_grad": lambda m, v, w: v.requires_grad,
+    "repr": lambda m, v, w: "grad_fn=<Invalid>" in repr(v),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(
+    "how",
+    [
+        "no_grad",
+        "no_grad of a recorded tensor",
+        "a view of one",
+        "unbind",
+        "unbind of a recorded tensor",
+        "split",
+        "slice",
+    ],
+)
+def test_a_view_that_the_tape_lost_is_refused(how: str, use: str, device: str) -> None:
+    def run(m: Any, d: str) -> Any:
+        v, w = lost(how, m, d)
+        return USES[use](m, v, w)
+
+    assert outcome(lambda: run(lucid, device)) == outcome(lambda: run(torch, "cpu"))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_view_that_the_tape_lost_may_be_read_without_it(device: str) -> None:
+    def run(m: Any, d: str) -> Any:
+        v, _ = lost("no_grad", m, d)
+        with m.no_grad():
+            return (v * 2).tolist(), v[0].item()
+
+    assert run(lucid, device) == run(torch, "cpu")
