@@ -48,6 +48,16 @@ fn float64_on_the_gpu_names_the_cpu() -> Result<()> {
 }
 
 #[test]
+fn sizes_whose_product_is_no_number() -> Result<()> {
+    for device in DEVICES {
+        let x = create::zeros(&[1, 1, 0], None, Some(device))?.expand(&[1 << 40, 1 << 40, 0])?;
+        assert!(matches!(*says(x.flatten(0, 1), &["flatten", "too many elements"]), Error::Runtime { .. }));
+        assert_eq!(x.flatten(0, 2)?.shape(), [0]);
+    }
+    Ok(())
+}
+
+#[test]
 fn pivots_of_another_width() -> Result<()> {
     for device in DEVICES {
         let pivots = Tensor::from_slice(&[2i32, 2], &[2], device)?;

@@ -546,7 +546,14 @@ fn flatten_body(x: &Tensor, start_dim: isize, end_dim: isize) -> Result<Tensor> 
         return Ok(x.clone());
     }
     let mut shape = Shape::from_slice(&x.shape()[..a]);
-    shape.push(x.shape()[a..=b].iter().product());
+    let flat = &x.shape()[a..=b];
+    // A tensor without elements may have sizes elsewhere whose product is beyond a number.
+    let product = flat.iter().try_fold(1usize, |size, &n| size.checked_mul(n));
+    let Some(size) = if flat.contains(&0) { Some(0) } else { product } else {
+        let why = format!("dimensions {a} to {b} of shape {:?} have too many elements to be one", x.shape());
+        return Err(Error::runtime("flatten", why));
+    };
+    shape.push(size);
     shape.extend_from_slice(&x.shape()[b + 1..]);
     reshape_to(x, &shape)
 }
