@@ -546,10 +546,10 @@ fn flatten_body(x: &Tensor, start_dim: isize, end_dim: isize) -> Result<Tensor> 
         return Ok(x.clone());
     }
     let mut shape = Shape::from_slice(&x.shape()[..a]);
-    let flat = &x.shape()[a..=b];
     // A tensor without elements may have sizes elsewhere whose product is beyond a number.
-    let product = flat.iter().try_fold(1usize, |size, &n| size.checked_mul(n));
-    let Some(size) = if flat.contains(&0) { Some(0) } else { product } else {
+    let none = x.shape()[a..=b].contains(&0).then_some(0);
+    let product = || x.shape()[a..=b].iter().try_fold(1usize, |size, &n| size.checked_mul(n));
+    let Some(size) = none.or_else(product) else {
         let why = format!("dimensions {a} to {b} of shape {:?} have too many elements to be one", x.shape());
         return Err(Error::runtime("flatten", why));
     };
@@ -609,9 +609,11 @@ fn diagonal_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<Te
         let (down, right) = (offset.min(0).unsigned_abs() as usize, offset.max(0) as usize);
         let len = rows.saturating_sub(down).min(cols.saturating_sub(right));
         if len > 0 {
-            start += down * strides[a] + right * strides[b];
+            // Strides of a tensor without elements may be beyond a number.
+            start =
+                start.saturating_add(down.saturating_mul(strides[a])).saturating_add(right.saturating_mul(strides[b]));
         }
-        let step = strides[a] + strides[b];
+        let step = strides[a].saturating_add(strides[b]);
         for i in [a.max(b), a.min(b)] {
             shape.remove(i);
             strides.remove(i);
