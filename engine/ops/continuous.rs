@@ -21,7 +21,8 @@ pub(super) fn normal(
     check_std(OP, &std)?;
     let tensors: Vec<&Tensor> = [mean, std].into_iter().filter_map(tensor).collect();
     if let Some(first) = tensors.first() {
-        if size.is_some() || dtype.is_some() || device.is_some() {
+        // A binding names the device that a result is written to.
+        if size.is_some() || dtype.is_some() || device.is_some_and(|d| d != first.device()) {
             return Err(Error::kind(OP, "takes 'size', 'dtype' and 'device' only where mean and std are numbers"));
         }
         let shape = match tensors.as_slice() {

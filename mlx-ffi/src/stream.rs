@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::device::{self, Kind};
 use crate::error::{self, check, Error, Result};
-use crate::sys;
+use crate::{ops, sys, Array};
 
 static MAIN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static CPU: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -91,7 +91,7 @@ pub fn synchronize() -> Result<()> {
 
 #[cold]
 fn make_main() -> Result<sys::mlx_stream> {
-    let _making = MAKING.lock().unwrap_or_else(|e| e.into_inner());
+    let making = MAKING.lock().unwrap_or_else(|e| e.into_inner());
     let ctx = MAIN.load(Ordering::Acquire);
     if !ctx.is_null() {
         return Ok(sys::mlx_stream { ctx });
@@ -107,13 +107,20 @@ fn make_main() -> Result<sys::mlx_stream> {
     if unsafe { sys::lucid_note_forks() } != 0 {
         return Err(Error::Mlx("this process has no memory left to note its forks".into()));
     }
-    let on_cpu = device::kind()? == Kind::Cpu;
+    let kind = device::kind()?;
+    let on_cpu = kind == Kind::Cpu;
     if on_cpu {
         // An allocation beyond the machine's memory is refused by the system, which MLX's CPU allocator does not notice.
         crate::eval::set_largest(device::host_memory().unwrap_or(usize::MAX));
     }
     let made = make_on(on_cpu)?;
     MAIN.store(made.ctx, Ordering::Release);
+    drop(making);
+    if kind == Kind::Cuda {
+        // A process that ends with a stream that never computed is aborted: MLX destroys the stream's handles after the
+        // driver has gone, and notices only where something else has failed before. What fails here, the first op reports.
+        let _ = Array::scalar(0f32).and_then(|x| ops::negative(&x)?.eval());
+    }
     Ok(made)
 }
 

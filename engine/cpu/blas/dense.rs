@@ -120,7 +120,8 @@ unsafe fn rows(m: usize, n: usize, tiles: usize, work: Work) {
     }
 }
 
-/// Copies `rows` x `cols` elements, from the first of `x` on, into rows of `width` elements.
+/// Copies `rows` x `cols` elements, from the first of `x` on, into rows of `width` elements, the rest of which are zeros:
+/// they are multiplied like the others, and whatever lay there may be numbers that take a hundred times as long.
 struct Pack<'a> {
     x: &'a [f32],
     at: Steps,
@@ -134,6 +135,9 @@ impl Task for Pack<'_> {
     #[inline(always)]
     fn run<const F: bool>(self) {
         let Pack { x, at, rows, cols, width, to } = self;
+        if cols < width {
+            to.chunks_mut(width).take(rows).for_each(|to| to[cols..].fill(0.0));
+        }
         if at.across == 1 {
             for (i, to) in to.chunks_mut(width).take(rows).enumerate() {
                 to[..cols].copy_from_slice(&x[i * at.down..][..cols]);
@@ -314,6 +318,29 @@ impl Product<'_> {
                     // same; a panel has `deep` rows.
                     unsafe { rows(height, PANEL.min(n - j * PANEL), tiles, work) };
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_beside_a_matrix_is_zeros() {
+        let x: Vec<f32> = (0..20 * 24).map(|v| v as f32).collect();
+        let ways = [Steps { down: 24, across: 1 }, Steps { down: 1, across: 24 }];
+        for (at, turned) in ways.into_iter().zip([false, true]) {
+            if turned && !std::is_x86_feature_detected!("avx512f") {
+                continue;
+            }
+            // The smallest of numbers, which processors take their time with.
+            let mut to = vec![f32::from_bits(1); 18 * 32];
+            run(Pack { x: &x, at, rows: 18, cols: 19, width: 32, to: &mut to });
+            for (i, row) in to.chunks(32).enumerate() {
+                let wanted = |j: usize| if j < 19 { x[i * at.down + j * at.across] } else { 0.0 };
+                assert!(row.iter().enumerate().all(|(j, &v)| v == wanted(j)), "{turned} {i}: {row:?}");
             }
         }
     }
