@@ -3,7 +3,7 @@
 //! Depends on `blas`, `matmul` for reading matrices where they lie, and `fused` for softmax. 16-bit floats are computed
 //! with in `float32`. Invariant: as the composition in `ops/attention.rs`; a query that may look nowhere gets zeros.
 
-use super::blas::{gemm_here, Matrix};
+use super::blas::{gemm_here, Matrix, Product};
 use super::fused::{total, Compute, Float, Shift};
 use super::matmul::{readable, starts};
 use super::simd::{run, threads, Math, Task, Wide};
@@ -145,7 +145,7 @@ fn blocks<T: Float + Wide<W = T> + Compute>(
                 let of_key = i / heads * (heads / share) + i % heads / share;
                 let kt = k.at(&k_data, of_key, 0);
                 let kt = Matrix { trans: !kt.trans, ..kt };
-                gemm_here(count, seen, size, q.at(&q_data, i, start), kt, scores);
+                gemm_here(&Product::of([count, seen, size], q.at(&q_data, i, start), kt), scores);
                 hidden.clear();
                 for (j, line) in scores.chunks_mut(seen).enumerate() {
                     run(Masked { row: line, scale: T::of(scale), mask: hides([i / heads, i % heads, start + j]) });
@@ -161,7 +161,7 @@ fn blocks<T: Float + Wide<W = T> + Compute>(
                     line.fill(T::of(0.0));
                 }
                 let weights = Matrix { data: &*scores, ld: seen, trans: false };
-                gemm_here(count, width, seen, weights, v.at(&v_data, of_key, 0), out);
+                gemm_here(&Product::of([count, width, seen], weights, v.at(&v_data, of_key, 0)), out);
                 (row, rest) = (row + count, others);
             }
         });

@@ -3,7 +3,7 @@
 //! Depends on `blas`, and on `simd` for threads: a batch is split over the pool. Inputs are copied first, as LAPACK works in
 //! place.
 
-use super::blas::{gemm_here, Decompose, Eigen, Gemm, Matrix, Packed};
+use super::blas::{gemm_here, Decompose, Eigen, Gemm, Matrix, Packed, Product};
 use super::simd::threads;
 use super::CpuArray;
 use crate::dispatch::Meta;
@@ -210,7 +210,7 @@ pub fn pseudo_inverse<T: Decompose + Gemm>(
         }
         u.iter_mut().for_each(|x| *x = x.conj());
         let turned = |data, ld| Matrix { data, ld, trans: true };
-        gemm_here(n, m, k, turned(&vt, n), turned(&u, k), out);
+        gemm_here(&Product::of([n, m, k], turned(&vt, n), turned(&u, k)), out);
         info
     })
 }
@@ -334,7 +334,7 @@ pub fn exponential<T: Decompose + Gemm>(a: &CpuArray, out: &Meta) -> Result<CpuA
         };
         let product_of = |a: &[T], b: &[T], c: &mut [T]| {
             let matrix = |data| Matrix { data, ld: n, trans: false };
-            gemm_here(n, n, n, matrix(a), matrix(b), c);
+            gemm_here(&Product::of([n, n, n], matrix(a), matrix(b)), c);
         };
         identity(out);
         for k in (1..=terms).rev() {

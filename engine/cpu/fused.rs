@@ -3,7 +3,7 @@
 //! Depends on `simd` and `blas`. 16-bit floats are computed with in `float32`; sums over a row go on in double precision
 //! every 2048 elements. Invariant: each agrees with the composite of plain ops that it stands for.
 
-use super::blas::{gemm, Gemm, Matrix};
+use super::blas::{gemm, Gemm, Matrix, Product};
 use super::elementwise::{apply1, apply2};
 use super::simd::{run, threads, Exponential, Extreme, Map1, Math, Real, Sum, Task, Wide};
 use super::{attention, copy, gradients, CpuArray};
@@ -145,7 +145,7 @@ fn linear<T: Float>(inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         let empty = Matrix { data: &[][..], ld: k.max(1), trans: false };
         let a = matrix(&x_guard, x.layout()).unwrap_or(empty);
         let b = matrix(&w_guard, w.layout()).map_or(empty, |m| Matrix { trans: !m.trans, ..m });
-        gemm(x.shape()[0], n, k, one, a, b, beta, out, n);
+        gemm(&Product { beta, ..Product::of([x.shape()[0], n, k], a, b) }, out);
         Ok(())
     })
 }

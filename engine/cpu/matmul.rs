@@ -3,7 +3,7 @@
 //! Depends on `blas`. A transposed operand is handed on as such, without a copy; batches broadcast by their strides.
 //! Invariant: only an operand that has no dense dimension is copied.
 
-use super::blas::{gemm, gemm_here, Gemm, Matrix};
+use super::blas::{gemm, gemm_here, Gemm, Matrix, Product};
 use super::simd::threads;
 use super::CpuArray;
 use crate::backend::Array;
@@ -78,13 +78,13 @@ fn product<T: Gemm>(a: &CpuArray, b: &CpuArray, shape: &[usize]) -> Result<CpuAr
             threads::for_chunks(c, m * n, together, |first, c| {
                 for (i, c) in c.chunks_mut(m * n).enumerate() {
                     let i = first / (m * n) + i;
-                    gemm_here(m, n, k, left(i), right(i), c);
+                    gemm_here(&Product::of([m, n, k], left(i), right(i)), c);
                 }
             });
             return Ok(());
         }
         for (i, c) in c.chunks_mut(m * n).enumerate() {
-            gemm(m, n, k, T::ONE, left(i), right(i), T::ZERO, c, n);
+            gemm(&Product::of([m, n, k], left(i), right(i)), c);
         }
         Ok(())
     })

@@ -3,45 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from lucid import errors
 from lucid._C import Tensor
 
 
-class UntypedStorage:
-    """A storage as PyTorch's `Tensor.untyped_storage()` gives it. Two are equal where tensors on them share memory."""
+class _Storage:
+    """What both kinds answer alike: where the memory is, and its size in bytes."""
 
     __slots__ = ("_tensor",)
     _tensor: Tensor
-
-    def __init__(self) -> None:
-        raise TypeError("a storage is had from a tensor: tensor.untyped_storage()")
-
-    @classmethod
-    def _of(cls, tensor: Tensor) -> UntypedStorage:
-        made = cls.__new__(cls)
-        made._tensor = tensor._storage_vector()
-        return made
 
     def nbytes(self) -> int:
         """Its size in bytes."""
         return self._tensor.nbytes
 
-    def size(self) -> int:
-        """Its size in bytes."""
-        return self._tensor.nbytes
-
-    def __len__(self) -> int:
-        return self._tensor.nbytes
-
     def data_ptr(self) -> int:
         """The address of its first byte."""
         return self._tensor.data_ptr()
-
-    def element_size(self) -> int:
-        """Bytes per element: one."""
-        return 1
 
     @property
     def device(self) -> Any:
@@ -57,10 +37,36 @@ class UntypedStorage:
         """Does it lie in memory that other processes can map?"""
         return self._tensor.is_shared()
 
-    def share_memory_(self) -> UntypedStorage:
+    def share_memory_(self) -> Self:
         """Moves it to memory that other processes can map."""
         self._tensor.share_memory_()
         return self
+
+
+class UntypedStorage(_Storage):
+    """A storage as PyTorch's `Tensor.untyped_storage()` gives it. Two are equal where tensors on them share memory."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        raise TypeError("a storage is had from a tensor: tensor.untyped_storage()")
+
+    @classmethod
+    def _of(cls, tensor: Tensor) -> UntypedStorage:
+        made = cls.__new__(cls)
+        made._tensor = tensor._storage_vector()
+        return made
+
+    def size(self) -> int:
+        """Its size in bytes."""
+        return self._tensor.nbytes
+
+    def __len__(self) -> int:
+        return self._tensor.nbytes
+
+    def element_size(self) -> int:
+        """Bytes per element: one."""
+        return 1
 
     def resize_(self, size: int) -> UntypedStorage:
         """Storages have one size for life: another one is an error."""
@@ -88,11 +94,10 @@ class UntypedStorage:
         return f"<lucid.UntypedStorage of {self.nbytes()} bytes on {self.device}>"
 
 
-class TypedStorage:
+class TypedStorage(_Storage):
     """A storage as PyTorch's `Tensor.storage()` gives it: a vector of elements, written where the tensor is."""
 
-    __slots__ = ("_tensor", "_untyped")
-    _tensor: Tensor
+    __slots__ = ("_untyped",)
     _untyped: UntypedStorage
 
     def __init__(self) -> None:
@@ -114,16 +119,6 @@ class TypedStorage:
         """The elements' dtype."""
         return self._tensor.dtype
 
-    @property
-    def device(self) -> Any:
-        """Where it lies."""
-        return self._tensor.device
-
-    @property
-    def is_cuda(self) -> bool:
-        """Is it on a CUDA GPU?"""
-        return self._tensor.is_cuda
-
     def size(self) -> int:
         """How many elements it has."""
         return self._tensor.numel()
@@ -131,17 +126,9 @@ class TypedStorage:
     def __len__(self) -> int:
         return self._tensor.numel()
 
-    def nbytes(self) -> int:
-        """Its size in bytes."""
-        return self._tensor.nbytes
-
     def element_size(self) -> int:
         """Bytes per element."""
         return self._tensor.element_size()
-
-    def data_ptr(self) -> int:
-        """The address of its first element."""
-        return self._tensor.data_ptr()
 
     def tolist(self) -> list[Any]:
         """Its elements."""
@@ -165,15 +152,6 @@ class TypedStorage:
     def cpu(self) -> TypedStorage:
         """Itself, or a copy on the CPU."""
         return self if self._tensor.is_cpu else TypedStorage._of(self._tensor.cpu())
-
-    def is_shared(self) -> bool:
-        """Does it lie in memory that other processes can map?"""
-        return self._tensor.is_shared()
-
-    def share_memory_(self) -> TypedStorage:
-        """Moves it to memory that other processes can map."""
-        self._tensor.share_memory_()
-        return self
 
     def __getitem__(self, index: int) -> Any:
         if not isinstance(index, int):

@@ -2,10 +2,10 @@
 //!
 //! BLAS packs both factors, once for each thread; here the right one is packed once for all, in panels of columns, and the
 //! left one is read where it lies, unless its columns are far apart. Depends on `std::arch` and `simd`. Invariants:
-//! [`Product::by_panels`] checks every bound once, before the loops; results do not depend on the number of threads.
+//! [`by_panels`] checks every bound once, before the loops; results do not depend on the number of threads.
 
 use super::turn::{turn, Tile as Square};
-use super::Matrix;
+use super::{Matrix, Product};
 use crate::cpu::simd::{alloc::Block, run, threads, Task};
 use std::arch::x86_64::{
     __mmask16, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
@@ -170,67 +170,33 @@ impl Task for Pack<'_> {
     }
 }
 
-/// `c = a b`, or `c += a b`; sizes at least 1.
-struct Product<'a> {
-    m: usize,
-    n: usize,
-    k: usize,
-    a: Matrix<'a, f32>,
-    b: Matrix<'a, f32>,
-    add: bool,
-    ldc: usize,
-}
-
 /// Would a left factor be fetched anew for each panel, its rows being of a few elements each, far apart?
 fn scattered(a: &Matrix<f32>, k: usize) -> bool {
     a.trans && a.ld.saturating_mul(k) > BLOCK
 }
 
 /// Is this way a good one for such a product here? Few rows or columns do not win back the packing.
-fn fits(m: usize, n: usize, k: usize, alpha: f32, a: &Matrix<f32>, beta: f32) -> bool {
-    let large = m >= 16 && n >= LANES && n.saturating_mul(k) >= 1 << 15 && (n >= 4 * PANEL || !scattered(a, k));
-    large && alpha == 1.0 && (beta == 0.0 || beta == 1.0) && std::is_x86_feature_detected!("avx512f")
+fn suits(product: &Product<f32>) -> bool {
+    let Product { m, n, k, alpha, a, beta, .. } = product;
+    let large = *m >= 16 && *n >= LANES && n.saturating_mul(*k) >= 1 << 15 && (*n >= 4 * PANEL || !scattered(a, *k));
+    large && *alpha == 1.0 && (*beta == 0.0 || *beta == 1.0) && std::is_x86_feature_detected!("avx512f")
 }
 
-/// `c = alpha a b + beta c` over the pool, all sizes at least 1 and checked, where this way of doing it is a good one; else
-/// false.
+/// A product over the pool, all sizes at least 1, where this way of doing it is a good one; else false.
 ///
 /// # Panics
 /// If a slice is too short for its matrix.
-#[allow(clippy::too_many_arguments)]
-pub(super) fn whole(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: f32,
-    a: Matrix<f32>,
-    b: Matrix<f32>,
-    beta: f32,
-    c: &mut [f32],
-    ldc: usize,
-) -> bool {
+pub(super) fn whole(product: &Product<f32>, c: &mut [f32]) -> bool {
     // A region costs as much as some 2^18 multiplications.
-    let pool = m.saturating_mul(n).saturating_mul(k) >= 1 << 20;
-    fits(m, n, k, alpha, &a, beta) && Product { m, n, k, a, b, add: beta == 1.0, ldc }.by_panels(pool, c)
+    suits(product) && by_panels(product, product.work() >= 1 << 20, c)
 }
 
 /// [`whole`] on this thread.
 ///
 /// # Panics
 /// As [`whole`].
-#[allow(clippy::too_many_arguments)]
-pub(super) fn product(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: f32,
-    a: Matrix<f32>,
-    b: Matrix<f32>,
-    beta: f32,
-    c: &mut [f32],
-    ldc: usize,
-) -> bool {
-    fits(m, n, k, alpha, &a, beta) && Product { m, n, k, a, b, add: beta == 1.0, ldc }.by_panels(false, c)
+pub(super) fn here(product: &Product<f32>, c: &mut [f32]) -> bool {
+    suits(product) && by_panels(product, false, c)
 }
 
 /// Memory for so many elements; their values are arbitrary.
@@ -246,78 +212,73 @@ impl Room {
     }
 }
 
-impl Product<'_> {
-    /// The product, over the pool or on this thread; false where there is no memory to pack in.
-    fn by_panels(&self, pool: bool, c: &mut [f32]) -> bool {
-        let Product { m, n, k, a, b, ldc, .. } = *self;
-        assert!(
-            a.holds(m, k) && b.holds(k, n) && c.len() >= (m - 1) * ldc + n && ldc >= n,
-            "product: a slice is too short"
-        );
-        let c = &mut c[..(m - 1) * ldc + n];
-        let deep = k.div_ceil(k.div_ceil(DEPTH));
-        let (cuts, across) = (k.div_ceil(deep), n.div_ceil(PANEL));
-        let Some(mut panels) = Room::new(cuts * across * PANEL * deep) else { return false };
-        let bt = Steps::of(&b);
-        let pack = |start: usize, panels: &mut [f32]| {
-            for (i, to) in panels.chunks_mut(PANEL * deep).enumerate() {
-                let panel = start / (PANEL * deep) + i;
-                let (p, j) = (panel / across * deep, panel % across * PANEL);
-                let x = &b.data[p * bt.down + j * bt.across..];
-                run(Pack { x, at: bt, rows: deep.min(k - p), cols: PANEL.min(n - j), width: PANEL, to });
-            }
-        };
-        let every = ((1usize << 19) / (n * k)).max(TALL).saturating_mul(ldc);
-        if pool {
-            threads::for_chunks(panels.of(), PANEL * deep, threads::GRAIN, pack);
-            let panels = &*panels.of();
-            threads::for_chunks(c, TALL * ldc, every, |start, c| self.lines(start / ldc, deep, panels, c));
-        } else {
-            pack(0, panels.of());
-            self.lines(0, deep, panels.of(), c);
+/// The product, over the pool or on this thread; false where there is no memory to pack in.
+fn by_panels(product: &Product<f32>, pool: bool, c: &mut [f32]) -> bool {
+    product.check(c);
+    let Product { m, n, k, b, ldc, .. } = *product;
+    let c = &mut c[..(m - 1) * ldc + n];
+    let deep = k.div_ceil(k.div_ceil(DEPTH));
+    let (cuts, across) = (k.div_ceil(deep), n.div_ceil(PANEL));
+    let Some(mut panels) = Room::new(cuts * across * PANEL * deep) else { return false };
+    let bt = Steps::of(&b);
+    let pack = |start: usize, panels: &mut [f32]| {
+        for (i, to) in panels.chunks_mut(PANEL * deep).enumerate() {
+            let panel = start / (PANEL * deep) + i;
+            let (p, j) = (panel / across * deep, panel % across * PANEL);
+            let x = &b.data[p * bt.down + j * bt.across..];
+            run(Pack { x, at: bt, rows: deep.min(k - p), cols: PANEL.min(n - j), width: PANEL, to });
         }
-        true
+    };
+    let every = ((1usize << 19) / (n * k)).max(TALL).saturating_mul(ldc);
+    if pool {
+        threads::for_chunks(panels.of(), PANEL * deep, threads::GRAIN, pack);
+        let panels = &*panels.of();
+        threads::for_chunks(c, TALL * ldc, every, |start, c| lines(product, start / ldc, deep, panels, c));
+    } else {
+        pack(0, panels.of());
+        lines(product, 0, deep, panels.of(), c);
     }
+    true
+}
 
-    /// The rows of the result from `first` on, as many as `c` has, from packed panels.
-    fn lines(&self, first: usize, deep: usize, panels: &[f32], c: &mut [f32]) {
-        let Product { n, k, a, ldc, add, .. } = *self;
-        let (m, across) = (c.len().div_ceil(ldc), n.div_ceil(PANEL));
-        let at = Steps::of(&a);
-        let tall = (BLOCK / deep / TALL).max(1) * TALL;
-        let mut room = if scattered(&a, k) { Room::new(tall.min(m).next_multiple_of(TALL) * deep) } else { None };
-        for (cut, p) in (0..k).step_by(deep).enumerate() {
-            let len = deep.min(k - p);
-            for i in (0..m).step_by(tall) {
-                let x = &a.data[(first + i) * at.down + p * at.across..];
-                let height = tall.min(m - i);
-                let (left, at, tiles) = match &mut room {
-                    Some(room) => {
-                        for (t, to) in (0..height).step_by(TALL).zip(room.of().chunks_mut(TALL * len)) {
-                            let turned = Steps { down: at.across, across: at.down };
-                            let cols = TALL.min(height - t);
-                            run(Pack { x: &x[t * at.down..], at: turned, rows: len, cols, width: TALL, to });
-                        }
-                        (room.of().as_ptr(), Steps { down: 1, across: TALL }, TALL * len)
+/// The rows of the result from `first` on, as many as `c` has, from packed panels.
+fn lines(product: &Product<f32>, first: usize, deep: usize, panels: &[f32], c: &mut [f32]) {
+    let Product { n, k, a, beta, ldc, .. } = *product;
+    let (m, across) = (c.len().div_ceil(ldc), n.div_ceil(PANEL));
+    let at = Steps::of(&a);
+    let tall = (BLOCK / deep / TALL).max(1) * TALL;
+    let mut room = if scattered(&a, k) { Room::new(tall.min(m).next_multiple_of(TALL) * deep) } else { None };
+    for (cut, p) in (0..k).step_by(deep).enumerate() {
+        let len = deep.min(k - p);
+        for i in (0..m).step_by(tall) {
+            let x = &a.data[(first + i) * at.down + p * at.across..];
+            let height = tall.min(m - i);
+            let (left, at, tiles) = match &mut room {
+                Some(room) => {
+                    for (t, to) in (0..height).step_by(TALL).zip(room.of().chunks_mut(TALL * len)) {
+                        let turned = Steps { down: at.across, across: at.down };
+                        let cols = TALL.min(height - t);
+                        run(Pack { x: &x[t * at.down..], at: turned, rows: len, cols, width: TALL, to });
                     }
-                    None => (x.as_ptr(), at, TALL * at.down),
-                };
-                for j in 0..across {
-                    let panel = &panels[(cut * across + j) * PANEL * deep..][..PANEL * deep];
-                    let work = Work {
-                        a: left,
-                        at,
-                        b: panel.as_ptr(),
-                        k: len,
-                        c: c[i * ldc + j * PANEL..].as_mut_ptr(),
-                        ldc,
-                        mask: 0,
-                        add: add || p > 0,
-                    };
-                    // SAFETY: the machine has AVX-512F; `c` holds the rows, and the left factor, as it lies or packed, the
-                    // same; a panel has `deep` rows.
-                    unsafe { rows(height, PANEL.min(n - j * PANEL), tiles, work) };
+                    (room.of().as_ptr(), Steps { down: 1, across: TALL }, TALL * len)
                 }
+                None => (x.as_ptr(), at, TALL * at.down),
+            };
+            for j in 0..across {
+                let panel = &panels[(cut * across + j) * PANEL * deep..][..PANEL * deep];
+                let work = Work {
+                    a: left,
+                    at,
+                    b: panel.as_ptr(),
+                    k: len,
+                    c: c[i * ldc + j * PANEL..].as_mut_ptr(),
+                    ldc,
+                    mask: 0,
+                    add: beta == 1.0 || p > 0,
+                };
+                // SAFETY: the machine has AVX-512F; `c` holds the rows, and the left factor, as it lies or packed, the
+                // same; a panel has `deep` rows.
+                unsafe { rows(height, PANEL.min(n - j * PANEL), tiles, work) };
             }
         }
     }

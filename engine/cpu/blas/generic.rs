@@ -3,7 +3,7 @@
 //! Depends on `simd`. Integers wrap; 16-bit floats are multiplied and summed in `f32`. Invariant: panels are packed in
 //! the same order as BLAS would read them, so that any transposition runs the same inner loop over contiguous rows.
 
-use super::{Gemm, Matrix};
+use super::{Gemm, Matrix, Product};
 use crate::cpu::simd::{map1, run, threads, Narrow, Sum, Task, Wide, Widen};
 
 /// Rows of `b` packed at once, and columns.
@@ -40,18 +40,8 @@ impl<T: Gemm + Sum + Wide<W = T>> Task for Panel<'_, T> {
 }
 
 /// `c = alpha a b + beta c`, sizes checked by the caller.
-#[allow(clippy::too_many_arguments)]
-pub fn block<T: Gemm + Sum + Wide<W = T>>(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: T,
-    a: Matrix<T>,
-    b: Matrix<T>,
-    beta: T,
-    c: &mut [T],
-    ldc: usize,
-) {
+pub fn block<T: Gemm + Sum + Wide<W = T>>(product: &Product<T>, c: &mut [T]) {
+    let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
     for row in c.chunks_mut(ldc).take(m) {
         for x in &mut row[..n] {
             *x = if beta == T::W_ZERO { T::W_ZERO } else { T::mul_add::<false>(beta, *x, T::W_ZERO) };
@@ -86,18 +76,8 @@ const HEIGHT: usize = 512;
 
 /// The same for 16-bit floats over the pool: products of `f32`, rounded once at the end. `b` is widened once for all
 /// threads, `a` by the thread that needs it; which is transposed stays so. Always true: there is no better way.
-#[allow(clippy::too_many_arguments)]
-pub fn widened<T: Gemm + Wide<W = f32>>(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: T,
-    a: Matrix<T>,
-    b: Matrix<T>,
-    beta: T,
-    c: &mut [T],
-    ldc: usize,
-) -> bool {
+pub fn widened<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) -> bool {
+    let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
     let c = &mut c[..(m - 1) * ldc + n];
     let (lines, length) = if b.trans { (n, k) } else { (k, n) };
     let mut wide = vec![0f32; lines * length];
@@ -118,7 +98,7 @@ pub fn widened<T: Gemm + Wide<W = f32>>(
                 false => widen(a, top + r, 0, k, left),
             }
             let left = Matrix { data: &left[..], ld, trans: a.trans };
-            f32::block(height, n, k, alpha.widen(), left, wide, 0.0, sums, n);
+            f32::block(&Product { alpha: alpha.widen(), ..Product::of([height, n, k], left, wide) }, sums);
             for (sums, c) in sums.chunks(n).zip(c[r * ldc..].chunks_mut(ldc)) {
                 let c = &mut c[..n];
                 match beta.widen() {
@@ -132,19 +112,8 @@ pub fn widened<T: Gemm + Wide<W = f32>>(
 }
 
 /// [`widened`] as a block of a product.
-#[allow(clippy::too_many_arguments)]
-pub fn widened_here<T: Gemm + Wide<W = f32>>(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: T,
-    a: Matrix<T>,
-    b: Matrix<T>,
-    beta: T,
-    c: &mut [T],
-    ldc: usize,
-) {
-    widened(m, n, k, alpha, a, b, beta, c, ldc);
+pub fn widened_here<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) {
+    widened(product, c);
 }
 
 /// Stored rows of a matrix from `row` on, `length` elements of each from `column` on, one after another in `f32`.

@@ -52,6 +52,46 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
+/// `c = alpha a b + beta c` for `a` of m × k, `b` of k × n, and `c` of m × n in rows `ldc` apart. `c` is only written where
+/// beta is 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Product<'a, T> {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub alpha: T,
+    pub a: Matrix<'a, T>,
+    pub b: Matrix<'a, T>,
+    pub beta: T,
+    pub ldc: usize,
+}
+
+impl<'a, T: Gemm> Product<'a, T> {
+    /// `c = a b`, the rows of `c` one after another; `sizes` are m, n and k.
+    pub fn of(sizes: [usize; 3], a: Matrix<'a, T>, b: Matrix<'a, T>) -> Product<'a, T> {
+        let [m, n, k] = sizes;
+        Product { m, n, k, alpha: T::ONE, a, b, beta: T::ZERO, ldc: n }
+    }
+
+    /// Multiplications.
+    fn work(&self) -> usize {
+        self.m.saturating_mul(self.n).saturating_mul(self.k)
+    }
+
+    /// Does every slice hold its matrix? Sizes at least 1.
+    fn fits(&self, c: &[T]) -> bool {
+        let Product { m, n, k, a, b, ldc, .. } = *self;
+        a.holds(m, k) && b.holds(k, n) && c.len() >= (m - 1) * ldc + n && ldc >= n
+    }
+
+    /// # Panics
+    /// If a slice is too short for its matrix.
+    fn check(&self, c: &[T]) {
+        let Product { m, n, k, .. } = *self;
+        assert!(self.fits(c), "gemm: a slice is too short for {m} x {k} x {n}");
+    }
+}
+
 /// Elements that matrices can be multiplied of.
 pub trait Gemm: Element {
     /// The number one.
@@ -60,101 +100,63 @@ pub trait Gemm: Element {
     const ZERO: Self;
 
     /// A whole product over the pool, all sizes at least 1 and checked; false where there is no better way than by blocks.
-    #[allow(clippy::too_many_arguments, unused_variables)]
-    fn whole(
-        m: usize,
-        n: usize,
-        k: usize,
-        alpha: Self,
-        a: Matrix<Self>,
-        b: Matrix<Self>,
-        beta: Self,
-        c: &mut [Self],
-        ldc: usize,
-    ) -> bool {
+    fn whole(_: &Product<Self>, _: &mut [Self]) -> bool {
         false
     }
 
     /// One product on this thread, all sizes at least 1 and checked. Writes `c` without reading it where beta is 0.
-    #[allow(clippy::too_many_arguments)]
-    fn block(
-        m: usize,
-        n: usize,
-        k: usize,
-        alpha: Self,
-        a: Matrix<Self>,
-        b: Matrix<Self>,
-        beta: Self,
-        c: &mut [Self],
-        ldc: usize,
-    );
+    fn block(product: &Product<Self>, c: &mut [Self]);
 }
 
-/// `c = alpha a b + beta c` for `a` of m × k, `b` of k × n, and `c` of m × n in rows `ldc` apart, over the pool where
-/// that pays. `c` is only written where beta is 0.
+/// Makes a product, over the pool where that pays.
 ///
 /// # Panics
 /// If a slice is too short for its matrix.
-#[allow(clippy::too_many_arguments)]
-pub fn gemm<T: Gemm>(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: T,
-    a: Matrix<T>,
-    b: Matrix<T>,
-    beta: T,
-    c: &mut [T],
-    ldc: usize,
-) {
+pub fn gemm<T: Gemm>(product: &Product<T>, c: &mut [T]) {
+    let Product { m, n, k, a, beta, ldc, .. } = *product;
     if m == 0 || n == 0 {
         return;
     }
-    let fits = c.len() >= (m - 1) * ldc + n && ldc >= n;
-    assert!(a.holds(m, k) && b.holds(k, n) && fits, "gemm: a slice is too short for {m} x {k} x {n}");
+    product.check(c);
     if k == 0 {
         if beta == T::ZERO {
             c.chunks_mut(ldc).take(m).for_each(|row| row[..n].fill(T::ZERO));
             return;
         }
         // Scaling by beta is a product of depth 1 with alpha 0.
-        let zero = [T::ZERO];
-        let of_zeros = |trans| Matrix { data: &zero, ld: 1, trans };
+        let zero = Matrix { data: &[T::ZERO], ld: 1, trans: false };
+        let scaled = Product { alpha: T::ZERO, beta, ..Product::of([1, 1, 1], zero, zero) };
         for row in c.chunks_mut(ldc).take(m) {
-            for x in &mut row[..n] {
-                T::block(1, 1, 1, T::ZERO, of_zeros(false), of_zeros(false), beta, std::slice::from_mut(x), 1);
-            }
+            row[..n].iter_mut().for_each(|x| T::block(&scaled, std::slice::from_mut(x)));
         }
         return;
     }
     let c = &mut c[..(m - 1) * ldc + n];
-    if T::whole(m, n, k, alpha, a, b, beta, c, ldc) {
+    if T::whole(product, c) {
         return;
     }
     // A region costs as much as 2^18 multiplications; Accelerate splits on its own.
     let rows = if cfg!(target_os = "macos") { m } else { ((1usize << 19) / (n * k)).max(8) };
-    if m * n * k < 1 << 20 {
-        return T::block(m, n, k, alpha, a, b, beta, c, ldc);
+    if product.work() < 1 << 20 {
+        return T::block(product, c);
     }
     threads::for_chunks(c, ldc, rows.saturating_mul(ldc), |start, c| {
         let (r, m) = (start / ldc, c.len().div_ceil(ldc));
-        T::block(m, n, k, alpha, a.below(r), b, beta, c, ldc);
+        T::block(&Product { m, a: a.below(r), ..*product }, c);
     });
 }
 
-/// `c = a b` on this thread: for many small products that are split over the pool as a whole.
+/// A product on this thread: for many small ones that are split over the pool as a whole.
 ///
 /// # Panics
 /// If a slice is too short for its matrix.
-pub fn gemm_here<T: Gemm>(m: usize, n: usize, k: usize, a: Matrix<T>, b: Matrix<T>, c: &mut [T]) {
-    if m == 0 || n == 0 {
-        return;
+pub fn gemm_here<T: Gemm>(product: &Product<T>, c: &mut [T]) {
+    if product.work() == 0 {
+        // Nothing is added up, which takes no pool.
+        return gemm(product, c);
     }
-    assert!(a.holds(m, k) && b.holds(k, n) && c.len() >= m * n, "gemm: a slice is too short for {m} x {k} x {n}");
-    match k {
-        0 => c[..m * n].fill(T::ZERO),
-        _ => T::block(m, n, k, T::ONE, a, b, T::ZERO, c, n),
-    }
+    product.check(c);
+    T::block(product, c);
 }
 
 /// OpenBLAS would start threads of its own.
@@ -180,56 +182,24 @@ fn flag(trans: bool) -> c_int {
 }
 
 /// A product of `bfloat16` over the pool, by pairs where the machine multiplies pairs.
-#[allow(clippy::too_many_arguments)]
-fn paired(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: bf16,
-    a: Matrix<bf16>,
-    b: Matrix<bf16>,
-    beta: bf16,
-    c: &mut [bf16],
-    ldc: usize,
-) -> bool {
+fn paired(product: &Product<bf16>, c: &mut [bf16]) -> bool {
     #[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
-    if pairs::product(m, n, k, alpha, a, b, beta, c, ldc) {
+    if pairs::product(product, c) {
         return true;
     }
-    generic::widened(m, n, k, alpha, a, b, beta, c, ldc)
+    generic::widened(product, c)
 }
 
 /// [`paired`] as a block of a product.
-#[allow(clippy::too_many_arguments)]
-fn paired_here(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: bf16,
-    a: Matrix<bf16>,
-    b: Matrix<bf16>,
-    beta: bf16,
-    c: &mut [bf16],
-    ldc: usize,
-) {
-    paired(m, n, k, alpha, a, b, beta, c, ldc);
+fn paired_here(product: &Product<bf16>, c: &mut [bf16]) {
+    paired(product, c);
 }
 
 macro_rules! whole {
     ($t:ty) => {};
     ($t:ty, $whole:expr) => {
-        fn whole(
-            m: usize,
-            n: usize,
-            k: usize,
-            alpha: $t,
-            a: Matrix<$t>,
-            b: Matrix<$t>,
-            beta: $t,
-            c: &mut [$t],
-            ldc: usize,
-        ) -> bool {
-            ($whole)(m, n, k, alpha, a, b, beta, c, ldc)
+        fn whole(product: &Product<$t>, c: &mut [$t]) -> bool {
+            ($whole)(product, c)
         }
     };
 }
@@ -242,11 +212,12 @@ macro_rules! by_blas {
 
             whole!($t, $whole);
 
-            fn block(m: usize, n: usize, k: usize, alpha: $t, a: Matrix<$t>, b: Matrix<$t>, beta: $t, c: &mut [$t], ldc: usize) {
-                assert!(a.holds(m, k) && b.holds(k, n) && c.len() >= (m - 1) * ldc + n, "gemm: a slice is too short");
+            fn block(product: &Product<$t>, c: &mut [$t]) {
+                product.check(c);
+                let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
                 let sizes = [m, n, k, a.ld, b.ld, ldc].map(int);
                 let [Some(mi), Some(ni), Some(ki), Some(lda), Some(ldb), Some(ldc)] = sizes else {
-                    return generic::block(m, n, k, alpha, a, b, beta, c, ldc);
+                    return generic::block(product, c);
                 };
                 one_thread();
                 let gemv: Option<Gemv<$t>> = $gemv;
@@ -259,7 +230,7 @@ macro_rules! by_blas {
                     return;
                 }
                 let own: Own<$t> = $own;
-                if own(m, n, k, alpha, a, b, beta, c, ldc as usize) {
+                if own(product, c) {
                     return;
                 }
                 let (ta, tb) = (flag(a.trans), flag(b.trans));
@@ -281,16 +252,15 @@ macro_rules! by_blas {
 type Gemv<T> = unsafe extern "C" fn(c_int, c_int, c_int, c_int, T, *const T, c_int, *const T, c_int, T, *mut T, c_int);
 
 /// A product of our own; false where BLAS is to do it.
-type Own<T> = fn(usize, usize, usize, T, Matrix<T>, Matrix<T>, T, &mut [T], usize) -> bool;
+type Own<T> = fn(&Product<T>, &mut [T]) -> bool;
 
 /// What takes no product.
-#[allow(clippy::too_many_arguments)]
-fn none<T>(_: usize, _: usize, _: usize, _: T, _: Matrix<T>, _: Matrix<T>, _: T, _: &mut [T], _: usize) -> bool {
+fn none<T>(_: &Product<T>, _: &mut [T]) -> bool {
     false
 }
 
 #[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
-const DENSE: [Own<f32>; 2] = [dense::whole, dense::product];
+const DENSE: [Own<f32>; 2] = [dense::whole, dense::here];
 #[cfg(not(all(target_arch = "x86_64", not(target_os = "macos"))))]
 const DENSE: [Own<f32>; 2] = [none, none];
 
@@ -305,8 +275,8 @@ macro_rules! by_loops {
             const ZERO: $t = $zero;
             whole!($t $(, $whole)?);
 
-            fn block(m: usize, n: usize, k: usize, alpha: $t, a: Matrix<$t>, b: Matrix<$t>, beta: $t, c: &mut [$t], ldc: usize) {
-                $block(m, n, k, alpha, a, b, beta, c, ldc);
+            fn block(product: &Product<$t>, c: &mut [$t]) {
+                $block(product, c);
             }
         })*
     };
@@ -336,7 +306,7 @@ mod tests {
             let b: Vec<T> = (0..n.max(k) * ldb).map(|i| number(i * 5 % 4)).collect();
             let mut c = vec![number(3); m * ldc];
             let (ma, mb) = (Matrix { data: &a, ld: lda, trans: ta }, Matrix { data: &b, ld: ldb, trans: tb });
-            gemm(m, n, k, T::ONE, ma, mb, T::ZERO, &mut c, ldc);
+            gemm(&Product { ldc, ..Product::of([m, n, k], ma, mb) }, &mut c);
             let at =
                 |x: &[T], ld: usize, t: bool, i: usize, j: usize| value(if t { x[j * ld + i] } else { x[i * ld + j] });
             for i in 0..m {
@@ -386,7 +356,8 @@ mod tests {
                 let before = |i: usize| if beta == 0.0 { number(f32::NAN) } else { number(entry(i, 3)) };
                 let mut c: Vec<T> = (0..m * ldc).map(before).collect();
                 let (ma, mb) = (Matrix { data: &a, ld: lda, trans: ta }, Matrix { data: &b, ld: ldb, trans: tb });
-                gemm(m, n, k, number(alpha), ma, mb, number(beta), &mut c, ldc);
+                let (alpha_of, beta_of) = (number(alpha), number(beta));
+                gemm(&Product { m, n, k, alpha: alpha_of, a: ma, b: mb, beta: beta_of, ldc }, &mut c);
                 let at = |x: &[T], ld: usize, t: bool, i: usize, j: usize| {
                     f64::from(if t { x[j * ld + i] } else { x[i * ld + j] }.widen())
                 };
@@ -412,7 +383,7 @@ mod tests {
         a[9 * k] = number(f32::INFINITY);
         let mut c = vec![number(0.0); m * n];
         let of = |data| Matrix { data, ld: k, trans: false };
-        gemm(m, n, k, number(1.0), of(&a), Matrix { ld: n, ..of(&b) }, number(0.0), &mut c, n);
+        gemm(&Product::of([m, n, k], of(&a), Matrix { ld: n, ..of(&b) }), &mut c);
         for (i, row) in c.chunks(n).enumerate() {
             let fits = |x: f32| match i {
                 3 => x.is_nan(),
@@ -444,12 +415,12 @@ mod tests {
     fn beta_and_empty_depth() {
         let mut c = [1.0f32, 2.0, 3.0, 4.0];
         let empty = Matrix { data: &[], ld: 2, trans: false };
-        gemm(2, 2, 0, 1.0, empty, empty, 0.5, &mut c, 2);
+        gemm(&Product { beta: 0.5, ..Product::of([2, 2, 0], empty, empty) }, &mut c);
         assert_eq!(c, [0.5, 1.0, 1.5, 2.0]);
         let eye = Matrix { data: &[1.0, 0.0, 0.0, 1.0], ld: 2, trans: false };
-        gemm(2, 2, 2, 2.0, eye, eye, 1.0, &mut c, 2);
+        gemm(&Product { alpha: 2.0, beta: 1.0, ..Product::of([2, 2, 2], eye, eye) }, &mut c);
         assert_eq!(c, [2.5, 1.0, 1.5, 4.0]);
-        gemm(2, 2, 0, 1.0, empty, empty, 0.0, &mut c, 2);
+        gemm(&Product::of([2, 2, 0], empty, empty), &mut c);
         assert_eq!(c, [0.0; 4]);
     }
 
@@ -457,6 +428,6 @@ mod tests {
     #[should_panic(expected = "too short")]
     fn short_slices_are_refused() {
         let x = Matrix { data: &[1.0f32; 5], ld: 3, trans: false };
-        gemm(2, 2, 3, 1.0, x, x, 0.0, &mut [0.0; 4], 2);
+        gemm(&Product::of([2, 2, 3], x, x), &mut [0.0; 4]);
     }
 }

@@ -5,7 +5,7 @@
 //! that `direct` leaves alone; it is tested against this. Invariant: scratch memory is a few MiB per thread, whatever the
 //! sizes, and results do not depend on the number of threads.
 
-use super::super::blas::{gemm, Gemm, Matrix};
+use super::super::blas::{gemm, gemm_here, Gemm, Matrix, Product};
 use super::super::fused::{Compute, Float};
 use super::super::simd::{run, threads, Task};
 use super::{Sizes, WORK};
@@ -164,13 +164,11 @@ impl<T: Compute> Task for Dot<'_, T> {
     }
 }
 
-/// `c = a b + beta c`, over the pool or on this thread.
-#[allow(clippy::too_many_arguments)]
-fn product<T: Gemm>(wide: bool, [m, n, k]: [usize; 3], a: Matrix<T>, b: Matrix<T>, beta: T, c: &mut [T], ldc: usize) {
-    if wide {
-        gemm(m, n, k, T::ONE, a, b, beta, c, ldc);
-    } else if m > 0 && n > 0 && k > 0 {
-        T::block(m, n, k, T::ONE, a, b, beta, c, ldc);
+/// A product, over the pool or on this thread.
+fn product<T: Gemm>(wide: bool, product: &Product<T>, c: &mut [T]) {
+    match wide {
+        true => gemm(product, c),
+        false => gemm_here(product, c),
     }
 }
 
@@ -217,14 +215,15 @@ pub fn forward<T: Float + Compute>(
             });
         }
     } else if s.is_pointwise() {
-        product(wide, [s.outputs, area, depth], rows(w, depth), rows(x, area), beta, out, area);
+        product(wide, &Product { beta, ..Product::of([s.outputs, area, depth], rows(w, depth), rows(x, area)) }, out);
     } else if depth > 0 {
         let block = s.block();
         for start in (0..area).step_by(block) {
             let n = block.min(area - start);
             let columns = room(scratch, depth * n);
             s.columns(x, start..start + n, columns, wide);
-            product(wide, [s.outputs, n, depth], rows(w, depth), rows(columns, n), beta, &mut out[start..], area);
+            let of = Product::of([s.outputs, n, depth], rows(w, depth), rows(columns, n));
+            product(wide, &Product { beta, ldc: area, ..of }, &mut out[start..]);
         }
     }
 }
@@ -240,7 +239,7 @@ pub fn input_gradient<T: Float + Compute>(
 ) {
     let (depth, area) = (s.depth(), s.area);
     if s.is_pointwise() && s.outputs > 0 {
-        return product(wide, [depth, area, s.outputs], transposed(w, depth), rows(g, area), T::of(0.0), out, area);
+        return product(wide, &Product::of([depth, area, s.outputs], transposed(w, depth), rows(g, area)), out);
     }
     out.fill(T::of(0.0));
     if s.is_depthwise() {
@@ -256,7 +255,7 @@ pub fn input_gradient<T: Float + Compute>(
             let n = block.min(area - start);
             let columns = room(scratch, depth * n);
             let sizes = [depth, n, s.outputs];
-            product(wide, sizes, transposed(w, depth), rows(&g[start..], area), T::of(0.0), columns, n);
+            product(wide, &Product::of(sizes, transposed(w, depth), rows(&g[start..], area)), columns);
             s.add_columns(columns, start..start + n, out, wide);
         }
     }
@@ -311,7 +310,8 @@ fn add_images<T: Float + Compute>(s: &Sizes, x: &[T], g: &[T], images: Range<usi
                     transposed(&*columns, n)
                 }
             };
-            product(wide, [s.outputs, depth, n], rows(&g[start..], area), columns, T::of(1.0), out, depth);
+            let of = Product::of([s.outputs, depth, n], rows(&g[start..], area), columns);
+            product(wide, &Product { beta: T::ONE, ..of }, out);
         }
     }
 }

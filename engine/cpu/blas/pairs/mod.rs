@@ -2,7 +2,7 @@
 //!
 //! Both read the same packed form: strips of 16 rows or columns, cut along the sums into tiles of 32 terms, which are what
 //! one AMX register holds. A tile's words are pairs of terms, the earlier one in the lower half; those of a left factor lie row by
-//! row, those of a right factor by pairs, of all columns side by side. Depends on `simd`. Invariant: [`Product`] is checked once by whoever makes it; a task writes a
+//! row, those of a right factor by pairs, of all columns side by side. Depends on `simd`. Invariant: bounds are checked once, by [`by`]; a task writes a
 //! rectangle of the result that no other task has, so that results do not depend on the number of threads.
 
 mod kernels;
@@ -10,7 +10,7 @@ mod kernels;
 mod tests;
 
 use super::turn::{Tile, SIDE};
-use super::Matrix;
+use super::{Matrix, Product};
 use crate::cpu::simd::{alloc::Block, run, threads, Task, Wide};
 use half::bf16;
 use kernels::{Amx, Avx512, Kernel};
@@ -26,18 +26,6 @@ const CUT: usize = 16;
 const TASK: (usize, usize) = (4, 8);
 /// Multiplications below which widening to `f32` is quicker than packing.
 const SMALL: usize = 1 << 15;
-
-/// `c = alpha a b + beta c`, sizes at least 1.
-struct Product<'a> {
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: f32,
-    a: Matrix<'a, bf16>,
-    b: Matrix<'a, bf16>,
-    beta: f32,
-    ldc: usize,
-}
 
 /// The ways of multiplying pairs, best last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,27 +44,14 @@ fn way() -> Option<Way> {
     })
 }
 
-/// `c = alpha a b + beta c`, all sizes at least 1 and checked, where the machine multiplies pairs; else false.
+/// A product over the pool, all sizes at least 1, where the machine multiplies pairs; else false.
 ///
 /// # Panics
 /// If a slice is too short for its matrix.
-#[allow(clippy::too_many_arguments)]
-pub(super) fn product(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: bf16,
-    a: Matrix<bf16>,
-    b: Matrix<bf16>,
-    beta: bf16,
-    c: &mut [bf16],
-    ldc: usize,
-) -> bool {
-    let way = if m.saturating_mul(n).saturating_mul(k) < SMALL { None } else { way() };
-    let product = Product { m, n, k, alpha: alpha.widen(), a, b, beta: beta.widen(), ldc };
-    match way {
-        Some(Way::Amx) => product.by::<Amx>(CUT, c),
-        Some(Way::Avx512) => product.by::<Avx512>(CUT, c),
+pub(super) fn product(product: &Product<bf16>, c: &mut [bf16]) -> bool {
+    match if product.work() < SMALL { None } else { way() } {
+        Some(Way::Amx) => by::<Amx>(product, CUT, c),
+        Some(Way::Avx512) => by::<Avx512>(product, CUT, c),
         None => false,
     }
 }
@@ -86,118 +61,112 @@ struct Place(*mut bf16);
 // SAFETY: tasks write to rectangles that do not overlap.
 unsafe impl Sync for Place {}
 
-impl Product<'_> {
-    /// The product by a kernel whose instructions the machine has, sums being stored after `cut` tiles; false where there is
-    /// no memory to pack in.
-    fn by<K: Kernel>(&self, cut: usize, c: &mut [bf16]) -> bool {
-        let Product { m, n, k, ldc, .. } = *self;
-        assert!(
-            self.a.holds(m, k) && self.b.holds(k, n) && c.len() >= (m - 1) * ldc + n && ldc >= n,
-            "product: a slice is too short"
-        );
-        let depth = k.div_ceil(TERMS);
-        let (high, wide) = (m.div_ceil(SIDE), n.div_ceil(SIDE));
-        let Ok(block) = Block::uncounted((high + wide) * depth, size_of::<Tile>()) else { return false };
-        // SAFETY: the block has room for so many tiles, aligned as they are; any bytes are a tile.
-        let packed = unsafe { std::slice::from_raw_parts_mut(block.as_ptr().cast::<Tile>(), (high + wide) * depth) };
-        threads::for_chunks(packed, depth, K::WORTH_PACKING, |start, to| {
-            let (first, end) = (start / depth, (start + to.len()) / depth);
-            let of_left = high.clamp(first, end) - first;
-            let (left, right) = to.split_at_mut(of_left * depth);
-            // A product's left factor is read by rows, its right one by columns.
-            let a = Strips { x: self.a, dense: !self.a.trans, lines: m, terms: k };
-            let b = Strips { x: self.b, dense: self.b.trans, lines: n, terms: k };
-            run(Pack { strips: a, first, by_pairs: false, turn: K::turn, to: left });
-            run(Pack { strips: b, first: first.max(high) - high, by_pairs: true, turn: K::turn, to: right });
-        });
-        let (left, right) = packed.split_at(high * depth);
+/// The product by a kernel whose instructions the machine has, sums being stored after `cut` tiles; false where there is
+/// no memory to pack in.
+fn by<K: Kernel>(product: &Product<bf16>, cut: usize, c: &mut [bf16]) -> bool {
+    product.check(c);
+    let Product { m, n, k, a, b, .. } = *product;
+    let depth = k.div_ceil(TERMS);
+    let (high, wide) = (m.div_ceil(SIDE), n.div_ceil(SIDE));
+    let Ok(block) = Block::uncounted((high + wide) * depth, size_of::<Tile>()) else { return false };
+    // SAFETY: the block has room for so many tiles, aligned as they are; any bytes are a tile.
+    let packed = unsafe { std::slice::from_raw_parts_mut(block.as_ptr().cast::<Tile>(), (high + wide) * depth) };
+    threads::for_chunks(packed, depth, K::WORTH_PACKING, |start, to| {
+        let (first, end) = (start / depth, (start + to.len()) / depth);
+        let of_left = high.clamp(first, end) - first;
+        let (left, right) = to.split_at_mut(of_left * depth);
+        // A product's left factor is read by rows, its right one by columns.
+        let a = Strips { x: a, dense: !a.trans, lines: m, terms: k };
+        let b = Strips { x: b, dense: b.trans, lines: n, terms: k };
+        run(Pack { strips: a, first, by_pairs: false, turn: K::turn, to: left });
+        run(Pack { strips: b, first: first.max(high) - high, by_pairs: true, turn: K::turn, to: right });
+    });
+    let (left, right) = packed.split_at(high * depth);
 
-        let (blocks_down, blocks_across) = (m.div_ceil(BLOCK), n.div_ceil(BLOCK));
-        let (mut tall, mut broad) = (TASK.0.min(blocks_down), TASK.1.min(blocks_across));
-        let count = |tall: usize, broad: usize| blocks_down.div_ceil(tall) * blocks_across.div_ceil(broad);
-        // Smaller tasks, where there are too few for the threads and each is still worth one.
-        while count(tall, broad) < 2 * threads::num_threads() && tall * broad > 1 {
-            let (t, b) = if broad > tall { (tall, broad.div_ceil(2)) } else { (tall.div_ceil(2), broad) };
-            if t * b * BLOCK * BLOCK * k < K::WORTH_A_TASK {
-                break;
-            }
-            (tall, broad) = (t, b);
+    let (blocks_down, blocks_across) = (m.div_ceil(BLOCK), n.div_ceil(BLOCK));
+    let (mut tall, mut broad) = (TASK.0.min(blocks_down), TASK.1.min(blocks_across));
+    let count = |tall: usize, broad: usize| blocks_down.div_ceil(tall) * blocks_across.div_ceil(broad);
+    // Smaller tasks, where there are too few for the threads and each is still worth one.
+    while count(tall, broad) < 2 * threads::num_threads() && tall * broad > 1 {
+        let (t, b) = if broad > tall { (tall, broad.div_ceil(2)) } else { (tall.div_ceil(2), broad) };
+        if t * b * BLOCK * BLOCK * k < K::WORTH_A_TASK {
+            break;
         }
-        let total = m.saturating_mul(n).saturating_mul(k);
-        if total < 2 * K::WORTH_A_TASK {
-            (tall, broad) = (blocks_down, blocks_across);
-        }
-        let across = blocks_across.div_ceil(broad);
-        let place = Place(c.as_mut_ptr());
-        threads::each_piece(count(tall, broad), &|task| {
-            let (i, j) = (task / across * tall, task % across * broad);
-            let rows = i..(i + tall).min(blocks_down);
-            let columns = j..(j + broad).min(blocks_across);
-            // SAFETY: the machine has the instructions; tasks have different blocks of `c`, which holds all of them.
-            unsafe { self.task::<K>(cut, left, right, rows, columns, &place) };
-        });
-        true
+        (tall, broad) = (t, b);
     }
+    if product.work() < 2 * K::WORTH_A_TASK {
+        (tall, broad) = (blocks_down, blocks_across);
+    }
+    let across = blocks_across.div_ceil(broad);
+    let place = Place(c.as_mut_ptr());
+    threads::each_piece(count(tall, broad), &|number| {
+        let (i, j) = (number / across * tall, number % across * broad);
+        let rows = i..(i + tall).min(blocks_down);
+        let columns = j..(j + broad).min(blocks_across);
+        // SAFETY: the machine has the instructions; tasks have different blocks of `c`, which holds all of them.
+        unsafe { task::<K>(product, cut, left, right, rows, columns, &place) };
+    });
+    true
+}
 
-    /// The results of blocks down and across.
-    ///
-    /// # Safety
-    /// The machine must have the kernel's instructions, `c` all rows and columns, and nobody else must use those blocks.
-    unsafe fn task<K: Kernel>(
-        &self,
-        cut: usize,
-        left: &[Tile],
-        right: &[Tile],
-        rows: std::ops::Range<usize>,
-        columns: std::ops::Range<usize>,
-        c: &Place,
-    ) {
-        let depth = self.k.div_ceil(TERMS);
-        // Two strips; where there is one only, its products are made twice and the second are dropped.
-        let pair = |x: &[Tile], block: usize, from: usize, len: usize| {
-            let strip = |i: usize| x[i * depth + from..][..len].as_ptr();
-            let other = if (2 * block + 2) * depth <= x.len() { 2 * block + 1 } else { 2 * block };
-            [strip(2 * block), strip(other)]
-        };
-        // Sums that are not cut go to one place, which stays in the first cache level.
-        let cuts = depth.div_ceil(cut);
-        let ld = if cuts == 1 { BLOCK } else { columns.len() * BLOCK };
-        let at = |i: usize, j: usize| match cuts {
-            1 => 0,
-            _ => (i - rows.start) * BLOCK * ld + (j - columns.start) * BLOCK,
-        };
-        let room = if cuts == 1 { BLOCK } else { rows.len() * BLOCK } * ld;
-        // A tile has as many bytes as that many sums.
-        let mut sums = Vec::<Tile>::with_capacity(room.div_ceil(SIDE * SIDE));
-        let sums = sums.as_mut_ptr().cast::<f32>();
-        let session = K::begin();
-        for (p, from) in (0..depth).step_by(cut).enumerate() {
-            let len = cut.min(depth - from);
-            for j in columns.clone() {
-                let b = pair(right, j, from, len);
-                for i in rows.clone() {
-                    let a = pair(left, i, from, len);
-                    // SAFETY: the strips have `len` tiles from there on; the block of sums lies inside the room, and is
-                    // written when its first terms are added up; its rows and columns of `c` are this task's.
-                    unsafe {
-                        let sums = sums.add(at(i, j));
-                        K::sums(a, b, len, sums, ld, p > 0);
-                        if p + 1 == cuts {
-                            let (rows, columns) = (BLOCK.min(self.m - i * BLOCK), BLOCK.min(self.n - j * BLOCK));
-                            let c = c.0.add(i * BLOCK * self.ldc + j * BLOCK);
-                            run(Round { product: self, rows, columns, sums, ld, c });
-                        }
+/// The results of blocks down and across.
+///
+/// # Safety
+/// The machine must have the kernel's instructions, `c` all rows and columns, and nobody else must use those blocks.
+unsafe fn task<K: Kernel>(
+    product: &Product<bf16>,
+    cut: usize,
+    left: &[Tile],
+    right: &[Tile],
+    rows: std::ops::Range<usize>,
+    columns: std::ops::Range<usize>,
+    c: &Place,
+) {
+    let depth = product.k.div_ceil(TERMS);
+    // Two strips; where there is one only, its products are made twice and the second are dropped.
+    let pair = |x: &[Tile], block: usize, from: usize, len: usize| {
+        let strip = |i: usize| x[i * depth + from..][..len].as_ptr();
+        let other = if (2 * block + 2) * depth <= x.len() { 2 * block + 1 } else { 2 * block };
+        [strip(2 * block), strip(other)]
+    };
+    // Sums that are not cut go to one place, which stays in the first cache level.
+    let cuts = depth.div_ceil(cut);
+    let ld = if cuts == 1 { BLOCK } else { columns.len() * BLOCK };
+    let at = |i: usize, j: usize| match cuts {
+        1 => 0,
+        _ => (i - rows.start) * BLOCK * ld + (j - columns.start) * BLOCK,
+    };
+    let room = if cuts == 1 { BLOCK } else { rows.len() * BLOCK } * ld;
+    // A tile has as many bytes as that many sums.
+    let mut sums = Vec::<Tile>::with_capacity(room.div_ceil(SIDE * SIDE));
+    let sums = sums.as_mut_ptr().cast::<f32>();
+    let session = K::begin();
+    for (p, from) in (0..depth).step_by(cut).enumerate() {
+        let len = cut.min(depth - from);
+        for j in columns.clone() {
+            let b = pair(right, j, from, len);
+            for i in rows.clone() {
+                let a = pair(left, i, from, len);
+                // SAFETY: the strips have `len` tiles from there on; the block of sums lies inside the room, and is
+                // written when its first terms are added up; its rows and columns of `c` are this task's.
+                unsafe {
+                    let sums = sums.add(at(i, j));
+                    K::sums(a, b, len, sums, ld, p > 0);
+                    if p + 1 == cuts {
+                        let (rows, columns) = (BLOCK.min(product.m - i * BLOCK), BLOCK.min(product.n - j * BLOCK));
+                        let c = c.0.add(i * BLOCK * product.ldc + j * BLOCK);
+                        run(Round { product, rows, columns, sums, ld, c });
                     }
                 }
             }
         }
-        drop(session);
     }
+    drop(session);
 }
 
 /// `c = alpha sums + beta c`, rounded once, for rows and columns of one block.
 struct Round<'a> {
-    product: &'a Product<'a>,
+    product: &'a Product<'a, bf16>,
     rows: usize,
     columns: usize,
     sums: *const f32,
@@ -209,6 +178,7 @@ impl Task for Round<'_> {
     #[inline(always)]
     fn run<const F: bool>(self) {
         let Product { alpha, beta, ldc, .. } = *self.product;
+        let (alpha, beta) = (alpha.widen(), beta.widen());
         for i in 0..self.rows {
             // SAFETY: whoever made the task owns the rows of the block, which have so many columns.
             let (sums, c) = unsafe {

@@ -22,8 +22,9 @@ fn check<K: Kernel>() {
             for cut in [1, 2, CUT] {
                 let mut c: Vec<bf16> = (0..(m - 1) * ldc + n).map(before).collect();
                 let (a_of, b_of) = (Matrix { data: &a, ld: lda, trans: ta }, Matrix { data: &b, ld: ldb, trans: tb });
-                let product = Product { m, n, k, alpha, a: a_of, b: b_of, beta, ldc };
-                assert!(product.by::<K>(cut, &mut c));
+                let factors = [alpha, beta].map(bf16::from_f32);
+                let product = Product { m, n, k, alpha: factors[0], a: a_of, b: b_of, beta: factors[1], ldc };
+                assert!(by::<K>(&product, cut, &mut c));
                 for (i, &got) in c.iter().enumerate() {
                     let (i, j) = (i / ldc, i % ldc);
                     if j >= n {
@@ -46,8 +47,7 @@ fn check<K: Kernel>() {
     (a[3 * k + 60], a[9 * k], a[20 * k]) = (bf16::NAN, bf16::INFINITY, bf16::NEG_INFINITY);
     let mut c = vec![bf16::NAN; m * n];
     let of = |data, ld| Matrix { data, ld, trans: false };
-    let product = Product { m, n, k, alpha: 1.0, a: of(&a, k), b: of(&b, n), beta: 0.0, ldc: n };
-    assert!(product.by::<K>(CUT, &mut c));
+    assert!(by::<K>(&Product::of([m, n, k], of(&a, k), of(&b, n)), CUT, &mut c));
     for (i, row) in c.chunks(n).enumerate() {
         let fits = |x: &bf16| match i {
             3 => x.is_nan(),
@@ -59,17 +59,24 @@ fn check<K: Kernel>() {
     }
 }
 
+/// Calls a function for every kernel that the machine has.
+macro_rules! by_each_kernel {
+    ($check:ident) => {
+        $check::<Plain>();
+        if Avx512::exists() {
+            $check::<Avx512>();
+        }
+        if Amx::exists() {
+            $check::<Amx>();
+        }
+    };
+}
+
 #[test]
 fn products_by_every_kernel_that_the_machine_has() {
     for threads in [1, 3] {
         threads::set_num_threads(threads);
-        check::<Plain>();
-        if Avx512::exists() {
-            check::<Avx512>();
-        }
-        if Amx::exists() {
-            check::<Amx>();
-        }
+        by_each_kernel!(check);
     }
 }
 
@@ -82,16 +89,10 @@ fn sums_are_rounded_once() {
         let b = vec![bf16::ONE; 257];
         let mut c = [bf16::ZERO];
         let (a, b) = (Matrix { data: &a, ld: 257, trans: false }, Matrix { data: &b, ld: 1, trans: false });
-        assert!(Product { m: 1, n: 1, k: 257, alpha: 1.0, a, b, beta: 0.0, ldc: 1 }.by::<K>(CUT, &mut c));
+        assert!(by::<K>(&Product::of([1, 1, 257], a, b), CUT, &mut c));
         assert_eq!(c[0].to_f32(), 512.0);
     }
-    check::<Plain>();
-    if Avx512::exists() {
-        check::<Avx512>();
-    }
-    if Amx::exists() {
-        check::<Amx>();
-    }
+    by_each_kernel!(check);
 }
 
 #[test]
