@@ -15,21 +15,28 @@ pub(super) type Aligned<'a> = (SmallVec<[Ref<'a>; 3]>, Option<Perm>);
 
 /// Do all have one order of axes and as many of them, so that they can be used as they lie?
 #[inline]
-pub(super) fn agree(x: &Value, y: &Value) -> bool {
-    match (&x.perm, &y.perm) {
+pub(super) fn agree(x: &Value, y: &Value) -> Made<bool> {
+    Ok(match (&x.perm, &y.perm) {
         (None, None) => true,
         (Some(p), Some(q)) => p == q,
         // A single number has no order.
-        (Some(_), None) => y.array.ndim() == 0,
-        (None, Some(_)) => x.array.ndim() == 0,
-    }
+        (Some(_), None) => y.array()?.ndim() == 0,
+        (None, Some(_)) => x.array()?.ndim() == 0,
+    })
 }
 
 /// Brings the operands to the order of axes of the first one that has an own, if they all can follow.
 pub(super) fn align<'a>(values: &[&'a Value], ndim: usize) -> Made<Aligned<'a>> {
     // Of operands with different orders, the largest one keeps its own.
-    let leader = values.iter().filter(|v| v.perm.is_some() && v.array.ndim() == ndim).max_by_key(|v| v.array.size());
-    let Some(perm) = leader.and_then(|v| v.perm.as_ref()) else {
+    let mut leader: Option<(&Perm, usize)> = None;
+    for v in values {
+        let Some(perm) = v.perm.as_ref().filter(|p| p.len() == ndim) else { continue };
+        let size = v.array()?.size();
+        if leader.is_none_or(|(_, most)| size >= most) {
+            leader = Some((perm, size));
+        }
+    }
+    let Some((perm, _)) = leader else {
         return Ok((values.iter().map(|v| v.logical()).collect::<Made<_>>()?, None));
     };
     let arrays = values.iter().map(|v| follow(v, perm, ndim)).collect::<Made<_>>()?;
@@ -38,19 +45,19 @@ pub(super) fn align<'a>(values: &[&'a Value], ndim: usize) -> Made<Aligned<'a>> 
 
 /// A value that broadcasts to `ndim` dimensions, brought to an order of axes.
 fn follow<'a>(v: &'a Value, perm: &Perm, ndim: usize) -> Made<Ref<'a>> {
-    let shape = v.array.shape();
-    if v.array.ndim() == ndim {
-        let own = v.order();
+    let shape = v.array()?.shape();
+    if v.array()?.ndim() == ndim {
+        let own = v.order()?;
         // An axis of size 1 may lie anywhere, so a vector along one axis needs no transposition but a new shape.
         if own != *perm && shape.iter().filter(|&&n| n != 1).count() > 1 {
             return v.ordered(Some(perm));
         }
         if own == *perm {
-            return Ok(Ref::Held(&v.array));
+            return Ok(Ref::Held(v.array()?));
         }
     }
-    if v.array.size() == 1 && shape.len() <= ndim {
-        return Ok(Ref::Held(&v.array));
+    if v.array()?.size() == 1 && shape.len() <= ndim {
+        return Ok(Ref::Held(v.array()?));
     }
     let logical = v.logical()?;
     let wide = with_leading_ones(logical.shape(), ndim);

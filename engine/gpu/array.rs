@@ -6,7 +6,7 @@
 //! has at most [`MAX_DEPTH`] links; a thread that holds a value waits for no lock but to read another value.
 
 use super::fault::Made;
-use super::lower::Origin;
+use super::lower::{self, Origin};
 use super::{convert, lazy, view};
 use crate::ops::view::ViewOp;
 use crate::shape::{numel, Layout, Shape, SliceDim, Slices};
@@ -35,15 +35,35 @@ pub(super) enum Known {
     Constant(f64),
 }
 
+/// A physical array, or what makes it once somebody asks.
+#[derive(Clone)]
+enum Slot {
+    Now(Array),
+    Later(Arc<Later>),
+}
+
+/// An array that is made when it is asked for, once for all values that share it.
+struct Later {
+    origin: Origin,
+    made: OnceLock<Array>,
+}
+
+impl Slot {
+    /// The array, if it has been made.
+    fn ready(&self) -> Option<&Array> {
+        match self {
+            Slot::Now(array) => Some(array),
+            Slot::Later(later) => later.made.get(),
+        }
+    }
+}
+
 /// An MLX array with what the engine knows of it.
 pub(super) struct Value {
-    /// The physical array.
-    pub array: Array,
+    slot: Slot,
     /// How its axes lie; `None` as the logical ones.
     pub perm: Option<Perm>,
     pub known: Known,
-    /// How it was made, for lowerings that look through it.
-    pub origin: Option<Arc<Origin>>,
     /// The same elements with their axes in another order, once somebody asked.
     other: OnceLock<Box<(Perm, Array)>>,
     /// The same elements broadcast, likewise.
@@ -78,14 +98,66 @@ impl Ref<'_> {
 
 impl Clone for Value {
     fn clone(&self) -> Value {
-        let origin = self.origin.clone();
-        Value { origin, known: self.known, ..Value::new(self.array.clone(), self.perm.clone()) }
+        Value::of(self.slot.clone(), self.perm.clone()).knowing(self.known)
     }
 }
 
 impl Value {
     pub(super) fn new(array: Array, perm: Option<Perm>) -> Value {
-        Value { array, perm, known: Known::Nothing, origin: None, other: OnceLock::new(), wide: OnceLock::new() }
+        Value::of(Slot::Now(array), perm)
+    }
+
+    fn of(slot: Slot, perm: Option<Perm>) -> Value {
+        Value { slot, perm, known: Known::Nothing, other: OnceLock::new(), wide: OnceLock::new() }
+    }
+
+    /// What `origin` makes, when somebody asks for it: lowerings look through it and may do without. At once where they
+    /// are off.
+    pub(super) fn later(origin: Origin, perm: Option<Perm>) -> Made<Value> {
+        Ok(match lower::is_on() {
+            true => Value::of(Slot::Later(Arc::new(Later { origin, made: OnceLock::new() })), perm),
+            false => Value::new(origin.make()?, perm),
+        })
+    }
+
+    /// The physical array.
+    #[inline]
+    pub(super) fn array(&self) -> Made<&Array> {
+        match &self.slot {
+            Slot::Now(array) => Ok(array),
+            Slot::Later(later) => match later.made.get() {
+                Some(array) => Ok(array),
+                None => {
+                    let array = later.origin.make()?;
+                    Ok(later.made.get_or_init(|| array))
+                }
+            },
+        }
+    }
+
+    /// How it is made, where that is still to be done, so that looking through it saves that.
+    pub(super) fn origin(&self) -> Option<&Origin> {
+        match &self.slot {
+            Slot::Later(later) if lower::is_on() && !self.is_evaluated() => Some(&later.origin),
+            Slot::Later(_) | Slot::Now(_) => None,
+        }
+    }
+
+    pub(super) fn is_evaluated(&self) -> bool {
+        self.slot.ready().is_some_and(Array::is_evaluated)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_made(&self) -> bool {
+        self.slot.ready().is_some()
+    }
+
+    /// Are both the same array?
+    pub(super) fn is(&self, other: &Value) -> bool {
+        match (&self.slot, &other.slot) {
+            (Slot::Later(a), Slot::Later(b)) if Arc::ptr_eq(a, b) => true,
+            (a, b) => a.ready().zip(b.ready()).is_some_and(|(a, b)| a.id() == b.id()),
+        }
     }
 
     pub(super) fn plain(array: Array) -> Value {
@@ -100,8 +172,8 @@ impl Value {
     #[inline]
     pub(super) fn logical(&self) -> Made<Ref<'_>> {
         match self.perm {
-            None => Ok(Ref::Held(&self.array)),
-            Some(_) => self.reordered(&identity(self.array.ndim())),
+            None => Ok(Ref::Held(self.array()?)),
+            Some(_) => self.reordered(&identity(self.array()?.ndim())),
         }
     }
 
@@ -130,16 +202,19 @@ impl Value {
     }
 
     /// The order of the physical axes, spelled out.
-    pub(super) fn order(&self) -> Perm {
-        self.perm.clone().unwrap_or_else(|| identity(self.array.ndim()))
+    pub(super) fn order(&self) -> Made<Perm> {
+        match &self.perm {
+            Some(perm) => Ok(perm.clone()),
+            None => Ok(identity(self.array()?.ndim())),
+        }
     }
 
     fn reordered(&self, want: &Perm) -> Made<Ref<'_>> {
-        let own = self.order();
+        let (array, own) = (self.array()?, self.order()?);
         if own == *want {
-            return Ok(Ref::Held(&self.array));
+            return Ok(Ref::Held(array));
         }
-        let make = || ops::transpose_axes(&self.array, &axes_between(&own, want));
+        let make = || ops::transpose_axes(array, &axes_between(&own, want));
         match self.other.get() {
             Some(kept) if kept.0 == *want => Ok(Ref::Held(&kept.1)),
             Some(_) => Ok(Ref::Fresh(make()?)),
@@ -208,7 +283,7 @@ impl Cell {
     /// Puts the same elements there in another form, unless they have changed since.
     pub(super) fn restate(&self, was: usize, value: Value) {
         if let Some(mut held) = self.value.try_write()
-            && held.array.id() == was
+            && held.slot.ready().map(Array::id) == Some(was)
         {
             *held = value;
         }
@@ -217,7 +292,7 @@ impl Cell {
     /// Notes what was found out of the elements, unless they have changed since.
     pub(super) fn learn(&self, was: usize, known: Known) {
         if let Some(mut held) = self.value.try_write()
-            && held.array.id() == was
+            && held.slot.ready().map(Array::id) == Some(was)
         {
             held.known = known;
         }
@@ -225,9 +300,12 @@ impl Cell {
 
     /// Forgets how an evaluated value was made, so that nothing below it is kept.
     pub(super) fn forget_origin(&self) {
-        let remembers = self.value().origin.is_some();
-        if remembers && let Some(mut held) = self.value.try_write() {
-            held.origin = None;
+        let remembers = matches!(self.value().slot, Slot::Later(_));
+        if remembers
+            && let Some(mut held) = self.value.try_write()
+            && let Some(array) = held.slot.ready().cloned()
+        {
+            held.slot = Slot::Now(array);
         }
     }
 }
@@ -319,8 +397,8 @@ impl GpuArray {
     /// A new storage with a value in it.
     #[inline]
     pub(super) fn new(value: Value, shape: &[usize], dtype: DType) -> Made<GpuArray> {
-        debug_assert_eq!(value.array.dtype(), convert::dtype(dtype)?);
-        debug_assert_eq!(value.array.size(), numel(shape));
+        debug_assert!(value.slot.ready().is_none_or(|a| a.size() == numel(shape)));
+        debug_assert!(value.slot.ready().is_none_or(|a| convert::dtype(dtype).is_ok_and(|d| d == a.dtype())));
         let layout = Layout::contiguous(shape);
         let cell = Cell {
             value: RwLock::new(value),
@@ -393,7 +471,7 @@ impl GpuArray {
     pub(super) fn expose(&self) -> Made<backend::Exposed> {
         let (was, array) = {
             let value = self.cell.value();
-            (value.array.id(), value.logical()?.into_owned())
+            (value.array()?.id(), value.logical()?.into_owned())
         };
         if array.size() == 0 {
             return Ok(backend::Exposed { address: 0, writable: false, owner: Box::new(()) });

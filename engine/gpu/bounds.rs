@@ -45,7 +45,7 @@ pub(super) fn check_but(op: &'static str, at: &GpuArray, n: usize, ignore: i64) 
         return Ok(());
     }
     // Something lies outside: it may be what is ignored.
-    let array = at.value()?.array.clone();
+    let array = at.value()?.array()?.clone();
     let used = ops::not_equal(&array, &Array::scalar(ignore)?)?;
     let rest = ops::where_(&used, &array, &Array::scalar(0i64)?)?;
     let (low, high) = (ops::min(&rest, false)?, ops::max(&rest, false)?);
@@ -61,7 +61,7 @@ pub(super) fn check_but(op: &'static str, at: &GpuArray, n: usize, ignore: i64) 
 
 /// The least and the largest element. Evaluates.
 fn find(at: &GpuArray) -> Made<(i64, i64)> {
-    let array = at.value()?.array.clone();
+    let array = at.value()?.array()?.clone();
     let range = if at.numel() <= ON_HOST {
         match array.read(|bytes| range_of(bytes, at.element()))? {
             Known::Within(a, b) => (a, b),

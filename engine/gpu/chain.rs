@@ -6,11 +6,15 @@
 //! own products stay beside it, for all other cases and as its reference.
 
 use super::array::{GpuArray, Value};
-use super::convert::int;
+use super::convert::{int, ints};
 use super::fault::Made;
-use super::lower::{worth_it, Origin};
+use super::lower::Origin;
+use super::nn::{product, turned};
 use super::written::{self, launch, numbers, Text};
-use mlx_ffi::{Array, Dtype};
+use crate::dispatch::Meta;
+use crate::shape::numel;
+use crate::DType;
+use mlx_ffi::Array;
 use smallvec::SmallVec;
 use std::fmt::Write;
 
@@ -28,6 +32,8 @@ struct Layer {
     /// (outputs, inputs)
     w: Array,
     bias: Option<Array>,
+    /// The weight's transpose and the bias broadcast, as MLX's product takes them.
+    plain: (Array, Option<Array>),
     relu: bool,
 }
 
@@ -40,21 +46,25 @@ pub(super) struct Chain {
 
 impl Chain {
     /// One layer over `x`, after those that `x` was made by; `None` where a kernel of our own cannot take it.
-    pub(super) fn of(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>) -> Made<Option<Chain>> {
-        if written::room().is_none() || x.ndim() != 2 || w.ndim() != 2 {
+    pub(super) fn of(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Made<Option<Chain>> {
+        let floats = [x, w].into_iter().chain(bias).all(|a| a.element() == DType::F32);
+        if !floats || written::room().is_none() || x.ndim() != 2 || w.ndim() != 2 || numel(&out.shape) == 0 {
             return Ok(None);
         }
         let (v, w) = (x.value()?, w.value()?);
-        let bias = bias.map(|b| -> Made<Array> { Ok(b.value()?.logical()?.into_owned()) }).transpose()?;
-        let floats = [&v.array, &w.array].into_iter().chain(&bias).all(|a| a.dtype() == Dtype::Float32);
-        if !floats || w.perm.is_some() || !w.array.is_evaluated() || w.array.shape().iter().any(|&n| n > WIDE) {
+        if w.perm.is_some() || !w.is_evaluated() || w.array()?.shape().iter().any(|&n| n > WIDE) {
             return Ok(None);
         }
         let mut chain = match below(&v).filter(|_| !x.is_kept()) {
             Some(chain) => chain,
             None => Chain { x: v.logical()?.into_owned(), layers: SmallVec::new() },
         };
-        chain.layers.push(Layer { w: w.array.clone(), bias, relu: false });
+        let (bias, wide) = match bias.map(|b| b.value()).transpose()? {
+            Some(b) => (Some(b.logical()?.into_owned()), Some(b.broadcast(&ints(&out.shape)?)?.into_owned())),
+            None => (None, None),
+        };
+        let plain = (turned(&w)?.into_owned(), wide);
+        chain.layers.push(Layer { w: w.array()?.clone(), bias, plain, relu: false });
         let products = chain.layers.iter().map(|l| l.w.size()).sum::<usize>();
         let fits = chain.layers.len() <= LAYERS && products.saturating_mul(chain.rows()) <= WORK;
         Ok((fits && chain.x.size() > 0).then_some(chain))
@@ -64,13 +74,16 @@ impl Chain {
         self.x.shape()[0] as usize
     }
 
-    /// Is there anything to take together?
-    pub(super) fn is_long(&self) -> bool {
-        self.layers.len() > 1
+    /// What the last layer gives.
+    pub(super) fn make(&self) -> Made<Array> {
+        match self.layers.as_slice() {
+            // There is nothing to take together.
+            [Layer { plain: (wt, wide), .. }] => product(&self.x, wt, wide.as_ref()),
+            _ => self.launch(),
+        }
     }
 
-    /// What the last layer gives.
-    pub(super) fn launch(&self) -> Made<Array> {
+    fn launch(&self) -> Made<Array> {
         let mut sizes: SmallVec<[i64; 10]> = self.x.shape().iter().map(|&n| i64::from(n)).collect();
         sizes.extend(self.layers.iter().map(|l| i64::from(l.w.shape()[0])));
         let d = numbers(&sizes)?;
@@ -91,12 +104,9 @@ impl Chain {
 
 /// The layers that a value was made by, if it still has to be computed.
 fn below(v: &Value) -> Option<Chain> {
-    if !worth_it(v) {
-        return None;
-    }
-    match v.origin.as_deref()? {
+    match v.origin()? {
         Origin::Linear(chain) => Some(chain.clone()),
-        Origin::Relu { input } => {
+        Origin::Relu { input, .. } => {
             let mut chain = below(input)?;
             chain.layers.last_mut()?.relu = true;
             Some(chain)

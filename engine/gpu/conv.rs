@@ -60,8 +60,8 @@ pub(super) fn channels_last(ndim: usize) -> Perm {
 
 /// A value in an order of axes, with its elements lying in that order too.
 fn packed<'a>(v: &'a Value, perm: &Perm) -> Made<Ref<'a>> {
-    let own = v.order();
-    let shape = v.array.shape();
+    let own = v.order()?;
+    let shape = v.array()?.shape();
     let wide = |order: &Perm| -> Perm {
         // Only axes of more than one element say how elements lie.
         let size = |a: u8| own.iter().position(|&o| o == a).map_or(1, |i| shape[i]);
@@ -81,7 +81,7 @@ fn weight(w: &GpuArray) -> Made<Array> {
     let perm = channels_last(w.ndim());
     let v = w.value()?;
     let array = v.ordered(Some(&perm))?.into_owned();
-    if v.array.is_evaluated() && v.perm.as_ref() != Some(&perm) {
+    if v.is_evaluated() && v.perm.as_ref() != Some(&perm) {
         w.wish_order(perm);
     }
     Ok(array)
@@ -131,10 +131,9 @@ fn forward(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, args: &ConvArgs)
     let raw = Value::new(raw, Some(perm));
     let Some(bias) = bias else { return Ok(raw) };
     let bias = bias.value()?;
-    let sum = ops::add(&raw.array, &*bias.broadcast(raw.array.shape())?)?;
-    let mut made = Value::new(sum, raw.perm.clone());
-    made.origin = Origin::bias_add(raw, bias.logical()?.into_owned());
-    Ok(made)
+    let wide = bias.broadcast(raw.array()?.shape())?.into_owned();
+    let perm = raw.perm.clone();
+    Value::later(Origin::BiasAdd { raw, bias: bias.logical()?.into_owned(), wide }, perm)
 }
 
 /// What a stride-1 convolution over the spread-out gradient needs: padding, which may be negative.

@@ -9,7 +9,7 @@ use super::bessel;
 use super::convert::{self, constant};
 use super::fault::Made;
 use super::gamma;
-use super::lower::Origin;
+use super::lower::{relu, relu_of};
 use super::rows;
 use super::special::{self, in_float32};
 use super::tiles::Returned;
@@ -23,7 +23,7 @@ use mlx_ffi::{ops, Array};
 /// The elements in another dtype.
 pub(super) fn cast(x: &GpuArray, to: DType) -> Made<GpuArray> {
     let v = x.value()?;
-    let array = cast_array(&v.array, x.element(), to)?;
+    let array = cast_array(v.array()?, x.element(), to)?;
     let keeps = match v.known {
         Known::Within(low, high) => {
             convert::integer_range(to).is_some_and(|(a, b)| to != DType::Bool && a <= low && high <= b)
@@ -51,10 +51,10 @@ pub(super) fn cast_array(x: &Array, from: DType, to: DType) -> Made<Array> {
 
 pub(super) fn unary(op: &UnaryOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
     let v = x.value()?;
-    let mut made = Value::new(unary_array(op, &v.array, x.element())?, v.perm.clone());
-    if matches!(op, UnaryOp::Relu) {
-        made.origin = Origin::relu(&v);
-    }
+    let made = match op {
+        UnaryOp::Relu => relu_of(&v, x.element())?,
+        _ => Value::new(unary_array(op, v.array()?, x.element())?, v.perm.clone()),
+    };
     drop(v);
     GpuArray::new(made, &out.shape, out.dtype)
 }
@@ -108,7 +108,7 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
             ops::divide(&one, &ops::add(&one, &ops::exp(&ops::negative(x)?)?)?)?
         }
         UnaryOp::Sigmoid => ops::sigmoid(x)?,
-        UnaryOp::Relu => ops::maximum(x, &convert::spread(&constant(0, dtype)?, x)?)?,
+        UnaryOp::Relu => relu(x, dtype)?,
         UnaryOp::Silu if !real => ops::divide(x, &ops::add(&number(1.0)?, &ops::exp(&ops::negative(x)?)?)?)?,
         UnaryOp::Silu => ops::multiply(x, &ops::sigmoid(x)?)?,
         UnaryOp::Lgamma => in_float32(x, dtype, special::lgamma)?,
@@ -215,10 +215,10 @@ pub(super) fn erfc(x: &Array, scaled: bool) -> Made<Array> {
 /// A number as an array of the other operand's shape: MLX would make one for each op, and these are kept.
 #[inline]
 fn spread<'a>(v: &'a Value, like: &Array) -> Made<Ref<'a>> {
-    if v.array.ndim() > 0 || matches!(v.known, Known::Nothing) || like.ndim() == 0 {
-        return Ok(Ref::Held(&v.array));
+    if v.array()?.ndim() > 0 || matches!(v.known, Known::Nothing) || like.ndim() == 0 {
+        return Ok(Ref::Held(v.array()?));
     }
-    Ok(Ref::Fresh(convert::spread(&v.array, like)?))
+    Ok(Ref::Fresh(convert::spread(v.array()?, like)?))
 }
 
 pub(super) fn binary(op: &BinaryOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<GpuArray> {
@@ -226,9 +226,9 @@ pub(super) fn binary(op: &BinaryOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> M
     let fused = if *op == BinaryOp::ReluGradient { Returned::clipped(&x, &y)? } else { None };
     let made = if let Some(made) = fused {
         made
-    } else if agree(&x, &y) {
+    } else if agree(&x, &y)? {
         let perm = x.perm.as_ref().or(y.perm.as_ref()).cloned();
-        let (p, q) = (spread(&x, &y.array)?, spread(&y, &x.array)?);
+        let (p, q) = (spread(&x, y.array()?)?, spread(&y, x.array()?)?);
         Value::new(binary_array(op, &p, &q, y.known, out.dtype)?, perm)
     } else {
         let (arrays, perm) = align(&[&x, &y], out.shape.len())?;
@@ -324,9 +324,9 @@ fn power(a: &Array, b: &Array, exponent: Known, dtype: DType) -> Made<Array> {
 pub(super) fn compare(op: &CompareOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<GpuArray> {
     let (x, y) = (a.value()?, b.value()?);
     let dtype = a.element();
-    let made = if agree(&x, &y) {
+    let made = if agree(&x, &y)? {
         let perm = x.perm.as_ref().or(y.perm.as_ref()).cloned();
-        let (p, q) = (spread(&x, &y.array)?, spread(&y, &x.array)?);
+        let (p, q) = (spread(&x, y.array()?)?, spread(&y, x.array()?)?);
         Value::new(compare_array(op, &p, &q, dtype)?, perm)
     } else {
         let (arrays, perm) = align(&[&x, &y], out.shape.len())?;
@@ -358,7 +358,7 @@ pub(super) fn select(op: &SelectOp, c: &GpuArray, a: &GpuArray, b: &GpuArray, ou
             let (c, x, y) = (c.value()?, a.value()?, b.value()?);
             let known = union(x.known, y.known);
             let made = if c.perm.is_none() && x.perm.is_none() && y.perm.is_none() {
-                Value::plain(ops::where_(&c.array, &*spread(&x, &c.array)?, &*spread(&y, &c.array)?)?)
+                Value::plain(ops::where_(c.array()?, &*spread(&x, c.array()?)?, &*spread(&y, c.array()?)?)?)
             } else {
                 let (arrays, perm) = align(&[&c, &x, &y], out.shape.len())?;
                 Value::new(ops::where_(&arrays[0], &arrays[1], &arrays[2])?, perm)

@@ -310,7 +310,7 @@ fn put(
 fn slice_scatter(x: &GpuArray, src: &GpuArray, dims: &Slices) -> Made<Value> {
     let (v, part) = (x.value()?, src.value()?);
     if src.numel() == 0 {
-        return Ok(Value::new(v.array.clone(), v.perm.clone()));
+        return Ok(Value::new(v.array()?.clone(), v.perm.clone()));
     }
     let zero = matches!(v.known, Known::Constant(0.0) | Known::Within(0, 0));
     if zero && dims.iter().all(|d| d.step == 1) {
@@ -318,8 +318,8 @@ fn slice_scatter(x: &GpuArray, src: &GpuArray, dims: &Slices) -> Made<Value> {
     }
     // Of the two the smaller one is transposed.
     let part = part.ordered(v.perm.as_ref())?;
-    let (start, stop, step) = slice_ends(dims, v.perm.as_ref(), v.array.shape())?;
-    Ok(Value::new(ops::slice_update(&v.array, &part, &start, &stop, &step)?, v.perm.clone()))
+    let (start, stop, step) = slice_ends(dims, v.perm.as_ref(), v.array()?.shape())?;
+    Ok(Value::new(ops::slice_update(v.array()?, &part, &start, &stop, &step)?, v.perm.clone()))
 }
 
 /// Zeros around a part, in the part's own order of axes: one operation in place of a fill and a copy.
@@ -331,7 +331,7 @@ fn pad(x: &GpuArray, part: &Value, from: &[usize], dims: &[SliceDim]) -> Made<Va
         high.push(int(x.shape()[d.axis] - d.start - from[d.axis])?);
     }
     let zero = constant(0, x.element())?;
-    Ok(Value::new(ops::pad(&part.array, &axes, &low, &high, &zero, "constant")?, part.perm.clone()))
+    Ok(Value::new(ops::pad(part.array()?, &axes, &low, &high, &zero, "constant")?, part.perm.clone()))
 }
 
 fn strided_add(x: &GpuArray, layout: &Layout, shape: &[usize]) -> Made<Array> {
@@ -351,7 +351,7 @@ fn concat(parts: &[&GpuArray], axis: usize) -> Made<Value> {
     let known = values.iter().map(|v| v.known).reduce(union).unwrap_or(Known::Nothing);
     let (arrays, perm) = match values.as_slice() {
         [] => return Ok((*parts[0].value()?).clone()),
-        [one] => return Ok(Value::new(one.array.clone(), one.perm.clone()).knowing(known)),
+        [one] => return Ok(Value::new(one.array()?.clone(), one.perm.clone()).knowing(known)),
         many => align(many, parts[0].ndim())?,
     };
     let refs: SmallVec<[&Array; 8]> = arrays.iter().map(|a| &**a).collect();
@@ -362,8 +362,8 @@ fn concat(parts: &[&GpuArray], axis: usize) -> Made<Value> {
 fn flip(x: &GpuArray, axes: &[usize]) -> Made<Value> {
     let v = x.value()?;
     if x.numel() == 0 || axes.is_empty() {
-        return Ok(Value::new(v.array.clone(), v.perm.clone()));
+        return Ok(Value::new(v.array()?.clone(), v.perm.clone()));
     }
     let at: Ints = axes.iter().map(|&a| int(physical_axis(v.perm.as_ref(), a))).collect::<Made<_>>()?;
-    Ok(Value::new(ops::flip_axes(&v.array, &at)?, v.perm.clone()).knowing(v.known))
+    Ok(Value::new(ops::flip_axes(v.array()?, &at)?, v.perm.clone()).knowing(v.known))
 }

@@ -67,9 +67,9 @@ pub(super) fn granted() -> Made<Vec<Array>> {
             if held.perm.as_ref() == Some(&perm) {
                 continue;
             }
-            (held.array.id(), settle_into(&held, perm)?)
+            (held.array()?.id(), settle_into(&held, perm)?)
         };
-        arrays.push(value.array.clone());
+        arrays.push(value.array()?.clone());
         cell.restate(was, value);
     }
     Ok(arrays)
@@ -148,9 +148,10 @@ fn flush() -> Made<()> {
     cells.append(&mut LEFT_BEHIND.lock());
     let alive: Vec<Arc<Cell>> = cells.iter().filter_map(Weak::upgrade).collect();
     drop(cells);
-    let arrays: Vec<Array> = alive.iter().map(|c| c.value().array.clone()).filter(|a| !a.is_evaluated()).collect();
+    let arrays = alive.iter().map(|c| Ok(c.value().array()?.clone())).collect::<Made<Vec<Array>>>()?;
+    let arrays: Vec<&Array> = arrays.iter().filter(|a| !a.is_evaluated()).collect();
     if !arrays.is_empty() {
-        transforms::async_eval(&arrays.iter().collect::<Vec<_>>())?;
+        transforms::async_eval(&arrays)?;
     }
     alive.iter().for_each(|c| c.forget_origin());
     Ok(())
@@ -171,7 +172,7 @@ pub(super) fn settle() {
     pending.cells.retain(|weak| match weak.upgrade() {
         None => false,
         Some(cell) => {
-            let done = cell.value().array.is_evaluated();
+            let done = cell.value().is_evaluated();
             if done {
                 cell.forget_origin();
             }

@@ -1,8 +1,8 @@
 //! Lowerings that look through how a value was made.
 //!
-//! A value that has not been computed remembers its making where a consumer may do better than to ask for it: a pool over
-//! `relu(convolution + bias)` pools first, since the maximum commutes with both, and adds and clips a quarter of the
-//! elements. What is looked through is never computed unless something else needs it. Depends on `array`. Invariant: with
+//! A value remembers its making where a consumer may do better than to ask for it: a pool over `relu(convolution + bias)`
+//! pools first, since the maximum commutes with both, and adds and clips a quarter of the elements. What is looked through
+//! is never computed, nor made a node of MLX's graph, unless something else needs it. Depends on `array`. Invariant: with
 //! and without lowering results are the same (an infinite bias on infinite elements apart).
 
 use super::array::Value;
@@ -13,7 +13,6 @@ use super::tiles::{Pooled, Returned};
 use crate::DType;
 use mlx_ffi::{ops, Array};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
 
 static ON: AtomicBool = AtomicBool::new(true);
 
@@ -30,9 +29,9 @@ pub(super) fn is_on() -> bool {
 /// How a value was made.
 pub(super) enum Origin {
     /// `max(input, 0)`.
-    Relu { input: Value },
-    /// A convolution's result with a number added per channel, the last physical axis.
-    BiasAdd { raw: Value, bias: Array },
+    Relu { input: Value, dtype: DType },
+    /// A convolution's result with a number added per channel, the last physical axis; `wide` is the bias broadcast.
+    BiasAdd { raw: Value, bias: Array, wide: Array },
     /// The maxima of windows, by a kernel of our own.
     Pool(Pooled),
     /// What went back through them.
@@ -42,21 +41,30 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// The origin of `relu(input)`, where something below could be looked through.
-    pub(super) fn relu(input: &Value) -> Option<Arc<Origin>> {
-        input.origin.as_ref()?;
-        worth_it(input).then(|| Arc::new(Origin::Relu { input: input.clone() }))
-    }
-
-    /// The origin of a convolution with a bias.
-    pub(super) fn bias_add(raw: Value, bias: Array) -> Option<Arc<Origin>> {
-        is_on().then(|| Arc::new(Origin::BiasAdd { raw, bias }))
+    /// What was made so.
+    pub(super) fn make(&self) -> Made<Array> {
+        match self {
+            Origin::Relu { input, dtype } => relu(input.array()?, *dtype),
+            Origin::BiasAdd { raw, wide, .. } => Ok(ops::add(raw.array()?, wide)?),
+            Origin::Pool(pooled) => pooled.make(),
+            Origin::PoolBack(returned) => returned.make(),
+            Origin::Linear(chain) => chain.make(),
+        }
     }
 }
 
-/// Is the value still to be computed, so that looking through it saves that?
-pub(super) fn worth_it(v: &Value) -> bool {
-    is_on() && !v.array.is_evaluated()
+/// `max(x, 0)`.
+pub(super) fn relu(x: &Array, dtype: DType) -> Made<Array> {
+    Ok(ops::maximum(x, &spread(&constant(0, dtype)?, x)?)?)
+}
+
+/// `max(v, 0)` as a value, to be looked through where `v` is. Over another relu it is not: however many there are, none has
+/// to be made by way of more than one.
+pub(super) fn relu_of(v: &Value, dtype: DType) -> Made<Value> {
+    match v.origin() {
+        None | Some(Origin::Relu { .. }) => Ok(Value::new(relu(v.array()?, dtype)?, v.perm.clone())),
+        Some(_) => Value::later(Origin::Relu { input: v.clone(), dtype }, v.perm.clone()),
+    }
 }
 
 /// What is left to do on the maximum of what lies below a value.
@@ -71,18 +79,18 @@ impl Peeled {
     /// Takes off what commutes with the maximum; `None` where there is nothing of the kind.
     pub(super) fn of(v: &Value) -> Option<Peeled> {
         let (mut peeled, mut below) = (None, v);
-        while worth_it(below) {
-            peeled = match below.origin.as_deref() {
+        loop {
+            match below.origin() {
                 None | Some(Origin::Pool(_) | Origin::PoolBack(_) | Origin::Linear(_)) => break,
-                Some(Origin::Relu { input }) => {
+                Some(Origin::Relu { input, .. }) => {
                     below = input;
-                    Some(Peeled { raw: input.clone(), bias: None, relu: true })
+                    peeled = Some(Peeled { raw: input.clone(), bias: None, relu: true });
                 }
-                Some(Origin::BiasAdd { raw, bias }) => {
+                Some(Origin::BiasAdd { raw, bias, .. }) => {
                     let relu = peeled.is_some();
                     return Some(Peeled { raw: raw.clone(), bias: Some(bias.clone()), relu });
                 }
-            };
+            }
         }
         peeled
     }
@@ -96,16 +104,13 @@ impl Peeled {
     pub(super) fn finish(self, pooled: Value, dtype: DType) -> Made<Value> {
         let mut v = pooled;
         if let Some(bias) = self.bias {
-            let mut made = Value::new(ops::add(&v.array, &bias)?, v.perm.clone());
-            made.origin = Origin::bias_add(v, bias);
-            v = made;
+            let perm = v.perm.clone();
+            v = Value::later(Origin::BiasAdd { raw: v, wide: bias.clone(), bias }, perm)?;
         }
         if self.relu {
-            let mut made =
-                Value::new(ops::maximum(&v.array, &spread(&constant(0, dtype)?, &v.array)?)?, v.perm.clone());
-            made.origin = Origin::relu(&v);
-            v = made;
+            relu_of(&v, dtype)
+        } else {
+            Ok(v)
         }
-        Ok(v)
     }
 }

@@ -174,7 +174,7 @@ impl Backend for GpuBackend {
         // MLX's arrays do not change, so a storage of its own is all that a copy needs.
         let copied = || -> Made<GpuArray> {
             let v = x.value()?;
-            let value = Value::new(v.array.clone(), v.perm.clone()).knowing(v.known);
+            let value = Value::new(v.array()?.clone(), v.perm.clone()).knowing(v.known);
             drop(v);
             GpuArray::new(value, x.shape(), x.element())
         };
@@ -205,7 +205,8 @@ impl Backend for GpuBackend {
         let evaluated = || -> Made<()> {
             let granted = lazy::granted()?;
             let held = arrays.iter().map(|a| a.value()).collect::<Made<SmallVec<[_; 8]>>>()?;
-            let refs: SmallVec<[&Array; 8]> = held.iter().map(|v| &v.array).chain(&granted).collect();
+            let arrays = held.iter().map(|v| v.array()).collect::<Made<SmallVec<[_; 8]>>>()?;
+            let refs: SmallVec<[&Array; 8]> = arrays.into_iter().chain(&granted).collect();
             if wait {
                 transforms::eval(&refs)?
             } else {
@@ -263,7 +264,7 @@ pub(crate) fn over(memory: Memory, bytes: &[u8], out: &Meta) -> Result<(GpuArray
 pub(crate) fn primitives(arrays: &[&GpuArray]) -> Result<Vec<(String, usize)>> {
     let listed = || -> Made<Vec<(String, usize)>> {
         let held = arrays.iter().map(|a| a.value()).collect::<Made<SmallVec<[_; 8]>>>()?;
-        let refs: SmallVec<[&Array; 8]> = held.iter().map(|v| &v.array).collect();
+        let refs = held.iter().map(|v| v.array()).collect::<Made<SmallVec<[_; 8]>>>()?;
         Ok(graph::primitives(&refs)?)
     };
     listed().map_err(|e| e.of("primitives"))

@@ -2,7 +2,7 @@
 //!
 //! Depends on `array`, `convert` and mlx-ffi's fused operations. Invariant: 16-bit floats are summed in float32.
 
-use super::array::{GpuArray, Value};
+use super::array::{GpuArray, Ref, Value};
 use super::chain::Chain;
 use super::convert::{self, constant, int, ints, Ints};
 use super::fault::Made;
@@ -16,7 +16,6 @@ use crate::shape::numel;
 use crate::{DType, Error};
 use mlx_ffi::{fast, ops, Array, Dtype};
 use std::f64::consts::FRAC_1_SQRT_2;
-use std::sync::Arc;
 
 pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     let value = match (op, inputs) {
@@ -43,13 +42,13 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         }
         (NnOp::Gelu { tanh }, [x, ..]) => {
             let v = x.value()?;
-            Value::new(gelu(&v.array, *tanh, out.dtype)?, v.perm.clone())
+            Value::new(gelu(v.array()?, *tanh, out.dtype)?, v.perm.clone())
         }
         (NnOp::GeluGradient { tanh }, [g, x]) => {
             let (g, x) = (g.value()?, x.value()?);
             // Both in the input's order.
             let g = g.ordered(x.perm.as_ref())?;
-            Value::new(ops::multiply(&g, &gelu_slope(&x.array, *tanh, out.dtype)?)?, x.perm.clone())
+            Value::new(ops::multiply(&g, &gelu_slope(x.array()?, *tanh, out.dtype)?)?, x.perm.clone())
         }
         (NnOp::Attention { causal, scale }, [q, k, v, rest @ ..]) => {
             Value::plain(attention([q, k, v], rest.first().copied(), *causal, *scale, out)?)
@@ -90,20 +89,17 @@ fn softmax_gradient(g: &Array, y: &Array, axis: usize, log: bool, out: &Meta) ->
 fn along(x: &GpuArray, axis: usize, f: impl FnOnce(&Array, i32) -> Made<Array>) -> Made<Value> {
     let v = x.value()?;
     let array = match x.numel() {
-        0 => v.array.clone(),
-        _ => f(&v.array, int(physical_axis(v.perm.as_ref(), axis))?)?,
+        0 => v.array()?.clone(),
+        _ => f(v.array()?, int(physical_axis(v.perm.as_ref(), axis))?)?,
     };
     Ok(Value::new(array, v.perm.clone()))
 }
 
 fn linear_value(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Made<Value> {
-    let chain = Chain::of(x, w, bias)?;
-    let mut made = Value::plain(match &chain {
-        Some(chain) if chain.is_long() => chain.launch()?,
-        _ => linear(x, w, bias, out)?,
-    });
-    made.origin = chain.map(|chain| Arc::new(Origin::Linear(chain)));
-    Ok(made)
+    match Chain::of(x, w, bias, out)? {
+        Some(chain) => Value::later(Origin::Linear(chain), None),
+        None => Ok(Value::plain(linear(x, w, bias, out)?)),
+    }
 }
 
 fn linear(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Made<Array> {
@@ -119,17 +115,27 @@ fn linear(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Ma
         };
     }
     let (x, w) = (x.value()?, w.value()?);
-    let turned = [1, 0].into_iter().collect();
-    // The weight's logical order, read as its transpose.
-    let wt = match &w.perm {
-        None => w.ordered(Some(&turned))?,
-        Some(_) => super::array::Ref::Held(&w.array),
-    };
     let x = x.logical()?;
     match bias {
-        Some(b) => Ok(ops::addmm(&*b.value()?.broadcast(&rows()?)?, &x, &wt)?),
-        None => Ok(ops::matmul(&x, &wt)?),
+        Some(b) => product(&x, &*turned(&w)?, Some(&*b.value()?.broadcast(&rows()?)?)),
+        None => product(&x, &*turned(&w)?, None),
     }
+}
+
+/// A weight's logical order, read as its transpose.
+pub(super) fn turned(w: &Value) -> Made<Ref<'_>> {
+    match &w.perm {
+        None => w.ordered(Some(&[1, 0].into_iter().collect())),
+        Some(_) => Ok(Ref::Held(w.array()?)),
+    }
+}
+
+/// A product, and what is added to it.
+pub(super) fn product(x: &Array, wt: &Array, bias: Option<&Array>) -> Made<Array> {
+    Ok(match bias {
+        Some(bias) => ops::addmm(bias, x, wt)?,
+        None => ops::matmul(x, wt)?,
+    })
 }
 
 fn gelu(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {

@@ -189,20 +189,20 @@ fn tiles(v: &Value, x: &GpuArray, args: &PoolArgs) -> Option<Tiles> {
 
 /// What the windows are of, with what has not been computed taken off.
 fn image(v: &Value, channels: usize) -> Made<Image> {
-    let Some(peeled) = Peeled::of(v) else { return Ok(Image { raw: v.array.clone(), bias: None, relu: false }) };
+    let Some(peeled) = Peeled::of(v) else { return Ok(Image { raw: v.array()?.clone(), bias: None, relu: false }) };
     let (bias, relu) = peeled.taken();
     let bias = bias.map(|b| tiles::by_channel(b, channels)).transpose()?;
-    Ok(Image { raw: peeled.raw.array.clone(), bias, relu })
+    Ok(Image { raw: peeled.raw.array()?.clone(), bias, relu })
 }
 
 fn max_value(v: &Value, x: &GpuArray, args: &PoolArgs) -> Made<Value> {
     let lines = lines(x.shape(), v.perm.as_ref(), args);
     if x.numel() < LARGE && lines.iter().all(Line::fits) {
-        let (windows, axes) = split_windows(&v.array, &lines)?;
+        let (windows, axes) = split_windows(v.array()?, &lines)?;
         return Ok(Value::new(ops::max_axes(&windows, &axes, false)?, v.perm.clone()));
     }
     let low = lowest(x.element())?;
-    let mut y = v.array.clone();
+    let mut y = v.array()?.clone();
     for line in &lines {
         y = line.fold(&y, &low, ops::maximum)?;
     }
@@ -282,7 +282,7 @@ fn plane_indices(x: &Array, lines: &[Line], dtype: DType) -> Made<Array> {
 fn max_indices(x: &GpuArray, args: &PoolArgs, dtype: DType) -> Made<Value> {
     let v = x.value()?;
     let lines = lines(x.shape(), v.perm.as_ref(), args);
-    let places = plane_indices(&v.array, &lines, x.element())?;
+    let places = plane_indices(v.array()?, &lines, x.element())?;
     let last = numel(&x.shape()[2..]) as i64 - 1;
     Ok(Value::new(ops::astype(&places, convert::dtype(dtype)?)?, v.perm.clone()).knowing(Known::Within(0, last)))
 }
@@ -469,7 +469,7 @@ fn average(x: &GpuArray, args: &PoolArgs) -> Made<Value> {
     let v = x.value()?;
     let lines = lines(x.shape(), v.perm.as_ref(), args);
     // 16-bit floats are summed in float32.
-    let wide = cast_array(&v.array, x.element(), DType::F32)?;
+    let wide = cast_array(v.array()?, x.element(), DType::F32)?;
     let sum = if x.numel() < LARGE && lines.iter().all(Line::fits) {
         let (windows, axes) = split_windows(&wide, &lines)?;
         ops::sum_axes(&windows, &axes, false)?
@@ -488,7 +488,7 @@ fn average_spread(g: &GpuArray, args: &PoolArgs, shape: &[usize]) -> Made<Value>
     let u = g.value()?;
     let (perm, dtype) = (u.perm.clone(), g.element());
     let lines = lines(shape, perm.as_ref(), args);
-    let mut y = scaled(&cast_array(&u.array, dtype, DType::F32)?, &lines, args)?;
+    let mut y = scaled(&cast_array(u.array()?, dtype, DType::F32)?, &lines, args)?;
     for line in &lines {
         y = spread(&y, line)?;
     }

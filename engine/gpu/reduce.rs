@@ -19,10 +19,10 @@ pub(super) fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -
     let v = x.value()?;
     let axes: Ints = how.axes.iter().map(|&a| int(physical_axis(v.perm.as_ref(), a))).collect::<Made<_>>()?;
     let array = match axes.as_slice() {
-        [] => v.array.clone(),
+        [] => v.array()?.clone(),
         axes => match accumulates(op, x.element()) {
-            true => reduce_array(op, &as_dtype(v.array.clone(), DType::F32)?, axes, how.keepdim, DType::F32)?,
-            false => reduce_array(op, &v.array, axes, how.keepdim, x.element())?,
+            true => reduce_array(op, &as_dtype(v.array()?.clone(), DType::F32)?, axes, how.keepdim, DType::F32)?,
+            false => reduce_array(op, v.array()?, axes, how.keepdim, x.element())?,
         },
     };
     let array = as_dtype(array, out.dtype)?;

@@ -26,22 +26,22 @@ pub(super) fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     let place = |axis: usize| int(physical_axis(v.perm.as_ref(), axis));
     let mut known = Known::Nothing;
     let array = match op {
-        _ if x.numel() == 0 => cast_array(&v.array, dtype, out.dtype)?,
-        ScanOp::Sum { axis } => ops::cumsum_axis(&wide(&v.array, dtype)?, place(*axis)?, false, true, None)?,
-        ScanOp::Prod { axis } => ops::cumprod_axis(&wide(&v.array, dtype)?, place(*axis)?, false, true, None)?,
+        _ if x.numel() == 0 => cast_array(v.array()?, dtype, out.dtype)?,
+        ScanOp::Sum { axis } => ops::cumsum_axis(&wide(v.array()?, dtype)?, place(*axis)?, false, true, None)?,
+        ScanOp::Prod { axis } => ops::cumprod_axis(&wide(v.array()?, dtype)?, place(*axis)?, false, true, None)?,
         ScanOp::LogSumExp { axis } => {
             let axis = place(*axis)?;
             if dtype.is_complex() {
-                log_sum_exp_complex(&v.array, axis)?
+                log_sum_exp_complex(v.array()?, axis)?
             } else {
-                in_float32(&v.array, dtype, |x| log_sum_exp(x, axis))?
+                in_float32(v.array()?, dtype, |x| log_sum_exp(x, axis))?
             }
         }
         // Two inputs; it has returned above.
-        ScanOp::Recur { .. } => v.array.clone(),
+        ScanOp::Recur { .. } => v.array()?.clone(),
         ScanOp::ArgMax { axis } | ScanOp::ArgMin { axis } => {
             known = Known::Within(0, x.shape()[*axis] as i64 - 1);
-            arg_scan(&v.array, place(*axis)?, dtype, matches!(op, ScanOp::ArgMax { .. }))?
+            arg_scan(v.array()?, place(*axis)?, dtype, matches!(op, ScanOp::ArgMax { .. }))?
         }
     };
     drop(v);

@@ -39,7 +39,7 @@ fn argsort(x: &GpuArray, axis: usize, descending: bool, out: &Meta) -> Made<GpuA
         return GpuArray::new(Value::plain(ops::zeros(&ints(&out.shape)?, Dtype::Int64)?), &out.shape, out.dtype);
     }
     let place = int(physical_axis(v.perm.as_ref(), axis))?;
-    let keys = if x.element() == DType::Bool { ops::astype(&v.array, Dtype::Uint8)? } else { v.array.clone() };
+    let keys = if x.element() == DType::Bool { ops::astype(v.array()?, Dtype::Uint8)? } else { v.array()?.clone() };
     let order = if descending {
         // Sorted from behind and read backwards, equal elements keep their order.
         let order = ops::argsort_axis(&ops::flip_axis(&keys, place)?, place)?;

@@ -9,10 +9,9 @@ use super::array::{Perm, Value};
 use super::conv::channels_last;
 use super::convert::int;
 use super::fault::Made;
-use super::lower::{worth_it, Origin};
+use super::lower::Origin;
 use super::written::{self, launch, numbers, Text, GROUP};
 use mlx_ffi::{ops, Array};
-use std::sync::Arc;
 
 /// Windows that tile planes of channels-last images: sizes and windows along height and width, and the channels.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +60,8 @@ pub(super) struct Returned {
     image: Image,
     g: Array,
     planar: bool,
-    /// The array that the pool was of; held, since another array may get the number of one that is gone.
-    of: Array,
+    /// What the pool was of; held, since another array may get the number of one that is gone.
+    of: Value,
 }
 
 impl Tiles {
@@ -101,9 +100,7 @@ impl Tiles {
 
     /// The pooled image, with how it was made.
     pub(super) fn pool(&self, image: Image) -> Made<Value> {
-        let mut made = Value::new(self.max(&image, false)?, Some(channels_last(4)));
-        made.origin = Some(Arc::new(Origin::Pool(Pooled { tiles: *self, image })));
-        Ok(made)
+        Value::later(Origin::Pool(Pooled { tiles: *self, image }), Some(channels_last(4)))
     }
 
     /// Every window's gradient at its first largest element, zeros elsewhere. `g` is planar as [`Tiles::max`] says;
@@ -122,29 +119,34 @@ impl Tiles {
     pub(super) fn route(&self, x: &Value, image: Image, g: &Value) -> Made<Value> {
         let planar = g.perm.is_none();
         let g = if planar { g.logical()? } else { g.ordered(x.perm.as_ref())? }.into_owned();
-        let mut made = Value::new(self.max_back(&image, &g, planar, false)?, x.perm.clone());
-        let of = x.array.clone();
-        made.origin = Some(Arc::new(Origin::PoolBack(Returned { tiles: *self, image, g, planar, of })));
-        Ok(made)
+        Value::later(Origin::PoolBack(Returned { tiles: *self, image, g, planar, of: x.clone() }), x.perm.clone())
     }
 }
 
 impl Pooled {
+    pub(super) fn make(&self) -> Made<Array> {
+        self.tiles.max(&self.image, false)
+    }
+
     /// The pooled image in logical order, where it would otherwise be computed in another and then moved.
     pub(super) fn planar(v: &Value) -> Made<Option<Array>> {
-        match v.origin.as_deref() {
-            Some(Origin::Pool(pooled)) if worth_it(v) => Ok(Some(pooled.tiles.max(&pooled.image, true)?)),
+        match v.origin() {
+            Some(Origin::Pool(pooled)) => Ok(Some(pooled.tiles.max(&pooled.image, true)?)),
             _ => Ok(None),
         }
     }
 }
 
 impl Returned {
+    pub(super) fn make(&self) -> Made<Array> {
+        self.tiles.max_back(&self.image, &self.g, self.planar, false)
+    }
+
     /// What goes back through `relu` into a pool, from what came back through the pool: the gradient `g` by the relu's
     /// result `y`.
     pub(super) fn clipped(g: &Value, y: &Value) -> Made<Option<Value>> {
-        match g.origin.as_deref() {
-            Some(Origin::PoolBack(r)) if worth_it(g) && r.of.id() == y.array.id() => {
+        match g.origin() {
+            Some(Origin::PoolBack(r)) if r.of.is(y) => {
                 let made = r.tiles.max_back(&r.image, &r.g, r.planar, true)?;
                 Ok(Some(Value::new(made, g.perm.clone())))
             }

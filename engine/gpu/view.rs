@@ -94,15 +94,15 @@ fn empty(shape: &[usize], dtype: Dtype) -> Made<Value> {
 pub(super) fn apply(op: &ViewOp, v: &Value, from: &[usize]) -> Made<Value> {
     let shown = match op {
         ViewOp::Reshape { shape } => reshape(v, from, shape)?,
-        ViewOp::Permute { axes } => Value::new(v.array.clone(), permuted(v, axes)),
+        ViewOp::Permute { axes } => Value::new(v.array()?.clone(), permuted(v, axes)?),
         ViewOp::Expand { shape } => expand(v, from, shape)?,
         ViewOp::Slice { dims } => {
-            let (start, stop, step) = slice_ends(dims, v.perm.as_ref(), v.array.shape())?;
-            Value::new(ops::slice(&v.array, &start, &stop, &step)?, v.perm.clone())
+            let (start, stop, step) = slice_ends(dims, v.perm.as_ref(), v.array()?.shape())?;
+            Value::new(ops::slice(v.array()?, &start, &stop, &step)?, v.perm.clone())
         }
         ViewOp::AsStrided { layout, .. } => {
             if layout.numel() == 0 {
-                return empty(&layout.shape, v.array.dtype());
+                return empty(&layout.shape, v.array()?.dtype());
             }
             let strides: SmallVec<[i64; 8]> = layout.strides.iter().map(|&s| s as i64).collect();
             // MLX's kernel takes row-major arrays only, and its own flattening keeps a stride that all elements share.
@@ -113,7 +113,7 @@ pub(super) fn apply(op: &ViewOp, v: &Value, from: &[usize]) -> Made<Value> {
         ViewOp::AsReal => return pairs(&*v.logical()?, from),
         ViewOp::AsComplex => return complexes(&*v.logical()?, &from[..from.len().saturating_sub(1)]),
         ViewOp::Recast { from: own, dtype } if own.size() == dtype.size() => {
-            return Ok(Value::new(recast(&v.array, *dtype)?, v.perm.clone()))
+            return Ok(Value::new(recast(v.array()?, *dtype)?, v.perm.clone()))
         }
         ViewOp::Recast { dtype, .. } => return Ok(Value::plain(recast(&*v.logical()?, *dtype)?)),
     };
@@ -145,18 +145,18 @@ fn recast(a: &Array, dtype: DType) -> Made<Array> {
 }
 
 /// A value's order of axes once its logical axes are permuted.
-fn permuted(v: &Value, axes: &[usize]) -> Option<Perm> {
+fn permuted(v: &Value, axes: &[usize]) -> Made<Option<Perm>> {
     let to = |old: u8| axes.iter().position(|&a| a == usize::from(old)).unwrap_or(0) as u8;
-    reduced(v.order().iter().map(|&old| to(old)).collect())
+    Ok(reduced(v.order()?.iter().map(|&old| to(old)).collect()))
 }
 
 fn reshape(v: &Value, from: &[usize], to: &[usize]) -> Made<Value> {
     if numel(to) == 0 {
-        return empty(to, v.array.dtype());
+        return empty(to, v.array()?.dtype());
     }
     if let Some(own) = &v.perm {
         if let Some(perm) = moved_ones(own, from, to) {
-            return Ok(Value::new(ops::reshape(&v.array, &ints(&physical(to, Some(&perm)))?)?, reduced(perm)));
+            return Ok(Value::new(ops::reshape(v.array()?, &ints(&physical(to, Some(&perm)))?)?, reduced(perm)));
         }
         if let Some(planar) = Pooled::planar(v)? {
             return Ok(Value::plain(ops::reshape(&planar, &ints(to)?)?));
@@ -186,7 +186,7 @@ fn expand(v: &Value, from: &[usize], to: &[usize]) -> Made<Value> {
     let lead = to.len() - from.len();
     let perm: Option<Perm> =
         v.perm.as_ref().map(|p| (0..lead as u8).chain(p.iter().map(|&a| a + lead as u8)).collect());
-    Ok(Value::new(ops::broadcast_to(&v.array, &ints(&physical(to, perm.as_ref()))?)?, perm))
+    Ok(Value::new(ops::broadcast_to(v.array()?, &ints(&physical(to, perm.as_ref()))?)?, perm))
 }
 
 /// The parent's value, of the logical shape `from`, with `child` (of shape `to`) written where `op` shows it.
@@ -194,13 +194,13 @@ pub(super) fn write(op: &ViewOp, v: &Value, from: &[usize], to: &[usize], child:
     match op {
         ViewOp::Reshape { .. } => reshape(&child, to, from),
         ViewOp::Permute { axes } => {
-            let order: Perm = child.order().iter().map(|&a| axes[usize::from(a)] as u8).collect();
-            Ok(Value::new(child.array, reduced(order)))
+            let order: Perm = child.order()?.iter().map(|&a| axes[usize::from(a)] as u8).collect();
+            Ok(Value::new(child.array()?.clone(), reduced(order)))
         }
         ViewOp::AsReal => complexes(&*child.logical()?, from),
         ViewOp::AsComplex => pairs(&*child.logical()?, to),
         ViewOp::Recast { from: own, dtype } if own.size() == dtype.size() => {
-            Ok(Value::new(recast(&child.array, *own)?, child.perm.clone()))
+            Ok(Value::new(recast(child.array()?, *own)?, child.perm.clone()))
         }
         ViewOp::Recast { from: own, .. } => Ok(Value::plain(recast(&*child.logical()?, *own)?)),
         ViewOp::Expand { .. } if numel(from) == numel(to) => reshape(&child, to, from),
@@ -213,9 +213,9 @@ pub(super) fn write(op: &ViewOp, v: &Value, from: &[usize], to: &[usize], child:
             if numel(to) == 0 {
                 return Ok(v.clone());
             }
-            let (start, stop, step) = slice_ends(dims, v.perm.as_ref(), v.array.shape())?;
+            let (start, stop, step) = slice_ends(dims, v.perm.as_ref(), v.array()?.shape())?;
             let part = child.ordered(v.perm.as_ref())?;
-            Ok(Value::new(ops::slice_update(&v.array, &part, &start, &stop, &step)?, v.perm.clone()))
+            Ok(Value::new(ops::slice_update(v.array()?, &part, &start, &stop, &step)?, v.perm.clone()))
         }
         ViewOp::AsStrided { layout, .. } => {
             if numel(to) == 0 {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Sequence
 from itertools import product
@@ -185,9 +186,17 @@ def _contained(c: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
 # ---- shuffles --------------------------------------------------------------------------------------------------------
 
 
+def _factor(op: str, name: str, value: int) -> int:
+    """A whole number; TypeError where it is none."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{op}(): argument '{name}' (position 2) must be int, not {type(value).__name__}") from None
+
+
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(…, C·r², H, W) to (…, C, H·r, W·r) (Shi et al., 2016)."""
-    r = upscale_factor
+    r = _factor("pixel_shuffle", "upscale_factor", upscale_factor)
     if input.dim() < 3:
         raise errors.RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions, but got {input.dim()}")
     if r <= 0:
@@ -205,7 +214,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(…, C, H·r, W·r) to (…, C·r², H, W): `pixel_shuffle` undone."""
-    r = downscale_factor
+    r = _factor("pixel_unshuffle", "downscale_factor", downscale_factor)
     if input.dim() < 3:
         raise errors.RuntimeError(f"pixel_unshuffle expects input to have at least 3 dimensions, but got {input.dim()}")
     if r <= 0:
