@@ -325,17 +325,23 @@ impl<T: Wide<W: Compute>, const LOG: bool> Task for Softmax<'_, T, LOG> {
     }
 }
 
-/// Columns side by side, `apart` elements from one of their elements to the next: less their largest element, which is
-/// `shifted`; then, with the `powers` of that, over their sum or less its logarithm.
+/// Columns side by side, `apart` elements from one of their elements to the next, over their sum of powers, or, if `LOG`, less
+/// the logarithm of that.
 struct Columns<'a, T: Wide, const LOG: bool> {
+    x: &'a [T],
     apart: usize,
     width: usize,
-    shifted: &'a mut [T::W],
+    /// `width` powers of each row, to work in.
+    powers: &'a mut [T::W],
+    out: &'a mut [T],
 }
-impl<T: Wide<W: Compute>, const LOG: bool> Columns<'_, T, LOG> {
+impl<T: Wide<W: Compute>, const LOG: bool> Task for Columns<'_, T, LOG> {
+    type Out = ();
     #[inline(always)]
-    fn shift(self, x: &[T]) {
-        let Columns { apart, width, shifted } = self;
+    fn run<const F: bool>(self) {
+        /// Rows that are added up in their own precision before going on in double precision.
+        const ROWS: usize = 64;
+        let Columns { x, apart, width, powers, out } = self;
         let mut most = vec![T::W::of(f64::NEG_INFINITY); width];
         for x in x.chunks(apart) {
             for (most, x) in most.iter_mut().zip(x) {
@@ -343,65 +349,59 @@ impl<T: Wide<W: Compute>, const LOG: bool> Columns<'_, T, LOG> {
                 *most = if x > *most { x } else { *most };
             }
         }
-        for (x, shifted) in x.chunks(apart).zip(shifted.chunks_mut(width)) {
-            shifted.iter_mut().zip(x).zip(&most).for_each(|((s, x), &most)| *s = x.widen() - most);
-        }
-    }
-
-    #[inline(always)]
-    fn divide(self, powers: &[T::W], out: &mut [T]) {
-        let Columns { apart, width, shifted } = self;
         let mut sums = vec![0f64; width];
-        for e in powers.chunks(width) {
-            sums.iter_mut().zip(e).for_each(|(sum, &e)| *sum += e.into());
+        let mut part = vec![T::W::of(0.0); width];
+        for (x, e) in x.chunks(ROWS * apart).zip(powers.chunks_mut(ROWS * width)) {
+            part.fill(T::W::of(0.0));
+            for (x, e) in x.chunks(apart).zip(e.chunks_mut(width)) {
+                for ((e, x), &most) in e.iter_mut().zip(x).zip(&most) {
+                    *e = (x.widen() - most).power::<F>();
+                }
+                for (sum, &e) in part.iter_mut().zip(&*e) {
+                    *sum = *sum + e;
+                }
+            }
+            for (sum, &part) in sums.iter_mut().zip(&part) {
+                *sum += part.into();
+            }
         }
-        let by: Vec<T::W> = sums.iter().map(|&sum| T::W::of(if LOG { sum.ln() } else { 1.0 / sum })).collect();
-        for ((out, s), e) in out.chunks_mut(apart).zip(shifted.chunks(width)).zip(powers.chunks(width)) {
-            if LOG {
-                out.iter_mut().zip(s).zip(&by).for_each(|((o, &s), &by)| *o = T::narrow(s - by));
-            } else {
-                out.iter_mut().zip(e).zip(&by).for_each(|((o, &e), &by)| *o = T::narrow(e * by));
+        // Not by a closure: its body would not be compiled for this function's instruction set.
+        for (by, &sum) in part.iter_mut().zip(&sums) {
+            *by = T::W::of(if LOG { sum.ln() } else { 1.0 / sum });
+        }
+        if LOG {
+            for (out, x) in out.chunks_mut(apart).zip(x.chunks(apart)) {
+                for (((o, x), &most), &less) in out[..width].iter_mut().zip(x).zip(&most).zip(&part) {
+                    *o = T::narrow(x.widen() - most - less);
+                }
+            }
+        } else {
+            for (out, e) in out.chunks_mut(apart).zip(powers.chunks(width)) {
+                for ((o, &e), &by) in out[..width].iter_mut().zip(e).zip(&part) {
+                    *o = T::narrow(e * by);
+                }
             }
         }
     }
 }
 
-struct ShiftColumns<'a, T: Wide, const LOG: bool>(Columns<'a, T, LOG>, &'a [T]);
-impl<T: Wide<W: Compute>, const LOG: bool> Task for ShiftColumns<'_, T, LOG> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        self.0.shift(self.1);
-    }
-}
-
-struct DivideColumns<'a, T: Wide, const LOG: bool>(Columns<'a, T, LOG>, &'a [T::W], &'a mut [T]);
-impl<T: Wide<W: Compute>, const LOG: bool> Task for DivideColumns<'_, T, LOG> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        self.0.divide(self.1, self.2);
-    }
-}
-
 /// Softmax of rows whose elements lie `inner` apart, without moving them.
 fn softmax_columns<T: Float, const LOG: bool>(x: &CpuArray, n: usize, inner: usize) -> Result<CpuArray> {
+    /// Powers that are kept at once: with as much of the input and the output, the second cache level holds them.
+    const KEPT: usize = 64 * BLOCK;
     let guard = x.read::<T>();
     let data = x.slice(&guard);
     CpuArray::build(x.shape(), |out: &mut [T]| {
         threads::for_chunks(out, n * inner, threads::GRAIN / 4, |start, out| {
-            let widest = (4 * BLOCK / n).clamp(LANES, 256).min(inner);
-            let mut shifted = vec![T::W::of(0.0); n * widest];
-            let mut powers = shifted.clone();
+            // As many columns as fit: few of a row are few bytes of a page, and of a line that is fetched.
+            let widest = (KEPT / n).clamp(LANES, BLOCK).min(inner);
+            let mut powers = vec![T::W::of(0.0); n * widest];
             for (x, out) in data[start..].chunks(n * inner).zip(out.chunks_mut(n * inner)) {
                 for column in (0..inner).step_by(widest) {
                     let width = widest.min(inner - column);
-                    let (shifted, powers) = (&mut shifted[..n * width], &mut powers[..n * width]);
-                    let columns = Columns::<T, LOG> { apart: inner, width, shifted };
-                    run(ShiftColumns(columns, &x[column..]));
-                    T::W::math(Math::Exp, shifted, powers);
-                    let columns = Columns::<T, LOG> { apart: inner, width, shifted };
-                    run(DivideColumns(columns, powers, &mut out[column..]));
+                    let powers = &mut powers[..n * width];
+                    let out = &mut out[column..];
+                    run(Columns::<T, LOG> { x: &x[column..], apart: inner, width, powers, out });
                 }
             }
         });

@@ -4,7 +4,7 @@
 //! are checked before anything is written, and what is written does not depend on the number of threads.
 
 use super::scatter::{self, put};
-use super::simd::{threads, with_word, Word};
+use super::simd::{run_light, threads, with_word, Task, Word};
 use super::strided::{collapse, copy_to, write_to};
 use super::CpuArray;
 use crate::backend::Array;
@@ -27,7 +27,7 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
             let at = inputs[1].contiguous()?;
             let guard = at.read::<i64>();
             let at = at.slice(&guard);
-            within("gather", at.iter().copied(), *axis, x.shape().get(*axis).copied().unwrap_or(1), 0)?;
+            within("gather", at, *axis, x.shape().get(*axis).copied().unwrap_or(1), 0)?;
             with_word!(out.dtype, W => gather::<W>(x, *axis, at, &out.shape))
         }
         IndexOp::Scatter { .. } | IndexOp::Reduce { .. } | IndexOp::IndexPut { .. } => scatter::scattered(op, inputs),
@@ -78,24 +78,32 @@ pub(super) fn checked(
     let guard = index.read::<i64>();
     let index = index.slice(&guard);
     let least = if negative == Negative::FromTheEnd { -(size as i64) } else { 0 };
-    within(op, index.iter().copied(), axis, size, least)?;
+    within(op, index, axis, size, least)?;
     let n = size as i64;
     Ok(index.iter().map(|&i| (if i < 0 { i + n } else { i }) as usize).collect())
 }
 
+/// Is any index below the first bound, or not below the second?
+struct Outside<'a>(&'a [i64], i64, i64);
+impl Task for Outside<'_> {
+    type Out = bool;
+    #[inline(always)]
+    fn run<const F: bool>(self) -> bool {
+        let Outside(index, least, n) = self;
+        // Without a way out of the loop, so that it runs on vectors.
+        let mut any = false;
+        for &i in index {
+            any |= (i < least) | (i >= n);
+        }
+        any
+    }
+}
+
 /// An error where an index is below `least`, or not below a dimension's size.
-pub(super) fn within(
-    op: &'static str,
-    index: impl Iterator<Item = i64> + Clone,
-    axis: usize,
-    size: usize,
-    least: i64,
-) -> Result<()> {
+pub(super) fn within(op: &'static str, index: &[i64], axis: usize, size: usize, least: i64) -> Result<()> {
     let n = size as i64;
-    let outside = |i: i64| (i < least) | (i >= n);
-    // Without a way out of the loop, so that it runs on vectors.
-    if index.clone().fold(false, |any, i| any | outside(i)) {
-        let bad = index.into_iter().find(|&i| outside(i)).unwrap_or_default();
+    if run_light(Outside(index, least, n)) {
+        let bad = index.iter().find(|&&i| i < least || i >= n).copied().unwrap_or_default();
         return Err(Error::index(op, format!("index {bad} is out of bounds for dimension {axis} with size {size}")));
     }
     Ok(())

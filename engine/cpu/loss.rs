@@ -44,8 +44,16 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     fn check(&self, op: &LossOp) -> Result<()> {
-        let ignored = |t: &&i64| **t != self.ignore;
-        index::within(op.schema().name, self.targets.iter().filter(ignored).copied(), 1, self.classes, 0)
+        // What is ignored may be any number; mostly it does not occur.
+        let counted: Vec<i64>;
+        let targets = match self.targets.contains(&self.ignore) {
+            true => {
+                counted = self.targets.iter().copied().filter(|&t| t != self.ignore).collect();
+                &counted
+            }
+            false => self.targets,
+        };
+        index::within(op.schema().name, targets, 1, self.classes, 0)
     }
 
     /// The targets of each batch; none where batches are empty.

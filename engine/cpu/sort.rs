@@ -184,21 +184,24 @@ fn first_in_order<K: Ord>(keys: &mut [K], k: usize) {
 
 /// Keys of 32 bits and places, of the elements that can be among the first `k`: none beyond the least of the lasts of as
 /// many blocks as make `k` together. Reading that bound costs less than sorting what it leaves out.
-fn candidates<T: Ordered>(row: &[T], mask: u64, k: usize, keys: &mut Vec<u64>) {
-    keys.clear();
-    let numbered = || (0u64..).zip(row).map(|(i, x)| (x.key() ^ mask) << 32 | i);
+fn candidates<T: Ordered>(row: &[T], mask: u64, k: usize, found: &mut Vec<u64>, keys: &mut Vec<u32>) {
+    found.clear();
     if k == 0 || k * 16 > row.len() {
-        return keys.extend(numbered());
+        return found.extend((0u64..).zip(row).map(|(i, x)| (x.key() ^ mask) << 32 | i));
     }
-    run(Candidates { row, mask: mask as u32, block: row.len() / k, keys });
+    keys.clear();
+    keys.resize(row.len(), 0);
+    run(Candidates { row, mask: mask as u32, k, keys, found });
 }
 
 /// The elements up to the largest of the least of each block.
 struct Candidates<'a, T> {
     row: &'a [T],
     mask: u32,
-    block: usize,
-    keys: &'a mut Vec<u64>,
+    k: usize,
+    /// As many as elements, to work in.
+    keys: &'a mut [u32],
+    found: &'a mut Vec<u64>,
 }
 
 impl<T: Ordered> Task for Candidates<'_, T> {
@@ -206,30 +209,53 @@ impl<T: Ordered> Task for Candidates<'_, T> {
     #[inline(always)]
     fn run<const F: bool>(self) {
         const LANES: usize = 16;
-        let Candidates { row, mask, block, keys } = self;
-        let key = |x: &T| x.key() as u32 ^ mask;
+        let Candidates { row, mask, k, keys, found } = self;
+        for (key, x) in keys.iter_mut().zip(row) {
+            *key = x.key() as u32 ^ mask;
+        }
+        // `k` whole blocks: what is left over would be a short one, with a worse bound. Of parts of vectors, where they have any.
+        let block = row.len() / k;
+        let whole = block / LANES * LANES;
         let mut bound = 0;
-        // `k` whole blocks: what is left over would be a short one, with a worse bound.
-        for x in row.chunks_exact(block) {
+        for x in keys.chunks_exact(block) {
             let mut lanes = [u32::MAX; LANES];
-            let chunks = x.chunks_exact(LANES);
-            let rest = chunks.remainder().iter().map(key).fold(u32::MAX, u32::min);
-            for c in chunks {
+            for c in x[..whole].chunks_exact(LANES) {
                 for j in 0..LANES {
-                    lanes[j] = lanes[j].min(key(&c[j]));
+                    lanes[j] = lanes[j].min(c[j]);
                 }
             }
-            bound = bound.max(lanes.into_iter().fold(rest, u32::min));
-        }
-        for (part, x) in row.chunks(LANES).enumerate() {
-            // Most parts have none, and vectors tell.
-            let mut any = false;
-            for x in x {
-                any |= key(x) <= bound;
+            let mut width = LANES / 2;
+            while width > 0 {
+                for j in 0..width {
+                    lanes[j] = lanes[j].min(lanes[j + width]);
+                }
+                width /= 2;
             }
-            if any {
-                let numbered = (part * LANES..).zip(x).map(|(i, x)| (key(x), i)).filter(|(key, _)| *key <= bound);
-                keys.extend(numbered.map(|(key, i)| u64::from(key) << 32 | i as u64));
+            bound = bound.max(lanes[0]);
+        }
+        let mut places = [0u64; LANES];
+        let parts = keys.chunks_exact(LANES);
+        let rest = parts.remainder();
+        let last = row.len() - rest.len();
+        for (part, keys) in parts.enumerate() {
+            // Most parts have none, and vectors tell.
+            let mut least = u32::MAX;
+            for &key in keys {
+                least = least.min(key);
+            }
+            if least <= bound {
+                // Where they are is a guess that would often be wrong: each is written, and counted if it is one.
+                let mut count = 0;
+                for (j, &key) in keys.iter().enumerate() {
+                    places[count % LANES] = u64::from(key) << 32 | (part * LANES + j) as u64;
+                    count += usize::from(key <= bound);
+                }
+                found.extend_from_slice(&places[..count.min(LANES)]);
+            }
+        }
+        for (i, &key) in (last..).zip(rest) {
+            if key <= bound {
+                found.push(u64::from(key) << 32 | i as u64);
             }
         }
     }
@@ -251,11 +277,11 @@ fn argsort<T: Ordered>(x: &CpuArray, descending: bool, k: usize) -> Result<CpuAr
         }
         // A comparison sort takes some 20 ns per element.
         threads::for_chunks(out, k, (threads::GRAIN / 16 / n).max(1) * k, |start, out| {
-            let (mut narrow, mut wide) = (Vec::new(), Vec::new());
+            let (mut narrow, mut wide, mut keys) = (Vec::new(), Vec::new(), Vec::new());
             for (row, out) in data[start / k * n..].chunks(n).zip(out.chunks_mut(k)) {
                 if T::NARROW && u32::try_from(n).is_ok() {
                     let mask = if descending { u64::from(u32::MAX) } else { 0 };
-                    candidates(row, mask, k, &mut narrow);
+                    candidates(row, mask, k, &mut narrow, &mut keys);
                     first_in_order(&mut narrow, k);
                     out.iter_mut().zip(&narrow).for_each(|(o, &x)| *o = (x & u64::from(u32::MAX)) as i64);
                 } else {

@@ -202,8 +202,10 @@ where
     });
 }
 
-/// Rows of a transposition done together: each cache line read serves this many.
+/// Rows of a transposition done together: as many elements of one cache line serve them.
 const TILE: usize = 16;
+/// Columns of these rows done together.
+const WIDE: usize = 64;
 
 /// Copies the elements of a source to a slice, in order; tile by tile where the source's rows are not dense.
 pub fn copy_to<T: Copy + Send + Sync>(source: &Source<T>, out: &mut [T]) {
@@ -220,8 +222,14 @@ pub fn copy_to<T: Copy + Send + Sync>(source: &Source<T>, out: &mut [T]) {
                 *start = row.offset;
                 row.advance(1);
             }
-            for column in (0..n).step_by(4 * TILE) {
-                let end = (column + 4 * TILE).min(n);
+            let dense = band.len() == n * TILE && starts.iter().zip(starts[0]..).all(|(&start, next)| start == next);
+            for column in (0..n).step_by(WIDE) {
+                let end = (column + WIDE).min(n);
+                if dense {
+                    let lines = (column..end).map(|c| &source.data[starts[0] + c * s..][..TILE]);
+                    transpose_band(lines, band, n, column);
+                    continue;
+                }
                 for (out, start) in band.chunks_mut(n).zip(starts) {
                     let from = source.data[start + column * s..].iter().step_by(s);
                     out[column..end].iter_mut().zip(from).for_each(|(o, x)| *o = *x);
@@ -229,6 +237,28 @@ pub fn copy_to<T: Copy + Send + Sync>(source: &Source<T>, out: &mut [T]) {
             }
         }
     });
+}
+
+/// Up to `WIDE` lines of `TILE` elements become columns of `TILE` rows of `n` elements, from `column` on.
+///
+/// The lines are often a power of 2 apart, so that they share few places in the first cache level: each is read once, into a
+/// block where they lie one behind another.
+fn transpose_band<'a, T: Copy + 'a>(
+    lines: impl ExactSizeIterator<Item = &'a [T]>,
+    rows: &mut [T],
+    n: usize,
+    column: usize,
+) {
+    let width = lines.len().min(WIDE);
+    let mut block = [[rows[0]; TILE]; WIDE];
+    for (to, line) in block.iter_mut().zip(lines) {
+        to.copy_from_slice(line);
+    }
+    for (r, row) in rows.chunks_exact_mut(n).enumerate() {
+        for (o, line) in row[column..column + width].iter_mut().zip(&block) {
+            *o = line[r % TILE];
+        }
+    }
 }
 
 /// Writes the elements of a source, in order, over those that `layout` shows of a storage.
@@ -295,6 +325,8 @@ mod tests {
             layout(&[20, 3, 5, 7], &[105, 1, 21, 3], 2),
             layout(&[1000, 2], &[2, 1], 0),
             layout(&[1000, 2], &[3, 1], 0),
+            layout(&[40, 30], &[1, 5], 2),
+            layout(&[3, 33, 129], &[0, 1, 64], 0),
         ]
     }
 

@@ -3,8 +3,8 @@
 //! Depends on `simd`. Many short windows are summed side by side, a long one along its own rows.
 
 use super::{each_plane, grain, input_plane, output_plane, taps, Tap, Window, Windows};
-use crate::cpu::fused::{total, Compute, Float};
-use crate::cpu::simd::{run, threads, Task, Wide};
+use crate::cpu::fused::{Compute, Float};
+use crate::cpu::simd::{run, sum_of, threads, Task, Wide};
 use crate::cpu::CpuArray;
 use crate::ops::pool::PoolArgs;
 use crate::Result;
@@ -50,7 +50,7 @@ fn is_long(w: &Windows) -> bool {
     w[2].taps >= LONG && w.iter().all(|w| w.dilation == 1)
 }
 
-impl<T: Wide<W: Compute>> Sums<'_, T> {
+impl<T: Float> Sums<'_, T> {
     /// Each window along its rows; rows that follow one another are one.
     #[inline(always)]
     fn along_rows(self) {
@@ -67,10 +67,10 @@ impl<T: Wide<W: Compute>> Sums<'_, T> {
             for d in depths {
                 let at = |row: usize| (d * wh.size + row) * ww.size;
                 if columns.len() == ww.size {
-                    all += total(&x[at(rows.start)..at(rows.end)], |x| x);
+                    all += sum_of(&x[at(rows.start)..at(rows.end)]);
                 } else {
                     for row in rows.clone() {
-                        all += total(&x[at(row)..][columns.clone()], |x| x);
+                        all += sum_of(&x[at(row)..][columns.clone()]);
                     }
                 }
             }
@@ -79,7 +79,7 @@ impl<T: Wide<W: Compute>> Sums<'_, T> {
     }
 }
 
-impl<T: Wide<W: Compute>> Task for Sums<'_, T> {
+impl<T: Float> Task for Sums<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const F: bool>(self) {

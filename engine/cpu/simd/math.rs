@@ -124,10 +124,6 @@ macro_rules! composed {
             x / (1.0 + exp::<F>(-x))
         }
         #[inline(always)]
-        pub fn gelu<const F: bool>(x: $t) -> $t {
-            0.5 * x * (1.0 + erf::<F>(x * std::$t::consts::FRAC_1_SQRT_2))
-        }
-        #[inline(always)]
         pub fn gelu_tanh<const F: bool>(x: $t) -> $t {
             let inner = std::$t::consts::FRAC_2_SQRT_PI * std::$t::consts::FRAC_1_SQRT_2 * (x + 0.044_715 * x * x * x);
             0.5 * x * (1.0 + tanh::<F>(inner))
@@ -230,6 +226,66 @@ fn trig(op: Math, x: f64) -> f64 {
     }
 }
 
+/// A function with a shorter form for the arguments that are not out of the ordinary.
+trait Quick: Map1<f32, f32> {
+    /// What [`Map1::map`] gives, where [`Quick::ordinary`] holds.
+    fn quick<const F: bool>(x: f32) -> f32;
+    fn ordinary(x: f32) -> bool;
+}
+impl Quick for kernel::Exp {
+    #[inline(always)]
+    fn quick<const F: bool>(x: f32) -> f32 {
+        math32::exp_quick::<F>(x)
+    }
+    #[inline(always)]
+    fn ordinary(x: f32) -> bool {
+        math32::exp_is_ordinary(x)
+    }
+}
+impl Quick for kernel::Log {
+    #[inline(always)]
+    fn quick<const F: bool>(x: f32) -> f32 {
+        math32::log_quick::<F>(x)
+    }
+    #[inline(always)]
+    fn ordinary(x: f32) -> bool {
+        math32::log_is_ordinary(x)
+    }
+}
+
+/// The shorter form block by block; the longer one for a block in which anything is out of the ordinary.
+struct QuickLoop<'a, K>(K, &'a [f32], &'a mut [f32]);
+impl<K: Quick> Task for QuickLoop<'_, K> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        const BLOCK: usize = 512;
+        let QuickLoop(k, x, out) = self;
+        for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+            let mut odd = false;
+            for (o, &x) in out.iter_mut().zip(x) {
+                *o = K::quick::<F>(x);
+                odd |= !K::ordinary(x);
+            }
+            if odd {
+                for (o, &x) in out.iter_mut().zip(x) {
+                    *o = k.map::<F>(x);
+                }
+            }
+        }
+    }
+}
+
+/// Functions of `f32` that have a shorter form; was it one?
+fn quick(op: Math, x: &[f32], out: &mut [f32]) -> bool {
+    match op {
+        Math::Exp => run(QuickLoop(kernel::Exp, x, out)),
+        Math::Log => run(QuickLoop(kernel::Log, x, out)),
+        _ => return false,
+    }
+    true
+}
+
 macro_rules! real {
     ($t:ident, $wide:ident, $m:ident, $k:ident => $wrap:expr, $apple:expr) => {
         impl Real for $t {
@@ -260,7 +316,7 @@ macro_rules! real {
         }
     };
 }
-real!(f32, f32, math32, k => k, apple::math32);
+real!(f32, f32, math32, k => k, |op, x: &[f32], out: &mut [f32]| apple::math32(op, x, out) || quick(op, x, out));
 real!(f64, f64, math64, k => k, apple::math64);
 real!(f16, f32, math32, k => Widened(k), |_, _: &[f16], _: &mut [f16]| false);
 real!(bf16, f32, math32, k => Widened(k), |_, _: &[bf16], _: &mut [bf16]| false);

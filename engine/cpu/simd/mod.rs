@@ -17,6 +17,7 @@ mod math32;
 mod math64;
 mod memory;
 mod reduce;
+mod seats;
 pub mod shared;
 pub mod threads;
 pub mod tile;
@@ -32,7 +33,7 @@ pub use half::{Narrow, Wide, Widen};
 pub use math::{kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};
 pub use reduce::{
-    arg_extremum, arg_row, extrema, extreme_rows, extremum, product, sum, sum_rows, sums, Better, Extreme, Sum,
+    arg_extremum, arg_row, extrema, extreme_rows, extremum, product, sum, sum_of, sum_rows, sums, Better, Extreme, Sum,
 };
 pub(crate) use word::with_word;
 pub use word::Word;

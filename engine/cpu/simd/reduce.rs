@@ -166,40 +166,42 @@ fn fold_lanes<W: Copy, const N: usize>(mut lanes: [W; N], f: impl Fn(W, W) -> W)
 
 /// Lanes of rows so short that joining many lanes would take longer than summing.
 const FEW: usize = 16;
-/// Elements of such rows.
-const SHORT: usize = 2 * LANES;
+/// Elements from which rows are not so short, and lanes of them.
+const SHORT: usize = 64;
+const SOME: usize = 32;
+/// Elements from which rows are long.
+const MIDDLE: usize = 512;
 
-/// The sum of a slice.
+/// The sum of at most [`BLOCK`] elements, by `N` lanes.
 #[inline(always)]
-fn sum_of<T: Sum>(x: &[T]) -> T::Acc {
-    if x.len() < SHORT {
-        let mut lanes = [T::W_ZERO; FEW];
-        let chunks = x.chunks_exact(FEW);
-        for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
-            *lane = x.widen();
-        }
-        for c in chunks {
-            for j in 0..FEW {
-                lanes[j] = T::add(lanes[j], c[j].widen());
-            }
-        }
-        return T::acc(fold_lanes(lanes, T::add));
+fn sum_of_block<T: Sum, const N: usize>(x: &[T]) -> T::Acc {
+    let mut lanes = [T::W_ZERO; N];
+    let chunks = x.chunks_exact(N);
+    for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane = x.widen();
     }
-    let mut total = T::ZERO;
-    for block in x.chunks(BLOCK) {
-        let mut lanes = [T::W_ZERO; LANES];
-        let (whole, rest) = block.split_at(block.len() / LANES * LANES);
-        for c in whole.chunks_exact(LANES) {
-            for j in 0..LANES {
-                lanes[j] = T::add(lanes[j], c[j].widen());
-            }
+    for c in chunks {
+        for j in 0..N {
+            lanes[j] = T::add(lanes[j], c[j].widen());
         }
-        for (lane, x) in lanes.iter_mut().zip(rest) {
-            *lane = T::add(*lane, x.widen());
-        }
-        total = T::plus(total, T::acc(fold_lanes(lanes, T::add)));
     }
-    total
+    T::acc(fold_lanes(lanes, T::add))
+}
+
+/// [`sum`], for use inside of a task.
+#[inline(always)]
+pub fn sum_of<T: Sum>(x: &[T]) -> T::Acc {
+    match x.len() {
+        0..SHORT => sum_of_block::<T, FEW>(x),
+        SHORT..MIDDLE => sum_of_block::<T, SOME>(x),
+        _ => {
+            let mut total = T::ZERO;
+            for x in x.chunks(BLOCK) {
+                total = T::plus(total, sum_of_block::<T, LANES>(x));
+            }
+            total
+        }
+    }
 }
 
 struct SumTask<'a, T>(&'a [T]);
@@ -381,39 +383,39 @@ fn better_number<T: Extreme, const MAX: bool>(a: T, b: T) -> T {
     }
 }
 
-/// The best number of a slice of at least `N` elements.
+/// The best number of a slice, beside `first`, and whether it holds NaN; by `N` lanes.
 #[inline(always)]
-fn best_number<T: Extreme, const MAX: bool, const N: usize>(x: &[T], first: T) -> T {
+fn best_number<T: Extreme, const MAX: bool, const N: usize>(x: &[T], first: T) -> (T, bool) {
     let mut lanes = [first; N];
+    let mut none = false;
     let chunks = x.chunks_exact(N);
     for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
+        none |= x.is_none();
         *lane = better_number::<T, MAX>(*lane, x);
     }
     for c in chunks {
         for j in 0..N {
+            none |= c[j].is_none();
             lanes[j] = better_number::<T, MAX>(lanes[j], c[j]);
         }
     }
-    fold_lanes(lanes, better_number::<T, MAX>)
+    (fold_lanes(lanes, better_number::<T, MAX>), none)
 }
 
-/// In two passes over what the cache holds: comparing numbers alone takes one instruction, and NaN is rare.
+/// Comparing numbers alone takes one instruction, and NaN is rare: whether there is any is looked at block by block.
 #[inline(always)]
 fn extremum_of<T: Extreme, const MAX: bool>(x: &[T], first: T) -> T {
     let mut best = first;
     for x in x.chunks(BLOCK) {
-        best = match x.len() {
-            0..FEW => x.iter().fold(best, |a, &b| better_number::<T, MAX>(a, b)),
-            FEW..SHORT => best_number::<T, MAX, FEW>(x, best),
+        let (found, none) = match x.len() {
+            0..SHORT => best_number::<T, MAX, FEW>(x, best),
+            SHORT..MIDDLE => best_number::<T, MAX, SOME>(x, best),
             _ => best_number::<T, MAX, LANES>(x, best),
         };
-        let mut any = false;
-        for x in x {
-            any |= x.is_none();
-        }
-        if any {
+        if none {
             return x.iter().copied().find(|x| x.is_none()).unwrap_or(best);
         }
+        best = found;
     }
     best
 }

@@ -138,6 +138,35 @@ fn same(a: f64, b: f64) -> bool {
     a.is_nan() && b.is_nan() || a == b && a.is_sign_negative() == b.is_sign_negative()
 }
 
+/// A short form may be used for some elements and the long one for others: nobody may see which.
+#[test]
+fn short_forms_give_the_same_bits() {
+    let mut x: Vec<f32> = samples().into_iter().map(|x| x as f32).collect();
+    x.extend([f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1e-40, 87.0, -87.0, 86.999_99, f32::MIN_POSITIVE]);
+    for op in [Math::Exp, Math::Log] {
+        let (mut whole, mut odd) = (vec![0f32; x.len()], vec![0f32; 2]);
+        f32::math(op, &x, &mut whole);
+        for (&x, &y) in x.iter().zip(&whole) {
+            for beside in [1.0, f32::NAN] {
+                f32::math(op, &[x, beside], &mut odd);
+                assert!(same(odd[0].into(), y.into()), "{op:?}({x}) = {y} and, beside {beside}, {}", odd[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn erf_and_gelu_stay_between_their_limits() {
+    let x: Vec<f32> = (0..2_000_000).map(|i| f32::from_bits(0x4060_0000 + 2 * i)).collect();
+    let mut y = vec![0f32; x.len()];
+    f32::math(Math::Erf, &x, &mut y);
+    assert!(y.iter().all(|&y| (0.999_999..=1.0).contains(&y)));
+    f32::math(Math::Gelu, &x, &mut y);
+    assert!(x.iter().zip(&y).all(|(&x, &y)| y <= x));
+    f32::math(Math::Gelu, &x.iter().map(|x| -x).collect::<Vec<_>>(), &mut y);
+    assert!(y.iter().all(|&y| (-1e-3..=0.0).contains(&y)));
+}
+
 #[test]
 fn special_values_are_libms() {
     let x = [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0, -1.0, 1e30, -1e30];
@@ -217,6 +246,27 @@ fn pow_and_atan2_are_libms() {
         let want = f64::from(x[i]).powf(e[i].into());
         let fits = (f64::from(y[i]) - want).abs() <= 1.01 * ulp32(want) || want > 3.402e38 && y[i] == inf;
         assert!(fits, "{}^{} = {}, not {want}", x[i], e[i], y[i]);
+    }
+}
+
+#[test]
+fn pow_of_all_magnitudes() {
+    // Near 1 with large exponents, subnormal bases and results, and integer exponents of either parity.
+    let mut cases: Vec<(f32, f32)> = Vec::new();
+    for i in 0..4000 {
+        let t = i as f32 / 4000.0;
+        cases.push((1.0 + (t - 0.5) * 1e-3, 8e4 * (t * 7.3).fract()));
+        cases.push((f32::from_bits(1 + i * 2000), (t - 0.5) * 1.9));
+        cases.push((2f32.powf(200.0 * t - 100.0), (t * 31.7).fract() * 2.4 - 1.2));
+        cases.push((-1.5 - t, (i % 41) as f32 - 20.0));
+        cases.push((-1.0 - t * 1e-6, 16_777_215.0 - (i % 2) as f32));
+    }
+    let (a, b): (Vec<f32>, Vec<f32>) = cases.iter().copied().unzip();
+    let mut y = vec![0.0; a.len()];
+    f32::pow_slices(Arg::Slice(&a), Arg::Slice(&b), &mut y);
+    for ((&(a, b), &y), want) in cases.iter().zip(&y).zip(cases.iter().map(|&(a, b)| f64::from(a).powf(b.into()))) {
+        let fits = (f64::from(y) - want).abs() <= 0.51 * ulp32(want) || want.abs() > 3.402_823e38 && y.is_infinite();
+        assert!(fits, "{a}^{b} = {y}, not {want}");
     }
 }
 

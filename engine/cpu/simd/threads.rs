@@ -5,6 +5,7 @@
 //! parking_lot. Invariants: results do not depend on the number of threads, as long as each piece depends on its own range
 //! only; a loop does not return before everybody has left it.
 
+use super::seats::{self, Seat};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::any::Any;
 use std::num::NonZeroUsize;
@@ -81,11 +82,13 @@ struct Team {
     wake: Condvar,
     /// Changes with every job that is posted, so that a thread can wait for one without the lock.
     posts: AtomicUsize,
+    seats: Vec<Seat>,
 }
 
 impl Team {
     /// What a thread of the pool does.
-    fn serve(&self) {
+    fn serve(&self, seat: &Seat) {
+        seat.take();
         loop {
             let posts = self.posts.load(Ordering::Acquire);
             if let Some(job) = self.join() {
@@ -108,6 +111,7 @@ impl Team {
             }
             if self.posts.load(Ordering::Acquire) == posts {
                 list.sleepers += 1;
+                seat.leave();
                 self.wake.wait(&mut list);
                 list.sleepers -= 1;
             }
@@ -145,6 +149,9 @@ impl Team {
             self.posts.fetch_add(1, Ordering::Release);
             list.sleepers.min(pieces - 1).min(CALLS)
         };
+        if wanted > 0 {
+            seats::make_way(&self.seats);
+        }
         self.call(wanted);
         job.work();
         self.list.lock().jobs.retain(|&job| job != posted);
@@ -201,11 +208,13 @@ struct Pool {
 
 impl Pool {
     fn new(threads: usize) -> Arc<Pool> {
-        let team = Arc::new(Team::default());
-        let started = (1..threads).take_while(|i| {
+        let seats = (1..threads).map(|_| Seat::default()).collect();
+        let team = Arc::new(Team { seats, ..Team::default() });
+        let started = (1..threads).take_while(|&i| {
             let team = team.clone();
             // Where the system refuses to start more, there are fewer.
-            std::thread::Builder::new().name(format!("lucid-cpu-{i}")).spawn(move || team.serve()).is_ok()
+            let serve = move || team.serve(&team.seats[i - 1]);
+            std::thread::Builder::new().name(format!("lucid-cpu-{i}")).spawn(serve).is_ok()
         });
         let team = (started.count() > 0).then_some(team);
         Arc::new(Pool { threads, process: std::process::id(), team })
