@@ -3,9 +3,14 @@
 #include "shim.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
@@ -101,6 +106,28 @@ using Waiter = std::vector<mx::array>;
 
 std::atomic<bool> forked{false};
 
+#ifdef __GLIBC__
+int exit_status = 0;
+std::terminate_handler earlier_handler = nullptr;
+
+// Handles that MLX destroys when the CUDA driver goes, or has gone, throw in a destructor. The process has ended by then.
+[[noreturn]] void end_as_begun() {
+  if (std::exception_ptr error = std::current_exception()) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      if (std::strstr(e.what(), "Destroy(handle_) failed") != nullptr) {
+        std::fflush(nullptr);
+        _exit(exit_status);
+      }
+    } catch (...) {
+    }
+  }
+  earlier_handler();
+  std::abort();
+}
+#endif
+
 using Kept = std::shared_ptr<mx::array::Data>;
 
 // A primitive that a function of the host's computes.
@@ -164,6 +191,20 @@ class Host final : public mx::Primitive {
 extern "C" int lucid_note_forks(void) {
   static const int status = pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
   return status;
+}
+
+extern "C" int lucid_outlive_driver(void) {
+#ifdef __GLIBC__
+  static const int registered = on_exit(
+      [](int status, void*) {
+        exit_status = status;
+        earlier_handler = std::set_terminate(end_as_begun);
+      },
+      nullptr);
+  return registered;
+#else
+  return 0;
+#endif
 }
 
 extern "C" bool lucid_forked(void) {

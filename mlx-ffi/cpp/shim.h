@@ -104,6 +104,10 @@ bool lucid_array_strides(mlx_array a, int64_t* strides, bool* row_major);
 
 /* After lucid_note_forks, which returns 0 on success, a child that this process forks finds lucid_forked true. */
 int lucid_note_forks(void);
+
+/* After this, which returns 0 on success, a process that ends keeps its exit status where MLX then finds the CUDA driver
+   gone, instead of being aborted. */
+int lucid_outlive_driver(void);
 bool lucid_forked(void);
 
 /* Names of the primitives that evaluating the outputs would run, one per line, each as often as it would run. */

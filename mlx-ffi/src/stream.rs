@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::device::{self, Kind};
 use crate::error::{self, check, Error, Result};
-use crate::{ops, sys, Array};
+use crate::sys;
 
 static MAIN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static CPU: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -108,6 +108,11 @@ fn make_main() -> Result<sys::mlx_stream> {
         return Err(Error::Mlx("this process has no memory left to note its forks".into()));
     }
     let kind = device::kind()?;
+    // MLX destroys handles of CUDA after the driver has gone, which would abort a process that ends.
+    // SAFETY: no arguments.
+    if kind == Kind::Cuda && unsafe { sys::lucid_outlive_driver() } != 0 {
+        return Err(Error::Mlx("this process has no memory left to note what is to be done at its end".into()));
+    }
     let on_cpu = kind == Kind::Cpu;
     if on_cpu {
         // An allocation beyond the machine's memory is refused by the system, which MLX's CPU allocator does not notice.
@@ -116,11 +121,6 @@ fn make_main() -> Result<sys::mlx_stream> {
     let made = make_on(on_cpu)?;
     MAIN.store(made.ctx, Ordering::Release);
     drop(making);
-    if kind == Kind::Cuda {
-        // A process that ends with a stream that never computed is aborted: MLX destroys the stream's handles after the
-        // driver has gone, and notices only where something else has failed before. What fails here, the first op reports.
-        let _ = Array::scalar(0f32).and_then(|x| ops::negative(&x)?.eval());
-    }
     Ok(made)
 }
 
