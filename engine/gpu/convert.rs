@@ -13,6 +13,16 @@ use std::cell::RefCell;
 /// Sizes or positions as MLX takes them.
 pub(super) type Ints = SmallVec<[i32; 8]>;
 
+/// Elements in another dtype. By way of numbers from truth values to complex numbers: MLX makes 1 + 1j of what is true on
+/// CUDA.
+pub(super) fn astype(x: &Array, to: DType) -> Made<Array> {
+    let to = dtype(to)?;
+    if x.dtype() == Dtype::Bool && to == Dtype::Complex64 {
+        return Ok(ops::astype(&ops::astype(x, Dtype::Float32)?, to)?);
+    }
+    Ok(ops::astype(x, to)?)
+}
+
 /// MLX's name of a dtype.
 #[inline]
 pub(super) fn dtype(dtype: DType) -> Made<Dtype> {

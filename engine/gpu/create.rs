@@ -6,12 +6,13 @@ use super::array::{GpuArray, Known, Value};
 use super::convert::{self, constant, int, integer_range, integers, ints};
 use super::fault::Made;
 use super::lazy;
+use super::reduce::as_dtype;
 use crate::dispatch::Meta;
 use crate::ops::create::{spaced_at, CreateOp};
 use crate::shape::numel;
 use crate::{DType, Scalar};
 use half::{bf16, f16};
-use mlx_ffi::{ops, Array, Lasting};
+use mlx_ffi::{ops, Array, Dtype, Lasting};
 use num_complex::Complex32;
 
 /// Index arrays up to this many elements have their range noted when they come in.
@@ -37,7 +38,11 @@ pub(super) fn create(op: &CreateOp, out: &Meta) -> Made<GpuArray> {
             (0..n).for_each(|i| push(&mut bytes, spaced_at(*start, *end, *base, n, i, out.dtype), out.dtype));
             Value::plain(Array::from_bytes(&bytes, &[int(n)?], convert::dtype(out.dtype)?)?)
         }
-        CreateOp::Eye => Value::plain(ops::eye(int(out.shape[0])?, int(out.shape[1])?, 0, convert::dtype(out.dtype)?)?),
+        CreateOp::Eye => {
+            // MLX scatters the ones, which on CUDA and Metal it does in few dtypes.
+            let eye = ops::eye(int(out.shape[0])?, int(out.shape[1])?, 0, Dtype::Float32)?;
+            Value::plain(as_dtype(eye, out.dtype)?)
+        }
     };
     GpuArray::new(value, &out.shape, out.dtype)
 }

@@ -46,7 +46,7 @@ pub(super) fn cast_array(x: &Array, from: DType, to: DType) -> Made<Array> {
     if to == DType::Bool {
         return Ok(ops::not_equal(x, &constant(0, from)?)?);
     }
-    Ok(ops::astype(x, convert::dtype(to)?)?)
+    convert::astype(x, to)
 }
 
 pub(super) fn unary(op: &UnaryOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {

@@ -40,8 +40,11 @@ fn accumulates(op: &ReduceOp, dtype: DType) -> bool {
 
 /// MLX gives some results in a dtype of its own.
 pub(super) fn as_dtype(x: Array, to: DType) -> Made<Array> {
-    let to = convert::dtype(to)?;
-    Ok(if x.dtype() == to { x } else { ops::astype(&x, to)? })
+    if x.dtype() == convert::dtype(to)? {
+        Ok(x)
+    } else {
+        convert::astype(&x, to)
+    }
 }
 
 /// An order of axes without some of the logical ones.

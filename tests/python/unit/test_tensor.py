@@ -213,6 +213,24 @@ def test_shapes_strides_and_counts() -> None:
         lucid.tensor(1).stride(0)
 
 
+@pytest.mark.parametrize("to", DTYPES)
+def test_elements_are_cast_alike_on_both_devices(to: str) -> None:
+    for name in DTYPES:
+        x = lucid.tensor([0, 1, 3], dtype=getattr(lucid, name))
+        try:
+            there = x.to("gpu").to(getattr(lucid, to))
+        except lucid.errors.DtypeMismatch:
+            assert "float64" in (name, to)
+            continue
+        assert there.tolist() == x.to(getattr(lucid, to)).tolist(), f"{name} to {to}"
+    try:
+        eye = lucid.eye(2, 3, dtype=getattr(lucid, to), device="gpu")
+    except lucid.errors.DtypeMismatch:
+        assert to == "float64"
+    else:
+        assert eye.tolist() == lucid.eye(2, 3, dtype=getattr(lucid, to)).tolist()
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_to_in_all_its_forms(device: str) -> None:
     t = lucid.ones(2)
