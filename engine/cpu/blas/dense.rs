@@ -188,7 +188,7 @@ fn suits(product: &Product<f32>) -> bool {
 /// If a slice is too short for its matrix.
 pub(super) fn whole(product: &Product<f32>, c: &mut [f32]) -> bool {
     // A region costs as much as some 2^18 multiplications.
-    suits(product) && by_panels(product, product.work() >= 1 << 20, c)
+    suits(product) && either_way(product, product.work() >= 1 << 20, c)
 }
 
 /// [`whole`] on this thread.
@@ -196,7 +196,35 @@ pub(super) fn whole(product: &Product<f32>, c: &mut [f32]) -> bool {
 /// # Panics
 /// As [`whole`].
 pub(super) fn here(product: &Product<f32>, c: &mut [f32]) -> bool {
-    suits(product) && by_panels(product, false, c)
+    suits(product) && either_way(product, false, c)
+}
+
+/// Is the right factor, as a layer's weight, a transpose of more columns than the left one has rows? Then it need not be packed
+/// if it takes the left one's place, whose rows fill panels.
+fn turns(product: &Product<f32>) -> bool {
+    let Product { m, n, k, a, b, ldc, .. } = *product;
+    let filled = m % PANEL == 0 || m % PANEL > 2 * LANES;
+    filled && b.trans && !a.trans && n >= 2 * m && k >= PANEL && ldc == n
+}
+
+/// The product, or its transpose from the transposes of its factors, turned.
+fn either_way(product: &Product<f32>, pool: bool, c: &mut [f32]) -> bool {
+    let Product { m, n, a, b, beta, .. } = *product;
+    if !turns(product) {
+        return by_panels(product, pool, c);
+    }
+    let (a, b) = (Matrix { trans: !b.trans, ..b }, Matrix { trans: !a.trans, ..a });
+    let turned = Product { m: n, n: m, a, b, ldc: m, ..*product };
+    let Some(mut room) = Room::new(m * n) else { return false };
+    let room = room.of();
+    if beta != 0.0 {
+        run(Pack { x: c, at: Steps { down: 1, across: n }, rows: n, cols: m, width: m, to: room });
+    }
+    if !by_panels(&turned, pool, room) {
+        return false;
+    }
+    run(Pack { x: room, at: Steps { down: 1, across: m }, rows: m, cols: n, width: n, to: c });
+    true
 }
 
 /// Memory for so many elements; their values are arbitrary.
@@ -287,6 +315,33 @@ fn lines(product: &Product<f32>, first: usize, deep: usize, panels: &[f32], c: &
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_weight_that_takes_the_left_factors_place() {
+        if !std::is_x86_feature_detected!("avx512f") {
+            return;
+        }
+        for (m, n, k) in [(64, 256, 700), (48, 130, 300), (128, 257, 129)] {
+            let numbers = |n: usize, by: usize| (0..n).map(|i| (i * by % 17) as f32 - 8.0).collect::<Vec<f32>>();
+            // Rows that lie further apart than they are long.
+            let (x, w) = (numbers(m * (k + 3), 7), numbers(n * (k + 5), 11));
+            let (a, b) = (Matrix { data: &x, ld: k + 3, trans: false }, Matrix { data: &w, ld: k + 5, trans: true });
+            for beta in [0.0, 1.0] {
+                let product = Product { beta, ..Product::of([m, n, k], a, b) };
+                assert!(suits(&product) && turns(&product));
+                let before = numbers(m * n, 5);
+                for pool in [false, true] {
+                    let mut c = before.clone();
+                    assert!(either_way(&product, pool, &mut c));
+                    for (p, (&y, &before)) in c.iter().zip(&before).enumerate() {
+                        let (x, w) = (&x[p / n * (k + 3)..][..k], &w[p % n * (k + 5)..][..k]);
+                        // Whole numbers, which no order of adding rounds.
+                        assert_eq!(y, x.iter().zip(w).map(|(x, w)| x * w).sum::<f32>() + beta * before);
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn what_is_packed_beside_a_matrix_is_zeros() {
