@@ -291,6 +291,24 @@ impl Scalar {
         !matches!(self, Scalar::Wide(_)) && (low..=high).contains(&self.to_f64().trunc())
     }
 
+    /// Can an element of `dtype` be made of the number, as PyTorch checks where it is written: within the dtype's range, bytes
+    /// with negative numbers that wrap, real where the dtype is? Infinities and NaN are floats of any width.
+    pub fn converts(self, dtype: DType) -> bool {
+        let parts = match self {
+            Scalar::Complex(re, im) if dtype.is_complex() => [re, im],
+            Scalar::Complex(_, im) if im != 0.0 && dtype != DType::Bool => return false,
+            real => [real.to_f64(), 0.0],
+        };
+        let within = |ends: fn(f64) -> bool| parts.iter().all(|&part| !part.is_finite() || ends(part));
+        match dtype {
+            DType::F16 => within(|part| half::f16::from_f64(part).is_finite()),
+            DType::BF16 => within(|part| half::bf16::from_f64(part).is_finite()),
+            DType::F32 | DType::C64 => within(|part| (part as f32).is_finite() && part.abs() <= f64::from(f32::MAX)),
+            DType::U8 if matches!(self, Scalar::Int(-255..0)) => true,
+            DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::Bool | DType::F64 => self.fits(dtype),
+        }
+    }
+
     /// Truth: anything but zero, NaN included.
     pub fn to_bool(self) -> bool {
         match self {

@@ -172,7 +172,7 @@ impl Tensor {
     pub fn fill_(&self, value: Scalar) -> Result<()> {
         let _name = crate::autograd::Naming::of("fill_", 0);
         const OP: &str = "fill_";
-        crate::ops::create::check_held(OP, value, self.dtype())?;
+        crate::ops::create::check_filled(OP, value, self.dtype(), self.shape())?;
         let value = Tensor::constant(value, self.dtype(), self.device())?;
         if self.is_batched() || !self.strides().contains(&0) || !self.layout().may_overlap() {
             return self.write_in_place(OP, &value);
@@ -198,7 +198,11 @@ impl Tensor {
             return Err(Error::shape(OP, why, &[value.shape()]));
         }
         let _name = crate::autograd::Naming::of("fill_", 1);
-        self.copy_(value)
+        // An element of the tensor itself is read before it is written over.
+        match self.overlaps_partly(value) {
+            true => self.copy_(&value.copy()?),
+            false => self.copy_(value),
+        }
     }
 
     /// A tensor of the given sizes and strides, in elements. Its elements may be anything; here they are zeros.

@@ -94,6 +94,14 @@ pub fn wrap_dims(op: &'static str, dims: &[isize], ndim: usize) -> Result<Axes> 
     Ok(axes)
 }
 
+/// [`wrap_dims`] of an op for which a tensor without dimensions has none to name.
+pub fn wrap_own_dims(op: &'static str, dims: &[isize], ndim: usize) -> Result<Axes> {
+    match (dims, ndim) {
+        ([dim, ..], 0) => Err(Error::index(op, format!("Dimension specified as {dim} but tensor has no dimensions"))),
+        _ => wrap_dims(op, dims, ndim),
+    }
+}
+
 /// The shape that two shapes broadcast to.
 pub fn broadcast(op: &'static str, a: &[usize], b: &[usize]) -> Result<Shape> {
     if a == b {

@@ -194,7 +194,7 @@ impl Tensor {
     /// As [`Tensor::detach`].
     pub fn data(&self) -> Result<Tensor> {
         let same = self.detach()?;
-        Ok(Tensor::from_storage(same.storage().apart()))
+        Ok(Tensor::with_auto(same.storage().apart(), Auto::detached(self.is_inference())))
     }
 
     /// The elements in row-major order. Evaluates.

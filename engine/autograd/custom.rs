@@ -185,7 +185,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::Runtime`] for a view that is on the tape: its base would put it back.
     pub fn detach_(&self) -> Result<()> {
-        if self.is_view() && requires_grad(self) {
+        if self.is_view() {
             return Err(Error::runtime("detach_", "Can't detach views in-place. Use detach() instead."));
         }
         self.0.auto.set_edge(None);

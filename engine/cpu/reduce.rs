@@ -103,28 +103,29 @@ impl<T: Element + Sum> Fold<T> for Total<T> {
     }
 }
 
-impl<T: Element + Sum> Fold<T> for Product<T> {
-    type Acc = T::Acc;
+/// In the elements' own precision, as PyTorch has it: what overflows on the way does not come back.
+impl<T: Element + Sum + simd::Wide<W = T>> Fold<T> for Product<T> {
+    type Acc = T;
     type Out = T;
-    fn slice(self, x: &[T], _: usize) -> T::Acc {
+    fn slice(self, x: &[T], _: usize) -> T {
         simd::product(x)
     }
-    fn one(self, x: T, _: usize) -> T::Acc {
-        T::acc(x.widen())
+    fn one(self, x: T, _: usize) -> T {
+        x
     }
-    fn merge(self, a: T::Acc, b: T::Acc) -> T::Acc {
-        T::times(a, b)
+    fn merge(self, a: T, b: T) -> T {
+        T::mul(a, b)
     }
-    fn rows(self, x: &[T], stride: usize, rows: usize, _: usize, acc: &mut [T::Acc]) {
+    fn rows(self, x: &[T], stride: usize, rows: usize, _: usize, acc: &mut [T]) {
         for r in 0..rows {
-            acc.iter_mut().zip(&x[r * stride..]).for_each(|(a, x)| *a = T::times(*a, T::acc(x.widen())));
+            acc.iter_mut().zip(&x[r * stride..]).for_each(|(a, x)| *a = T::mul(*a, *x));
         }
     }
-    fn finish(self, acc: T::Acc) -> T {
-        T::finish(acc)
+    fn finish(self, acc: T) -> T {
+        acc
     }
     fn empty(self) -> Option<T> {
-        Some(T::finish(T::UNIT))
+        Some(T::W_UNIT)
     }
 }
 
@@ -421,7 +422,6 @@ fn fold_rows<T: Element, K: Fold<T>>(k: K, data: &[T], kept: &Dims, reduced: &Di
 fn wide(op: &ReduceOp, dtype: DType) -> DType {
     match (op, dtype) {
         (ReduceOp::Any | ReduceOp::All, _) => DType::Bool,
-        (ReduceOp::Prod, DType::F32 | DType::F16 | DType::BF16) => DType::F64,
         (_, DType::F16 | DType::BF16) => DType::F32,
         (_, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32) => DType::I64,
         (_, DType::I64 | DType::F32 | DType::F64 | DType::C64) => dtype,
@@ -449,7 +449,7 @@ pub fn reduce(op: &ReduceOp, how: &Reduction, x: &CpuArray, out: &Meta) -> Resul
     }
     match op {
         ReduceOp::Sum => by!(Total: I64 i64, F32 f32, F64 f64, C64 Complex32),
-        ReduceOp::Prod => by!(Product: I64 i64, F64 f64, C64 Complex32),
+        ReduceOp::Prod => by!(Product: I64 i64, F32 f32, F64 f64, C64 Complex32),
         ReduceOp::Max => by!(Largest: I64 i64, F32 f32, F64 f64),
         ReduceOp::Min => by!(Smallest: I64 i64, F32 f32, F64 f64),
         ReduceOp::ArgMax => by!(ArgLargest: I64 i64, F32 f32, F64 f64),

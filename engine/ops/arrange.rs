@@ -130,6 +130,7 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], value: Scalar) -> Result<Tenso
         from.push(SliceDim { axis, start: (-ends[0]).max(0) as usize, step: 1, len });
         to.push(SliceDim { axis, start: ends[0].max(0) as usize, step: 1, len });
     }
+    super::create::check_held("constant_pad_nd", value, x.dtype())?;
     let base = Tensor::full_of(&shape, value, x.dtype(), x.device())?;
     let inner = if pad.iter().any(|&p| p < 0) { super::view::slice_dims(x, from)? } else { x.clone() };
     slice_scatter_dims(&base, &inner, to)

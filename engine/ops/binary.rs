@@ -448,14 +448,42 @@ pub(crate) fn within(x: &Tensor, factor: Scalar) -> Scalar {
 }
 
 fn addcmul_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
-    x.add(&(a * b)?, within(x, value))
+    let dtype = result_type([Operand::Tensor(x), a.into(), b.into()]);
+    schema::addcmul.check(dtype)?;
+    let value = if dtype.is_integral() { Scalar::Int(value.to_i64()) } else { value };
+    x.add(&(a * b)?, value)
 }
 
 fn addcdiv_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
+    if a.dtype().is_integral() && b.dtype().is_integral() {
+        let why = "Integer division with addcdiv is no longer supported; cast one of the tensors to a floating \
+                   dtype, or add div(a, b, rounding_mode)";
+        return Err(Error::dtype("addcdiv", why, &[a.dtype(), b.dtype()]));
+    }
     x.add(&(a / b)?, value)
 }
 
 fn lerp_body(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
+    // A weight without dimensions is a number.
+    let weight_dtype = match weight {
+        Operand::Tensor(w) if w.ndim() > 0 => w.dtype(),
+        Operand::Tensor(_) | Operand::Scalar(_) => x.dtype(),
+    };
+    for (name, dtype) in [("end", end.dtype()), ("weight", weight_dtype)] {
+        if dtype != x.dtype() {
+            let why = format!("expected dtype {} for `{name}` but got dtype {dtype}", x.dtype());
+            return Err(Error::dtype("lerp", why, &[x.dtype(), dtype]));
+        }
+    }
+    schema::lerp.check(x.dtype())?;
+    if let Operand::Scalar(w) = weight {
+        super::create::check_held("lerp", w, x.dtype())?;
+    }
+    let cast = match weight {
+        Operand::Tensor(w) => Some(w.cast(x.dtype())?),
+        Operand::Scalar(_) => None,
+    };
+    let weight = cast.as_ref().map_or(weight, Operand::Tensor);
     let near = |w: Operand<'_>| x + &(end - x)?.mul(w)?;
     let far = |w: Operand<'_>| {
         let rest = match w {

@@ -153,7 +153,7 @@ fn gradient_body(x: &Tensor, spacing: &Spacing, dim: Option<&[isize]>, edge_orde
         Spacing::Points(list) => Some(list.len()),
     };
     let axes = match dim {
-        Some(dims) => shape::wrap_dims(OP, dims, x.ndim())?,
+        Some(dims) => shape::wrap_own_dims(OP, dims, x.ndim())?,
         None => (0..x.ndim()).collect(),
     };
     if let Some(n) = given.filter(|&n| n != axes.len()) {

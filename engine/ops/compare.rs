@@ -106,10 +106,15 @@ pub mod select {
     select_ops!(define_ops);
 
     fn where_body(condition: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
-        if condition.dtype() != DType::Bool {
-            let why = "where expected condition to be a boolean tensor";
-            return Err(Error::dtype("where", why, &[condition.dtype()]));
-        }
+        let condition = &match condition.dtype() {
+            DType::Bool => condition.clone(),
+            // PyTorch's older masks.
+            DType::U8 => condition.cast(DType::Bool)?,
+            other => {
+                let why = "where expected condition to be a boolean tensor";
+                return Err(Error::dtype("where", why, &[other]));
+            }
+        };
         let dtype = result_type([a, b]);
         let (a, b) = (materialise(a, dtype, condition)?, materialise(b, dtype, condition)?);
         let inner = shape::broadcast("where", a.shape(), b.shape())?;
@@ -125,16 +130,16 @@ pub mod select {
     }
 
     fn masked_fill_body(to: Target, x: &Tensor, mask: &Tensor, value: Operand<'_>) -> Result<Tensor> {
+        if mask.dtype() != DType::Bool {
+            let why = format!("only supports boolean masks, but got mask with dtype {}", mask.dtype());
+            return Err(Error::dtype("masked_fill", why, &[mask.dtype()]));
+        }
         let value = match value {
             Operand::Scalar(s @ Scalar::Complex(..)) if !x.dtype().is_complex() => {
                 let why = format!("value {s} cannot be converted to {}", x.dtype());
                 return Err(Error::runtime("masked_fill", why));
             }
-            Operand::Scalar(s) if !s.fits(x.dtype()) => {
-                let why = format!("value {s} cannot be converted to {} without overflow", x.dtype());
-                return Err(Error::runtime("masked_fill", why));
-            }
-            Operand::Scalar(s) => Tensor::constant(s, x.dtype(), x.device())?,
+            Operand::Scalar(s) => crate::ops::create::held("masked_fill", s, x)?,
             Operand::Tensor(t) if t.dtype().is_complex() && !x.dtype().is_complex() => {
                 let why = format!("value of {} cannot be converted to {}", t.dtype(), x.dtype());
                 return Err(Error::dtype("masked_fill", why, &[x.dtype(), t.dtype()]));
@@ -166,7 +171,7 @@ pub mod select {
         // A bound beyond the numbers of an integer dtype says nothing, or leaves none.
         let bound = |b: Option<Operand<'_>>, name: &str| match b {
             Some(Operand::Tensor(t)) => t.cast(dtype).map(Some),
-            Some(Operand::Scalar(s)) if s.fits(dtype) => Tensor::constant(s, dtype, x.device()).map(Some),
+            Some(Operand::Scalar(s)) if s.fits(dtype) => crate::ops::create::held("clamp", s, x).map(Some),
             Some(Operand::Scalar(s)) if (s.to_f64() < 0.0) == (name == "min") => Ok(None),
             Some(Operand::Scalar(s)) => {
                 let why = format!("{name} value {s} is outside the representable range of {dtype}");

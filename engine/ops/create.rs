@@ -163,19 +163,36 @@ pub(crate) fn sizes(op: &'static str, size: &[isize]) -> Result<Shape> {
     }
 }
 
-/// Refuses a number that the dtype cannot hold: beyond its integers, or complex where it is real.
+/// Refuses a number that the dtype cannot hold: beyond its range, or complex where it is real.
 pub(crate) fn check_held(op: &'static str, value: Scalar, dtype: DType) -> Result<()> {
-    let real = dtype.is_complex() || dtype == DType::Bool || !matches!(value, Scalar::Complex(_, im) if im != 0.0);
-    match real && value.fits(dtype) {
+    match value.converts(dtype) {
         true => Ok(()),
         false => Err(Error::runtime(op, format!("value {value} cannot be converted to {dtype} without overflow"))),
     }
 }
 
+/// [`check_held`] for all elements of a tensor. One alone that is a 16-bit float becomes infinite instead, as in PyTorch.
+pub(crate) fn check_filled(op: &'static str, value: Scalar, dtype: DType, shape: &[usize]) -> Result<()> {
+    let alone = matches!(dtype, DType::F16 | DType::BF16) && shape.iter().all(|&n| n == 1);
+    let real = !matches!(value, Scalar::Complex(..));
+    if alone && real {
+        Ok(())
+    } else {
+        check_held(op, value, dtype)
+    }
+}
+
+/// A number to be written to elements of `x`, as a 0-d tensor.
+pub(crate) fn held(op: &'static str, value: Scalar, x: &Tensor) -> Result<Tensor> {
+    check_held(op, value, x.dtype())?;
+    Tensor::constant(value, x.dtype(), x.device())
+}
+
 fn full_body(size: &[isize], value: Scalar, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
     let dtype = dtype.unwrap_or(super::scalar_dtype(value));
-    check_held("full", value, dtype)?;
-    Tensor::full_of(&sizes("full", size)?, value, dtype, device.unwrap_or(crate::default_device()))
+    let shape = sizes("full", size)?;
+    check_filled("full", value, dtype, &shape)?;
+    Tensor::full_of(&shape, value, dtype, device.unwrap_or(crate::default_device()))
 }
 
 fn filled(value: Scalar, size: &[isize], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
@@ -240,7 +257,7 @@ fn like(
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     let (dtype, device) = (dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()));
-    check_held("full_like", value, dtype)?;
+    check_filled("full_like", value, dtype, x.shape())?;
     let format = format.unwrap_or(MemoryFormat::Preserve);
     x.like_in("empty_like", format, |shape| Tensor::full_of(shape, value, dtype, device))
 }
@@ -271,6 +288,11 @@ fn empty_body(
     made_in(OP, &like, format, |shape| Tensor::full_of(shape, Scalar::ZERO, dtype, device))
 }
 
+/// Refuses complex numbers as ends and steps of a range.
+fn check_real(op: &'static str, numbers: &[Scalar]) -> Result<()> {
+    numbers.iter().try_for_each(|&s| check_held(op, s, DType::F64))
+}
+
 fn arange_body(
     start: Scalar,
     end: Option<Scalar>,
@@ -279,6 +301,7 @@ fn arange_body(
     device: Option<Device>,
 ) -> Result<Tensor> {
     let (start, end) = end.map_or((Scalar::ZERO, start), |end| (start, end));
+    check_real("arange", &[start, end, step])?;
     let real = [start, end, step].iter().any(|s| s.category() == crate::dtype::Category::Float);
     let dtype = dtype.unwrap_or(if real { crate::default_dtype() } else { DType::I64 });
     schema::arange.check(dtype)?;
@@ -311,6 +334,7 @@ fn range_body(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
+    check_real("range", &[start, end, step])?;
     let dtype = dtype.unwrap_or(crate::default_dtype());
     schema::range.check(dtype)?;
     if dtype == DType::Bool {
@@ -410,6 +434,7 @@ fn spaced(
     let holds = |s: &Scalar| match (*s, dtype) {
         (Scalar::Complex(..), _) => true,
         (s, DType::F16) => !s.to_f64().is_finite() || s.to_f64().abs() <= 65504.0,
+        (s, DType::F32) => s.converts(DType::F32),
         (s, dtype) => s.fits(dtype),
     };
     let ends: &[Scalar] = if steps > 1 { &[start, end] } else { &[] };
@@ -480,6 +505,9 @@ fn triangle_indices(
     device: Option<Device>,
 ) -> Result<Tensor> {
     let op = if lower { "tril_indices" } else { "triu_indices" };
+    if let Some(other) = dtype.filter(|&d| !matches!(d, DType::I32 | DType::I64)) {
+        return Err(Error::dtype(op, format!("makes indices of int32 or int64, not {other}"), &[other]));
+    }
     if row < 0 || col < 0 {
         return Err(Error::runtime(op, format!("row and col must be non-negative, got {row} and {col}")));
     }

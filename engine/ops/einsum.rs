@@ -275,7 +275,7 @@ fn tensordot_body(a: &Tensor, b: &Tensor, dims: &DimPairs) -> Result<Tensor> {
     if a.dtype() != b.dtype() {
         return Err(Error::dtype(op, "both inputs should have same dtype", &[a.dtype(), b.dtype()]));
     }
-    let (of_a, of_b) = (shape::wrap_dims(op, &of_a, a.ndim())?, shape::wrap_dims(op, &of_b, b.ndim())?);
+    let (of_a, of_b) = (shape::wrap_own_dims(op, &of_a, a.ndim())?, shape::wrap_own_dims(op, &of_b, b.ndim())?);
     let (mut a, mut b) = (a.clone(), b.clone());
     for (&i, &j) in of_a.iter().zip(&of_b) {
         // A size of 1 broadcasts: the other side is summed first.

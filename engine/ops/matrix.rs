@@ -359,8 +359,11 @@ fn vander_body(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
 
 fn linalg_cross_body(a: &Tensor, b: &Tensor, dim: isize) -> Result<Tensor> {
     let op = "linalg.cross";
-    let dtype = super::result_type([Operand::Tensor(a), Operand::Tensor(b)]);
-    schema::linalg_cross.check(dtype)?;
+    schema::linalg_cross.check(a.dtype())?;
+    if a.dtype() != b.dtype() {
+        let why = format!("expected scalar type {} but found {}", a.dtype(), b.dtype());
+        return Err(Error::dtype(op, why, &[a.dtype(), b.dtype()]));
+    }
     if a.ndim() != b.ndim() {
         return Err(Error::shape(op, "inputs must have the same number of dimensions.", &[a.shape(), b.shape()]));
     }

@@ -51,10 +51,7 @@ fn check_part(op: &'static str, x: &Tensor, src: &Tensor, part: &[usize]) -> Res
 
 pub(super) fn fill_body(x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
     let value = match value {
-        Operand::Scalar(s) => {
-            super::create::check_held("fill", s, x.dtype())?;
-            Tensor::constant(s, x.dtype(), x.device())?
-        }
+        Operand::Scalar(s) => super::create::held("fill", s, x)?,
         Operand::Tensor(t) if t.ndim() > 0 => {
             let why =
                 format!("fill only supports 0-dimension value tensor but got tensor with {} dimensions.", t.ndim());

@@ -34,6 +34,7 @@ macro_rules! reduce_ops {
             ]
         }
         /// The product over one dimension (all by default); integers and `bool` multiply in int64. Empty products are 1.
+        /// A part of the product that overflows, or vanishes, stays so; parts are taken in the order of the elements.
         method prod(dim: OptDim = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
             [] Full Yes DTypes::ALL, Sum,
             prim Prod Both {|c, g| [prod_gradient(c, g)]},

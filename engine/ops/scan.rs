@@ -6,7 +6,7 @@ use super::macros::define_ops;
 use crate::autograd::{Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
-use crate::{DType, Error, Result, Scalar, Tensor};
+use crate::{DType, Device, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -23,8 +23,8 @@ macro_rules! scan_ops {
                 "assert_close(x.cumsum(1, None)?, [[1.0, 3.0, 6.0], [4.0, 9.0, 15.0]]);",
             ]
         }
-        /// The running product along `dim`; integers and `bool` multiply in int64. The gradient divides by nothing, so that
-        /// any number of zeros may be there.
+        /// The running product along `dim`; integers and `bool` multiply in int64. Any number of zeros may be there: the
+        /// gradient divides by elements only where none is zero.
         method cumprod(dim: Dim; dtype: OptDtype = None) -> Tensor {
             [inplace] FullGpu Yes DTypes::ALL, Sum,
             prim Prod { axis: usize } Both {|c, g| [cumprod_gradient(c, g, *axis)]},
@@ -183,10 +183,20 @@ fn recurrence_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize) -> Result<Grads> {
     Ok(grads)
 }
 
-/// `Σ g[k] Π x[j]` over `k ≥ i` and `j ≤ k`, `j ≠ i`: the product before `i` times a recurrence of what follows.
+/// `Σ g[k] Π x[j]` over `k ≥ i` and `j ≤ k`, `j ≠ i`: the product before `i` times a recurrence of what follows. Where no
+/// element is zero the sum of `g[k] y[k]` by the element, as in PyTorch, which infinities and NaN show in.
 fn cumprod_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize) -> Result<Tensor> {
-    let before = delayed(&c.out()?, axis, Scalar::ONE)?.conjugated()?;
-    before * &recurrence_back(&c.x(0)?.conjugated()?, g, axis)?
+    let (x, y) = (c.x(0)?, c.out()?);
+    if x.shape()[axis] == 1 {
+        return Ok(g.clone());
+    }
+    // Asked on the CPU alone, where nothing waits for the answer.
+    let zero = || x.detach()?.eq(0)?.any(None, false)?.item_bool();
+    if x.device() == Device::Cpu && matches!(zero(), Ok(false)) {
+        return cumsum_reversed(&(g * &y.conjugated()?)?, axis)? / &x.conjugated()?;
+    }
+    let before = delayed(&y, axis, Scalar::ONE)?.conjugated()?;
+    before * &recurrence_back(&x.conjugated()?, g, axis)?
 }
 
 fn logcumsumexp_body(x: &Tensor, dim: isize) -> Result<Tensor> {

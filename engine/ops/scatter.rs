@@ -227,7 +227,7 @@ pub(super) fn scatter_body(
         None => Err(Error::kind("scatter", "missing required argument 'src' (or 'value')")),
         Some(Operand::Tensor(src)) => scatter_mode("scatter", to, (x, dim), (index, src), mode),
         Some(Operand::Scalar(s)) => {
-            let src = super::view::expand_to(&Tensor::constant(s, x.dtype(), x.device())?, index.shape())?;
+            let src = super::view::expand_to(&super::create::held("scatter", s, x)?, index.shape())?;
             scatter_mode("scatter", to, (x, dim), (index, &src), mode)
         }
     }
@@ -426,7 +426,8 @@ fn index_add_body(
     if to == Target::Itself {
         x.refuse_expanded("index_add_")?;
     }
-    let source = if alpha == Scalar::ONE { source } else { source.mul(alpha)? };
+    let alpha = super::binary::within(x, alpha);
+    let source = if alpha == Scalar::ONE { source } else { source.mul(alpha)?.cast(x.dtype())? };
     let out = put_axes(to, &wide, &[axis], &[index], &source, true, true)?;
     super::view::reshape_to(&out, x.shape())
 }
@@ -450,7 +451,7 @@ fn index_fill_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, value: Op
                 format!("only supports a 0-dimensional value tensor, but got tensor with {} dimension(s)", v.ndim());
             return Err(Error::shape("index_fill", why, &[v.shape()]));
         }
-        Operand::Scalar(s) => Tensor::constant(s, x.dtype(), x.device())?,
+        Operand::Scalar(s) => super::create::held("index_fill", s, x)?,
     };
     let wide = with_dims(x)?;
     let followed = crate::autograd::is_followed(&value);

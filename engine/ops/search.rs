@@ -184,10 +184,8 @@ fn searchsorted_body(
         }
         Operand::Tensor(v) => v.detach()?,
     };
-    if values.dtype() != sorted.dtype() {
-        let why = "input value tensor and boundaries tensor should have same dtype";
-        return Err(Error::dtype(OP, why, &[sorted.dtype(), values.dtype()]));
-    }
+    let dtype = sorted.dtype().promote(values.dtype());
+    let (sorted, values) = (sorted.cast(dtype)?, values.cast(dtype)?);
     let rows = |t: &Tensor| Shape::from_slice(&t.shape()[..t.ndim().saturating_sub(1)]);
     if sorted.ndim() != 1 && (sorted.ndim() != values.ndim() || rows(&sorted) != rows(&values)) {
         let why = "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input \
@@ -226,6 +224,12 @@ fn bucketize_body(input: Operand<'_>, boundaries: &Tensor, out_int32: bool, righ
 fn isin_body(elements: Operand<'_>, test: Operand<'_>, _assume_unique: bool, invert: bool) -> Result<Tensor> {
     let dtype = result_type([elements, test]);
     schema::isin.check(dtype)?;
+    let own = |o: Operand<'_>| match o {
+        Operand::Tensor(t) => t.dtype(),
+        Operand::Scalar(s) => super::scalar_dtype(s),
+    };
+    schema::isin.check(own(elements))?;
+    schema::isin.check(own(test))?;
     let device = match (elements, test) {
         (Operand::Tensor(t), _) | (_, Operand::Tensor(t)) => t.device(),
         (Operand::Scalar(_), Operand::Scalar(_)) => {

@@ -415,6 +415,9 @@ fn mirror(op: &'static str, dim: usize, x: &Tensor) -> Result<Tensor> {
 }
 
 fn adjoint_body(x: &Tensor) -> Result<Tensor> {
+    if x.ndim() == 0 {
+        return x.conj_physical();
+    }
     if x.ndim() < 2 {
         let why = format!("only supported on matrices or batches of matrices. Got {}-D tensor.", x.ndim());
         return Err(Error::shape("adjoint", why, &[x.shape()]));

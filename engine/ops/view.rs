@@ -377,6 +377,9 @@ fn movedim_body(x: &Tensor, source: &[isize], destination: &[isize]) -> Result<T
     }
     let source = shape::wrap_dims("movedim", source, x.ndim())?;
     let destination = shape::wrap_dims("movedim", destination, x.ndim())?;
+    if x.ndim() == 0 {
+        return permute_axes(x, &[]);
+    }
     let mut axes: Axes = (0..x.ndim()).filter(|a| !source.contains(a)).collect();
     let mut moves: Vec<_> = destination.iter().zip(&source).collect();
     moves.sort();

@@ -87,7 +87,7 @@ def from_foreign(data: Any, share: bool = False) -> Tensor:
         return from_dlpack(data) if share else from_dlpack(data).clone()
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, Mapping):
         return _C.tensor(list(data))
-    raise TypeError(f"tensor(): invalid data type '{type(data).__name__}'")
+    raise errors.RuntimeError(f"tensor(): Could not infer dtype of {type(data).__name__}")
 
 
 def _of_view(view: memoryview, share: bool) -> Tensor:

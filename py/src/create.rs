@@ -12,7 +12,7 @@ use lucid::{DType, Device, Scalar, Tensor};
 use num_complex::Complex32;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple};
 
 /// The deepest nesting of sequences taken.
 const DEEPEST: usize = 64;
@@ -62,6 +62,9 @@ impl Nested {
             return parts.iter().try_for_each(|p| self.gather(p, depth + 1));
         }
         if let Some(t) = self.nested_tensor(obj)? {
+            // A tensor of one element is a number where the data has no more dimensions, whatever its own.
+            let number = obj.is_instance_of::<PyTensor>() && t.numel() == 1 && self.shape.len() == depth;
+            let t = if number { cross::quick(py, || t.reshape(&[]))? } else { t };
             let mut sizes = depth;
             for &n in t.shape() {
                 self.enter(py, sizes, n)?;
@@ -76,13 +79,14 @@ impl Nested {
             });
         }
         let item = match scalar_of(obj.as_borrowed()) {
-            Some(Ok(s)) if !matches!(s, Scalar::Wide(_)) => s,
-            Some(_) => return Err(errors::value_error(py, format!("tensor(): {obj} does not fit into 64 bits"))),
+            Some(Ok(s)) => s,
+            Some(Err(_)) => return Err(errors::value_error(py, format!("tensor(): {obj} does not fit into 64 bits"))),
             None if obj.is_none() => return Err(errors::runtime_error(py, "Could not infer dtype of NoneType")),
-            None => {
-                let got = crate::args::kind_name(obj);
-                return Err(errors::type_error(py, format!("tensor(): invalid data type '{got}'")));
+            // A text is a sequence of texts, without end.
+            None if obj.is_instance_of::<PyString>() => {
+                return Err(errors::value_error(py, "tensor(): too many dimensions 'str'"));
             }
+            None => return Err(uninferred(obj)),
         };
         self.check_leaf(py, depth)?;
         self.note(dtype_of_number(obj, item));
@@ -130,6 +134,12 @@ impl Nested {
             self.dtype = Some(self.dtype.map_or(dtype, |d| d.promote(dtype)));
         }
     }
+}
+
+/// What is neither number nor sequence.
+fn uninferred(obj: &Bound<'_, PyAny>) -> PyErr {
+    let got = crate::args::kind_name(obj);
+    errors::runtime_error(obj.py(), format!("tensor(): Could not infer dtype of {got}"))
 }
 
 /// The dtype of a number among the data.
@@ -214,8 +224,14 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
     nested.gather(data, 0)?;
     let dtype = dtype.or(nested.dtype).unwrap_or(lucid::default_dtype());
     let device = device.unwrap_or(lucid::default_device());
-    let out_of_range =
-        || errors::runtime_error(py, format!("value cannot be converted to type {dtype} without overflow"));
+    let complex = nested.items.iter().any(|s| matches!(s, Scalar::Complex(..)));
+    let out_of_range = || match complex && !dtype.is_complex() {
+        true => errors::type_error(py, format!("tensor(): a complex number is no element of {dtype}")),
+        false => errors::runtime_error(py, format!("value cannot be converted to type {dtype} without overflow")),
+    };
+    if let Some(wide) = nested.items.iter().find(|s| matches!(s, Scalar::Wide(_))).filter(|_| dtype.is_integral()) {
+        return Err(errors::value_error(py, format!("tensor(): {wide} does not fit into 64 bits")));
+    }
     with_dtype!(dtype, T => {
         let items: Option<Vec<T>> = nested.items.iter().map(|&s| T::from_scalar(s)).collect();
         let items = items.ok_or_else(out_of_range)?;
@@ -227,7 +243,10 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
 fn foreign(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Device>) -> PyResult<Tensor> {
     static FROM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = data.py();
-    if data.is_instance_of::<PyString>() || data.is_instance_of::<PyDict>() {
+    if data.is_instance_of::<PyDict>() || data.is_instance_of::<PySet>() {
+        return Err(uninferred(data));
+    }
+    if data.is_instance_of::<PyString>() || data.is_instance_of::<PyBytes>() {
         let got = crate::args::kind_name(data);
         return Err(errors::type_error(py, format!("tensor(): invalid data type '{got}'")));
     }

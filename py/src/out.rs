@@ -154,7 +154,8 @@ pub fn check_apart(py: Python<'_>, op: &'static str, out: Borrowed<'_, '_, PyAny
         },
     };
     let op = op.trim_start_matches("r#");
-    let whole = joins(op);
+    // What is picked by an index may not come from where it is written.
+    let whole = joins(op) || matches!(op, "gather" | "index_select");
     for (t, x) in targets.iter().flat_map(|t| inputs.iter().map(move |x| (t, x))) {
         t.refuse_shared(op, x, whole).map_err(|e| errors::raise(py, &e))?;
     }

@@ -9,6 +9,7 @@ use lucid::ops::out::Given;
 use lucid::ops::{binary, compare, matrix, metric, reduce, sort};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
 
@@ -348,11 +349,33 @@ fn nonzero<'py>(py: Python<'py>, input: Arg<'_, 'py>, out: Arg<'_, 'py>, as_tupl
     }
 }
 
+static ARANGE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Numbers from `start` to before `end`, `step` apart. The one number of a call is the end, by either name.
+#[pyfunction]
+#[pyo3(signature = (*args, **kwargs))]
+fn arange<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+    let py = args.py();
+    let row = ARANGE.get(py).ok_or_else(|| errors::runtime_error(py, "arange(): the module is not complete"))?.bind(py);
+    match kwargs {
+        Some(named)
+            if args.is_empty() && named.contains("end")? && !named.contains("start")? && !named.contains("step")? =>
+        {
+            let named = named.copy()?;
+            named.set_item("start", 0)?;
+            row.call(args, Some(&named))
+        }
+        kwargs => row.call(args, kwargs),
+    }
+}
+
 /// Adds the functions. Those that share a row's name come after the table's and take its place.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let row = m.getattr("arange")?;
     macro_rules! add {
         ($($name:ident)*) => { $(m.add_function(wrap_pyfunction!(self::$name, m)?)?;)* };
     }
-    add! { max min norm std var std_mean var_mean r#where nonzero }
+    ARANGE.get_or_init(m.py(), || row.unbind());
+    add! { arange max min norm std var std_mean var_mean r#where nonzero }
     Ok(())
 }

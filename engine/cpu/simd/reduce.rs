@@ -29,6 +29,10 @@ pub trait Sum: Wide + Send + Sync + 'static {
     fn plus(a: Self::Acc, b: Self::Acc) -> Self::Acc;
     /// The product of two accumulators.
     fn times(a: Self::Acc, b: Self::Acc) -> Self::Acc;
+    /// The product of two elements, in their own precision.
+    fn mul(a: Self::W, b: Self::W) -> Self::W;
+    /// One, as an element.
+    const W_UNIT: Self::W;
     /// The sum of two elements, in the precision of a block.
     fn add(a: Self::W, b: Self::W) -> Self::W;
     /// a · b + c, in the precision of a block.
@@ -44,6 +48,9 @@ macro_rules! float {
             const ZERO: f64 = 0.0;
             const UNIT: f64 = 1.0;
             const W_ZERO: $w = 0.0;
+            const W_UNIT: $w = 1.0;
+            #[inline(always)]
+            fn mul(a: $w, b: $w) -> $w { a * b }
             #[inline(always)]
             fn acc(w: $w) -> f64 { w.into() }
             #[inline(always)]
@@ -72,6 +79,9 @@ macro_rules! integer {
             const ZERO: $t = 0;
             const UNIT: $t = 1;
             const W_ZERO: $t = 0;
+            const W_UNIT: $t = 1;
+            #[inline(always)]
+            fn mul(a: $t, b: $t) -> $t { a.wrapping_mul(b) }
             #[inline(always)]
             fn acc(w: $t) -> $t { w }
             #[inline(always)]
@@ -94,6 +104,11 @@ impl Sum for bool {
     const ZERO: bool = false;
     const UNIT: bool = true;
     const W_ZERO: bool = false;
+    const W_UNIT: bool = true;
+    #[inline(always)]
+    fn mul(a: bool, b: bool) -> bool {
+        a & b
+    }
     #[inline(always)]
     fn acc(w: bool) -> bool {
         w
@@ -125,6 +140,11 @@ impl Sum for Complex32 {
     const ZERO: Complex64 = Complex64::new(0.0, 0.0);
     const UNIT: Complex64 = Complex64::new(1.0, 0.0);
     const W_ZERO: Complex32 = Complex32::new(0.0, 0.0);
+    const W_UNIT: Complex32 = Complex32::new(1.0, 0.0);
+    #[inline(always)]
+    fn mul(a: Complex32, b: Complex32) -> Complex32 {
+        a * b
+    }
     #[inline(always)]
     fn acc(w: Complex32) -> Complex64 {
         Complex64::new(w.re.into(), w.im.into())
@@ -239,23 +259,34 @@ pub fn sums<T: Sum>(x: &[T], n: usize, out: &mut [T]) {
     run(SumsTask(x, n, out));
 }
 
+/// Elements that one round of a product takes, each into a factor of its own.
+const ROUND: usize = 32;
+
 struct ProductTask<'a, T>(&'a [T]);
 impl<T: Sum> Task for ProductTask<'_, T> {
-    type Out = T::Acc;
+    type Out = T::W;
     #[inline(always)]
-    fn run<const F: bool>(self) -> T::Acc {
-        let mut lanes = [T::UNIT; 8];
-        for c in self.0.chunks(8) {
-            for (lane, x) in lanes.iter_mut().zip(c) {
-                *lane = T::times(*lane, T::acc(x.widen()));
+    fn run<const F: bool>(self) -> T::W {
+        let rounds = self.0.chunks_exact(ROUND);
+        let rest = rounds.remainder();
+        let mut factors = [T::W_UNIT; ROUND];
+        for round in rounds {
+            for (factor, x) in factors.iter_mut().zip(round) {
+                *factor = T::mul(*factor, x.widen());
             }
         }
-        lanes.into_iter().fold(T::UNIT, T::times)
+        // Quarters together, then what is left element by element: the order decides where a part of a product overflows.
+        let quarter = ROUND / 4;
+        let at = |i: usize| {
+            T::mul(T::mul(factors[i], factors[i + quarter]), T::mul(factors[i + 2 * quarter], factors[i + 3 * quarter]))
+        };
+        let whole = (1..quarter).fold(at(0), |product, i| T::mul(product, at(i)));
+        rest.iter().fold(whole, |product, x| T::mul(product, x.widen()))
     }
 }
 
-/// The product of a slice.
-pub fn product<T: Sum>(x: &[T]) -> T::Acc {
+/// The product of a slice, in the elements' own precision and in PyTorch's order.
+pub fn product<T: Sum>(x: &[T]) -> T::W {
     run(ProductTask(x))
 }
 

@@ -98,9 +98,9 @@ fn number(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<Scal
     match scalar_of(obj) {
         Some(Ok(s)) => Ok(s),
         Some(Err(TooLarge)) => Err(at.too_large(obj)),
-        // A tensor of one element counts as its number, as in PyTorch; that evaluates.
+        // A 0-d tensor counts as its number, as in PyTorch; that evaluates.
         None => match tensor_of(obj) {
-            Some(t) if t.numel() == 1 && !t.requires_grad() => {
+            Some(t) if t.ndim() == 0 && !t.requires_grad() => {
                 let t = t.clone();
                 crate::cross::long(obj.py(), || t.item())
             }

@@ -295,7 +295,7 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
         };
     }
     let values = match value {
-        Value::Scalar(s) => Tensor::full_of(&[], *s, x.dtype(), x.device())?,
+        Value::Scalar(s) => number(*s, x)?,
         Value::Tensor(t) if t.ndim() == 0 => t.to_device(x.device())?.cast(x.dtype())?,
         Value::Tensor(t) => {
             if t.device() != x.device() {
@@ -313,13 +313,24 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
     index_assign(&r.view, &r.dims, &r.tensors, &values)
 }
 
+/// A number as an element of `x`, where it can be one.
+fn number(s: lucid::Scalar, x: &Tensor) -> Result<Tensor> {
+    match s.converts(x.dtype()) {
+        true => Tensor::full_of(&[], s, x.dtype(), x.device()),
+        false => {
+            let why = format!("value {s} cannot be converted to {} without overflow", x.dtype());
+            Err(Box::new(Error::Runtime { op: "index_put", why }))
+        }
+    }
+}
+
 fn fill_where(x: &Tensor, mask: &Tensor, value: &Value) -> Result<()> {
     let mut sizes: Vec<isize> = mask.shape().iter().map(|&n| n as isize).collect();
     sizes.resize(x.ndim(), 1);
     let mask = mask.reshape(&sizes)?;
     match value {
         Value::Scalar(s) => {
-            let fill = Tensor::full_of(&[], *s, x.dtype(), x.device())?;
+            let fill = number(*s, x)?;
             x.masked_fill_(&mask, Operand::Tensor(&fill))
         }
         Value::Tensor(t) => x.masked_fill_(&mask, Operand::Tensor(t)),

@@ -271,16 +271,18 @@ impl PyTensor {
         }
     }
 
-    /// Writes `src`, which is broadcast, cast and moved, over the elements.
+    /// Writes `src`, which is broadcast, cast and moved, over the elements. A number is written to all of them.
     #[pyo3(signature = (src, non_blocking=false))]
-    fn copy_<'py>(
-        slf: &Bound<'py, Self>,
-        src: &Bound<'py, PyTensor>,
-        non_blocking: bool,
-    ) -> PyResult<Bound<'py, Self>> {
+    fn copy_<'py>(slf: &Bound<'py, Self>, src: Arg<'_, 'py>, non_blocking: bool) -> PyResult<Bound<'py, Self>> {
         let _ = non_blocking;
-        let src = src.get().share();
         let t = slf.get().share();
+        let src = match crate::args::required::<kinds::Operand>(slf.py(), At { op: "copy_", arg: "src" }, src)? {
+            HeldOperand::Tensor(src) => Tensor::clone(&src),
+            HeldOperand::Scalar(s) => {
+                let made = || lucid::ops::create::full(&[], s, Some(t.dtype()), Some(t.device()));
+                cross::quick(slf.py(), made)?
+            }
+        };
         let weight = if src.device() == t.device() { weight_of(&t) } else { cross::LARGE };
         cross::op(slf.py(), weight, || t.copy_(&src))?;
         Ok(slf.clone())

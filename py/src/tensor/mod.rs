@@ -201,10 +201,14 @@ impl PyTensor {
         t.numel() * t.dtype().size()
     }
 
-    /// How often the storage was written in place.
+    /// How often the storage was written in place. Tensors made in inference mode do not say.
     #[getter]
-    fn _version(&self) -> u32 {
-        self.read().version()
+    fn _version(&self, py: Python<'_>) -> PyResult<u32> {
+        let t = self.read();
+        match t.is_inference() {
+            true => Err(crate::errors::runtime_error(py, "Inference tensors do not track version counter.")),
+            false => Ok(t.version()),
+        }
     }
 
     /// Is the dtype a real floating-point type?

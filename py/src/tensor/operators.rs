@@ -197,7 +197,10 @@ impl PyTensor {
     }
 
     fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-        reflected(slf, other, "matmul", matmul)
+        match other.is_instance_of::<PyTensor>() {
+            true => reflected(slf, other, "matmul", matmul),
+            false => not_implemented(slf.py()),
+        }
     }
 
     fn __pow__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, modulo: &Bound<'py, PyAny>) -> Object<'py> {
@@ -247,10 +250,8 @@ impl PyTensor {
         let py = slf.py();
         let Some(b) = held("__contains__", element)? else {
             let got = crate::args::kind_name(element);
-            return Err(errors::type_error(
-                py,
-                format!("Tensor.__contains__ only supports Tensor or numbers, not {got}"),
-            ));
+            let why = format!("Tensor.__contains__ only supports Tensor or numbers, not {got}");
+            return Err(errors::runtime_error(py, why));
         };
         let a = slf.get().share();
         cross::long(py, || compare::eq(&a, b.lend())?.any(None, false)?.item_bool())

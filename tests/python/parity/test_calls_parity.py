@@ -1,0 +1,246 @@
+"""Calls as a user writes them, side by side with PyTorch: values, dtypes and shapes, or the kind of error.
+
+A call is Python over `f` (the framework) and `F`; lines before its last are statements.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import lucid
+import numpy as np
+import pytest
+import torch
+
+CALLS: dict[str, str] = {
+    "numbers that an element cannot hold": """
+        f.full((2,), -1, dtype=f.uint8)
+        f.full((2,), -256, dtype=f.uint8)
+        f.full((2,), -1.0, dtype=f.uint8)
+        f.full((2,), 127.5, dtype=f.int8)
+        f.full((2,), 128, dtype=f.int8)
+        f.full((2,), 1e40)
+        f.full((2,), 70000, dtype=f.float16)
+        f.full((1,), 70000, dtype=f.float16)
+        f.full((2,), 1e40j, dtype=f.complex64)
+        f.full_like(f.ones(2, dtype=f.uint8), -1)
+        f.scalar_tensor(1e40)
+        f.ones(2).new_full((1,), 1e40)
+        f.ones(2, dtype=f.uint8).fill_(-1)
+        f.ones(2, dtype=f.float16).fill_(1e9)
+        f.ones(2).masked_fill(f.tensor([True, False]), 1e40)
+        f.ones(2, dtype=f.float16).masked_fill(f.tensor([True, False]), -1e9)
+        f.ones(2, dtype=f.float16).masked_fill(f.tensor([True, False]), -math.inf)
+        f.ones(2, dtype=f.uint8).masked_fill(f.tensor([True, False]), -1)
+        f.ones(2, dtype=f.uint8).masked_fill(f.tensor([True, False]), 300)
+        f.ones(2, dtype=f.float16).scatter(0, f.tensor([0]), 1e9)
+        f.ones(2, dtype=f.uint8).scatter(0, f.tensor([0]), 300)
+        f.ones(2, dtype=f.float16).index_fill(0, f.tensor([0]), 1e9)
+        f.ones(2, dtype=f.uint8).index_fill(0, f.tensor([0]), 300)
+        f.ones(2, dtype=f.float16).clamp(max=1e9)
+        f.ones(2).clamp(-1e40, 1e40)
+        f.ones(2).lerp(f.ones(2), 1e40)
+        F.pad(f.ones(2, dtype=f.float16), (1, 1), value=1e9)
+        f.linspace(0, 1e40, 3)
+        x = f.ones(3, dtype=f.uint8); x[0] = -1; x
+        x = f.ones(3, dtype=f.uint8); x[f.tensor([0])] = 300; x
+        x = f.ones(3); x[0] = 1e40; x
+        x = f.ones(3, dtype=f.float16); x[0] = 1e9; x
+        x = f.ones(3, dtype=f.float16); x[f.tensor([True, False, True])] = -1e9; x
+        f.tensor(2**63, dtype=f.float32)
+        f.tensor(2**63, dtype=f.int64)
+        f.tensor([1j, 1.0], dtype=f.float32)
+    """,
+    "data": """
+        f.tensor([f.tensor([1]), f.tensor([2.0])])
+        f.tensor([[f.tensor([[1]])]])
+        f.tensor([[3, 4], f.tensor([1, 2])])
+        f.tensor([[3], f.tensor([2.5])])
+        f.tensor(['a'])
+        f.tensor({})
+        f.tensor({1})
+        f.tensor(b'ab')
+        f.tensor(object())
+    """,
+    "ranges": """
+        f.arange(end=3)
+        f.arange(end=3.5, step=0.5)
+        f.arange(end=3, dtype=f.float32)
+        f.arange(start=1, end=3)
+        f.arange(f.tensor(3))
+        f.arange(f.tensor([3]))
+        f.arange(1j)
+        f.arange(0, 1j, 1)
+        f.range(0, 1j)
+        f.tril_indices(2, 3, dtype=f.float32)
+        f.full((2,), f.tensor(3.5))
+        f.full((2,), f.tensor([3.5]))
+    """,
+    "operators": """
+        'a' in f.tensor([1, 2])
+        [1] in f.tensor([1, 2])
+        f.tensor(1) in f.tensor([1, 2])
+        3 @ f.tensor([1, 2])
+        f.tensor([1, 2]) @ 3
+        ~f.tensor([1.0])
+        -f.tensor([True])
+        f.tensor([1.0]) << 1
+        f.tensor([1]) << 1.5
+        f.ones(3).narrow(0, 5, 1)
+    """,
+    "dtypes of arguments": """
+        f.tensor([1j]).maximum(f.tensor([1j]))
+        f.tensor([1j]).fmin(f.tensor([1j]))
+        f.tensor([1j]).sort()
+        f.tensor([1j]).argmax()
+        f.tensor([1j]).isposinf()
+        f.tensor([1.0]).imag
+        f.addcmul(f.tensor(1), f.ones(2), f.ones(2), value=0.5)
+        f.addcmul(f.tensor([1, 2]), f.ones(2), f.ones(2), value=0.5)
+        f.addcmul(f.tensor([True]), f.tensor([True]), f.tensor([True]))
+        f.addcdiv(f.tensor([1.0, 2.0]), f.tensor([1, 2]), f.tensor([1, 2]))
+        f.addcdiv(f.tensor([1.0, 2.0]), f.tensor([1.0, 2.0]), f.tensor([1, 2]))
+        f.tensor([1]).lerp(f.tensor([2]), 0.5)
+        f.tensor([1.0]).lerp(f.tensor([2]), 0.5)
+        f.tensor([1.0]).lerp(f.tensor([2.0]), f.tensor(0.5, dtype=f.float16))
+        f.tensor([1.0]).lerp(f.tensor([2.0]), 1j)
+        f.isin(f.tensor([1]), f.tensor([True]))
+        f.isin(f.tensor([1.0]), True)
+        f.isin(f.tensor([1.0]), f.tensor([1], dtype=f.float16))
+        f.linalg.cross(f.ones(3), f.ones(3, dtype=f.int64))
+        f.cross(f.ones(3, dtype=f.bool), f.ones(3, dtype=f.bool), 0)
+        f.searchsorted(f.tensor([1, 2]), f.tensor([1.5]))
+        f.searchsorted(f.tensor([1.5, 2.5]), f.tensor([2]))
+        f.bucketize(f.tensor([1.5, 2.5]), f.tensor([1, 2]))
+        f.bucketize(f.tensor([300]), f.tensor([1, 2], dtype=f.uint8))
+        f.where(f.tensor([1, 0], dtype=f.uint8), f.ones(2), f.zeros(2))
+        f.where(f.tensor([1, 0]), f.ones(2), f.zeros(2))
+        f.ones(2).masked_fill(f.tensor([1, 0], dtype=f.uint8), 2.0)
+        f.ones(2, 2, dtype=f.bool).index_add(0, f.tensor([0]), f.ones(1, 2, dtype=f.bool), alpha=2)
+        f.ones(2, dtype=f.int64).index_add(0, f.tensor([0]), f.ones(1, dtype=f.int64), alpha=1.5)
+    """,
+    "tensors without dimensions": """
+        f.tensor(2.0).movedim([0], [-1])
+        f.tensor(2.0).adjoint()
+        f.gradient(f.tensor(2.0), dim=[-1], spacing=[f.ones(4)])
+        f.tensordot(f.tensor(2.0), f.tensor(3.0), ([0], [0]))
+        f.tensordot(f.tensor(2.0), f.tensor(3.0), 0)
+        f.linalg.tensorsolve(f.tensor(2.0), f.tensor(3.0), dims=(0,))
+    """,
+    "writes": """
+        x = f.ones(2, 2); x.copy_(3); x
+        x = f.ones(2, 2); x.copy_(2.5); x
+        f.ones(2).copy_('a')
+        f.zeros(3, 1).expand(3, 4).copy_(1)
+        x = f.arange(9.0); x.fill_(x[3]); x
+        f.ones(4)[:2].detach_()
+        f.ones(4).detach_()
+        x = f.arange(9.0).reshape(3, 3); f.gather(x, 0, f.zeros(3, 3, dtype=f.int64), out=x)
+        x = f.arange(9.0).reshape(3, 3); f.index_select(x, 0, f.tensor([0, 1, 2]), out=x)
+    """,
+}
+CASES = [line.strip() for text in CALLS.values() for line in text.strip().splitlines()]
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    lucid.set_default_device(request.param)
+    yield request.param
+    lucid.set_default_device("cpu")
+
+
+def outcome(m: Any, call: str) -> Any:
+    """What a call gives, or the error that it raises."""
+    *statements, last = call.split("; ")
+    names = {"f": m, "F": m.nn.functional, "math": math}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec("\n".join(statements), names)
+            made = eval(last, names)
+            return made.eval() if isinstance(made, lucid.Tensor) else made
+    except Exception as error:
+        return error
+
+
+def plain(result: Any) -> Any:
+    if isinstance(result, (torch.Tensor, lucid.Tensor)):
+        values = result.detach().cpu()
+        return str(values.dtype).rsplit(".", 1)[-1], tuple(values.shape), values.tolist()
+    return [plain(r) for r in result] if isinstance(result, (list, tuple)) else result
+
+
+@pytest.mark.parametrize("call", CASES)
+def test_call(call: str, device: str) -> None:
+    wanted, got = outcome(torch, call), outcome(lucid, call)
+    if not isinstance(wanted, Exception):
+        assert not isinstance(got, Exception), got
+        np.testing.assert_equal(plain(got), plain(wanted))
+        return
+    kinds = (IndexError, TypeError, ValueError, RuntimeError)
+    kind = next(k for k in kinds if isinstance(wanted, k))
+    assert isinstance(got, kind), f"{got!r}; PyTorch: {wanted!r}"
+
+
+def test_calls_are_listed_once() -> None:
+    assert len(CASES) == len(set(CASES))
+
+
+PRODUCTS = [
+    [1e30, 1e30, 1e-30, 1e-30],
+    [1e-30, 1e-30, 1e30, 1e30],
+    [1e30, 1e-30] * 5,
+    [1e20, 1e20, 0.0],
+    [math.inf, 3.0],
+    [2.0, math.nan, 3.0],
+    [-math.inf, 2.0, -3.0],
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("values", PRODUCTS, ids=str)
+def test_products_in_order(values: list[float], dtype: str) -> None:
+    # On the GPU device the order is MLX's.
+    def made(m: Any) -> Any:
+        x = m.tensor(values, dtype=getattr(m, dtype))
+        columns = m.stack([x, x.flip(0)], 1)
+        return [x.prod(), x.prod(0), columns.prod(0), x.flip(0).prod(), x.cumprod(0), columns.cumprod(0)]
+
+    for got, wanted in zip(made(lucid), made(torch), strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), 1e-6)
+
+
+@pytest.mark.parametrize("values", [PRODUCTS[0], *PRODUCTS[4:]], ids=str)
+def test_gradients_of_products_that_are_not_finite(values: list[float]) -> None:
+    def made(m: Any, name: str) -> Any:
+        x = m.tensor(values, requires_grad=True)
+        (g,) = m.autograd.grad(getattr(x, name)(0).sum(), x, create_graph=True)
+        return [g.detach(), *m.autograd.grad(g.sum(), x)]
+
+    for name in ("prod", "cumprod"):
+        for got, wanted in zip(made(lucid, name), made(torch, name), strict=True):
+            np.testing.assert_allclose(got.numpy(), wanted.numpy(), 1e-5, err_msg=name)
+
+
+def test_tensors_of_inference_mode(device: str) -> None:
+    def said(m: Any) -> list[Any]:
+        with m.inference_mode():
+            x = m.ones(2)
+        asked = ("x.is_inference()", "x.data.is_inference()", "x._version", "(x + 1)._version", "x.clone()[0] + 0 == 1")
+        kinds: list[Any] = []
+        for text in asked:
+            answer = outcome_of(text, x)
+            kinds.append(type(answer).__mro__[-3:] if isinstance(answer, Exception) else bool(answer))
+        return kinds
+
+    assert said(lucid) == said(torch)
+
+
+def outcome_of(text: str, x: Any) -> Any:
+    try:
+        return eval(text, {"x": x})
+    except RuntimeError as error:
+        return error
