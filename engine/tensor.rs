@@ -433,9 +433,9 @@ impl Tensor {
 
     /// May the tape have kept this tensor for the gradient of `value`, so that it must not be written over?
     pub(crate) fn is_saved_by(&self, schema: &crate::ops::Schema, value: &Tensor) -> bool {
-        let tangent = || autograd::forward::tangent(value).ok().flatten();
+        let tangents = || autograd::forward::tangents(value).unwrap_or_default();
         // The tangent's own history may need that of this one, which is written over, too.
-        if tangent().is_some_and(|t| t.requires_grad()) {
+        if tangents().iter().any(Tensor::requires_grad) {
             return true;
         }
         value.requires_grad() && (!schema.primitive || schema.saves.input(0, |_| true))

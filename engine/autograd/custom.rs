@@ -38,7 +38,7 @@ impl CustomNode {
 /// A custom function on the tape.
 pub(crate) struct Custom {
     pub(crate) name: &'static str,
-    outputs: SmallVec<[Option<InputMeta>; 2]>,
+    outputs: SmallVec<[InputMeta; 2]>,
     materialize: bool,
     backward: Backward,
 }
@@ -95,7 +95,7 @@ pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode
     let passes = |i: usize, t: &Tensor| {
         !record.non_differentiable.get(i).copied().unwrap_or(false) && t.dtype().is_differentiable()
     };
-    let metas = outputs.iter().enumerate().map(|(i, t)| passes(i, t).then(|| InputMeta::of(t))).collect();
+    let metas = outputs.iter().map(InputMeta::of).collect();
     let keep = |t: &Option<Tensor>| match t {
         None => Ok(None),
         Some(t) => match outputs.iter().position(|o| o.is_same(t)) {
@@ -123,9 +123,9 @@ pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode
 
 impl Custom {
     pub(crate) fn gradient(&self, ctx: &Ctx<'_>) -> Result<Grads> {
-        let given = |(i, meta): (usize, &Option<InputMeta>)| match (ctx.grads.get(i).cloned().flatten(), meta) {
-            (None, Some(m)) if self.materialize => Tensor::full_of(&m.shape, Scalar::ZERO, m.dtype, m.device).map(Some),
-            (g, _) => Ok(g),
+        let given = |(i, m): (usize, &InputMeta)| match ctx.grads.get(i).cloned().flatten() {
+            None if self.materialize => Tensor::full_of(&m.shape, Scalar::ZERO, m.dtype, m.device).map(Some),
+            g => Ok(g),
         };
         let given: Vec<Option<Tensor>> = self.outputs.iter().enumerate().map(given).collect::<Result<_>>()?;
         let out = (self.backward)(&CustomNode(Arc::clone(ctx.node)), &given)?;

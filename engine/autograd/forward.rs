@@ -1,96 +1,54 @@
 //! Forward mode: tensors that carry a tangent, and what carries it on through every op, view and write.
 //!
-//! A *dual* tensor has a tangent `v` beside its elements, which lives as long as the level that it was made at. There is
-//! one level at a time in the process, as in PyTorch. No op needs a rule of its own for `J v`: its gradient rule gives
+//! A *dual* tensor has a tangent `v` beside its elements, which lives as long as the level that it was made at. The process
+//! has one level at a time, as in PyTorch, and each thread a stack of its own for nested transforms. Ops carry on the
+//! tangents of the innermost level by ops of the levels around it, so that tangents have tangents of outer levels, and
+//! derivatives by different levels do not mix. No op needs a rule of its own for `J v`: its gradient rule gives
 //! `u ↦ Jᵀ u`, which is linear in `u`, so the transpose of that, which the tape gives, is `v ↦ J v`. Where `J` is its own
 //! transpose (element-wise ops of real numbers) the rule is used as it is, and linear ops are run on the tangent.
 //! Tangents are made of ops, so that they are on the tape where a gradient may be asked for. Invariant: a tangent has its
 //! tensor's shape, device and strides, and shares memory with that of another only where the tensors share theirs.
 
+pub(crate) use super::levels::active;
+use super::levels::{self, around, at_each, below, current};
 use super::node::{Ctx, Edge, InputMeta, Kept, Kind, Node, Saved};
 use super::record::{edge_of, follow, requires_grad};
 use super::{modes, run, with_grad, Keep};
+use crate::batching;
 use crate::dispatch::{self, Meta, Prim, Storage};
 use crate::ops::contract::ContractOp;
 use crate::ops::reduce::ReduceOp;
 use crate::ops::view::{expand_to, Source, ViewOp};
-use crate::shape::Layout;
+use crate::shape::{Layout, Shape};
 use crate::tensor::{signed, Inner};
 use crate::{Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::{smallvec, SmallVec};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// A tensor's tangent.
 #[derive(Clone)]
 pub(crate) struct Tangent {
     /// The level that it belongs to; at others it counts for nothing.
-    level: u64,
+    pub(crate) level: u64,
     /// `None` says that there is none, whatever the tensor is a view of.
     pub(crate) value: Option<Tensor>,
     /// Did a write bring it, so that views made before show parts of it?
     by_write: bool,
 }
 
-/// The id of the level that is open, 0 for none. Ids are used once.
-static LEVEL: AtomicU64 = AtomicU64::new(0);
-static NEXT: AtomicU64 = AtomicU64::new(1);
-/// The tensors with tangents of the open level, and how many there may be before those gone are taken off the list.
-static DUALS: Mutex<(Vec<Weak<Inner>>, usize)> = Mutex::new((Vec::new(), 0));
+/// The tensors with tangents and their levels, and how many there may be before those gone are taken off the list.
+static DUALS: Mutex<(Vec<Carrier>, usize)> = Mutex::new((Vec::new(), 0));
 
-thread_local! {
-    static OFF: Cell<bool> = const { Cell::new(false) };
-}
+/// A tensor with a tangent of this level.
+type Carrier = (u64, Weak<Inner>);
 
-/// Opens a level: from now on tensors can be given tangents, which ops carry on.
-///
-/// # Errors
-/// [`Error::Runtime`] where one is open already: there are no tangents of tangents.
-pub fn enter_dual_level() -> Result<()> {
-    let id = NEXT.fetch_add(1, Ordering::Relaxed);
-    match LEVEL.compare_exchange(0, id, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Error::runtime("enter_dual_level", "Nested forward mode AD is not supported at the moment")),
+/// Takes all tangents of a level away.
+pub(super) fn forget(level: u64) {
+    let gone: Vec<_> = DUALS.lock().0.extract_if(.., |(own, _)| *own == level).collect();
+    for dual in gone.iter().filter_map(|(_, dual)| dual.upgrade()) {
+        drop(dual.auto.drop_tangent(level));
     }
-}
-
-/// Closes the level; all tangents are gone.
-///
-/// # Errors
-/// [`Error::Runtime`] where none is open.
-pub fn exit_dual_level() -> Result<()> {
-    if LEVEL.swap(0, Ordering::AcqRel) == 0 {
-        let why = "Trying to exit a forward AD level but no level exists, make sure to enter_dual_level() first.";
-        return Err(Error::runtime("exit_dual_level", why));
-    }
-    let duals = std::mem::take(&mut *DUALS.lock()).0;
-    for dual in duals.iter().filter_map(Weak::upgrade) {
-        drop(dual.auto.set_tangent(None));
-    }
-    Ok(())
-}
-
-/// Do ops of this thread carry tangents on, if a level is open? Not in inference mode.
-pub fn forward_enabled() -> bool {
-    !OFF.get() && !modes::inference_mode_enabled()
-}
-
-/// Says whether ops of this thread carry tangents on, and gives the former answer.
-pub fn set_forward_enabled(on: bool) -> bool {
-    !OFF.replace(!on)
-}
-
-/// Can any tensor carry a tangent here and now?
-#[inline]
-pub(crate) fn active() -> bool {
-    LEVEL.load(Ordering::Relaxed) != 0 && forward_enabled()
-}
-
-/// Is a level open whose tangents ops of this thread carry on?
-pub fn forward_active() -> bool {
-    active()
 }
 
 impl Tensor {
@@ -103,35 +61,28 @@ impl Tensor {
     }
 }
 
-/// Runs `f` without carrying tangents on.
-fn off<T>(f: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            OFF.set(self.0);
-        }
-    }
-    let _restore = Restore(OFF.replace(true));
-    f()
-}
-
-/// The open level's entry of a tensor that is no batch.
+/// The current level's entry of a tensor that is no batch.
 fn entry(t: &Tensor) -> Option<Tangent> {
-    t.0.auto.tangent().filter(|entry| entry.level == LEVEL.load(Ordering::Acquire))
+    t.0.auto.tangent(current())
 }
 
 fn put(t: &Tensor, value: Option<Tensor>, by_write: bool) {
-    drop(t.0.auto.set_tangent(Some(Tangent { level: LEVEL.load(Ordering::Acquire), value, by_write })));
+    adopt(t, Tangent { level: current(), value, by_write });
+}
+
+fn adopt(t: &Tensor, tangent: Tangent) {
+    let level = tangent.level;
+    drop(t.0.auto.put_tangent(tangent));
     let mut held = DUALS.lock();
     let (duals, limit) = &mut *held;
     if duals.len() >= *limit {
-        duals.retain(|dual| dual.strong_count() > 0);
+        duals.retain(|(_, dual)| dual.strong_count() > 0);
         *limit = (2 * duals.len()).max(64);
     }
-    duals.push(Arc::downgrade(&t.0));
+    duals.push((level, Arc::downgrade(&t.0)));
 }
 
-/// The tangent that `t` carries at the open level.
+/// The tangent that `t` carries at the current level.
 ///
 /// # Errors
 /// What the views report that lead from a base's tangent to this one.
@@ -140,7 +91,8 @@ pub(crate) fn tangent(t: &Tensor) -> Result<Option<Tensor>> {
         return Ok(None);
     }
     if let Some(batch) = t.storage().batch() {
-        return Ok(tangent(&batch.value)?.map(|value| batch.with(value)));
+        let value = tangent(&batch.value)?;
+        return value.map(|value| around(|| batching::wrap_at(&value, batch.level))).transpose();
     }
     if let Some(entry) = entry(t) {
         return Ok(entry.value);
@@ -148,30 +100,76 @@ pub(crate) fn tangent(t: &Tensor) -> Result<Option<Tensor>> {
     // A base that was written since has one of which this view shows a part.
     let Some(view) = &t.0.auto.view else { return Ok(None) };
     let Some(whole) = entry(&view.base).filter(|e| e.by_write).and_then(|e| e.value) else { return Ok(None) };
-    let part = off(|| follow(&whole, &view.ops))?;
+    let part = around(|| follow(&whole, &view.ops))?;
     put(t, Some(part.clone()), false);
     Ok(Some(part))
 }
 
-/// Does `t` carry a tangent?
+/// Does `t` carry a tangent, at any level?
 pub(crate) fn carries(t: &Tensor) -> bool {
-    active() && tangent(t).is_ok_and(|v| v.is_some())
+    let mut found = false;
+    active() && at_each(|| tangent(t).map(|v| found |= v.is_some())).is_ok() && found
 }
 
-/// The tangent that a node keeps with a result of its own, put back with it.
-pub(crate) fn restore(t: &Tensor, kept: &Tangent) {
-    if kept.level == LEVEL.load(Ordering::Acquire) {
-        drop(t.0.auto.set_tangent(Some(kept.clone())));
+/// The tangents that `t` carries, of all levels at work.
+pub(crate) fn tangents(t: &Tensor) -> Result<Vec<Tensor>> {
+    let mut found = Vec::new();
+    if active() {
+        at_each(|| tangent(t).map(|v| found.extend(v)))?;
+    }
+    Ok(found)
+}
+
+/// The tangents that a node keeps with a result of its own, put back with it.
+pub(crate) fn restore(t: &Tensor, kept: &[Tangent]) {
+    for tangent in kept.iter().filter(|tangent| levels::is_open(tangent.level)) {
+        drop(t.0.auto.put_tangent(tangent.clone()));
     }
 }
 
 /// Gives `to` what `from` carries, a tensor of the same elements.
 pub(crate) fn hand_over(from: &Tensor, to: &Tensor) {
     if active() {
-        if let Some(entry) = entry(from) {
-            put(to, entry.value, entry.by_write);
-        }
+        from.0.auto.tangents().into_iter().for_each(|tangent| adopt(to, tangent));
     }
+}
+
+/// The tensor cut off from the tape, with its tangents.
+///
+/// # Errors
+/// What the views report that lead from a base's tangent to that of a view.
+pub fn cut(t: &Tensor) -> Result<Tensor> {
+    if let Some(batch) = t.storage().batch() {
+        return Ok(batch.with(cut(&batch.value)?));
+    }
+    let own = t.detach()?;
+    if active() && !t.is_sparse() {
+        at_each(|| tangent(t).map(|v| v.into_iter().for_each(|v| put(&own, Some(v), false))))?;
+    }
+    Ok(own)
+}
+
+/// `x` with the dimension of a `vmap` level that it is not batched at in front, where a tangent of it is: then each sample has
+/// a tangent of its own. `None` where none is.
+pub(crate) fn spread(x: &Tensor, level: u64, size: usize) -> Result<Option<Tensor>> {
+    if !active() {
+        return Ok(None);
+    }
+    let batched = |v: &Tensor| batching::levels_of(v).iter().any(|&(own, _)| own == level);
+    if !tangents(x)?.iter().any(batched) {
+        return Ok(None);
+    }
+    let mut shape = Shape::from_slice(&[size]);
+    shape.extend_from_slice(x.shape());
+    let wide = below(0, || expand_to(x, &shape))?;
+    at_each(|| match tangent(x)? {
+        Some(v) => {
+            let v = around(|| batching::unwrap_at(&v, level, size))?;
+            bind(&wide, &v)
+        }
+        None => Ok(()),
+    })?;
+    Ok(Some(wide))
 }
 
 /// A dual tensor: a view of `primal` that carries `tangent`, itself where it lies as the primal does, so that writes
@@ -197,12 +195,12 @@ pub(crate) fn hand_over(from: &Tensor, to: &Tensor) {
 /// [`Error::DtypeMismatch`] for dtypes without gradients; [`Error::DeviceMismatch`] for tensors of two devices.
 pub fn make_dual(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
     const OP: &str = "make_dual";
-    if LEVEL.load(Ordering::Acquire) == 0 {
+    if current() == 0 {
         let why = "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() \
                    first.";
         return Err(Error::runtime(OP, why));
     }
-    if carries(primal) {
+    if self::tangent(primal)?.is_some() {
         let why = "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level 0 is \
                    not supported.";
         return Err(Error::runtime(OP, why));
@@ -240,24 +238,16 @@ pub fn set_tangent(op: &'static str, t: &Tensor, tangent: &Tensor) -> Result<()>
         let why = "the tangent must be on the tensor's device; move one with .to()";
         return Err(Error::device(op, why, &[t.device(), tangent.device()]));
     }
-    off(|| bind(op, t, tangent))
+    bind(t, tangent)
 }
 
-fn bind(op: &'static str, t: &Tensor, tangent: &Tensor) -> Result<()> {
+fn bind(t: &Tensor, tangent: &Tensor) -> Result<()> {
     if let Some(batch) = t.storage().batch() {
         // All samples have the same tangent where it is not batched as they are.
-        return match tangent.storage().batch() {
-            Some(own) if own.level == batch.level => bind(op, &batch.value, &own.value),
-            Some(own) if own.level > batch.level => {
-                Err(Error::not_implemented(op, "the tangent is of an inner vmap, the primal is not"))
-            }
-            _ => bind(op, &batch.value, &expand_to(tangent, batch.value.shape())?),
-        };
+        let whole = around(|| batching::unwrap_at(tangent, batch.level, batch.size()))?;
+        return bind(&batch.value, &whole);
     }
-    if tangent.is_batched() {
-        return Err(Error::not_implemented(op, "the tangent is being vmapped over, the primal is not"));
-    }
-    put(t, Some(laid_as(tangent, t)?), false);
+    put(t, Some(around(|| laid_as(tangent, t))?), false);
     Ok(())
 }
 
@@ -266,12 +256,12 @@ fn bind(op: &'static str, t: &Tensor, tangent: &Tensor) -> Result<()> {
 /// # Errors
 /// What the view reports.
 pub fn unpack_dual(t: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
-    if t.is_sparse() || LEVEL.load(Ordering::Acquire) == 0 {
+    if t.is_sparse() || current() == 0 {
         return Ok((t.clone(), None));
     }
     let _name = modes::named("view");
     let found = tangent(t)?;
-    let primal = off(|| t.alias())?;
+    let primal = around(|| t.alias())?;
     put(crate::batching::bare(&primal), None, false);
     Ok((primal, found))
 }
@@ -288,33 +278,48 @@ fn copied_as(v: &Tensor, t: &Tensor) -> Result<Tensor> {
     if t.is_contiguous() || t.layout().may_overlap() {
         return v.copy();
     }
-    let copy = Tensor::strided_of("make_dual", &signed(t.shape()), &signed(t.strides()), (v.dtype(), v.device()))?;
-    copy.copy_(v)?;
-    Ok(copy)
+    let bare = batching::bare_by(v.clone(), &batching::levels_of(v))?;
+    let lead = bare.ndim() - t.ndim();
+    let mut strides = signed(t.strides()).to_vec();
+    let mut step = t.layout().span() as isize;
+    for &size in bare.shape()[..lead].iter().rev() {
+        strides.insert(0, step);
+        step *= size as isize;
+    }
+    let copy = Tensor::strided_of("make_dual", &signed(bare.shape()), &strides, (v.dtype(), v.device()))?;
+    copy.copy_(&bare)?;
+    batching::rewrapped_by(copy, &batching::levels_of(v))
 }
 
 // ---- ops -------------------------------------------------------------------------------------------------------------
 
-/// The result of a primitive, made by `plain`, with its tangent where an input carries one.
+/// The result of a primitive, made by `plain`, with its tangents where inputs carry some: those of the current level by ops
+/// at the levels around it.
 #[cold]
-pub(crate) fn record(prim: Prim, inputs: &[&Tensor], plain: impl FnOnce(Prim) -> Result<Tensor>) -> Result<Tensor> {
+pub(crate) fn record<F: FnOnce(Prim) -> Result<Tensor>>(prim: Prim, inputs: &[&Tensor], plain: F) -> Result<Tensor> {
     let given = inputs.iter().map(|t| tangent(t)).collect::<Result<Given>>()?;
+    let without = |prim: Prim| {
+        around(|| match active() {
+            true => record(prim, inputs, plain),
+            false => plain(prim),
+        })
+    };
     if given.iter().all(Option::is_none) || !prim.schema().differentiable {
-        return plain(prim);
+        return without(prim);
     }
     let same = prim.clone();
-    let out = plain(prim)?;
+    let out = without(prim)?;
     if !out.dtype().is_differentiable() {
         return Ok(out);
     }
-    let made = crate::autocast::without(|| off(|| pushed(&same, inputs, &out, &given)))?;
+    let made = crate::autocast::without(|| around(|| pushed(&same, inputs, &out, &given)))?;
     let own =
-        if made.is_unshared() && made.strides() == out.strides() { made } else { off(|| copied_as(&made, &out))? };
+        if made.is_unshared() && made.strides() == out.strides() { made } else { around(|| copied_as(&made, &out))? };
     put(&out, Some(own), false);
-    // Gradient rules that ask for the result get it with its tangent.
+    // Gradient rules that ask for the result get it with its tangents.
     if let Some(edge) = out.0.auto.own_edge() {
         if let Some(Kept::Output(kept, ..)) = &mut edge.node.saved.lock().output {
-            kept.1 = entry(&out);
+            kept.1 = out.0.auto.tangents();
         }
     }
     Ok(out)
@@ -375,7 +380,7 @@ fn step(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<
     let needs = |i: usize| given.get(i).is_some_and(Option::is_some) || edges.get(i).is_some_and(Option::is_some);
     let keep = |(i, t): (usize, &&Tensor)| match saves.input(i, needs) {
         true => {
-            let t = if recording { (*t).clone() } else { t.detach()? };
+            let t = if recording { (*t).clone() } else { cut(t)? };
             let version = t.version();
             Ok(Some(Kept::Input(t, version)))
         }
@@ -384,7 +389,7 @@ fn step(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<
     let kept = inputs.iter().enumerate().map(keep).collect::<Result<_>>()?;
     let output = saves.output().then(|| {
         let storage: &Storage = out.storage();
-        Kept::Output(Box::new((storage.clone(), None)), storage.version(), 0)
+        Kept::Output(Box::new((storage.clone(), out.0.auto.tangents())), storage.version(), 0)
     });
     let metas = inputs.iter().map(|t| InputMeta::of(t)).collect();
     Ok(Node::new(Kind::Op(prim.clone()), edges, metas, Saved { inputs: kept, output, freed: false }))
@@ -446,9 +451,13 @@ fn transposed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given, reco
 
 // ---- views and writes --------------------------------------------------------------------------------------------------
 
-/// Gives a view of `x` the same view of the tangent of `x`.
+/// Gives a view of `x` the same view of each tangent of `x`.
 #[cold]
 pub(crate) fn view(op: &ViewOp, x: &Tensor, shown: &Tensor) -> Result<()> {
+    at_each(|| view_here(op, x, shown))
+}
+
+fn view_here(op: &ViewOp, x: &Tensor, shown: &Tensor) -> Result<()> {
     if entry(x).is_some_and(|e| e.value.is_none()) {
         put(shown, None, false);
         return Ok(());
@@ -469,7 +478,7 @@ pub(crate) fn view(op: &ViewOp, x: &Tensor, shown: &Tensor) -> Result<()> {
         }
         op => op,
     };
-    let part = off(|| follow(&v, std::slice::from_ref(op)))?;
+    let part = around(|| follow(&v, std::slice::from_ref(op)))?;
     put(shown, Some(part), false);
     Ok(())
 }
@@ -477,32 +486,61 @@ pub(crate) fn view(op: &ViewOp, x: &Tensor, shown: &Tensor) -> Result<()> {
 /// Carries on that `value` has been written over all of `t`.
 #[cold]
 pub(crate) fn write(t: &Tensor, value: &Tensor) -> Result<()> {
-    match (tangent(t)?, tangent(value)?) {
+    at_each(|| write_here(t, value))
+}
+
+fn write_here(t: &Tensor, value: &Tensor) -> Result<()> {
+    let (old, new) = (tangent(t)?, tangent(value)?);
+    // Samples that have tangents of their own need room for them.
+    let narrow = |old: &Tensor, new: &Tensor| {
+        let levels = batching::levels_of(old);
+        batching::levels_of(new).iter().any(|level| !levels.contains(level))
+    };
+    match (old, new) {
         (None, None) => Ok(()),
-        (Some(old), Some(new)) => off(|| old.copy_(&new)),
-        (Some(old), None) => off(|| old.fill_(Scalar::ZERO)),
-        (None, Some(new)) => {
+        (Some(old), None) => around(|| old.fill_(Scalar::ZERO)),
+        (Some(old), Some(new)) if !narrow(&old, &new) => around(|| old.copy_(&new)),
+        (_, Some(new)) => {
             let base = t.0.auto.view.as_ref().map_or(t, |view| &view.base);
-            put(base, Some(zeros_as(base)?), true);
+            let former = tangent(base)?;
+            put(base, Some(around(|| room_as(base, former, &new))?), true);
             if !base.is_same(t) {
                 // What it had before, as a view that had no tangent, counts no more.
-                drop(t.0.auto.set_tangent(None));
+                drop(t.0.auto.drop_tangent(current()));
             }
             let own = tangent(t)?.ok_or_else(|| Error::runtime("copy_", "a view has lost its base's tangent"))?;
-            off(|| own.copy_(&new))
+            around(|| own.copy_(&new))
         }
     }
 }
 
+/// A tangent for `base` of zeros, or a copy of the `former` one, into which parts of `new` can be written: it lies in memory
+/// as `base` does, and is batched where `new` is.
+fn room_as(base: &Tensor, former: Option<Tensor>, new: &Tensor) -> Result<Tensor> {
+    let Some(former) = former else {
+        let levels = batching::levels_of(new);
+        if levels.is_empty() {
+            return zeros_as(base);
+        }
+        let mut shape: Shape = levels.iter().rev().map(|&(_, size)| size).collect();
+        shape.extend_from_slice(base.shape());
+        let zeros = Tensor::full_of(&shape, Scalar::ZERO, base.dtype(), base.device())?;
+        return copied_as(&batching::rewrapped_by(zeros, &levels)?, base);
+    };
+    let wide = |t: Tensor, &(level, size): &(u64, usize)| match batching::levels_of(&t).iter().any(|l| l.0 == level) {
+        true => Ok(t),
+        false => batching::wrap_at(&batching::unwrap_at(&t, level, size)?, level),
+    };
+    copied_as(&batching::levels_of(new).iter().rev().try_fold(former, wide)?, base)
+}
+
 /// Zeros that lie in memory as `t` does, from the same place of their storage on.
 fn zeros_as(t: &Tensor) -> Result<Tensor> {
-    off(|| {
-        if t.is_contiguous() && t.layout().offset == 0 {
-            return Tensor::full_of(t.shape(), Scalar::ZERO, t.dtype(), t.device());
-        }
-        let all = Tensor::full_of(&[t.storage_numel()], Scalar::ZERO, t.dtype(), t.device())?;
-        let op = ViewOp::AsStrided { layout: Box::new(t.layout().clone()), source: Source::Plain };
-        let view = dispatch::view(op, &all, t.layout().clone())?;
-        Ok(Tensor::from_storage(view.storage().clone()))
-    })
+    if t.is_contiguous() && t.layout().offset == 0 {
+        return Tensor::full_of(t.shape(), Scalar::ZERO, t.dtype(), t.device());
+    }
+    let all = Tensor::full_of(&[t.storage_numel()], Scalar::ZERO, t.dtype(), t.device())?;
+    let op = ViewOp::AsStrided { layout: Box::new(t.layout().clone()), source: Source::Plain };
+    let view = dispatch::view(op, &all, t.layout().clone())?;
+    Ok(Tensor::from_storage(view.storage().clone()))
 }

@@ -1,25 +1,28 @@
 //! The dynamic tape: what was computed from what, and the gradients that follow.
 //!
 //! `node` is the graph, `record` writes it while ops run, `run` walks it backwards, `hooks` watch, `custom` adds functions
-//! with gradients of their own, `graph` shows it, `forward` carries tangents along. Rules stand in the op table and are written in tensor ops, so with
-//! `create_graph` the walk is itself recorded. No walk and no drop recurses.
+//! with gradients of their own, `graph` shows it, `forward` carries tangents along, at the `levels` that are open. Rules
+//! stand in the op table and are written in tensor ops, so with `create_graph` the walk is itself recorded. No walk and no
+//! drop recurses.
 
 mod custom;
 pub(crate) mod forward;
 mod graph;
 mod hooks;
+mod levels;
 mod modes;
 mod node;
 mod record;
 mod run;
 
 pub use custom::{custom, Backward, CustomNode, Record};
-pub use forward::{
-    enter_dual_level, exit_dual_level, forward_active, forward_enabled, make_dual, set_forward_enabled, set_tangent,
-    unpack_dual,
-};
+pub use forward::{cut, make_dual, set_tangent, unpack_dual};
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};
+pub use levels::{
+    close_level, enter_dual_level, exit_dual_level, forward_active, forward_enabled, leave_level, open_level,
+    set_bound, set_forward_enabled,
+};
 pub(crate) use modes::with_grad;
 pub use modes::Naming;
 pub use modes::{
@@ -28,6 +31,7 @@ pub use modes::{
     Packing, Tracer, Unpack,
 };
 pub(crate) use node::{Auto, Ctx, Edge, Grads, Pieces};
+pub use record::custom_view;
 pub(crate) use record::{
     apart, check_followed, check_in_place, edge_of, record, record_pieces, record_view, record_write, requires_grad,
 };
@@ -37,4 +41,4 @@ pub(crate) fn is_followed(t: &crate::Tensor) -> bool {
     grad_enabled() && requires_grad(t) || forward::carries(t)
 }
 
-pub use run::{backward, current_pass, grad, leads_elsewhere, retire, Keep};
+pub use run::{backward, current_pass, grad, leads_elsewhere, queue_callback, retire, Keep};

@@ -71,8 +71,8 @@ impl InputMeta {
 pub(crate) enum Kept {
     /// An input, at the version it had.
     Input(Tensor, u32),
-    /// A result of the node itself: bare storage, since the tensor owns the node, and the tangent that it carried.
-    Output(Box<(Storage, Option<Tangent>)>, u32, u32),
+    /// A result of the node itself: bare storage, since the tensor owns the node, and the tangents that it carried.
+    Output(Box<(Storage, Vec<Tangent>)>, u32, u32),
     /// What a hook packed, and where the tensor stood on the tape.
     Packed(Box<(Unpack, Place)>),
 }
@@ -107,7 +107,7 @@ impl Kept {
     pub(crate) fn output(storage: &Storage, nr: u32) -> Result<Kept> {
         storage.keep();
         match modes::packing() {
-            None => Ok(Kept::Output(Box::new((storage.clone(), None)), storage.version(), nr)),
+            None => Ok(Kept::Output(Box::new((storage.clone(), Vec::new())), storage.version(), nr)),
             Some(packing) => Kept::packed(packing, &Tensor::from_storage(storage.clone()), Place::Own(nr)),
         }
     }
@@ -143,12 +143,10 @@ impl Kept {
         match self {
             Kept::Input(t, version) => check(node, t.storage(), *version).map(|()| t.clone()),
             Kept::Output(kept, version, nr) => {
-                let (storage, tangent) = &**kept;
+                let (storage, tangents) = &**kept;
                 check(node, storage, *version)?;
                 let t = own(storage.clone(), *nr);
-                if let Some(tangent) = tangent {
-                    forward::restore(&t, tangent);
-                }
+                forward::restore(&t, tangents);
                 Ok(t)
             }
             Kept::Packed(packed) => {
@@ -281,7 +279,7 @@ impl Node {
                         stack.push(Owned::Node(edge.node));
                     }
                 }
-                Kept::Output(kept, ..) => stack.extend(kept.1.and_then(|t| t.value).map(Owned::Tensor)),
+                Kept::Output(kept, ..) => stack.extend(kept.1.into_iter().filter_map(|t| t.value).map(Owned::Tensor)),
             }
         }
     }
@@ -344,6 +342,8 @@ pub(crate) enum Origin {
     Pieces,
     /// While gradients were not recorded.
     NoGrad,
+    /// Inside of a function with a gradient of its own, which the tape would pass by.
+    Custom,
 }
 
 #[derive(Default)]
@@ -359,7 +359,8 @@ struct Leaf {
     extra: Arc<Extra>,
     retains: bool,
     retired: bool,
-    tangent: Option<Tangent>,
+    /// At most one of each level.
+    tangents: Vec<Tangent>,
     /// The tensor that the user has in this leaf's place, one after another as its data are replaced.
     bearer: Option<Arc<Mutex<Weak<Inner>>>>,
 }
@@ -477,25 +478,42 @@ impl Auto {
         })
     }
 
-    /// What the tensor carries in forward mode, at whichever level.
-    pub(crate) fn tangent(&self) -> Option<Tangent> {
-        self.state.lock().leaf.as_ref()?.tangent.clone()
+    /// What the tensor carries in forward mode, at all levels.
+    pub(crate) fn tangents(&self) -> Vec<Tangent> {
+        self.state.lock().leaf.as_ref().map_or_else(Vec::new, |leaf| leaf.tangents.clone())
     }
 
-    /// Replaces or removes that, and gives what was there.
-    pub(crate) fn set_tangent(&self, tangent: Option<Tangent>) -> Option<Tangent> {
+    /// What it carries at one level.
+    pub(crate) fn tangent(&self, level: u64) -> Option<Tangent> {
+        self.state.lock().leaf.as_ref()?.tangents.iter().find(|t| t.level == level).cloned()
+    }
+
+    /// Replaces that, and gives what was there.
+    pub(crate) fn put_tangent(&self, tangent: Tangent) -> Option<Tangent> {
         let mut state = self.state.lock();
-        if tangent.is_none() && state.leaf.is_none() {
-            return None;
+        let tangents = &mut state.leaf.get_or_insert_default().tangents;
+        match tangents.iter_mut().find(|t| t.level == tangent.level) {
+            Some(own) => Some(std::mem::replace(own, tangent)),
+            None => {
+                tangents.push(tangent);
+                None
+            }
         }
-        std::mem::replace(&mut state.leaf.get_or_insert_default().tangent, tangent)
+    }
+
+    /// Removes it, and gives what was there.
+    pub(crate) fn drop_tangent(&self, level: u64) -> Option<Tangent> {
+        let mut state = self.state.lock();
+        let tangents = &mut state.leaf.as_mut()?.tangents;
+        let at = tangents.iter().position(|t| t.level == level)?;
+        Some(tangents.swap_remove(at))
     }
 
     fn unlink(&mut self, stack: &mut SmallVec<[Owned; 8]>) {
         let state = self.state.get_mut();
         stack.extend(state.edge.take().map(|e| Owned::Node(e.node)));
-        let tangent = state.leaf.as_mut().and_then(|leaf| leaf.tangent.take());
-        stack.extend(tangent.and_then(|t| t.value).map(Owned::Tensor));
+        let tangents = state.leaf.as_mut().map(|leaf| std::mem::take(&mut leaf.tangents)).unwrap_or_default();
+        stack.extend(tangents.into_iter().filter_map(|t| t.value).map(Owned::Tensor));
         stack.extend(self.view.take().map(|v| Owned::Tensor(v.base)));
     }
 }

@@ -203,6 +203,25 @@ fn made_by(pieces: &mut [Tensor], origin: Origin) {
     }
 }
 
+/// A result of a custom function that is an input or a view of something, as a tensor of its own: a view that the tape does
+/// not let anybody write to, since the write would go past the function's gradient. `several`: with other results.
+///
+/// # Errors
+/// What the view reports.
+pub fn custom_view(out: &Tensor, is_input: bool, several: bool) -> Result<Tensor> {
+    if out.is_batched() || out.is_sparse() {
+        return out.detach();
+    }
+    let shown = if is_input { &super::modes::with_grad(false, || out.alias())? } else { out };
+    let Some(info) = &shown.0.auto.view else { return out.detach() };
+    let origin = if several { Origin::Pieces } else { Origin::Custom };
+    let seen = AtomicU32::new(info.seen.load(Ordering::Acquire));
+    let info = ViewInfo { base: info.base.clone(), ops: info.ops.clone(), seen, itself: info.itself, origin };
+    let mut auto = Auto::detached(out.is_inference());
+    auto.view = Some(Box::new(info));
+    Ok(Tensor::with_auto(out.storage().clone(), auto))
+}
+
 /// The pieces that [`record_pieces`] has just made, each of which may be written by itself.
 pub(crate) fn apart(mut pieces: Vec<Tensor>) -> Vec<Tensor> {
     if grad_enabled() {
@@ -273,6 +292,12 @@ fn lost(origin: Origin) -> &'static str {
             "the tensor is a view that a function of several views made, such as split or unbind, and its base or another view \
              of its base has been modified inplace. You should replace the inplace operation by an out-of-place one."
         }
+        Origin::Custom => {
+            "the tensor is a view and its base or another view of its base has been modified inplace. This view was created \
+             inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace \
+             would override the custom backward associated with the custom Function, leading to incorrect gradients. You can \
+             fix this by cloning the output of the custom Function."
+        }
         Origin::Plain | Origin::NoGrad => {
             "A view was created in no_grad mode and its base or another view of its base has been modified inplace with grad \
              mode enabled. Move both the view and the inplace either inside the no_grad block (if you don't want the inplace \
@@ -288,6 +313,12 @@ fn unfollowed(origin: Origin) -> &'static str {
             "the tensor is a view that a function of several views made, such as split or unbind, and is being modified \
              inplace. Such functions do not allow the output views to be modified inplace. You should replace the inplace \
              operation by an out-of-place one."
+        }
+        Origin::Custom => {
+            "the tensor is a view and is being modified inplace. This view was created inside a custom Function (or because \
+             an input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward \
+             associated with the custom Function, leading to incorrect gradients. You can fix this by cloning the output of \
+             the custom Function."
         }
         Origin::Plain | Origin::NoGrad => {
             "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Move both the view \

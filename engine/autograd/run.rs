@@ -125,11 +125,15 @@ pub fn retire(inputs: &[Tensor]) {
     }
 }
 
-/// Does the history of `outputs` lead to a leaf other than `but` and those retired? Says whether gradients are wanted elsewhere too.
-pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor]) -> bool {
+/// Does the history of `outputs`, and with `pushed` that of their tangents, lead to a leaf other than `but` and those retired?
+/// Says whether gradients are wanted elsewhere too.
+pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor], pushed: bool) -> bool {
     let own: HashSet<*const Node, Build> = but.iter().filter_map(Tensor::edge).map(|e| key(&e.node)).collect();
     let mut seen: HashSet<*const Node, Build> = HashSet::default();
     let mut stack: Vec<Arc<Node>> = outputs.iter().filter_map(Tensor::edge).map(|e| e.node).collect();
+    for t in outputs.iter().filter(|_| pushed) {
+        stack.extend(super::forward::tangents(t).unwrap_or_default().iter().filter_map(Tensor::edge).map(|e| e.node));
+    }
     while let Some(node) = stack.pop() {
         if !seen.insert(key(&node)) {
             continue;
@@ -213,6 +217,39 @@ thread_local! {
     static PASS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
+/// What a backward pass does when all gradients are there.
+pub type Callback = Box<dyn FnOnce() -> Result<()>>;
+
+thread_local! {
+    /// What the passes running in this thread do at their end, the innermost last.
+    static CALLBACKS: RefCell<Vec<Vec<Callback>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has `call` called when the backward pass that runs in this thread has made all its gradients; its error is the pass's.
+///
+/// # Errors
+/// [`Error::Runtime`] where no pass runs.
+pub fn queue_callback(call: Callback) -> Result<()> {
+    CALLBACKS.with_borrow_mut(|stack| match stack.last_mut() {
+        Some(own) => {
+            own.push(call);
+            Ok(())
+        }
+        None => Err(Error::runtime("queue_callback", "Final callbacks can only be installed during backward pass.")),
+    })
+}
+
+/// Calls what was queued in the innermost pass, and what that queues.
+fn call_back() -> Result<()> {
+    loop {
+        let queued = CALLBACKS.with_borrow_mut(|stack| stack.last_mut().map(std::mem::take)).unwrap_or_default();
+        if queued.is_empty() {
+            return Ok(());
+        }
+        queued.into_iter().try_for_each(|call| call())?;
+    }
+}
+
 /// A pass that runs in this thread.
 struct Pass;
 
@@ -220,6 +257,7 @@ impl Pass {
     fn begin(reached: HashSet<*const Node, Build>) -> Pass {
         PASSES.set(PASSES.get() + 1);
         PASS.with_borrow_mut(|passes| passes.push(PASSES.get()));
+        CALLBACKS.with_borrow_mut(|stack| stack.push(Vec::new()));
         REACHED.with_borrow_mut(|stack| stack.push(reached));
         Pass
     }
@@ -228,6 +266,7 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         PASS.with_borrow_mut(Vec::pop);
+        drop(CALLBACKS.with_borrow_mut(Vec::pop));
         drop(REACHED.with_borrow_mut(Vec::pop));
     }
 }
@@ -358,6 +397,7 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'
             }
         }
     }
+    call_back()?;
     Ok(captured)
 }
 

@@ -17,8 +17,8 @@ mod rules;
 pub use level::{
     active, depth_of, enter, exit, fallbacks, forbid_random, is_active, resume, suspend, Level, Randomness,
 };
-pub(crate) use place::{bare, bare_by, bare_like, everywhere, levels_of, rewrapped, rewrapped_by};
-pub use place::{fresh, hide, parts, show};
+pub(crate) use place::{bare, bare_by, bare_like, everywhere, levels_of, rewrapped, rewrapped_by, unwrap_at, wrap_at};
+pub use place::{fresh, hide, parts, show, spread};
 
 use crate::dispatch::{self, Meta, Prim};
 use crate::ops::view::ViewOp;
@@ -106,12 +106,24 @@ fn peel<'a>(t: &'a Tensor, level: u64) -> Input<'a> {
     }
 }
 
+/// An input with the level's dimension hidden in it, where it has none but a tangent of it has: the values are the same for
+/// all samples, their tangents are not.
+fn spread_at(t: &Tensor, level: u64, size: usize) -> Result<Option<Tensor>> {
+    if t.storage().batch().is_some_and(|b| b.level == level) {
+        return Ok(None);
+    }
+    let wide = crate::autograd::forward::spread(t, level, size)?;
+    Ok(wide.map(|wide| Batch::wrap(level, wide)))
+}
+
 /// Runs a primitive that has a batched input: on the values, with the batch as one dimension more.
 pub(crate) fn apply(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor> {
     let name = prim.schema().name;
     let Some(id) = top(inputs.iter().copied()) else { return dispatch::apply1(prim, inputs, meta) };
     let Level { size, .. } = level::find(name, id)?;
-    let inputs: Vec<Input<'_>> = inputs.iter().map(|t| peel(t, id)).collect();
+    let spread = inputs.iter().map(|t| spread_at(t, id, size)).collect::<Result<Vec<_>>>()?;
+    let inputs: Vec<Input<'_>> =
+        inputs.iter().zip(&spread).map(|(t, wide)| peel(wide.as_ref().unwrap_or(t), id)).collect();
     let mut shape = Shape::from_slice(&[size]);
     shape.extend_from_slice(&meta.shape);
     let out = rules::run(prim, &inputs, size, Meta { shape, dtype: meta.dtype })?;
@@ -128,8 +140,9 @@ pub(crate) fn view(op: ViewOp, batch: &Batch, layout: Layout) -> Result<Tensor> 
 /// Writes `value` over `dst`, either of which is batched.
 pub(crate) fn write(op: &'static str, dst: &Tensor, value: &Tensor) -> Result<()> {
     let Some(id) = top([dst, value]) else { return dst.write_in_place(op, value) };
-    level::find(op, id)?;
-    let (to, from) = (peel(dst, id), peel(value, id));
+    let Level { size, .. } = level::find(op, id)?;
+    let wide = spread_at(value, id, size)?;
+    let (to, from) = (peel(dst, id), peel(wide.as_ref().unwrap_or(value), id));
     if !to.batched {
         return Err(Error::runtime(op, format!("vmap: inplace arithmetic(self, *extra_args) {IN_PLACE}")));
     }

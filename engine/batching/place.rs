@@ -54,7 +54,7 @@ pub fn hide(x: &Tensor, dim: isize, level: u64) -> Result<Tensor> {
 }
 
 /// Hides the first dimension of what is seen outside of `level`; inner levels stay outermost.
-fn wrap_at(x: &Tensor, level: u64) -> Result<Tensor> {
+pub(crate) fn wrap_at(x: &Tensor, level: u64) -> Result<Tensor> {
     match x.storage().batch() {
         Some(b) if b.level == level => Err(Error::runtime("vmap", "the tensor is batched at this level already")),
         Some(b) if b.level > level => Ok(b.with(wrap_at(&to_front(&b.value, 1)?, level)?)),
@@ -63,11 +63,14 @@ fn wrap_at(x: &Tensor, level: u64) -> Result<Tensor> {
 }
 
 /// The tensor with the dimension that `level` hides at the front; repeated `size` times where it hides none.
-fn unwrap_at(x: &Tensor, level: u64, size: usize) -> Result<Tensor> {
+pub(crate) fn unwrap_at(x: &Tensor, level: u64, size: usize) -> Result<Tensor> {
     match x.storage().batch() {
         Some(b) if b.level == level => Ok(b.value.clone()),
         Some(b) if b.level > level => Ok(b.with(front_to(&unwrap_at(&b.value, level, size)?, 1)?)),
         _ => {
+            if let Some(wide) = crate::autograd::forward::spread(x, level, size)? {
+                return Ok(wide);
+            }
             let mut shape = Shape::from_slice(&[size]);
             shape.extend_from_slice(x.shape());
             expand_to(x, &shape)
@@ -87,6 +90,15 @@ pub fn show(x: &Tensor, level: u64, dim: isize) -> Result<Tensor> {
     let y = unwrap_at(x, level, size)?;
     let axis = wrap_dim("vmap", dim, y.ndim())?;
     front_to(&y, axis)
+}
+
+/// The tensor with a level's dimension in front where it has none but a tangent of it has; `None` elsewhere.
+///
+/// # Errors
+/// Where the level is not running.
+pub fn spread(x: &Tensor, level: u64) -> Result<Option<Tensor>> {
+    let size = level::find("vmap", level)?.size;
+    crate::autograd::forward::spread(x, level, size)
 }
 
 /// The id of a batched tensor's innermost level, and its value.
@@ -185,7 +197,7 @@ fn fresh_value(x: &Tensor) -> Result<Tensor> {
             let same = crate::ops::view::ViewOp::Permute { axes: (0..x.ndim()).collect() };
             crate::dispatch::view(same, x, x.layout().clone())
         }
-        false => x.detach()?.requires_grad_(true),
+        false => crate::autograd::cut(x)?.requires_grad_(true),
     }
 }
 

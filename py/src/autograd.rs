@@ -102,7 +102,8 @@ pub fn leaf_hook_of(tensor: &Bound<'_, PyTensor>, hook: &Bound<'_, PyAny>) -> Py
         call_python(|py| {
             let own = object.bind(py).upgrade();
             let given = own.map_or_else(|| wrap(py, leaf.clone()), Ok)?;
-            hook.bind(py).call1((given,)).map(drop)
+            let out = hook.bind(py).call1((given,))?;
+            maybe_tensor(&out, "a hook").map(drop)
         })
     }))
 }
@@ -154,12 +155,22 @@ fn _current_pass() -> u64 {
     lucid::autograd::current_pass()
 }
 
+/// Calls `callback()` when the backward pass that runs in this thread has made all its gradients.
+#[pyfunction]
+fn _queue_callback(py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+    let callback = callable(callback)?;
+    cross::quick(py, || {
+        lucid::autograd::queue_callback(Box::new(move || call_python(|py| callback.bind(py).call0().map(drop))))
+    })
+}
+
 /// Adds the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     modes::register(m)?;
     node::register(m)?;
     function::register(m)?;
     forward::register(m)?;
+    m.add_function(wrap_pyfunction!(_queue_callback, m)?)?;
     m.add_function(wrap_pyfunction!(_backward, m)?)?;
     m.add_function(wrap_pyfunction!(_current_pass, m)?)?;
     m.add_function(wrap_pyfunction!(_grad, m)?)

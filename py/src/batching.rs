@@ -50,6 +50,13 @@ fn _vmap_show<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>, dim: isize, level:
     wrap(py, cross::quick(py, || batching::show(&t, level, dim))?)
 }
 
+/// The tensor with a level's dimension in front where only a tangent of it has that; `None` elsewhere.
+#[pyfunction]
+fn _vmap_spread<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>, level: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let t = t.get().share();
+    cross::quick(py, || batching::spread(&t, level))?.map(|t| wrap(py, t)).transpose()
+}
+
 /// The depth, id and value of a batched tensor, or `None`.
 #[pyfunction]
 fn _vmap_parts<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>) -> PyResult<Option<(usize, u64, Bound<'py, PyAny>)>> {
@@ -83,12 +90,13 @@ fn _fresh<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>) -> Object<'py> {
     wrap(py, cross::quick(py, || batching::fresh(&t))?)
 }
 
-/// Does the history of `outputs` lead to other leaves than `but`?
+/// Does the history of `outputs`, and with `pushed` that of their tangents, lead to other leaves than `but`?
 #[pyfunction]
-fn _leads_elsewhere(outputs: &Bound<'_, PyAny>, but: &Bound<'_, PyAny>) -> PyResult<bool> {
+#[pyo3(signature = (outputs, but, pushed=false))]
+fn _leads_elsewhere(outputs: &Bound<'_, PyAny>, but: &Bound<'_, PyAny>, pushed: bool) -> PyResult<bool> {
     let outputs = tensors_of(At { op: "grad", arg: "outputs" }, outputs.as_borrowed())?;
     let but = tensors_of(At { op: "grad", arg: "inputs" }, but.as_borrowed())?;
-    Ok(lucid::autograd::leads_elsewhere(&outputs, &but))
+    Ok(lucid::autograd::leads_elsewhere(&outputs, &but, pushed))
 }
 
 /// Says that the gradients of these inputs of a differentiation are not asked for beyond it.
@@ -107,6 +115,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_vmap_resume, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_hide, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_show, m)?)?;
+    m.add_function(wrap_pyfunction!(_vmap_spread, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_parts, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_active, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_fallbacks, m)?)?;

@@ -13,16 +13,30 @@ if TYPE_CHECKING:
 
 def applied(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`Function.apply` while a dual level is open."""
-    tangents = [_C._tangent(a) if isinstance(a, Tensor) else None for a in args]
-    ctx._roles = {}
-    former = _C._set_fwd_grad_enabled(False)
     try:
-        output = cls._applied(ctx, args, kwargs)
+        return _at_level(cls, ctx, args, kwargs)
+    finally:
+        ctx._roles = ctx._for_forward = None
+
+
+def _at_level(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The same at the innermost level, with those around it at work for results and tangents alike."""
+    tangents = [_C._tangent(a) if isinstance(a, Tensor) else None for a in args]
+    bound, former = _C._leave_level(), True
+    outer = _C._forward_active()
+    try:
+        if outer:
+            output = _at_level(cls, ctx, args, kwargs)
+        else:
+            former = _C._set_fwd_grad_enabled(False)
+            ctx._roles = {}
+            output = cls._applied(ctx, args, kwargs)
         carried = any(t is not None for t in tangents)
         pushed = _tangents_of(cls, ctx, args, tangents, output) if carried else []
     finally:
-        ctx._roles = None
-        _C._set_fwd_grad_enabled(former)
+        if not outer:
+            _C._set_fwd_grad_enabled(former)
+        _C._set_bound(bound)
     for out, tangent in pushed:
         _C._set_tangent(out, tangent)
     return output
@@ -36,10 +50,7 @@ def _tangents_of(
         _C.zeros_like(a) if t is None and ctx._materialize and isinstance(a, Tensor) else t
         for a, t in zip(args, tangents, strict=True)
     ]
-    try:
-        found = cls.jvp(ctx, *given)
-    finally:
-        ctx._for_forward = None
+    found = cls.jvp(ctx, *given)
     outputs = output if isinstance(output, tuple) else (output,)
     listed = found if isinstance(found, tuple) else (found,)
     if len(listed) != len(outputs):

@@ -84,7 +84,11 @@ def _taken_off(args: Sequence[Any], level: int) -> tuple[tuple[Any, ...], tuple[
     for a in args:
         parts = _C._vmap_parts(a) if isinstance(a, Tensor) else None
         inside = parts is not None and parts[1] == level
-        values.append(parts[2] if parts is not None and inside else a)
+        value = parts[2] if parts is not None and inside else a
+        if isinstance(a, Tensor) and not inside and (wide := _C._vmap_spread(a, level)) is not None:
+            # All samples have the same value, but tangents of their own.
+            value, inside = wide, True
+        values.append(value)
         dims.append(0 if inside else None)
     return tuple(values), tuple(dims)
 
@@ -146,11 +150,29 @@ def _generated(cls: type[Function], info: VmapInfo, in_dims: tuple[int | None, .
                 # A result or an argument that is saved is to be known as one.
                 plain = dict(zip(map(id, (*given, *outs)), (*inputs, *listed), strict=True))
                 ctx.save_for_backward(*(plain.get(id(t), v) for t, v in zip(inner._to_save, saved, strict=True)))
+                ctx.pushed_dims = None
+                if inner._for_forward is not None:
+                    saved, ctx.pushed_dims = _taken_off(inner._for_forward, level)
+                    ctx.save_for_forward(*(plain.get(id(t), v) for t, v in zip(inner._for_forward, saved, strict=True)))
                 still = {id(t) for t in inner._non_differentiable}
                 ctx.mark_non_differentiable(*(o for o, h in zip(listed, outs, strict=True) if id(h) in still))
             ctx.set_materialize_grads(inner._materialize)
             inner._to_save = inner._non_differentiable = ()
             ctx.inner = inner
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            inner = ctx.inner
+            with inside() as level:
+                if ctx.pushed_dims is None:
+                    inner._saved, inner._for_forward = _Held(hide(ctx.saved_tensors, ctx.saved_dims, level)), None
+                else:
+                    inner._for_forward = hide(ctx.saved_tensors, ctx.pushed_dims, level)
+                found = cls.jvp(inner, *hide(tangents, in_dims, level))
+                inner._saved = inner._for_forward = None
+                listed = found if isinstance(found, tuple) else (found,)
+                shown = tuple(_C._vmap_show(t, 0, level) if isinstance(t, Tensor) else t for t in listed)
+            return shown if isinstance(found, tuple) else shown[0]
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:

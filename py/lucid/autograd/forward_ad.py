@@ -6,8 +6,9 @@
 
 Ops, in-place writes and views carry tangents on, also without recording; inference mode does not, and a custom function
 needs a `jvp`. The cost is a small multiple of the function's own, whatever the number of inputs, and nothing is kept.
-There is one level at a time in the process, as in PyTorch. Tangents can be differentiated in reverse, and gradients
-computed from dual tensors carry tangents themselves, so that Hessian-vector products come from either order.
+There is one such level at a time in the process, as in PyTorch; those of `lucid.func.jvp` nest. Tangents can be
+differentiated in reverse, and gradients computed from dual tensors carry tangents themselves, so that Hessian-vector
+products come from either order.
 """
 
 from __future__ import annotations
@@ -86,6 +87,11 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         )
     if level is not None and level != _current_level:
         raise RuntimeError("Invalid level given to _make_dual")
+    return dual_of(tensor, tangent)
+
+
+def dual_of(tensor: Tensor, tangent: Tensor) -> Tensor:
+    """`make_dual` at the innermost level of the thread, whoever opened it."""
     for x, what in ((tensor, "primal"), (tangent, "tangent")):
         if not (x.is_floating_point() or x.is_complex()):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {x.dtype}")

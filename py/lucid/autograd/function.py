@@ -9,6 +9,7 @@ import functools
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from lucid import _C
 from lucid._C import Tensor
@@ -73,6 +74,15 @@ class FunctionCtx:
             return self._to_save
         saved: tuple[Tensor | None, ...] = self._saved.get()
         return saved
+
+
+_CONTEXTS: WeakValueDictionary[int, FunctionCtx] = WeakValueDictionary()
+"""The contexts of the functions on the tape, by the addresses of their nodes, which keep them."""
+
+
+def context_of(address: int) -> FunctionCtx | None:
+    """The context of a node: what is set on it is seen on `grad_fn` too."""
+    return _CONTEXTS.get(address)
 
 
 class _FunctionMeta(type):
@@ -208,6 +218,8 @@ def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], output
     still = {id(t) for t in ctx._non_differentiable}
     results: list[Tensor] = []
     passes: list[bool] = []
+    several = sum(isinstance(o, Tensor) for o in outputs) > 1
+    recording = _C.is_grad_enabled() and any(t.requires_grad for t in inputs)
     for i, out in enumerate(outputs):
         if not isinstance(out, Tensor):
             continue
@@ -217,10 +229,20 @@ def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], output
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         if written or out._is_view() or any(out is t for t in inputs):
             # The result must be a tensor of its own, on the same storage.
-            alias = out.detach()
+            given = any(out is t for t in inputs)
+            alias = out.detach() if written else _C._custom_view(out, given, several)
             if not written:
                 outputs[i] = alias
-            ctx._to_save = tuple(alias if t is out else t for t in ctx._to_save) if written else ctx._to_save
+            elif several and out._is_view() and recording:
+                raise RuntimeError(
+                    "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
+                    "return more than one Tensor. This is not supported by the current autograd engine. You should "
+                    "either make sure the input is not a view (using .clone() for example) or make your Function only "
+                    "return one Tensor (potentially splitting it into two Functions: one doing the inplace that "
+                    "returns a single Tensor and a second one that does the other operations)."
+                )
+            if written or not given:
+                ctx._to_save = tuple(alias if t is out else t for t in ctx._to_save)
             out = alias
         results.append(out)
         passes.append(not fixed)
@@ -234,6 +256,7 @@ def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], output
     )
     if ctx._saved is None:
         return
+    _CONTEXTS[ctx._saved.address()] = ctx
     ctx._to_save = ()
     tensors = (o for o in outputs if isinstance(o, Tensor))
     for out, result in zip(tensors, results, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lucid import _C
@@ -13,11 +14,24 @@ class _VariableMeta(type):
         return isinstance(other, Tensor)
 
 
+class _Engine:
+    """What runs backward passes, as far as code asks it for something by name."""
+
+    def queue_callback(self, callback: Callable[[], object]) -> None:
+        """Calls `callback()` once the backward pass that runs in this thread has made all its gradients.
+
+        To be called from one of the pass's hooks: a RuntimeError where none runs.
+        """
+        _C._queue_callback(callback)
+
+
 class Variable(metaclass=_VariableMeta):
     """`Variable(data)` is a tensor over the memory of `data`, cut off from its history; every tensor is an instance.
 
     A TypeError where `data` is no tensor. `volatile`, which older code gives, is not accepted, as in PyTorch.
     """
+
+    _execution_engine = _Engine()
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = False) -> Tensor:  # type: ignore[misc]
         if data is None:

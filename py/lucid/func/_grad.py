@@ -2,7 +2,7 @@
 
 The tape is one for all transforms. A transform differentiates by inputs of its own making (`_C._fresh`): a step on the
 tape after the caller's tensor, so that inner and outer derivatives do not mix, and inside of `vmap` one per sample.
-Forward products are made by differentiating twice: `J v` is the gradient of `Jᵀ u` by `u`.
+Forward products are made by tensors that carry tangents, at levels that nest.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from lucid import _C
 from lucid._C import Tensor
 from lucid._grad_mode import enable_grad
+from lucid.autograd.forward_ad import dual_of as make_dual
 from lucid.func import _tree
 
 Argnums: TypeAlias = int | tuple[int, ...]
@@ -38,6 +39,17 @@ def chosen(argnums: Argnums, count: int) -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise RuntimeError(f"argnums elements must be unique, got {argnums}")
     return tuple(found)
+
+
+def flat_output(output: Any, where: str) -> tuple[list[Tensor], _tree.Spec]:
+    """The leaves of a function's output, which must be tensors, and how they are nested."""
+    leaves, spec = _tree.flatten(output)
+    if not leaves:
+        raise RuntimeError(f"{where}: Expected f to be a function that has non-empty output (got output = {leaves})")
+    for x in leaves:
+        if not isinstance(x, Tensor):
+            raise RuntimeError(f"{where}: expected f(*primals) to return only tensors, got unsupported type {type(x)}")
+    return leaves, spec
 
 
 class Traced:
@@ -79,22 +91,19 @@ class Traced:
 
     def flat_output(self) -> tuple[list[Tensor], _tree.Spec]:
         """The output's leaves, which must be tensors, and how they are nested."""
-        leaves, spec = _tree.flatten(self.output)
-        if not leaves:
-            raise RuntimeError(
-                f"{self.where}: Expected f to be a function that has non-empty output (got output = {leaves})"
-            )
-        for x in leaves:
-            if not isinstance(x, Tensor):
-                raise RuntimeError(
-                    f"{self.where}: expected f(*primals) to return only tensors, got unsupported type {type(x)}"
-                )
-        return leaves, spec
+        return flat_output(self.output, self.where)
 
-    def wanted(self, *tensors: Tensor, but: Sequence[Tensor] = ()) -> bool:
-        """Is a gradient wanted outside of this call for what these depend on?"""
-        own = [*self.inputs, *but]
-        return self.recording and any(t.requires_grad for t in tensors) and _C._leads_elsewhere(list(tensors), own)
+    def wanted(self, *tensors: Tensor) -> bool:
+        """Is a gradient wanted outside of this call for what these, or their tangents, depend on?"""
+        return (
+            self.recording
+            and any(t.requires_grad for t in tensors)
+            and _C._leads_elsewhere(list(tensors), self.inputs, True)
+        )
+
+    def kept(self, x: Tensor, but: Sequence[Tensor] = ()) -> bool:
+        """Has this result a history that others than this call ask for?"""
+        return self.recording and x.requires_grad and _C._leads_elsewhere([x], [*self.inputs, *but])
 
     def outside(self, tree: Any, but: Sequence[Tensor] = ()) -> Any:
         """Results as the caller sees them: without a history that only this call has made."""
@@ -102,7 +111,7 @@ class Traced:
         def one(x: Any) -> Any:
             if not isinstance(x, Tensor):
                 return x
-            return x if self.wanted(x, but=but) else x.detach()
+            return x if self.kept(x, but) else _C._cut(x)
 
         return _tree.map_leaves(one, tree)
 
@@ -145,7 +154,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
                 f"{where}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe you "
                 f"wanted to use the vjp or jacrev APIs instead?"
             )
-        grads = pulled([output], call.inputs, [None], call.wanted(output))
+        grads = call.outside(pulled([output], call.inputs, [None], call.wanted(output)))
         grad_tree, value = _tree.unflatten(grads, call.spec), call.outside(output)
         return (grad_tree, (value, call.outside(call.aux))) if has_aux else (grad_tree, value)
 
@@ -196,8 +205,9 @@ def vjp_by(func: Callable[..., Any], primals: tuple[Any, ...], argnums: Argnums 
                 f"function. cotangents: {given}, primal output: {spec}"
             )
         record = _C.is_grad_enabled() if create_graph is None else create_graph
-        elsewhere = record and _C._leads_elsewhere([*leaves, *weights], call.inputs)
-        return _tree.unflatten(pulled(leaves, call.inputs, weights, elsewhere, retain_graph), call.spec)
+        elsewhere = record and _C._leads_elsewhere([*leaves, *weights], call.inputs, True)
+        found = pulled(leaves, call.inputs, weights, elsewhere, retain_graph)
+        return _tree.unflatten([g if _C._leads_elsewhere([g], []) else _C._cut(g) for g in found], call.spec)
 
     value = call.outside(call.output)
     return (value, vjp_fn, call.outside(call.aux)) if has_aux else (value, vjp_fn)
@@ -206,50 +216,90 @@ def vjp_by(func: Callable[..., Any], primals: tuple[Any, ...], argnums: Argnums 
 # ---- forward
 
 
-class Pushed:
-    """A call whose tangents can be pushed forward: holds `Jᵀ u`, to be differentiated by `u`."""
+class Transposed:
+    """The linear map from `inputs` to `outputs`, as the tape has it: holds `Jᵀ u`, to be differentiated by `u`."""
 
-    def __init__(self, call: Traced) -> None:
-        self.call = call
-        self.outputs, self.spec = call.flat_output()
+    def __init__(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+        self.outputs, self.inputs = outputs, inputs
         with enable_grad():
-            live = [y for y in self.outputs if y.requires_grad]
+            live = [y for y in outputs if y.requires_grad]
             self.weights = [_C._fresh(_C.zeros_like(y)) for y in live]
             _C._retire(self.weights)
-            found: Sequence[Tensor | None] = [None] * len(call.inputs)
+            found: Sequence[Tensor | None] = [None] * len(inputs)
             if live:
-                found = _C._grad(live, call.inputs, self.weights, True, True)
+                found = _C._grad(live, list(inputs), self.weights, True, True)
         self.pulled = [g if g is not None and g.requires_grad else None for g in found]
 
-    def __call__(self, tangents: Sequence[Tensor], strict: bool = False) -> list[Tensor]:
+    def __call__(self, vectors: Sequence[Tensor]) -> list[Tensor]:
         """`J v` for each output."""
-        call = self.call
-        pairs = [(g, v) for g, v in zip(self.pulled, tangents, strict=True) if g is not None]
+        pairs = [(g, v) for g, v in zip(self.pulled, vectors, strict=True) if g is not None]
         found: Sequence[Tensor | None] = [None] * len(self.weights)
         if pairs and self.weights:
             gs, vs = zip(*pairs, strict=True)
             record = _C.is_grad_enabled() and _C._leads_elsewhere(
-                [*self.outputs, *tangents], [*call.inputs, *self.weights]
+                [*self.outputs, *vectors], [*self.inputs, *self.weights], True
             )
             found = _C._grad(list(gs), self.weights, list(vs), True, record)
         left = iter(found)
         out = []
         for y in self.outputs:
             t = next(left) if y.requires_grad else None
-            if t is None and strict:
-                raise RuntimeError(
-                    "jvp(f, primals, tangents): The output of f is independent of the inputs. This is not allowed with "
-                    "strict=True."
-                )
+            if t is not None and t.requires_grad and not _C._leads_elsewhere([t], []):
+                t = _C._cut(t)
             out.append(_C.zeros_like(y) if t is None else t)
         return out
+
+
+class Pushed:
+    """A call of a function on inputs that carry tangents, at a level of its own."""
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        primals: Any,
+        tangents: Sequence[Tensor],
+        where: str,
+        strict: bool = False,
+        has_aux: bool = False,
+    ) -> None:
+        leaves, spec = _tree.flatten(primals)
+        level = _C._open_level()
+        try:
+            duals = [make_dual(x, v) for x, v in zip(leaves, tangents, strict=True)]
+            output, aux = func(*_tree.unflatten(duals, spec)), None
+            if has_aux:
+                if not (isinstance(output, tuple) and len(output) == 2):
+                    raise RuntimeError(
+                        f"{where}: output of function f should be a tuple: (output, aux) if has_aux is True"
+                    )
+                output, aux = output
+            outputs, self.spec = flat_output(output, where)
+            self.aux = _tree.map_leaves(lambda x: _C._unpack_dual(x)[0] if isinstance(x, Tensor) else x, aux)
+            self.values: list[Tensor] = []
+            self.tangents: list[Tensor] = []
+            for y in outputs:
+                value, v = _C._unpack_dual(y)
+                if v is None and strict:
+                    raise RuntimeError(
+                        "jvp(f, primals, tangents): The output of f is independent of the inputs. This is not allowed "
+                        "with strict=True."
+                    )
+                self.values.append(value)
+                self.tangents.append(_C.zeros_like(value) if v is None else v)
+        finally:
+            _C._close_level(level)
+        # A derivative in reverse within the call has left its history in them, which nobody else asks for.
+        self.tangents = [
+            v if not v.requires_grad or _C._leads_elsewhere([v], []) else _C._cut(v) for v in self.tangents
+        ]
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """`func(*primals)` and `J · tangents`; both are tuples, nested alike.
 
     With `strict`, an output that does not depend on the inputs is an error instead of a zero tangent. With `has_aux`,
-    `func` gives `(output, aux)`, and `aux` comes third. The cost is that of differentiating twice in reverse.
+    `func` gives `(output, aux)`, and `aux` comes third. Runs in forward mode (`lucid.autograd.forward_ad`), at a level
+    of its own, so that calls nest; a custom function needs a `jvp`.
     """
     where = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple):
@@ -264,14 +314,9 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         )
     _only_tensors(where, leaves, "primals")
     _only_tensors(where, given, "tangents")
-    for x, v in zip(leaves, given, strict=True):
-        if x.shape != v.shape:
-            raise RuntimeError(f"{where}: Expected tensor {x.shape} and its tangent {v.shape} to have the same shape")
-    call = Traced(func, primals, {}, None, has_aux, where)
-    push = Pushed(call)
-    out = _tree.unflatten(push(given, strict), push.spec)
-    value = call.outside(call.output)
-    return (value, out, call.outside(call.aux)) if has_aux else (value, out)
+    call = Pushed(func, primals, given, where, strict, has_aux)
+    out = _tree.unflatten(call.values, call.spec), _tree.unflatten(call.tangents, call.spec)
+    return (*out, call.aux) if has_aux else out
 
 
 def _only_tensors(where: str, leaves: list[Any], name: str) -> None:
@@ -282,22 +327,44 @@ def _only_tensors(where: str, leaves: list[Any], name: str) -> None:
             raise RuntimeError(f"{where}: Expected {name} to only contain Tensors, got {type(x)}")
 
 
+class Linear:
+    """A function's derivative at a point as a linear map: made of one run in forward mode that the tape records."""
+
+    def __init__(self, func: Callable[..., Any], primals: Any, where: str, has_aux: bool = False) -> None:
+        self.recording = _C.is_grad_enabled()
+        leaves, self.in_spec = _tree.flatten(primals)
+        for x in leaves:
+            if not isinstance(x, Tensor):
+                raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
+        with enable_grad():
+            self.vectors = [_C._fresh(_C.zeros_like(x)) for x in leaves]
+            call = Pushed(func, primals, self.vectors, where, False, has_aux)
+            _C._retire(self.vectors)
+        self.spec, self.aux, self.values = call.spec, self.outside(call.aux), self.outside(call.values)
+        self.push = Transposed(call.tangents, self.vectors)
+
+    def outside(self, tree: Any) -> Any:
+        """Results as the caller sees them: recorded only where the caller records."""
+        return _tree.map_leaves(lambda x: _C._cut(x) if isinstance(x, Tensor) and not self.recording else x, tree)
+
+
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """`func(*primals)`, and the function that takes tangents to `J · tangents` there, without running `func` again."""
-    call = Traced(func, primals, {}, None, False, "linearize(f, *primals)")
-    push = Pushed(call)
+    linear = Linear(func, primals, "linearize(f, *primals)")
+    leaves = _tree.flatten(primals)[0]
+    kinds = [[(what, getattr(x, what)) for what in ("shape", "device", "dtype")] for x in leaves]
 
     def jvp_fn(*tangents: Any) -> Any:
         given, spec = _tree.flatten(tangents)
-        if spec != call.spec:
-            raise RuntimeError(f"Expected the tangents {spec} to have the same argspec as the primals {call.spec}")
-        for i, (t, x) in enumerate(zip(given, call.inputs, strict=True)):
-            for what in ("shape", "device", "dtype"):
-                if getattr(t, what) != getattr(x, what):
+        if spec != linear.in_spec:
+            raise RuntimeError(f"Expected the tangents {spec} to have the same argspec as the primals {linear.in_spec}")
+        for i, (t, kind) in enumerate(zip(given, kinds, strict=True)):
+            for what, wanted in kind:
+                if getattr(t, what) != wanted:
                     raise RuntimeError(
                         f"tangent:{i} with {what} {getattr(t, what)} in flattened pytree doesn't match the {what} "
-                        f"{getattr(x, what)} of the corresponding primal."
+                        f"{wanted} of the corresponding primal."
                     )
-        return _tree.unflatten(push(given), push.spec)
+        return _tree.unflatten(linear.push(given), linear.spec)
 
-    return call.outside(call.output), jvp_fn
+    return _tree.unflatten(linear.values, linear.spec), jvp_fn

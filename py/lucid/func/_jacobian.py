@@ -9,7 +9,7 @@ from typing import Any
 from lucid import _C
 from lucid._C import Tensor
 from lucid.func import _tree
-from lucid.func._grad import Argnums, Pushed, Traced, chosen, jvp, vjp_by
+from lucid.func._grad import Argnums, Linear, chosen, jvp, vjp_by
 from lucid.func._vmap import check_randomness, vmap
 
 
@@ -125,33 +125,31 @@ def _columns(
     randomness: str,
 ) -> tuple[Callable[..., Any], _tree.Spec, list[Tensor], Any]:
     """What takes a tangent to a column; then how the outputs are nested, the outputs, and `aux`."""
+
+    def of_picked(*xs: Any) -> Any:
+        given = list(args)
+        for i, x in zip(at, xs, strict=True):
+            given[i] = x
+        return func(*given)
+
+    primals = picked if isinstance(argnums, tuple) else (picked,)
     # Random numbers are the same for all columns, or refused: one run of the function does.
     forbids = randomness == "error"
     if forbids:
         _C._forbid_random(True)
     try:
-        call = Traced(func, args, {}, argnums, has_aux, "jvp(f, primals, tangents)")
+        linear = Linear(of_picked, primals, "jvp(f, primals, tangents)", has_aux)
     finally:
         if forbids:
             _C._forbid_random(False)
-    leaves, spec = call.flat_output()
-    outputs, aux = call.outside(leaves), call.outside(call.aux)
     if randomness != "different":
-        push = Pushed(call)
-        return (lambda *tangents: tuple(push(tangents))), spec, outputs, aux
+        return (lambda *tangents: tuple(linear.push(tangents))), linear.spec, linear.values, linear.aux
 
     def again(*tangents: Tensor) -> tuple[Tensor, ...]:
-        def of_picked(*xs: Any) -> Any:
-            given = list(args)
-            for i, x in zip(at, xs, strict=True):
-                given[i] = x
-            return func(*given)
-
-        primals = picked if isinstance(argnums, tuple) else (picked,)
-        vs = _tree.unflatten(tangents, _tree.flatten(primals)[1])
+        vs = _tree.unflatten(tangents, linear.in_spec)
         return tuple(_tree.flatten(jvp(of_picked, primals, vs, has_aux=has_aux)[1])[0])
 
-    return again, spec, outputs, aux
+    return again, linear.spec, linear.values, linear.aux
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:

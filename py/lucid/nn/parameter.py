@@ -44,7 +44,9 @@ class Parameter(Tensor):
         return found
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.detach(), self.requires_grad)
+        made = _rebuild, (type(self), self.detach(), self.requires_grad)
+        # What was set on it comes along, as in PyTorch.
+        return (*made, dict(self.__dict__)) if self.__dict__ else made
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()

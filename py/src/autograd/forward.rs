@@ -17,6 +17,37 @@ fn _exit_dual_level(py: Python<'_>) -> PyResult<()> {
     cross::quick(py, autograd::exit_dual_level)
 }
 
+/// Opens a level of this thread inside of those that are open, and gives its id.
+#[pyfunction]
+fn _open_level() -> u64 {
+    autograd::open_level()
+}
+
+/// Closes a level of this thread; its tangents are gone.
+#[pyfunction]
+fn _close_level(level: u64) {
+    autograd::close_level(level);
+}
+
+/// Puts the innermost level out of work in this thread until `_set_bound` gets what this gives.
+#[pyfunction]
+fn _leave_level() -> u64 {
+    autograd::leave_level()
+}
+
+/// Puts back what `_leave_level` has left.
+#[pyfunction]
+fn _set_bound(bound: u64) {
+    autograd::set_bound(bound);
+}
+
+/// The tensor cut off from the tape, with its tangents.
+#[pyfunction]
+fn _cut<'py>(py: Python<'py>, tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+    let t = tensor.get().share();
+    wrap(py, cross::quick(py, || autograd::cut(&t))?)
+}
+
 /// A view of `primal` that carries `tangent`.
 #[pyfunction]
 fn _make_dual<'py>(
@@ -75,6 +106,11 @@ fn _set_fwd_grad_enabled(mode: bool) -> bool {
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_enter_dual_level, m)?)?;
     m.add_function(wrap_pyfunction!(_exit_dual_level, m)?)?;
+    m.add_function(wrap_pyfunction!(_open_level, m)?)?;
+    m.add_function(wrap_pyfunction!(_close_level, m)?)?;
+    m.add_function(wrap_pyfunction!(_leave_level, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_bound, m)?)?;
+    m.add_function(wrap_pyfunction!(_cut, m)?)?;
     m.add_function(wrap_pyfunction!(_make_dual, m)?)?;
     m.add_function(wrap_pyfunction!(_unpack_dual, m)?)?;
     m.add_function(wrap_pyfunction!(_tangent, m)?)?;

@@ -3,8 +3,8 @@
 use super::{call_python, grads_of, grads_tuple};
 use crate::args::{tensors_of, At};
 use crate::cross;
-use crate::tensor::PyTensor;
-use lucid::autograd::{custom, CustomNode, Record, WeakNode};
+use crate::tensor::{wrap, PyTensor};
+use lucid::autograd::{custom, custom_view, CustomNode, Record, WeakNode};
 use lucid::Tensor;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -23,6 +23,23 @@ impl PySaved {
             None => Ok(PyTuple::empty(py)),
         }
     }
+
+    /// Where the node is in memory; 0 where it is gone.
+    fn address(&self) -> usize {
+        self.0.upgrade().map_or(0, |node| node.address())
+    }
+}
+
+/// A result that is an input or a view, as a tensor of its own that nobody may write to: see `custom_view`.
+#[pyfunction]
+fn _custom_view<'py>(
+    py: Python<'py>,
+    out: &Bound<'py, PyTensor>,
+    is_input: bool,
+    several: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let out = out.get().share();
+    wrap(py, cross::quick(py, || custom_view(&out, is_input, several))?)
 }
 
 /// Puts `outputs` on the tape as results of a function whose gradient is `backward(*grads)`. Gives access to `saved`, or
@@ -72,6 +89,7 @@ fn _record_dirty(py: Python<'_>, tensor: &Bound<'_, PyTensor>, value: &Bound<'_,
 /// Adds the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PySaved>()?;
+    m.add_function(wrap_pyfunction!(_custom_view, m)?)?;
     m.add_function(wrap_pyfunction!(_record_function, m)?)?;
     m.add_function(wrap_pyfunction!(_record_dirty, m)?)
 }

@@ -8,16 +8,40 @@ use lucid::Tensor;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
-use std::collections::HashMap;
+use pyo3::types::{PyDict, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A step of the tape: computes the gradients of an op's inputs from those of its results.
 #[pyclass(name = "Node", module = "lucid.autograd.graph", subclass, frozen, weakref)]
 pub struct PyNode(pub GraphNode);
 
-/// The Python object of a node, of a class that is named as the node.
+/// The living objects of nodes by address, so that one node is one object; and how many may be listed before those gone are
+/// taken off.
+static OBJECTS: Mutex<(BTreeMap<usize, Py<PyWeakrefReference>>, usize)> = Mutex::new((BTreeMap::new(), 0));
+
+/// The Python object of a node: one while anybody has it.
 pub fn node_object(py: Python<'_>, node: GraphNode) -> PyResult<Bound<'_, PyAny>> {
+    let address = node.address();
+    let known = OBJECTS.lock().0.get(&address).map(|object| object.clone_ref(py));
+    if let Some(object) = known.and_then(|object| object.bind(py).upgrade()) {
+        return Ok(object);
+    }
+    let object = new_object(py, node)?;
+    let weak = PyWeakrefReference::new(&object)?.unbind();
+    let mut held = OBJECTS.lock();
+    if held.0.len() >= held.1 {
+        held.0.retain(|_, object| object.bind(py).upgrade().is_some());
+        held.1 = (2 * held.0.len()).max(64);
+    }
+    let former = held.0.insert(address, weak);
+    drop(held);
+    drop(former);
+    Ok(object)
+}
+
+/// An object of a class that is named as the node.
+fn new_object(py: Python<'_>, node: GraphNode) -> PyResult<Bound<'_, PyAny>> {
     static CLASSES: PyOnceLock<Mutex<HashMap<String, Py<PyType>>>> = PyOnceLock::new();
     let name = node.name();
     let classes = CLASSES.get_or_init(py, Mutex::default);
@@ -161,7 +185,12 @@ impl PyNode {
             let raw = PySavedTensor { node: self.0.clone(), name: asked.into() };
             return Ok(Some(Bound::new(py, raw)?.into_any()));
         }
-        let Some(asked) = name.strip_prefix("_saved_") else { return Err(missing()) };
+        let Some(asked) = name.strip_prefix("_saved_") else {
+            // Of a custom function it has what `forward` put on its context.
+            let context = py.import("lucid.autograd.function")?.getattr("context_of")?.call1((self.0.address(),))?;
+            let hidden = name.starts_with("__") || context.is_none();
+            return if hidden { Err(missing()) } else { context.getattr_opt(name)?.map(Some).ok_or_else(missing) };
+        };
         match cross::quick(py, || self.0.saved_as(asked))? {
             Some(saved) => saved.map(|t| wrap(py, t)).transpose(),
             None => Err(missing()),

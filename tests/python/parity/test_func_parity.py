@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -74,6 +75,53 @@ def dicts(m: Any) -> Callable[..., Any]:
     return lambda p: {"sum": (p["a"] * p["b"][0]).sum(), "all": [p["b"][0].cos(), p["a"]]}
 
 
+def derivative(F: Any, m: Any, f: Callable[..., Any]) -> Callable[..., Any]:
+    """The derivative of a function of each element, in forward mode."""
+    return lambda x: F.jvp(f, (x,), (m.ones_like(x),))[1]
+
+
+def piecewise(m: Any) -> Callable[..., Any]:
+    return lambda x: x.sin() if x.sum() > 0 else x.cos()
+
+
+def assembled(m: Any) -> Callable[..., Any]:
+    """Writes what carries a tangent into what carries none."""
+
+    def f(x: Any) -> Any:
+        y = m.zeros(2, 3, device=x.device)
+        y[0] = x.sin()
+        y.t()[1] = x[:2] * x.prod()
+        return y.t() * x[:, None]
+
+    return f
+
+
+def scaled(m: Any) -> Callable[..., Any]:
+    """A function whose tangent is three times the right one, so that it shows whether its `jvp` was used."""
+
+    class Scaled(m.autograd.Function):  # type: ignore[misc]
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x.sin()
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_forward(*inputs)
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * ctx.saved_tensors[0].cos()
+
+        @staticmethod
+        def jvp(ctx: Any, v: Any) -> Any:
+            return 3 * v * ctx.saved_tensors[0].cos()
+
+    return Scaled.apply  # type: ignore[no-any-return]
+
+
 # Each runs with (func module, framework, maker of tensors), on both.
 CASES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "vmap": lambda F, m, t: F.vmap(m.dot)(t(A), t(B)),
@@ -136,6 +184,54 @@ CASES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "vmap of jvp": lambda F, m, t: F.vmap(lambda x, v: F.jvp(wave(m), (x,), (v,)))(t(A), t(B)),
     "grad of jvp": lambda F, m, t: F.grad(lambda x: F.jvp(energy(m), (x,), (t(V),))[1])(t(V)),
     "jvp of grad": lambda F, m, t: F.jvp(F.grad(energy(m)), (t(V),), (t(V) + 1,)),
+    "third derivative by jvp": lambda F, m, t: [
+        derivative(F, m, derivative(F, m, derivative(F, m, lambda x: x**4)))(t(V)),
+        F.grad(lambda x: derivative(F, m, derivative(F, m, lambda y: y**4))(x).sum())(t(V)),
+        derivative(F, m, F.grad(lambda x: derivative(F, m, lambda y: y**4)(x).sum()))(t(V)),
+    ],
+    "perturbations by jvp": lambda F, m, t: derivative(
+        F, m, lambda x: x * derivative(F, m, lambda y: x + y)(m.ones_like(x))
+    )(t(V)),
+    "jvp of grad and value": lambda F, m, t: F.jvp(F.grad_and_value(energy(m)), (t(V),), (t(V) + 1,)),
+    "jvp of vjp": lambda F, m, t: F.jvp(lambda x: F.vjp(wave(m), x)[1](x)[0], (t(V),), (t(V) + 1,)),
+    "vjp of jvp by the vector": lambda F, m, t: F.vjp(lambda v: F.jvp(wave(m), (t(V),), (v,))[1], t(V))[1](t(V)),
+    "grad of jvp of grad by the vector": lambda F, m, t: F.grad(
+        lambda v: F.jvp(F.grad(energy(m)), (t(V),), (v,))[1].sum()
+    )(t(V)),
+    "jvp of what requires gradients": lambda F, m, t: F.jvp(
+        wave(m), (t(V).requires_grad_(),), (t(V).requires_grad_(),)
+    ),
+    "jvp of a pair, of integers too": lambda F, m, t: F.jvp(lambda x: (x.argsort(), x * 2), (t(V),), (t(V),)),
+    "jvp, detached": lambda F, m, t: F.jvp(lambda x: x.detach() * x, (t(V),), (t(V),)),
+    "jvp, no_grad inside": lambda F, m, t: F.jvp(no_grad_inside(m), (t(V),), (t(V),)),
+    "jvp, in place": lambda F, m, t: F.jvp(assembled(m), (t(V),), (t(V) + 1,)),
+    "vmap over jvp": lambda F, m, t: F.vmap(lambda v: F.jvp(wave(m), (t(V),), (v,)))(t(A)),
+    "vmap over jvp, in place": lambda F, m, t: F.vmap(lambda v: F.jvp(assembled(m), (t(V),), (v,)))(t(A)),
+    "vmap over jvp, by a shared and a mapped": lambda F, m, t: F.vmap(
+        lambda x, v: F.jvp(lambda w, y: m.tanh(w @ y) * y.sum(), (t(W), x), (t(W), v)), in_dims=(None, 0)
+    )(t(V), t(A)),
+    "vmap over jvp, branching": lambda F, m, t: F.vmap(lambda v: F.jvp(piecewise(m), (t(V),), (v,)))(t(A)),
+    "vmap over jvp of vmap": lambda F, m, t: F.vmap(
+        lambda v: F.jvp(lambda x: F.vmap(lambda a: m.tanh(a * x).sum())(t(A)), (t(V),), (v,))
+    )(t(B)),
+    "vmap over jvp of grad": lambda F, m, t: F.vmap(lambda v: F.jvp(F.grad(energy(m)), (t(V),), (v,)))(t(A)),
+    "vmap of vmap over jvp": lambda F, m, t: F.vmap(lambda x: F.vmap(lambda v: F.jvp(wave(m), (x,), (v,))[1])(t(B)))(
+        t(A)
+    ),
+    "jacfwd, branching": lambda F, m, t: F.jacfwd(piecewise(m))(t(V)),
+    "jacfwd, in place": lambda F, m, t: F.jacfwd(assembled(m))(t(V)),
+    "jacfwd of jacfwd of jacfwd": lambda F, m, t: F.jacfwd(F.jacfwd(F.jacfwd(lambda x: x.prod())))(t(V)),
+    "jvp of a function of one's own": lambda F, m, t: F.jvp(scaled(m), (t(V),), (t(V) + 1,)),
+    "jacfwd of a function of one's own": lambda F, m, t: F.jacfwd(scaled(m))(t(V)),
+    "vmap of jvp of a function of one's own": lambda F, m, t: F.vmap(lambda x, v: F.jvp(scaled(m), (x,), (v,)))(
+        t(A), t(B)
+    ),
+    "vmap over jvp of a function of one's own": lambda F, m, t: F.vmap(lambda v: F.jvp(scaled(m), (t(V),), (v,)))(t(A)),
+    "vmap of jacfwd of a function of one's own": lambda F, m, t: F.vmap(F.jacfwd(scaled(m)))(t(A)),
+    "jvp of vmap of a function of one's own": lambda F, m, t: F.jvp(F.vmap(scaled(m)), (t(A),), (t(B),)),
+    "grad of jvp of a function of one's own": lambda F, m, t: F.grad(
+        lambda v: F.jvp(scaled(m), (t(V),), (v,))[1].sum()
+    )(t(V)),
     "linearize": lambda F, m, t: (F.linearize(wave(m), t(V))[0], F.linearize(wave(m), t(V))[1](t(V) + 1)),
     "vmap over linearize": lambda F, m, t: F.vmap(F.linearize(wave(m), t(V))[1])(t(A)),
     "jacrev": lambda F, m, t: F.jacrev(wave(m))(t(V)),
@@ -207,11 +303,54 @@ REFUSED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "jvp by no tuple": lambda F, m, t: F.jvp(wave(m), t(V), t(V)),
     "jvp, other structure": lambda F, m, t: F.jvp(wave(m), (t(V),), (t(V), t(V))),
     "jvp, strict": lambda F, m, t: F.jvp(lambda x: t(A), (t(V),), (t(V),), strict=True),
+    "jvp by integers": lambda F, m, t: F.jvp(lambda x: x * 2.0, (t(V).to(m.int64),), (t(V),)),
+    "jvp, other shape": lambda F, m, t: F.jvp(lambda x: x * 2.0, (t(V),), (t(A),)),
+    "jvp of a function of one's own without one": lambda F, m, t: F.jvp(
+        type("F", (m.autograd.Function,), {"forward": staticmethod(lambda x: x), "setup_context": print}).apply,
+        (t(V),),
+        (t(V),),
+    ),
     "jvp by numbers": lambda F, m, t: F.jvp(lambda x: x, (3.0,), (1.0,)),
     "jacrev, chunks of none": lambda F, m, t: F.jacrev(wave(m), chunk_size=0),
     "jacrev of complex": lambda F, m, t: F.jacrev(wave(m))(t(V).to(m.complex64)),
     "backward inside": lambda F, m, t: raising(F, m, t, lambda x: x.requires_grad_().sum().backward()),
 }
+
+
+def test_levels_end_with_their_calls() -> None:
+    def fails(x: Any) -> Any:
+        raise ZeroDivisionError
+
+    x = lucid.tensor(V)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            lucid.func.jvp(lambda y: lucid.func.jvp(fails, (y,), (y,)), (x,), (x,))
+        assert not lucid._C._forward_active()
+    with lucid.inference_mode():
+        agree(lucid.func.jvp(lucid.sin, (x,), (x,))[1].clone(), (torch.tensor(V) * torch.tensor(V).cos()))
+    assert lucid._C._is_fwd_grad_enabled()
+
+
+def test_threads_have_levels_of_their_own() -> None:
+    found: list[Any] = [None] * 4
+    ready = threading.Barrier(len(found))
+
+    def run(i: int) -> None:
+        x = lucid.tensor(V) + i
+
+        def f(y: Any) -> Any:
+            ready.wait(60)
+            return y**2
+
+        found[i] = lucid.func.jvp(f, (x,), (lucid.ones_like(x),))[1]
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(found))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for i, slope in enumerate(found):
+        agree(slope, 2 * (torch.tensor(V) + i))
 
 
 @pytest.mark.parametrize("case", REFUSED)
