@@ -90,7 +90,8 @@ def attempt(run: Callable[[], Any]) -> Any:
     try:
         return run()
     except (RuntimeError, TypeError, IndexError, ValueError, OverflowError) as error:
-        kinds = (IndexError, OverflowError, ValueError, TypeError, RuntimeError)
+        # A DtypeMismatch is a TypeError too; here it stands for what PyTorch mostly raises.
+        kinds = (IndexError, OverflowError, ValueError, RuntimeError, TypeError)
         return next(k for k in kinds if isinstance(error, k))
 
 

@@ -96,7 +96,8 @@ def outcome(m: Any, call: str, device: str) -> tuple[Any, ...]:
             warnings.simplefilter("ignore")
             t = eval(call, names(m, device))
     except Exception as e:
-        kinds = (TypeError, ValueError, RuntimeError)
+        # A DtypeMismatch is a TypeError too; here it stands for what PyTorch mostly raises.
+        kinds = (RuntimeError, TypeError, ValueError)
         return ("error", next((k.__name__ for k in kinds if isinstance(e, k)), repr(e)))
     node = t.grad_fn and t.grad_fn.name()
     return str(t.dtype).split(".")[-1], tuple(t.shape), t.requires_grad, node

@@ -231,7 +231,7 @@ def test_bytes_and_scalars() -> None:
     assert lucid.as_tensor(b"ab").tolist() == [97, 98]
     with pytest.warns(UserWarning, match="not writable"):
         assert lucid.asarray(b"ab").tolist() == [97, 98]
-    assert lucid.tensor(b"ab").tolist() == [97, 98]
+    assert lucid.tensor(bytearray(b"ab")).tolist() == [97, 98]
     assert lucid.asarray(3).dtype is lucid.int64
     assert lucid.asarray(np.float64(3)).dtype is lucid.float64
     assert lucid.asarray([1.0], requires_grad=True).requires_grad
@@ -252,9 +252,14 @@ def test_dtypes_among_nested_data() -> None:
     for nothing in (None, [None]):
         with pytest.raises(RuntimeError, match="infer dtype"):
             lucid.tensor(nothing)
-    for wrong in ({1}, {1: 2}, "a", ["a"], object(), (i for i in range(3))):
-        with pytest.raises(TypeError):
+    for wrong in ({1}, {1: 2}, object(), (i for i in range(3))):
+        with pytest.raises(RuntimeError, match="infer dtype"):
             lucid.tensor(wrong)
+    for text in ("a", b"ab"):
+        with pytest.raises(TypeError, match="invalid data type"):
+            lucid.tensor(text)
+    with pytest.raises(ValueError, match="too many dimensions"):
+        lucid.tensor(["a"])
 
 
 @pytest.mark.filterwarnings("ignore:The given buffer")
