@@ -8,7 +8,7 @@
 use super::super::blas::{gemm, gemm_here, Gemm, Matrix, Product};
 use super::super::fused::{Compute, Float};
 use super::super::simd::{run, threads, Task};
-use super::{Sizes, WORK};
+use super::{Sizes, WORK, WORTH_CUTTING};
 use std::ops::Range;
 
 /// Elements of a block of columns.
@@ -34,7 +34,7 @@ impl Sizes {
         }
         let work = (self.outputs * self.area * self.depth()).max(1);
         let units = out.len() / size;
-        if units < threads::num_threads() && work > WORK && !self.is_depthwise() {
+        if units < threads::num_threads() && work > WORTH_CUTTING && !self.is_depthwise() {
             let mut scratch = Vec::new();
             out.chunks_mut(size).enumerate().for_each(|(unit, out)| f(unit, out, &mut scratch, true));
             return;

@@ -189,7 +189,7 @@ fn go<T: Number>(
     };
     let bias_of = |unit: usize| bias.map(|b| &b[unit % s.groups * rows..][..rows]);
     let work = block.work().max(1);
-    if units.div_ceil(images) < threads::num_threads() && work > super::WORK && images == 1 {
+    if units.div_ceil(images) < threads::num_threads() && work > super::WORTH_CUTTING && images == 1 {
         let mut planes = Vec::new();
         for (unit, out) in out.chunks_mut(part).enumerate() {
             lay(&block, unit, &mut planes, true);

@@ -21,6 +21,8 @@ use crate::{DType, Error, Result};
 
 /// Multiplications below which one thread does it.
 const WORK: usize = 1 << 18;
+/// Those of one image below which it is not cut: some 40 µs, several times what it takes to wake a thread that sleeps.
+const WORTH_CUTTING: usize = 1 << 20;
 
 /// The kernels of the `conv` family.
 pub fn conv(op: &ConvOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
