@@ -65,7 +65,7 @@ def outcome(f: Any) -> tuple[str, Any]:
 
 
 def kind_of(e: Exception) -> str:
-    """The builtin that an exception is a kind of; a DtypeMismatch, which is a TypeError too, is what PyTorch mostly raises."""
+    """The builtin that an exception is a kind of. A DtypeMismatch, a TypeError too, is what PyTorch mostly raises."""
     builtins = (NotImplementedError, IndexError, ValueError, RuntimeError, TypeError)
     return next(k.__name__ for k in builtins if isinstance(e, k))
 
