@@ -146,7 +146,7 @@ mod linux {
 mod elsewhere {
     /// A thread of the pool, which the system places as it likes.
     #[derive(Default)]
-    pub struct Seat;
+    pub struct Seat {}
 
     impl Seat {
         /// Nothing to do.
