@@ -1,7 +1,8 @@
 //! The graph as a user may look at it: nodes, what they lead to, hooks on them.
 
+use super::auto::Auto;
 use super::hooks::{PostHook, PreHook};
-use super::node::{Auto, Ctx, Edge, Kind, Node};
+use super::node::{Ctx, Edge, Kind, Node};
 use super::record::{edge_of, requires_grad};
 use crate::dispatch::Prim;
 use crate::ops::contract::ContractOp;

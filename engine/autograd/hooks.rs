@@ -2,7 +2,8 @@
 //!
 //! Order for one node, as in PyTorch: hooks on its results, kept gradients, hooks before it, the node, hooks after it.
 
-use super::node::{Auto, Kind, Node};
+use super::auto::Auto;
+use super::node::{Kind, Node};
 use super::record::{edge_of, requires_grad};
 use crate::{batching, Error, Result, Tensor};
 use parking_lot::Mutex;

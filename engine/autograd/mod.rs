@@ -1,10 +1,11 @@
 //! The dynamic tape: what was computed from what, and the gradients that follow.
 //!
-//! `node` is the graph, `record` writes it while ops run, `run` walks it backwards, `hooks` watch, `custom` adds functions
-//! with gradients of their own, `graph` shows it, `forward` carries tangents along, at the `levels` that are open. Rules
-//! stand in the op table and are written in tensor ops, so with `create_graph` the walk is itself recorded. No walk and no
-//! drop recurses.
+//! `node` is the graph, `auto` a tensor's place on it, `record` writes it while ops run, `run` walks it backwards, `hooks`
+//! watch, `custom` adds functions with gradients of their own, `graph` shows it, `forward` carries tangents along, at the
+//! `levels` that are open. Rules stand in the op table and are written in tensor ops, so with `create_graph` the walk is
+//! itself recorded. No walk and no drop recurses.
 
+mod auto;
 mod custom;
 pub(crate) mod forward;
 mod graph;
@@ -15,6 +16,7 @@ mod node;
 mod record;
 mod run;
 
+pub(crate) use auto::Auto;
 pub use custom::{custom, Backward, CustomNode, Record};
 pub use forward::{cut, make_dual, set_tangent, unpack_dual};
 pub use graph::{GraphNode, WeakNode};
@@ -30,7 +32,7 @@ pub use modes::{
     push_packing, restore_mode, set_detect_anomaly, set_grad_enabled, set_inference_mode, set_tracer, Former, Pack,
     Packing, Tracer, Unpack,
 };
-pub(crate) use node::{Auto, Ctx, Edge, Grads, Pieces};
+pub(crate) use node::{Ctx, Edge, Grads, Pieces};
 pub use record::custom_view;
 pub(crate) use record::{
     apart, check_followed, check_in_place, edge_of, record, record_pieces, record_view, record_write, requires_grad,

@@ -3,19 +3,19 @@
 //! Edges point from results to what they came from. A node owns its edges and the inputs it saved; a result it saved is
 //! kept as bare storage, since the tensor owns the node. Dropping a node unlinks its ancestors with a stack of its own.
 
+use super::auto::Auto;
 use super::custom::Custom;
 use super::forward::{self, Tangent};
 use super::hooks::Extra;
 use super::modes::{self, with_grad, Packing, Unpack};
 use crate::dispatch::{Prim, Storage};
 use crate::shape::{Axes, Shape};
-use crate::tensor::{signed, Inner};
+use crate::tensor::signed;
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use crate::ops::view::ViewOp;
 
@@ -285,7 +285,8 @@ impl Node {
     }
 }
 
-enum Owned {
+/// What a dropped node or tensor held, for the iterative drop.
+pub(super) enum Owned {
     Node(Arc<Node>),
     Tensor(Tensor),
 }
@@ -307,226 +308,6 @@ impl Drop for Node {
                     }
                 }
             }
-        }
-    }
-}
-
-/// A tensor's place on the tape.
-pub(crate) struct Auto {
-    requires_grad: AtomicBool,
-    /// Made in inference mode.
-    pub(crate) inference: bool,
-    /// Recorded writes to this tensor, as a base of views.
-    pub(crate) writes: AtomicU32,
-    pub(crate) view: Option<Box<ViewInfo>>,
-    state: Mutex<State>,
-}
-
-/// What a view is a view of, for recording writes through it.
-pub(crate) struct ViewInfo {
-    pub(crate) base: Tensor,
-    pub(crate) ops: SmallVec<[ViewOp; 1]>,
-    /// The base's `writes` when this view's edge was made.
-    pub(crate) seen: AtomicU32,
-    /// Is the base what this tensor itself was before it changed its shape, so that it is no view to the user?
-    pub(crate) itself: bool,
-    pub(crate) origin: Origin,
-}
-
-/// How a view was made, where the tape cannot follow a write through it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// By itself, while gradients were recorded.
-    Plain,
-    /// With others, by one node of several results.
-    Pieces,
-    /// While gradients were not recorded.
-    NoGrad,
-    /// Inside of a function with a gradient of its own, which the tape would pass by.
-    Custom,
-}
-
-#[derive(Default)]
-struct State {
-    edge: Option<Edge>,
-    leaf: Option<Box<Leaf>>,
-}
-
-#[derive(Default)]
-struct Leaf {
-    grad: Option<Tensor>,
-    accumulate: Weak<Node>,
-    extra: Arc<Extra>,
-    retains: bool,
-    retired: bool,
-    /// At most one of each level.
-    tangents: Vec<Tangent>,
-    /// The tensor that the user has in this leaf's place, one after another as its data are replaced.
-    bearer: Option<Arc<Mutex<Weak<Inner>>>>,
-}
-
-impl Default for Auto {
-    fn default() -> Auto {
-        Auto {
-            requires_grad: AtomicBool::new(false),
-            inference: modes::inference_mode_enabled(),
-            writes: AtomicU32::new(0),
-            view: None,
-            state: Mutex::default(),
-        }
-    }
-}
-
-impl Auto {
-    /// Of another tensor's storage, cut off from the tape.
-    pub(crate) fn detached(inference: bool) -> Auto {
-        Auto { inference, ..Auto::default() }
-    }
-
-    pub(crate) fn recorded(edge: Edge) -> Auto {
-        let state = State { edge: Some(edge), leaf: None };
-        Auto { requires_grad: AtomicBool::new(true), state: Mutex::new(state), ..Auto::default() }
-    }
-
-    pub(crate) fn requires_grad(&self) -> bool {
-        self.requires_grad.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_requires_grad(&self, on: bool) {
-        self.requires_grad.store(on, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_leaf(&self) -> bool {
-        self.state.lock().edge.is_none()
-    }
-
-    pub(crate) fn own_edge(&self) -> Option<Edge> {
-        self.state.lock().edge.clone()
-    }
-
-    pub(crate) fn set_edge(&self, edge: Option<Edge>) {
-        self.set_requires_grad(edge.is_some());
-        let old = std::mem::replace(&mut self.state.lock().edge, edge);
-        drop(old);
-    }
-
-    pub(crate) fn grad(&self) -> Option<Tensor> {
-        self.state.lock().leaf.as_ref()?.grad.clone()
-    }
-
-    pub(crate) fn set_grad(&self, grad: Option<Tensor>) {
-        let mut state = self.state.lock();
-        if grad.is_none() && state.leaf.is_none() {
-            return;
-        }
-        let old = std::mem::replace(&mut state.leaf.get_or_insert_default().grad, grad);
-        drop(state);
-        drop(old);
-    }
-
-    /// Marks a result whose gradient is to be kept; false where it was marked before.
-    pub(crate) fn start_retaining(&self) -> bool {
-        !std::mem::replace(&mut self.state.lock().leaf.get_or_insert_default().retains, true)
-    }
-
-    /// Says that nobody asks for this leaf's gradient any more.
-    pub(crate) fn retire(&self) {
-        self.state.lock().leaf.get_or_insert_default().retired = true;
-    }
-
-    pub(crate) fn is_retired(&self) -> bool {
-        self.state.lock().leaf.as_ref().is_some_and(|l| l.retired)
-    }
-
-    /// Makes `heir` the leaf that gradients of this one go to from now on, with its hooks.
-    pub(crate) fn pass_to(&self, heir: &Tensor) {
-        let (bearer, extra) = {
-            let mut state = self.state.lock();
-            let leaf = state.leaf.get_or_insert_default();
-            (Arc::clone(leaf.bearer.get_or_insert_default()), Arc::clone(&leaf.extra))
-        };
-        *bearer.lock() = Arc::downgrade(&heir.0);
-        let mut state = heir.0.auto.state.lock();
-        let leaf = state.leaf.get_or_insert_default();
-        (leaf.bearer, leaf.extra) = (Some(bearer), extra);
-    }
-
-    /// The leaf that has this one's gradients, where that is another.
-    pub(crate) fn heir(&self) -> Option<Tensor> {
-        let bearer = self.state.lock().leaf.as_ref()?.bearer.clone()?;
-        let heir = bearer.lock().upgrade();
-        heir.map(Tensor)
-    }
-
-    pub(crate) fn is_retaining(&self) -> bool {
-        self.state.lock().leaf.as_ref().is_some_and(|leaf| leaf.retains)
-    }
-
-    /// The hooks on this tensor as a leaf. They outlive the node that adds to it.
-    pub(crate) fn leaf_extra(&self) -> Arc<Extra> {
-        Arc::clone(&self.state.lock().leaf.get_or_insert_default().extra)
-    }
-
-    /// The node that adds to this leaf: one at a time, so that a walk meets it once.
-    pub(crate) fn accumulate_node(&self, make: impl FnOnce() -> Arc<Node>) -> Arc<Node> {
-        let mut state = self.state.lock();
-        let leaf = state.leaf.get_or_insert_default();
-        leaf.accumulate.upgrade().unwrap_or_else(|| {
-            let node = make();
-            leaf.accumulate = Arc::downgrade(&node);
-            node
-        })
-    }
-
-    /// What the tensor carries in forward mode, at all levels.
-    pub(crate) fn tangents(&self) -> Vec<Tangent> {
-        self.state.lock().leaf.as_ref().map_or_else(Vec::new, |leaf| leaf.tangents.clone())
-    }
-
-    /// What it carries at one level.
-    pub(crate) fn tangent(&self, level: u64) -> Option<Tangent> {
-        self.state.lock().leaf.as_ref()?.tangents.iter().find(|t| t.level == level).cloned()
-    }
-
-    /// Replaces that, and gives what was there.
-    pub(crate) fn put_tangent(&self, tangent: Tangent) -> Option<Tangent> {
-        let mut state = self.state.lock();
-        let tangents = &mut state.leaf.get_or_insert_default().tangents;
-        match tangents.iter_mut().find(|t| t.level == tangent.level) {
-            Some(own) => Some(std::mem::replace(own, tangent)),
-            None => {
-                tangents.push(tangent);
-                None
-            }
-        }
-    }
-
-    /// Removes it, and gives what was there.
-    pub(crate) fn drop_tangent(&self, level: u64) -> Option<Tangent> {
-        let mut state = self.state.lock();
-        let tangents = &mut state.leaf.as_mut()?.tangents;
-        let at = tangents.iter().position(|t| t.level == level)?;
-        Some(tangents.swap_remove(at))
-    }
-
-    fn unlink(&mut self, stack: &mut SmallVec<[Owned; 8]>) {
-        let state = self.state.get_mut();
-        stack.extend(state.edge.take().map(|e| Owned::Node(e.node)));
-        let tangents = state.leaf.as_mut().map(|leaf| std::mem::take(&mut leaf.tangents)).unwrap_or_default();
-        stack.extend(tangents.into_iter().filter_map(|t| t.value).map(Owned::Tensor));
-        stack.extend(self.view.take().map(|v| Owned::Tensor(v.base)));
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // A view's base may be the last handle on a long history: hand it to the iterative drop.
-        if let Some(view) = self.auto.view.take()
-            && let Some(mut inner) = Arc::into_inner(view.base.0)
-        {
-            let mut stack = SmallVec::new();
-            inner.auto.unlink(&mut stack);
-            drop(stack);
         }
     }
 }

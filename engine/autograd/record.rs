@@ -3,7 +3,8 @@
 //! A write through a view gives the *base* a new node; the views of that base find their own edge again when next asked,
 //! by the count of writes that they have seen.
 
-use super::node::{Auto, Edge, InputMeta, Kept, Kind, Node, Origin, Pieces, Saved, ViewInfo};
+use super::auto::{Auto, Origin, ViewInfo};
+use super::node::{Edge, InputMeta, Kept, Kind, Node, Pieces, Saved};
 use super::{forward, grad_enabled, inference_mode_enabled, Ctx};
 use crate::dispatch::{Prim, Storage};
 use crate::ops::{index, view::ViewOp};
