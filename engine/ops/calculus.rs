@@ -18,13 +18,15 @@ macro_rules! calculus_ops {
             run diff_body, torch "", samples ["N(5)", "N(3, 4), 2, 0", "N(3, 4), 1, 1, N(3, 2), N(3, 1)", "N(3, 4), 0", "N(3), 5"],
             example ["assert_close(tensor([1, 4, 9, 16])?.diff(1, -1, None, None)?, [3, 5, 7]);"]
         }
-        /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.
+        /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart. `x` is a vector along `dim`, or
+        /// broadcasts against `y` once the differences of its neighbours are taken.
         function trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
             [] Keep Yes DTypes::NUMERIC, Same,
-            run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)"],
+            run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)", "N(2, 1, 3), N(4, 3)", "N(3, 1), N(3, 4), dim=0"],
             example ["assert_close(trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, 4.5);"]
         }
-        /// The running integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart.
+        /// The running integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart, as
+        /// [`trapezoid`](crate::ops::calculus::trapezoid) takes them.
         function cumulative_trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
             [] Keep Yes DTypes::NUMERIC, Same,
             run cumulative_trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"],
@@ -77,17 +79,23 @@ fn diff_body(x: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: O
 
 /// Distances of the points `x`, to multiply `y`'s neighbours' sums with.
 fn widths(op: &'static str, y: &Tensor, x: &Tensor, axis: usize) -> Result<Tensor> {
-    let n = y.shape()[axis];
-    if x.shape().get(if x.ndim() == 1 { 0 } else { axis }).copied() != Some(n) {
-        let why = "there must be one `x` value for each sample point";
-        return Err(Error::shape(op, why, &[y.shape(), x.shape()]));
+    if x.dtype() == crate::DType::Bool {
+        return Err(Error::not_implemented(op, "received a bool input for x, but bool is not supported"));
     }
-    if x.ndim() > 1 {
-        return x.diff(1, axis as isize, None, None);
+    let mut shape: Vec<isize> = vec![1; y.ndim().saturating_sub(x.ndim())];
+    shape.extend(x.shape().iter().map(|&n| n as isize));
+    if x.ndim() == 1 {
+        if x.numel() != y.shape()[axis] {
+            let why = "there must be one `x` value for each sample point";
+            return Err(Error::shape(op, why, &[y.shape(), x.shape()]));
+        }
+        shape = vec![1; y.ndim()];
+        shape[axis] = -1;
     }
-    let mut shape = vec![1; y.ndim()];
-    shape[axis] = -1;
-    x.diff(1, 0, None, None)?.reshape(&shape)
+    let (x, dim) = (x.reshape(&shape)?, axis as isize);
+    let rest = (x.shape()[axis] as i64 - 1).max(0);
+    let start = x.shape()[axis] as i64 - rest;
+    x.narrow(dim, start, rest)? - &x.narrow(dim, 0, rest)?
 }
 
 fn neighbour_sums(y: &Tensor, axis: usize) -> Result<Tensor> {
@@ -95,7 +103,13 @@ fn neighbour_sums(y: &Tensor, axis: usize) -> Result<Tensor> {
     y.narrow(dim, 1, n - 1)? + &y.narrow(dim, 0, n - 1)?
 }
 
-fn check_trapezoid(op: &'static str, y: &Tensor, dim: isize) -> Result<usize> {
+fn check_trapezoid(op: &'static str, y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: isize) -> Result<usize> {
+    if x.is_some() && dx != Scalar::ONE {
+        return Err(Error::kind(op, "takes either `x` or `dx`, not both"));
+    }
+    if matches!(dx, Scalar::Complex(..)) {
+        return Err(Error::runtime(op, "Currently, we only support dx as a real number."));
+    }
     if y.dtype() == crate::DType::Bool {
         return Err(Error::not_implemented(op, "received a bool input for y, but bool is not supported"));
     }
@@ -106,7 +120,7 @@ fn check_trapezoid(op: &'static str, y: &Tensor, dim: isize) -> Result<usize> {
 }
 
 fn trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: isize) -> Result<Tensor> {
-    let axis = check_trapezoid("trapezoid", y, dim)?;
+    let axis = check_trapezoid("trapezoid", y, x, dx, dim)?;
     if y.shape()[axis] == 0 {
         return y.sum(Some(&[dim]), false, None);
     }
@@ -125,7 +139,7 @@ fn trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: isize) -> Res
 
 fn cumulative_trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: isize) -> Result<Tensor> {
     let op = "cumulative_trapezoid";
-    let axis = check_trapezoid(op, y, dim)?;
+    let axis = check_trapezoid(op, y, x, dx, dim)?;
     if y.shape()[axis] == 0 {
         return y.copy();
     }

@@ -4,7 +4,7 @@
 //! evaluates it, on the device that it was called on.
 
 use super::histogram::{bincount_body, histc_body, histogram2d_body, histogram_body, histogramdd_body};
-use super::index::{cat, with_dims};
+use super::index::cat;
 use super::macros::define_ops;
 use super::sort::{argsort_rows, search_rows};
 use super::{result_type, Operand};
@@ -286,8 +286,7 @@ fn packed(values: Tensor, inverse: Option<Tensor>, counts: Option<Tensor>) -> Ve
 
 /// Slices along `dim` as the rows of a matrix.
 fn as_rows(op: &'static str, x: &Tensor, dim: isize) -> Result<Tensor> {
-    let x = with_dims(x)?;
-    let axis = shape::wrap_dim(op, dim, x.ndim())?;
+    let axis = shape::wrap_own_dims(op, &[dim], x.ndim())?[0];
     let n = x.shape()[axis];
     if x.shape().iter().enumerate().any(|(a, &n)| n == 0 && a != axis) {
         let why = "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied";
@@ -366,7 +365,7 @@ fn repeat_interleave_body(
     let Some(repeats) = repeats else { return repeated_places(x, output_size) };
     let (x, axis) = match dim {
         None => (x.reshape(&[-1])?, 0),
-        Some(dim) => (with_dims(x)?, shape::wrap_dim(OP, dim, x.ndim())?),
+        Some(dim) => (x.clone(), shape::wrap_own_dims(OP, &[dim], x.ndim())?[0]),
     };
     let n = x.shape()[axis];
     let counts = match repeats {

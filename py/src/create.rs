@@ -12,7 +12,7 @@ use lucid::{DType, Device, Scalar, Tensor};
 use num_complex::Complex32;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple};
 
 /// The deepest nesting of sequences taken.
 const DEEPEST: usize = 64;
@@ -31,6 +31,10 @@ struct Nested {
     items: Vec<Scalar>,
     /// The dtypes of all elements, promoted.
     dtype: Option<DType>,
+    /// The dtype that was asked for: what is no number may still give one of it.
+    wanted: Option<DType>,
+    /// An integer that only a real or bool element can hold.
+    large: Option<String>,
 }
 
 fn sequence<'py>(obj: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
@@ -59,6 +63,9 @@ impl Nested {
                 ));
             }
             self.enter(py, depth, parts.len())?;
+            if parts.is_empty() {
+                self.note(lucid::default_dtype());
+            }
             return parts.iter().try_for_each(|p| self.gather(p, depth + 1));
         }
         if let Some(t) = self.nested_tensor(obj)? {
@@ -80,18 +87,59 @@ impl Nested {
         }
         let item = match scalar_of(obj.as_borrowed()) {
             Some(Ok(s)) => s,
-            Some(Err(_)) => return Err(errors::value_error(py, format!("tensor(): {obj} does not fit into 64 bits"))),
-            None if obj.is_none() => return Err(errors::runtime_error(py, "Could not infer dtype of NoneType")),
-            // A text is a sequence of texts, without end.
-            None if obj.is_instance_of::<PyString>() => {
-                return Err(errors::value_error(py, "tensor(): too many dimensions 'str'"));
+            Some(Err(_)) => {
+                self.large = Some(obj.to_string());
+                Scalar::Float(obj.extract()?)
             }
-            None => return Err(uninferred(obj)),
+            None => match self.other(obj, depth)? {
+                Some(item) => item,
+                None => return Ok(()),
+            },
         };
         self.check_leaf(py, depth)?;
-        self.note(dtype_of_number(obj, item));
+        self.note(match (&item, &self.large) {
+            (Scalar::Float(_), Some(_)) if obj.is_instance_of::<PyInt>() => DType::I64,
+            _ => dtype_of_number(obj, item),
+        });
         self.items.push(item);
         Ok(())
+    }
+
+    /// What is none of Python's numbers or lists: another sequence, gathered, or what gives a number of the dtype wanted.
+    fn other(&mut self, obj: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Scalar>> {
+        let py = obj.py();
+        if obj.is_instance_of::<PyString>() {
+            // A text is a sequence of texts, without end; sizes are PyTorch's first look, along the first elements.
+            let first = self.items.is_empty() && self.shape.len() == depth && obj.len()? > 0;
+            return Err(match first {
+                true => errors::value_error(py, "tensor(): too many dimensions 'str'"),
+                false => invalid(obj),
+            });
+        }
+        if obj.is_instance_of::<PyBytes>() && self.wanted.is_none() {
+            return Err(invalid(obj));
+        }
+        let class = obj.get_type();
+        if class.hasattr("__getitem__")?
+            && class.hasattr("__len__")?
+            && !obj.is_instance_of::<PyDict>()
+            && !obj.hasattr("__array__")?
+        {
+            let parts: Vec<_> = (0..obj.len()?).map(|i| obj.get_item(i)).collect::<PyResult<_>>()?;
+            self.gather(PyList::new(py, parts)?.as_any(), depth)?;
+            return Ok(None);
+        }
+        match self.wanted.map(DType::category) {
+            None if obj.is_none() => Err(errors::runtime_error(py, "Could not infer dtype of NoneType")),
+            None if obj.hasattr("__array__")? => foreign(obj, None, None).and(Err(uninferred(obj))),
+            None => Err(uninferred(obj)),
+            Some(Category::Float) => obj.extract().map(|f| Some(Scalar::Float(f))),
+            Some(Category::Complex) => {
+                let number = py.get_type::<PyComplex>().call1((obj,))?;
+                Ok(scalar_of(number.as_borrowed()).and_then(Result::ok))
+            }
+            Some(Category::Integer | Category::Bool) => obj.extract().map(|i| Some(Scalar::Int(i))),
+        }
     }
 
     /// A tensor or array among the data.
@@ -108,6 +156,7 @@ impl Nested {
 
     fn enter(&mut self, py: Python<'_>, depth: usize, n: usize) -> PyResult<()> {
         match self.shape.get(depth) {
+            _ if self.is_empty() => Ok(()),
             Some(&seen) if seen != n => {
                 let why = format!("expected sequence of length {seen} at dim {depth} (got {n})");
                 Err(errors::value_error(py, why))
@@ -121,8 +170,13 @@ impl Nested {
         }
     }
 
+    /// No element has a place then, and PyTorch does not look at the others' sizes.
+    fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
     fn check_leaf(&self, py: Python<'_>, depth: usize) -> PyResult<()> {
-        match depth == self.shape.len() {
+        match depth == self.shape.len() || self.is_empty() {
             true => Ok(()),
             false => Err(errors::type_error(py, format!("tensor(): expected a sequence at dim {depth}, got a number"))),
         }
@@ -140,6 +194,10 @@ impl Nested {
 fn uninferred(obj: &Bound<'_, PyAny>) -> PyErr {
     let got = crate::args::kind_name(obj);
     errors::runtime_error(obj.py(), format!("tensor(): Could not infer dtype of {got}"))
+}
+
+fn invalid(obj: &Bound<'_, PyAny>) -> PyErr {
+    errors::type_error(obj.py(), format!("tensor(): invalid data type '{}'", crate::args::kind_name(obj)))
 }
 
 /// The dtype of a number among the data.
@@ -220,8 +278,11 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
     if !number && (array || sequence(data).is_none()) {
         return foreign(data, dtype, device);
     }
-    let mut nested = Nested::default();
+    let mut nested = Nested { wanted: dtype, ..Nested::default() };
     nested.gather(data, 0)?;
+    if nested.is_empty() {
+        nested.items.clear();
+    }
     let dtype = dtype.or(nested.dtype).unwrap_or(lucid::default_dtype());
     let device = device.unwrap_or(lucid::default_device());
     let complex = nested.items.iter().any(|s| matches!(s, Scalar::Complex(..)));
@@ -229,8 +290,11 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
         true => errors::type_error(py, format!("tensor(): a complex number is no element of {dtype}")),
         false => errors::runtime_error(py, format!("value cannot be converted to type {dtype} without overflow")),
     };
-    if let Some(wide) = nested.items.iter().find(|s| matches!(s, Scalar::Wide(_))).filter(|_| dtype.is_integral()) {
-        return Err(errors::value_error(py, format!("tensor(): {wide} does not fit into 64 bits")));
+    if dtype.is_integral() && dtype != DType::Bool {
+        let wide = nested.items.iter().find(|s| matches!(s, Scalar::Wide(_)));
+        if let Some(wide) = nested.large.or_else(|| wide.map(ToString::to_string)) {
+            return Err(errors::value_error(py, format!("tensor(): {wide} does not fit into 64 bits")));
+        }
     }
     with_dtype!(dtype, T => {
         let items: Option<Vec<T>> = nested.items.iter().map(|&s| T::from_scalar(s)).collect();
@@ -247,8 +311,7 @@ fn foreign(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Device>
         return Err(uninferred(data));
     }
     if data.is_instance_of::<PyString>() || data.is_instance_of::<PyBytes>() {
-        let got = crate::args::kind_name(data);
-        return Err(errors::type_error(py, format!("tensor(): invalid data type '{got}'")));
+        return Err(invalid(data));
     }
     let made = FROM.import(py, "lucid._convert", "from_foreign")?.call1((data,))?;
     let t = made.cast::<PyTensor>()?.get().share();
@@ -288,7 +351,8 @@ fn as_tensor<'py>(data: &Bound<'py, PyAny>, dtype: Arg<'_, 'py>, device: Arg<'_,
         };
     }
     let plain = sequence(data).is_some() || (!data.hasattr("__array__")? && scalar_of(data.as_borrowed()).is_some());
-    if plain || data.is_none() || data.is_instance_of::<PyString>() || data.is_instance_of::<PyDict>() {
+    let refused = data.is_none() || data.is_instance_of::<PyString>() || data.is_instance_of::<PyDict>();
+    if plain || refused || data.is_instance_of::<PyBytes>() {
         return wrap(data.py(), tensor_of(data, dtype, device)?);
     }
     let shown = crate::tensor::shown(data)?;

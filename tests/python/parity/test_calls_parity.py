@@ -5,6 +5,9 @@ A call is Python over `f` (the framework) and `F`; lines before its last are sta
 
 from __future__ import annotations
 
+import array
+import collections
+import fractions
 import math
 import warnings
 from collections.abc import Iterator
@@ -64,6 +67,54 @@ CALLS: dict[str, str] = {
         f.tensor({1})
         f.tensor(b'ab')
         f.tensor(object())
+        f.tensor([b'ab'])
+        f.tensor([b'ab', b'cd'], dtype=f.float32)
+        f.as_tensor(b'ab')
+        f.ones(1).new_tensor([b'ab'])
+        f.tensor([bytearray(b'ab'), memoryview(b'cd')])
+        f.tensor([[1, 2], bytearray(b'ab')])
+        f.tensor([1, bytearray(b'ab')])
+        f.tensor([[1], bytearray(b'ab')])
+        f.tensor([array.array('i', [1, 2]), [3.5, 4]])
+        f.tensor([collections.deque([1, 2]), range(2)])
+        f.tensor([1, 'a'])
+        f.tensor(['a', 1])
+        f.tensor([''])
+        f.tensor([np.str_('a')])
+        f.tensor([1.5, np.str_('a')])
+        f.tensor(['a'], dtype=f.float32)
+        f.tensor([None])
+        f.tensor([None], dtype=f.float32)
+        f.tensor([1.0, None])
+        f.tensor([{1}])
+        f.tensor([{1}], dtype=f.int64)
+        f.tensor([{1: 2}], dtype=f.bool)
+        f.tensor([object()])
+        f.tensor([object()], dtype=f.float32)
+        f.tensor([...], dtype=f.int64)
+        f.tensor([int], dtype=f.complex64)
+        f.tensor([fractions.Fraction(1, 2)])
+        f.tensor([fractions.Fraction(1, 2)], dtype=f.float32)
+        f.tensor([fractions.Fraction(1, 2)], dtype=f.complex64)
+        f.tensor([fractions.Fraction(1, 2)], dtype=f.int64)
+        f.tensor([np.datetime64('2020-01-01')])
+        f.tensor([np.float16(1.5), 2])
+        f.tensor([np.int8(3), np.int16(4)])
+        f.tensor([[], 1])
+        f.tensor([[], [1]])
+        f.tensor([[], [[1]]], dtype=f.int64)
+        f.tensor([[1], []])
+        f.tensor([1, []])
+        f.tensor([[1, 2], [3]])
+        f.tensor([[1, 2], 3])
+        f.tensor([1, [2]])
+        f.tensor(2**70)
+        f.tensor([2**70], dtype=f.int64)
+        f.tensor([2**70], dtype=f.float32)
+        f.tensor([-2**70], dtype=f.bool)
+        f.tensor([2**63], dtype=f.bool)
+        f.tensor([1.5, 2**70])
+        f.Tensor([2**70])
     """,
     "ranges": """
         f.arange(end=3)
@@ -130,6 +181,40 @@ CALLS: dict[str, str] = {
         f.tensordot(f.tensor(2.0), f.tensor(3.0), 0)
         f.linalg.tensorsolve(f.tensor(2.0), f.tensor(3.0), dims=(0,))
     """,
+    "dimensions that a tensor without any lacks": """
+        f.unique(f.tensor(3.0), dim=0)
+        f.unique(f.tensor(3.0), dim=1)
+        f.unique(f.tensor(3.0), return_inverse=True, return_counts=True)
+        f.unique_consecutive(f.tensor(3.0), dim=-1)
+        f.unique_consecutive(f.tensor(3.0), return_inverse=True)
+        f.repeat_interleave(f.tensor(3.0), 2)
+        f.repeat_interleave(f.tensor(3.0), 2, dim=0)
+        f.repeat_interleave(f.tensor(3.0), f.tensor([2]), dim=-1)
+        f.repeat_interleave(f.tensor(3.0), f.tensor([2]))
+    """,
+    "points of the trapezoidal rule": """
+        f.trapezoid(f.arange(6.0).reshape(2, 3), f.tensor([[1.0, 2.0, 4.0]]), dim=0)
+        f.trapezoid(f.arange(6.0).reshape(2, 3), f.tensor([1.0, 4.0]), dim=0)
+        f.trapezoid(f.arange(6.0).reshape(2, 3), f.tensor([1.0, 4.0]), dim=1)
+        f.trapezoid(f.ones(2, 1, 3), f.arange(12.0).reshape(4, 3) ** 2)
+        f.trapezoid(f.arange(24.0).reshape(2, 3, 4), f.arange(12.0).reshape(3, 4), dim=1)
+        f.trapezoid(f.arange(24.0).reshape(2, 3, 4), f.arange(12.0).reshape(3, 4), dim=0)
+        f.trapezoid(f.arange(24.0).reshape(2, 3, 4), f.arange(6.0).reshape(2, 3), dim=1)
+        f.trapezoid(f.ones(1, 3), f.arange(6.0).reshape(2, 3), dim=0)
+        f.trapezoid(f.ones(3), f.arange(6.0).reshape(2, 3))
+        f.trapezoid(f.ones(2, 3), f.tensor(2.0))
+        f.trapezoid(f.tensor([2.0]), f.tensor([2.0]))
+        f.trapezoid(f.zeros(2, 0), f.zeros(3))
+        f.trapezoid(f.ones(2), f.ones(2), dx=2)
+        f.trapezoid(f.ones(2), dx=2j)
+        f.trapezoid(f.ones(2), f.tensor([True, False]))
+        f.cumulative_trapezoid(f.ones(2, 1, 3), f.arange(12.0).reshape(4, 3) ** 2)
+        f.cumulative_trapezoid(f.arange(24.0).reshape(2, 3, 4), f.arange(12.0).reshape(3, 4), dim=1)
+        f.cumulative_trapezoid(f.arange(24.0).reshape(2, 3, 4), f.arange(12.0).reshape(3, 4), dim=0)
+        f.cumulative_trapezoid(f.ones(2, 3), f.tensor(2.0))
+        f.cumulative_trapezoid(f.ones(2), f.ones(2), dx=2)
+        f.cumulative_trapezoid(f.ones(2), dx=2j)
+    """,
     "writes": """
         x = f.ones(2, 2); x.copy_(3); x
         x = f.ones(2, 2); x.copy_(2.5); x
@@ -155,7 +240,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
 def outcome(m: Any, call: str) -> Any:
     """What a call gives, or the error that it raises."""
     *statements, last = call.split("; ")
-    names = {"f": m, "F": m.nn.functional, "math": math}
+    names = {"f": m, "F": m.nn.functional, "np": np} | {t.__name__: t for t in (array, collections, fractions, math)}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

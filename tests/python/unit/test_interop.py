@@ -228,7 +228,8 @@ def test_tensor_copies_and_as_tensor_shares(kind: str) -> None:
 
 
 def test_bytes_and_scalars() -> None:
-    assert lucid.as_tensor(b"ab").tolist() == [97, 98]
+    with pytest.raises(TypeError, match="invalid data type"):
+        lucid.as_tensor(b"ab")
     with pytest.warns(UserWarning, match="not writable"):
         assert lucid.asarray(b"ab").tolist() == [97, 98]
     assert lucid.tensor(bytearray(b"ab")).tolist() == [97, 98]
