@@ -24,13 +24,17 @@ impl Tensor {
         self.storage().touch();
         let new = match (wanted && leaf, alone) {
             (true, _) => {
-                let new = Tensor::from_storage(view.storage().clone()).requires_grad_(true)?;
+                let new = Tensor::with_auto(view.storage().clone(), Auto::detached(self.is_inference()));
+                new.requires_grad_(true)?;
                 new.0.auto.set_grad(self.grad());
                 new
             }
             (false, true) => {
-                let auto = view.0.auto.own_edge().map_or_else(Auto::default, Auto::recorded);
-                Tensor::with_auto(view.storage().clone(), auto)
+                let new = Tensor::with_auto(view.storage().clone(), Auto::detached(self.is_inference()));
+                if let Some(edge) = view.0.auto.own_edge() {
+                    new.0.auto.set_edge(Some(edge));
+                }
+                new
             }
             (false, false) => {
                 let mut view = view;
@@ -122,6 +126,45 @@ impl Tensor {
         }
         let wanted = self.requires_grad();
         *self = source.detach()?.requires_grad_(wanted)?;
+        Ok(())
+    }
+
+    /// Puts the elements of `source`, with its sizes, dtype and device, in the place of this handle's, and leaves the rest as
+    /// it is: its place on the tape, its gradient, and whether it was made in inference mode. No gradient notices.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where a gradient is wanted that the new dtype cannot have.
+    pub fn set_data(&mut self, source: &Tensor) -> Result<()> {
+        let shown = source.detach()?;
+        let wanted = self.requires_grad();
+        if self.is_sparse() || shown.is_sparse() || self.is_batched() || shown.is_batched() {
+            *self = shown.requires_grad_(wanted && self.is_leaf())?;
+            return Ok(());
+        }
+        if wanted && !shown.dtype().is_differentiable() {
+            let why = "data set to a tensor that requires gradients must be floating point or complex dtype";
+            return Err(Error::runtime("data", why));
+        }
+        let same =
+            |a: &Tensor, b: &Tensor| a.shape() == b.shape() && a.dtype() == b.dtype() && a.device() == b.device();
+        let new = Tensor::with_auto(shown.storage().clone(), Auto::detached(self.is_inference()));
+        match self.edge().filter(|_| !self.is_leaf()) {
+            Some(edge) => {
+                new.0.auto.set_edge(Some(edge));
+                if self.retains_grad() {
+                    new.retain_grad()?;
+                }
+            }
+            None if wanted => {
+                new.requires_grad_(true)?;
+                if same(self, &new) {
+                    self.0.auto.pass_to(&new);
+                }
+            }
+            None => {}
+        }
+        new.0.auto.set_grad(self.grad());
+        *self = new;
         Ok(())
     }
 

@@ -357,11 +357,6 @@ impl Tensor {
         self.0.auto.grad()
     }
 
-    /// Takes the place of `old`, a leaf whose data a user has replaced: what is recorded of that adds its gradients here.
-    pub fn succeed(&self, old: &Tensor) {
-        old.0.auto.pass_to(self);
-    }
-
     /// Replaces or removes the gradient.
     ///
     /// # Errors
@@ -428,14 +423,14 @@ impl Tensor {
             Device::Gpu => value.cast(self.dtype())?.to_device(Device::Gpu)?,
             Device::Cpu => value.to_device(Device::Cpu)?.cast(self.dtype())?,
         };
+        let _name = autograd::Naming::of("copy_", 0);
         self.write_in_place("copy_", &value)
     }
 
     /// May the tape have kept this tensor for the gradient of `value`, so that it must not be written over?
     pub(crate) fn is_saved_by(&self, schema: &crate::ops::Schema, value: &Tensor) -> bool {
-        let tangents = || autograd::forward::tangents(value).unwrap_or_default();
         // The tangent's own history may need that of this one, which is written over, too.
-        if tangents().iter().any(Tensor::requires_grad) {
+        if autograd::forward::tangents(value).unwrap_or_default().iter().any(Tensor::requires_grad) {
             return true;
         }
         value.requires_grad() && (!schema.primitive || schema.saves.input(0, |_| true))
@@ -523,7 +518,7 @@ impl Tensor {
             true => crate::ops::overlap::assign(self, &value)?,
             false => dispatch::assign(op, self, &value)?,
         }
-        autograd::record_write(self, &value)
+        autograd::record_write(self, &value, op == "copy_")
     }
 
     /// Where the gradient of this tensor goes.

@@ -29,7 +29,7 @@ pub(crate) struct Auto {
 pub(crate) struct ViewInfo {
     pub(crate) base: Tensor,
     pub(crate) ops: SmallVec<[ViewOp; 1]>,
-    /// The base's `writes` when this view's edge was made.
+    /// How often the base had changed when this view's edge was made.
     pub(crate) seen: AtomicU32,
     /// Is the base what this tensor itself was before it changed its shape, so that it is no view to the user?
     pub(crate) itself: bool,
@@ -141,17 +141,17 @@ impl Auto {
         self.state.lock().leaf.as_ref().is_some_and(|l| l.retired)
     }
 
-    /// Makes `heir` the leaf that gradients of this one go to from now on, with its hooks.
+    /// Makes `heir` the leaf that gradients of this one go to from now on, with its hooks and the node that adds to it.
     pub(crate) fn pass_to(&self, heir: &Tensor) {
-        let (bearer, extra) = {
+        let (bearer, extra, accumulate) = {
             let mut state = self.state.lock();
             let leaf = state.leaf.get_or_insert_default();
-            (Arc::clone(leaf.bearer.get_or_insert_default()), Arc::clone(&leaf.extra))
+            (Arc::clone(leaf.bearer.get_or_insert_default()), Arc::clone(&leaf.extra), Weak::clone(&leaf.accumulate))
         };
         *bearer.lock() = Arc::downgrade(&heir.0);
         let mut state = heir.0.auto.state.lock();
         let leaf = state.leaf.get_or_insert_default();
-        (leaf.bearer, leaf.extra) = (Some(bearer), extra);
+        (leaf.bearer, leaf.extra, leaf.accumulate) = (Some(bearer), extra, accumulate);
     }
 
     /// The leaf that has this one's gradients, where that is another.

@@ -5,7 +5,7 @@
 use super::graph::GraphNode;
 use super::hooks::GradList;
 use super::node::{Edge, InputMeta, Kept, Kind, Node, Saved};
-use super::record::{edge_of, requires_grad};
+use super::record::{check_followed, edge_of, requires_grad};
 use super::{grad_enabled, Ctx, Grads};
 use crate::{Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
@@ -110,6 +110,7 @@ pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode
         materialize: record.materialize,
         backward: record.backward,
     };
+    record.inputs.iter().try_for_each(|t| check_followed(custom.name, t))?;
     let edges = record.inputs.iter().map(edge_of).collect();
     let of = record.inputs.iter().map(InputMeta::of).collect();
     let node = Node::new(Kind::Custom(Arc::new(custom)), edges, of, Saved { inputs, ..Saved::default() });
@@ -122,6 +123,11 @@ pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode
 }
 
 impl Custom {
+    /// How many results there are.
+    pub(crate) fn results(&self) -> usize {
+        self.outputs.len()
+    }
+
     pub(crate) fn gradient(&self, ctx: &Ctx<'_>) -> Result<Grads> {
         let given = |(i, m): (usize, &InputMeta)| match ctx.grads.get(i).cloned().flatten() {
             None if self.materialize => Tensor::full_of(&m.shape, Scalar::ZERO, m.dtype, m.device).map(Some),
@@ -144,6 +150,10 @@ impl Custom {
                     g.shape()
                 );
                 return Err(Error::shape(self.name, why, &[g.shape(), shape]));
+            }
+            if g.dtype().is_complex() && !ctx.node.metas[i].dtype.is_complex() {
+                let why = format!("returned an invalid gradient at index {i}: it is complex and the input is not");
+                return Err(Error::dtype(self.name, why, &[g.dtype(), ctx.node.metas[i].dtype]));
             }
             if g.device() != ctx.device(i) {
                 let why = format!("returned an invalid gradient at index {i}: it is on another device");
@@ -177,7 +187,7 @@ impl Tensor {
     /// [`Error::Runtime`] for a leaf that requires gradients.
     pub fn written_as(&self, value: &Tensor) -> Result<()> {
         super::check_in_place("mark_dirty", self, value)?;
-        super::record_write(self, value)
+        super::record_write(self, value, false)
     }
 
     /// Cuts this tensor off from the tape, in place.

@@ -35,6 +35,9 @@ impl Node {
             Kind::Custom(custom) => Cow::Borrowed(custom.name),
             Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) => {
                 let (op, given) = self.called.unwrap_or((self.op(), 0));
+                if op == "copy_" {
+                    return Cow::Borrowed("CopyBackwards");
+                }
                 let (name, overload) = torch_name(op, &Given { op, given });
                 Cow::Owned(format!("{}Backward{overload}", camel(name)))
             }
@@ -224,6 +227,20 @@ fn camel(name: &str) -> String {
 }
 
 impl GraphNode {
+    /// How many results it has, and so gradients to be called with.
+    pub fn results(&self) -> usize {
+        match &self.0.kind {
+            Kind::Op(_) | Kind::Write(_) | Kind::Accumulate(_) => 1,
+            Kind::Pieces(pieces) => pieces.sizes.len(),
+            Kind::Custom(custom) => custom.results(),
+        }
+    }
+
+    /// Is it a function with a gradient of its own?
+    pub fn is_custom(&self) -> bool {
+        matches!(self.0.kind, Kind::Custom(_))
+    }
+
     /// The name, as PyTorch shows it, such as `AddBackward0`.
     pub fn name(&self) -> Cow<'static, str> {
         self.0.name()
@@ -237,7 +254,7 @@ impl GraphNode {
     /// The leaf that this node adds to, if it is one that does.
     pub fn leaf(&self) -> Option<Tensor> {
         match &self.0.kind {
-            Kind::Accumulate(leaf) => Some(leaf.clone()),
+            Kind::Accumulate(leaf) => Some(leaf.0.auto.heir().unwrap_or_else(|| leaf.clone())),
             Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) | Kind::Custom(_) => None,
         }
     }

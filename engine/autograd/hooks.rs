@@ -237,6 +237,10 @@ impl Tensor {
         }
         super::check_followed("register_hook", self)?;
         let Some(edge) = edge_of(self) else {
+            if requires_grad(self) {
+                // No gradient reaches a view that was made without recording.
+                return Ok(self.0.auto.leaf_extra().add(Registered::Accumulated(Arc::new(|_| Ok(())))));
+            }
             return Err(Error::runtime(
                 "register_hook",
                 "cannot register a hook on a tensor that doesn't require gradient",

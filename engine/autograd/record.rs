@@ -1,7 +1,7 @@
 //! Writing the tape: ops, views, and in-place writes.
 //!
 //! A write through a view gives the *base* a new node; the views of that base find their own edge again when next asked,
-//! by the count of writes that they have seen.
+//! by the count of changes that they have seen.
 
 use super::auto::{Auto, Origin, ViewInfo};
 use super::node::{Edge, InputMeta, Kept, Kind, Node, Pieces, Saved};
@@ -66,27 +66,39 @@ pub(crate) fn edge_of(t: &Tensor) -> Option<Edge> {
 /// Refuses a view that the tape cannot follow, where it or its base was written since it was made.
 pub(crate) fn check_followed(op: &'static str, t: &Tensor) -> Result<()> {
     match &t.0.auto.view {
-        Some(view) if is_lost(view) => Err(Error::runtime(op, lost(view.origin))),
+        Some(view) if is_lost(t, view) => Err(Error::runtime(op, lost(view.origin))),
         _ => Ok(()),
     }
 }
 
-fn is_lost(view: &ViewInfo) -> bool {
+/// A write that nobody recorded counts too: PyTorch goes by the version.
+fn is_lost(t: &Tensor, view: &ViewInfo) -> bool {
     let unfollowed = view.origin != Origin::Plain && !view.itself;
-    unfollowed && view.seen.load(Ordering::Acquire) != view.base.0.auto.writes.load(Ordering::Acquire)
+    unfollowed
+        && view.seen.load(Ordering::Acquire) != changes(&view.base)
+        && (view.base.0.auto.requires_grad() || !t.0.auto.is_leaf())
+}
+
+/// How often a base of views was written, recorded or not. Recorded writes count once more, when they are recorded: a view
+/// that is asked between a write and its record must look again.
+fn changes(base: &Tensor) -> u32 {
+    base.version().wrapping_add(base.0.auto.writes.load(Ordering::Acquire))
 }
 
 /// Gives a view whose base was written since a new edge: the view's steps over the base's.
 fn refresh(t: &Tensor) {
     let Some(view) = &t.0.auto.view else { return };
-    if is_lost(view) {
+    if is_lost(t, view) {
         return;
     }
-    let writes = view.base.0.auto.writes.load(Ordering::Acquire);
-    if view.seen.swap(writes, Ordering::AcqRel) == writes {
+    let changes = changes(&view.base);
+    if view.seen.swap(changes, Ordering::AcqRel) == changes {
         return;
     }
     let Some(mut edge) = edge_of(&view.base) else { return };
+    // Whoever asks did not call these steps. PyTorch makes one of them, of this name.
+    let _none = super::modes::Naming::none();
+    let _name = super::modes::Naming::of("as_strided", 0);
     let (mut layout, mut dtype) = (view.base.layout().clone(), view.base.dtype());
     for op in &view.ops {
         let meta = InputMeta { shape: layout.shape.clone(), dtype, device: t.device() };
@@ -146,10 +158,11 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Result<Te
 }
 
 fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
-    let edge = (grad_enabled() && requires_grad(x)).then(|| edge_of(x)).flatten();
+    // A view that was made without recording has no edge, and yet steps from it are recorded.
+    let edge = (grad_enabled() && requires_grad(x)).then(|| edge_of(x));
     let (base, mut ops, seen, origin) = match &x.0.auto.view {
-        Some(v) => (v.base.clone(), v.ops.clone(), v.seen.load(Ordering::Acquire), v.origin),
-        None => (x.clone(), SmallVec::new(), x.0.auto.writes.load(Ordering::Acquire), Origin::Plain),
+        Some(v) => (v.base.clone(), v.ops.clone(), changes(&v.base), v.origin),
+        None => (x.clone(), SmallVec::new(), changes(x), Origin::Plain),
     };
     let origin = if grad_enabled() { origin } else { Origin::NoGrad };
     ops.push(op.clone());
@@ -163,14 +176,16 @@ fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
     let mut auto = match edge {
         Some(edge) => {
             let kind = Kind::Op(Prim::View(op));
-            let node = Node::new(kind, smallvec![Some(edge)], smallvec![InputMeta::of(x)], Saved::default());
+            let node = Node::new(kind, smallvec![edge], smallvec![InputMeta::of(x)], Saved::default());
             Auto::recorded(Edge { node, nr: 0 })
         }
         None => Auto::default(),
     };
     // A view of what was made outside of inference mode is no more than it.
     auto.inference = x.is_inference();
-    auto.view = Some(Box::new(ViewInfo { base, ops, seen: AtomicU32::new(seen), itself: false, origin }));
+    if !auto.inference {
+        auto.view = Some(Box::new(ViewInfo { base, ops, seen: AtomicU32::new(seen), itself: false, origin }));
+    }
     Tensor::with_auto(storage, auto)
 }
 
@@ -329,8 +344,9 @@ fn unfollowed(origin: Origin) -> &'static str {
     }
 }
 
-/// Records that `value` has been written over all of `t`.
-pub(crate) fn record_write(t: &Tensor, value: &Tensor) -> Result<()> {
+/// Records that `value` has been written over all of `t`. Where it is `copied` others may have it, too; else `t` takes its
+/// place on the tape.
+pub(crate) fn record_write(t: &Tensor, value: &Tensor, copied: bool) -> Result<()> {
     if forward::active() {
         forward::write(t, value)?;
     }
@@ -344,7 +360,7 @@ pub(crate) fn record_write(t: &Tensor, value: &Tensor) -> Result<()> {
     let value_edge = edge_of(value);
     let edge = match (&value_edge, ops.is_empty()) {
         // The whole tensor is new: nothing of its former history matters.
-        (Some(edge), true) => edge.clone(),
+        (Some(edge), true) if !copied => edge.clone(),
         _ => {
             let edges = smallvec![edge_of(target), value_edge];
             let metas = smallvec![InputMeta::of(target), InputMeta::of(value)];

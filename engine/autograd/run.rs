@@ -369,17 +369,26 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'
     while let Some(Ready(node)) = ready.pop() {
         let grads = incoming.remove(&key(&node)).unwrap_or_default();
         let reached = grads.iter().any(Option::is_some);
-        let grads = if reached { node.with_extra(|e| e.before(node.op(), grads))? } else { grads };
-        for (slot, target) in captured.iter_mut().zip(targets.unwrap_or(&[])) {
-            if Arc::ptr_eq(&target.node, &node) {
-                *slot = grads.get(target.nr as usize).cloned().flatten();
-            }
-        }
         // Where the walk is for some gradients only, a node makes those that lead to them.
         let leads: Option<SmallVec<[bool; 4]>> = useful
             .as_ref()
             .map(|u| node.edges.iter().map(|e| e.as_ref().is_some_and(|e| u.contains(&key(&e.node)))).collect());
         let runs = reached && leads.as_ref().is_none_or(|leads| leads.contains(&true));
+        let mut capture = |grads: &Grads| {
+            for (slot, target) in captured.iter_mut().zip(targets.unwrap_or(&[])) {
+                if Arc::ptr_eq(&target.node, &node) {
+                    *slot = grads.get(target.nr as usize).cloned().flatten();
+                }
+            }
+        };
+        // As in PyTorch, who asks for the gradient of a result and for others behind it gets it as it was before the hooks.
+        if runs {
+            capture(&grads);
+        }
+        let grads = if reached { node.with_extra(|e| e.before(node.op(), grads))? } else { grads };
+        if !runs {
+            capture(&grads);
+        }
         let out = if runs { run(&node, grads, leads.as_deref(), keep, targets.is_some())? } else { Grads::new() };
         let mut out = out.into_iter();
         for (i, edge) in node.edges.iter().enumerate() {
@@ -430,8 +439,8 @@ fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, capt
                 accumulate(leaf, g.clone(), keep.create_graph)?;
             }
             node.with_extra(|e| {
-                e.after(node.op(), Grads::new(), &grads)?;
-                e.accumulated(leaf)
+                e.accumulated(leaf)?;
+                e.after(node.op(), Grads::new(), &grads).map(drop)
             })?;
         }
         return Ok(Grads::new());

@@ -395,7 +395,7 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
     }
     // The rule needs the indices alone, so the op can be recorded after the fact.
     let made = crate::autograd::record(Prim::Index(op), &inputs, x.storage().clone())?;
-    crate::autograd::record_write(x, &made)?;
+    crate::autograd::record_write(x, &made, false)?;
     Ok(x.clone())
 }
 

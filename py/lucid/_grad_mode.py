@@ -117,8 +117,10 @@ class set_grad_enabled(_Mode):
     """Sets the mode at once; as a context manager or decorator, for the block or function only."""
 
     def __init__(self, mode: bool) -> None:
-        super().__init__(bool(mode))
-        self._former.append(_set_grad_enabled(bool(mode)))
+        if not isinstance(mode, bool):
+            raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
+        super().__init__(mode)
+        self._former.append(_set_grad_enabled(mode))
         self._entered = False
 
     def __enter__(self) -> None:

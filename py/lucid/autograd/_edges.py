@@ -54,6 +54,9 @@ def listed(places: Places) -> tuple[Place, ...]:
 
 def inputs_of(places: Sequence[Place]) -> tuple[Tensor, ...]:
     """Tensors to differentiate by."""
+    for p in places:
+        if not isinstance(p, (Tensor, GradientEdge)):
+            raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(p).__name__}")
     return tuple(p._stand_in() if isinstance(p, GradientEdge) else p for p in places)
 
 

@@ -23,7 +23,14 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 
 def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
-    return [o for o in _listed(function(*inputs)) if isinstance(o, Tensor) and o.dtype.is_floating_point]
+    found = _listed(function(*inputs))
+    for o in found:
+        if not isinstance(o, Tensor):
+            got = type(o).__name__
+            raise AttributeError(
+                f"gradcheck expects a function of tensors: '{got}' object has no attribute 'requires_grad'"
+            )
+    return [o for o in found if o.dtype.is_floating_point]
 
 
 def _flat(t: Tensor) -> list[float]:
@@ -101,9 +108,9 @@ def gradcheck(
     With `fast_mode` PyTorch checks a random projection of the Jacobian; here all of it is checked in any case.
     """
     if not (check_backward_ad or check_forward_ad):
-        raise ValueError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     if check_batched_grad and not check_backward_ad:
-        raise ValueError("Setting check_batched_grad=True requires check_backward_ad to be True")
+        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
     ways = _Ways(check_backward_ad, check_forward_ad, check_batched_grad)
     try:
         _check(func, _listed(inputs), eps, atol, rtol, nondet_tol, ways)
@@ -135,12 +142,17 @@ def _check(
         i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad and t.dtype.is_floating_point
     ]
     if not places:
-        raise ValueError("gradcheck expects at least one floating input that requires a gradient")
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the floating ones does."
+        )
     for i in places:
         if inputs[i].dtype is not _C.float64:
             raise ValueError(f"gradcheck needs float64 inputs, input {i} is {inputs[i].dtype}")
         if any(step == 0 and size > 1 for size, step in zip(inputs[i].shape, inputs[i].stride(), strict=True)):
-            raise ValueError(f"gradcheck moves elements one by one, but input {i} has several at one place: clone it")
+            raise RuntimeError(
+                f"The {i}th input has a dimension with stride 0. gradcheck moves elements one by one and cannot where "
+                "several are at one place: call .contiguous on the input before passing it to gradcheck."
+            )
     checked = [inputs[i] for i in places]
     # The inputs are moved before the graph is made: it would refuse to run after.
     numerical = [_numerical(func, inputs, i, eps) for i in places]

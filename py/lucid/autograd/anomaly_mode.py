@@ -22,6 +22,8 @@ class set_detect_anomaly:
     """Sets anomaly mode for the process at once; as a context manager, for the block only."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        if not isinstance(mode, bool):
+            raise TypeError(f"set_detect_anomaly(): argument 'mode' must be bool, not {type(mode).__name__}")
         self._former = _C._anomaly()
         _C._set_detect_anomaly(bool(mode), bool(check_nan))
 

@@ -39,18 +39,19 @@ class FunctionCtx:
 
         They may be inputs, results or others. In-place writes to them are noticed. Other objects: set attributes.
         """
-        for t in tensors:
+        for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(
-                    f"save_for_backward can only save variables, but argument is of type {type(t).__name__}"
+                    f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
                 )
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Saves tensors (or `None`) for `jvp`, which finds them as `saved_tensors`. Kept no longer than that call."""
-        for t in tensors:
+        for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, Tensor):
-                raise TypeError(f"save_for_forward can only save variables, but argument is of type {type(t).__name__}")
+                got = type(t).__name__
+                raise TypeError(f"save_for_forward can only save variables, but argument {i} is of type {got}")
         self._for_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
@@ -63,7 +64,9 @@ class FunctionCtx:
 
     def set_materialize_grads(self, value: bool) -> None:
         """With `False`, gradients of results that nothing used are `None` instead of zeros."""
-        self._materialize = bool(value)
+        if not isinstance(value, bool):
+            raise TypeError(f"set_materialize_grads(): argument 'value' must be bool, not {type(value).__name__}")
+        self._materialize = value
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
@@ -209,22 +212,31 @@ def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], output
     """Puts the tensors among `outputs` on the tape, replacing those that cannot be results themselves."""
     at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
     inputs = [args[i] for i in at]
-    dirty = {id(t) for t in ctx._dirty}
+    dirty = _written(ctx, inputs)
     if not dirty <= {id(o) for o in outputs}:
         raise RuntimeError(
-            f"{cls.__name__}: some tensors marked as dirty during the forward method were not returned as output. "
-            "The inputs that are modified inplace must all be outputs of the Function."
+            "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+            f"modified inplace must all be outputs of the Function, {cls.__name__}."
         )
     still = {id(t) for t in ctx._non_differentiable}
     results: list[Tensor] = []
     passes: list[bool] = []
     several = sum(isinstance(o, Tensor) for o in outputs) > 1
     recording = _C.is_grad_enabled() and any(t.requires_grad for t in inputs)
+    if recording:
+        for t in ctx._non_differentiable:
+            if not isinstance(t, Tensor):
+                got = type(t).__name__
+                raise RuntimeError(f"mark_non_differentiable only accepts variable arguments, but got {got}")
     for i, out in enumerate(outputs):
         if not isinstance(out, Tensor):
             continue
         fixed = id(out) in still
         written = id(out) in dirty
+        if (fixed or not recording) and out.requires_grad and any(out is t for t in inputs):
+            # An input that no gradient passes is given back cut off.
+            out = outputs[i] = out.detach()
+            written = False
         if written and out.requires_grad and out.is_leaf and _C.is_grad_enabled():
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         if written or out._is_view() or any(out is t for t in inputs):
@@ -265,6 +277,21 @@ def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], output
     ctx._dirty = ctx._non_differentiable = ()
 
 
+def _written(ctx: FunctionCtx, inputs: list[Tensor]) -> set[int]:
+    """The ids of what `forward` has marked as dirty. Their versions rise, whether or not it wrote them by our ops."""
+    for i, t in enumerate(ctx._dirty):
+        if not isinstance(t, Tensor):
+            raise RuntimeError(f"mark_dirty can only accept variables, but argument {i} is of type {type(t).__name__}")
+        if not any(t is x for x in inputs):
+            warnings.warn(
+                "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need "
+                "to pass it to mark_dirty().",
+                stacklevel=4,
+            )
+        t._touch()
+    return {id(t) for t in ctx._dirty}
+
+
 def _backward(
     cls: type[Function], ctx: FunctionCtx, at: list[int], n: int, places: list[int], results: int, *grads: Tensor | None
 ) -> Any:
@@ -273,7 +300,7 @@ def _backward(
     for i, grad in zip(places, grads, strict=True):
         given[i] = grad
     found = cls._gradients(ctx, *given)
-    listed = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    listed = found if isinstance(found, tuple) else (found,)
     name = f"{cls.__name__}Backward"
     if len(listed) > n and all(g is None for g in listed[n:]):
         listed = listed[:n]
@@ -284,7 +311,7 @@ def _backward(
     for i, g in enumerate(listed):
         if g is not None and not isinstance(g, Tensor):
             got = type(g).__name__
-            raise RuntimeError(f"function {name} returned a {got} at position {i + 1}, not a Tensor or None")
+            raise RuntimeError(f"expected Variable or None (got {got}), from function {name} at position {i + 1}")
         if g is not None and i not in at:
             raise RuntimeError(
                 f"function {name} returned a gradient different from None at position {i + 1}, but the corresponding "

@@ -1,14 +1,18 @@
 """Recomputing instead of keeping: what a function saves for its gradients is made again when backward asks for it.
 
-Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
+Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016). Calls nest: what the inner one
+keeps, its arguments, is made again by the outer one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
+import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from lucid import _C
 from lucid._C import Tensor
@@ -18,11 +22,14 @@ from lucid.autograd.graph import saved_tensors_hooks
 
 __all__ = [
     "CheckpointError",
+    "CheckpointFunction",
+    "GraphExecGroup",
     "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
     "detach_variable",
     "noop_context_fn",
+    "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
 ]
 
@@ -31,106 +38,258 @@ class CheckpointError(RuntimeError):
     """The function saved other tensors when it was run again."""
 
 
-_early_stop = [True]
+class _Setting:
+    """A block in which one of the options below is what it says, whatever calls ask for; `None` leaves it to them."""
 
+    value: ClassVar[list[bool | None]]
 
-class set_checkpoint_early_stop:
-    """A block in which recomputing stops as soon as all that is needed is there (the default), or does not."""
-
-    def __init__(self, enable: bool) -> None:
-        self._enable = bool(enable)
-        self._former = True
+    def __init__(self, enable: bool | None) -> None:
+        self._enable = enable
+        self._former: bool | None = None
 
     def __enter__(self) -> None:
-        self._former, _early_stop[0] = _early_stop[0], self._enable
+        self._former, self.value[0] = self.value[0], self._enable
 
     def __exit__(self, *exc: object) -> None:
-        _early_stop[0] = self._former
+        self.value[0] = self._former
+
+    @classmethod
+    def or_else(cls, asked: bool) -> bool:
+        return asked if cls.value[0] is None else bool(cls.value[0])
+
+
+class set_checkpoint_early_stop(_Setting):
+    """A block in which recomputing stops as soon as all is there that is needed, or not, whatever calls ask for."""
+
+    value: ClassVar[list[bool | None]] = [None]
+
+
+class set_checkpoint_debug_enabled(_Setting):
+    """A block in which all calls run as with `debug=True`, or with `False` none does."""
+
+    value: ClassVar[list[bool | None]] = [None]
+
+
+_group = threading.local()
+
+
+class GraphExecGroup:
+    """A block of several backward passes for which each checkpointed call is run again once at most.
+
+    They must go over different parts of the graph: what one of them has taken is not there for the next, which is a
+    `CheckpointError`. Blocks do not nest.
+    """
+
+    def __enter__(self) -> GraphExecGroup:
+        if self._get_current_group() is not None:
+            raise RuntimeError("GraphExecGroup contexts cannot be nested. Already inside one.")
+        _group.current = self
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _group.current = None
+
+    @classmethod
+    def _get_current_group(cls) -> GraphExecGroup | None:
+        found: GraphExecGroup | None = getattr(_group, "current", None)
+        return found
 
 
 class _Stop(Exception):
     """Everything that was saved has been made again."""
 
 
-class _Slot:
-    """Stands for a saved tensor."""
+class _Holder:
+    """Stands for a saved tensor: lives as long as a step of the tape needs it."""
 
-    __slots__ = ("__weakref__", "index", "seen")
+    __slots__ = ("__weakref__", "index", "made")
 
-    def __init__(self, index: int, seen: tuple[Any, ...]) -> None:
+    def __init__(self, index: int) -> None:
         self.index = index
-        self.seen = seen
+        # By pass: what was made again, `None` once it was taken.
+        self.made: dict[Any, Tensor | None] = {}
 
 
-def _look(tensor: Tensor) -> tuple[Any, ...]:
-    return tuple(tensor.shape), tensor.dtype, tensor.device
+def _look(tensor: Tensor) -> dict[str, Any]:
+    return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
+
+
+def _blind(tensor: Tensor) -> None:
+    return None
+
+
+_CHECKS: dict[str, Callable[[Tensor], Any]] = {"default": _look, "none": _blind}
+
+
+class _State:
+    """What a function's results depend on beside its arguments, as it is now."""
+
+    def __init__(self, preserve_rng: bool) -> None:
+        self.random = _C.get_rng_state() if preserve_rng else None
+        self.device = _C.get_default_device()
+        self.casts = [(d, _C._autocast_enabled(d), _C._autocast_dtype(d)) for d in ("cpu", "gpu")]
+        self.cache = _C._autocast_cache_enabled()
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        """A block in which it is as it was."""
+        from lucid.amp.autocast_mode import autocast
+
+        with contextlib.ExitStack() as stack:
+            if self.random is not None:
+                stack.callback(_C.set_rng_state, _C.get_rng_state())
+                _C.set_rng_state(self.random)
+            if _C.get_default_device() != self.device:
+                stack.enter_context(self.device)
+            for device, enabled, dtype in self.casts:
+                if enabled or _C._autocast_enabled(device):
+                    stack.enter_context(autocast(device, dtype, enabled, self.cache))
+            yield
+
+
+def _saved(args: tuple[Any, ...]) -> Callable[[], list[Any]]:
+    """Arguments as the tape saves tensors: through its hooks, and with an error where one was written since."""
+    at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+    rest = [None if isinstance(a, Tensor) else a for a in args]
+    # A step of its own, which nothing goes back through.
+    token, end = _C.zeros(0).requires_grad_(), _C.zeros(0)
+    kept = _C._record_function(
+        "CheckpointInputs", [token], [end], [False], tuple(args[i] for i in at), True, lambda g: g
+    )
+
+    def get() -> list[Any]:
+        found = list(rest)
+        if kept is not None and end.requires_grad:
+            for i, t in zip(at, kept.get(), strict=True):
+                found[i] = t
+        return found
+
+    return get
 
 
 class _Frame:
     """One call of a checkpointed function."""
 
-    def __init__(self, run: Callable[[], Any], early_stop: bool, check: Callable[[Tensor], Any] | None) -> None:
+    def __init__(
+        self,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        early_stop: bool,
+        look: Callable[[Tensor], Any],
+        debug: bool,
+    ) -> None:
         self.run = run
+        self.args = _saved(args)
         self.early_stop = early_stop
-        self.check = check
-        self.count = 0
-        self.held: dict[int, Tensor] = {}
+        self.look = look
+        self.debug = debug
+        self.holders: list[weakref.ref[_Holder]] = []
+        self.seen: list[Any] = []
+        self.done: set[Any] = set()
+        self.counts: dict[Any, int] = {}
+        self.complete = False
+        # A gradient taken within the function saves in the second run what the first had not saved yet.
+        self.unmatched = False
+        # Where tensors were saved, in the two runs.
+        self.traces: tuple[list[str], list[str]] = ([], [])
 
-    def pack(self, tensor: Tensor) -> _Slot:
-        slot = _Slot(self.count, self.check(tensor) if self.check else ())
-        self.count += 1
-        return slot
+    def pack(self, tensor: Tensor) -> _Holder:
+        holder = _Holder(len(self.holders))
+        self.holders.append(weakref.ref(holder))
+        self.seen.append(self.look(tensor))
+        self._trace(0, tensor)
+        return holder
 
-    def unpack(self, slot: _Slot) -> Tensor:
-        if slot.index not in self.held:
-            self._recompute()
-        # Handed out once for each time that it is asked for: the tape keeps what it needs longer.
-        found = self.held.pop(slot.index, None)
-        if found is None:
-            raise CheckpointError(
-                "lucid.utils.checkpoint: A different number of tensors was saved during the original forward and "
-                f"recomputation.\nNumber of tensors saved during forward: {self.count}"
-            )
-        if self.check is not None and self.check(found) != slot.seen:
-            raise CheckpointError(
-                "lucid.utils.checkpoint: Recomputed values for the following tensors have different metadata than "
-                f"during the forward pass.\ntensor at position {slot.index}:\nsaved metadata: {slot.seen}\n"
-                f"recomputed metadata: {self.check(found)}"
-            )
+    def unpack(self, holder: _Holder) -> Tensor:
+        key: Any = GraphExecGroup._get_current_group() or _C._current_pass() or object()
+        try:
+            if key not in self.done:
+                self._recompute(key)
+                self.done.add(key)
+                self._check(key)
+            found = holder.made.get(key)
+            if found is None:
+                raise CheckpointError(
+                    "lucid.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If "
+                    "you are calling ctx.saved_tensors in backward, make sure to do so only once; under "
+                    "GraphExecGroup, passes must not need the same tensors."
+                )
+        except CheckpointError as e:
+            if self.debug:
+                raise CheckpointError(self._report()) from e
+            raise
+        holder.made[key] = None
         return found
 
-    def _recompute(self) -> None:
-        made: dict[int, Tensor] = {}
+    def _recompute(self, key: Any) -> None:
+        self.counts[key] = 0
 
         def keep(tensor: Tensor) -> Tensor:
-            made[len(made)] = tensor
-            if self.early_stop and len(made) == self.count:
+            tensor = tensor.detach()
+            index = self.counts[key]
+            self.counts[key] += 1
+            self._trace(1, tensor)
+            if index >= len(self.holders):
+                if self.complete:
+                    raise CheckpointError(
+                        "lucid.utils.checkpoint: trying to save more tensors during recomputation than during the "
+                        f"original forward pass.{_TIP}"
+                    )
+                self.unmatched = True
+                return tensor
+            holder = self.holders[index]()
+            if holder is not None:
+                holder.made[key] = tensor
+            if self.early_stop and index + 1 == len(self.holders):
                 raise _Stop
             return tensor
 
+        self.traces[1].clear()
+        args = self.args()
         with saved_tensors_hooks(keep, lambda t: t), enable_grad(), contextlib.suppress(_Stop):
-            self.run()
-        if len(made) != self.count:
+            self.run(*args)
+
+    def _check(self, key: Any) -> None:
+        """Were the tensors of the second run those of the first?"""
+        if self.unmatched:
+            return
+        if self.counts[key] != len(self.holders):
             raise CheckpointError(
                 "lucid.utils.checkpoint: A different number of tensors was saved during the original forward and "
-                f"recomputation.\nNumber of tensors saved during forward: {self.count}\n"
-                f"Number of tensors saved during recomputation: {len(made)}."
+                f"recomputation.\nNumber of tensors saved during forward: {len(self.holders)}\n"
+                f"Number of tensors saved during recomputation: {self.counts[key]}.{_TIP}"
             )
-        self.held = made
+        others = ""
+        for i, (weak, seen) in enumerate(zip(self.holders, self.seen, strict=True)):
+            holder = weak()
+            made = holder.made.get(key) if holder is not None else None
+            if made is not None and self.look(made) != seen:
+                others += f"tensor at position {i}:\nsaved metadata: {seen}\nrecomputed metadata: {self.look(made)}\n"
+        if others:
+            raise CheckpointError(
+                "lucid.utils.checkpoint: Recomputed values for the following tensors have different metadata than "
+                f"during the forward pass.\n{others}{_TIP}"
+            )
+
+    def _trace(self, run: int, tensor: Tensor) -> None:
+        if self.debug:
+            where = "".join(traceback.format_stack()[:-2])
+            self.traces[run].append(f"tensor {len(self.traces[run])}, {_look(tensor)}\n{where}")
+
+    def _report(self) -> str:
+        first, second = ("\n".join(t) or "none\n" for t in self.traces)
+        return (
+            "An error happened while unpacking tensors; dumping logs of latest computation because you passed "
+            "`debug=True` to `lucid.utils.checkpoint.checkpoint()`.\n\n"
+            f"1. Where tensors were saved in the original forward\n\n{first}\n"
+            f"2. Where tensors were saved during recomputation\n\n{second}"
+        )
 
 
-@contextlib.contextmanager
-def _random_state(state: Tensor | None) -> Iterator[None]:
-    """Runs a block with the random state of back then."""
-    if state is None:
-        yield
-        return
-    now = _C.get_rng_state()
-    _C.set_rng_state(state)
-    try:
-        yield
-    finally:
-        _C.set_rng_state(now)
+_TIP = (
+    "\nTip: To see where they were saved, pass `debug=True` to `lucid.utils.checkpoint.checkpoint(...)` or wrap the "
+    "code in `with lucid.utils.checkpoint.set_checkpoint_debug_enabled(True):`."
+)
 
 
 def noop_context_fn() -> tuple[Any, Any]:
@@ -149,38 +308,44 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """`function(*args, **kwargs)`, of which nothing is kept for gradients: backward runs it again.
+    """`function(*args, **kwargs)`, of which nothing is kept for gradients but `args`: backward runs it again.
 
-    With `preserve_rng_state` it sees the same random numbers then. `use_reentrant=True` is PyTorch's older way, in
-    which one of `args` must require a gradient. Unlike in PyTorch, the default is `False`. `context_fn` gives the
-    contexts for the first and for the second run; `determinism_check="none"` leaves out the comparison of shapes,
-    dtypes and devices. `debug` is accepted.
+    With `preserve_rng_state` it sees the same random numbers then; autocast and the default device are those of the
+    first run in any case. `use_reentrant=True` is PyTorch's older way, in which one of `args` must require a gradient.
+    Unlike in PyTorch, the default is `False`. `context_fn` gives the contexts for the first and for the second run;
+    `determinism_check="none"` leaves out the comparison of shapes, dtypes and devices. The second run stops as soon as
+    all is there that the first saved, unless `early_stop` is off. With `debug`, errors say where tensors were saved in
+    both runs (PyTorch's list the ops).
 
-    Raises `CheckpointError` where the second run saves other tensors than the first.
+    Raises `CheckpointError` where the second run saves other tensors than the first, and as all gradients where an
+    argument was written in between.
     """
-    if determinism_check not in ("default", "none"):
-        raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
     if use_reentrant:
         if context_fn is not noop_context_fn or debug:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         if kwargs:
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
-        check_backward_validity(args)
-        return _Reentrant.apply(function, preserve_rng_state, *args)
+        return CheckpointFunction.apply(function, preserve_rng_state, *args)
+    debug = set_checkpoint_debug_enabled.or_else(debug)
+    if debug and context_fn is not noop_context_fn:
+        raise ValueError("debug=True is incompatible with non-default context_fn")
+    if determinism_check not in _CHECKS:
+        raise ValueError(f"determinism_check should be one of {list(_CHECKS)}, but got {determinism_check}")
     first, second = context_fn()
-    state = _C.get_rng_state() if preserve_rng_state else None
-    recording = _C.is_grad_enabled()
+    if not _C.is_grad_enabled():
+        return function(*args, **kwargs)
+    state = _State(preserve_rng_state)
 
-    def again() -> None:
-        with _random_state(state), second:
+    def again(*args: Any) -> None:
+        with state.again(), second:
             function(*args, **kwargs)
 
-    frame = _Frame(again, early_stop and _early_stop[0], _look if determinism_check == "default" else None)
-    if not recording:
-        with first:
-            return function(*args, **kwargs)
+    stops = set_checkpoint_early_stop.or_else(early_stop)
+    frame = _Frame(again, args, stops, _CHECKS[determinism_check], debug)
     with saved_tensors_hooks(frame.pack, frame.unpack), first:
-        return function(*args, **kwargs)
+        output = function(*args, **kwargs)
+    frame.complete = True
+    return output
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:
@@ -196,25 +361,26 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs)
 
 
-class _Reentrant(Function):
+class CheckpointFunction(Function):
     """The older way: one node, whose backward runs the function recorded and goes back through it."""
 
     @staticmethod
-    def forward(ctx: Any, function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
-        ctx.function = function
-        ctx.state = _C.get_rng_state() if preserve else None
+    def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
+        check_backward_validity(args)
+        ctx.function = run_function
+        ctx.state = _State(preserve_rng_state)
         ctx.rest = [None if isinstance(a, Tensor) else a for a in args]
         ctx.at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.at))
         with no_grad():
-            return function(*args)
+            return run_function(*args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         args = list(ctx.rest)
         for i, t in zip(ctx.at, ctx.saved_tensors, strict=True):
             args[i] = t.detach().requires_grad_(t.requires_grad)
-        with _random_state(ctx.state), enable_grad():
+        with ctx.state.again(), enable_grad():
             outputs = ctx.function(*args)
         listed = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(o, g) for o, g in zip(listed, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad]

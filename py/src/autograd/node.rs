@@ -50,7 +50,12 @@ fn new_object(py: Python<'_>, node: GraphNode) -> PyResult<Bound<'_, PyAny>> {
         Some(class) => class.into_bound(py),
         None => {
             let bases = PyTuple::new(py, [py.get_type::<PyNode>()])?;
-            let made = py.get_type::<PyType>().call1((name.as_ref(), bases, PyDict::new(py)))?.cast_into::<PyType>()?;
+            let own = PyDict::new(py);
+            if !node.is_custom() {
+                // Nothing can be set on it: what a user keeps with a node goes into its `metadata`.
+                own.set_item("__slots__", PyTuple::empty(py))?;
+            }
+            let made = py.get_type::<PyType>().call1((name.as_ref(), bases, own))?.cast_into::<PyType>()?;
             made.setattr("__module__", "lucid.autograd.graph")?;
             classes.lock().insert(name.into_owned(), made.clone().unbind());
             made
@@ -80,12 +85,16 @@ impl PySavedTensor {
     }
 }
 
-/// What a hook on a node gave: `None`, or as many gradients as it was given.
+/// What a hook on a node gave: `None`, or a tuple of as many gradients as it was given.
 fn maybe_grads(py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<Option<GradList>> {
-    match out.is_none() {
-        true => Ok(None),
-        false => Ok(Some(grads_of(py, "hook", Some(out), 0)?.into_iter().collect())),
+    if out.is_none() {
+        return Ok(None);
     }
+    if !out.is_instance_of::<PyTuple>() {
+        let got = crate::args::kind_name(out);
+        return Err(errors::type_error(py, format!("expected tuple, but hook returned '{got}'")));
+    }
+    Ok(Some(grads_of(py, "hook", Some(out), 0)?.into_iter().collect()))
 }
 
 #[pymethods]
@@ -219,6 +228,10 @@ impl PyNode {
     /// Runs the node by itself on gradients of its results.
     #[pyo3(signature = (*grads))]
     fn __call__<'py>(&self, py: Python<'py>, grads: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let (wanted, got) = (self.0.results(), grads.len());
+        if got != wanted {
+            return Err(errors::type_error(py, format!("expected {wanted} arguments, got {got} instead")));
+        }
         let grads = grads_of(py, "Node", Some(grads.as_any()), 0)?;
         let node = self.0.clone();
         let out = cross::long(py, || node.call(&grads))?;

@@ -199,25 +199,14 @@ impl PyTensor {
     }
 
     #[setter]
-    fn set_data(&self, py: Python<'_>, value: &Bound<'_, PyTensor>) -> PyResult<()> {
-        let (old, new) = (self.share(), value.get().share());
-        let new = cross::quick(py, || {
-            let new = new.detach()?;
-            let same = old.shape() == new.shape() && old.dtype() == new.dtype() && old.device() == new.device();
-            if old.requires_grad() && old.is_leaf() {
-                new.requires_grad_(true)?;
-                if same {
-                    new.succeed(&old);
-                }
-            }
-            match old.grad() {
-                // A gradient of another kind of tensor would be wrong for the new one.
-                Some(g) if same => new.set_grad(Some(g))?,
-                _ => {}
-            }
-            Ok(new)
-        })?;
-        self.replace(py, new);
+    fn set_data(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Ok(value) = value.cast::<PyTensor>() else {
+            let got = crate::args::kind_name(value);
+            return Err(errors::type_error(py, format!("Variable data has to be a tensor, but got {got}")));
+        };
+        let (mut own, source) = (self.share(), value.get().share());
+        cross::quick(py, || own.set_data(&source))?;
+        self.replace(py, own);
         Ok(())
     }
 

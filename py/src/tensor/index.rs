@@ -291,7 +291,14 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
     if r.dims.is_empty() {
         return match value {
             Value::Scalar(s) => r.view.fill_(*s),
-            Value::Tensor(t) => r.view.copy_(&fitting(t, r.view.ndim())?),
+            Value::Tensor(t) => {
+                let mut t = fitting(t, r.view.ndim())?;
+                // Where it is an element of the tensor itself, PyTorch sees it repeated and does not refuse it.
+                if t.ndim() < r.view.ndim() && t.shares_storage(&r.view) {
+                    t = t.expand(&super::methods::signed(r.view.shape()))?;
+                }
+                r.view.copy_(&t)
+            }
         };
     }
     let values = match value {

