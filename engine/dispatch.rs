@@ -14,7 +14,7 @@ use crate::profile;
 use crate::shape::{Layout, Shape};
 use crate::sparse::{self, Coo};
 use crate::{DType, Device, Error, Result, Tensor};
-use smallvec::SmallVec;
+use smallvec::{smallvec, SmallVec};
 use std::sync::Arc;
 
 pub(crate) use crate::prim::Prim;
@@ -245,25 +245,28 @@ fn in_order<B: Backend>(
     out: &Meta,
     run: impl FnOnce(&[&B::Array], &Meta) -> Result<B::Array>,
 ) -> Result<B::Array> {
-    // Numbers have no order; what else there is lies as the first.
-    let first = x.iter().find(|x| x.layout().ndim() > 0);
-    let Some((order, back)) = first.and_then(|x| x.layout().permuted()) else { return run(x, out) };
-    let turned = |x: &B::Array, axes: &crate::shape::Axes| {
-        let op = ViewOp::Permute { axes: axes.clone() };
-        match (x.layout().ndim() > 0).then(|| x.layout().view(&op)).flatten() {
-            Some(layout) => B::view(&op, x, layout),
-            None => Ok(x.clone()),
+    if x.iter().all(|x| x.layout().is_contiguous()) {
+        return run(x, out);
+    }
+    let layouts: SmallVec<[&Layout; 3]> = x.iter().map(|x| x.layout()).collect();
+    let Some((order, back)) = crate::format::common_order(&layouts, &out.shape) else { return run(x, out) };
+    let seen = |x: &B::Array, op: ViewOp| match x.layout().view(&op) {
+        Some(layout) => B::view(&op, x, layout),
+        None => Ok(x.clone()),
+    };
+    let turned = |x: &B::Array| match (x.layout().ndim(), order.len()) {
+        (0, _) => Ok(x.clone()),
+        (n, all) if n == all => seen(x, ViewOp::Permute { axes: order.clone() }),
+        (n, all) => {
+            let mut shape: Shape = smallvec![1; all - n];
+            shape.extend_from_slice(&x.layout().shape);
+            seen(&seen(x, ViewOp::Reshape { shape })?, ViewOp::Permute { axes: order.clone() })
         }
     };
-    let flat = x.iter().map(|x| turned(x, &order)).collect::<Result<SmallVec<[B::Array; 2]>>>()?;
+    let flat = x.iter().map(|x| turned(x)).collect::<Result<SmallVec<[B::Array; 3]>>>()?;
     let meta = Meta { shape: order.iter().map(|&axis| out.shape[axis]).collect(), dtype: out.dtype };
-    let flat: SmallVec<[&B::Array; 2]> = flat.iter().collect();
-    turned(&run(&flat, &meta)?, &back)
-}
-
-/// Do the elements of both lie in one order, so that they meet as they come? A number meets any.
-fn in_one_order(a: &Layout, b: &Layout) -> bool {
-    a.ndim() == 0 || b.ndim() == 0 || a.shape == b.shape && a.strides == b.strides
+    let flat: SmallVec<[&B::Array; 3]> = flat.iter().collect();
+    seen(&run(&flat, &meta)?, ViewOp::Permute { axes: back })
 }
 
 fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<Storage> {
@@ -274,15 +277,12 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
     let array = match (prim, x.as_slice()) {
         (Prim::Create(op), []) => B::create(op, out),
         (Prim::Random(op), []) => B::random(op, out),
-        (Prim::Transfer(TransferOp::Cast { dtype }), [x]) => B::cast(x, *dtype),
+        (Prim::Transfer(TransferOp::Cast { dtype }), [x]) => in_order::<B>(&[x], out, |x, _| B::cast(x[0], *dtype)),
         (Prim::Transfer(TransferOp::Copy), [x]) => B::copy(x),
         (Prim::Unary(op), [x]) => in_order::<B>(&[x], out, |x, out| B::unary(op, x[0], out)),
-        (Prim::Binary(op), [a, b]) => match in_one_order(a.layout(), b.layout()) {
-            true => in_order::<B>(&[a, b], out, |x, out| B::binary(op, x[0], x[1], out)),
-            false => B::binary(op, a, b, out),
-        },
-        (Prim::Compare(op), [a, b]) => B::compare(op, a, b, out),
-        (Prim::Select(op), [c, a, b]) => B::select(op, c, a, b, out),
+        (Prim::Binary(op), [a, b]) => in_order::<B>(&[a, b], out, |x, out| B::binary(op, x[0], x[1], out)),
+        (Prim::Compare(op), [a, b]) => in_order::<B>(&[a, b], out, |x, out| B::compare(op, x[0], x[1], out)),
+        (Prim::Select(op), [c, a, b]) => in_order::<B>(&[c, a, b], out, |x, out| B::select(op, x[0], x[1], x[2], out)),
         (Prim::Reduce(op, how), [x]) => B::reduce(op, how, x, out),
         (Prim::Scan(op), x) => B::scan(op, x, out),
         (Prim::Index(op), x) => B::index(op, x, out),

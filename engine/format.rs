@@ -73,6 +73,62 @@ fn channels_last_strides(shape: &[usize]) -> Strides {
     strides
 }
 
+/// The dimensions of `shape` from the innermost in memory on, as far as the strides of arrays that broadcast to it tell, those
+/// of the first before those of the next; an expanded one says nothing of its place.
+fn memory_order(layouts: &[&Layout], shape: &[usize]) -> Axes {
+    let n = shape.len();
+    let stride = |layout: &Layout, axis: usize| match (axis + layout.ndim()).checked_sub(n) {
+        Some(own) if layout.shape[own] == shape[axis] => layout.strides[own],
+        _ => 0,
+    };
+    let after = |a: usize, b: usize| -> Option<bool> {
+        layouts.iter().find_map(|layout| {
+            let (s, t) = (stride(layout, a), stride(layout, b));
+            match s.cmp(&t) {
+                _ if s == 0 || t == 0 => None,
+                std::cmp::Ordering::Less => Some(false),
+                std::cmp::Ordering::Greater => Some(true),
+                std::cmp::Ordering::Equal => (shape[a] > shape[b]).then_some(true),
+            }
+        })
+    };
+    let mut order: Axes = (0..n).rev().collect();
+    for i in 1..n {
+        let mut at = i;
+        for before in (0..i).rev() {
+            match after(order[before], order[at]) {
+                Some(true) => {
+                    order.swap(before, at);
+                    at = before;
+                }
+                Some(false) => break,
+                None => {}
+            }
+        }
+    }
+    order
+}
+
+/// The order of dimensions in memory, outermost first, that an element-wise op gives its result of `shape`, where that is
+/// not row-major, with the order that leads back. As in PyTorch it is the one in which the operands lie.
+pub(crate) fn common_order(operands: &[&Layout], shape: &[usize]) -> Option<(Axes, Axes)> {
+    let whole = operands.iter().find(|x| x.ndim() > 0).filter(|_| !shape.contains(&0))?;
+    let alike = |x: &&Layout| x.ndim() == 0 || x.shape == whole.shape && x.strides == whole.strides;
+    if operands.iter().all(alike) {
+        if let Some(orders) = whole.permuted() {
+            return Some(orders);
+        }
+    }
+    let mut order = memory_order(operands, shape);
+    order.reverse();
+    if order.iter().enumerate().all(|(place, &axis)| place == axis) {
+        return None;
+    }
+    let mut back: Axes = order.clone();
+    order.iter().enumerate().for_each(|(place, &axis)| back[axis] = place);
+    Some((order, back))
+}
+
 impl Layout {
     /// Does each element lie at a place of its own, and are there no gaps?
     pub(crate) fn is_dense(&self) -> bool {
@@ -108,33 +164,9 @@ impl Layout {
         true
     }
 
-    /// The dimensions from the innermost in memory on, as far as strides tell; an expanded one says nothing of its place.
+    /// The dimensions from the innermost in memory on, as far as strides tell.
     fn memory_order(&self) -> Axes {
-        let n = self.ndim();
-        let mut order: Axes = (0..n).rev().collect();
-        let after = |a: usize, b: usize| -> Option<bool> {
-            let (s, t) = (self.strides[a], self.strides[b]);
-            match s.cmp(&t) {
-                _ if s == 0 || t == 0 => None,
-                std::cmp::Ordering::Less => Some(false),
-                std::cmp::Ordering::Greater => Some(true),
-                std::cmp::Ordering::Equal => (self.shape[a] > self.shape[b]).then_some(true),
-            }
-        };
-        for i in 1..n {
-            let mut at = i;
-            for before in (0..i).rev() {
-                match after(order[before], order[at]) {
-                    Some(true) => {
-                        order.swap(before, at);
-                        at = before;
-                    }
-                    Some(false) => break,
-                    None => {}
-                }
-            }
-        }
-        order
+        memory_order(&[self], &self.shape)
     }
 
     /// The strides of a dense copy whose dimensions lie in the same order.
@@ -274,6 +306,8 @@ impl Tensor {
         let _name = Naming::of("cast", 0);
         self.mapped_in("to", format, |t| {
             let (casts, moves) = (dtype != t.dtype(), device != t.device());
+            // A cast keeps the order in which the elements lie.
+            let t = &if casts { t.contiguous()? } else { t.clone() };
             // Narrow before moving, widen after: fewer bytes cross, and float64 never reaches a device without it.
             match (casts, moves) {
                 (false, false) => t.copy(),

@@ -19,6 +19,8 @@ pub(crate) struct Auto {
     requires_grad: AtomicBool,
     /// Made in inference mode.
     pub(crate) inference: bool,
+    /// Did the user get to have it?
+    pub(crate) handed_out: AtomicBool,
     /// Recorded writes to this tensor, as a base of views.
     pub(crate) writes: AtomicU32,
     pub(crate) view: Option<Box<ViewInfo>>,
@@ -73,6 +75,7 @@ impl Default for Auto {
         Auto {
             requires_grad: AtomicBool::new(false),
             inference: modes::inference_mode_enabled(),
+            handed_out: AtomicBool::new(false),
             writes: AtomicU32::new(0),
             view: None,
             state: Mutex::default(),

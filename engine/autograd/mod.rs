@@ -33,10 +33,10 @@ pub use modes::{
     Packing, Tracer, Unpack,
 };
 pub(crate) use node::{Ctx, Edge, Grads, Pieces};
-pub use record::custom_view;
 pub(crate) use record::{
     apart, check_followed, check_in_place, edge_of, record, record_pieces, record_view, record_write, requires_grad,
 };
+pub use record::{custom_view, handed_out};
 
 /// Is there something to carry on for what is computed from `t`: a gradient that is recorded, or a tangent?
 pub(crate) fn is_followed(t: &crate::Tensor) -> bool {

@@ -85,6 +85,28 @@ fn changes(base: &Tensor) -> u32 {
     base.version().wrapping_add(base.0.auto.writes.load(Ordering::Acquire))
 }
 
+/// A tensor that a binding gives to its user. What shows the elements of a tensor that the user never had, since an op made
+/// it on its way, is no view to the user but a tensor of its own, as the results of PyTorch's ops are.
+pub fn handed_out(t: Tensor) -> Tensor {
+    let hidden = |view: &ViewInfo| !view.itself && !view.base.0.auto.handed_out.load(Ordering::Relaxed);
+    let t = match &t.0.auto.view {
+        Some(view) if hidden(view) && !is_lost(view) => {
+            refresh(&t);
+            t.alone_on_storage()
+        }
+        _ => t,
+    };
+    t.mark_handed_out();
+    t
+}
+
+impl Tensor {
+    /// A binding gives this very tensor to its user.
+    pub fn mark_handed_out(&self) {
+        self.0.auto.handed_out.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Gives a view whose base was written since a new edge: the view's steps over the base's.
 fn refresh(t: &Tensor) {
     let Some(view) = &t.0.auto.view else { return };

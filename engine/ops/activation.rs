@@ -122,7 +122,7 @@ fn celu_body(x: &Tensor, alpha: f64) -> Result<Tensor> {
     }
     wide(x, |x| {
         let positive = x.gt(0)?;
-        let below = (x.masked_fill(&positive, 0.0)? * (1.0 / alpha))?.expm1()?;
+        let below = (x.filled(&positive, 0.0)? * (1.0 / alpha))?.expm1()?;
         r#where(&positive, x, &(below * alpha)?)
     })
 }
@@ -176,7 +176,7 @@ fn tanhshrink_body(x: &Tensor) -> Result<Tensor> {
 
 fn hardshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
     schema::hardshrink.check(x.dtype())?;
-    x.masked_fill(&x.abs()?.le(lambd)?, 0.0)
+    x.filled(&x.abs()?.le(lambd)?, 0.0)
 }
 
 fn softshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
@@ -187,13 +187,13 @@ fn softshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
     }
     wide(x, |x| {
         let moved = (x - &(x.sign()?.detach()? * lambd)?)?;
-        moved.masked_fill(&x.abs()?.le(lambd)?, 0.0)
+        moved.filled(&x.abs()?.le(lambd)?, 0.0)
     })
 }
 
 fn threshold_body(x: &Tensor, threshold: f64, value: f64) -> Result<Tensor> {
     schema::threshold.check(x.dtype())?;
-    x.masked_fill(&x.le(threshold)?, value)
+    x.filled(&x.le(threshold)?, value)
 }
 
 fn prelu_body(x: &Tensor, weight: &Tensor) -> Result<Tensor> {

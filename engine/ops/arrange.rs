@@ -176,7 +176,7 @@ fn triangle(lower: bool, to: Target, x: &Tensor, diagonal: i64) -> Result<Tensor
     let edge = (i + diagonal)?;
     let kept = if lower { j.le(&edge)? } else { j.ge(&edge)? };
     match to {
-        Target::Copy => x.where_else_zero(&kept),
+        Target::Copy => x.contiguous()?.where_else_zero(&kept),
         Target::Itself => {
             let zero = Tensor::constant(Scalar::ZERO, x.dtype(), x.device())?;
             let _name = crate::autograd::Naming::of(name, 0);

@@ -152,7 +152,8 @@ pub mod select {
             }
         };
         match to {
-            Target::Copy => r#where(mask, &value, x),
+            // Row-major, as PyTorch makes it.
+            Target::Copy => r#where(&mask.contiguous()?, &value, &x.contiguous()?),
             Target::Itself => {
                 x.refuse_shared("masked_fill_", mask, false)?;
                 let _name = crate::autograd::Naming::of("masked_fill", 0);
@@ -244,6 +245,11 @@ pub mod select {
 }
 
 impl Tensor {
+    /// `masked_fill` whose result lies as the mask and the tensor do, as those of other element-wise ops.
+    pub(crate) fn filled(&self, mask: &Tensor, value: f64) -> Result<Tensor> {
+        select::r#where(mask, &super::create::held("masked_fill", Scalar::Float(value), self)?, self)
+    }
+
     /// The tensor's elements where `condition` holds, zero elsewhere.
     pub(crate) fn where_else_zero(&self, condition: &Tensor) -> Result<Tensor> {
         select::r#where(condition, self, &Tensor::constant(Scalar::ZERO, self.dtype(), self.device())?)

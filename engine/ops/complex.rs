@@ -123,14 +123,14 @@ fn angle_body(x: &Tensor) -> Result<Tensor> {
     if x.dtype().is_complex() {
         let (still, zero) = (x.detach()?, x.eq(0)?);
         // atan2 has no gradient at 0, where PyTorch's is 0: there it is taken of a constant.
-        let angle = imag_body(x)?.atan2(&real_body(x)?.masked_fill(&zero, 1.0)?)?;
+        let angle = imag_body(x)?.atan2(&real_body(x)?.filled(&zero, 1.0)?)?;
         return r#where(&zero, &imag_body(&still)?.atan2(&real_body(&still)?)?, &angle);
     }
     let dtype = if x.dtype().is_integral() { crate::default_dtype() } else { x.dtype() };
     let x = x.cast(dtype)?;
     let angle = (x.lt(0)?.cast(dtype)? * std::f64::consts::PI)?;
     let nan = x.isnan()?;
-    r#where(&nan, &x, &(angle + &(x.masked_fill(&nan, 0.0)?.sign()? * 0.0)?)?)
+    r#where(&nan, &x, &(angle + &(x.filled(&nan, 0.0)?.sign()? * 0.0)?)?)
 }
 
 fn sgn_body(x: &Tensor) -> Result<Tensor> {
@@ -138,7 +138,7 @@ fn sgn_body(x: &Tensor) -> Result<Tensor> {
         return x.sign();
     }
     let zero = x.eq(0)?;
-    (x / &x.abs()?.masked_fill(&zero, 1.0)?)?.masked_fill(&zero, 0.0)
+    (x / &x.abs()?.filled(&zero, 1.0)?)?.filled(&zero, 0.0)
 }
 
 fn isreal_body(x: &Tensor) -> Result<Tensor> {

@@ -239,7 +239,7 @@ fn edges_of(op: &'static str, x: &Tensor, bins: &Tensor, range: Option<(f64, f64
         if bins.numel() < 2 {
             return Err(Error::shape(op, "bins tensor should have at least 2 elements", &[bins.shape()]));
         }
-        return bins.detach();
+        return bins.detach()?.copy();
     }
     if bins.ndim() > 1 {
         return Err(Error::shape(op, "bins tensor should have one dimension", &[bins.shape()]));

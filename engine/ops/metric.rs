@@ -179,7 +179,7 @@ fn renorm_body(x: &Tensor, p: f64, dim: isize, maxnorm: f64) -> Result<Tensor> {
     let over: Vec<isize> = (0..x.ndim()).filter(|&d| d != axis).map(|d| d as isize).collect();
     let norm = norm_body(x, Scalar::Float(p), Some(&over), true, None)?;
     let scale = (maxnorm / (&norm + 1e-7)?)?;
-    x * &select::r#where(&norm.detach()?.gt(maxnorm)?, &scale, Scalar::ONE)?
+    &x.contiguous()? * &select::r#where(&norm.detach()?.gt(maxnorm)?, &scale, Scalar::ONE)?
 }
 
 /// Weights of observations, checked.

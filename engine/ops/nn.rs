@@ -290,7 +290,7 @@ fn elu_body(x: &Tensor, alpha: f64) -> Result<Tensor> {
     schema::elu.check(x.dtype())?;
     let positive = x.gt(0)?;
     // The branch not taken must stay finite, or its gradient is 0 · inf.
-    let below = x.masked_fill(&positive, 0.0)?.expm1()?;
+    let below = x.filled(&positive, 0.0)?.expm1()?;
     super::compare::select::r#where(&positive, x, &(below * alpha)?)
 }
 
@@ -298,7 +298,7 @@ fn softplus_body(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
     schema::softplus.check(x.dtype())?;
     let scaled = (x * beta)?;
     let linear = scaled.gt(threshold)?;
-    let curved = (scaled.masked_fill(&linear, 0.0)?.exp()?.log1p()? * (1.0 / beta))?;
+    let curved = (scaled.filled(&linear, 0.0)?.exp()?.log1p()? * (1.0 / beta))?;
     super::compare::select::r#where(&linear, x, &curved)
 }
 
@@ -379,5 +379,5 @@ fn one_hot_body(x: &Tensor, num_classes: i64) -> Result<Tensor> {
         n if n < least => return fail("Class values must be smaller than num_classes."),
         n => n,
     };
-    sample.unsqueeze(-1)?.eq(&super::create::arange_of(classes as usize, x.device())?)?.cast(DType::I64)
+    sample.contiguous()?.unsqueeze(-1)?.eq(&super::create::arange_of(classes as usize, x.device())?)?.cast(DType::I64)
 }

@@ -7,7 +7,7 @@ use super::macros::define_ops;
 use crate::autograd::{self, Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{Axes, Shape};
-use crate::{cpu, profile, DType, Device, Error, Result, Tensor};
+use crate::{cpu, profile, DType, Device, Error, MemoryFormat, Result, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -216,7 +216,7 @@ fn rms_norm_body(x: &Tensor, normalized: &[isize], weight: Option<&Tensor>, eps:
     });
     let over: Vec<isize> = (1..=normalized.len() as isize).map(|d| -d).collect();
     // Squares of 16-bit numbers overflow.
-    let wide = if x.dtype().size() == 2 { x.cast(DType::F32)? } else { x.clone() };
+    let wide = if x.dtype().size() == 2 { x.contiguous()?.cast(DType::F32)? } else { x.contiguous()? };
     let scale = (wide.square()?.mean(Some(&over), true, None)? + eps)?.rsqrt()?;
     scale_and_shift((wide * &scale)?.cast(x.dtype())?, weight, None, x.dtype())
 }
@@ -339,9 +339,14 @@ fn batch_norm_body(
     schema::batch_norm.check(x.dtype())?;
     // Statistics and what they do to 16-bit inputs are computed in float32.
     let dtype = x.dtype();
+    // The result lies as PyTorch's does: row-major, unless the channels of an image are last.
+    let x = match x.layout().suggested_format() {
+        MemoryFormat::Contiguous => x.contiguous()?,
+        _ => x.clone(),
+    };
     let x = &match dtype {
         DType::F16 | DType::BF16 => x.cast(DType::F32)?,
-        _ => x.clone(),
+        _ => x,
     };
     if x.ndim() < 2 {
         let why = format!("Dimension out of range: expected at least 2 dimensions (N, C, ...), got {:?}", x.shape());

@@ -286,8 +286,8 @@ fn nan_to_num_body(x: &Tensor, nan: Option<f64>, posinf: Option<f64>, neginf: Op
 fn sinc_body(x: &Tensor) -> Result<Tensor> {
     wide(&schema::sinc, x, |x| {
         let zero = x.eq(0)?;
-        let angle = (x.masked_fill(&zero, 1.0)? * PI)?;
-        (angle.sin()? / &angle)?.masked_fill(&zero, 1.0)
+        let angle = (x.filled(&zero, 1.0)? * PI)?;
+        (angle.sin()? / &angle)?.filled(&zero, 1.0)
     })
 }
 

@@ -119,7 +119,7 @@ fn segment_reduce_body(
     wide[..=axis].copy_from_slice(&rows);
     let all: Vec<isize> = x.shape().iter().map(|&n| n as isize).collect();
     let index = at.reshape(&wide)?.expand(&all)?;
-    let within = |t: &Tensor| t.narrow(dim, 1, segments as i64);
+    let within = |t: &Tensor| t.narrow(dim, 1, segments as i64)?.contiguous();
     let start = initial.unwrap_or(Scalar::Float(unit));
     let whole = x.shape().to_vec();
     if mode != "amax" && mode != "amin" {

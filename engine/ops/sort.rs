@@ -258,7 +258,7 @@ fn kthvalue_body(x: &Tensor, k: i64, dim: isize, keepdim: bool) -> Result<(Tenso
         return Err(Error::runtime("kthvalue", why));
     }
     let order = x.argsort(dim, false, true)?;
-    let at = if x.ndim() == 0 { order } else { order.narrow(dim, k - 1, 1)? };
+    let at = if x.ndim() == 0 { order } else { order.narrow(dim, k - 1, 1)?.contiguous()? };
     picked(x, dim, at, keepdim)
 }
 

@@ -265,8 +265,8 @@ fn silu_slope(x: &Tensor) -> Result<Tensor> {
 /// `y / x` for an odd function `y` of slope ½ at 0: ½ there.
 fn over_x(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     let zero = x.eq(0)?;
-    let safe = x.masked_fill(&zero, 1.0)?;
-    (y / &safe)?.masked_fill(&zero, 0.5)
+    let safe = x.filled(&zero, 1.0)?;
+    (y / &safe)?.filled(&zero, 0.5)
 }
 
 /// `1 / √(x² - 1)`; of complex numbers the product of two roots, whose branch cuts are those of `acosh`.

@@ -118,6 +118,16 @@ macro_rules! finish {
     };
 }
 
+/// The first argument itself where it is a tensor that the op gave back as it was.
+macro_rules! given_back {
+    ($made:expr, ($input:ident: Tensor $($rest:tt)*)) => {
+        $made.map(|made| results::or_argument(made, $input))
+    };
+    ($made:expr, $sig:tt) => {
+        $made
+    };
+}
+
 /// What the rule for `out=` sees of the arguments, where one is given.
 macro_rules! given {
     ([] $($rest:tt)*) => {
@@ -203,7 +213,7 @@ macro_rules! function_item {
                 let given = given! { [$($out)?] $($p: $k)* };
                 (run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?, given)
             };
-            finish!(py OP $ret made given $($out)?)
+            given_back!(finish!(py OP $ret made given $($out)?), ($($p: $k),*))
         }
     };
 }

@@ -60,7 +60,7 @@ impl Store for Tensor {
             let fresh = cross::op(py, weight_of(&self), || {
                 let cast = self.cast(t.dtype())?;
                 if cast.is_same(&self) || cast.shares_storage(&self) {
-                    self.copy()
+                    self.copy_in(lucid::MemoryFormat::Preserve)
                 } else {
                     Ok(cast)
                 }

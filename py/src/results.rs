@@ -157,6 +157,17 @@ never_same! {
     (lucid::Tensor, Vec<lucid::Tensor>)
 }
 
+/// The argument's own object where the op gave its tensor back as it was (`F.dropout(x, training=False) is x`).
+#[inline]
+pub fn or_argument<'py>(made: Bound<'py, PyAny>, argument: crate::args::Arg<'_, 'py>) -> Bound<'py, PyAny> {
+    let given = argument.0.and_then(|given| given.cast::<PyTensor>().ok());
+    let same = |own: &Bound<'py, PyTensor>| given.filter(|given| own.get().read().is_same(&given.get().read()));
+    match made.cast::<PyTensor>().ok().and_then(same) {
+        Some(given) => given.to_owned().into_any(),
+        None => made,
+    }
+}
+
 /// The tensor's own object where the op gave the tensor back as it was (`x.contiguous() is x`), else a new one.
 #[inline]
 pub fn same_or<'py, T: Same>(

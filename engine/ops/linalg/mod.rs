@@ -461,7 +461,7 @@ fn solve_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 fn part_body(op: &'static str, part: i64, a: &Tensor) -> Result<Tensor> {
-    determinant_parts_body(op, a)?.select(-1, part)
+    determinant_parts_body(op, a)?.select(-1, part)?.contiguous()
 }
 
 fn logdet_body(a: &Tensor) -> Result<Tensor> {
@@ -475,7 +475,7 @@ fn logdet_body(a: &Tensor) -> Result<Tensor> {
 
 fn slogdet_body(a: &Tensor) -> Result<(Tensor, Tensor)> {
     let parts = determinant_parts_body("slogdet", a)?;
-    Ok((parts.select(-1, 0)?, real_part(&parts.select(-1, 1)?)?))
+    Ok((parts.select(-1, 0)?.contiguous()?, real_part(&parts.select(-1, 1)?)?.contiguous()?))
 }
 
 /// LAPACK's word on each matrix: refused where it is not 0, looking also through what `vmap` hides.

@@ -52,7 +52,8 @@ impl PyTensor {
         if let Some(kept) = kept.filter(|kept| kept.get().read().is_same(&g)) {
             return Ok(Some(kept.into_bound(py)));
         }
-        let made = Bound::new(py, PyTensor::new(g))?;
+        g.mark_handed_out();
+        let made = Bound::new(py, PyTensor::same(g))?;
         self.keep_grad(Some(made.clone().unbind()));
         Ok(Some(made))
     }
@@ -250,6 +251,7 @@ impl PyTensor {
 
     /// Puts another tensor into this object. Without the GIL: a reader may hold the lock and wait for it.
     pub fn replace(&self, py: Python<'_>, t: Tensor) {
+        t.mark_handed_out();
         let old = py.detach(|| std::mem::replace(&mut *self.tensor.write(), t));
         drop(old);
     }

@@ -462,7 +462,10 @@ impl PyTensor {
     /// All elements in one dimension: a view where the strides allow it, else a copy.
     fn ravel<'py>(&self, py: Python<'py>) -> Object<'py> {
         let t = self.share();
-        wrap(py, cross::op(py, weight_of(&t), || t.contiguous()?.view(&[-1]))?)
+        let rows = cross::op(py, weight_of(&t), || t.contiguous())?;
+        // A view, also of a copy that nobody has, as in PyTorch.
+        rows.mark_handed_out();
+        wrap(py, cross::quick(py, || rows.view(&[-1]))?)
     }
 
     /// This tensor's elements where `condition` holds, those of `other` elsewhere.

@@ -40,6 +40,11 @@ pub struct PyTensor {
 
 impl PyTensor {
     pub fn new(t: Tensor) -> PyTensor {
+        PyTensor::same(lucid::autograd::handed_out(t))
+    }
+
+    /// The object of that very tensor, which the engine has too.
+    fn same(t: Tensor) -> PyTensor {
         PyTensor { tensor: RwLock::new(t), grad: Mutex::new(None) }
     }
 

@@ -1,0 +1,219 @@
+"""Where results lie: their strides, and whether they are views, against PyTorch on the op table's samples.
+
+Strides of dimensions of size 1 are not compared, nor those of empty results: no element lies by them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import lucid
+import numpy as np
+import pytest
+import torch
+
+from tests.python.parity.test_table_parity import lucid_tensor, named, torch_function, torch_tensor
+from tests.python.samples import Data, Sample, layouts, lucid_function, results, rows, samples
+
+COLUMNS = "PyTorch gives the matrices column by column, as LAPACK leaves them"
+LAST = "PyTorch keeps channels last"
+COPIED = "PyTorch writes into a copy that lies as the input does"
+#: What lies otherwise in PyTorch, and why. Each has a sample that shows it.
+OTHERWISE = {
+    **dict.fromkeys(("inverse", "cholesky_inverse", "cholesky_solve", "lu_solve", "triangular_solve"), COLUMNS),
+    **dict.fromkeys(("geqrf", "orgqr", "ormqr", "lu", "svd"), COLUMNS),
+    **dict.fromkeys(("linalg_cholesky", "linalg_cholesky_ex", "linalg_qr", "linalg_eigh", "linalg_svd"), COLUMNS),
+    **dict.fromkeys(("linalg_lu_factor", "linalg_lu_factor_ex", "linalg_ldl_factor", "linalg_ldl_factor_ex"), COLUMNS),
+    **dict.fromkeys(("linalg_inv", "linalg_inv_ex", "linalg_solve", "linalg_solve_ex", "linalg_lstsq"), COLUMNS),
+    **dict.fromkeys(("linalg_solve_triangular", "linalg_lu_solve", "linalg_ldl_solve", "linalg_tensorinv"), COLUMNS),
+    **dict.fromkeys(("linalg_householder_product", "linalg_matrix_power"), COLUMNS),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), LAST),
+    **dict.fromkeys(("max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "group_norm", "batch_norm"), LAST),
+    **dict.fromkeys(("index_fill", "index_put", "put", "fill", "slice_scatter", "select_scatter"), COPIED),
+    **dict.fromkeys(("diagonal_scatter", "rot90", "flip", "fliplr", "flipud", "argsort", "sort", "msort"), COPIED),
+    **dict.fromkeys(("unique", "unique_consecutive", "nonzero", "argwhere", "unravel_index"), "found by columns"),
+    **dict.fromkeys(("complex", "polar"), "PyTorch's lies as its parts do"),
+    "isreal": "PyTorch compares elements",
+    "diff": "of order 0 PyTorch's lies as the input does",
+    "chain_matmul": "of one matrix PyTorch's lies as the matrix does",
+    "addr": "PyTorch's lies as the input does",
+    "logsigmoid": "PyTorch's is row-major for its buffer's sake",
+}
+#: Of these, what lies otherwise on the CPU alone.
+ON_THE_CPU = ("batch_norm",)
+#: Whether a tensor is a view where PyTorch says otherwise: what makes no difference to what can be done with it.
+VIEWS = {
+    **dict.fromkeys(("unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"), "views here, and safe"),
+    **dict.fromkeys(("atleast_1d", "atleast_2d"), "an alias of the tensor itself"),
+}
+ROWS = [r for r in rows() if r["torch"] != "-"]
+DEVICES = ("cpu", "gpu")
+
+
+def channels_last(d: Data) -> Data:
+    """Numbers that are dressed with their second dimension innermost."""
+    return Data(np.ascontiguousarray(np.moveaxis(d.values, 1, -1)), d.varies, d.gradient, d.symmetric, d.distinct)
+
+
+def made(m: Any, row: Any, sample: Sample, layout: str, device: str) -> tuple[list[Any], list[Any]]:
+    """An op's arguments that are tensors, and its results that are."""
+    given: list[Any] = []
+
+    def tensor(d: Data) -> Any:
+        last = layout == "channels last" and d.values.ndim > 2
+        plain = "contiguous" if layout == "channels last" else layout
+        d = channels_last(d) if last else d
+        dtype = "float32" if "float32" in row["dtypes"] else row["dtypes"][0]
+        t = torch_tensor(d, dtype, plain, False) if m is torch else lucid_tensor(d, dtype, plain, False, device)
+        given.append(t.movedim(-1, 1) if last else t)
+        return given[-1]
+
+    args, kwargs = sample.map(tensor)
+    function = torch_function(row) if m is torch else lucid_function(row)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        value = function(*[named(a, m) for a in args], **{k: named(v, m) for k, v in kwargs.items()})
+    return given, [r for r in results(value) if isinstance(r, m.Tensor) and r.layout == m.strided]
+
+
+def both(row: Any, sample: Sample, layout: str, device: str) -> tuple[tuple[list[Any], list[Any]], ...] | None:
+    """What PyTorch and Lucid make; `None` for a layout that PyTorch refuses."""
+    try:
+        theirs = made(torch, row, sample, layout, "cpu")
+    except RuntimeError:
+        return None
+    return theirs, made(lucid, row, sample, layout, device)
+
+
+def steps(t: Any) -> list[int]:
+    return [s for s, n in zip(t.stride(), t.shape, strict=True) if n != 1] if t.numel() else []
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r["name"])
+def test_strides(row: Any, device: str) -> None:
+    differ = []
+    for sample in samples(row, device):
+        for layout in (*layouts(row), "channels last"):
+            pair = both(row, sample, layout, device)
+            for theirs, ours in zip(pair[0][1], pair[1][1], strict=True) if pair else ():
+                if tuple(theirs.shape) == tuple(ours.shape) and steps(theirs) != steps(ours):
+                    differ.append((sample.text, layout, tuple(theirs.shape), theirs.stride(), ours.stride()))
+    alike = row["name"] not in OTHERWISE or (row["name"] in ON_THE_CPU and device != "cpu")
+    assert (not differ) == alike, differ
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r["name"])
+def test_only_views_are_views(row: Any) -> None:
+    # A view of what nobody has cannot be detached in place, nor be written to behind `no_grad`.
+    views, aliases = [], []
+    for sample in samples(row, "cpu"):
+        pair = both(row, sample, "contiguous", "cpu")
+        for theirs, ours in zip(pair[0][1], pair[1][1], strict=True) if pair else ():
+            if ours._is_view() and not theirs._is_view():
+                views.append(sample.text)
+            shown = [t for t in pair[1][0] if t._shares_storage(ours)] if pair and ours.numel() else []
+            places = [t.untyped_storage().data_ptr() for t in pair[0][0]] if pair else []
+            if shown and theirs.untyped_storage().data_ptr() not in places:
+                aliases.append(sample.text)
+    assert bool(views) == (row["name"] in VIEWS), views
+    assert not aliases
+
+
+#: Tensors that meet: which lies how decides how the result does.
+MEETINGS = {
+    "row-major and a transpose": lambda m: m.ones(3, 4) + m.ones(4, 3).t(),
+    "a transpose and row-major": lambda m: m.ones(4, 3).t() + m.ones(3, 4),
+    "a transpose and a row": lambda m: m.ones(4, 3).t() * m.ones(4),
+    "a row and a transpose": lambda m: m.ones(4) * m.ones(4, 3).t(),
+    "a transpose and a column": lambda m: m.ones(4, 3).t() < m.ones(3, 1),
+    "a column and a row": lambda m: m.ones(3, 1) - m.ones(4),
+    "a row as a column and a transpose": lambda m: m.ones(1, 3).t() + m.ones(4, 3).t(),
+    "channels last and channels": lambda m: last(m) + m.ones(3, 1, 1),
+    "channels last and row-major": lambda m: last(m) + m.ones(2, 3, 4, 5),
+    "row-major and channels last": lambda m: m.ones(2, 3, 4, 5) + last(m),
+    "channels last and a picture": lambda m: m.maximum(last(m), m.ones(4, 5)),
+    "expanded and channels last": lambda m: m.ones(2, 1, 4, 5).expand(2, 3, 4, 5) == last(m),
+    "expanded and a permutation": lambda m: m.ones(1, 4).expand(3, 4) + m.ones(4, 3).t(),
+    "a number and a transpose": lambda m: m.tensor(2.0) / m.ones(4, 3).t(),
+    "a part and a part of another order": lambda m: m.ones(5, 6)[1:4, ::2] + m.ones(4, 7).t()[2:5, 1:],
+    "a part": lambda m: m.ones(5, 6)[1:4, ::2].exp(),
+    "a part of a transpose": lambda m: m.ones(5, 6).t()[1:4, ::2].exp(),
+    "of other dtypes": lambda m: m.ones(4, 3).t().int() + m.ones(3, 4),
+    "bool of other dtypes": lambda m: m.ones(4, 3).t().int() >= m.ones(3, 4),
+    "where a transpose is": lambda m: m.where(m.ones(4, 3).t() > 0, m.ones(3, 4), m.zeros(3, 4)),
+    "where, transposes": lambda m: m.where(m.ones(3, 4) > 0, m.ones(4, 3).t(), 2.0),
+    "where, expanded": lambda m: m.where(m.tensor([True, False, True, True]), m.ones(4, 3).t(), m.ones(3, 4)),
+    "masked_fill": lambda m: m.ones(4, 3).t().masked_fill(m.ones(4, 3).t() > 0, 2.0),
+    "three that meet": lambda m: m.addcmul(m.ones(4), m.ones(4, 3).t(), m.ones(3, 4)),
+    "lerp": lambda m: m.lerp(m.ones(4, 3).t(), m.ones(3, 4), m.ones(4)),
+    "clamp": lambda m: m.clamp(m.ones(4, 3).t(), m.zeros(4), m.ones(3, 1)),
+    "leaky_relu": lambda m: m.nn.functional.leaky_relu(last(m)),
+    "hardtanh": lambda m: m.nn.functional.hardtanh(last(m)),
+    "batch_norm of rows": lambda m: m.nn.functional.batch_norm(m.ones(3, 4).t(), None, None, training=True),
+    "batch_norm in evaluation": lambda m: m.nn.functional.batch_norm(last(m), m.zeros(3), m.ones(3)),
+    "batch_norm of sequences": lambda m: m.nn.functional.batch_norm(m.ones(2, 5, 3).mT, m.zeros(3), m.ones(3)),
+    "rms_norm": lambda m: m.nn.functional.rms_norm(m.ones(4, 3).t(), (4,)),
+    "layer_norm": lambda m: m.nn.functional.layer_norm(m.ones(4, 3).t(), (4,)),
+    "tril": lambda m: m.ones(4, 3).t().tril(),
+    "out of nothing": lambda m: m.exp(m.ones(3, 2).t(), out=m.empty(0)),
+    "out of nothing, two": lambda m: m.add(m.ones(3, 2).t(), m.ones(2, 3), out=m.empty(0)),
+    "out of its own order": lambda m: m.exp(m.ones(2, 3), out=m.empty(3, 2).t()),
+    "to": lambda m: last(m).to(m.int32).to(m.float32),
+    "to, contiguous": lambda m: m.ones(4, 3).t().to(m.int32, memory_format=m.contiguous_format),
+    "to, channels last": lambda m: m.ones(2, 3, 4, 5).mT.to(m.int32, memory_format=m.channels_last),
+}
+
+
+def last(m: Any) -> Any:
+    return m.ones(2, 3, 4, 5).contiguous(memory_format=m.channels_last)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", MEETINGS)
+def test_where_tensors_meet(name: str, device: str) -> None:
+    lucid.set_default_device(device)
+    try:
+        ours = MEETINGS[name](lucid)
+    finally:
+        lucid.set_default_device("cpu")
+    theirs = MEETINGS[name](torch)
+    assert ours.stride() == theirs.stride()
+    assert ours.tolist() == theirs.tolist()
+
+
+def made_of_nothing(m: Any) -> list[Any]:
+    """Results that are made by way of others: what can be done with them."""
+    with m.no_grad():
+        made = [m.dot(m.ones(3), m.ones(3)), m.ones(3, 3).logsumexp(1), m.eye(3).det(), m.ones(2, 3).mv(m.ones(3))]
+    factor = m.tensor(2.0, requires_grad=True)
+    seen: list[Any] = []
+    for t in made:
+        t.mul_(factor)
+        seen += [t.requires_grad, t._base is None, t.detach_().tolist()]
+    x = m.ones(3, 3, requires_grad=True)
+    y = x.median(1)[0]
+    y.mul_(3)
+    y.sum().backward()
+    edges = m.tensor([0.0, 1.0, 2.0])
+    m.histogram(m.ones(3), edges)[1].fill_(7)
+    return [*seen, x.grad.tolist(), edges.tolist()]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_results_are_no_views_of_what_nobody_has(device: str) -> None:
+    lucid.set_default_device(device)
+    try:
+        assert made_of_nothing(lucid) == made_of_nothing(torch)
+    finally:
+        lucid.set_default_device("cpu")
+
+
+def test_what_is_given_back_is_the_same_object() -> None:
+    def run(m: Any) -> list[bool]:
+        x, F = m.ones(2, 2), m.nn.functional
+        given = [F.dropout(x, 0.5, False), m.positive(x), m.real(x), m.conj(x), m.nn.Dropout().eval()(x)]
+        return [t is x for t in (*given, F.dropout(x, 0.5, True), x.expand(2, 2), x.contiguous(), m.neg(x))]
+
+    assert run(lucid) == run(torch)
