@@ -173,6 +173,10 @@ fn check(node: &Node, storage: &Storage, saved: u32) -> Result<()> {
     }
 }
 
+const DETACHED: &str =
+    "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not \
+                        supported, please use out-of-place `.detach()` instead";
+
 /// What the tape keeps for a node's rule.
 #[derive(Default)]
 pub(crate) struct Saved {
@@ -254,10 +258,24 @@ impl Node {
             (saved.inputs.get(i).cloned().flatten(), saved.freed)
         };
         match kept {
-            Some(kept) => kept.get(self).map(Some),
+            Some(kept) => {
+                let saved = kept.get(self)?;
+                match self.detached(i, &kept) {
+                    true => Err(Error::runtime(self.op(), DETACHED)),
+                    false => Ok(Some(saved)),
+                }
+            }
             None if freed => Err(self.freed()),
             None => Ok(None),
         }
+    }
+
+    /// Was input `i`, a result of another node, cut off from the tape after it was saved? Its history would be missing.
+    fn detached(&self, i: usize, kept: &Kept) -> bool {
+        let (Kind::Op(_), Kept::Input(t, _), Some(Some(edge))) = (&self.kind, kept, self.edges.get(i)) else {
+            return false;
+        };
+        !matches!(edge.node.kind, Kind::Accumulate(_)) && t.0.auto.is_leaf()
     }
 
     pub(crate) fn freed(&self) -> Box<Error> {

@@ -114,10 +114,15 @@ fn refresh(t: &Tensor) {
         return;
     }
     let changes = changes(&view.base);
-    if view.seen.swap(changes, Ordering::AcqRel) == changes {
+    if view.seen.load(Ordering::Acquire) == changes {
         return;
     }
-    let Some(mut edge) = edge_of(&view.base) else { return };
+    let mut edge = edge_of(&view.base);
+    // While neither has a place on the tape nothing is settled: the base may get one.
+    if edge.is_none() && t.0.auto.is_leaf() {
+        return;
+    }
+    view.seen.store(changes, Ordering::Release);
     // Whoever asks did not call these steps. PyTorch makes one of them, of this name.
     let _none = super::modes::Naming::none();
     let _name = super::modes::Naming::of("as_strided", 0);
@@ -125,14 +130,14 @@ fn refresh(t: &Tensor) {
     for op in &view.ops {
         let meta = InputMeta { shape: layout.shape.clone(), dtype, device: t.device() };
         let kind = Kind::Op(Prim::View(op.clone()));
-        edge = Edge { node: Node::new(kind, smallvec![Some(edge)], smallvec![meta], Saved::default()), nr: 0 };
+        edge = Some(Edge { node: Node::new(kind, smallvec![edge], smallvec![meta], Saved::default()), nr: 0 });
         dtype = op.dtype(dtype);
         match layout.view(op) {
             Some(next) => layout = next,
             None => return,
         }
     }
-    t.0.auto.set_edge(Some(edge));
+    t.0.auto.set_edge(edge);
 }
 
 /// The result of a primitive, with its node where a gradient may be asked for.

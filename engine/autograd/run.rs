@@ -435,11 +435,15 @@ fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, capt
         if !captures {
             let heir = leaf.0.auto.heir();
             let leaf = heir.as_ref().unwrap_or(leaf);
-            for g in grads.iter().flatten() {
+            // Nobody wants its gradient any more.
+            let wanted = leaf.0.auto.requires_grad();
+            for g in grads.iter().flatten().filter(|_| wanted) {
                 accumulate(leaf, g.clone(), keep.create_graph)?;
             }
             node.with_extra(|e| {
-                e.accumulated(leaf)?;
+                if wanted {
+                    e.accumulated(leaf)?;
+                }
                 e.after(node.op(), Grads::new(), &grads).map(drop)
             })?;
         }

@@ -77,12 +77,13 @@ VIEWS: dict[str, Callable[..., Any]] = {
 WRITES: dict[str, Callable[..., Any]] = {
     "mul_": lambda m, x, y, n: x.mul_(2),
     "add_": lambda m, x, y, n: x.add_(1),
-    "sub_": lambda m, x, y, n: x.sub_(y),
-    "addcmul_": lambda m, x, y, n: x.addcmul_(y, y),
+    # Of memory that it writes PyTorch may read what it has just written: these read copies.
+    "sub_": lambda m, x, y, n: x.sub_(y.clone()),
+    "addcmul_": lambda m, x, y, n: (lambda v: x.addcmul_(v, v))(y.clone()),
     "zero_": lambda m, x, y, n: x.zero_(),
     "fill_": lambda m, x, y, n: x.fill_(2.0),
+    # Ops that save their result save a copy of it here; PyTorch refuses the gradient once it is written.
     "clamp_": lambda m, x, y, n: x.clamp_(min=1.5),
-    "relu_": lambda m, x, y, n: x.relu_(),
     "masked_fill_": lambda m, x, y, n: x.masked_fill_(x > 2, 0.5),
     "index_add_": lambda m, x, y, n: x.index_add_(0, number(m, x, 0), x[:1].clone()),
     "copy_": lambda m, x, y, n: x.copy_(y),
@@ -111,7 +112,8 @@ PLACES: dict[str, Callable[..., Any]] = {
     "retain_grad": lambda m, x, y, n: x.retain_grad(),
     "backward": lambda m, x, y, n: x.sum().backward(retain_graph=True),
     "data": lambda m, x, y, n: x.data,
-    "hook": lambda m, x, y, n: (x.register_hook(lambda g: g * 2), None)[1],
+    # PyTorch calls hooks on pieces that nothing used too, with None.
+    "hook": lambda m, x, y, n: (x.register_hook(lambda g: None if g is None else g * 2), None)[1],
     "no grad": lambda m, x, y, n: setattr(x, "grad", None),
     **{kind: lambda m, x, y, n, kind=kind: custom(m, kind)(x) for kind in ("write", "view", "same", "two", "views")},
 }
@@ -146,7 +148,6 @@ def plain(t: Any) -> Any:
 def look(t: Any) -> list[Any]:
     """All that can be seen of a tensor."""
     seen = [lambda: plain(t), lambda: t.requires_grad, lambda: t.is_leaf, lambda: t._is_view(), lambda: t.output_nr]
-    # The versions of gradients are an accident of how they are summed up, and inference tensors have none.
     seen += [lambda: plain(t.grad) if t.is_leaf or t.retains_grad else None, lambda: t.is_inference()]
     return [attempt(f) for f in seen]
 
@@ -160,6 +161,8 @@ def execute(m: Any, device: str, program: list[Step]) -> list[Any]:
         m.tensor(rows, device=device),
     ]
     pool = [*leaves, leaves[0] * 1, leaves[2].clone()]
+    # What a result's own kernels have written counts in PyTorch: only what comes after is compared.
+    first = [t._version for t in pool]
     log: list[Any] = []
     for step in program:
         x, y = pool[step.x % len(pool)], pool[step.y % len(pool)]
@@ -176,7 +179,8 @@ def execute(m: Any, device: str, program: list[Step]) -> list[Any]:
         for t in made if isinstance(made, (tuple, list)) else [made]:
             if t is not None and not any(t is other for other in pool):
                 pool.append(t)
-        versions = [t._version for t in pool if not t.is_inference() and not any(t is other.grad for other in leaves)]
+                first.append(0 if t.is_inference() else t._version)
+        versions = [t._version - n for t, n in zip(pool, first, strict=True) if not t.is_inference()]
         log.append((step, did, [look(t) for t in pool], versions))
     for t in pool:
         gradients = attempt(
@@ -208,6 +212,12 @@ def agree(a: Any, b: Any) -> bool:
 @example([Step("write", 4), Step("write", 3)], "gpu")
 @example([Step("same", 0, mode="no_grad"), Step("view", 0, mode="inference_mode")], "cpu")
 @example([Step("strided", 3, mode="no_grad"), Step("add_", 3), Step("two", 5)], "cpu")
+# Pieces of what requires a gradient only later; what was saved, then cut off; a leaf that wants no gradient any more.
+@example([Step("split", 2), Step("fill_", 5), Step("requires_grad_", 2)], "cpu")
+@example([Step("product", 3, 1), Step("detach_", 3)], "gpu")
+@example([Step("mul", 1), Step("no gradient", 1), Step("backward", 5)], "cpu")
+# A view of what was cut off, and then written.
+@example([Step("select", 3), Step("detach_", 3), Step("add_", 3, mode="no_grad"), Step("mul", 5)], "cpu")
 # Views of inference tensors.
 @example([Step("mul", 0, mode="inference_mode"), Step("slice", 5)], "gpu")
 def test_programs_on_the_tape(program: list[Step], device: str) -> None:
