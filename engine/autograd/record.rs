@@ -90,7 +90,7 @@ fn changes(base: &Tensor) -> u32 {
 pub fn handed_out(t: Tensor) -> Tensor {
     let hidden = |view: &ViewInfo| !view.itself && !view.base.0.auto.handed_out.load(Ordering::Relaxed);
     let t = match &t.0.auto.view {
-        Some(view) if hidden(view) && !is_lost(view) => {
+        Some(view) if hidden(view) && !is_lost(&t, view) => {
             refresh(&t);
             t.alone_on_storage()
         }
