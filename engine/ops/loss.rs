@@ -342,6 +342,9 @@ fn cross_entropy_body(
     if !(target.dtype().is_float() && target.shape() == x.shape()) {
         return nll(OP, &logs, target, weight, ignore, reduction, smoothing);
     }
+    if ignore >= 0 {
+        return Err(Error::runtime(OP, "ignore_index is not supported for floating point target"));
+    }
     let classes = x.shape()[dim as usize];
     let target = match smoothing > 0.0 {
         true => ((target * (1.0 - smoothing))? + smoothing / classes as f64)?,
@@ -425,7 +428,8 @@ fn kl_div_body(x: &Tensor, t: &Tensor, reduction: &str, log_target: bool) -> Res
         }
     };
     match (reduction, x.ndim()) {
-        ("batchmean", n) if n > 0 => loss.sum(None, false, None)? * (1.0 / x.shape()[0] as f64),
+        ("batchmean", 0) => Ok(loss),
+        ("batchmean", _) => loss.sum(None, false, None)? * (1.0 / x.shape()[0] as f64),
         _ => reduce("kl_div", loss, reduction),
     }
 }

@@ -256,6 +256,10 @@ fn group_norm_body(
     }
     let (weight, bias) = (per_channel("group_norm", x, weight)?, per_channel("group_norm", x, bias)?);
     let inner = x.numel() / (x.shape()[0] * groups as usize).max(1);
+    if x.shape()[0] * inner == 1 {
+        let why = format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape());
+        return Err(Error::value("group_norm", why));
+    }
     let y = standardize(&x.reshape(&[x.shape()[0] as isize, groups as isize, inner as isize])?, 1, eps)?;
     scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref(), x.dtype())
 }

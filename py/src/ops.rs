@@ -61,7 +61,7 @@ macro_rules! run {
     }};
 }
 
-/// Finds the parameters that also go by NumPy's names, as in PyTorch, and calls `$cb` with
+/// Finds the parameters that also go by NumPy's names, or by those of PyTorch's other overloads, and calls `$cb` with
 /// `head… signature [(other name, the row's)…]`.
 macro_rules! with_others {
     (@next $cb:ident $head:tt $sig:tt [$($found:tt)*] $p:ident : $($rest:tt)*) => {
@@ -77,13 +77,19 @@ macro_rules! with_others {
     (@name $cb:ident $head:tt $sig:tt [$($found:tt)*] (keepdim $p:ident) $($rest:tt)*) => {
         with_others! { @next $cb $head $sig [$($found)* (keepdims $p)] $($rest)* }
     };
+    (@name $cb:ident $head:tt $sig:tt [$($found:tt)*] (split_size_or_sections $p:ident) $($rest:tt)*) => {
+        with_others! { @next $cb $head $sig [$($found)* (split_size $p)] $($rest)* }
+    };
+    (@name $cb:ident $head:tt $sig:tt [$($found:tt)*] (indices_or_sections $p:ident) $($rest:tt)*) => {
+        with_others! { @next $cb $head $sig [$($found)* (indices $p) (sections $p) (tensor_indices_or_sections $p)] $($rest)* }
+    };
     (@name $cb:ident $head:tt $sig:tt $found:tt ($p:ident $same:ident) $($rest:tt)*) => {
         with_others! { @next $cb $head $sig $found $($rest)* }
     };
     ($cb:ident $head:tt ($($sig:tt)*)) => { with_others! { @next $cb $head ($($sig)*) [] $($sig)* } };
 }
 
-/// Arguments under the row's name or NumPy's.
+/// Arguments under the row's name or another.
 macro_rules! either {
     ($py:ident $op:ident $(($other:ident $p:ident))*) => {
         $(let $p = At { op: $op, arg: stringify!($p) }.either($py, $p, $other)?;)*

@@ -74,9 +74,14 @@ RESULTS = {
 }
 
 
-# What the bindings add to a row's own parameters, and NumPy's names for some of these.
+# What the bindings add to a row's own parameters, and other names of some of these: NumPy's, and PyTorch's overloads'.
 BESIDE = {"out": "Any", "requires_grad": "_bool"}
-OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+OTHER_NAMES = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "split_size": "split_size_or_sections",
+    **dict.fromkeys(("indices", "sections", "tensor_indices_or_sections"), "indices_or_sections"),
+}
 
 
 def extras(row: dict[str, Any], live: Any) -> str:

@@ -162,6 +162,11 @@ impl Kind for kinds::Sections {
         if obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>() {
             return ints_of(at, obj, EXPECTED).map(HeldSections::List);
         }
+        if let Some(t) = tensor_of(obj).filter(|t| t.ndim() > 1 || !t.dtype().is_integral()) {
+            let (op, got) = (at.op, format!("{} dimensions and dtype {}", t.ndim(), t.dtype()));
+            let why = format!("{op}(): a tensor of sections or indices must have at most one dimension, and be of integers, but got one with {got}");
+            return Err(errors::runtime_error(obj.py(), why));
+        }
         int_of(at, obj, EXPECTED).map(HeldSections::Count)
     }
     fn lend<'h>(held: &'h HeldSections) -> lucid::ops::Sections<'h> {
@@ -381,6 +386,10 @@ impl Preset for kinds::OptOrder {
 fn text(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<String> {
     match obj.cast::<PyString>() {
         Ok(s) => s.extract(),
+        // As PyTorch, which looks for it among those it knows.
+        Err(_) if at.arg == "reduction" => {
+            Err(errors::value_error(obj.py(), format!("{}(): {} is not a valid value for reduction", at.op, *obj)))
+        }
         Err(_) => Err(at.wrong(obj, expected)),
     }
 }

@@ -311,6 +311,8 @@ def multi_margin_loss(
     terms = _hinge(margin - picked + x)
     if p == 2:
         terms = terms * terms
+    if weight is not None and weight.shape[0] != classes:
+        raise errors.RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
     if weight is not None:
         terms = terms * weight.index_select(0, y).unsqueeze(1)
     own = lucid.arange(classes, device=x.device) == y.unsqueeze(1)
