@@ -83,6 +83,15 @@ pub(crate) trait Backend {
     fn cast(x: &Self::Array, dtype: DType) -> Result<Self::Array>;
     fn unary(op: &UnaryOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
     fn binary(op: &BinaryOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    /// The same where `x`, row-major and of the result's shape and dtype, is not needed any more: the result may be written
+    /// over it, which then is what is given back. Nothing is written where an error is.
+    fn unary_over(op: &UnaryOp, x: &Self::Array, out: &Meta) -> Result<Self::Array> {
+        Self::unary(op, x, out)
+    }
+    /// The same, of `a`.
+    fn binary_over(op: &BinaryOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array> {
+        Self::binary(op, a, b, out)
+    }
     fn compare(op: &CompareOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
     fn select(op: &SelectOp, c: &Self::Array, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
     fn reduce(op: &ReduceOp, how: &Reduction, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
@@ -109,8 +118,8 @@ pub(crate) trait Backend {
     /// Indices of the elements that are not zero, (count, ndim) int64. Evaluates.
     fn nonzero(x: &Self::Array) -> Result<Self::Array>;
     /// Writes `src`, of the same shape and dtype, over the elements of `dst`'s storage that `dst` shows, and raises the
-    /// storage's version. `src` may share the storage.
-    fn assign(dst: &Self::Array, src: &Self::Array) -> Result<()>;
+    /// storage's version. `src` may share the storage. A `spent` one nobody reads again: its memory may be taken.
+    fn assign(dst: &Self::Array, src: &Self::Array, spent: bool) -> Result<()>;
     /// Optimizer steps: per step and parameter its arrays, as [`Step`] says, all contiguous.
     fn steps(batches: &[(Step, Vec<Vec<&Self::Array>>)]) -> Result<()>;
 

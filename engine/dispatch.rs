@@ -10,6 +10,7 @@ use crate::cpu::{CpuArray, CpuBackend, Offer};
 use crate::gpu::{self, GpuArray, GpuBackend};
 use crate::ops::{index::IndexOp, nn::NnOp, transfer::TransferOp, view::ViewOp};
 use crate::optim::Step;
+use crate::over;
 use crate::profile;
 use crate::shape::{Layout, Shape};
 use crate::sparse::{self, Coo};
@@ -279,7 +280,9 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Random(op), []) => B::random(op, out),
         (Prim::Transfer(TransferOp::Cast { dtype }), [x]) => in_order::<B>(&[x], out, |x, _| B::cast(x[0], *dtype)),
         (Prim::Transfer(TransferOp::Copy), [x]) => B::copy(x),
+        (Prim::Unary(op), [x]) if over::taken(name, inputs, out) => B::unary_over(op, x, out),
         (Prim::Unary(op), [x]) => in_order::<B>(&[x], out, |x, out| B::unary(op, x[0], out)),
+        (Prim::Binary(op), [a, b]) if over::taken(name, inputs, out) => B::binary_over(op, a, b, out),
         (Prim::Binary(op), [a, b]) => in_order::<B>(&[a, b], out, |x, out| B::binary(op, x[0], x[1], out)),
         (Prim::Compare(op), [a, b]) => in_order::<B>(&[a, b], out, |x, out| B::compare(op, x[0], x[1], out)),
         (Prim::Select(op), [c, a, b]) => in_order::<B>(&[c, a, b], out, |x, out| B::select(op, x[0], x[1], x[2], out)),
@@ -438,13 +441,13 @@ pub(crate) fn nonzero(x: &Tensor) -> Result<Tensor> {
     Ok(Tensor::from_storage(storage))
 }
 
-/// Writes `src` over what `dst` shows of its storage; the tape is the caller's business.
-pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor) -> Result<()> {
-    fn run<B: Wrapped>(op: &'static str, dst: &Tensor, src: &Tensor) -> Result<()> {
+/// Writes `src` over what `dst` shows of its storage; the tape is the caller's business. Nobody reads a `spent` source again.
+pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor, spent: bool) -> Result<()> {
+    fn run<B: Wrapped>(op: &'static str, dst: &Tensor, src: &Tensor, spent: bool) -> Result<()> {
         let x = arrays::<B>(op, &[dst, src])?;
-        B::assign(x[0], x[1])
+        B::assign(x[0], x[1], spent)
     }
-    with_backend!(dst.device(), run(op, dst, src))
+    with_backend!(dst.device(), run(op, dst, src, spent))
 }
 
 /// Writes over `dst` itself what `op` would write into a copy of it; the tape is the caller's business.

@@ -424,7 +424,19 @@ impl Tensor {
             Device::Cpu => value.to_device(Device::Cpu)?.cast(self.dtype())?,
         };
         let _name = autograd::Naming::of("copy_", 0);
-        self.write_in_place("copy_", &value)
+        self.write_in_place("copy_", value)
+    }
+
+    /// [`copy_`](Tensor::copy_) of a tensor that is not needed any more, such as an op's result for `out=`: where nobody else
+    /// holds it, and it lies as this one does, its memory becomes this tensor's and nothing is copied.
+    ///
+    /// # Errors
+    /// As `copy_`.
+    pub fn take_(&self, value: Tensor) -> Result<()> {
+        match value.device() == self.device() {
+            true => self.write_in_place("copy_", value),
+            false => self.copy_(&value),
+        }
     }
 
     /// May the tape have kept this tensor for the gradient of `value`, so that it must not be written over?
@@ -490,17 +502,18 @@ impl Tensor {
         }
     }
 
-    /// The end of every in-place op: writes `value` over this tensor's elements, records that, and raises the version.
-    pub(crate) fn write_in_place(&self, op: &'static str, value: &Tensor) -> Result<()> {
+    /// The end of every in-place op: writes `value` over this tensor's elements, records that, and raises the version. Where
+    /// nobody else holds the value, its memory may become this tensor's.
+    pub(crate) fn write_in_place(&self, op: &'static str, value: Tensor) -> Result<()> {
         if self.is_batched() || value.is_batched() {
-            return crate::batching::write(op, self, value);
+            return crate::batching::write(op, self, &value);
         }
         if self.is_sparse() || value.is_sparse() {
-            return crate::sparse::write(op, self, value);
+            return crate::sparse::write(op, self, &value);
         }
-        autograd::check_in_place(op, self, value)?;
+        autograd::check_in_place(op, self, &value)?;
         self.refuse_expanded(op)?;
-        self.refuse_shared(op, value, false)?;
+        self.refuse_shared(op, &value, false)?;
         if !value.dtype().can_cast(self.dtype()) {
             let why =
                 format!("result type {} can't be cast to the desired output type {}", value.dtype(), self.dtype());
@@ -513,10 +526,15 @@ impl Tensor {
                 format!("output with shape {:?} doesn't match the broadcast shape {:?}", self.shape(), value.shape());
             return Err(Error::shape(op, why, &[self.shape(), value.shape()]));
         }
-        let value = crate::ops::view::expand_to(&value.cast(self.dtype())?, self.shape())?;
+        let cast = value.cast(self.dtype())?;
+        drop(value);
+        let value = crate::ops::view::expand_to(&cast, self.shape())?;
+        drop(cast);
         match self.layout().may_overlap() {
             true => crate::ops::overlap::assign(self, &value)?,
-            false => dispatch::assign(op, self, &value)?,
+            // Its own kernel has written it, or it is written to itself.
+            false if value.is_over(self) => self.storage().touch(),
+            false => dispatch::assign(op, self, &value, value.is_unshared())?,
         }
         autograd::record_write(self, &value, op == "copy_")
     }

@@ -139,7 +139,7 @@ pub(crate) fn view(op: ViewOp, batch: &Batch, layout: Layout) -> Result<Tensor> 
 
 /// Writes `value` over `dst`, either of which is batched.
 pub(crate) fn write(op: &'static str, dst: &Tensor, value: &Tensor) -> Result<()> {
-    let Some(id) = top([dst, value]) else { return dst.write_in_place(op, value) };
+    let Some(id) = top([dst, value]) else { return dst.write_in_place(op, value.clone()) };
     let Level { size, .. } = level::find(op, id)?;
     let wide = spread_at(value, id, size)?;
     let (to, from) = (peel(dst, id), peel(wide.as_ref().unwrap_or(value), id));
@@ -150,7 +150,7 @@ pub(crate) fn write(op: &'static str, dst: &Tensor, value: &Tensor) -> Result<()
         let why = format!("output with shape {:?} doesn't match the broadcast shape {:?}", to.shape(), from.shape());
         return Err(Error::shape(op, why, &[to.shape(), from.shape()]));
     }
-    to.value.write_in_place(op, &place::aligned(&from, to.ndim())?)
+    to.value.write_in_place(op, place::aligned(&from, to.ndim())?)
 }
 
 /// Random numbers inside of `vmap`: one draw per sample, one for all, or none, as each level says.

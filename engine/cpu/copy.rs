@@ -4,7 +4,7 @@
 
 use super::simd::with_word;
 use super::strided::{copy_to, write_to};
-use super::CpuArray;
+use super::{Buffer, CpuArray};
 use crate::backend::Array;
 use crate::dispatch::Meta;
 use crate::shape::Layout;
@@ -22,20 +22,26 @@ pub fn copy(x: &CpuArray) -> Result<CpuArray> {
     })
 }
 
-/// Writes `src` over the elements that `dst` shows.
-pub fn assign(dst: &CpuArray, src: &CpuArray) -> Result<()> {
+/// Writes `src` over the elements that `dst` shows. The memory of a `spent` one, which nobody reads again, becomes `dst`'s
+/// where both are all there is in their buffers and lie alike.
+pub fn assign(dst: &CpuArray, src: &CpuArray, spent: bool) -> Result<()> {
     if dst.dtype() != src.dtype() {
         let why = "the source of a write must have the target's dtype";
         return Err(Error::dtype("assign", why, &[dst.dtype(), src.dtype()]));
     }
     refuse_read_only("assign", dst)?;
+    let all = |x: &CpuArray| x.layout.is_dense() && x.numel() == x.buffer.len();
+    if spent && dst.layout == src.layout && all(dst) && all(src) && dst.buffer.swap(&src.buffer) {
+        dst.touch();
+        return Ok(());
+    }
     if dst.buffer.overlaps(&src.buffer) {
-        return assign(dst, &copy(src)?);
+        return assign(dst, &copy(src)?, true);
     }
     with_word!(dst.dtype(), W => {
-        let guard = src.read_words::<W>();
-        let source = src.source(&guard, dst.shape());
-        write_to(&source, &mut dst.buffer.write_words::<W>()?, &dst.layout);
+        let (guard, mut to) =
+            Buffer::both((&src.buffer, Buffer::read_words::<W>), (&dst.buffer, Buffer::write_words::<W>))?;
+        write_to(&src.source(&guard, dst.shape()), &mut to, &dst.layout);
     });
     dst.touch();
     Ok(())
@@ -116,12 +122,12 @@ mod tests {
         // Onto its own transpose: the old elements count.
         let square = array(&[2, 2], &[1i32, 2, 3, 4]);
         let flipped = square.with_layout(Layout { shape: smallvec![2, 2], strides: smallvec![1, 2], offset: 0 });
-        assign(&square, &flipped).unwrap();
+        assign(&square, &flipped, false).unwrap();
         assert_eq!(show::<i32>(&square), [1, 3, 2, 4]);
         let column = x.with_layout(Layout { shape: smallvec![2], strides: smallvec![3], offset: 1 });
-        assign(&column, &array(&[1], &[9i32])).unwrap();
+        assign(&column, &array(&[1], &[9i32]), false).unwrap();
         assert_eq!((show::<i32>(&x), x.version()), (vec![1, 9, 3, 4, 9, 6], 1));
-        assert!(assign(&x, &array(&[2, 3], &[0f32; 6])).is_err());
+        assert!(assign(&x, &array(&[2, 3], &[0f32; 6]), false).is_err());
     }
 
     #[test]

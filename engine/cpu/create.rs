@@ -2,7 +2,7 @@
 //!
 //! Depends on `simd` for memory and threads. Invariant: a range's elements are computed from their index, not by adding.
 
-use super::simd::threads;
+use super::simd::{fill, threads};
 use super::CpuArray;
 use crate::dispatch::Meta;
 use crate::dtype::Element;
@@ -57,7 +57,7 @@ pub fn create(op: &CreateOp, out: &Meta) -> Result<CpuArray> {
         match op {
             CreateOp::Full { value } => {
                 let value = T::from_scalar(*value);
-                threads::for_chunks(data, 64, 4 * threads::GRAIN, |_, piece| piece.fill(value));
+                threads::for_chunks(data, 64, 4 * threads::GRAIN, |_, piece| fill(value, piece));
             }
             CreateOp::Arange { start, step } => {
                 threads::for_chunks(data, 64, threads::GRAIN, |first, piece| {

@@ -1,54 +1,31 @@
 //! Element-wise ops on one and two arrays.
 //!
-//! Depends on `numbers`, `simd` and `strided`. Invariant: 16-bit floats are computed in float32 and rounded once per op.
+//! Depends on `loops`, `numbers` and `simd`. Invariant: 16-bit floats are computed in float32 and rounded once per op.
 
-use super::cast::{cast, widened1, widened2};
+use super::cast::cast;
 use super::complex;
 use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
 use super::simd::{
-    call1, call2, light1, light2, light2_symmetric, threads::GRAIN, Arith, Better, Float, Map1, Map2, Math, Real,
+    call1, call2, light1, light1_over, light2, light2_over, light2_symmetric, threads::GRAIN, Arith, Float, Map1, Map2,
+    Math, Real,
 };
-use super::strided::{each1, each2, F1, F2};
+use super::strided::F1;
 use super::CpuArray;
 use super::{bessel, special};
 use crate::backend::Array;
 use crate::dispatch::Meta;
-use crate::dtype::Element;
 use crate::ops::binary::BinaryOp;
 use crate::ops::unary::UnaryOp;
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
+use loops::{better, better_over, extremes, loops1, loops2, Call, Call2, Loops1, Loops2, Overs1, Overs2};
 use num_complex::Complex32;
+
+mod loops;
+pub(super) use loops::{apply1, apply2, F};
 
 /// Elements from which an expensive function goes to the pool.
 const COSTLY: usize = GRAIN / 4;
-
-/// A kernel over two operands of one type.
-pub(super) type F<'f, A, O> = F2<'f, A, A, O>;
-
-pub(super) fn apply1<A: Element, O: Element>(x: &CpuArray, grain: usize, f: &F1<A, O>) -> Result<CpuArray> {
-    let x = x.packed()?;
-    let guard = x.read::<A>();
-    CpuArray::build(x.shape(), |out| {
-        each1(&x.source(&guard, x.shape()), out, grain, f);
-        Ok(())
-    })
-}
-
-pub(super) fn apply2<A: Element, O: Element>(
-    a: &CpuArray,
-    b: &CpuArray,
-    shape: &[usize],
-    grain: usize,
-    f: &F2<A, A, O>,
-) -> Result<CpuArray> {
-    let (a, b) = (a.packed()?, b.packed()?);
-    let (x, y) = (a.read::<A>(), b.read::<A>());
-    CpuArray::build(shape, |out| {
-        each2(&a.source(&x, shape), &b.source(&y, shape), out, grain, f);
-        Ok(())
-    })
-}
 
 /// Declares kernels: a name, the types (listed, or all in a trait), and what it does.
 macro_rules! kernels {
@@ -96,10 +73,13 @@ kernels! {
     Trunc [f32 f64] |x| x.trunc();
     Round [f32 f64] |x| x.round_ties_even();
     Reciprocal [f32 f64] |x| 1.0 / x;
-    Relu [f32 f64] |x| if x <= 0.0 { 0.0 } else { x };
+    // The sum makes 0 of -0. This is one instruction for a maximum; a choice between 0 and `x` that goes where `x` lay would be
+    // a masked store, which takes five times as long on some processors.
+    Relu [f32 f64] |x| { let y = x + 0.0; if 0.0 > y { 0.0 } else { y } };
     Add [in Number] |a, b| a.add(b);
     Sub [in Number] |a, b| a.sub(b);
     Mul [in Number] |a, b| a.mul(b);
+    Div [f32 f64] |a, b| a / b;
     And [in Bits] |a, b| a.and(b);
     Or [in Bits] |a, b| a.or(b);
     Xor [in Bits] |a, b| a.xor(b);
@@ -116,127 +96,19 @@ pub(super) fn log_add_exp(a: f64, b: f64) -> f64 {
     }
 }
 
-fn refused(op: &'static str, dtype: DType) -> Box<Error> {
-    Error::dtype(op, format!("has no CPU kernel for {dtype}"), &[dtype])
-}
-
-/// The loops of one op: what it does to each dtype, where it does anything. Small integers are rare and get none.
-#[derive(Default)]
-struct Loops1<'f> {
-    bool: Option<&'f F1<'f, bool, bool>>,
-    u8: Option<&'f F1<'f, u8, u8>>,
-    i32: Option<&'f F1<'f, i32, i32>>,
-    i64: Option<&'f F1<'f, i64, i64>>,
-    f32: Option<&'f F1<'f, f32, f32>>,
-    f64: Option<&'f F1<'f, f64, f64>>,
-    c64: Option<&'f F1<'f, Complex32, Complex32>>,
-}
-
-impl Loops1<'_> {
-    fn run(&self, op: &'static str, x: &CpuArray, grain: usize) -> Result<CpuArray> {
-        fn with<T: Element>(x: &CpuArray, grain: usize, f: Option<&F1<T, T>>) -> Option<Result<CpuArray>> {
-            f.map(|f| apply1::<T, T>(x, grain, f))
-        }
-        let done = match x.dtype() {
-            DType::Bool => with(x, grain, self.bool),
-            DType::U8 => with(x, grain, self.u8),
-            DType::I8 | DType::I16 if self.i32.is_some() => {
-                return cast(&self.run(op, &cast(x, DType::I32)?, grain)?, x.dtype());
-            }
-            DType::I8 | DType::I16 => None,
-            DType::I32 => with(x, grain, self.i32),
-            DType::I64 => with(x, grain, self.i64),
-            DType::F32 => with(x, grain, self.f32),
-            DType::F64 => with(x, grain, self.f64),
-            DType::F16 => self.f32.map(|f| apply1::<f16, f16>(x, grain, &widened1(f))),
-            DType::BF16 => self.f32.map(|f| apply1::<bf16, bf16>(x, grain, &widened1(f))),
-            DType::C64 => with(x, grain, self.c64),
-        };
-        done.unwrap_or_else(|| Err(refused(op, x.dtype())))
-    }
-}
-
-/// The same for two operands.
-#[derive(Default)]
-struct Loops2<'f> {
-    bool: Option<&'f F<'f, bool, bool>>,
-    u8: Option<&'f F<'f, u8, u8>>,
-    i32: Option<&'f F<'f, i32, i32>>,
-    i64: Option<&'f F<'f, i64, i64>>,
-    f32: Option<&'f F<'f, f32, f32>>,
-    f64: Option<&'f F<'f, f64, f64>>,
-    c64: Option<&'f F<'f, Complex32, Complex32>>,
-    /// Where int8 and int16 do not do the same as int32 in fewer bits.
-    i8: Option<&'f F<'f, i8, i8>>,
-    i16: Option<&'f F<'f, i16, i16>>,
-}
-
-impl Loops2<'_> {
-    fn run(&self, op: &'static str, a: &CpuArray, b: &CpuArray, shape: &[usize], grain: usize) -> Result<CpuArray> {
-        fn with<T: Element>(
-            (a, b): (&CpuArray, &CpuArray),
-            shape: &[usize],
-            grain: usize,
-            f: Option<&F<T, T>>,
-        ) -> Option<Result<CpuArray>> {
-            f.map(|f| apply2::<T, T>(a, b, shape, grain, f))
-        }
-        let both = (a, b);
-        let done = match a.dtype() {
-            DType::Bool => with(both, shape, grain, self.bool),
-            DType::U8 => with(both, shape, grain, self.u8),
-            DType::I8 if self.i8.is_some() => with(both, shape, grain, self.i8),
-            DType::I16 if self.i16.is_some() => with(both, shape, grain, self.i16),
-            DType::I8 | DType::I16 if self.i32.is_some() => {
-                let y = self.run(op, &cast(a, DType::I32)?, &cast(b, DType::I32)?, shape, grain)?;
-                return cast(&y, a.dtype());
-            }
-            DType::I8 | DType::I16 => None,
-            DType::I32 => with(both, shape, grain, self.i32),
-            DType::I64 => with(both, shape, grain, self.i64),
-            DType::F32 => with(both, shape, grain, self.f32),
-            DType::F64 => with(both, shape, grain, self.f64),
-            DType::F16 => self.f32.map(|f| apply2::<f16, f16>(a, b, shape, grain, &widened2(f))),
-            DType::BF16 => self.f32.map(|f| apply2::<bf16, bf16>(a, b, shape, grain, &widened2(f))),
-            DType::C64 => with(both, shape, grain, self.c64),
-        };
-        done.unwrap_or_else(|| Err(refused(op, a.dtype())))
-    }
-}
-
-/// Loops of a kernel for the listed dtypes.
-macro_rules! loops1 {
-    ($k:expr; $($t:ident)*) => {
-        Loops1 { $($t: Some(&|x, out| light1($k, x, out)),)* ..Loops1::default() }
-    };
-}
-macro_rules! loops2 {
-    // The same for integers, and arithmetic's own loops for floats.
-    ($light:ident $k:ident; $($t:ident)*; floats) => {
-        Loops2 {
-            f32: Some(&|a, b, out| f32::arith(Arith::$k, a, b, out)),
-            f64: Some(&|a, b, out| f64::arith(Arith::$k, a, b, out)),
-            ..loops2!($light $k; $($t)*)
-        }
-    };
-    ($light:ident $k:expr; $($t:ident)*) => {
-        Loops2 { $($t: Some(&|a, b, out| $light($k, a, b, out)),)* ..Loops2::default() }
-    };
-}
-
-fn math(op: Math, name: &'static str, x: &CpuArray) -> Result<CpuArray> {
+fn math(op: Math, call: Call) -> Result<CpuArray> {
     let f32: &F1<f32, f32> = &|x, out| f32::math(op, x, out);
     let f64: &F1<f64, f64> = &|x, out| f64::math(op, x, out);
     let c64: &F1<Complex32, Complex32> = &|x, out| complex::math(op, x, out);
     let c64 = complex::has(op).then_some(c64);
-    Loops1 { f32: Some(f32), f64: Some(f64), c64, ..Loops1::default() }.run(name, x, COSTLY)
+    Loops1 { f32: Some(f32), f64: Some(f64), c64, ..Loops1::default() }.run(call, COSTLY)
 }
 
 /// A function that is computed in double precision, element by element.
-fn exact(f: fn(f64) -> f64, name: &'static str, x: &CpuArray) -> Result<CpuArray> {
+fn exact(f: fn(f64) -> f64, call: Call) -> Result<CpuArray> {
     let f32: &F1<f32, f32> = &|x, out| out.iter_mut().zip(x).for_each(|(o, &v)| *o = f(v.into()) as f32);
     let f64: &F1<f64, f64> = &|x, out| call1(f, x, out);
-    Loops1 { f32: Some(f32), f64: Some(f64), ..Loops1::default() }.run(name, x, COSTLY / 4)
+    Loops1 { f32: Some(f32), f64: Some(f64), ..Loops1::default() }.run(call, COSTLY / 4)
 }
 
 /// The sign bit of each element.
@@ -253,10 +125,10 @@ fn sign_bit(x: &CpuArray) -> Result<CpuArray> {
 }
 
 /// Rounding, which leaves integers as they are.
-fn rounding(loops: &Loops1, name: &'static str, x: &CpuArray) -> Result<CpuArray> {
-    match x.dtype().is_integral() {
-        true => super::copy::copy(x),
-        false => loops.run(name, x, GRAIN),
+fn rounding(loops: &Loops1, call: Call) -> Result<CpuArray> {
+    match call.x.dtype().is_integral() {
+        true => super::copy::copy(call.x),
+        false => loops.run(call, GRAIN),
     }
 }
 
@@ -284,85 +156,86 @@ fn test(x: &CpuArray, both: bool, f: fn(f64) -> bool) -> Result<CpuArray> {
     }
 }
 
-/// The kernels of the `unary` family.
-pub fn unary(op: &UnaryOp, x: &CpuArray, _: &Meta) -> Result<CpuArray> {
+/// The kernels of the `unary` family; the result may be written over `x`, row-major and of its dtype.
+pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
     use UnaryOp as U;
-    let name = op.schema().name;
+    let call = Call { op: op.schema().name, x, over };
     let complex = x.dtype() == DType::C64;
     match op {
-        U::Neg => Loops1 { c64: Some(&|x, out| call1(|v| -v, x, out)), ..loops1!(Neg; u8 i32 i64 f32 f64) }
-            .run(name, x, GRAIN),
+        U::Neg => {
+            Loops1 { c64: Some(&|x, out| call1(|v| -v, x, out)), ..loops1!(Neg; u8 i32 i64 f32 f64) }.run(call, GRAIN)
+        }
         U::Square => Loops1 { c64: Some(&|x, out| call1(|v| v * v, x, out)), ..loops1!(Square; u8 i32 i64 f32 f64) }
-            .run(name, x, GRAIN),
+            .run(call, GRAIN),
         U::Abs if complex => apply1::<Complex32, f32>(x, COSTLY, &|x, out| call1(Complex32::norm, x, out)),
-        U::Abs => loops1!(Abs; u8 i32 i64 f32 f64).run(name, x, GRAIN),
+        U::Abs => loops1!(Abs; u8 i32 i64 f32 f64).run(call, GRAIN),
         // The sign of a truth value is itself.
         U::Sign if x.dtype() == DType::Bool => super::copy::copy(x),
-        U::Sign => loops1!(Sign; u8 i32 i64 f32 f64).run(name, x, GRAIN),
+        U::Sign => loops1!(Sign; u8 i32 i64 f32 f64).run(call, GRAIN),
         U::Conj if complex => apply1::<Complex32, Complex32>(x, GRAIN, &|x, out| call1(|v| v.conj(), x, out)),
         U::Conj => super::copy::copy(x),
-        U::Exp => math(Math::Exp, name, x),
-        U::Exp2 => math(Math::Exp2, name, x),
-        U::Expm1 => math(Math::Expm1, name, x),
-        U::Log => math(Math::Log, name, x),
-        U::Log2 => math(Math::Log2, name, x),
-        U::Log10 => math(Math::Log10, name, x),
-        U::Log1p => math(Math::Log1p, name, x),
-        U::Sqrt => math(Math::Sqrt, name, x),
-        U::Rsqrt => math(Math::Rsqrt, name, x),
+        U::Exp => math(Math::Exp, call),
+        U::Exp2 => math(Math::Exp2, call),
+        U::Expm1 => math(Math::Expm1, call),
+        U::Log => math(Math::Log, call),
+        U::Log2 => math(Math::Log2, call),
+        U::Log10 => math(Math::Log10, call),
+        U::Log1p => math(Math::Log1p, call),
+        U::Sqrt => math(Math::Sqrt, call),
+        U::Rsqrt => math(Math::Rsqrt, call),
         U::Reciprocal => {
             Loops1 { c64: Some(&|x, out| call1(complex::reciprocal, x, out)), ..loops1!(Reciprocal; f32 f64) }
-                .run(name, x, GRAIN)
+                .run(call, GRAIN)
         }
-        U::Floor => rounding(&loops1!(Floor; f32 f64), name, x),
-        U::Ceil => rounding(&loops1!(Ceil; f32 f64), name, x),
-        U::Trunc => rounding(&loops1!(Trunc; f32 f64), name, x),
-        U::Round => rounding(&loops1!(Round; f32 f64), name, x),
-        U::Sin => math(Math::Sin, name, x),
-        U::Cos => math(Math::Cos, name, x),
-        U::Tan => math(Math::Tan, name, x),
-        U::Asin => math(Math::Asin, name, x),
-        U::Acos => math(Math::Acos, name, x),
-        U::Atan => math(Math::Atan, name, x),
-        U::Sinh => math(Math::Sinh, name, x),
-        U::Cosh => math(Math::Cosh, name, x),
-        U::Tanh => math(Math::Tanh, name, x),
-        U::Asinh => math(Math::Asinh, name, x),
-        U::Acosh => math(Math::Acosh, name, x),
-        U::Atanh => math(Math::Atanh, name, x),
-        U::Erf => math(Math::Erf, name, x),
-        U::Erfc => math(Math::Erfc, name, x),
-        U::Erfinv => math(Math::Erfinv, name, x),
-        U::Sigmoid => math(Math::Sigmoid, name, x),
-        U::Silu => math(Math::Silu, name, x),
+        U::Floor => rounding(&loops1!(Floor; f32 f64), call),
+        U::Ceil => rounding(&loops1!(Ceil; f32 f64), call),
+        U::Trunc => rounding(&loops1!(Trunc; f32 f64), call),
+        U::Round => rounding(&loops1!(Round; f32 f64), call),
+        U::Sin => math(Math::Sin, call),
+        U::Cos => math(Math::Cos, call),
+        U::Tan => math(Math::Tan, call),
+        U::Asin => math(Math::Asin, call),
+        U::Acos => math(Math::Acos, call),
+        U::Atan => math(Math::Atan, call),
+        U::Sinh => math(Math::Sinh, call),
+        U::Cosh => math(Math::Cosh, call),
+        U::Tanh => math(Math::Tanh, call),
+        U::Asinh => math(Math::Asinh, call),
+        U::Acosh => math(Math::Acosh, call),
+        U::Atanh => math(Math::Atanh, call),
+        U::Erf => math(Math::Erf, call),
+        U::Erfc => math(Math::Erfc, call),
+        U::Erfinv => math(Math::Erfinv, call),
+        U::Sigmoid => math(Math::Sigmoid, call),
+        U::Silu => math(Math::Silu, call),
         U::Relu if x.dtype() == DType::U8 => super::copy::copy(x),
         U::Relu => {
             let (i32, i64): (&F1<i32, i32>, &F1<i64, i64>) =
                 (&|x, out| call1(|v| v.max(0), x, out), &|x, out| call1(|v| v.max(0), x, out));
-            Loops1 { i32: Some(i32), i64: Some(i64), ..loops1!(Relu; f32 f64) }.run(name, x, GRAIN)
+            Loops1 { i32: Some(i32), i64: Some(i64), ..loops1!(Relu; f32 f64) }.run(call, GRAIN)
         }
-        U::Lgamma => exact(special::lgamma, name, x),
-        U::Digamma => exact(special::digamma, name, x),
-        U::I0 => exact(special::i0, name, x),
-        U::I0e => exact(special::i0e, name, x),
-        U::I1 => exact(special::i1, name, x),
-        U::I1e => exact(special::i1e, name, x),
-        U::Erfcx => exact(special::erfcx, name, x),
-        U::Entr => exact(bessel::entropy, name, x),
-        U::Ndtri => exact(bessel::normal_quantile, name, x),
-        U::J0 => exact(bessel::j0, name, x),
-        U::J1 => exact(bessel::j1, name, x),
-        U::Y0 => exact(bessel::y0, name, x),
-        U::Y1 => exact(bessel::y1, name, x),
-        U::K0 => exact(bessel::k0, name, x),
-        U::K1 => exact(bessel::k1, name, x),
-        U::K0e => exact(bessel::k0e, name, x),
-        U::K1e => exact(bessel::k1e, name, x),
-        U::Exponent => exact(|x| special::frexp(x).1, name, x),
-        U::Mantissa => exact(|x| special::frexp(x).0, name, x),
+        U::Lgamma => exact(special::lgamma, call),
+        U::Digamma => exact(special::digamma, call),
+        U::I0 => exact(special::i0, call),
+        U::I0e => exact(special::i0e, call),
+        U::I1 => exact(special::i1, call),
+        U::I1e => exact(special::i1e, call),
+        U::Erfcx => exact(special::erfcx, call),
+        U::Entr => exact(bessel::entropy, call),
+        U::Ndtri => exact(bessel::normal_quantile, call),
+        U::J0 => exact(bessel::j0, call),
+        U::J1 => exact(bessel::j1, call),
+        U::Y0 => exact(bessel::y0, call),
+        U::Y1 => exact(bessel::y1, call),
+        U::K0 => exact(bessel::k0, call),
+        U::K1 => exact(bessel::k1, call),
+        U::K0e => exact(bessel::k0e, call),
+        U::K1e => exact(bessel::k1e, call),
+        U::Exponent => exact(|x| special::frexp(x).1, call),
+        U::Mantissa => exact(|x| special::frexp(x).0, call),
         U::SignBit => sign_bit(x),
-        U::LogicalNot => loops1!(Not; bool).run(name, &cast(x, DType::Bool)?, GRAIN),
-        U::BitwiseNot => loops1!(Not; bool u8 i32 i64).run(name, x, GRAIN),
+        U::LogicalNot => loops1!(Not; bool).run(Call { x: &cast(x, DType::Bool)?, over: false, ..call }, GRAIN),
+        U::BitwiseNot => loops1!(Not; bool u8 i32 i64).run(call, GRAIN),
         U::IsNan => test(x, false, f64::is_nan),
         U::IsInf => test(x, false, f64::is_infinite),
         U::IsFinite => test(x, true, f64::is_finite),
@@ -400,12 +273,12 @@ macro_rules! calls {
     };
 }
 
-/// The kernels of the `binary` family.
-pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+/// The kernels of the `binary` family; the result may be written over `a`, row-major and of its shape and dtype.
+pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -> Result<CpuArray> {
     use BinaryOp as B;
     let shape = &out.shape[..];
     let name = op.schema().name;
-    let run = |loops: &Loops2, grain: usize| loops.run(name, a, b, shape, grain);
+    let run = |loops: &Loops2, grain: usize| loops.run(Call2 { op: name, a, b, shape, over }, grain);
     if matches!(op, B::FloorDivide | B::Remainder | B::Fmod) && a.dtype().is_integral() && !shape.contains(&0) {
         refuse_zero(name, b)?;
     }
@@ -434,8 +307,8 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<C
             let c64: &F<Complex32, Complex32> = &|a, b, out| call2(complex::pow, a, b, out);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), c64: Some(c64), ..calls!(power) }, COSTLY)
         }
-        B::Maximum => run(&loops2!(light2_symmetric Better::<true>; bool u8 i32 i64 f32 f64), GRAIN),
-        B::Minimum => run(&loops2!(light2_symmetric Better::<false>; bool u8 i32 i64 f32 f64), GRAIN),
+        B::Maximum => run(&extremes!(true; bool u8 i32 i64 f32 f64), GRAIN),
+        B::Minimum => run(&extremes!(false; bool u8 i32 i64 f32 f64), GRAIN),
         B::ReluGradient => run(&loops2!(light2 ReluGradient; f32 f64), GRAIN),
         B::Atan2 => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&f32::atan2_slices, &f64::atan2_slices);

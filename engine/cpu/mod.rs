@@ -66,7 +66,7 @@ pub(crate) use simd::threads::{num_threads, set_num_threads};
 pub(crate) use simd::{as_bytes, from_bytes};
 pub(crate) use simd::{Buffer, Offer};
 pub use simd::{Foreign, Owner};
-use simd::{ReadGuard, Word};
+use simd::{ReadGuard, Word, WriteGuard};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use strided::Source;
@@ -223,6 +223,15 @@ impl CpuArray {
         CpuArray { buffer: self.buffer.clone(), layout, dtype, apart: self.apart.clone() }
     }
 
+    /// A row-major array's elements in what a guard lets write.
+    ///
+    /// # Panics
+    /// If the array is not contiguous.
+    pub fn slice_mut<'a, T>(&self, guard: &'a mut WriteGuard<'_, T>) -> &'a mut [T] {
+        assert!(self.layout.is_contiguous(), "a kernel needs contiguous elements");
+        &mut guard[self.layout.offset..self.layout.offset + self.numel()]
+    }
+
     /// A row-major array's elements in what a guard shows.
     ///
     /// # Panics
@@ -296,12 +305,20 @@ impl Backend for CpuBackend {
         cast::cast(x, dtype)
     }
 
-    fn unary(op: &UnaryOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
-        elementwise::unary(op, x, out)
+    fn unary(op: &UnaryOp, x: &CpuArray, _: &Meta) -> Result<CpuArray> {
+        elementwise::unary(op, x, false)
+    }
+
+    fn unary_over(op: &UnaryOp, x: &CpuArray, _: &Meta) -> Result<CpuArray> {
+        elementwise::unary(op, x, x.buffer.writable())
     }
 
     fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
-        elementwise::binary(op, a, b, out)
+        elementwise::binary(op, a, b, out, false)
+    }
+
+    fn binary_over(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        elementwise::binary(op, a, b, out, a.buffer.writable() && !a.buffer.overlaps(&b.buffer))
     }
 
     fn compare(op: &CompareOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
@@ -378,8 +395,8 @@ impl Backend for CpuBackend {
         copy::nonzero(x)
     }
 
-    fn assign(dst: &CpuArray, src: &CpuArray) -> Result<()> {
-        copy::assign(dst, src)
+    fn assign(dst: &CpuArray, src: &CpuArray, spent: bool) -> Result<()> {
+        copy::assign(dst, src, spent)
     }
 
     fn steps(batches: &[(Step, Vec<Vec<&CpuArray>>)]) -> Result<()> {

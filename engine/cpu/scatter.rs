@@ -6,7 +6,7 @@
 use super::index::{checked, Negative, Plan, Walk, GRAIN};
 use super::simd::{threads, Extreme, Sum};
 use super::strided::copy_to;
-use super::CpuArray;
+use super::{Buffer, CpuArray};
 use crate::backend::Array;
 use crate::dtype::Element;
 use crate::ops::index::{IndexOp, ScatterMode};
@@ -106,8 +106,9 @@ pub(super) fn scatter_into(op: &IndexOp, dst: &CpuArray, rest: &[&CpuArray]) -> 
         false => values.contiguous()?,
     };
     with_dtype!(dst.dtype(), T => {
-        let guard = values.read::<T>();
-        write(&mut dst.buffer().write::<T>()?, dst.layout(), &to, values.slice(&guard));
+        let (guard, mut into) =
+            Buffer::both((values.buffer(), Buffer::read::<T>), (dst.buffer(), Buffer::write::<T>))?;
+        write(&mut into, dst.layout(), &to, values.slice(&guard));
     });
     dst.touch();
     Ok(())

@@ -3,7 +3,7 @@
 //! Depends on `simd` and `shape`. A kernel always sees dense slices or single values: runs of a layout that are dense are
 //! handed over as they lie, all else is gathered block by block. Invariant: no kernel ever sees a stride.
 
-use super::simd::{threads, Arg};
+use super::simd::{fill, threads, Arg};
 use crate::shape::Layout;
 use smallvec::SmallVec;
 
@@ -144,6 +144,10 @@ fn share(run: usize, left: usize) -> usize {
 pub type F1<'f, A, O> = dyn Fn(&[A], &mut [O]) + Sync + 'f;
 /// A kernel over two.
 pub type F2<'f, A, B, O> = dyn Fn(Arg<A>, Arg<B>, &mut [O]) + Sync + 'f;
+/// A kernel that writes over its operand.
+pub type Over1<'f, T> = dyn Fn(&mut [T]) + Sync + 'f;
+/// A kernel that writes over the first of two.
+pub type Over2<'f, A, B> = dyn Fn(&mut [A], Arg<B>) + Sync + 'f;
 /// A kernel over three.
 pub type F3<'f, A, B, C, O> = dyn Fn(Arg<A>, Arg<B>, Arg<C>, &mut [O]) + Sync + 'f;
 
@@ -157,8 +161,7 @@ pub fn each1<A: Copy + Sync, O: Send + Copy>(a: &Source<A>, out: &mut [O], grain
                 Arg::Slice(x) => f(x, head),
                 Arg::Value(x) => {
                     f(&[x], &mut head[..1]);
-                    let y = head[0];
-                    head.fill(y);
+                    fill(head[0], head);
                 }
             }
             out = rest;
@@ -181,6 +184,32 @@ where
             out = rest;
         }
     });
+}
+
+/// Applies a kernel to elements and another operand that writes its results over the elements.
+pub fn over2<A: Send, B: Copy + Sync>(a: &mut [A], b: &Source<B>, grain: usize, f: &Over2<A, B>) {
+    threads::for_chunks(a, 64, grain, |start, mut a| {
+        let mut b = b.cursor(start);
+        while !a.is_empty() {
+            let (head, rest) = a.split_at_mut(share(b.run(), a.len()));
+            f(head, b.take(head.len()));
+            a = rest;
+        }
+    });
+}
+
+/// Elements that a kernel reads from a copy where it cannot write over its operand; it stays in the first cache level.
+const ASIDE: usize = 1024;
+
+/// Hands over elements piece by piece: the number of those before it, a copy of it, and itself.
+pub fn aside<T: Copy>(x: &mut [T], mut f: impl FnMut(usize, &[T], &mut [T])) {
+    let Some(&first) = x.first() else { return };
+    let mut copy = [first; ASIDE];
+    for (i, piece) in x.chunks_mut(ASIDE).enumerate() {
+        let old = &mut copy[..piece.len()];
+        old.copy_from_slice(piece);
+        f(i * ASIDE, old, piece);
+    }
 }
 
 /// Applies a kernel to three operands.

@@ -30,7 +30,7 @@ pub fn layouts<T: Element>(shape: &[usize], data: &[T]) -> Vec<CpuArray> {
     let strides = Layout::contiguous(shape).strides.iter().map(|s| s * 2).collect();
     let spread = wide.with_layout(Layout { shape: shape.into(), strides, offset: 3 });
     for x in [&transposed, &spread] {
-        copy::assign(x, &plain).unwrap();
+        copy::assign(x, &plain, false).unwrap();
     }
     vec![plain, transposed, spread]
 }

@@ -183,7 +183,7 @@ impl Backend for GpuBackend {
     fn nonzero(x: &GpuArray) -> Result<GpuArray> {
         create::nonzero(x).map_err(|e| e.of("nonzero"))
     }
-    fn assign(dst: &GpuArray, src: &GpuArray) -> Result<()> {
+    fn assign(dst: &GpuArray, src: &GpuArray, _spent: bool) -> Result<()> {
         let assigned = || -> Made<()> {
             let value = src.value()?.clone();
             dst.replace(value)

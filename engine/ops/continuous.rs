@@ -187,7 +187,7 @@ impl Tensor {
             let kind = if self.dtype() == DType::C64 { DType::C64 } else { working(self.dtype()) };
             let from = if kind == DType::C64 { Scalar::Complex(from, from) } else { Scalar::Float(from) };
             let moved = super::binary::add(&(u.cast(kind)? * (to - from.to_f64()))?, from, Scalar::ONE)?;
-            return self.write_in_place(OP, &moved.cast(self.dtype())?);
+            return self.write_in_place(OP, moved.cast(self.dtype())?);
         };
         Err(Error::runtime(OP, format!("uniform_ {why} from={from} > to={to}")))
     }
@@ -203,6 +203,6 @@ impl Tensor {
         schema::randn.check(self.dtype())?;
         let key = key_of(OP, generator, self.device())?;
         let drawn = scaled_normal(key, self.shape(), self.dtype(), self.device(), (mean, std))?;
-        self.write_in_place(OP, &drawn)
+        self.write_in_place(OP, drawn)
     }
 }

@@ -379,7 +379,7 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
             &std::iter::once(&copy).chain(rest.iter().copied()).collect::<SmallVec<[&Tensor; 4]>>(),
             x.shape(),
         )?;
-        x.write_in_place(name, &made)?;
+        x.write_in_place(name, made)?;
         return Ok(x.clone());
     }
     rest.iter().try_for_each(|t| crate::autograd::check_in_place(name, x, t))?;

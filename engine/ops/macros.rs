@@ -537,12 +537,12 @@ macro_rules! in_place_method {
             pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                 $(let $p = $crate::ops::macros::pass!($k $p);)*
                 $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
-                let mut value = $name(self, $($p),*)?;
+                let mut value = $crate::over::computed(self, &schema::$name, || $name(self, $($p),*))?;
                 if self.is_saved_by(&schema::$name, &value) {
                     value = $name(&self.copy()?, $($p),*)?;
                 }
                 let _name = $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)), 0);
-                self.write_in_place(concat!(stringify!($name), "_"), &value)
+                self.write_in_place(concat!(stringify!($name), "_"), value)
             }
         }
     };

@@ -388,7 +388,7 @@ fn batch_norm_body(
                 if let Some(r) = running {
                     per_channel(OP, x, Some(r))?;
                     let fresh = (batch.detach()?.reshape(&[-1])?.cast(r.dtype())? * (momentum * factor))?;
-                    r.write_in_place(OP, &((r.detach()? * (1.0 - momentum))? + &fresh)?)?;
+                    r.write_in_place(OP, ((r.detach()? * (1.0 - momentum))? + &fresh)?)?;
                 }
             }
         }

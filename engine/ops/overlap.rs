@@ -69,7 +69,7 @@ pub(super) fn write_where(op: &'static str, x: &Tensor, mask: &Tensor, value: &T
     let fits = || shape::broadcast(op, x.shape(), mask.shape()).is_ok_and(|s| s.as_slice() == x.shape());
     if !plain || tracked || !x.layout().may_overlap() || !fits() {
         let written = super::compare::select::r#where(mask, value, x)?;
-        x.write_in_place(op, &written)?;
+        x.write_in_place(op, written)?;
     } else {
         crate::autograd::check_in_place(op, x, value)?;
         fill_where(x, mask, value)?;

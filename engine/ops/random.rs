@@ -465,7 +465,7 @@ impl Tensor {
         let p = p.into();
         let _name = crate::autograd::Naming::of(OP, if matches!(p, Operand::Tensor(_)) { 1 } else { 2 });
         match p {
-            Operand::Scalar(p) => self.write_in_place(OP, &successes(OP, p.to_f64(), self, generator)?),
+            Operand::Scalar(p) => self.write_in_place(OP, successes(OP, p.to_f64(), self, generator)?),
             Operand::Tensor(p) => {
                 schema::bernoulli.check(p.dtype())?;
                 if self.dtype() == DType::C64 {
@@ -477,7 +477,7 @@ impl Tensor {
                     return Err(Error::shape(OP, why, &[p.shape(), self.shape()]));
                 }
                 let drawn = trials(OP, p, self.shape(), self.dtype(), generator)?;
-                self.write_in_place(OP, &linked(drawn, &[p])?)
+                self.write_in_place(OP, linked(drawn, &[p])?)
             }
         }
     }
@@ -502,6 +502,6 @@ impl Tensor {
             }
         };
         let drawn = integers_of(OP, bounds, self.shape(), (self.dtype(), self.device()), generator)?;
-        self.write_in_place(OP, &drawn)
+        self.write_in_place(OP, drawn)
     }
 }

@@ -306,12 +306,12 @@ fn reduced(
         if to == Target::Copy {
             return Ok(y);
         }
-        x.write_in_place(op, &y)?;
+        x.write_in_place(op, y)?;
         return Ok(x.clone());
     }
     if to == Target::Itself && (reduce == "mean" || !include_self) {
         // Several steps: they are done on a copy, so that an error leaves the tensor as it was.
-        x.write_in_place(op, &reduced(op, Target::Copy, (x, dim), (index, src), reduce, include_self)?)?;
+        x.write_in_place(op, reduced(op, Target::Copy, (x, dim), (index, src), reduce, include_self)?)?;
         return Ok(x.clone());
     }
     let start = match include_self {
@@ -468,7 +468,7 @@ fn index_fill_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, value: Op
         return super::view::reshape_to(&out, x.shape());
     }
     if followed {
-        x.write_in_place("index_fill_", &index_fill_body(Target::Copy, x, dim, &index, Operand::Tensor(&value))?)?;
+        x.write_in_place("index_fill_", index_fill_body(Target::Copy, x, dim, &index, Operand::Tensor(&value))?)?;
         return Ok(x.clone());
     }
     if to == Target::Itself && x.strides().contains(&0) && x.layout().may_overlap() && !x.is_batched() {
@@ -595,7 +595,7 @@ pub(super) fn put_body(to: Target, x: &Tensor, index: &Tensor, source: &Tensor, 
     }
     let source = super::view::reshape_to(source, index.shape())?;
     if to == Target::Itself && !x.is_contiguous() {
-        x.write_in_place("put_", &put_body(Target::Copy, x, &index, &source, accumulate)?)?;
+        x.write_in_place("put_", put_body(Target::Copy, x, &index, &source, accumulate)?)?;
         return Ok(x.clone());
     }
     let flat = x.reshape(&[-1])?;

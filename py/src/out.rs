@@ -54,7 +54,7 @@ impl Store for Tensor {
         let t = target.get().share();
         check(py, op, &t, &self, given)?;
         if t.shape() == self.shape() {
-            cross::op(py, weight_of(&t), || t.copy_(&self))?;
+            cross::op(py, weight_of(&t), || t.take_(self))?;
         } else {
             resize(py, &t, self.shape())?;
             let fresh = cross::op(py, weight_of(&self), || {

@@ -163,6 +163,26 @@ impl Buffer {
         Ok(Buffer::on(Memory::Shared(Segment::open(name, bytes)?), dtype, len))
     }
 
+    /// Exchanges the elements with those of a buffer of the same dtype and length, by exchanging the memory. False, and nothing
+    /// done, where the address of either is known to others or the memory is not the engine's own.
+    pub fn swap(&self, other: &Buffer) -> bool {
+        let free = |b: &Buffer, place: &Place| {
+            matches!(place.memory, Memory::Own(_)) && !place.exposed && !b.truths.load(Ordering::Acquire)
+        };
+        if std::ptr::eq(self, other) || self.dtype != other.dtype || self.len != other.len {
+            return false;
+        }
+        // In the order of `both`.
+        let (first, second) =
+            if std::ptr::from_ref(self) < std::ptr::from_ref(other) { (self, other) } else { (other, self) };
+        let (mut a, mut b) = (first.place.write(), second.place.write());
+        let fits = free(first, &a) && free(second, &b);
+        if fits {
+            std::mem::swap(&mut *a, &mut *b);
+        }
+        fits
+    }
+
     /// Where the first element is now.
     pub fn address(&self) -> usize {
         self.place.read_recursive().ptr as usize
@@ -346,6 +366,23 @@ impl Buffer {
         // SAFETY: as in `read`, and the write lock makes this the only slice.
         let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<T>(), self.count::<T>()) };
         Ok(WriteGuard { data, truths: self.to_check(T::DTYPE == DType::Bool), place })
+    }
+
+    /// Takes a guard that reads `from` and one that writes `to`, another buffer. Always the one at the lower address comes
+    /// first: two threads that write to and fro would wait for each other otherwise.
+    ///
+    /// # Errors
+    /// What `write` reports.
+    pub fn both<'a, R, W>(
+        (from, read): (&'a Buffer, impl FnOnce(&'a Buffer) -> R),
+        (to, write): (&'a Buffer, impl FnOnce(&'a Buffer) -> Result<W>),
+    ) -> Result<(R, W)> {
+        if std::ptr::from_ref(from) < std::ptr::from_ref(to) {
+            let read = read(from);
+            return Ok((read, write(to)?));
+        }
+        let written = write(to)?;
+        Ok((read(from), written))
     }
 
     /// The elements of a buffer that nobody shares.

@@ -95,6 +95,15 @@ task!(LoopSV<K, A, B, O> [K: Map2<A, B, O>] { k: K, a: A, b: &'a [B], out: &'a m
 task!(Accumulate<K, A, O> [K: Map2<O, A, O>] { k: K, acc: &'a mut [O], a: &'a [A] } => {
     for (o, &a) in acc.iter_mut().zip(a) { *o = k.map::<FMA>(*o, a); }
 });
+task!(Fill<T> [] { value: T, out: &'a mut [T] } => {
+    for o in out { *o = value; }
+});
+task!(Over1<K, T> [K: Map1<T, T>] { k: K, x: &'a mut [T] } => {
+    for x in x { *x = k.map::<FMA>(*x); }
+});
+task!(OverS<K, A, B> [K: Map2<A, B, A>] { k: K, a: &'a mut [A], b: B } => {
+    for a in a { *a = k.map::<FMA>(*a, b); }
+});
 /// `out[i] = k(a[i])`, over the shorter of the two.
 pub fn map1<A: Copy, O: Copy, K: Map1<A, O>>(k: K, a: &[A], out: &mut [O]) {
     run(Loop1(k, a, out, P));
@@ -112,6 +121,19 @@ pub fn map2<A: Copy, B: Copy, O: Copy, K: Map2<A, B, O>>(k: K, a: Arg<A>, b: Arg
         (Arg::Slice(a), Arg::Value(b)) => run(LoopVS(k, a, b, out, P)),
         (Arg::Value(a), Arg::Slice(b)) => run(LoopSV(k, a, b, out, P)),
         (Arg::Value(a), Arg::Value(b)) => out.fill(k.map::<false>(a, b)),
+    }
+}
+
+/// `x[i] = k(x[i])`.
+pub fn light1_over<T: Copy, K: Map1<T, T>>(k: K, x: &mut [T]) {
+    run_light(Over1(k, x, P));
+}
+
+/// `a[i] = k(a[i], b[i])`, over the shorter of the two.
+pub fn light2_over<A: Copy, B: Copy, K: Map2<A, B, A>>(k: K, a: &mut [A], b: Arg<B>) {
+    match b {
+        Arg::Slice(b) => accumulate(k, a, b),
+        Arg::Value(b) => run_light(OverS(k, a, b, P)),
     }
 }
 
@@ -137,6 +159,11 @@ pub fn light2_symmetric<A: Copy, O: Copy, K: Map2<A, A, O>>(k: K, a: Arg<A>, b: 
 /// `acc[i] = k(acc[i], a[i])`, over the shorter of the two.
 pub fn accumulate<A: Copy, O: Copy, K: Map2<O, A, O>>(k: K, acc: &mut [O], a: &[A]) {
     run_light(Accumulate(k, acc, a, P));
+}
+
+/// `out[i] = value`.
+pub fn fill<T: Copy>(value: T, out: &mut [T]) {
+    run_light(Fill(value, out, P));
 }
 
 /// `out[i] = f(a[i])` by calls: for what is too rare or too slow to be compiled by itself.

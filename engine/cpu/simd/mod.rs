@@ -10,6 +10,7 @@ mod arith;
 mod buffer;
 mod bytes;
 mod dispatch;
+mod extremes;
 mod half;
 mod lanes;
 mod math;
@@ -24,17 +25,17 @@ pub mod tile;
 mod word;
 
 pub use arith::{Arith, Float};
-pub use buffer::{Buffer, ReadGuard};
+pub use buffer::{Buffer, ReadGuard, WriteGuard};
 pub use bytes::{as_bytes, from_bytes};
 pub use dispatch::{
-    accumulate, call1, call2, light1, light2, light2_symmetric, map1, run, run_light, Arg, Map1, Map2, Task,
+    accumulate, call1, call2, fill, light1, light1_over, light2, light2_over, light2_symmetric, map1, run, run_light,
+    Arg, Map1, Map2, Task,
 };
+pub use extremes::{arg_extremum, arg_row, extrema, extreme_rows, extremum, Better, BetterNumber, Extreme};
 pub use half::{Narrow, Wide, Widen};
 pub use math::{kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};
-pub use reduce::{
-    arg_extremum, arg_row, extrema, extreme_rows, extremum, product, sum, sum_of, sum_rows, sums, Better, Extreme, Sum,
-};
+pub use reduce::{product, sum, sum_of, sum_rows, sums, Sum};
 pub(crate) use word::with_word;
 pub use word::Word;
 

@@ -1,17 +1,12 @@
-//! Reductions of slices: sums and products that stay accurate, extrema that propagate NaN.
+//! Reductions of slices: sums and products that stay accurate.
 //!
 //! Depends on `dispatch` and `half`. Invariant: floating sums add at most 64 numbers in a row in their own precision
 //! before they go on in double precision, so that the error does not grow with the length.
 
-use super::dispatch::{run, Map2, Task};
+use super::dispatch::{run, Task};
 use super::half::Wide;
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
-use std::marker::PhantomData;
-
-const LANES: usize = 64;
-/// Elements summed in their own precision, in `LANES` lanes, before going on in double precision.
-const BLOCK: usize = 16 * LANES;
 
 /// Elements that can be summed and multiplied.
 pub trait Sum: Wide + Send + Sync + 'static {
@@ -171,57 +166,82 @@ impl Sum for Complex32 {
     }
 }
 
-/// The sum of the lanes, halving them.
+/// Numbers that one vector holds, or two narrower ones.
+pub(super) const WIDE: usize = 16;
+/// Elements summed in their own precision, in 64 lanes, before going on in double precision.
+pub(super) const BLOCK: usize = 64 * WIDE;
+/// Elements from which rows are not so short that joining many lanes would take longer than summing.
+pub(super) const SHORT: usize = 64;
+/// Elements from which rows are long.
+pub(super) const MIDDLE: usize = 512;
+
+/// What `f` makes of all lanes, halving them.
+///
+/// The loops below keep lanes in registers, as vectors, only if the compiler sees every index as a number, and no pairs or
+/// quarters of lanes that it could take for narrower vectors: so they end in memory, all at once, and are joined from there.
+/// Where it does not, a reduction takes two to three times as long.
 #[inline(always)]
-fn fold_lanes<W: Copy, const N: usize>(mut lanes: [W; N], f: impl Fn(W, W) -> W) -> W {
-    let mut width = N / 2;
-    while width > 0 {
-        for j in 0..width {
-            lanes[j] = f(lanes[j], lanes[j + width]);
+pub(super) fn fold_lanes<W: Copy, const K: usize>(lanes: [[W; WIDE]; K], f: impl Fn(W, W) -> W) -> W {
+    let mut all = lanes[0];
+    for more in &lanes[1..] {
+        for j in 0..WIDE {
+            all[j] = f(all[j], more[j]);
         }
-        width /= 2;
     }
-    lanes[0]
+    let mut all = std::hint::black_box(all);
+    for j in 0..8 {
+        all[j] = f(all[j], all[j + 8]);
+    }
+    for j in 0..4 {
+        all[j] = f(all[j], all[j + 4]);
+    }
+    f(f(all[0], all[2]), f(all[1], all[3]))
 }
 
-/// Lanes of rows so short that joining many lanes would take longer than summing.
-const FEW: usize = 16;
-/// Elements from which rows are not so short, and lanes of them.
-const SHORT: usize = 64;
-const SOME: usize = 32;
-/// Elements from which rows are long.
-const MIDDLE: usize = 512;
-
-/// The sum of at most [`BLOCK`] elements, by `N` lanes.
+/// The sum of at most [`BLOCK`] elements, by `K` times [`WIDE`] lanes.
 #[inline(always)]
-fn sum_of_block<T: Sum, const N: usize>(x: &[T]) -> T::Acc {
-    let mut lanes = [T::W_ZERO; N];
-    let chunks = x.chunks_exact(N);
-    for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
-        *lane = x.widen();
-    }
-    for c in chunks {
-        for j in 0..N {
-            lanes[j] = T::add(lanes[j], c[j].widen());
+fn sum_of_block<T: Sum, const K: usize>(x: &[T]) -> T::Acc {
+    let mut lanes = [[T::W_ZERO; WIDE]; K];
+    let (chunks, tail) = x.as_chunks::<WIDE>();
+    let (groups, rest) = chunks.as_chunks::<K>();
+    for group in groups {
+        for k in 0..K {
+            for j in 0..WIDE {
+                lanes[k][j] = T::add(lanes[k][j], group[k][j].widen());
+            }
         }
     }
-    T::acc(fold_lanes(lanes, T::add))
+    for chunk in rest {
+        for j in 0..WIDE {
+            lanes[0][j] = T::add(lanes[0][j], chunk[j].widen());
+        }
+    }
+    let mut total = T::acc(fold_lanes(lanes, T::add));
+    for x in tail {
+        total = T::plus(total, T::acc(x.widen()));
+    }
+    total
 }
 
 /// [`sum`], for use inside of a task.
 #[inline(always)]
 pub fn sum_of<T: Sum>(x: &[T]) -> T::Acc {
+    let mut total = T::ZERO;
     match x.len() {
-        0..SHORT => sum_of_block::<T, FEW>(x),
-        SHORT..MIDDLE => sum_of_block::<T, SOME>(x),
-        _ => {
-            let mut total = T::ZERO;
-            for x in x.chunks(BLOCK) {
-                total = T::plus(total, sum_of_block::<T, LANES>(x));
+        0..WIDE => {
+            for x in x {
+                total = T::plus(total, T::acc(x.widen()));
             }
-            total
+        }
+        WIDE..SHORT => total = sum_of_block::<T, 1>(x),
+        SHORT..MIDDLE => total = sum_of_block::<T, 2>(x),
+        _ => {
+            for x in x.chunks(BLOCK) {
+                total = T::plus(total, sum_of_block::<T, 4>(x));
+            }
         }
     }
+    total
 }
 
 struct SumTask<'a, T>(&'a [T]);
@@ -330,225 +350,4 @@ impl<T: Sum> Task for SumRows<'_, T> {
 /// If a row reaches beyond `x`.
 pub fn sum_rows<T: Sum>(x: &[T], stride: usize, rows: usize, acc: &mut [T::Acc]) {
     run(SumRows { x, stride, rows, acc });
-}
-
-/// Elements with an order, in which NaN counts as larger than everything and smaller than everything.
-pub trait Extreme: Wide + PartialEq + Send + Sync + 'static {
-    /// Is `a` to be preferred to `b` as the maximum (`MAX`) or the minimum? False where they are equal.
-    fn beats<const MAX: bool>(a: Self, b: Self) -> bool;
-    /// Are both the same number, or both NaN?
-    fn same(a: Self, b: Self) -> bool;
-    /// Is `a` the larger (`MAX`) or the smaller of two numbers? False where one is NaN.
-    fn exceeds<const MAX: bool>(a: Self, b: Self) -> bool;
-    /// Is it NaN?
-    fn is_none(self) -> bool;
-}
-
-macro_rules! extreme {
-    ($($t:ty),* ; $($f:ty),*) => {
-        $(impl Extreme for $t {
-            #[inline(always)]
-            fn beats<const MAX: bool>(a: $t, b: $t) -> bool { if MAX { a > b } else { a < b } }
-            #[inline(always)]
-            fn same(a: $t, b: $t) -> bool { a == b }
-            #[inline(always)]
-            fn exceeds<const MAX: bool>(a: $t, b: $t) -> bool { if MAX { a > b } else { a < b } }
-            #[inline(always)]
-            fn is_none(self) -> bool { false }
-        })*
-        $(impl Extreme for $f {
-            #[inline(always)]
-            #[allow(clippy::eq_op)]
-            fn beats<const MAX: bool>(a: $f, b: $f) -> bool {
-                let (a, b) = (a.widen(), b.widen());
-                (if MAX { a > b } else { a < b }) | ((a != a) & (b == b))
-            }
-            #[inline(always)]
-            #[allow(clippy::eq_op)]
-            fn same(a: $f, b: $f) -> bool {
-                let (a, b) = (a.widen(), b.widen());
-                (a == b) | ((a != a) & (b != b))
-            }
-            #[inline(always)]
-            fn exceeds<const MAX: bool>(a: $f, b: $f) -> bool {
-                let (a, b) = (a.widen(), b.widen());
-                if MAX { a > b } else { a < b }
-            }
-            #[inline(always)]
-            #[allow(clippy::eq_op)]
-            fn is_none(self) -> bool {
-                let x = self.widen();
-                x != x
-            }
-        })*
-    };
-}
-extreme!(bool, u8, i8, i16, i32, i64; f16, bf16, f32, f64);
-
-/// The better of two elements: a kernel for `map2`.
-#[derive(Clone, Copy)]
-pub struct Better<const MAX: bool>;
-impl<T: Extreme, const MAX: bool> Map2<T, T, T> for Better<MAX> {
-    #[inline(always)]
-    fn map<const F: bool>(self, a: T, b: T) -> T {
-        better::<T, MAX>(a, b)
-    }
-}
-
-#[inline(always)]
-fn better<T: Extreme, const MAX: bool>(a: T, b: T) -> T {
-    if T::beats::<MAX>(b, a) {
-        b
-    } else {
-        a
-    }
-}
-
-/// The better of two numbers; `b` is passed over where it is NaN.
-#[inline(always)]
-fn better_number<T: Extreme, const MAX: bool>(a: T, b: T) -> T {
-    if T::exceeds::<MAX>(b, a) {
-        b
-    } else {
-        a
-    }
-}
-
-/// The best number of a slice, beside `first`, and whether it holds NaN; by `N` lanes.
-#[inline(always)]
-fn best_number<T: Extreme, const MAX: bool, const N: usize>(x: &[T], first: T) -> (T, bool) {
-    let mut lanes = [first; N];
-    let mut none = false;
-    let chunks = x.chunks_exact(N);
-    for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
-        none |= x.is_none();
-        *lane = better_number::<T, MAX>(*lane, x);
-    }
-    for c in chunks {
-        for j in 0..N {
-            none |= c[j].is_none();
-            lanes[j] = better_number::<T, MAX>(lanes[j], c[j]);
-        }
-    }
-    (fold_lanes(lanes, better_number::<T, MAX>), none)
-}
-
-/// Comparing numbers alone takes one instruction, and NaN is rare: whether there is any is looked at block by block.
-#[inline(always)]
-fn extremum_of<T: Extreme, const MAX: bool>(x: &[T], first: T) -> T {
-    let mut best = first;
-    for x in x.chunks(BLOCK) {
-        let (found, none) = match x.len() {
-            0..SHORT => best_number::<T, MAX, FEW>(x, best),
-            SHORT..MIDDLE => best_number::<T, MAX, SOME>(x, best),
-            _ => best_number::<T, MAX, LANES>(x, best),
-        };
-        if none {
-            return x.iter().copied().find(|x| x.is_none()).unwrap_or(best);
-        }
-        best = found;
-    }
-    best
-}
-
-struct ExtremeTask<'a, T, const MAX: bool>(&'a [T], T, PhantomData<[(); 0]>);
-impl<T: Extreme, const MAX: bool> Task for ExtremeTask<'_, T, MAX> {
-    type Out = T;
-    #[inline(always)]
-    fn run<const F: bool>(self) -> T {
-        extremum_of::<T, MAX>(self.0, self.1)
-    }
-}
-
-/// The largest (`MAX`) or smallest element, NaN where there is one; None of nothing.
-pub fn extremum<T: Extreme, const MAX: bool>(x: &[T]) -> Option<T> {
-    let &first = x.first()?;
-    Some(run(ExtremeTask::<T, MAX>(x, first, PhantomData)))
-}
-
-struct ExtremaTask<'a, T, const MAX: bool>(&'a [T], usize, &'a mut [T]);
-impl<T: Extreme, const MAX: bool> Task for ExtremaTask<'_, T, MAX> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        let ExtremaTask(x, n, out) = self;
-        for (x, o) in x.chunks(n).zip(out) {
-            *o = extremum_of::<T, MAX>(x, x[0]);
-        }
-    }
-}
-
-/// The same of slices of `n` elements, one after another.
-///
-/// # Panics
-/// If `n` is 0.
-pub fn extrema<T: Extreme, const MAX: bool>(x: &[T], n: usize, out: &mut [T]) {
-    run(ExtremaTask::<T, MAX>(x, n, out));
-}
-
-struct ExtremeRows<'a, T, const MAX: bool> {
-    x: &'a [T],
-    stride: usize,
-    rows: usize,
-    acc: &'a mut [T],
-}
-impl<T: Extreme, const MAX: bool> Task for ExtremeRows<'_, T, MAX> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        let ExtremeRows { x, stride, rows, acc } = self;
-        let n = acc.len();
-        let row = |i: usize| &x[i * stride..][..n];
-        let mut i = 0;
-        while i + 4 <= rows {
-            let (a, b, c, d) = (row(i), row(i + 1), row(i + 2), row(i + 3));
-            for j in 0..n {
-                let (ab, cd) = (better::<T, MAX>(a[j], b[j]), better::<T, MAX>(c[j], d[j]));
-                acc[j] = better::<T, MAX>(acc[j], better::<T, MAX>(ab, cd));
-            }
-            i += 4;
-        }
-        for i in i..rows {
-            for (acc, &x) in acc.iter_mut().zip(row(i)) {
-                *acc = better::<T, MAX>(*acc, x);
-            }
-        }
-    }
-}
-
-/// Takes `rows` rows, `stride` elements apart and as long as `acc`, into the extrema `acc`.
-///
-/// # Panics
-/// If a row reaches beyond `x`.
-pub fn extreme_rows<T: Extreme, const MAX: bool>(x: &[T], stride: usize, rows: usize, acc: &mut [T]) {
-    run(ExtremeRows::<T, MAX> { x, stride, rows, acc });
-}
-
-/// The index of the first such element; None of nothing.
-pub fn arg_extremum<T: Extreme, const MAX: bool>(x: &[T]) -> Option<usize> {
-    let best = extremum::<T, MAX>(x)?;
-    x.iter().position(|&v| T::same(v, best))
-}
-
-struct ArgRow<'a, T, const MAX: bool> {
-    x: &'a [T],
-    row: i64,
-    best: &'a mut [T],
-    index: &'a mut [i64],
-}
-impl<T: Extreme, const MAX: bool> Task for ArgRow<'_, T, MAX> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        for ((&x, best), index) in self.x.iter().zip(self.best).zip(self.index) {
-            let wins = T::beats::<MAX>(x, *best);
-            *best = if wins { x } else { *best };
-            *index = if wins { self.row } else { *index };
-        }
-    }
-}
-
-/// Takes the elements of a row into `best`, and `row` into `index`, where they beat what is there.
-pub fn arg_row<T: Extreme, const MAX: bool>(x: &[T], row: i64, best: &mut [T], index: &mut [i64]) {
-    run(ArgRow::<T, MAX> { x, row, best, index });
 }

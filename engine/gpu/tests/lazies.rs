@@ -43,7 +43,7 @@ fn writes_count_too() {
     let _alone = ALONE.lock();
     let (x, one) = (put(&[0f32; 4], &[4]), put(&[1f32; 4], &[4]));
     for _ in 0..10_000 {
-        B::assign(&x, &add(&x, &one)).unwrap();
+        B::assign(&x, &add(&x, &one), false).unwrap();
         assert!(lazy::waiting() < limits().ops);
     }
     assert_eq!(get::<f32>(&x), [10_000.0; 4]);

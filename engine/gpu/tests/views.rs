@@ -95,7 +95,7 @@ fn writes_through_chains_are_seen_everywhere() {
                 let values: Vec<f32> = (0..target.layout().numel()).map(|i| (1000 * (turn + 1) + i) as f32).collect();
                 let src = put(&values, &target.layout().shape);
                 let before = target.version();
-                B::assign(&target, &src).unwrap();
+                B::assign(&target, &src, false).unwrap();
                 assert_eq!(target.version(), before + 1);
                 model.write(target.layout(), &values);
             }
@@ -112,7 +112,7 @@ fn writes_through_chains_are_seen_everywhere() {
 fn a_source_may_share_the_storage() {
     let x = put(&[1f32, 2.0, 3.0, 4.0], &[2, 2]);
     let t = permute(&x, &[1, 0]);
-    B::assign(&x, &t).unwrap();
+    B::assign(&x, &t, false).unwrap();
     assert_eq!(get::<f32>(&x), [1.0, 3.0, 2.0, 4.0]);
     assert_eq!(get::<f32>(&t), [1.0, 2.0, 3.0, 4.0]);
 }
@@ -147,12 +147,12 @@ fn a_transpose_undone_records_nothing() {
 fn copies_and_constants_are_apart() {
     let x = put(&[1f32, 2.0], &[2]);
     let y = B::copy(&x).unwrap();
-    B::assign(&y, &put(&[5f32, 6.0], &[2])).unwrap();
+    B::assign(&y, &put(&[5f32, 6.0], &[2]), false).unwrap();
     assert_eq!(get::<f32>(&x), [1.0, 2.0]);
     assert!(!x.shares_storage(&y));
     let full = |v: f64| B::create(&crate::ops::create::CreateOp::Full { value: v.into() }, &meta(&[])).unwrap();
     let one = full(1.0);
-    B::assign(&one, &full(2.0)).unwrap();
+    B::assign(&one, &full(2.0), false).unwrap();
     assert_eq!((get::<f32>(&one), get::<f32>(&full(1.0))), (vec![2.0], vec![1.0]));
 }
 
@@ -161,7 +161,7 @@ fn expanded_views_read_and_refuse_writes() {
     let x = put(&[1f32, 2.0], &[2, 1]);
     let e = view(ViewOp::Expand { shape: smallvec![3, 2, 2] }, &x);
     assert_eq!(get::<f32>(&e), [1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0]);
-    assert!(B::assign(&e, &put(&[0f32; 12], &[3, 2, 2])).is_err());
+    assert!(B::assign(&e, &put(&[0f32; 12], &[3, 2, 2]), false).is_err());
     let t = permute(&x, &[1, 0]);
     let e = view(ViewOp::Expand { shape: smallvec![2, 2] }, &t);
     assert_eq!(get::<f32>(&e), [1.0, 2.0, 1.0, 2.0]);

@@ -1,0 +1,256 @@
+//! The loops of element-wise ops: per dtype one kernel, over operands of any layout or over the first operand itself.
+//!
+//! Depends on `simd` and `strided`.
+
+use crate::backend::Array;
+use crate::cpu::cast::{cast, widened1, widened2};
+use crate::cpu::simd::{
+    light2, light2_over, light2_symmetric, threads::for_chunks, Arg, Better, BetterNumber, Extreme,
+};
+use crate::cpu::strided::{aside, each1, each2, over2, Over1, Over2, F1, F2};
+use crate::cpu::{Buffer, CpuArray};
+use crate::dtype::Element;
+use crate::{DType, Error, Result};
+use half::{bf16, f16};
+use num_complex::Complex32;
+
+/// A kernel over two operands of one type.
+pub(in crate::cpu) type F<'f, A, O> = F2<'f, A, A, O>;
+
+pub(in crate::cpu) fn apply1<A: Element, O: Element>(x: &CpuArray, grain: usize, f: &F1<A, O>) -> Result<CpuArray> {
+    let x = x.packed()?;
+    let guard = x.read::<A>();
+    CpuArray::build(x.shape(), |out| {
+        each1(&x.source(&guard, x.shape()), out, grain, f);
+        Ok(())
+    })
+}
+
+pub(in crate::cpu) fn apply2<A: Element, O: Element>(
+    a: &CpuArray,
+    b: &CpuArray,
+    shape: &[usize],
+    grain: usize,
+    f: &F2<A, A, O>,
+) -> Result<CpuArray> {
+    let (a, b) = (a.packed()?, b.packed()?);
+    let (x, y) = (a.read::<A>(), b.read::<A>());
+    CpuArray::build(shape, |out| {
+        each2(&a.source(&x, shape), &b.source(&y, shape), out, grain, f);
+        Ok(())
+    })
+}
+
+/// What an op of one operand is called with.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct Call<'a> {
+    pub op: &'static str,
+    pub x: &'a CpuArray,
+    /// Is the result to be written over the operand?
+    pub over: bool,
+}
+
+impl Call<'_> {
+    pub fn apply<T: Element>(&self, grain: usize, f: &F1<T, T>, over: Option<&Over1<T>>) -> Result<CpuArray> {
+        if !self.over {
+            return apply1(self.x, grain, f);
+        }
+        for_chunks(self.x.slice_mut(&mut self.x.buffer.write::<T>()?), 64, grain, |_, x| match over {
+            Some(over) => over(x),
+            None => aside(x, |_, old, new| f(old, new)),
+        });
+        Ok(self.x.clone())
+    }
+}
+
+/// The same of an op of two operands, of which the first may be written over.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct Call2<'a> {
+    pub op: &'static str,
+    pub a: &'a CpuArray,
+    pub b: &'a CpuArray,
+    pub shape: &'a [usize],
+    pub over: bool,
+}
+
+impl Call2<'_> {
+    pub fn apply<T: Element>(&self, grain: usize, f: &F<T, T>, over: Option<&Over2<T, T>>) -> Result<CpuArray> {
+        let Call2 { a, b, shape, .. } = *self;
+        if !self.over {
+            return apply2(a, b, shape, grain, f);
+        }
+        let b = b.packed()?;
+        let (y, mut x) = Buffer::both((&b.buffer, Buffer::read::<T>), (&a.buffer, Buffer::write::<T>))?;
+        let apart: &Over2<T, T> = &|a, b| match b {
+            Arg::Slice(b) => aside(a, |at, old, new| f(Arg::Slice(old), Arg::Slice(&b[at..at + old.len()]), new)),
+            Arg::Value(_) => aside(a, |_, old, new| f(Arg::Slice(old), b, new)),
+        };
+        over2(a.slice_mut(&mut x), &b.source(&y, shape), grain, over.unwrap_or(apart));
+        Ok(a.clone())
+    }
+}
+
+pub(in crate::cpu) fn refused(op: &'static str, dtype: DType) -> Box<Error> {
+    Error::dtype(op, format!("has no CPU kernel for {dtype}"), &[dtype])
+}
+
+/// The loops of one op: what it does to each dtype, where it does anything. Small integers are rare and get none.
+#[derive(Default)]
+pub(in crate::cpu) struct Loops1<'f> {
+    pub bool: Option<&'f F1<'f, bool, bool>>,
+    pub u8: Option<&'f F1<'f, u8, u8>>,
+    pub i32: Option<&'f F1<'f, i32, i32>>,
+    pub i64: Option<&'f F1<'f, i64, i64>>,
+    pub f32: Option<&'f F1<'f, f32, f32>>,
+    pub f64: Option<&'f F1<'f, f64, f64>>,
+    pub c64: Option<&'f F1<'f, Complex32, Complex32>>,
+    pub over: Overs1<'f>,
+}
+
+/// The same kernels where they write over their operand.
+#[derive(Default)]
+pub(in crate::cpu) struct Overs1<'f> {
+    pub bool: Option<&'f Over1<'f, bool>>,
+    pub u8: Option<&'f Over1<'f, u8>>,
+    pub i32: Option<&'f Over1<'f, i32>>,
+    pub i64: Option<&'f Over1<'f, i64>>,
+    pub f32: Option<&'f Over1<'f, f32>>,
+    pub f64: Option<&'f Over1<'f, f64>>,
+}
+
+impl Loops1<'_> {
+    pub fn run(&self, call: Call, grain: usize) -> Result<CpuArray> {
+        let Call { op, x, .. } = call;
+        let done = match x.dtype() {
+            DType::Bool => self.bool.map(|f| call.apply(grain, f, self.over.bool)),
+            DType::U8 => self.u8.map(|f| call.apply(grain, f, self.over.u8)),
+            DType::I8 | DType::I16 if self.i32.is_some() => {
+                let wide = cast(x, DType::I32)?;
+                return cast(&self.run(Call { op, x: &wide, over: false }, grain)?, x.dtype());
+            }
+            DType::I8 | DType::I16 => None,
+            DType::I32 => self.i32.map(|f| call.apply(grain, f, self.over.i32)),
+            DType::I64 => self.i64.map(|f| call.apply(grain, f, self.over.i64)),
+            DType::F32 => self.f32.map(|f| call.apply(grain, f, self.over.f32)),
+            DType::F64 => self.f64.map(|f| call.apply(grain, f, self.over.f64)),
+            DType::F16 => self.f32.map(|f| call.apply::<f16>(grain, &widened1(f), None)),
+            DType::BF16 => self.f32.map(|f| call.apply::<bf16>(grain, &widened1(f), None)),
+            DType::C64 => self.c64.map(|f| call.apply(grain, f, None)),
+        };
+        done.unwrap_or_else(|| Err(refused(op, x.dtype())))
+    }
+}
+
+#[derive(Default)]
+pub(in crate::cpu) struct Overs2<'f> {
+    pub bool: Option<&'f Over2<'f, bool, bool>>,
+    pub u8: Option<&'f Over2<'f, u8, u8>>,
+    pub i32: Option<&'f Over2<'f, i32, i32>>,
+    pub i64: Option<&'f Over2<'f, i64, i64>>,
+    pub f32: Option<&'f Over2<'f, f32, f32>>,
+    pub f64: Option<&'f Over2<'f, f64, f64>>,
+}
+
+/// The loops of an op of two operands.
+#[derive(Default)]
+pub(in crate::cpu) struct Loops2<'f> {
+    pub bool: Option<&'f F<'f, bool, bool>>,
+    pub u8: Option<&'f F<'f, u8, u8>>,
+    pub i32: Option<&'f F<'f, i32, i32>>,
+    pub i64: Option<&'f F<'f, i64, i64>>,
+    pub f32: Option<&'f F<'f, f32, f32>>,
+    pub f64: Option<&'f F<'f, f64, f64>>,
+    pub c64: Option<&'f F<'f, Complex32, Complex32>>,
+    pub over: Overs2<'f>,
+    /// Where int8 and int16 do not do the same as int32 in fewer bits.
+    pub i8: Option<&'f F<'f, i8, i8>>,
+    pub i16: Option<&'f F<'f, i16, i16>>,
+}
+
+impl Loops2<'_> {
+    pub fn run(&self, call: Call2, grain: usize) -> Result<CpuArray> {
+        let Call2 { op, a, b, .. } = call;
+        let done = match a.dtype() {
+            DType::Bool => self.bool.map(|f| call.apply(grain, f, self.over.bool)),
+            DType::U8 => self.u8.map(|f| call.apply(grain, f, self.over.u8)),
+            DType::I8 if self.i8.is_some() => self.i8.map(|f| call.apply(grain, f, None)),
+            DType::I16 if self.i16.is_some() => self.i16.map(|f| call.apply(grain, f, None)),
+            DType::I8 | DType::I16 if self.i32.is_some() => {
+                let (wide, other) = (cast(a, DType::I32)?, cast(b, DType::I32)?);
+                let y = self.run(Call2 { a: &wide, b: &other, over: false, ..call }, grain)?;
+                return cast(&y, a.dtype());
+            }
+            DType::I8 | DType::I16 => None,
+            DType::I32 => self.i32.map(|f| call.apply(grain, f, self.over.i32)),
+            DType::I64 => self.i64.map(|f| call.apply(grain, f, self.over.i64)),
+            DType::F32 => self.f32.map(|f| call.apply(grain, f, self.over.f32)),
+            DType::F64 => self.f64.map(|f| call.apply(grain, f, self.over.f64)),
+            DType::F16 => self.f32.map(|f| call.apply::<f16>(grain, &widened2(f), None)),
+            DType::BF16 => self.f32.map(|f| call.apply::<bf16>(grain, &widened2(f), None)),
+            DType::C64 => self.c64.map(|f| call.apply(grain, f, None)),
+        };
+        done.unwrap_or_else(|| Err(refused(op, a.dtype())))
+    }
+}
+
+/// Loops of a kernel for the listed dtypes.
+macro_rules! loops1 {
+    ($k:expr; $($t:ident)*) => {
+        Loops1 {
+            $($t: Some(&|x, out| light1($k, x, out)),)*
+            over: Overs1 { $($t: Some(&|x| light1_over($k, x)),)* ..Overs1::default() },
+            ..Loops1::default()
+        }
+    };
+}
+/// The same of two operands.
+macro_rules! loops2 {
+    // That for integers, and arithmetic's own loops for floats.
+    ($light:ident $k:ident; $($t:ident)*; floats) => {
+        Loops2 {
+            f32: Some(&|a, b, out| f32::arith(Arith::$k, a, b, out)),
+            f64: Some(&|a, b, out| f64::arith(Arith::$k, a, b, out)),
+            ..loops2!(@ $light $k; $($t)*; f32 f64 $($t)*)
+        }
+    };
+    ($light:ident $k:expr; $($t:ident)*) => { loops2!(@ $light $k; $($t)*; $($t)*) };
+    (@ $light:ident $k:expr; $($t:ident)*; $($over:ident)*) => {
+        Loops2 {
+            $($t: Some(&|a, b, out| $light($k, a, b, out)),)*
+            over: Overs2 { $($over: Some(&|a, b| light2_over($k, a, b)),)* ..Overs2::default() },
+            ..Loops2::default()
+        }
+    };
+}
+
+/// Those of a maximum (`true`) or minimum.
+macro_rules! extremes {
+    ($max:literal; $($t:ident)*) => {
+        Loops2 {
+            $($t: Some(&better::<$t, $max>),)*
+            over: Overs2 { $($t: Some(&better_over::<$t, $max>),)* ..Overs2::default() },
+            ..Loops2::default()
+        }
+    };
+}
+
+/// The better of two elements, NaN where either is.
+pub(in crate::cpu) fn better<T: Extreme, const MAX: bool>(a: Arg<T>, b: Arg<T>, out: &mut [T]) {
+    match b {
+        Arg::Value(v) if !v.is_none() => light2(BetterNumber::<MAX>, a, b, out),
+        _ => light2_symmetric(Better::<MAX>, a, b, out),
+    }
+}
+
+/// The same over the first. Of two slices from a copy: a choice that may leave the element would be a masked store.
+pub(in crate::cpu) fn better_over<T: Extreme, const MAX: bool>(a: &mut [T], b: Arg<T>) {
+    match b {
+        Arg::Value(v) if !v.is_none() => light2_over(BetterNumber::<MAX>, a, b),
+        Arg::Value(_) => aside(a, |_, old, new| better::<T, MAX>(Arg::Slice(old), b, new)),
+        Arg::Slice(b) => {
+            aside(a, |at, old, new| better::<T, MAX>(Arg::Slice(old), Arg::Slice(&b[at..at + old.len()]), new))
+        }
+    }
+}
+
+pub(super) use {extremes, loops1, loops2};
