@@ -2,8 +2,8 @@
 //!
 //! Depends on `simd`, `strided` and `fused`. Invariant: results lie in memory in the input's order.
 
-use super::fused::{join, total, Compute, Float};
-use super::simd::{run, threads, Task, Wide};
+use super::fused::{total, Compute, Float};
+use super::simd::{join, run, threads, Task, Wide};
 use super::strided::collapse;
 use super::CpuArray;
 use crate::shape::Layout;
@@ -86,10 +86,11 @@ fn moments<T: Wide<W: Compute>>(x: &[T], less: T::W) -> [f64; 4] {
     let mut sums = [0.0; 4];
     for x in x.chunks(SUMMED) {
         let mut lanes = [[zero; LANES]; 2];
-        let chunks = x.chunks_exact(LANES);
-        for (j, x) in chunks.remainder().iter().enumerate() {
+        let (chunks, rest) = x.as_chunks::<LANES>();
+        for x in rest {
             let d = x.widen() - less;
-            (lanes[0][j], lanes[1][j]) = (d, d * d);
+            sums[0] += d.into();
+            sums[1] += (d * d).into();
         }
         for x in chunks {
             for j in 0..LANES {
@@ -112,12 +113,14 @@ fn joint_moments<T: Wide<W: Compute>>(x: &[T], g: &[T], less: T::W) -> [f64; 4] 
     let mut sums = [0.0; 4];
     for (x, g) in x.chunks(SUMMED).zip(g.chunks(SUMMED)) {
         let mut lanes = [[zero; LANES]; 4];
-        let (a, b) = (x.chunks_exact(LANES), g.chunks_exact(LANES));
-        for (j, (x, g)) in a.remainder().iter().zip(b.remainder()).enumerate() {
+        let ((a, x), (b, g)) = (x.as_chunks::<LANES>(), g.as_chunks::<LANES>());
+        for (x, g) in x.iter().zip(g) {
             let (d, g) = (x.widen() - less, g.widen());
-            (lanes[0][j], lanes[1][j], lanes[2][j], lanes[3][j]) = (d, d * d, g, g * d);
+            for (sum, term) in sums.iter_mut().zip([d, d * d, g, g * d]) {
+                *sum += term.into();
+            }
         }
-        for (x, g) in a.zip(b) {
+        for (x, g) in a.iter().zip(b) {
             for j in 0..LANES {
                 let (d, g) = (x[j].widen() - less, g[j].widen());
                 lanes[0][j] = lanes[0][j] + d;

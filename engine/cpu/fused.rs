@@ -5,7 +5,7 @@
 
 use super::blas::{gemm, Gemm, Matrix, Product};
 use super::elementwise::{apply1, apply2};
-use super::simd::{run, threads, Exponential, Extreme, Map1, Math, Real, Sum, Task, Wide};
+use super::simd::{join, run, threads, Exponential, Extreme, Map1, Math, Real, Sum, Task, Wide};
 use super::{attention, copy, gradients, CpuArray};
 use crate::backend::Array;
 use crate::dispatch::Meta;
@@ -174,19 +174,6 @@ pub fn axis_back(x: &CpuArray, axis: usize) -> Result<CpuArray> {
 const BLOCK: usize = 1024;
 const LANES: usize = 32;
 
-/// All lanes as one, halving them.
-#[inline(always)]
-pub(super) fn join<W: Copy, const N: usize>(mut lanes: [W; N], f: impl Fn(W, W) -> W) -> W {
-    let mut width = N / 2;
-    while width > 0 {
-        for j in 0..width {
-            lanes[j] = f(lanes[j], lanes[j + width]);
-        }
-        width /= 2;
-    }
-    lanes[0]
-}
-
 /// Elements added up in their own precision before going on in double precision.
 const SUMMED: usize = 64 * LANES;
 
@@ -197,14 +184,14 @@ pub(super) fn total<T: Wide<W: Compute>>(x: &[T], f: impl Fn(T::W) -> T::W) -> f
     let mut sum = 0.0;
     for block in x.chunks(SUMMED) {
         let mut lanes = [zero; LANES];
-        let chunks = block.chunks_exact(LANES);
-        for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
-            *lane = f(x.widen());
-        }
+        let (chunks, rest) = block.as_chunks::<LANES>();
         for c in chunks {
             for j in 0..LANES {
                 lanes[j] = lanes[j] + f(c[j].widen());
             }
+        }
+        for x in rest {
+            sum += f(x.widen()).into();
         }
         sum += join(lanes, |a, b| a + b).into();
     }
@@ -224,9 +211,9 @@ pub(super) fn total_of<W: Compute>(n: usize, fill: impl Fn(usize, &mut [W])) -> 
         for start in (block..end).step_by(PART) {
             let terms = &mut terms[..PART.min(end - start)];
             fill(start, terms);
-            let chunks = terms.chunks_exact(LANES);
-            for (lane, &term) in lanes.iter_mut().zip(chunks.remainder()) {
-                *lane = *lane + term;
+            let (chunks, rest) = terms.as_chunks::<LANES>();
+            for &term in rest {
+                sum += term.into();
             }
             for c in chunks {
                 for j in 0..LANES {
@@ -254,9 +241,9 @@ pub(super) fn total2<T: Wide<W: Compute>>(x: &[T], y: &[T], f: impl Fn(T::W, T::
 fn largest<T: Wide<W: Compute>>(x: &[T]) -> T::W {
     let least = T::W::of(f64::NEG_INFINITY);
     let mut lanes = [least; LANES];
-    let chunks = x.chunks_exact(LANES);
     let larger = |a: T::W, b: T::W| if b > a { b } else { a };
-    let rest = chunks.remainder().iter().fold(least, |a, b| larger(a, b.widen()));
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    let rest = rest.iter().fold(least, |a, b| larger(a, b.widen()));
     if x.len() < LANES {
         return rest;
     }

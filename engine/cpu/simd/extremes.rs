@@ -4,7 +4,7 @@
 
 use super::dispatch::{run, Map2, Task};
 use super::half::Wide;
-use super::reduce::{fold_lanes, BLOCK, MIDDLE, SHORT, WIDE};
+use super::reduce::{join_all, BLOCK, MIDDLE, SHORT, WIDE};
 use half::{bf16, f16};
 use std::marker::PhantomData;
 
@@ -125,7 +125,7 @@ fn best_number<T: Extreme, const MAX: bool, const K: usize>(x: &[T], first: T) -
     for none in none {
         any |= none;
     }
-    let mut best = fold_lanes(lanes, better_number::<T, MAX>);
+    let mut best = join_all(lanes, better_number::<T, MAX>);
     for &x in tail {
         any |= x.is_none();
         best = better_number::<T, MAX>(best, x);

@@ -35,7 +35,7 @@ pub use extremes::{arg_extremum, arg_row, extrema, extreme_rows, extremum, Bette
 pub use half::{Narrow, Wide, Widen};
 pub use math::{kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};
-pub use reduce::{product, sum, sum_of, sum_rows, sums, Sum};
+pub use reduce::{join, product, sum, sum_of, sum_rows, sums, Sum};
 pub(crate) use word::with_word;
 pub use word::Word;
 

@@ -175,27 +175,34 @@ pub(super) const SHORT: usize = 64;
 /// Elements from which rows are long.
 pub(super) const MIDDLE: usize = 512;
 
-/// What `f` makes of all lanes, halving them.
+/// What `f` makes of all lanes, halving them; for use at the end of a task's loop.
 ///
-/// The loops below keep lanes in registers, as vectors, only if the compiler sees every index as a number, and no pairs or
-/// quarters of lanes that it could take for narrower vectors: so they end in memory, all at once, and are joined from there.
-/// Where it does not, a reduction takes two to three times as long.
+/// Such a loop keeps its lanes in registers, as vectors, only if the compiler sees every index as a number and no pairs or
+/// quarters of lanes that it could take for narrower vectors. So lanes go to memory here, all at once, and are joined from
+/// there; and what is left over at the end of a slice does not go to lanes. Else a reduction takes two to three times as long.
 #[inline(always)]
-pub(super) fn fold_lanes<W: Copy, const K: usize>(lanes: [[W; WIDE]; K], f: impl Fn(W, W) -> W) -> W {
+pub fn join<W: Copy, const N: usize>(lanes: [W; N], f: impl Fn(W, W) -> W) -> W {
+    let mut lanes = std::hint::black_box(lanes);
+    let mut width = N / 2;
+    while width > 0 {
+        for j in 0..width {
+            lanes[j] = f(lanes[j], lanes[j + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// [`join`] of `K` vectors of lanes.
+#[inline(always)]
+pub(super) fn join_all<W: Copy, const K: usize>(lanes: [[W; WIDE]; K], f: impl Fn(W, W) -> W) -> W {
     let mut all = lanes[0];
     for more in &lanes[1..] {
         for j in 0..WIDE {
             all[j] = f(all[j], more[j]);
         }
     }
-    let mut all = std::hint::black_box(all);
-    for j in 0..8 {
-        all[j] = f(all[j], all[j + 8]);
-    }
-    for j in 0..4 {
-        all[j] = f(all[j], all[j + 4]);
-    }
-    f(f(all[0], all[2]), f(all[1], all[3]))
+    join(all, f)
 }
 
 /// The sum of at most [`BLOCK`] elements, by `K` times [`WIDE`] lanes.
@@ -216,7 +223,7 @@ fn sum_of_block<T: Sum, const K: usize>(x: &[T]) -> T::Acc {
             lanes[0][j] = T::add(lanes[0][j], chunk[j].widen());
         }
     }
-    let mut total = T::acc(fold_lanes(lanes, T::add));
+    let mut total = T::acc(join_all(lanes, T::add));
     for x in tail {
         total = T::plus(total, T::acc(x.widen()));
     }
