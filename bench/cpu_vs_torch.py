@@ -4,8 +4,8 @@
 
 Each row is one piece of work, declared once over the names that both libraries share, and run by both on the same
 numbers, which must agree first. Each library has two identical sides; PyTorch's second is the control. The sides take
-turns; each turn calls the work once untimed and then as often as fills some hundred microseconds. How to read the table:
-`bench/README.md`.
+turns; each turn calls the work once untimed and then as often as fills some hundred microseconds. How to read the
+table: `bench/README.md`.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ def compare(name: str, pause: float, clock: Clock, seconds: float, least: int) -
     """One row of the result."""
     make = rows[name]
     check(name, make(lucid), make(torch))
-    # Ours comes twice, too: one library's sides use the same memory for what they return, which is warmer the more there are.
+    # Ours comes twice, too: a library's sides use the same memory for what they return, warmer the more there are.
     sides = {"ours": make(lucid), "again": make(lucid), "peer": make(torch), "control": make(torch)}
     calls = calls_of(sides["peer"], clock)
     case = Case(name, {side: Turn(work, calls, pause, clock) for side, work in sides.items()})

@@ -217,7 +217,12 @@ macro_rules! loops2 {
     (@ $light:ident $k:expr; $($t:ident)*; $($over:ident)*) => {
         Loops2 {
             $($t: Some(&|a, b, out| $light($k, a, b, out)),)*
-            over: Overs2 { $($over: Some(&|a, b| light2_over($k, a, b)),)* ..Overs2::default() },
+            over: {
+                // Some list all dtypes.
+                #[allow(clippy::needless_update)]
+                let over = Overs2 { $($over: Some(&|a, b| light2_over($k, a, b)),)* ..Overs2::default() };
+                over
+            },
             ..Loops2::default()
         }
     };
@@ -228,7 +233,7 @@ macro_rules! extremes {
     ($max:literal; $($t:ident)*) => {
         Loops2 {
             $($t: Some(&better::<$t, $max>),)*
-            over: Overs2 { $($t: Some(&better_over::<$t, $max>),)* ..Overs2::default() },
+            over: Overs2 { $($t: Some(&better_over::<$t, $max>),)* },
             ..Loops2::default()
         }
     };

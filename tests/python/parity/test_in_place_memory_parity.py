@@ -1,4 +1,4 @@
-"""Where in-place ops and `out=` write: over the tensor's own elements, seen by all that show them, without a second tensor."""
+"""Where in-place ops and `out=` write: over the tensor's own elements, seen by all that show them."""
 
 from __future__ import annotations
 
