@@ -433,10 +433,12 @@ impl Tensor {
     /// # Errors
     /// As `copy_`.
     pub fn take_(&self, value: Tensor) -> Result<()> {
-        match value.device() == self.device() {
-            true => self.write_in_place("copy_", value),
-            false => self.copy_(&value),
+        if value.device() != self.device() {
+            return self.copy_(&value);
         }
+        let cast = value.cast(self.dtype())?;
+        drop(value);
+        self.write_in_place("copy_", cast)
     }
 
     /// May the tape have kept this tensor for the gradient of `value`, so that it must not be written over?

@@ -365,6 +365,18 @@ fn exact_count(start: i64, end: i64, step: i64) -> f64 {
     ((span + step - step.signum()) / step) as f64
 }
 
+/// Room for that many indices.
+pub(super) fn room(op: &'static str, indices: usize) -> Result<Vec<i64>> {
+    let mut places = Vec::new();
+    match places.try_reserve_exact(indices) {
+        Ok(()) => Ok(places),
+        Err(_) => {
+            let why = format!("{op} takes {indices} indices, which do not fit");
+            Err(Box::new(Error::OutOfMemory { device: Device::Cpu, why }))
+        }
+    }
+}
+
 /// 0 to `n - 1` as int64.
 pub(crate) fn arange_of(n: usize, device: Device) -> Result<Tensor> {
     create(CreateOp::Arange { start: Scalar::ZERO, step: Scalar::ONE }, &[n], DType::I64, device)
@@ -525,11 +537,7 @@ fn triangle_indices(
     sizes(op, &[row as isize, col as isize, 2])?;
     let total: i64 = rows().map(|r| span(r).1 - span(r).0).sum();
     let n = sizes(op, &[total as isize, 2])?[0];
-    let mut places: Vec<i64> = Vec::new();
-    if places.try_reserve_exact(2 * n).is_err() {
-        let why = format!("{op} gives {} indices, which do not fit", 2 * n);
-        return Err(Box::new(Error::OutOfMemory { device: Device::Cpu, why }));
-    }
+    let mut places = room(op, 2 * n)?;
     rows().for_each(|r| places.extend((span(r).0..span(r).1).map(|_| r)));
     rows().for_each(|r| places.extend(span(r).0..span(r).1));
     let made = Tensor::from_slice(&places, &[2, n], device.unwrap_or(crate::default_device()))?;

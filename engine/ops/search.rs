@@ -447,7 +447,10 @@ fn combinations_body(x: &Tensor, r: i64, with_replacement: bool) -> Result<Tenso
     let Some(cells) = cells else {
         return Err(Error::runtime(OP, format!("there are too many combinations of {r} out of {n} elements")));
     };
-    let mut places: Vec<i64> = Vec::with_capacity(cells as usize);
+    if cells == 0 {
+        return x.narrow(0, 0, 0)?.reshape(&[0, r as isize]);
+    }
+    let mut places = super::create::room(OP, cells as usize)?;
     let mut pick: Vec<usize> = if with_replacement { vec![0; r] } else { (0..r).collect() };
     for _ in 0..cells as usize / r {
         places.extend(pick.iter().map(|&i| i as i64));

@@ -495,9 +495,10 @@ fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Resu
     let size = rest.saturating_add(before).saturating_add(after);
     if mode == "replicate" && rest < 1 && n > 0 && size > 0 {
         // More is cut off at one end than there is: what is left is made of copies of the other.
-        let size = super::create::sizes("pad", &[size])?[0] as isize;
-        let places: Vec<i64> = (0..size).map(|i| (i - low).clamp(0, n - 1) as i64).collect();
-        return x.index_select(dim, &Tensor::from_slice(&places, &[places.len()], x.device())?);
+        let size = super::create::sizes("pad", &[size])?[0];
+        let mut places = super::create::room("pad", size)?;
+        places.extend((0..size as isize).map(|i| (i - low).clamp(0, n - 1) as i64));
+        return x.index_select(dim, &Tensor::from_slice(&places, &[size], x.device())?);
     }
     let room = match mode {
         "reflect" => rest - 1,

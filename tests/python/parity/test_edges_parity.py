@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import lucid
 import numpy as np
 import pytest
 import torch
@@ -60,3 +61,17 @@ def test_ends_of_floats(row: Any, device: str) -> None:
         )
         for seed, sample in enumerate(samples(row, device)):
             compare(row, with_values(sample, values, seed), dtype, "contiguous", device, grad=False)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("r", [0, 1, 3, 4, 10, 2**40])
+def test_more_places_than_elements_give_no_combinations(r: int, replacement: bool) -> None:
+    for n in (0, 1, 3):
+        if replacement and n and r > 10:
+            continue
+        ours = lucid.combinations(lucid.arange(n), r=r, with_replacement=replacement)
+        if r > 10:
+            assert tuple(ours.shape) == (0, r)
+            continue
+        theirs = torch.combinations(torch.arange(n), r=r, with_replacement=replacement)
+        assert (ours.tolist(), tuple(ours.shape)) == (theirs.tolist(), tuple(theirs.shape))
