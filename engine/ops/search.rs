@@ -448,7 +448,7 @@ fn combinations_body(x: &Tensor, r: i64, with_replacement: bool) -> Result<Tenso
         return Err(Error::runtime(OP, format!("there are too many combinations of {r} out of {n} elements")));
     };
     if cells == 0 {
-        return x.narrow(0, 0, 0)?.reshape(&[0, r as isize]);
+        return x.take(&Tensor::from_slice::<i64>(&[], &[0, r], x.device())?);
     }
     let mut places = super::create::room(OP, cells as usize)?;
     let mut pick: Vec<usize> = if with_replacement { vec![0; r] } else { (0..r).collect() };
