@@ -3,9 +3,9 @@
 //! Depends on `array` and `view`. Invariant: arrays handed out broadcast as their logical shapes would, in the order of
 //! axes that is returned with them.
 
-use super::array::{physical, Perm, Ref, Value};
 use super::convert::ints;
 use super::fault::Made;
+use super::value::{physical, Perm, Ref, Value};
 use super::view::with_leading_ones;
 use mlx_ffi::ops;
 use smallvec::SmallVec;

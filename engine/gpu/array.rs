@@ -6,249 +6,20 @@
 //! has at most [`MAX_DEPTH`] links; a thread that holds a value waits for no lock but to read another value.
 
 use super::fault::Made;
-use super::lower::{self, Origin};
+use super::value::{Known, Perm, Value};
 use super::{convert, lazy, view};
 use crate::ops::view::ViewOp;
 use crate::shape::{numel, Layout, Shape, SliceDim, Slices};
 use crate::{backend, DType};
 use mlx_ffi::{ops, Array};
 use parking_lot::{RwLock, RwLockReadGuard};
-use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The longest chain of a view; a longer one becomes a single `as_strided` of the base.
 const MAX_DEPTH: u8 = 8;
-
-/// An order of axes: axis `i` of the physical array is axis `perm[i]` of the logical one.
-pub(super) type Perm = SmallVec<[u8; 8]>;
-
-/// What is known of a value's elements without computing them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Known {
-    Nothing,
-    /// Integers, all of them in this closed range.
-    Within(i64, i64),
-    /// All elements are this number.
-    Constant(f64),
-}
-
-/// A physical array, or what makes it once somebody asks.
-#[derive(Clone)]
-enum Slot {
-    Now(Array),
-    Later(Arc<Later>),
-}
-
-/// An array that is made when it is asked for, once for all values that share it.
-struct Later {
-    origin: Origin,
-    made: OnceLock<Array>,
-}
-
-impl Slot {
-    /// The array, if it has been made.
-    fn ready(&self) -> Option<&Array> {
-        match self {
-            Slot::Now(array) => Some(array),
-            Slot::Later(later) => later.made.get(),
-        }
-    }
-}
-
-/// An MLX array with what the engine knows of it.
-pub(super) struct Value {
-    slot: Slot,
-    /// How its axes lie; `None` as the logical ones.
-    pub perm: Option<Perm>,
-    pub known: Known,
-    /// The same elements with their axes in another order, once somebody asked.
-    other: OnceLock<Box<(Perm, Array)>>,
-    /// The same elements broadcast, likewise.
-    wide: OnceLock<Box<Array>>,
-}
-
-/// An array that a value holds, or one made for the moment.
-pub(super) enum Ref<'a> {
-    Held(&'a Array),
-    Fresh(Array),
-}
-
-impl Deref for Ref<'_> {
-    type Target = Array;
-    #[inline(always)]
-    fn deref(&self) -> &Array {
-        match self {
-            Ref::Held(a) => a,
-            Ref::Fresh(a) => a,
-        }
-    }
-}
-
-impl Ref<'_> {
-    pub(super) fn into_owned(self) -> Array {
-        match self {
-            Ref::Held(a) => a.clone(),
-            Ref::Fresh(a) => a,
-        }
-    }
-}
-
-impl Clone for Value {
-    fn clone(&self) -> Value {
-        Value::of(self.slot.clone(), self.perm.clone()).knowing(self.known)
-    }
-}
-
-impl Value {
-    pub(super) fn new(array: Array, perm: Option<Perm>) -> Value {
-        Value::of(Slot::Now(array), perm)
-    }
-
-    fn of(slot: Slot, perm: Option<Perm>) -> Value {
-        Value { slot, perm, known: Known::Nothing, other: OnceLock::new(), wide: OnceLock::new() }
-    }
-
-    /// What `origin` makes, when somebody asks for it: lowerings look through it and may do without. At once where they
-    /// are off.
-    pub(super) fn later(origin: Origin, perm: Option<Perm>) -> Made<Value> {
-        Ok(match lower::is_on() {
-            true => Value::of(Slot::Later(Arc::new(Later { origin, made: OnceLock::new() })), perm),
-            false => Value::new(origin.make()?, perm),
-        })
-    }
-
-    /// The physical array.
-    #[inline]
-    pub(super) fn array(&self) -> Made<&Array> {
-        match &self.slot {
-            Slot::Now(array) => Ok(array),
-            Slot::Later(later) => match later.made.get() {
-                Some(array) => Ok(array),
-                None => {
-                    let array = later.origin.make()?;
-                    Ok(later.made.get_or_init(|| array))
-                }
-            },
-        }
-    }
-
-    /// How it is made, where that is still to be done, so that looking through it saves that.
-    pub(super) fn origin(&self) -> Option<&Origin> {
-        match &self.slot {
-            Slot::Later(later) if lower::is_on() && !self.is_evaluated() => Some(&later.origin),
-            Slot::Later(_) | Slot::Now(_) => None,
-        }
-    }
-
-    pub(super) fn is_evaluated(&self) -> bool {
-        self.slot.ready().is_some_and(Array::is_evaluated)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_made(&self) -> bool {
-        self.slot.ready().is_some()
-    }
-
-    /// Are both the same array?
-    pub(super) fn is(&self, other: &Value) -> bool {
-        match (&self.slot, &other.slot) {
-            (Slot::Later(a), Slot::Later(b)) if Arc::ptr_eq(a, b) => true,
-            (a, b) => a.ready().zip(b.ready()).is_some_and(|(a, b)| a.id() == b.id()),
-        }
-    }
-
-    pub(super) fn plain(array: Array) -> Value {
-        Value::new(array, None)
-    }
-
-    pub(super) fn knowing(self, known: Known) -> Value {
-        Value { known, ..self }
-    }
-
-    /// The array with its axes in logical order.
-    #[inline]
-    pub(super) fn logical(&self) -> Made<Ref<'_>> {
-        match self.perm {
-            None => Ok(Ref::Held(self.array()?)),
-            Some(_) => self.reordered(&identity(self.array()?.ndim())),
-        }
-    }
-
-    /// The array with its axes in the given order (`None`: the logical one).
-    pub(super) fn ordered(&self, perm: Option<&Perm>) -> Made<Ref<'_>> {
-        match perm {
-            None => self.logical(),
-            Some(p) => self.reordered(p),
-        }
-    }
-
-    /// The array in logical order, broadcast to a shape. A weight is so again and again, and is looked at but once.
-    pub(super) fn broadcast(&self, shape: &[i32]) -> Made<Ref<'_>> {
-        let array = self.logical()?;
-        if array.shape() == shape {
-            return Ok(array);
-        }
-        match self.wide.get() {
-            Some(kept) if kept.shape() == shape => Ok(Ref::Held(kept)),
-            Some(_) => Ok(Ref::Fresh(ops::broadcast_to(&array, shape)?)),
-            None => {
-                let made = ops::broadcast_to(&array, shape)?;
-                Ok(Ref::Held(self.wide.get_or_init(|| Box::new(made))))
-            }
-        }
-    }
-
-    /// The order of the physical axes, spelled out.
-    pub(super) fn order(&self) -> Made<Perm> {
-        match &self.perm {
-            Some(perm) => Ok(perm.clone()),
-            None => Ok(identity(self.array()?.ndim())),
-        }
-    }
-
-    fn reordered(&self, want: &Perm) -> Made<Ref<'_>> {
-        let (array, own) = (self.array()?, self.order()?);
-        if own == *want {
-            return Ok(Ref::Held(array));
-        }
-        let make = || ops::transpose_axes(array, &axes_between(&own, want));
-        match self.other.get() {
-            Some(kept) if kept.0 == *want => Ok(Ref::Held(&kept.1)),
-            Some(_) => Ok(Ref::Fresh(make()?)),
-            None => {
-                let made = make()?;
-                Ok(Ref::Held(&self.other.get_or_init(|| Box::new((want.clone(), made))).1))
-            }
-        }
-    }
-}
-
-/// The order that changes nothing.
-pub(super) fn identity(ndim: usize) -> Perm {
-    (0..ndim as u8).collect()
-}
-
-/// A perm, or `None` where it changes nothing.
-pub(super) fn reduced(perm: Perm) -> Option<Perm> {
-    let plain = perm.iter().enumerate().all(|(i, &p)| i == usize::from(p));
-    (!plain).then_some(perm)
-}
-
-/// The axes by which MLX's transpose takes one physical order to another.
-pub(super) fn axes_between(own: &Perm, want: &Perm) -> SmallVec<[i32; 8]> {
-    want.iter().map(|w| own.iter().position(|o| o == w).unwrap_or(0) as i32).collect()
-}
-
-/// A logical shape with its axes in a physical order.
-pub(super) fn physical(shape: &[usize], perm: Option<&Perm>) -> Shape {
-    match perm {
-        None => Shape::from_slice(shape),
-        Some(p) => p.iter().map(|&a| shape[usize::from(a)]).collect(),
-    }
-}
 
 /// Storage shared by an array and its views.
 pub(super) struct Cell {
@@ -283,7 +54,7 @@ impl Cell {
     /// Puts the same elements there in another form, unless they have changed since.
     pub(super) fn restate(&self, was: usize, value: Value) {
         if let Some(mut held) = self.value.try_write()
-            && held.slot.ready().map(Array::id) == Some(was)
+            && held.ready().map(Array::id) == Some(was)
         {
             *held = value;
         }
@@ -292,7 +63,7 @@ impl Cell {
     /// Notes what was found out of the elements, unless they have changed since.
     pub(super) fn learn(&self, was: usize, known: Known) {
         if let Some(mut held) = self.value.try_write()
-            && held.slot.ready().map(Array::id) == Some(was)
+            && held.ready().map(Array::id) == Some(was)
         {
             held.known = known;
         }
@@ -300,12 +71,9 @@ impl Cell {
 
     /// Forgets how an evaluated value was made, so that nothing below it is kept.
     pub(super) fn forget_origin(&self) {
-        let remembers = matches!(self.value().slot, Slot::Later(_));
-        if remembers
-            && let Some(mut held) = self.value.try_write()
-            && let Some(array) = held.slot.ready().cloned()
-        {
-            held.slot = Slot::Now(array);
+        let remembers = self.value().remembers();
+        if remembers && let Some(mut held) = self.value.try_write() {
+            held.forget_origin();
         }
     }
 }
@@ -397,8 +165,8 @@ impl GpuArray {
     /// A new storage with a value in it.
     #[inline]
     pub(super) fn new(value: Value, shape: &[usize], dtype: DType) -> Made<GpuArray> {
-        debug_assert!(value.slot.ready().is_none_or(|a| a.size() == numel(shape)));
-        debug_assert!(value.slot.ready().is_none_or(|a| convert::dtype(dtype).is_ok_and(|d| d == a.dtype())));
+        debug_assert!(value.ready().is_none_or(|a| a.size() == numel(shape)));
+        debug_assert!(value.ready().is_none_or(|a| convert::dtype(dtype).is_ok_and(|d| d == a.dtype())));
         let layout = Layout::contiguous(shape);
         let cell = Cell {
             value: RwLock::new(value),

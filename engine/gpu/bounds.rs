@@ -4,10 +4,11 @@
 //! and the like, and of small arrays that came from the host) cost nothing; an index that was computed is evaluated, which
 //! is one of the documented points where the lazy graph is. Depends on `array` and mlx-ffi. Invariant: none.
 
-use super::array::{GpuArray, Known};
+use super::array::GpuArray;
 use super::create::range_of;
 use super::fault::Made;
 use super::lazy;
+use super::value::Known;
 use crate::{DType, Error};
 use mlx_ffi::{ops, transforms, Array, Dtype};
 

@@ -5,11 +5,12 @@
 //! gradient needs is computed anyway, so that layers are taken together only where none will be asked for. Invariant: MLX's
 //! own products stay beside it, for all other cases and as its reference.
 
-use super::array::{GpuArray, Value};
+use super::array::GpuArray;
 use super::convert::{int, ints};
 use super::fault::Made;
 use super::lower::Origin;
 use super::nn::{product, turned};
+use super::value::Value;
 use super::written::{self, launch, numbers, Text};
 use crate::dispatch::Meta;
 use crate::shape::numel;

@@ -2,9 +2,10 @@
 //!
 //! Depends on `array`, `convert` and mlx-ffi. Invariant: integer products wrap as PyTorch's do (MLX has none of them).
 
-use super::array::{GpuArray, Value};
+use super::array::GpuArray;
 use super::convert::{self, int, ints, Ints};
 use super::fault::Made;
+use super::value::Value;
 use crate::dispatch::Meta;
 use crate::ops::contract::ContractOp;
 use crate::shape::numel;

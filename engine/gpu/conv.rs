@@ -4,11 +4,12 @@
 //! transposition. Depends on `array`, `view` and mlx-ffi. Invariant: `contiguous` is called on
 //! what MLX would otherwise get with strides.
 
-use super::array::{physical, GpuArray, Perm, Ref, Value};
+use super::array::GpuArray;
 use super::convert::{self, int, ints, Ints};
 use super::fault::Made;
 use super::hosted;
 use super::lower::Origin;
+use super::value::{physical, Perm, Ref, Value};
 use crate::backend::Backend;
 use crate::cpu::CpuBackend;
 use crate::dispatch::Meta;

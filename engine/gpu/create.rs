@@ -2,11 +2,12 @@
 //!
 //! Depends on `array`, `convert` and mlx-ffi. Invariant: bytes are in row-major order, whatever the physical order is.
 
-use super::array::{GpuArray, Known, Value};
+use super::array::GpuArray;
 use super::convert::{self, constant, int, integer_range, integers, ints};
 use super::fault::Made;
 use super::lazy;
 use super::reduce::as_dtype;
+use super::value::{Known, Value};
 use crate::dispatch::Meta;
 use crate::ops::create::{spaced_at, CreateOp};
 use crate::shape::numel;

@@ -4,7 +4,7 @@
 //! Invariant: results follow PyTorch where MLX differs (integer division and powers, `fmod`, `erfc`, booleans).
 
 use super::align::{agree, align};
-use super::array::{GpuArray, Known, Ref, Value};
+use super::array::GpuArray;
 use super::bessel;
 use super::convert::{self, constant};
 use super::fault::Made;
@@ -13,6 +13,7 @@ use super::lower::{relu, relu_of};
 use super::rows;
 use super::special::{self, in_float32};
 use super::tiles::Returned;
+use super::value::{Known, Ref, Value};
 use crate::dispatch::Meta;
 use crate::ops::binary::BinaryOp;
 use crate::ops::compare::{select::SelectOp, CompareOp};

@@ -4,11 +4,12 @@
 //! range is known to lie inside (`bounds`).
 
 use super::align::align;
-use super::array::{reduced, GpuArray, Known, Perm, Value};
+use super::array::GpuArray;
 use super::bounds;
 use super::convert::{self, constant, int, ints, Ints};
 use super::elementwise::union;
 use super::fault::Made;
+use super::value::{reduced, Known, Perm, Value};
 use super::view::{physical_axis, places, slice_ends};
 use crate::dispatch::Meta;
 use crate::ops::index::{index_position, IndexOp, ScatterMode};

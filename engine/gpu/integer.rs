@@ -4,9 +4,9 @@
 //! is evaluated. Invariant: no kernel divides by zero, or the smallest integer by -1 (both end the process on a CPU), or
 //! shifts by more than the width.
 
-use super::array::Known;
 use super::convert::{constant, integer_range};
 use super::fault::Made;
+use super::value::Known;
 use crate::{DType, Error};
 use mlx_ffi::{ops, transforms, Array};
 

@@ -5,9 +5,10 @@
 //! that never evaluates has flat memory. Depends on `array` and mlx-ffi. Invariant: a cell that may be pending is in some
 //! thread's list, or in the list that ended threads leave behind.
 
-use super::array::{Cell, Perm};
+use super::array::Cell;
 use super::conv::settle_into;
 use super::fault::Made;
+use super::value::Perm;
 use mlx_ffi::device::Kind;
 use mlx_ffi::{transforms, Array};
 use parking_lot::Mutex;

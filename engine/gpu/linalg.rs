@@ -3,10 +3,11 @@
 //! MLX has these on its CPU only, also where it has a GPU: it moves the matrices itself. Whether a matrix is singular is
 //! read back before it is inverted, as MLX would only fail when the result is evaluated.
 
-use super::array::{GpuArray, Value};
+use super::array::GpuArray;
 use super::convert::{self, constant, int, ints};
 use super::factor;
 use super::fault::Made;
+use super::value::Value;
 use crate::cpu::CpuArray;
 use crate::dispatch::Meta;
 use crate::ops::linalg::LinalgOp;

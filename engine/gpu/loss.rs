@@ -3,12 +3,13 @@
 //! Depends on `array`, `bounds`, `rows` and mlx-ffi. 16-bit floats are summed in float32. Invariant: a target that is no class
 //! and not ignored is an error before anything is read by it.
 
-use super::array::{GpuArray, Known, Value};
+use super::array::GpuArray;
 use super::bounds;
 use super::convert::{self, constant, ints};
 use super::elementwise::cast_array;
 use super::fault::Made;
 use super::rows;
+use super::value::{Known, Value};
 use crate::dispatch::Meta;
 use crate::ops::loss::{LossOp, Reduction};
 use crate::shape::numel;

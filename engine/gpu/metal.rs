@@ -3,9 +3,10 @@
 //! Depends on mlx-ffi's custom kernels. MLX writes a kernel's head by itself and takes a body; so the user's whole function
 //! becomes a plain one that the body calls. Invariant: where MLX has no Metal this is an error before anything is recorded.
 
-use super::array::{GpuArray, Value};
+use super::array::GpuArray;
 use super::convert;
 use super::fault::Made;
+use super::value::Value;
 use crate::shape::numel;
 use crate::{DType, Error, Result};
 use mlx_ffi::device::{self, Kind};

@@ -36,6 +36,7 @@ mod scan;
 mod sort;
 mod special;
 mod tiles;
+mod value;
 mod view;
 mod written;
 
@@ -68,12 +69,12 @@ use crate::ops::view::ViewOp;
 use crate::optim::Step;
 use crate::shape::Layout;
 use crate::{DType, Result};
-use array::Value;
 use fault::{Fault, Made};
 use mlx_ffi::device::{self, Kind};
 use mlx_ffi::{graph, memory, transforms, Array, Lasting, Memory};
 use smallvec::SmallVec;
 use std::sync::Once;
+use value::Value;
 
 /// MLX.
 #[derive(Debug)]

@@ -2,12 +2,13 @@
 //!
 //! Depends on `array`, `convert` and mlx-ffi's fused operations. Invariant: 16-bit floats are summed in float32.
 
-use super::array::{GpuArray, Ref, Value};
+use super::array::GpuArray;
 use super::chain::Chain;
 use super::convert::{self, constant, int, ints, Ints};
 use super::fault::Made;
 use super::lower::Origin;
 use super::rows;
+use super::value::{Ref, Value};
 use super::view::physical_axis;
 use crate::dispatch::Meta;
 use crate::ops::nn::{NnOp, GELU_CUBIC, GELU_SCALE};

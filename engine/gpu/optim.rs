@@ -4,11 +4,12 @@
 //! float32, as on the CPU. Invariant: nothing is written before all is recorded.
 
 use super::align::align;
-use super::array::{GpuArray, Perm, Value};
+use super::array::GpuArray;
 use super::convert::{constant, dtype, int};
 use super::fault::{Fault, Made};
 use super::hosted;
 use super::lazy;
+use super::value::{Perm, Value};
 use super::written::{self, Text};
 use crate::backend::Backend;
 use crate::cpu::{CpuArray, CpuBackend};

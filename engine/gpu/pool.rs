@@ -4,7 +4,7 @@
 //! strided slices; these commute with the order of axes, so the physical order stays as it is. Depends on `array`,
 //! `lower` and mlx-ffi. Invariant: of equals the first in row-major order is the maximum, and NaN is one.
 
-use super::array::{physical, GpuArray, Known, Perm, Value};
+use super::array::GpuArray;
 use super::bounds;
 use super::conv::channels_last;
 use super::convert::{self, constant, int, integer_range, ints, Ints};
@@ -13,6 +13,7 @@ use super::fault::Made;
 use super::hosted;
 use super::lower::Peeled;
 use super::tiles::{self, Image, Tiles};
+use super::value::{physical, Known, Perm, Value};
 use super::view::physical_axis;
 use crate::backend::Backend;
 use crate::cpu::CpuBackend;

@@ -2,10 +2,11 @@
 //!
 //! Depends on `convert` and mlx-ffi. Invariant: bits, and what is made of them exactly, are the CPU backend's.
 
-use super::array::{GpuArray, Known, Value};
+use super::array::GpuArray;
 use super::convert::{int, ints};
 use super::elementwise::cast_array;
 use super::fault::Made;
+use super::value::{Known, Value};
 use crate::dispatch::Meta;
 use crate::ops::random::{uniform_bits, RandomOp};
 use crate::random::Key;

@@ -3,9 +3,10 @@
 //! They work along physical axes, so that a permuted value needs no transposition. Depends on `array`, `elementwise` and
 //! mlx-ffi. Invariant: as in PyTorch NaN wins extrema, and the first of equals is found.
 
-use super::array::{reduced, GpuArray, Known, Perm, Value};
+use super::array::GpuArray;
 use super::convert::{self, constant, int, ints, Ints};
 use super::fault::Made;
+use super::value::{reduced, Known, Perm, Value};
 use super::view::physical_axis;
 use crate::dispatch::Meta;
 use crate::ops::reduce::{ReduceOp, Reduction};

@@ -3,12 +3,13 @@
 //! All but the recurrence work along physical axes, so that a permuted value needs no transposition. Depends on `array`,
 //! `elementwise`, `special` and mlx-ffi. Invariant: the number of operations grows at most with the logarithm of the length.
 
-use super::array::{GpuArray, Known, Value};
+use super::array::GpuArray;
 use super::convert::{constant, int, Ints};
 use super::elementwise::cast_array;
 use super::fault::Made;
 use super::reduce::as_dtype;
 use super::special::in_float32;
+use super::value::{Known, Value};
 use super::view::physical_axis;
 use crate::dispatch::Meta;
 use crate::ops::scan::ScanOp;

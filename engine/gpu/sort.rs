@@ -3,9 +3,10 @@
 //! Depends on `array`, `view` and mlx-ffi. Invariant: as in PyTorch NaN is the largest number and equal elements keep their
 //! order.
 
-use super::array::{GpuArray, Known, Value};
+use super::array::GpuArray;
 use super::convert::{int, ints, Ints};
 use super::fault::Made;
+use super::value::{Known, Value};
 use super::view::physical_axis;
 use crate::dispatch::Meta;
 use crate::ops::sort::SortOp;

@@ -5,11 +5,11 @@
 //! too, for what flattens them. Depends on `written` and `lower`. Invariant: NaN is the largest of all, and of equals the
 //! first in row-major order is the maximum.
 
-use super::array::{Perm, Value};
 use super::conv::channels_last;
 use super::convert::int;
 use super::fault::Made;
 use super::lower::Origin;
+use super::value::{Perm, Value};
 use super::written::{self, launch, numbers, Text, GROUP};
 use mlx_ffi::{ops, Array};
 

@@ -2,10 +2,10 @@
 //!
 //! Depends on `array` and mlx-ffi. Invariant: `apply(op, write(op, v, x)) = x` for each view whose elements are distinct.
 
-use super::array::{axes_between, identity, physical, reduced, Perm, Value};
 use super::convert::{int, ints, Ints};
 use super::fault::Made;
 use super::tiles::Pooled;
+use super::value::{axes_between, identity, physical, reduced, Perm, Value};
 use crate::ops::view::ViewOp;
 use crate::shape::{numel, Layout, SliceDim, Slices};
 use crate::{DType, Error};

@@ -199,7 +199,7 @@ fn pooling_first_changes_nothing() {
             y = B::unary(&UnaryOp::Relu, &y, &out).unwrap();
         }
         let p = B::pool(&PoolOp::Max { args: args.clone() }, &[&y], &meta(&[3, 4, 5, 4])).unwrap();
-        let made = y.value().unwrap().is_made();
+        let made = y.value().unwrap().ready().is_some();
         let g = put(&noise(3 * 4 * 20, 9), &[3, 4, 5, 4]);
         let back = B::pool(&PoolOp::MaxScatter { args: args.clone() }, &[&y, &g], &out).unwrap();
         (get::<f32>(&p), get::<f32>(&back), get::<f32>(&y), made)
