@@ -78,7 +78,7 @@ macro_rules! create_ops {
         }
         /// A tensor of the given sizes whose dimensions lie in memory in the order `physical_layout`, outermost first. Its
         /// elements may be anything; here they are zeros.
-        function empty_permuted(size: Sizes, physical_layout: Dims; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function empty_permuted(size: Sizes, physical_layout: Sizes; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Yes DTypes::ALL, Own,
             run empty_permuted_body, torch "-", samples [],
             example [

@@ -159,7 +159,7 @@ macro_rules! index_ops {
             example ["assert_close(stack(&[tensor([1, 2])?, tensor([3, 4])?], 0)?, [[1, 2], [3, 4]]);"]
         }
         /// The order of elements reversed along `dims`. A copy, as in PyTorch.
-        method flip(dims: Dims) -> Tensor {
+        method flip(dims: Sizes) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
             prim Flip { axes: Axes } Nothing {|c, g| [flip_axes(g, axes)]},
             run flip_body, torch "", samples ["N(3, 4), (0,)", "N(2, 3, 4), (0, -1)"],
@@ -172,7 +172,7 @@ macro_rules! index_ops {
             example ["assert_close(tensor([1, 2, 3, 4])?.roll(&[1], None)?, [4, 1, 2, 3]);"]
         }
         /// `value` put around the tensor: `pad` lists (before, after) from the last dimension on; negative sizes crop.
-        function constant_pad_nd(input: Tensor, pad: Dims, value: Number = 0) -> Tensor {
+        function constant_pad_nd(input: Tensor, pad: Sizes, value: Number = 0) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
             run pad_body, torch "", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 1.5", "N(3, 4), (-1, 1)"],
             example ["assert_close(constant_pad_nd(&tensor([1, 2])?, &[1, 2], 7)?, [7, 1, 2, 7, 7]);"]

@@ -132,10 +132,18 @@ fn reduce(op: &'static str, loss: Tensor, reduction: &str) -> Result<Tensor> {
 }
 
 fn difference(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    if !(x.dtype().is_float() || x.dtype().is_complex() && op == "l1_loss") {
-        return Err(Error::dtype(op, "expected a floating input", &[x.dtype()]));
+    let common = super::result_type([x.into(), y.into()]);
+    // Absolute differences are of any numbers.
+    if !common.is_float() && op != "l1_loss" {
+        return Err(Error::dtype(op, "expected a floating input or target", &[x.dtype(), y.dtype()]));
     }
-    x.sub(y, 1)
+    if op == "l1_loss" && (x.dtype() == DType::Bool || y.dtype() == DType::Bool) {
+        return Err(Error::dtype(op, "Subtraction with a bool tensor is not supported", &[x.dtype(), y.dtype()]));
+    }
+    // What is true counts 1.
+    let number = |t: &Tensor| if t.dtype() == DType::Bool { t.cast(common) } else { Ok(t.clone()) };
+    number(x)?
+        .sub(&number(y)?, 1)
         .map_err(|_| Error::shape(op, "input and target must have shapes that broadcast", &[x.shape(), y.shape()]))
 }
 
@@ -153,7 +161,7 @@ fn l1_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
 }
 
 fn smooth_l1_body(x: &Tensor, y: &Tensor, reduction: &str, beta: f64) -> Result<Tensor> {
-    if beta < 0.0 {
+    if beta.is_nan() || beta < 0.0 {
         return Err(Error::runtime("smooth_l1_loss", format!("does not support negative values for beta, got {beta}")));
     }
     if beta == 0.0 {
@@ -166,16 +174,29 @@ fn smooth_l1_body(x: &Tensor, y: &Tensor, reduction: &str, beta: f64) -> Result<
 }
 
 fn huber_body(x: &Tensor, y: &Tensor, reduction: &str, delta: f64) -> Result<Tensor> {
-    if delta <= 0.0 {
+    if delta.is_nan() || delta <= 0.0 {
         return Err(Error::runtime(
             "huber_loss",
             format!("does not support non-positive values for delta, got {delta}"),
         ));
     }
     let d = difference("huber_loss", x, y)?;
+    // The result has the input's dtype, whatever the target's.
+    check_holds("huber_loss", d.dtype(), x.dtype())?;
     let a = d.abs()?;
     let loss = r#where(&a.lt(delta)?, &(d.square()? * 0.5)?, &((&a - 0.5 * delta)? * delta)?)?;
-    reduce("huber_loss", loss, reduction)
+    reduce("huber_loss", loss.cast(x.dtype())?, reduction)
+}
+
+/// May a loss of one dtype be given in the other? Fractions are no integers.
+fn check_holds(op: &'static str, made: DType, wanted: DType) -> Result<()> {
+    match made.can_cast(wanted) {
+        true => Ok(()),
+        false => {
+            let why = format!("result type {made} can't be cast to the desired output type {wanted}");
+            Err(Error::dtype(op, why, &[made, wanted]))
+        }
+    }
 }
 
 /// Class dimension of (C), (N, C) or (N, C, …).
@@ -331,7 +352,9 @@ fn cross_entropy_body(
 ) -> Result<Tensor> {
     const OP: &str = "cross_entropy";
     schema::cross_entropy.check(x.dtype())?;
-    if !(0.0..=1.0).contains(&smoothing) {
+    // Below 0 it is none, as in PyTorch.
+    let smoothing = smoothing.max(0.0);
+    if smoothing > 1.0 {
         return Err(Error::runtime(OP, format!("label_smoothing must be between 0.0 and 1.0. Got: {smoothing}")));
     }
     if x.ndim() == 0 {
@@ -380,10 +403,14 @@ fn same_shape(op: &'static str, x: &Tensor, y: &Tensor) -> Result<()> {
 fn bce_body(p: &Tensor, t: &Tensor, weight: Option<&Tensor>, reduction: &str) -> Result<Tensor> {
     schema::binary_cross_entropy.check(p.dtype())?;
     same_shape("binary_cross_entropy", p, t)?;
+    if p.dtype() != t.dtype() {
+        let why = format!("expected input and target of one dtype, but found {} and {}", p.dtype(), t.dtype());
+        return Err(Error::dtype("binary_cross_entropy", why, &[p.dtype(), t.dtype()]));
+    }
     let floor = |x: Tensor| x.clamp(Some(crate::Operand::Scalar(Scalar::Float(-100.0))), None);
     let (yes, no) = (floor(p.log()?)?, floor((1.0 - p)?.log()?)?);
     let loss = (-&((t * &yes)? + &((1.0 - t)? * &no)?)?)?;
-    let loss = weight.map_or(Ok(loss.clone()), |w| loss * w)?;
+    let loss = weight.map_or(Ok(loss.clone()), |w| (loss * w)?.cast(p.dtype()))?;
     reduce("binary_cross_entropy", loss, reduction)
 }
 
@@ -406,7 +433,9 @@ fn bce_logits_body(
         None => (((1.0 - t)? * x)? + &tail)?,
     };
     let loss = weight.map_or(Ok(loss.clone()), |w| loss * w)?;
-    reduce("binary_cross_entropy_with_logits", loss, reduction)
+    // The result has the target's dtype.
+    check_holds("binary_cross_entropy_with_logits", loss.dtype(), t.dtype())?;
+    reduce("binary_cross_entropy_with_logits", loss.cast(t.dtype())?, reduction)
 }
 
 fn kl_div_body(x: &Tensor, t: &Tensor, reduction: &str, log_target: bool) -> Result<Tensor> {

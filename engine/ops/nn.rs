@@ -115,9 +115,9 @@ macro_rules! nn_ops {
                 "assert_close(embedding(&tensor([1, 0])?, &weight, None, false)?, [[3.0, 4.0], [1.0, 2.0]]);",
             ]
         }
-        /// One-hot vectors (int64) of `num_classes` elements; -1 takes the largest index plus one, which evaluates.
+        /// One-hot vectors (int64) of indices (int64): `num_classes` elements; -1 takes the largest index plus one, which evaluates.
         function one_hot(input: Tensor, num_classes: Int = -1) -> Tensor {
-            [nograd] Keep Yes DTypes::INTEGER, Index,
+            [nograd] Keep Yes DTypes::of(&[$crate::DType::I64]), Index,
             run one_hot_body, torch "nn.functional.one_hot", samples ["I(0, 5, 2, 3), 5", "I(0, 5, 4)"],
             example ["assert_close(one_hot(&tensor([2, 0])?, 3)?, [[0, 0, 1], [1, 0, 0]]);"]
         }
@@ -312,13 +312,14 @@ fn dropout_body(x: &Tensor, p: f64, training: bool, generator: Option<&Generator
     if !(0.0..=1.0).contains(&p) {
         return Err(Error::value("dropout", format!("dropout probability has to be between 0 and 1, but got {p}")));
     }
-    schema::dropout.check(x.dtype())?;
     if !training || p == 0.0 {
         return Ok(x.clone());
     }
     if p == 1.0 {
-        return x * 0.0;
+        // Not zeros: what is no number stays none. Integers stay integers.
+        return x * &Tensor::constant(Scalar::ZERO, x.dtype(), x.device())?;
     }
+    schema::dropout.check(x.dtype())?;
     let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let keep = super::random::uniform_of(x.shape(), dtype, x.device(), generator)?.ge(p)?;
     x * &(keep.cast(x.dtype())? * (1.0 / (1.0 - p)))?

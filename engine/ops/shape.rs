@@ -15,7 +15,7 @@ use crate::{Error, Result, Scalar, Tensor};
 macro_rules! shape_ops {
     ($cb:ident) => { $cb! { "shape" ShapeOp :
         /// The tensor repeated `dims` times along the last dimensions; missing numbers count as 1. A copy.
-        method tile(dims: Dims) -> Tensor {
+        method tile(dims: Sizes) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
             run tile_body, torch "", samples ["N(3, 4), (2,)", "N(3), (2, 2)", "N(2, 1, 3), (2, 1, 2)", "N(2, 3), ()", "N(0, 3), (2, 1)"],
             example ["assert_close(tensor([1, 2])?.tile(&[2, 2])?, [[1, 2, 1, 2], [1, 2, 1, 2]]);"]
@@ -102,7 +102,7 @@ macro_rules! shape_ops {
             example ["let pieces = tensor([[[1, 2], [3, 4]]])?.dsplit(2)?;", "assert_close(&pieces[0], [[[1], [3]]]);"]
         }
         /// The tensor turned by `k` quarters from the first of `dims` towards the second. A copy.
-        method rot90(k: Int = 1, dims: Dims = &[0, 1]) -> Tensor {
+        method rot90(k: Int = 1, dims: Sizes = &[0, 1]) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
             run rot90_body, torch "", samples ["N(2, 3)", "N(2, 3), 2", "N(2, 3, 4), -1, (1, 2)", "N(2, 3), 4", "N(2, 3), 7, (1, 0)"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.rot90(1, &[0, 1])?, [[2, 4], [1, 3]]);"]
@@ -122,7 +122,7 @@ macro_rules! shape_ops {
         /// Elements put around the tensor: `pad` lists (before, after) from the last dimension on, negative numbers crop.
         /// `mode` is `"constant"` (`value`, by default 0), `"reflect"` (mirrored without the edge), `"replicate"` (the edge)
         /// or `"circular"`. Other than in PyTorch, the last three take any rank.
-        method pad(pad: Dims, mode: Text = "constant", value: OptNumber = None) -> Tensor {
+        method pad(pad: Sizes, mode: Text = "constant", value: OptNumber = None) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
             run pad_body, torch "_C._nn.pad", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 'constant', 1.5", "N(2, 3, 4), (2, 3), 'reflect'", "N(2, 4, 4), (1, 2, 3, 0), mode='reflect'", "N(2, 4), (3, 5), mode='replicate'", "N(2, 3, 4), (2, 1, 1, 3), 'circular'", "N(2, 3, 4), (-1, 2), 'replicate'"],
             example [
@@ -170,7 +170,7 @@ macro_rules! shape_ops {
         }
         /// The coordinates, one int64 tensor for each dimension of a tensor of that `shape`, of elements whose places in the
         /// flattened tensor are `indices`. Negative ones count from the end, and what is beyond begins again at the front.
-        function unravel_index(indices: Tensor, shape: Sizes) -> Tensors {
+        function unravel_index(indices: Tensor, shape: Dims) -> Tensors {
             [plain nograd] Keep Yes DTypes::INTEGER, Index,
             run unravel_index_body, torch "", samples ["I(0, 12, 5), (3, 4)", "I(-30, 30, 2, 3), (2, 5, 1)", "I(0, 3), (3,)", "I(0, 9, 4), ()", "I(0, 9, 0), (2, 0)"],
             example [

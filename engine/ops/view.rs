@@ -23,7 +23,7 @@ macro_rules! view_ops {
             example ["assert_close(tensor([1, 2, 3, 4])?.reshape(&[2, -1])?, [[1, 2], [3, 4]]);"]
         }
         /// The dimensions in another order.
-        method permute(dims: Dims) -> Tensor {
+        method permute(dims: Sizes) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
             prim Permute { axes: Axes } Nothing {|c, g| [permute_axes(g, &inverse(axes))]},
             run permute_body, torch "", samples ["N(2, 3, 4), (2, 0, 1)", "N(3, 4), (-1, 0)"],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from lucid._C import LucidError
+from lucid._C import LucidError, Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +52,71 @@ def named(function: F, name: str | None = None) -> F:
             raise
 
     return call  # type: ignore[return-value]
+
+
+#: Flags of PyTorch's Python code, which asks what is given whether it is true, as it does where a flag may be `None`.
+#: Others must be bools.
+_TRUTHS = frozenset({"inplace", "hard", "return_indices", "antialias"})
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (getattr(value, "ndim", None) == 0 and not _is(value, "is_complex"))
+
+
+def _is_whole(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool) and getattr(value, "ndim", 0) == 0
+
+
+def _is(tensor: Any, question: str) -> bool:
+    return bool(getattr(tensor, question, bool)())
+
+
+#: What a parameter takes, by its annotation: classes that are seen at once, and what else to ask of another.
+_TAKEN: dict[str, tuple[tuple[type, ...], Callable[[Any], bool]]] = {
+    "Tensor": ((Tensor,), lambda value: isinstance(value, Tensor)),
+    "bool": ((bool,), lambda value: False),
+    "float": ((float, int, bool), _is_real),
+    "int": ((int,), _is_whole),
+}
+
+
+def checked(function: F) -> F:
+    """The function, named in its errors, with a TypeError for arguments of other kinds than its annotations have.
+
+    Tensors, bools and numbers are looked at, as PyTorch's parser does for what is one call of its engine.
+    """
+    shown = function.__name__
+    takes: list[tuple[str, frozenset[type] | None, Callable[[Any], bool] | None, str]] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind, _, other = str(parameter.annotation).partition(" | ")
+        truth = name in _TRUTHS or (kind, other) == ("bool", "None")
+        known = None if truth or other not in ("", "None") else _TAKEN.get(kind)
+        classes = frozenset((*known[0], *((type(None),) if other else ()))) if known else None
+        takes.append((name, classes, known[1] if known else None, kind))
+    by_name = {entry[0]: entry for entry in takes}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for value, (name, classes, ask, kind) in zip(args, takes, strict=False):
+            if classes is not None and type(value) not in classes and not ask(value):  # type: ignore[misc]
+                raise _wrong(shown, name, kind, value)
+        for key, value in kwargs.items():
+            name, classes, ask, kind = by_name.get(key) or (key, None, None, "")
+            if classes is not None and type(value) not in classes and not ask(value):  # type: ignore[misc]
+                raise _wrong(shown, name, kind, value)
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            name_error(error, shown)
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def _wrong(function: str, name: str, kind: str, value: Any) -> Exception:
+    from lucid import errors
+
+    return errors.TypeError(f"{function}(): argument '{name}' must be {kind}, not {type(value).__name__}")
 
 
 def named_by_class(method: F) -> F:

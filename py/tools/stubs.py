@@ -40,7 +40,7 @@ KINDS = {
     "OptDim": "_int | None",
     "Dims": "_Ints",
     "OptDims": "_Ints | None",
-    "Sizes": "_Ints",
+    "Sizes": "Sequence[_int]",
     "Sections": "_Ints | Tensor",
     "DimPairs": "_int | Sequence[_Ints]",
     "Dtype": "_dtype",

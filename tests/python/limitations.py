@@ -212,6 +212,10 @@ STEP_NAMES |= {
 OTHER_KINDS: dict[str, tuple[type[Exception], str]] = {
     "F.group_norm(f.ones(2, 4), 0)": (RuntimeError, "PyTorch divides by zero"),
     "F.unfold(f.ones(3, 3), 2)": (RuntimeError, "PyTorch fails while it looks for a dimension"),
+    **dict.fromkeys(
+        ("F.mse_loss([1.0, 2.0], [1.0, 3.0])", "F.l1_loss(f.ones(2), [1.0, 3.0])"),
+        (TypeError, "PyTorch fails while it looks for a method"),
+    ),
     "nn.Parameter(3)": (TypeError, "PyTorch fails while it looks for a method"),
     "f.save({}, 3)": (TypeError, "PyTorch's is an AttributeError"),
 }

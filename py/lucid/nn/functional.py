@@ -38,7 +38,7 @@ from lucid._C import (
     tanh,
     tanhshrink,
 )
-from lucid._naming import named
+from lucid._naming import checked
 from lucid.nn._functional.distance import *  # noqa: F403
 from lucid.nn._functional.distance import __all__ as _distance
 from lucid.nn._functional.layers import *  # noqa: F403
@@ -429,7 +429,7 @@ def _max_indices(
     return found.squeeze(0) if alone else found
 
 
-# What is made of several calls says in its errors which function was called.
+# What is made of several calls looks at its arguments, and says in its errors which function was called.
 _COMPOSED = (*_distance, *_layers, *_loss, *_loss_linear, *_loss_plain, *_pooling, *_resample, *_resize)
-for _name in (*_COMPOSED, "multi_head_attention_forward"):
-    globals()[_name] = named(globals()[_name])
+for _name in (*_COMPOSED, "conv_tbc", "multi_head_attention_forward"):
+    globals()[_name] = checked(globals()[_name])

@@ -110,6 +110,10 @@ fn number(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<Scal
 }
 
 fn float(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<f64> {
+    if let Some(Err(TooLarge)) = scalar_of(obj) {
+        // An integer beyond 64 bits is a number like others here, unless it is beyond those, too.
+        return obj.extract::<f64>();
+    }
     match number(at, obj, expected)? {
         Scalar::Complex(..) => Err(at.wrong(obj, expected)),
         s => Ok(s.to_f64()),
@@ -118,13 +122,13 @@ fn float(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<f64> 
 
 /// Kinds that are lists of integers.
 macro_rules! list_kinds {
-    ($($name:ident $expected:literal;)*) => {$(
+    ($($name:ident $expected:literal, $convert:ident;)*) => {$(
         impl Kind for kinds::$name {
             type Held<'a> = Ints;
             type Lent<'h> = &'h [isize];
             #[inline]
             fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Ints> {
-                ints_of(at, obj, $expected)
+                $convert(at, obj, $expected)
             }
             #[inline]
             fn lend(held: &Ints) -> &[isize] {
@@ -139,8 +143,16 @@ macro_rules! list_kinds {
     )*};
 }
 list_kinds! {
-    Dims "int or a tuple of ints";
-    Sizes "int or a tuple of ints";
+    Dims "int or a tuple of ints", ints_of;
+    Sizes "a tuple of ints", sizes_of;
+}
+
+/// A sequence of integers: what takes one integer too says `Dims`, and methods take them one by one.
+fn sizes_of(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<Ints> {
+    match obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>() {
+        true => ints_of(at, obj, expected),
+        false => Err(at.wrong(obj, expected)),
+    }
 }
 
 /// One integer or several, told apart.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 
 __all__ = ["cosine_similarity", "normalize", "pairwise_distance", "pdist"]
 
 
-def norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
+def norm(x: Tensor, p: float, dim: Any, keepdim: bool = False) -> Tensor:
     """The p-norm along `dim`, whose gradient at zero is zero, as PyTorch has it."""
     if p == 1:
         return x.abs().sum(dim, keepdim)
@@ -27,10 +28,17 @@ def norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
     return total.masked_fill(zero, 1.0).pow(1.0 / p).masked_fill(zero, 0.0)
 
 
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
-    """`x / max(‖x‖_p, eps)` along `dim`."""
-    made = input / norm(input, p, dim, True).clamp(min=eps)
-    return made if out is None else out.copy_(made)
+def normalize(
+    input: Tensor,
+    p: float = 2.0,
+    dim: int | tuple[int, ...] | None = 1,
+    eps: float = 1e-12,
+    out: Tensor | None = None,
+) -> Tensor:
+    """`x / max(‖x‖_p, eps)` along `dim`, one dimension, several, or all (`None`)."""
+    if not (input.is_floating_point() or input.is_complex()):
+        raise errors.NotImplementedError(f"Expected a floating point or complex tensor as input, got {input.dtype}")
+    return _C.div(input, norm(input, p, dim, True).clamp(min=eps), out=out)
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
@@ -40,8 +48,12 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """`x1 · x2 / (max(‖x1‖, eps) max(‖x2‖, eps))` along `dim`; both broadcast."""
-    if not (x1.is_floating_point() and x2.is_floating_point()):
-        raise errors.RuntimeError(f"expected common dtype to be floating point, yet got {x1.dtype} and {x2.dtype}")
+    common = lucid.promote_types(x1.dtype, x2.dtype)
+    if not common.is_floating_point:
+        raise errors.RuntimeError(f"expected common dtype to be floating point, yet got {common}")
+    if not eps >= 0:
+        raise errors.RuntimeError(f"eps must be non-negative, got: {eps}")
+    x1, x2 = x1.to(common), x2.to(common)
     # Broadcast first: `dim` counts in the common shape.
     shape = (x1 * x2).shape
     x1, x2 = x1.expand(shape), x2.expand(shape)
@@ -53,7 +65,9 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distances of all pairs of rows of (N, M), row-major above the diagonal: N(N-1)/2 numbers."""
     if input.dim() != 2:
         raise errors.RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
-    if p < 0:
+    if not input.is_floating_point():
+        raise errors.RuntimeError(f"pdist only supports floating-point dtypes, got {input.dtype}")
+    if not p >= 0:
         raise errors.RuntimeError("pdist only supports non-negative p values")
     n = input.shape[0]
     rows = [i for i in range(n) for _ in range(i + 1, n)]

@@ -64,7 +64,9 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     return F.softmax(-input, dim, _stacklevel + 1, dtype)
 
 
-def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+def gumbel_softmax(
+    logits: Tensor, tau: float | Tensor = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
     """Samples of the Gumbel-softmax distribution (Jang et al., 2017).
 
     With `hard` one-hot vectors, whose gradient is that of the soft ones.
@@ -104,6 +106,15 @@ def _kept(input: Tensor, shape: list[int], p: float) -> Tensor:
     return (lucid.rand(shape, device=input.device) >= p).to(input.dtype)
 
 
+def _zeroed(name: str, input: Tensor, p: float) -> Tensor | None:
+    """The input by 0, of any dtype, where nothing is kept; integers cannot be scaled where some are."""
+    if p == 1:
+        return input * lucid.zeros((), dtype=input.dtype, device=input.device)
+    if not (input.is_floating_point() or input.is_complex()):
+        raise errors.RuntimeError(f"{name}: not implemented for {input.dtype} with p = {p}")
+    return None
+
+
 def _channel_dropout(input: Tensor, p: float, training: bool, inplace: bool, unbatched: int | None) -> Tensor:
     _check_p(p)
     if not training or p == 0:
@@ -111,7 +122,9 @@ def _channel_dropout(input: Tensor, p: float, training: bool, inplace: bool, unb
     alone = unbatched is not None and input.dim() == unbatched
     lead = 1 if alone else 2
     shape = [*input.shape[:lead], *([1] * (input.dim() - lead))]
-    made = input * 0.0 if p == 1 else input * (_kept(input, shape, p) / (1 - p))
+    made = _zeroed("feature_dropout", input, p)
+    if made is None:
+        made = input * (_kept(input, shape, p) / (1 - p))
     return input.copy_(made) if inplace else made
 
 
@@ -146,9 +159,8 @@ def _alpha_dropout(input: Tensor, shape: list[int], p: float, training: bool, in
     _check_p(p)
     if not training or p == 0:
         return input
-    if p == 1:
-        made = input * 0.0
-    else:
+    made = _zeroed("alpha_dropout", input, p)
+    if made is None:
         a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
         kept = _kept(input, shape, p)
         made = input * (kept * a) + ((1 - kept) * (_ALPHA * a) + _ALPHA * a * -p)
@@ -333,7 +345,17 @@ def embedding_bag(
             raise errors.ValueError("offsets has to be a 1D Tensor")
         starts, flat, factors = [int(o) for o in offsets.tolist()], input, per_sample_weights
         if include_last_offset:
-            starts = starts[:-1]
+            if not starts:
+                raise errors.RuntimeError("include_last_offset: number of offsets should be at least 1")
+            *starts, stop = starts
+            if stop < max(starts, default=0) or stop > flat.shape[0]:
+                raise errors.RuntimeError(
+                    f"offsets[-1] can not be greater than input's length({flat.shape[0]}) nor before another bag, "
+                    f"got {stop}"
+                )
+            # What comes after the last bag is in none.
+            flat = flat.narrow(0, 0, stop)
+            factors = None if factors is None else factors.narrow(0, 0, stop)
         if starts and starts[0] != 0:
             raise errors.RuntimeError(
                 f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start "

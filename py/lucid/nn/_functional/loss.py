@@ -34,7 +34,9 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
         if reduction not in ("none", "mean", "sum"):
             raise errors.ValueError(f"{reduction} is not a valid value for reduction")
         return reduction
-    reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
+    # The older arguments may be anything that is true or not.
+    mean, all_in_one = size_average is None or bool(size_average), reduce is None or bool(reduce)
+    reduction = "none" if not all_in_one else "mean" if mean else "sum"
     warnings.warn(
         f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
         stacklevel=stacklevel,
@@ -157,7 +159,7 @@ def triplet_margin_with_distance_loss(
     *,
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
     margin: float = 1.0,
-    swap: bool = False,
+    swap: Any = False,
     reduction: str = "mean",
 ) -> Tensor:
     """`triplet_margin_loss` with any distance; `pairwise_distance` by default."""
@@ -214,9 +216,9 @@ def poisson_nll_loss(
 
 def gaussian_nll_loss(
     input: Tensor,
-    target: Tensor,
+    target: Tensor | float,
     var: Tensor | float,
-    full: bool = False,
+    full: Any = False,
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:

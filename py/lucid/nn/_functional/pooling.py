@@ -47,9 +47,13 @@ def _adaptive_sizes(op: str, input: Tensor, output_size: Any, n: int) -> tuple[i
         raise errors.ValueError(f"{op}: Input dimension should be at least {len(output_size) + 1}, got {input.dim()}")
     if input.dim() not in (n + 1, n + 2):
         raise errors.RuntimeError(f"{op}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
-    sizes = each(output_size, n)
+    sizes = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * n
     if len(sizes) != n:
         raise errors.RuntimeError(f"{op}: output_size must have {n} elements, got {output_size}")
+    for size in sizes:
+        if not (size is None and n > 1) and (isinstance(size, bool) or not hasattr(size, "__index__")):
+            kind = type(size).__name__
+            raise errors.TypeError(f"{op}(): argument 'output_size' must be int or a tuple of ints, not {kind}")
     made = tuple(input.shape[i - n] if size is None else int(size) for i, size in enumerate(sizes))
     if any(size < 0 for size in made):
         raise errors.RuntimeError(f"{op}: elements of output_size must be greater than or equal to 0, got {made}")
@@ -188,9 +192,14 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
 def _lp_pool(input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool, n: int) -> Tensor:
     if norm_type == 0:
         raise ValueError(f"norm_type must be a non-zero value, but got {norm_type}")
-    pool: Any = (_C.avg_pool1d, _C.avg_pool2d, _C.avg_pool3d)[n - 1]
     window = each(kernel_size, n)
     steps = None if stride is None else each(stride, n)
+    if math.isinf(norm_type):
+        largest: Any = (_C.max_pool1d, _C.max_pool2d, _C.max_pool3d)[n - 1]
+        sign = math.copysign(1, norm_type)
+        found: Tensor = sign * largest(sign * input.abs(), window, steps, 0, 1, ceil_mode)
+        return found
+    pool: Any = (_C.avg_pool1d, _C.avg_pool2d, _C.avg_pool3d)[n - 1]
     mean = pool(input.pow(norm_type), window, steps, 0, ceil_mode)
     count = 1
     for size in window:
