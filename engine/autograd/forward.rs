@@ -387,7 +387,7 @@ fn step(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<
         false => Ok(None),
     };
     let kept = inputs.iter().enumerate().map(keep).collect::<Result<_>>()?;
-    let output = saves.output().then(|| {
+    let output = saves.output(needs).then(|| {
         let storage: &Storage = out.storage();
         Kept::Output(Box::new((storage.clone(), out.0.auto.tangents())), storage.version(), 0)
     });

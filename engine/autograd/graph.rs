@@ -288,7 +288,7 @@ impl GraphNode {
         let Some(prim) = self.whole() else { return Vec::new() };
         let row = prim.schema();
         let inputs = (0..self.0.metas.len()).filter(|&i| row.saves.input(i, |_| true)).map(|i| self.input_name(i));
-        inputs.flatten().chain(row.saves.output().then_some("result")).collect()
+        inputs.flatten().chain(row.saves.output(|_| true).then_some("result")).collect()
     }
 
     /// The primitive, where it is all of the op that was called.
@@ -319,7 +319,7 @@ impl GraphNode {
     pub fn saved_as(&self, name: &str) -> Result<Option<Option<Tensor>>> {
         let Some(prim) = self.whole() else { return Ok(None) };
         let row = prim.schema();
-        if name == "result" && row.saves.output() {
+        if name == "result" && row.saves.output(|_| true) {
             return Ctx { node: &self.0, grads: &[], wanted: None }.out().map(Some).map(Some);
         }
         let is_it = |&i: &usize| row.saves.input(i, |_| true) && self.input_name(i) == Some(name);
@@ -341,7 +341,7 @@ impl GraphNode {
         let row = prim.schema();
         let is_it = |&i: &usize| row.saves.input(i, |_| true) && self.input_name(i) == Some(name);
         let place = match name {
-            "result" if row.saves.output() => None,
+            "result" if row.saves.output(|_| true) => None,
             _ => match (0..self.0.metas.len()).find(is_it) {
                 Some(i) => Some(i),
                 None => return fail("the node has saved nothing of that name"),

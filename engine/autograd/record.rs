@@ -163,7 +163,7 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
         let keep = |(i, t): (usize, &&Tensor)| schema.saves.input(i, needs).then(|| Kept::input(t)).transpose();
         saved.inputs = inputs.iter().enumerate().map(keep).collect::<Result<_>>()?;
     }
-    if schema.saves.output() {
+    if schema.saves.output(needs) {
         saved.output = Some(Kept::output(&storage, 0)?);
     }
     let metas = inputs.iter().map(|t| InputMeta::of(t)).collect();
@@ -265,12 +265,19 @@ pub fn custom_view(out: &Tensor, is_input: bool, several: bool) -> Result<Tensor
     Ok(Tensor::with_auto(out.storage().clone(), auto))
 }
 
-/// The pieces that [`record_pieces`] has just made, each of which may be written by itself.
-pub(crate) fn apart(mut pieces: Vec<Tensor>) -> Vec<Tensor> {
-    if grad_enabled() {
-        made_by(&mut pieces, Origin::Plain);
-    }
-    pieces
+/// The pieces that [`record_pieces`] has just made as tensors that are no views, though they lie in one storage: writes are
+/// counted for each alone, and the tape sees none of the others'.
+pub(crate) fn apart(pieces: Vec<Tensor>) -> Vec<Tensor> {
+    let alone = |t: Tensor| {
+        if t.is_batched() || t.is_sparse() {
+            return t;
+        }
+        let auto = t.0.auto.own_edge().map_or_else(|| Auto::detached(t.is_inference()), Auto::recorded);
+        let own = Tensor::with_auto(t.storage().apart(), auto);
+        forward::hand_over(&t, &own);
+        own
+    };
+    pieces.into_iter().map(alone).collect()
 }
 
 /// The pieces' gradients side by side; zeros for a piece that nothing used.

@@ -7,7 +7,7 @@ use super::macros::define_ops;
 use super::{result_type, Operand};
 use crate::dispatch::{self, Meta, Prim};
 use crate::dtype::Category;
-use crate::{shape, DType, Error, Result, Scalar, Tensor};
+use crate::{autograd, shape, DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -41,7 +41,7 @@ macro_rules! binary_ops {
         /// `input / other`, always in a floating dtype. `rounding_mode` may be `"trunc"` or `"floor"`, which keep integers.
         method div(other: Operand; rounding_mode: OptText = None) -> Tensor {
             [inplace] Keep Yes DTypes::ALL, Float,
-            prim Div Inputs {|c, g| [
+            prim Div Quotient {|c, g| [
                 g / &c.x(1)?.conjugated()?,
                 -&((g * &(c.x(0)? / &c.x(1)?.square()?)?.conjugated()?)?)
             ]},
@@ -61,21 +61,21 @@ macro_rules! binary_ops {
         /// `input - other * floor(input / other)`: the divisor's sign, as Python's `%`.
         method remainder(other: Operand) -> Tensor {
             [inplace] Keep Yes DTypes::REAL, Same,
-            prim Remainder Inputs {|c, g| [Ok(g.clone()), -&(g * &c.x(0)?.div(&c.x(1)?, Some("floor"))?)?]},
+            prim Remainder Remainder {|c, g| [Ok(g.clone()), -&(g * &c.x(0)?.div(&c.x(1)?, Some("floor"))?)?]},
             run binary[BinaryOp::Remainder], torch "", samples ["N(3, 4), P(3, 4)", "I(-9, 9, 3, 4), I(1, 5, 4)", "N(3, 4), 0.7"],
             example ["assert_close(tensor([7, -7])?.remainder(3)?, [1, 2]);"]
         }
         /// `input - other * trunc(input / other)`: the dividend's sign, as C's `fmod`.
         method fmod(other: Operand) -> Tensor {
             [inplace] Keep Yes DTypes::REAL, Same,
-            prim Fmod Inputs {|c, g| [Ok(g.clone()), -&(g * &c.x(0)?.div(&c.x(1)?, Some("trunc"))?)?]},
+            prim Fmod Remainder {|c, g| [Ok(g.clone()), -&(g * &c.x(0)?.div(&c.x(1)?, Some("trunc"))?)?]},
             run binary[BinaryOp::Fmod], torch "", samples ["N(3, 4), P(3, 4)", "I(-9, 9, 3, 4), I(1, 5, 4)"],
             example ["assert_close(tensor([7, -7])?.fmod(3)?, [1, -1]);"]
         }
         /// `input` to the power `exponent`. Integers take no negative number as exponent.
         method pow(exponent: Operand) -> Tensor {
             [inplace] FullGpu Yes DTypes::NUMERIC, Same,
-            prim Pow Both {|c, g| [pow_grad_base(c, g), pow_grad_exponent(c, g)]},
+            prim Pow Power {|c, g| [pow_grad_base(c, g), pow_grad_exponent(c, g)]},
             run pow_checked, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "N(3, 4), 3", "P(3, 4), 0.5", "P(3, 4), -1.5", "N(3, 4), 0"],
             example ["assert_close(tensor([2.0, 3.0])?.pow(2)?, [4.0, 9.0]);"]
         }
@@ -112,9 +112,9 @@ macro_rules! binary_ops {
         /// `log(e^input + e^other)` without overflow.
         method logaddexp(other: Tensor) -> Tensor {
             [] Own Yes DTypes::INEXACT, Same,
-            prim LogAddExp Both {|c, g| [
-                g * &(c.x(0)? - &c.out()?)?.exp()?,
-                g * &(c.x(1)? - &c.out()?)?.exp()?
+            prim LogAddExp Inputs {|c, g| [
+                g / &((c.x(1)? - &c.x(0)?)?.exp()? + 1.0)?,
+                g / &((c.x(0)? - &c.x(1)?)?.exp()? + 1.0)?
             ]},
             run log_add_exp, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
             example ["assert_close(tensor([0.0, 1000.0])?.logaddexp(&tensor([0.0, 1000.0])?)?, [0.69315, 1000.69315]);"]
@@ -201,7 +201,7 @@ macro_rules! binary_ops {
         /// only.
         method zeta(other: Operand) -> Tensor {
             [only_function] Keep Yes DTypes::ORDERED, Float,
-            prim Zeta Inputs {|c, g| [
+            prim Zeta Remainder {|c, g| [
                 Err(Error::runtime("zeta", "the derivative for 'input' is not implemented")),
                 -&((g * &c.x(0)?)? * &zeta(&(c.x(0)? + 1.0)?, &c.x(1)?)?)?
             ]},
@@ -212,7 +212,7 @@ macro_rules! binary_ops {
         /// negative. It has a gradient to `other` only.
         method igamma(other: Tensor) -> Tensor {
             [inplace] Keep Yes DTypes::FLOAT, Same,
-            prim Igamma Inputs {|c, g| [
+            prim Igamma Remainder {|c, g| [
                 Err(Error::not_implemented("igamma", "the derivative for 'igamma: input' is not implemented.")),
                 g * &gamma_density(c)?
             ]},
@@ -222,7 +222,7 @@ macro_rules! binary_ops {
         /// The regularized upper incomplete gamma function, `1 - P`. It has a gradient to `other` only.
         method igammac(other: Tensor) -> Tensor {
             [inplace] Keep Yes DTypes::FLOAT, Same,
-            prim Igammac Inputs {|c, g| [
+            prim Igammac Remainder {|c, g| [
                 Err(Error::not_implemented("igammac", "the derivative for 'igammac: input' is not implemented.")),
                 -&(g * &gamma_density(c)?)?
             ]},
@@ -405,8 +405,8 @@ fn pow_checked(a: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
         // PyTorch takes roots here, which differ for -0 and -inf; not in float16.
         if matches!(a.dtype(), DType::BF16 | DType::F32 | DType::F64) && s.category() <= Category::Float {
             match s.to_f64() {
-                0.5 => return a.sqrt(),
-                -0.5 => return a.rsqrt(),
+                0.5 => return root(a, s, Tensor::sqrt),
+                -0.5 => return root(a, s, Tensor::rsqrt),
                 _ => {}
             }
         }
@@ -415,6 +415,16 @@ fn pow_checked(a: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
         }
     }
     binary(BinaryOp::Pow, a, exponent)
+}
+
+/// A root for a power. Its gradient is that of the power, which needs the base: the result may be written in place.
+fn root(a: &Tensor, exponent: Scalar, take: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    if !autograd::is_followed(a) || a.is_batched() || a.is_sparse() {
+        return take(a);
+    }
+    let value = autograd::with_grad(false, || take(&a.detach()?))?;
+    let exponent = Tensor::constant(exponent, a.dtype(), a.device())?;
+    autograd::record(Prim::Binary(BinaryOp::Pow), &[a, &exponent], value.storage().clone())
 }
 
 /// `g · e · x^(e-1)`, and 0 where the exponent is 0 (also at x = 0).

@@ -103,6 +103,12 @@ pub enum Saves {
     Both,
     /// Each of the first two inputs only where the other needs a gradient (a product).
     Cross,
+    /// The second input, and the first only where the second needs a gradient (a quotient).
+    Quotient,
+    /// The first two inputs, only where the second needs a gradient (what is left by a division).
+    Remainder,
+    /// Inputs, and the result only where the second input needs a gradient (a power).
+    Power,
     /// The first input.
     First,
     /// The second input.
@@ -207,8 +213,10 @@ impl Saves {
     pub(crate) fn input(self, i: usize, needs: impl Fn(usize) -> bool) -> bool {
         match self {
             Saves::Nothing | Saves::Output => false,
-            Saves::Inputs | Saves::Both => true,
+            Saves::Inputs | Saves::Both | Saves::Power => true,
             Saves::Cross => i < 2 && needs(1 - i),
+            Saves::Quotient => i == 1 || i == 0 && needs(1),
+            Saves::Remainder => i < 2 && needs(1),
             Saves::First => i == 0,
             Saves::Second => i == 1,
             Saves::Pair => i < 2,
@@ -217,9 +225,9 @@ impl Saves {
         }
     }
 
-    /// Is the result kept?
-    pub(crate) fn output(self) -> bool {
-        matches!(self, Saves::Output | Saves::Both)
+    /// Is the result kept, where `needs` says which inputs need a gradient?
+    pub(crate) fn output(self, needs: impl Fn(usize) -> bool) -> bool {
+        matches!(self, Saves::Output | Saves::Both) || self == Saves::Power && needs(1)
     }
 }
 

@@ -125,8 +125,8 @@ macro_rules! unary_ops {
             {|c, g| [(g * &(-&c.x(0)?.square()?)?.exp()?)? * -FRAC_2_SQRT_PI]}, samples ["N(3, 4)"],
             example ["assert_close(tensor([0.0, 1.0])?.erfc()?, [1.0, 0.15730]);"];
         /// The inverse of the error function; ±inf at ±1, NaN beyond.
-        erfinv = Erfinv [inplace] FullGpu DTypes::ORDERED, Float, Output
-            {|c, g| [(g * &c.out()?.square()?.exp()?)? * (1.0 / FRAC_2_SQRT_PI)]}, samples ["U(3, 4)"],
+        erfinv = Erfinv [inplace] FullGpu DTypes::ORDERED, Float, Inputs
+            {|c, g| [(g * &c.x(0)?.erfinv()?.square()?.exp()?)? * (1.0 / FRAC_2_SQRT_PI)]}, samples ["U(3, 4)"],
             example ["assert_close(tensor([0.0, 0.5])?.erfinv()?, [0.0, 0.47694]);"];
         /// The logistic function, `1 / (1 + e^-x)`.
         sigmoid = Sigmoid [inplace] Keep DTypes::ALL, Float, Output

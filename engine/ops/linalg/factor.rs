@@ -5,8 +5,8 @@
 #![allow(non_snake_case)]
 
 use super::{
-    adjoint, batch, eigh_parts, lower_of, lu_parts, matrices, real_part, refuse, refuse_driver, row_order, svd_parts,
-    unpacked,
+    adjoint, batch, eigh_parts, handed, lower_of, lu_parts, matrices, real_part, refuse, refuse_driver, row_order,
+    svd_parts, unpacked,
 };
 use crate::ops::macros::define_ops;
 use crate::shape::Shape;
@@ -207,19 +207,19 @@ fn qr_body(a: &Tensor, mode: &str) -> Result<Vec<Tensor>> {
     let (_, m, n) = matrices(op, a)?;
     let k = m.min(n);
     match mode {
-        "reduced" => unpacked(&super::qr_parts(a)?, &[&[m, k], &[k, n]]),
+        "reduced" => handed(&super::qr_parts(a)?, &[&[m, k], &[k, n]]),
         "r" => {
             let r = unpacked(&super::qr_parts(a)?, &[&[m, k], &[k, n]])?.swap_remove(1);
             Ok(vec![Tensor::full_of(&[0], Scalar::ZERO, a.dtype(), a.device())?, r])
         }
-        "complete" if m <= n => unpacked(&super::qr_parts(a)?, &[&[m, k], &[k, n]]),
+        "complete" if m <= n => handed(&super::qr_parts(a)?, &[&[m, k], &[k, n]]),
         "complete" => {
             // The reflections of the first n columns are those of the matrix alone.
             let mut shape = Shape::from_slice(a.shape());
             shape[a.ndim() - 1] = m;
             let eye = crate::ops::view::expand_to(&crate::ops::create::identity(m, a.dtype(), a.device())?, &shape)?;
             let both = crate::ops::index::cat(&[a.clone(), eye], -1)?;
-            let parts = unpacked(&super::qr_parts(&both)?, &[&[m, m], &[m, n + m]])?;
+            let parts = handed(&super::qr_parts(&both)?, &[&[m, m], &[m, n + m]])?;
             Ok(vec![parts[0].clone(), parts[1].narrow(-1, 0, n as i64)?])
         }
         other => {
@@ -234,7 +234,7 @@ fn qr_body(a: &Tensor, mode: &str) -> Result<Vec<Tensor>> {
 fn eigh_body(a: &Tensor, uplo: &str) -> Result<Vec<Tensor>> {
     batch("linalg.eigh", a)?;
     let n = a.shape()[a.ndim() - 1];
-    let mut parts = unpacked(&eigh_parts(&lower_of("linalg.eigh", a, uplo)?)?, &[&[n], &[n, n]])?;
+    let mut parts = handed(&eigh_parts(&lower_of("linalg.eigh", a, uplo)?)?, &[&[n], &[n, n]])?;
     parts[0] = real_part(&parts[0])?;
     Ok(parts)
 }
@@ -242,7 +242,7 @@ fn eigh_body(a: &Tensor, uplo: &str) -> Result<Vec<Tensor>> {
 fn eig_body(a: &Tensor) -> Result<Vec<Tensor>> {
     batch("linalg.eig", a)?;
     let n = a.shape()[a.ndim() - 1];
-    unpacked(&super::eig_parts(a, true)?, &[&[n], &[n, n]])
+    handed(&super::eig_parts(a, true)?, &[&[n], &[n, n]])
 }
 
 fn eigvals_body(a: &Tensor) -> Result<Tensor> {
@@ -262,7 +262,7 @@ fn svd_body(a: &Tensor, full: bool, driver: Option<&str>) -> Result<Vec<Tensor>>
         };
         return Ok(vec![eye(m)?, super::linalg_svdvals(a, None)?, eye(n)?]);
     }
-    let mut parts = unpacked(&svd_parts(a, true)?, &[&[m, m], &[m.min(n)], &[n, n]])?;
+    let mut parts = handed(&svd_parts(a, true)?, &[&[m, m], &[m.min(n)], &[n, n]])?;
     parts[1] = real_part(&parts[1])?;
     Ok(parts)
 }

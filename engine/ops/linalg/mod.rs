@@ -278,6 +278,11 @@ pub(super) fn unpacked(t: &Tensor, shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
     Ok(found)
 }
 
+/// [`unpacked`] for the user: tensors of their own, so that a write to one of them is none to the others.
+pub(super) fn handed(t: &Tensor, shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
+    unpacked(t, shapes)?.iter().map(Tensor::copy).collect()
+}
+
 /// The conjugate transposes.
 pub(super) fn adjoint(t: &Tensor) -> Result<Tensor> {
     t.transpose(-2, -1)?.conjugated()
@@ -329,7 +334,7 @@ fn svd_parts_body(a: &Tensor, full: bool) -> Result<Tensor> {
 pub(super) fn svd_thin(a: &Tensor) -> Result<Vec<Tensor>> {
     let (_, m, n) = matrices("linalg.svd", a)?;
     let k = m.min(n);
-    let mut parts = unpacked(&svd_parts(a, false)?, &[&[m, k], &[k], &[k, n]])?;
+    let mut parts = handed(&svd_parts(a, false)?, &[&[m, k], &[k], &[k, n]])?;
     parts[1] = real_part(&parts[1])?;
     Ok(parts)
 }
@@ -475,7 +480,7 @@ fn logdet_body(a: &Tensor) -> Result<Tensor> {
 
 fn slogdet_body(a: &Tensor) -> Result<(Tensor, Tensor)> {
     let parts = determinant_parts_body("slogdet", a)?;
-    Ok((parts.select(-1, 0)?.contiguous()?, real_part(&parts.select(-1, 1)?)?.contiguous()?))
+    Ok((parts.select(-1, 0)?.copy()?, real_part(&parts.select(-1, 1)?)?.copy()?))
 }
 
 /// LAPACK's word on each matrix: refused where it is not 0, looking also through what `vmap` hides.

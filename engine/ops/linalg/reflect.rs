@@ -5,7 +5,7 @@
 //! products and one triangular system, from which gradients follow, also where a τ is 0.
 #![allow(non_snake_case)]
 
-use super::{adjoint, matrices, solve_triangle, unpacked};
+use super::{adjoint, handed, matrices, solve_triangle};
 use crate::ops::macros::define_ops;
 use crate::shape::Shape;
 use crate::{Error, Result, Tensor};
@@ -59,7 +59,7 @@ reflect_ops!(define_ops);
 
 fn geqrf_body(a: &Tensor) -> Result<Vec<Tensor>> {
     let (_, m, n) = matrices("geqrf", a)?;
-    unpacked(&super::reflector_parts(a)?, &[&[m, n], &[m.min(n)]])
+    handed(&super::reflector_parts(a)?, &[&[m, n], &[m.min(n)]])
 }
 
 /// Vectors and factors of reflections, and how they act on columns.

@@ -43,10 +43,7 @@ OTHERWISE = {
 #: Of these, what lies otherwise on the CPU alone.
 ON_THE_CPU = ("batch_norm",)
 #: Whether a tensor is a view where PyTorch says otherwise: what makes no difference to what can be done with it.
-VIEWS = {
-    **dict.fromkeys(("unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"), "views here, and safe"),
-    **dict.fromkeys(("atleast_1d", "atleast_2d"), "an alias of the tensor itself"),
-}
+VIEWS = dict.fromkeys(("atleast_1d", "atleast_2d"), "an alias of the tensor itself")
 ROWS = [r for r in rows() if r["torch"] != "-"]
 DEVICES = ("cpu", "gpu")
 
