@@ -5,7 +5,7 @@
 
 use super::blas::{gemm, Gemm, Matrix, Product};
 use super::elementwise::{apply1, apply2};
-use super::simd::{join, run, threads, Exponential, Extreme, Map1, Math, Real, Sum, Task, Wide};
+use super::simd::{for_strips, join, run, threads, Exponential, Extreme, Map1, Math, Real, Strip, Sum, Task, Wide};
 use super::{attention, copy, gradients, CpuArray};
 use crate::backend::Array;
 use crate::dispatch::Meta;
@@ -172,10 +172,10 @@ pub fn axis_back(x: &CpuArray, axis: usize) -> Result<CpuArray> {
 
 /// Elements worked on at once where rows are short: with what is made of them, the first cache level holds them.
 const BLOCK: usize = 1024;
-const LANES: usize = 32;
+pub(super) const LANES: usize = 32;
 
 /// Elements added up in their own precision before going on in double precision.
-const SUMMED: usize = 64 * LANES;
+pub(super) const SUMMED: usize = 64 * LANES;
 
 /// The sum of a function of a row's elements.
 #[inline(always)]
@@ -201,7 +201,7 @@ pub(super) fn total<T: Wide<W: Compute>>(x: &[T], f: impl Fn(T::W) -> T::W) -> f
 /// The sum of `n` terms; `fill` writes those from a place on. They go through memory, in loops that the compiler makes
 /// vectors of: sums of more than one row's elements it may else make one by one.
 #[inline(always)]
-pub(super) fn total_of<W: Compute>(n: usize, fill: impl Fn(usize, &mut [W])) -> f64 {
+fn total_of<W: Compute>(n: usize, fill: impl Fn(usize, &mut [W])) -> f64 {
     const PART: usize = 256;
     let mut terms = [W::of(0.0); PART];
     let mut sum = 0.0;
@@ -317,10 +317,9 @@ impl<T: Wide<W: Compute>, const LOG: bool> Task for Softmax<'_, T, LOG> {
 struct Columns<'a, T: Wide, const LOG: bool> {
     x: &'a [T],
     apart: usize,
-    width: usize,
-    /// `width` powers of each row, to work in.
+    /// As many powers of each row, to work in.
     powers: &'a mut [T::W],
-    out: &'a mut [T],
+    out: Strip<'a, T>,
 }
 impl<T: Wide<W: Compute>, const LOG: bool> Task for Columns<'_, T, LOG> {
     type Out = ();
@@ -328,7 +327,8 @@ impl<T: Wide<W: Compute>, const LOG: bool> Task for Columns<'_, T, LOG> {
     fn run<const F: bool>(self) {
         /// Rows that are added up in their own precision before going on in double precision.
         const ROWS: usize = 64;
-        let Columns { x, apart, width, powers, out } = self;
+        let Columns { x, apart, powers, mut out } = self;
+        let width = out.width;
         let mut most = vec![T::W::of(f64::NEG_INFINITY); width];
         for x in x.chunks(apart) {
             for (most, x) in most.iter_mut().zip(x) {
@@ -357,14 +357,14 @@ impl<T: Wide<W: Compute>, const LOG: bool> Task for Columns<'_, T, LOG> {
             *by = T::W::of(if LOG { sum.ln() } else { 1.0 / sum });
         }
         if LOG {
-            for (out, x) in out.chunks_mut(apart).zip(x.chunks(apart)) {
-                for (((o, x), &most), &less) in out[..width].iter_mut().zip(x).zip(&most).zip(&part) {
+            for (i, x) in x.chunks(apart).enumerate() {
+                for (((o, x), &most), &less) in out.row(i).iter_mut().zip(x).zip(&most).zip(&part) {
                     *o = T::narrow(x.widen() - most - less);
                 }
             }
         } else {
-            for (out, e) in out.chunks_mut(apart).zip(powers.chunks(width)) {
-                for ((o, &e), &by) in out[..width].iter_mut().zip(e).zip(&part) {
+            for (i, e) in powers.chunks(width).enumerate() {
+                for ((o, &e), &by) in out.row(i).iter_mut().zip(e).zip(&part) {
                     *o = T::narrow(e * by);
                 }
             }
@@ -379,18 +379,12 @@ fn softmax_columns<T: Float, const LOG: bool>(x: &CpuArray, n: usize, inner: usi
     let guard = x.read::<T>();
     let data = x.slice(&guard);
     CpuArray::build(x.shape(), |out: &mut [T]| {
-        threads::for_chunks(out, n * inner, threads::GRAIN / 4, |start, out| {
-            // As many columns as fit: few of a row are few bytes of a page, and of a line that is fetched.
-            let widest = (KEPT / n).clamp(LANES, BLOCK).min(inner);
-            let mut powers = vec![T::W::of(0.0); n * widest];
-            for (x, out) in data[start..].chunks(n * inner).zip(out.chunks_mut(n * inner)) {
-                for column in (0..inner).step_by(widest) {
-                    let width = widest.min(inner - column);
-                    let powers = &mut powers[..n * width];
-                    let out = &mut out[column..];
-                    run(Columns::<T, LOG> { x: &x[column..], apart: inner, width, powers, out });
-                }
-            }
+        // As many columns as fit: few of a row are few bytes of a page, and of a line that is fetched.
+        let widest = (KEPT / n).clamp(LANES, BLOCK).min(inner);
+        let room = || vec![T::W::of(0.0); n * widest];
+        for_strips(out, [n, inner], widest, threads::GRAIN / 4, room, |powers, out| {
+            let x = &data[out.start..][..n * inner][out.column..];
+            run(Columns::<T, LOG> { x, apart: inner, powers: &mut powers[..n * out.width], out });
         });
         Ok(())
     })

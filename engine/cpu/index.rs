@@ -1,7 +1,7 @@
 //! Gathering, joining and flipping: elements are moved; what is written at indices is in `scatter`.
 //!
 //! Depends on `strided` and `simd`. Index elements are int64, negative ones only in advanced indexing. Invariant: all of them
-//! are checked before anything is written, and what is written does not depend on the number of threads.
+//! are checked before what they lead to is read or written, and what is written does not depend on the number of threads.
 
 use super::scatter::{self, put};
 use super::simd::{run_light, threads, with_word, Task, Word};
@@ -15,6 +15,7 @@ use crate::ops::view::ViewOp;
 use crate::shape::{numel, Layout};
 use crate::{with_dtype, Error, Result};
 use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Elements moved one by one below which one thread does it.
 pub(super) const GRAIN: usize = threads::GRAIN / 2;
@@ -27,7 +28,6 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
             let at = inputs[1].contiguous()?;
             let guard = at.read::<i64>();
             let at = at.slice(&guard);
-            within("gather", at, *axis, x.shape().get(*axis).copied().unwrap_or(1), 0)?;
             with_word!(out.dtype, W => gather::<W>(x, *axis, at, &out.shape))
         }
         IndexOp::Scatter { .. } | IndexOp::Reduce { .. } | IndexOp::IndexPut { .. } => scatter::scattered(op, inputs),
@@ -154,16 +154,21 @@ fn gather<W: Word>(x: &CpuArray, axis: usize, at: &[i64], shape: &[usize]) -> Re
     let (Some((&len, outer)), true) = (shape.split_last(), shape.len() == strides.len()) else {
         return Err(Error::shape("gather", "index and input must have as many dimensions", &[x.shape(), shape]));
     };
-    let along = strides[axis];
+    let (along, size) = (strides[axis], x.shape()[axis]);
     let mut strides = strides.clone();
     strides[axis] = 0;
     let step = strides[outer.len()];
     let guard = x.read_words::<W>();
     let data: &[W] = &guard;
     CpuArray::build_words(shape, x.dtype(), |out| {
+        let bad = AtomicBool::new(false);
         threads::for_chunks(out, len, GRAIN, |start, out| {
+            let at = &at[start..][..out.len()];
+            if run_light(Outside(at, 0, size as i64)) {
+                return bad.store(true, Relaxed);
+            }
             let bases = Walk::new(outer, &strides, start / len.max(1));
-            for ((row, at), base) in out.chunks_mut(len.max(1)).zip(at[start..].chunks(len.max(1))).zip(bases) {
+            for ((row, at), base) in out.chunks_mut(len.max(1)).zip(at.chunks(len.max(1))).zip(bases) {
                 let base = base + offset;
                 if step == 0 && along == 1 {
                     let line = &data[base..];
@@ -174,7 +179,11 @@ fn gather<W: Word>(x: &CpuArray, axis: usize, at: &[i64], shape: &[usize]) -> Re
                 row.iter_mut().zip(at).enumerate().for_each(|(j, (o, i))| *o = data[base + j * step + i]);
             }
         });
-        Ok(())
+        if bad.into_inner() {
+            within("gather", at, axis, size, 0)
+        } else {
+            Ok(())
+        }
     })
 }
 

@@ -11,7 +11,7 @@ use crate::dispatch::Meta;
 use crate::shape::Layout;
 use crate::{with_dtype, Result};
 
-/// Multiplications below which products of a batch are shared out over the pool as wholes.
+/// Multiplications below which all products of a batch are shared out over the pool as wholes.
 const SMALL: usize = 1 << 21;
 
 /// (row length as stored, transposed?) of the last two dimensions, where BLAS can read them.
@@ -73,17 +73,23 @@ fn product<T: Gemm>(a: &CpuArray, b: &CpuArray, shape: &[usize]) -> Result<CpuAr
         let left = |i: usize| Matrix { data: &x[at[i]..], ld: lda, trans: ta };
         let right = |i: usize| Matrix { data: &y[bt[i]..], ld: ldb, trans: tb };
         let work = m.saturating_mul(n).saturating_mul(k);
-        if at.len() > 1 && work < SMALL {
-            let together = (SMALL / 4 / work).max(1) * m * n;
-            threads::for_chunks(c, m * n, together, |first, c| {
-                for (i, c) in c.chunks_mut(m * n).enumerate() {
-                    let i = first / (m * n) + i;
-                    gemm_here(&Product::of([m, n, k], left(i), right(i)), c);
-                }
-            });
-            return Ok(());
-        }
-        for (i, c) in c.chunks_mut(m * n).enumerate() {
+        // Small ones as wholes, and large ones as long as every thread has one; Accelerate splits these on its own.
+        let count = at.len();
+        let shared = match work < SMALL {
+            _ if count == 1 => 0,
+            true => count,
+            false if cfg!(target_os = "macos") => 0,
+            false => count - count % threads::num_threads(),
+        };
+        let (whole, rest) = c.split_at_mut(shared * m * n);
+        let together = (SMALL / 4 / work).max(1) * m * n;
+        threads::for_chunks(whole, m * n, together, |first, c| {
+            for (i, c) in c.chunks_mut(m * n).enumerate() {
+                let i = first / (m * n) + i;
+                gemm_here(&Product::of([m, n, k], left(i), right(i)), c);
+            }
+        });
+        for (i, c) in (shared..).zip(rest.chunks_mut(m * n)) {
             gemm(&Product::of([m, n, k], left(i), right(i)), c);
         }
         Ok(())

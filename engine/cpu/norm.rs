@@ -5,8 +5,8 @@
 //! Invariant: sums over rows are made of blocks of fixed size, so that they do not depend on the number of threads.
 
 use super::channels::{self, Channels};
-use super::fused::{total, total2, total_of, with_float, Compute, Float};
-use super::simd::{run, threads, Task, Wide};
+use super::fused::{total, total2, with_float, Compute, Float, LANES, SUMMED};
+use super::simd::{fetch, join, run, threads, Task, Wide};
 use super::CpuArray;
 use crate::backend::Array;
 use crate::dispatch::Meta;
@@ -100,9 +100,12 @@ impl<T: Wide<W: Compute>> Task for Back<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const F: bool>(self) {
+        /// Elements of a row that go through all loops before the next ones.
+        const PART: usize = 256;
         let Back { g, x, n, eps, mut by, out } = self;
         let count = n as f64;
-        for ((g, x), out) in g.chunks(n).zip(x.chunks(n)).zip(out.chunks_mut(n)) {
+        let (gs, xs) = (g, x);
+        for (i, ((g, x), out)) in gs.chunks(n).zip(xs.chunks(n)).zip(out.chunks_mut(n)).enumerate() {
             let (mean, inverse) = moments(x, eps);
             let scale = T::W::of(inverse.sqrt());
             // The second mean is of `v` times deviations, which are y σ.
@@ -117,18 +120,26 @@ impl<T: Wide<W: Compute>> Task for Back<'_, T> {
                 Some((weight, sums)) => {
                     let weight = *weight;
                     let (of_weight, of_bias) = sums.split_at_mut(n);
-                    let v_mean = T::W::of(total2(g, weight, |g, w| g * w) / count);
-                    let met = total3(g, x, weight, |g, x, w| g * w * (x - mean));
+                    let (sum, met) = weighted(g, x, weight, mean);
+                    let v_mean = T::W::of(sum / count);
                     let slope = T::W::of(met / count * inverse);
-                    // Loops of one result each: the compiler gives up on more.
-                    for (((g, x), w), o) in g.iter().zip(x).zip(weight).zip(out) {
-                        *o = T::narrow((g.widen() * w.widen() - v_mean - (x.widen() - mean) * slope) * scale);
-                    }
-                    for ((g, x), sum) in g.iter().zip(x).zip(of_weight) {
-                        *sum = *sum + g.widen() * ((x.widen() - mean) * scale);
-                    }
-                    for (g, sum) in g.iter().zip(of_bias) {
-                        *sum = *sum + g.widen();
+                    let sums = of_weight.chunks_mut(PART).zip(of_bias.chunks_mut(PART));
+                    let parts = g.chunks(PART).zip(x.chunks(PART)).zip(weight.chunks(PART));
+                    for (p, (((g, x), w), (o, (by, bias)))) in parts.zip(out.chunks_mut(PART).zip(sums)).enumerate() {
+                        // Processors do not look beyond a page, which a row may be.
+                        let next = (i + 1) * n + p * PART;
+                        fetch(gs.get(next..next + g.len()).unwrap_or_default());
+                        fetch(xs.get(next..next + g.len()).unwrap_or_default());
+                        // Loops of one result each: the compiler gives up on more.
+                        for (((g, x), w), o) in g.iter().zip(x).zip(w).zip(o) {
+                            *o = T::narrow((g.widen() * w.widen() - v_mean - (x.widen() - mean) * slope) * scale);
+                        }
+                        for ((g, x), sum) in g.iter().zip(x).zip(by) {
+                            *sum = *sum + g.widen() * ((x.widen() - mean) * scale);
+                        }
+                        for (g, sum) in g.iter().zip(bias) {
+                            *sum = *sum + g.widen();
+                        }
                     }
                 }
             }
@@ -136,14 +147,30 @@ impl<T: Wide<W: Compute>> Task for Back<'_, T> {
     }
 }
 
-/// The sum of a function of the elements of three rows.
+/// The sums of `g w` and of `g w (x - mean)`.
 #[inline(always)]
-fn total3<T: Wide<W: Compute>>(x: &[T], y: &[T], z: &[T], f: impl Fn(T::W, T::W, T::W) -> T::W) -> f64 {
-    total_of(x.len().min(y.len()).min(z.len()), |start, terms| {
-        for (((t, x), y), z) in terms.iter_mut().zip(&x[start..]).zip(&y[start..]).zip(&z[start..]) {
-            *t = f(x.widen(), y.widen(), z.widen());
+fn weighted<T: Wide<W: Compute>>(g: &[T], x: &[T], w: &[T], mean: T::W) -> (f64, f64) {
+    let zero = T::W::of(0.0);
+    let (mut plain, mut met) = (0.0, 0.0);
+    for ((g, x), w) in g.chunks(SUMMED).zip(x.chunks(SUMMED)).zip(w.chunks(SUMMED)) {
+        let (mut lanes, mut far) = ([zero; LANES], [zero; LANES]);
+        let ((gs, g), (xs, x), (ws, w)) = (g.as_chunks::<LANES>(), x.as_chunks::<LANES>(), w.as_chunks::<LANES>());
+        for ((g, x), w) in gs.iter().zip(xs).zip(ws) {
+            for j in 0..LANES {
+                let v = g[j].widen() * w[j].widen();
+                lanes[j] = lanes[j] + v;
+                far[j] = far[j] + v * (x[j].widen() - mean);
+            }
         }
-    })
+        for ((g, x), w) in g.iter().zip(x).zip(w) {
+            let v = g.widen() * w.widen();
+            plain += v.into();
+            met += (v * (x.widen() - mean)).into();
+        }
+        plain += join(lanes, |a, b| a + b).into();
+        met += join(far, |a, b| a + b).into();
+    }
+    (plain, met)
 }
 
 pub(super) fn standardize<T: Float>(x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {

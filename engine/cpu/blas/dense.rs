@@ -5,7 +5,7 @@
 //! [`by_panels`] checks every bound once, before the loops; results do not depend on the number of threads.
 
 use super::turn::{turn, Tile as Square};
-use super::{Matrix, Product};
+use super::{dots, Matrix, Product};
 use crate::cpu::simd::{alloc::Block, run, threads, Task};
 use std::arch::x86_64::{
     __mmask16, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
@@ -188,7 +188,7 @@ fn suits(product: &Product<f32>) -> bool {
 /// If a slice is too short for its matrix.
 pub(super) fn whole(product: &Product<f32>, c: &mut [f32]) -> bool {
     // A region costs as much as some 2^18 multiplications.
-    suits(product) && either_way(product, product.work() >= 1 << 20, c)
+    best_way(product, product.work() >= 1 << 20, c)
 }
 
 /// [`whole`] on this thread.
@@ -196,7 +196,17 @@ pub(super) fn whole(product: &Product<f32>, c: &mut [f32]) -> bool {
 /// # Panics
 /// As [`whole`].
 pub(super) fn here(product: &Product<f32>, c: &mut [f32]) -> bool {
-    suits(product) && either_way(product, false, c)
+    best_way(product, false, c)
+}
+
+/// Without packing, or from panels, where one of them is a good way.
+fn best_way(product: &Product<f32>, pool: bool, c: &mut [f32]) -> bool {
+    let panels = suits(product);
+    if dots::suits(product, panels && turns(product)) {
+        dots::product(product, pool, c);
+        return true;
+    }
+    panels && either_way(product, pool, c)
 }
 
 /// Is the right factor, as a layer's weight, a transpose of more columns than the left one has rows? Then it need not be packed
@@ -259,7 +269,7 @@ fn by_panels(product: &Product<f32>, pool: bool, c: &mut [f32]) -> bool {
     };
     let every = ((1usize << 19) / (n * k)).max(TALL).saturating_mul(ldc);
     if pool {
-        threads::for_chunks(panels.of(), PANEL * deep, threads::GRAIN, pack);
+        threads::for_chunks(panels.of(), PANEL * deep, threads::GRAIN / 2, pack);
         let panels = &*panels.of();
         threads::for_chunks(c, TALL * ldc, every, |start, c| lines(product, start / ldc, deep, panels, c));
     } else {

@@ -6,6 +6,8 @@
 
 #[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
 mod dense;
+#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+mod dots;
 mod factor;
 mod ffi;
 mod generic;

@@ -2,7 +2,7 @@
 //!
 //! Depends on `simd`. Many short windows are summed side by side, a long one along its own rows.
 
-use super::{each_plane, grain, input_plane, output_plane, taps, Tap, Window, Windows};
+use super::{each_plane, grain, input_plane, output_plane, some_planes, taps, Tap, Window, Windows};
 use crate::cpu::fused::{Compute, Float};
 use crate::cpu::simd::{run, sum_of, threads, Task, Wide};
 use crate::cpu::CpuArray;
@@ -34,12 +34,14 @@ fn divisors<W: Compute>(w: &Windows, args: &PoolArgs) -> Vec<W> {
     rows.flat_map(|row| ww.iter().map(move |&c| row * c)).collect()
 }
 
-/// The sums of a plane's windows.
-struct Sums<'a, T: Wide> {
+/// The means of the windows of some planes.
+struct Means<'a, T: Wide> {
     w: &'a Windows,
     taps: &'a [Tap],
+    /// What the windows of a plane are divided by.
+    by: &'a [T::W],
     x: &'a [T],
-    sums: &'a mut [T::W],
+    out: &'a mut [T],
 }
 
 /// Elements of a window's row from which it is summed by itself.
@@ -50,51 +52,63 @@ fn is_long(w: &Windows) -> bool {
     w[2].taps >= LONG && w.iter().all(|w| w.dilation == 1)
 }
 
-impl<T: Float> Sums<'_, T> {
-    /// Each window along its rows; rows that follow one another are one.
-    #[inline(always)]
-    fn along_rows(self) {
-        let Sums { w: [wd, wh, ww], x, sums, .. } = self;
-        let span = |w: &Window, i: usize| -> Range<usize> {
-            let start = i * w.stride;
-            let end = (start + w.taps).saturating_sub(w.padding).min(w.size);
-            start.saturating_sub(w.padding).min(end)..end
-        };
-        for (i, sum) in sums.iter_mut().enumerate() {
-            let (row, columns) = (i / ww.count, span(ww, i % ww.count));
-            let (depths, rows) = (span(wd, row / wh.count), span(wh, row % wh.count));
-            let mut all = 0.0;
-            for d in depths {
-                let at = |row: usize| (d * wh.size + row) * ww.size;
-                if columns.len() == ww.size {
-                    all += sum_of(&x[at(rows.start)..at(rows.end)]);
-                } else {
-                    for row in rows.clone() {
-                        all += sum_of(&x[at(row)..][columns.clone()]);
-                    }
+/// The sum of each window along its rows; rows that follow one another are one.
+#[inline(always)]
+fn along_rows<T: Float>([wd, wh, ww]: &Windows, x: &[T], sums: &mut [T::W]) {
+    let span = |w: &Window, i: usize| -> Range<usize> {
+        let start = i * w.stride;
+        let end = (start + w.taps).saturating_sub(w.padding).min(w.size);
+        start.saturating_sub(w.padding).min(end)..end
+    };
+    for (i, sum) in sums.iter_mut().enumerate() {
+        let (row, columns) = (i / ww.count, span(ww, i % ww.count));
+        let (depths, rows) = (span(wd, row / wh.count), span(wh, row % wh.count));
+        let mut all = 0.0;
+        for d in depths {
+            let at = |row: usize| (d * wh.size + row) * ww.size;
+            if columns.len() == ww.size {
+                all += sum_of(&x[at(rows.start)..at(rows.end)]);
+            } else {
+                for row in rows.clone() {
+                    all += sum_of(&x[at(row)..][columns.clone()]);
                 }
             }
-            *sum = T::W::of(all);
+        }
+        *sum = T::W::of(all);
+    }
+}
+
+/// The sums of a plane's windows, tap by tap.
+#[inline(always)]
+fn by_taps<T: Float>(stride: usize, taps: &[Tap], x: &[T], sums: &mut [T::W]) {
+    sums.fill(T::W::of(0.0));
+    for &Tap { to, len, from } in taps {
+        let (sums, x) = (sums[to..to + len].iter_mut(), &x[from..]);
+        match stride {
+            1 => sums.zip(x).for_each(|(s, x)| *s = *s + x.widen()),
+            2 => sums.zip(x.iter().step_by(2)).for_each(|(s, x)| *s = *s + x.widen()),
+            step => sums.zip(x.iter().step_by(step)).for_each(|(s, x)| *s = *s + x.widen()),
         }
     }
 }
 
-impl<T: Float> Task for Sums<'_, T> {
+impl<T: Float> Task for Means<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const F: bool>(self) {
-        let ww = &self.w[2];
-        if is_long(self.w) {
-            return self.along_rows();
-        }
-        let Sums { taps, x, sums, .. } = self;
-        sums.fill(T::W::of(0.0));
-        for &Tap { to, len, from } in taps {
-            let (sums, x) = (sums[to..to + len].iter_mut(), &x[from..]);
-            match ww.stride {
-                1 => sums.zip(x).for_each(|(s, x)| *s = *s + x.widen()),
-                2 => sums.zip(x.iter().step_by(2)).for_each(|(s, x)| *s = *s + x.widen()),
-                step => sums.zip(x.iter().step_by(step)).for_each(|(s, x)| *s = *s + x.widen()),
+        let Means { w, taps, by, x, out } = self;
+        let (size, long) = (input_plane(w), is_long(w));
+        let mut sums = vec![T::W::of(0.0); by.len()];
+        for (i, out) in out.chunks_mut(by.len()).enumerate() {
+            let x = &x[i * size..(i + 1) * size];
+            if long {
+                along_rows(w, x, &mut sums);
+            } else {
+                by_taps(w[2].stride, taps, x, &mut sums);
+            }
+            for ((o, &sum), &by) in out.iter_mut().zip(&sums).zip(by) {
+                // A window beside the input covers nothing.
+                *o = T::narrow(if by == T::W::of(0.0) { by } else { sum / by });
             }
         }
     }
@@ -107,13 +121,8 @@ pub(super) fn average<T: Float>(x: &CpuArray, w: &Windows, args: &PoolArgs, shap
     let by = divisors::<T::W>(w, args);
     let taps = if is_long(w) { Vec::new() } else { taps(w) };
     CpuArray::build(shape, |out: &mut [T]| {
-        each_plane(data, input_plane(w), out, output_plane(w), grain(w), |x, out| {
-            let mut sums = vec![T::W::of(0.0); out.len()];
-            run(Sums { w, taps: &taps, x, sums: &mut sums });
-            for ((o, &sum), &by) in out.iter_mut().zip(&sums).zip(&by) {
-                // A window beside the input covers nothing.
-                *o = T::narrow(if by == T::W::of(0.0) { by } else { sum / by });
-            }
+        some_planes(data, input_plane(w), out, output_plane(w), grain(w), |x, out| {
+            run(Means { w, taps: &taps, by: &by, x, out });
         });
         Ok(())
     })

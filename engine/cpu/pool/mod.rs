@@ -205,8 +205,8 @@ fn grain(w: &Windows) -> usize {
     threads::GRAIN / 4 / w.iter().map(|w| w.taps).product::<usize>().max(1)
 }
 
-/// Runs `f(input plane, output plane)` for all planes.
-fn each_plane<T: Sync, O: Send>(
+/// Runs `f(input planes, output planes)` for all planes, some at a time.
+fn some_planes<T: Sync, O: Send>(
     x: &[T],
     size: usize,
     out: &mut [O],
@@ -218,9 +218,23 @@ fn each_plane<T: Sync, O: Send>(
         return;
     }
     threads::for_chunks(out, unit, grain, |start, out| {
+        let (first, planes) = (start / unit, out.len() / unit);
+        f(&x[first * size..(first + planes) * size], out);
+    });
+}
+
+/// Runs `f(input plane, output plane)` for all planes.
+fn each_plane<T: Sync, O: Send>(
+    x: &[T],
+    size: usize,
+    out: &mut [O],
+    unit: usize,
+    grain: usize,
+    f: impl Fn(&[T], &mut [O]) + Sync,
+) {
+    some_planes(x, size, out, unit, grain, |x, out| {
         for (i, out) in out.chunks_mut(unit).enumerate() {
-            let plane = start / unit + i;
-            f(&x[plane * size..(plane + 1) * size], out);
+            f(&x[i * size..(i + 1) * size], out);
         }
     });
 }

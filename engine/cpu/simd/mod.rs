@@ -11,6 +11,7 @@ mod buffer;
 mod bytes;
 mod dispatch;
 mod extremes;
+mod fetch;
 mod half;
 mod lanes;
 mod math;
@@ -20,6 +21,7 @@ mod memory;
 mod reduce;
 mod seats;
 pub mod shared;
+mod strips;
 pub mod threads;
 pub mod tile;
 mod word;
@@ -32,10 +34,12 @@ pub use dispatch::{
     Arg, Map1, Map2, Task,
 };
 pub use extremes::{arg_extremum, arg_row, extrema, extreme_rows, extremum, Better, BetterNumber, Extreme};
+pub use fetch::fetch;
 pub use half::{Narrow, Wide, Widen};
 pub use math::{kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};
 pub use reduce::{join, product, sum, sum_of, sum_rows, sums, Sum};
+pub use strips::{for_strips, Strip};
 pub(crate) use word::with_word;
 pub use word::Word;
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub const GRAIN: usize = 32 << 10;
 
 /// How long a thread waits awake: some times what it takes to wake one that sleeps.
-const AWAKE: Duration = Duration::from_micros(50);
+const AWAKE: Duration = Duration::from_micros(200);
 
 /// Sleepers that one thread wakes, which takes it some µs each; those woken wake more.
 const CALLS: usize = 2;
@@ -286,7 +286,7 @@ pub fn each_piece(pieces: usize, f: &(dyn Fn(usize) + Sync)) {
 }
 
 /// How long each piece of `n` elements is: a multiple of `unit`, at least `grain`, and a few pieces per thread.
-fn piece_size(n: usize, unit: usize, grain: usize) -> usize {
+pub fn piece_size(n: usize, unit: usize, grain: usize) -> usize {
     let (unit, pieces) = (unit.max(1), n / grain.max(unit).max(1));
     if pieces < 2 {
         return n.max(1);

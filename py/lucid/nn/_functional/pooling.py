@@ -100,6 +100,8 @@ def _even(input: Tensor, sizes: tuple[int, ...]) -> list[int] | None:
 
 def _adaptive_avg(op: str, input: Tensor, output_size: Any, n: int) -> Tensor:
     sizes = _adaptive_sizes(op, input, output_size, n)
+    if all(size == 1 for size in sizes):
+        return input.mean(tuple(range(-n, 0)), keepdim=True)
     windows = _even(input, sizes)
     if windows is not None:
         pool: Any = (_C.avg_pool1d, _C.avg_pool2d, _C.avg_pool3d)[n - 1]
