@@ -255,11 +255,17 @@ fn each(f: impl Fn(&Tensor) -> Result<Tensor>, tensors: &[Tensor]) -> Result<Vec
 }
 
 fn at_least_1(x: &Tensor) -> Result<Tensor> {
-    insert_ones(x, 1usize.saturating_sub(x.ndim()))
+    match x.ndim() {
+        0 => insert_ones(x, 1),
+        _ => Ok(x.clone()),
+    }
 }
 
 fn at_least_2(x: &Tensor) -> Result<Tensor> {
-    insert_ones(x, 2usize.saturating_sub(x.ndim()))
+    match x.ndim() {
+        n @ 0..=1 => insert_ones(x, 2 - n),
+        _ => Ok(x.clone()),
+    }
 }
 
 fn at_least_3(x: &Tensor) -> Result<Tensor> {

@@ -152,8 +152,12 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
 
 def as_tensor(data: Any) -> Tensor:
     """What `as_tensor` makes of data that is neither a tensor nor nested numbers: arrays are shared, buffers copied."""
-    array = any(hasattr(data, name) for name in ("__array__", "__array_interface__", "__dlpack__"))
-    return share_foreign(data) if array else from_foreign(data)
+    return share_foreign(data) if _is_array(data) else from_foreign(data)
+
+
+def _is_array(data: Any) -> bool:
+    """Does it say itself what its elements are?"""
+    return any(hasattr(data, name) for name in ("__array__", "__array_interface__", "__dlpack__"))
 
 
 def share_foreign(data: Any) -> Tensor:
@@ -225,8 +229,8 @@ def asarray(
     requires_grad: bool = False,
 ) -> Tensor:
     """`obj` as a tensor that shares its memory where that can be: a tensor, a NumPy array, a DLPack capsule or
-    exporter, a buffer; numbers and sequences are copied. With `copy=True` it is always a copy, with `copy=False`
-    needing one is a ValueError."""
+    exporter, a buffer, whose bytes are read as `dtype`; numbers and sequences are copied. With `copy=True` it is always
+    a copy, with `copy=False` needing one is a ValueError."""
     if isinstance(obj, Tensor):
         tensor = obj
     elif isinstance(obj, (bool, int, float, complex, list, tuple, range)):
@@ -236,6 +240,9 @@ def asarray(
         return made.requires_grad_() if requires_grad else made
     elif type(obj).__name__ == "PyCapsule":
         tensor = _C._from_dlpack(obj)[0]
+    elif dtype is not None and not _is_array(obj):
+        # The bytes of a buffer are read as the dtype, whatever it calls its elements.
+        tensor = frombuffer(obj, dtype=dtype)
     else:
         tensor = share_foreign(obj)
     wanted_dtype = tensor.dtype if dtype is None else dtype

@@ -281,7 +281,8 @@ macro_rules! bind_function {
             let (at, alone) = (At { op: OP, arg: stringify!($p) }, $p.len() == 1);
             let alone = if alone { Some($p.get_item(0)?) } else { None };
             let alone_sequence = alone.as_ref().filter(|a| !a.is_instance_of::<PyTensor>());
-            let $p = crate::args::tensors_of(at, alone_sequence.unwrap_or($p.as_any()).as_borrowed())?;
+            let arguments = alone_sequence.unwrap_or($p.as_any());
+            let $p = crate::args::tensors_of(at, arguments.as_borrowed())?;
             $($(let $kp = held!(py OP $kp $kk $kd);)*)?
             let count = $p.len();
             apart! { py OP [out] $p: Tensors }
@@ -290,7 +291,8 @@ macro_rules! bind_function {
                 return crate::out::store(py, OP, out, made, &[Given::Tensors(count)]);
             }
             // One tensor by itself gives one tensor.
-            results::variadic::$ret(py, OP, made, alone.is_some() && alone_sequence.is_none())
+            let made = results::variadic::$ret(py, OP, made, alone.is_some() && alone_sequence.is_none())?;
+            results::or_arguments(made, arguments)
         }
     };
     // An equation, then the tensors one by one or as one sequence.

@@ -2,7 +2,7 @@
 //!
 //! Each reads its arguments with [`Call`], by position, by name or by NumPy's name, and picks the op by what it found.
 
-use crate::args::{kind_name, kinds, optional, required, weight_of, Arg, At};
+use crate::args::{kind_name, kinds, optional, required, weight_of, Arg, At, Kind};
 use crate::tensor::{nonzero_of, wrap, PyTensor};
 use crate::{cross, errors, out, results};
 use lucid::ops::out::Given;
@@ -103,6 +103,14 @@ impl<'py> Call<'py> {
         }
     }
 
+    /// Refuses an `out` whose memory overlaps a tensor's in part.
+    fn apart(&self) -> PyResult<()> {
+        let Some(out) = self.get("out").filter(|o| !o.is_none()) else { return Ok(()) };
+        let read: Vec<Tensor> =
+            ["input", "other"].iter().filter(|n| self.get(n).is_some()).filter_map(|n| self.tensor(n).ok()).collect();
+        out::check_apart(self.py, self.op, out.as_borrowed(), &read)
+    }
+
     fn wrong(&self, name: &'static str, expected: &str) -> PyErr {
         let got = self.get(name).map_or_else(|| "nothing".into(), |v| kind_name(v));
         errors::type_error(self.py, format!("{}(): argument '{name}' must be {expected}, not {got}", self.op))
@@ -128,6 +136,7 @@ fn extremum<'py>(
         call.given[3] = call.given[1].take();
     }
     let t = call.tensor("input")?;
+    call.apart()?;
     let weight = weight_of(&t);
     let py = call.py;
     if call.get("other").is_some() {
@@ -329,6 +338,12 @@ fn r#where<'py>(
         }
         let a = required::<kinds::Operand>(py, At { op, arg: "input" }, input)?;
         let b = required::<kinds::Operand>(py, At { op, arg: "other" }, other)?;
+        if let Some(out) = out.0.filter(|o| !o.is_none()) {
+            let mut read = vec![c.clone()];
+            <kinds::Operand as Kind>::gather(&a, &mut read);
+            <kinds::Operand as Kind>::gather(&b, &mut read);
+            out::check_apart(py, op, out, &read)?;
+        }
         let weight = weight_of(&c).max(a.weight()).max(b.weight());
         cross::op(py, weight, || compare::select::r#where(&c, a.lend(), b.lend()))?
     };
@@ -345,7 +360,10 @@ fn nonzero<'py>(py: Python<'py>, input: Arg<'_, 'py>, out: Arg<'_, 'py>, as_tupl
     let t = required::<kinds::Tensor>(py, At { op: "nonzero", arg: "input" }, input)?.clone();
     match out.0.filter(|o| !o.is_none() && !as_tuple) {
         None => nonzero_of(py, t, as_tuple),
-        Some(out) => out::store(py, "nonzero", out, cross::long(py, || t.nonzero())?, &[]),
+        Some(out) => {
+            out::check_apart(py, "nonzero", out, &[t.clone()])?;
+            out::store(py, "nonzero", out, cross::long(py, || t.nonzero())?, &[])
+        }
     }
 }
 

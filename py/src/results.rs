@@ -168,6 +168,18 @@ pub fn or_argument<'py>(made: Bound<'py, PyAny>, argument: crate::args::Arg<'_, 
     }
 }
 
+/// [`or_argument`] for each of one result or a tuple of them, and a sequence of arguments.
+pub fn or_arguments<'py>(made: Bound<'py, PyAny>, arguments: &Bound<'py, PyAny>) -> Object<'py> {
+    let arguments: Vec<Bound<'py, PyAny>> = arguments.try_iter()?.collect::<PyResult<_>>()?;
+    let own = |made: Bound<'py, PyAny>| {
+        arguments.iter().fold(made, |made, a| or_argument(made, crate::args::Arg(Some(a.as_borrowed()))))
+    };
+    match made.cast_exact::<PyTuple>() {
+        Ok(several) => Ok(PyTuple::new(made.py(), several.iter().map(own))?.into_any()),
+        Err(_) => Ok(own(made)),
+    }
+}
+
 /// The tensor's own object where the op gave the tensor back as it was (`x.contiguous() is x`), else a new one.
 #[inline]
 pub fn same_or<'py, T: Same>(

@@ -189,7 +189,12 @@ def _tensor_type(*args: Any) -> Tensor:
     raise UnpicklingError("a tensor of the format before PyTorch 0.4 is not read")
 
 
-def _from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
+def from_any_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
+    """A tensor with attributes, or of any subclass, in a file that is trusted."""
+    return from_type(function, kind, args, state, listed=False)
+
+
+def from_type(function: Any, kind: Any, args: Any, state: Any, listed: bool = True) -> Any:
     """A tensor with attributes, or of a subclass that the user has listed."""
     from lucid.serialization import _unpickle
 
@@ -201,7 +206,8 @@ def _from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
 
         return Buffer(made, persistent=state.get("persistent") is not False)
     if kind is not _tensor_type:
-        if not any(kind is listed for listed in _unpickle._user_globals.values()) or not isinstance(kind, type):
+        known = not listed or any(kind is own for own in _unpickle._user_globals.values())
+        if not known or not isinstance(kind, type):
             raise UnpicklingError(f"a tensor of the class {kind!r} that is not allowlisted via `add_safe_globals`")
         made = Tensor._make_subclass(kind, made, made.requires_grad)
     _set_attributes(made, state)
@@ -357,7 +363,7 @@ ALLOWED: dict[str, Any] = {
     "torch._utils._rebuild_sparse_tensor": _rebuild_sparse,
     "torch._utils._rebuild_parameter": _parameter,
     "torch._utils._rebuild_parameter_with_state": _parameter_with_state,
-    "torch._tensor._rebuild_from_type_v2": _from_type,
+    "torch._tensor._rebuild_from_type_v2": from_type,
     "torch.storage.UntypedStorage": StorageType("UntypedStorage", None),
     "numpy.dtype": _numpy_dtype,
     "numpy.core.multiarray.scalar": _numpy_scalar,

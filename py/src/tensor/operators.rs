@@ -1,7 +1,7 @@
 //! Python's operators on tensors. What is neither tensor nor number gives `NotImplemented`, so that Python asks the other side.
 
 use super::{wrap, PyTensor};
-use crate::args::{operand_of, weight_of, At, HeldOperand};
+use crate::args::{kind_name, operand_of, weight_of, At, HeldOperand};
 use crate::{cross, errors};
 use lucid::ops::{binary, compare, contract, result_type, unary};
 use lucid::{Operand, Result, Scalar, Tensor};
@@ -237,7 +237,10 @@ impl PyTensor {
 
     fn __richcmp__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, op: CompareOp) -> Object<'py> {
         match op {
-            CompareOp::Eq => forward(slf, other, "eq", |a, b| compare::eq(a, b)),
+            CompareOp::Eq => match array(slf, other)? {
+                Some(other) => forward(slf, &other, "eq", |a, b| compare::eq(a, b)),
+                None => forward(slf, other, "eq", |a, b| compare::eq(a, b)),
+            },
             CompareOp::Ne => forward(slf, other, "ne", |a, b| compare::ne(a, b)),
             CompareOp::Lt => forward(slf, other, "lt", |a, b| compare::lt(a, b)),
             CompareOp::Le => forward(slf, other, "le", |a, b| compare::le(a, b)),
@@ -256,6 +259,16 @@ impl PyTensor {
         let a = slf.get().share();
         cross::long(py, || compare::eq(&a, b.lend())?.any(None, false)?.item_bool())
     }
+}
+
+/// A NumPy array as a tensor: of all that compares, `==` alone takes one, as in PyTorch, rather than be false.
+fn array<'py>(slf: &Bound<'py, PyTensor>, other: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = slf.py();
+    if other.is_instance_of::<PyTensor>() || kind_name(other) != "ndarray" {
+        return Ok(None);
+    }
+    let shown = py.import("lucid")?.call_method1("as_tensor", (other,))?;
+    Ok(Some(shown.call_method1("to", (slf.getattr("device")?,))?))
 }
 
 fn alone<'py>(slf: &Bound<'py, PyTensor>, op: fn(&Tensor) -> Result<Tensor>) -> Object<'py> {

@@ -241,6 +241,19 @@ OUTS: dict[str, Callable[[Any, Any], Any]] = {
     "too small": lambda L, b: L.exp(b, out=L.zeros(3, device=b.device)),
     "empty": lambda L, b: L.exp(b, out=L.empty(0, device=b.device)),
     "requiring gradients": lambda L, b: L.exp(b, out=L.zeros(8, device=b.device, requires_grad=True)),
+    "where, itself": lambda L, b: L.where(b > 0.3, b, -b, out=b),
+    "where, transposed": lambda L, b: L.where(
+        L.ones(2, 2, device=b.device) > 0, b[:4].view(2, 2), b[:4].view(2, 2).t(), out=b[:4].view(2, 2)
+    ),
+    "maximum in part": lambda L, b: L.max(b[:-1], L.ones(7, device=b.device), out=b[1:]),
+    "cross, itself": lambda L, b: L.cross(b[:3], b[3:6], out=b[:3]),
+    "linalg.cross, the second": lambda L, b: L.linalg.cross(b[:3], b[3:6], out=b[3:6]),
+    "kron, itself": lambda L, b: L.kron(b[:1], b, out=b),
+    "take, itself": lambda L, b: L.take(b, L.arange(8, device=b.device), out=b),
+    "take_along_dim, itself": lambda L, b: L.take_along_dim(b, L.arange(8, device=b.device), 0, out=b),
+    "masked_select, itself": lambda L, b: L.masked_select(b, b >= 0, out=b),
+    "nonzero, itself": lambda L, b: (lambda i: L.nonzero(i, out=i))(L.ones(2, 2, dtype=L.int64, device=b.device)),
+    "take, beside": lambda L, b: L.take(b[:4], L.tensor([3, 2, 1, 0], device=b.device), out=b[4:]),
     "of what requires gradients": lambda L, b: L.exp(b.requires_grad_(), out=L.zeros(8, device=b.device)),
 }
 

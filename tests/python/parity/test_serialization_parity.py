@@ -223,3 +223,26 @@ def test_cuda_tags_go_to_the_gpu_device() -> None:
         assert lucid.load(out).device == lucid.device("gpu")
     out.seek(0)
     assert lucid.load(out, map_location={"mps": "cpu"}).is_cpu
+
+
+class OfTorch(torch.Tensor):
+    """A subclass that only a file that is trusted may name."""
+
+
+class OfLucid(lucid.Tensor):
+    """The same."""
+
+
+@pytest.mark.filterwarnings("ignore:lucid.load with weights_only=False")
+def test_subclasses_in_trusted_files() -> None:
+    def run(m: Any, kind: type) -> list[Any]:
+        file = io.BytesIO()
+        m.save({"x": m.ones(2, 3).as_subclass(kind), "y": m.ones(2)}, file)
+        file.seek(0)
+        with pytest.raises(Exception, match=r"weights_only|add_safe_globals"):
+            m.load(file, weights_only=True)
+        file.seek(0)
+        read = m.load(file, weights_only=False)
+        return [type(read["x"]) is kind, type(read["y"]) is m.Tensor, read["x"].tolist()]
+
+    assert run(lucid, OfLucid) == run(torch, OfTorch)

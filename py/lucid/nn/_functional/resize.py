@@ -118,7 +118,8 @@ def interpolate(
             x = _antialiased(x, dim, grid, mode)
         else:
             x = _resized(x, dim, grid, cubic_too=mode == "bicubic")
-    return x.to(input.dtype) if half else x
+    # As in PyTorch never the input itself.
+    return x.to(input.dtype) if half else x.clone() if x is input else x
 
 
 class _Grid:
