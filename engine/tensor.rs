@@ -184,7 +184,7 @@ impl Tensor {
         if let Some(detached) = crate::sparse::detached(self)? {
             return Ok(detached);
         }
-        Ok(Tensor::with_auto(self.0.storage.clone(), Auto::detached(self.is_inference())))
+        Ok(Tensor::with_auto(self.0.storage.clone(), self.0.auto.cut_off()))
     }
 
     /// The same storage, cut off from the tape, whose [`version`](Tensor::version) is its own: writes through it are seen by both,
@@ -194,7 +194,7 @@ impl Tensor {
     /// As [`Tensor::detach`].
     pub fn data(&self) -> Result<Tensor> {
         let same = self.detach()?;
-        Ok(Tensor::with_auto(same.storage().apart(), Auto::detached(self.is_inference())))
+        Ok(Tensor::with_auto(same.storage().apart(), self.0.auto.cut_off()))
     }
 
     /// The elements in row-major order. Evaluates.

@@ -4,14 +4,14 @@
 
 use super::forward::Tangent;
 use super::hooks::Extra;
-use super::modes;
 use super::node::{Edge, Node, Owned};
+use super::{modes, transforms};
 use crate::ops::view::ViewOp;
 use crate::tensor::Inner;
 use crate::Tensor;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// A tensor's place on the tape.
@@ -19,6 +19,8 @@ pub(crate) struct Auto {
     requires_grad: AtomicBool,
     /// Made in inference mode.
     pub(crate) inference: bool,
+    /// The call of a function transform that it was made in, 0 for none.
+    pub(crate) made_in: AtomicU64,
     /// Did the user get to have it?
     pub(crate) handed_out: AtomicBool,
     /// Recorded writes to this tensor, as a base of views.
@@ -75,6 +77,7 @@ impl Default for Auto {
         Auto {
             requires_grad: AtomicBool::new(false),
             inference: modes::inference_mode_enabled(),
+            made_in: AtomicU64::new(transforms::current()),
             handed_out: AtomicBool::new(false),
             writes: AtomicU32::new(0),
             view: None,
@@ -87,6 +90,18 @@ impl Auto {
     /// Of another tensor's storage, cut off from the tape.
     pub(crate) fn detached(inference: bool) -> Auto {
         Auto { inference, ..Auto::default() }
+    }
+
+    /// The same for a tensor that shows all of this one's.
+    pub(crate) fn cut_off(&self) -> Auto {
+        let auto = Auto { inference: self.inference, ..Auto::default() };
+        auto.made_where(self);
+        auto
+    }
+
+    /// From now on it counts as made where the other was.
+    pub(crate) fn made_where(&self, other: &Auto) {
+        self.made_in.store(other.made_in.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     pub(crate) fn recorded(edge: Edge) -> Auto {

@@ -15,6 +15,7 @@ mod modes;
 mod node;
 mod record;
 mod run;
+mod transforms;
 
 pub(crate) use auto::Auto;
 pub use custom::{custom, Backward, CustomNode, Record};
@@ -42,5 +43,7 @@ pub use record::{custom_view, handed_out};
 pub(crate) fn is_followed(t: &crate::Tensor) -> bool {
     grad_enabled() && requires_grad(t) || forward::carries(t)
 }
+
+pub use transforms::{check_hooks, check_untransformed, enter_transform, leave_transform, Transform};
 
 pub use run::{backward, current_pass, grad, leads_elsewhere, queue_callback, retire, Keep};

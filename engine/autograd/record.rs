@@ -210,6 +210,7 @@ fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
     };
     // A view of what was made outside of inference mode is no more than it.
     auto.inference = x.is_inference();
+    auto.made_where(&x.0.auto);
     if !auto.inference {
         auto.view = Some(Box::new(ViewInfo { base, ops, seen: AtomicU32::new(seen), itself: false, origin }));
     }

@@ -45,6 +45,12 @@ _NUMPY = {
 }
 
 
+def _leaf(tensor: Tensor) -> Tensor:
+    """The tensor, which requires a gradient from now on; inside of function transforms, too."""
+    tensor.requires_grad = True
+    return tensor
+
+
 def _numpy() -> Any:
     try:
         import numpy
@@ -217,7 +223,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
             if not data.readonly:
                 raise
             tensor = _C._from_bytes(part.tobytes(), [count], dtype, None)
-    return tensor.requires_grad_() if requires_grad else tensor
+    return _leaf(tensor) if requires_grad else tensor
 
 
 def asarray(
@@ -237,7 +243,7 @@ def asarray(
         if copy is False:
             raise ValueError("can't alias arbitrary sequence into a tensor.")
         made = _C.tensor(obj, dtype=dtype, device=device)
-        return made.requires_grad_() if requires_grad else made
+        return _leaf(made) if requires_grad else made
     elif type(obj).__name__ == "PyCapsule":
         tensor = _C._from_dlpack(obj)[0]
     elif dtype is not None and not _is_array(obj):
@@ -259,7 +265,7 @@ def asarray(
         tensor = tensor.clone()
     if isinstance(obj, Tensor) and obj.requires_grad:
         return tensor
-    return tensor.requires_grad_() if requires_grad else tensor
+    return _leaf(tensor) if requires_grad else tensor
 
 
 # ---- out of tensors --------------------------------------------------------------------------------------------------
@@ -385,7 +391,7 @@ def _rebuild(
     if cls is not Tensor:
         made: Tensor = Tensor._make_subclass(cls, tensor, requires_grad)
         return made
-    return tensor.requires_grad_() if requires_grad else tensor
+    return _leaf(tensor) if requires_grad else tensor
 
 
 def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:

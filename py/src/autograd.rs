@@ -127,6 +127,7 @@ fn _backward(
     let tensors = tensors_of(At { op: "backward", arg: "tensors" }, tensors.as_borrowed())?;
     let grads = grads_of(py, "backward", grads, tensors.len())?;
     let inputs = inputs.map(|i| tensors_of(At { op: "backward", arg: "inputs" }, i.as_borrowed())).transpose()?;
+    cross::quick(py, || lucid::autograd::check_untransformed("backward", "backward()"))?;
     let keep = Keep { graph: retain_graph, create_graph };
     cross::long(py, || lucid::autograd::backward(&tensors, &grads, keep, inputs.as_deref()))
 }

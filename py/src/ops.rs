@@ -430,6 +430,7 @@ macro_rules! bind_in_place {
                     $(let $p = held!(py OP $p $k $($d)?);)*
                     $($(let $kp = held!(py OP $kp $kk $kd);)*)?
                     let input = slf.get().read();
+                    crate::cross::quick(py, || input.refuse_captured(OP))?;
                     run!(py, OP, lucid::Tensor::[<$name _>], (input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)?))?;
                     Ok(slf.clone())
                 }
@@ -453,6 +454,7 @@ macro_rules! bind_restride {
                     $(let $p = held!(py OP $p $k $($d)?);)*
                     $($(let $kp = held!(py OP $kp $kk $kd);)*)?
                     let mut t = slf.get().share();
+                    crate::cross::quick(py, || t.refuse_captured(OP))?;
                     crate::cross::quick(py, || t.[<$name _>]($(<kinds::$k as Kind>::lend(&$p),)* $($(<kinds::$kk as Kind>::lend(&$kp),)*)?))?;
                     slf.get().replace(py, t);
                     Ok(slf.clone())

@@ -43,13 +43,22 @@ def backward(
     grad_tensors: _Grads = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    grad_variables: _Grads = None,
     inputs: Places | None = None,
 ) -> None:
     """Adds the gradients of `tensors` to their leaves, or to `inputs` alone.
 
     Each tensor is weighed by its entry of `grad_tensors`, which may be `None` for a tensor of one element. The graph is
-    let go of unless `retain_graph` or `create_graph`.
+    let go of unless `retain_graph` or `create_graph`. `grad_variables` is the old name of `grad_tensors`.
     """
+    if grad_variables is not None:
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only "
+                "use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
     keep = create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else _edges.inputs_of(_edges.listed(inputs))
     if targets is not None and not targets:

@@ -6,6 +6,7 @@ backward pass per output element. Both are exact enough in float64 for the defau
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -66,11 +67,11 @@ def _numerical(function: Callable[..., Any], inputs: Sequence[Any], which: int, 
             data[place] = value
         pairs = zip(above, below, strict=True)
         columns.append([[(a - b) / (2 * eps) for a, b in zip(up, down, strict=True)] for up, down in pairs])
-    outputs = len(columns[0]) if columns else 0
+    outputs = len(columns[0]) if columns else len(_outputs(function, inputs))
     return [[column[o] for column in columns] for o in range(outputs)]
 
 
-def _analytical(output: Tensor, checked: Sequence[Tensor]) -> list[list[list[float]]]:
+def _analytical(output: Tensor, checked: Sequence[Tensor], dtypes: bool = False) -> list[list[list[float]]]:
     """Per input, per output element, the gradient of each input element."""
     rows: list[list[list[float]]] = [[] for _ in checked]
     for i in range(output.numel()):
@@ -78,6 +79,8 @@ def _analytical(output: Tensor, checked: Sequence[Tensor]) -> list[list[list[flo
         weight[i] = 1
         grads = grad(output, checked, weight.reshape(tuple(output.shape)), retain_graph=True, allow_unused=True)
         for row, t, g in zip(rows, checked, grads, strict=True):
+            if dtypes and g is not None and g.dtype != t.dtype:
+                raise GradcheckError(f"Gradient has dtype mismatch: {g.dtype} for an input of {t.dtype}")
             row.append([0.0] * t.numel() if g is None else _flat(g))
     return rows
 
@@ -91,27 +94,43 @@ def gradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
     check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
     check_forward_ad: bool = False,
     check_backward_ad: bool = True,
     fast_mode: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """Are the gradients of `func` at `inputs` those that finite differences give?
 
-    Checks every floating input that requires a gradient, against every floating output. Inputs should be float64.
-    An output without history must not depend on them at all.
+    Checks every floating input that requires a gradient, against every floating output that does; where none does, none
+    may depend on the inputs. Inputs should be float64: others are warned of.
     Raises `GradcheckError` where they differ by more than `atol + rtol * |numerical|`, or gives `False` unless
-    `raise_exception`. `nondet_tol` is how far two backward passes may differ.
+    `raise_exception`. `nondet_tol` is how far two backward passes may differ. Gradients must also be zero for weights
+    of zero, have their inputs' dtypes with `check_grad_dtypes`, and with `check_undefined_grad` be undefined or zero
+    where the outputs' are undefined.
 
     `check_forward_ad` checks tangents (`lucid.autograd.forward_ad`) likewise, `check_batched_grad` that gradients of
-    several weights at once are those of one after another; `check_backward_ad=False` leaves the backward passes out.
+    several weights at once are those of one after another, `check_batched_forward_grad` the same of tangents;
+    `check_backward_ad=False` leaves the backward passes out. `masked` is of sparse inputs; there are none.
     With `fast_mode` PyTorch checks a random projection of the Jacobian; here all of it is checked in any case.
     """
     if not (check_backward_ad or check_forward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     if check_batched_grad and not check_backward_ad:
         raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
-    ways = _Ways(check_backward_ad, check_forward_ad, check_batched_grad)
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
+    ways = _Ways(
+        check_backward_ad,
+        check_forward_ad,
+        check_batched_grad,
+        check_batched_forward_grad,
+        check_undefined_grad and check_backward_ad,
+        check_grad_dtypes,
+    )
     try:
         _check(func, _listed(inputs), eps, atol, rtol, nondet_tol, ways)
     except GradcheckError:
@@ -127,6 +146,9 @@ class _Ways(NamedTuple):
     backward: bool
     forward: bool
     batched: bool
+    batched_forward: bool
+    undefined: bool
+    dtypes: bool
 
 
 def _check(
@@ -147,7 +169,11 @@ def _check(
         )
     for i in places:
         if inputs[i].dtype is not _C.float64:
-            raise ValueError(f"gradcheck needs float64 inputs, input {i} is {inputs[i].dtype}")
+            warnings.warn(
+                f"Input #{i} requires gradient and is not a double precision floating point. This check will likely "
+                "fail if all the inputs are not of double precision floating point.",
+                stacklevel=3,
+            )
         if any(step == 0 and size > 1 for size, step in zip(inputs[i].shape, inputs[i].stride(), strict=True)):
             raise RuntimeError(
                 f"The {i}th input has a dimension with stride 0. gradcheck moves elements one by one and cannot where "
@@ -157,36 +183,65 @@ def _check(
     # The inputs are moved before the graph is made: it would refuse to run after.
     numerical = [_numerical(func, inputs, i, eps) for i in places]
     outputs = _outputs(func, inputs)
-    for o, output in enumerate(outputs):
-        if not output.requires_grad:
-            rows = [[[0.0] * t.numel() for _ in range(output.numel())] for t in checked]
-        elif ways.backward:
-            rows = _analytical(output, checked)
-            again = _analytical(output, checked)
-            _compare_runs(rows, again, nondet_tol, o)
-            if ways.batched:
-                _compare_batched(rows, _batched(output, checked), atol, rtol, o)
-        if ways.backward or not output.requires_grad:
-            for k, place in enumerate(places):
-                for j in range(checked[k].numel()):
-                    for i in range(output.numel()):
-                        _compare(numerical[k][o][j][i], rows[k][i][j], atol, rtol, (o, place, i, j), "analytically")
+    followed = [o for o, output in enumerate(outputs) if output.requires_grad]
+    if not followed and any(abs(v) > atol for of_input in numerical for v in _leaves(of_input)):
+        raise GradcheckError("Numerical gradient for function expected to be zero")
+    for o in followed if ways.backward else ():
+        rows = _analytical(outputs[o], checked, ways.dtypes)
+        for k, place in enumerate(places):
+            columns = [[row[j] for row in rows[k]] for j in range(checked[k].numel())]
+            _compare(numerical[k][o], columns, atol, rtol, f"output {o} with respect to input {place}")
+        _compare_runs(rows, _analytical(outputs[o], checked), nondet_tol)
+        if ways.batched:
+            _compare_batched(rows, _batched(outputs[o], checked), atol, rtol, o)
+    if ways.backward and followed:
+        _check_scaled([outputs[o] for o in followed], checked)
+    if ways.undefined:
+        _check_undefined([outputs[o] for o in followed])
     if ways.forward:
         for k, place in enumerate(places):
-            columns = _forward(func, inputs, place)
-            for o, rows_of in enumerate(columns):
-                for j, column in enumerate(rows_of):
-                    for i, got in enumerate(column):
-                        _compare(numerical[k][o][j][i], got, atol, rtol, (o, place, i, j), "in forward mode")
+            tangents = _forward(func, inputs, place)
+            for o in followed:
+                where = f"output {o} with respect to input {place} in forward mode"
+                _compare(numerical[k][o], tangents[o], atol, rtol, where)
+            if ways.batched_forward:
+                together = _batched_forward(func, inputs, place)
+                for o in followed:
+                    _compare(tangents[o], together[o], atol, rtol, f"output {o}, of tangents one by one and at once,")
 
 
-def _compare(want: float, got: float, atol: float, rtol: float, where: tuple[int, int, int, int], way: str) -> None:
-    if not abs(got - want) <= atol + rtol * abs(want):
-        o, place, i, j = where
+def _compare(want: list[list[float]], got: list[list[float]], atol: float, rtol: float, where: str) -> None:
+    """Two Jacobians, per input element the derivatives of each output element."""
+    pairs = zip([v for row in want for v in row], [v for row in got for v in row], strict=True)
+    if not all(abs(b - a) <= atol + rtol * abs(a) for a, b in pairs):
         raise GradcheckError(
-            f"Jacobian mismatch for output {o} with respect to input {place}: "
-            f"d output[{i}] / d input[{j}] is {got!r} {way} and {want!r} numerically"
+            f"Jacobian mismatch for {where},\nnumerical:{_C.tensor(want)}\nanalytical:{_C.tensor(got)}\n"
         )
+
+
+def _check_scaled(outputs: list[Tensor], checked: Sequence[Tensor]) -> None:
+    """Weights of zero give gradients of zero."""
+    zeros = [_C.zeros_like(o) for o in outputs]
+    for g in grad(outputs, checked, zeros, retain_graph=True, allow_unused=True):
+        if g is not None and any(_flat(g)):
+            raise GradcheckError("backward not multiplied by grad_output")
+
+
+def _check_undefined(outputs: list[Tensor]) -> None:
+    """The steps that made the outputs, given no gradients, give none or zeros."""
+    for output in outputs:
+        node, advice = output.grad_fn, 'Please look at "Notes about undefined output gradients" of PyTorch'
+        if node is None:
+            continue
+        try:
+            found = _listed(node(*[None] * node._results()))
+        except RuntimeError as e:
+            raise GradcheckError(f"Expected backward function to handle undefined output grads. {advice}") from e
+        if any(g is not None and any(_flat(g)) for g in found):
+            raise GradcheckError(
+                "Expected all input grads to be undefined or zero when all output grads are undefined or zero. "
+                + advice
+            )
 
 
 def _forward(function: Callable[..., Any], inputs: Sequence[Any], which: int) -> list[list[list[float]]]:
@@ -204,7 +259,7 @@ def _forward(function: Callable[..., Any], inputs: Sequence[Any], which: int) ->
                 forward_ad.unpack_dual(y) for y in _outputs(function, [*inputs[:which], dual, *inputs[which + 1 :]])
             ]
             columns.append([[0.0] * y.numel() if t is None else _flat(t) for y, t in tangents])
-    outputs = len(columns[0]) if columns else 0
+    outputs = len(columns[0]) if columns else len(_outputs(function, inputs))
     return [[column[o] for column in columns] for o in range(outputs)]
 
 
@@ -227,10 +282,28 @@ def _compare_batched(
             raise GradcheckError(f"batched gradients of output {output} are not those one by one: {b!r} and {a!r}")
 
 
-def _compare_runs(first: list[list[list[float]]], second: list[list[list[float]]], tol: float, output: int) -> None:
+def _compare_runs(first: list[list[list[float]]], second: list[list[list[float]]], tol: float) -> None:
     for a, b in zip(_leaves(first), _leaves(second), strict=True):
         if not (abs(a - b) <= tol or (a != a and b != b)):
-            raise GradcheckError(f"two backward passes of output {output} gave different gradients, {a!r} and {b!r}")
+            raise GradcheckError(
+                "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
+                "gives different values, although analytical gradient matches numerical gradient. The tolerance for "
+                f"nondeterminism was {tol}."
+            )
+
+
+def _batched_forward(function: Callable[..., Any], inputs: Sequence[Any], which: int) -> list[list[list[float]]]:
+    """As `_forward`, with all tangents at once."""
+    from lucid.func import jvp, vmap
+
+    x = inputs[which].detach()
+
+    def pushed(v: Tensor) -> list[Tensor]:
+        found = jvp(lambda t: tuple(_outputs(function, [*inputs[:which], t, *inputs[which + 1 :]])), (x,), (v,))[1]
+        return list(found)
+
+    steps = _C.eye(x.numel(), dtype=x.dtype, device=x.device).reshape((x.numel(), *x.shape))
+    return [y.detach().reshape((x.numel(), -1)).tolist() for y in vmap(pushed)(steps)]
 
 
 def _leaves(nested: list[list[list[float]]]) -> list[float]:
@@ -247,11 +320,14 @@ def gradgradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
     gen_non_contig_grad_outputs: bool = False,
     check_batched_grad: bool = False,
     check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True,
     fast_mode: bool = False,
+    masked: bool = False,
 ) -> bool:
     """`gradcheck` of the gradients of `func`, with respect to the inputs and to the outputs' weights.
 
@@ -289,10 +365,13 @@ def gradgradcheck(
         rtol=rtol,
         raise_exception=raise_exception,
         nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
         check_batched_grad=check_batched_grad,
         check_forward_ad=check_fwd_over_rev,
         check_backward_ad=check_rev_over_rev,
         fast_mode=fast_mode,
+        masked=masked,
     )
 
 

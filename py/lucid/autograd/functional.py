@@ -39,6 +39,8 @@ def _one_or_all(found: _Tensors, many: bool) -> Any:
 
 def _traced(inputs: _Tensors, create_graph: bool) -> _Tensors:
     """Inputs to differentiate by, told apart from the same tensors used otherwise."""
+    if not create_graph:
+        _C._check_untransformed("lucid.autograd.functional")
     return tuple(_C._fresh(x if create_graph else x.detach()) for x in inputs)
 
 

@@ -52,6 +52,13 @@ def flat_output(output: Any, where: str) -> tuple[list[Tensor], _tree.Spec]:
     return leaves, spec
 
 
+def _own(inputs: list[Tensor]) -> list[Tensor]:
+    """Inputs that the transform at work has made, which its function may write."""
+    for x in inputs:
+        _C._adopt(x)
+    return inputs
+
+
 class Traced:
     """A call of a function on inputs made to be differentiated by."""
 
@@ -75,12 +82,16 @@ class Traced:
             if not isinstance(x, Tensor):
                 raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
         with enable_grad():
-            self.inputs = [_C._fresh(x) for x in leaves]
-            given = list(args)
-            made = _tree.unflatten(self.inputs, self.spec)
-            for i, x in zip(at, (made,) if isinstance(argnums, int) else made, strict=True):
-                given[i] = x
-            self.output = func(*given, **kwargs)
+            former = _C._enter_transform(True)
+            try:
+                self.inputs = _own([_C._fresh(x) for x in leaves])
+                given = list(args)
+                made = _tree.unflatten(self.inputs, self.spec)
+                for i, x in zip(at, (made,) if isinstance(argnums, int) else made, strict=True):
+                    given[i] = x
+                self.output = func(*given, **kwargs)
+            finally:
+                _C._leave_transform(former)
         # What goes on from here asks for other gradients; this call's own are asked for by name.
         _C._retire(self.inputs)
         self.aux: Any = None
@@ -263,9 +274,9 @@ class Pushed:
         has_aux: bool = False,
     ) -> None:
         leaves, spec = _tree.flatten(primals)
-        level = _C._open_level()
+        level, former = _C._open_level(), _C._enter_transform(False)
         try:
-            duals = [make_dual(x, v) for x, v in zip(leaves, tangents, strict=True)]
+            duals = _own([make_dual(x, v) for x, v in zip(leaves, tangents, strict=True)])
             output, aux = func(*_tree.unflatten(duals, spec)), None
             if has_aux:
                 if not (isinstance(output, tuple) and len(output) == 2):
@@ -287,6 +298,7 @@ class Pushed:
                 self.values.append(value)
                 self.tangents.append(_C.zeros_like(value) if v is None else v)
         finally:
+            _C._leave_transform(former)
             _C._close_level(level)
         # A derivative in reverse within the call has left its history in them, which nobody else asks for.
         self.tangents = [

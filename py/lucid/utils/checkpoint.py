@@ -152,7 +152,7 @@ def _saved(args: tuple[Any, ...]) -> Callable[[], list[Any]]:
     at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
     rest = [None if isinstance(a, Tensor) else a for a in args]
     # A step of its own, which nothing goes back through.
-    token, end = _C.zeros(0).requires_grad_(), _C.zeros(0)
+    token, end = _C.zeros(0, requires_grad=True), _C.zeros(0)
     kept = _C._record_function(
         "CheckpointInputs", [token], [end], [False], tuple(args[i] for i in at), True, lambda g: g
     )

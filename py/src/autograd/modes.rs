@@ -1,8 +1,8 @@
 //! Grad mode, inference mode, hooks on saved tensors, anomaly mode.
 
 use super::{call_python, callable, maybe_tensor, RAISED};
-use crate::errors;
-use crate::tensor::wrap;
+use crate::tensor::{wrap, PyTensor};
+use crate::{cross, errors};
 use lucid::autograd::{self, Former, Pack, Packing, Tracer};
 use lucid::Tensor;
 use pyo3::prelude::*;
@@ -44,11 +44,39 @@ fn _restore_mode(former: &PyMode) {
 #[pyfunction]
 fn _push_saved_tensors_hooks(py: Python<'_>, pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<()> {
     let hook = pack_of(pack, unpack)?;
+    cross::quick(py, autograd::check_hooks)?;
     if let Some(Packing::Refused(why)) = autograd::packing() {
         return Err(errors::runtime_error(py, why));
     }
     autograd::push_packing(Packing::Hook(hook));
     Ok(())
+}
+
+/// The function transform that a thread was in.
+#[pyclass(name = "_Transform", module = "lucid", frozen)]
+struct PyTransform(autograd::Transform);
+
+/// Begins a call of a function transform, and gives what `_leave_transform` puts back.
+#[pyfunction]
+fn _enter_transform(py: Python<'_>, reverse: bool) -> PyResult<PyTransform> {
+    cross::quick(py, || autograd::enter_transform(reverse)).map(PyTransform)
+}
+
+/// The tensor counts as made in the transform that is at work.
+#[pyfunction]
+fn _adopt(t: &Bound<'_, PyTensor>) {
+    t.get().read().adopt();
+}
+
+/// Refuses what does not go with function transforms where one is at work.
+#[pyfunction]
+fn _check_untransformed(py: Python<'_>, what: &str) -> PyResult<()> {
+    cross::quick(py, || autograd::check_untransformed("autograd", what))
+}
+
+#[pyfunction]
+fn _leave_transform(former: &PyTransform) {
+    autograd::leave_transform(former.0);
 }
 
 /// Python's hooks for what the tape saves.
@@ -125,6 +153,11 @@ fn report(name: &str, trace: Option<&str>) {
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     autograd::set_tracer(Tracer { trace, report });
     m.add_class::<PyMode>()?;
+    m.add_class::<PyTransform>()?;
+    m.add_function(wrap_pyfunction!(_enter_transform, m)?)?;
+    m.add_function(wrap_pyfunction!(_leave_transform, m)?)?;
+    m.add_function(wrap_pyfunction!(_adopt, m)?)?;
+    m.add_function(wrap_pyfunction!(_check_untransformed, m)?)?;
     m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(_set_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(is_inference_mode_enabled, m)?)?;

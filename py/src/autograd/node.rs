@@ -176,6 +176,11 @@ impl PyNode {
         self.0.is_reached()
     }
 
+    /// How many results it has.
+    fn _results(&self) -> usize {
+        self.0.results()
+    }
+
     /// A tensor to name in the place of result `nr`, as `GradientEdge` does.
     fn _stand_in<'py>(&self, py: Python<'py>, nr: u32, like: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
         wrap(py, self.0.stand_in(nr, &like.get().share()))

@@ -30,7 +30,10 @@ impl PyTensor {
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
         let t = slf.get().share();
-        cross::quick(slf.py(), || t.requires_grad_(requires_grad))?;
+        cross::quick(slf.py(), || {
+            lucid::autograd::check_untransformed("requires_grad_", "Tensor.requires_grad_()")?;
+            t.requires_grad_(requires_grad)
+        })?;
         Ok(slf.clone())
     }
 
@@ -156,6 +159,7 @@ impl PyTensor {
         create_graph: bool,
         inputs: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
+        cross::quick(py, || lucid::autograd::check_untransformed("backward", "backward()"))?;
         let keep = Keep { graph: retain_graph.unwrap_or(create_graph), create_graph };
         let grads = grads_of(py, "backward", gradient, 1)?;
         let inputs = match inputs {
@@ -167,7 +171,7 @@ impl PyTensor {
                     // Edges of the graph stand for tensors, too.
                     Err(_) => {
                         let general = py.import("lucid.autograd")?.getattr("backward")?;
-                        return general.call1((slf, gradient, retain_graph, create_graph, t)).map(drop);
+                        return general.call1((slf, gradient, retain_graph, create_graph, py.None(), t)).map(drop);
                     }
                 },
             },
@@ -206,7 +210,7 @@ impl PyTensor {
             return Err(errors::type_error(py, format!("Variable data has to be a tensor, but got {got}")));
         };
         let (mut own, source) = (self.share(), value.get().share());
-        cross::quick(py, || own.set_data(&source))?;
+        cross::quick(py, || own.refuse_new_data().and_then(|()| own.set_data(&source)))?;
         self.replace(py, own);
         Ok(())
     }
@@ -214,7 +218,12 @@ impl PyTensor {
     /// Keeps this result's gradient as `grad`, which otherwise only leaves have.
     fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
         let t = self.share();
-        cross::quick(py, || t.retain_grad())
+        cross::quick(py, || {
+            if t.requires_grad() {
+                lucid::autograd::check_untransformed("retain_grad", "Tensor.retain_grad()")?;
+            }
+            t.retain_grad()
+        })
     }
 
     /// Calls `hook(grad)` with each gradient of this tensor; what it returns, unless `None`, takes its place.

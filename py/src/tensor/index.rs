@@ -254,6 +254,7 @@ fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bou
 fn set(slf: &Bound<'_, PyTensor>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = slf.py();
     let x = slf.get().share();
+    cross::quick(py, || x.refuse_captured("__setitem__"))?;
     let Some(value) = operand_of(At { op: "__setitem__", arg: "value" }, value.as_borrowed())? else {
         let got = crate::args::kind_name(value);
         return Err(errors::type_error(py, format!("can't assign a {got} to a {} tensor", x.dtype())));

@@ -17,7 +17,7 @@ fn write<'py>(
     f: impl FnOnce(&Tensor) -> lucid::Result<()> + Send,
 ) -> PyResult<Bound<'py, PyTensor>> {
     let t = slf.get().share();
-    cross::op(slf.py(), weight_of(&t), || f(&t))?;
+    cross::op(slf.py(), weight_of(&t), || t.refuse_captured("in-place").and_then(|()| f(&t)))?;
     Ok(slf.clone())
 }
 
@@ -284,7 +284,7 @@ impl PyTensor {
             }
         };
         let weight = if src.device() == t.device() { weight_of(&t) } else { cross::LARGE };
-        cross::op(slf.py(), weight, || t.copy_(&src))?;
+        cross::op(slf.py(), weight, || t.refuse_captured("copy_").and_then(|()| t.copy_(&src)))?;
         Ok(slf.clone())
     }
 

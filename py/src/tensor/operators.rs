@@ -75,7 +75,7 @@ fn in_place(
     };
     let a = slf.get().read();
     let a: &Tensor = &a;
-    cross::op(py, weight_of(a).max(b.weight()), || op(a, b.lend()))
+    cross::op(py, weight_of(a).max(b.weight()), || a.refuse_captured(name).and_then(|()| op(a, b.lend())))
 }
 
 /// The right side as a tensor, where an op takes only those.

@@ -93,9 +93,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
     ),
     "size_average of 0": lambda m: both(m).mse_loss(x(m), x(m) + 1, size_average=0),
     "reduce of 0": lambda m: both(m).soft_margin_loss(x(m), x(m) + 1, reduce=0),
-    "gumbel_softmax of a tensor of temperatures": lambda m: both(m)
-    .gumbel_softmax(x(m), m.tensor([[0.1], [0.2]]), hard=1)
-    .sum(1),
+    "gumbel_softmax of a tensor of temperatures": lambda m: (
+        both(m).gumbel_softmax(x(m), m.tensor([[0.1], [0.2]]), hard=1).sum(1)
+    ),
     "gaussian_nll_loss of a number": lambda m: both(m).gaussian_nll_loss(x(m), 2.0, 0.5, full=1),
     "inplace is any truth": lambda m: both(m).rrelu(x(m) - 1, inplace=1),
     "margins in tensors": lambda m: both(m).margin_ranking_loss(

@@ -198,3 +198,19 @@ def test_a_quotient_does_not_keep_its_numerator(device: str) -> None:
         y = f(x * 1)
         assert y.grad_fn.saved_tensors[0] is None if y.grad_fn.saved_tensors else True
         y.sum().backward()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_unsafe_pieces_of_what_was_written(device: str) -> None:
+    found = []
+    for m, on in ((lucid, device), (torch, "cpu")):
+        x = m.tensor([1.0, 2.0, 3.0, 4.0], device=on, requires_grad=True)
+        y = x * 1
+        first, second = y.unsafe_split(2)
+        y.mul_(3)
+        second.add_(1)
+        # They show what was written, but the tape does not know.
+        found.append([y.tolist(), first.tolist(), second.tolist(), y._version, first._version, second._version])
+        (first * second).sum().backward()
+        found.append(x.grad.tolist())
+    assert found[:2] == found[2:]

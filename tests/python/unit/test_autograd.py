@@ -231,9 +231,10 @@ def test_gradcheck_finds_wrong_gradients() -> None:
     assert not autograd.gradcheck(lambda t: t * t.detach(), x, raise_exception=False)
     assert autograd.gradcheck(lambda t: (t * captured, t.sum()), x)
     assert autograd.gradcheck(lambda a, b: a @ b, (x, x.detach().clone().requires_grad_()))
-    for wrong in (captured, lucid.ones(1, requires_grad=True)):
-        with pytest.raises(ValueError):
-            autograd.gradcheck(lambda t: t * 2, wrong)
+    with pytest.raises(ValueError):
+        autograd.gradcheck(lambda t: t * 2, captured)
+    with pytest.warns(UserWarning, match="double precision"), pytest.raises(RuntimeError, match="mismatch"):
+        autograd.gradcheck(lambda t: t * 2, lucid.ones(1, requires_grad=True))
     with pytest.raises(RuntimeError, match="stride 0"):
         autograd.gradcheck(lambda t: t * 2, lucid.ones(1, dtype=lucid.float64).expand(3).requires_grad_())
     with pytest.raises(AttributeError, match="'int' object has no attribute 'requires_grad'"):
@@ -266,19 +267,6 @@ def test_gradients_taken_away_by_hooks_end_there(device: str) -> None:
     y.grad_fn.register_prehook(lambda grads: (None,))
     y.sum().backward()
     assert x.grad is None
-
-
-@pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_pieces_of_what_was_written(device: str) -> None:
-    """PyTorch refuses to use pieces after such writes; here they show what was written, and gradients follow."""
-    x = lucid.tensor([1.0, 2.0, 3.0, 4.0], device=device, requires_grad=True)
-    y = x * 1
-    first, second = y.unsafe_split(2)
-    y.mul_(3)
-    second.add_(1)
-    (first * second).sum().backward()
-    assert first.tolist() == [3, 6] and second.tolist() == [10, 13]
-    assert x.grad is not None and x.grad.tolist() == [30, 39, 9, 18]
 
 
 def test_gradcheck_checks_tangents_and_batches() -> None:

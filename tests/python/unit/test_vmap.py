@@ -173,7 +173,8 @@ def test_autograd_grad_inside(device: str) -> None:
     x = lucid.arange(6.0, device=device).reshape(3, 2)
 
     def f(x: Any) -> Any:
-        y = x.detach().requires_grad_()
+        y = x.detach()
+        y.requires_grad = True
         (g,) = lucid.autograd.grad((y**3).sum(), y)
         return g
 
@@ -198,14 +199,17 @@ def test_hooks_see_the_gradient_of_a_sample(device: str) -> None:
         y = x * 3
         y.register_hook(double).remove()
         y.register_hook(double)
-        y.retain_grad()
         total = y.square().sum()
         (g,) = lucid.autograd.grad(total, x)
-        assert y.grad.shape == (2,)
         return g
 
+    def leaf(x: Any) -> Any:
+        x = x.detach()
+        x.requires_grad = True
+        return x
+
     x = lucid.arange(6.0, device=device).reshape(3, 2)
-    assert func.vmap(lambda x: f(x.detach().requires_grad_()))(x).tolist() == (36 * x).tolist()
+    assert func.vmap(lambda x: f(leaf(x)))(x).tolist() == (36 * x).tolist()
     assert seen == [(2,)]
 
 

@@ -1,0 +1,178 @@
+"""`gradcheck` and `gradgradcheck` with their options, and the arguments of `backward` and `grad`, against PyTorch's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import lucid
+import pytest
+import torch
+
+
+def leaf(m: Any, *size: int) -> Any:
+    return m.full(size or (3,), 0.7, dtype=m.float64, requires_grad=True)
+
+
+def function(m: Any, forward: Callable[..., Any], backward: Callable[..., Any]) -> Any:
+    class Own(m.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(x)
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return backward(ctx.saved_tensors[0], *grads)
+
+    return Own.apply
+
+
+def wrong(m: Any) -> Any:
+    return function(m, lambda x: x * x, lambda x, g: g * 3 * x)
+
+
+def unsteady(m: Any) -> Any:
+    calls = [0]
+
+    def backward(x: Any, g: Any) -> Any:
+        calls[0] += 1
+        return g * (2 + 1e-7 * calls[0])
+
+    return function(m, lambda x: x * 2, backward)
+
+
+def unscaled(m: Any) -> Any:
+    return function(m, lambda x: x * 2, lambda x, g: x * 0 + 2)
+
+
+def made_up(m: Any) -> Any:
+    return function(m, lambda x: x * 2, lambda x, g: x if g is None else g * 2)
+
+
+def careful(m: Any) -> Any:
+    return function(m, lambda x: x * 2, lambda x, g: None if g is None else g * 2)
+
+
+CHECKS: dict[str, Callable[..., Any]] = {
+    "right": lambda m, f: f(lambda a: a.sin(), (leaf(m),)),
+    "one tensor": lambda m, f: f(lambda a: a.sin(), leaf(m)),
+    "wrong": lambda m, f: f(wrong(m), (leaf(m),)),
+    "wrong, fast": lambda m, f: f(wrong(m), (leaf(m),), fast_mode=True),
+    "wrong, said": lambda m, f: f(wrong(m), (leaf(m),), raise_exception=False),
+    "wrong forward": lambda m, f: f(wrong(m), (leaf(m),), check_forward_ad=True),
+    "unsteady": lambda m, f: f(unsteady(m), (leaf(m),)),
+    "a little unsteady": lambda m, f: f(unsteady(m), (leaf(m),), nondet_tol=1e-3),
+    "unscaled": lambda m, f: f(unscaled(m), (leaf(m, 1),)),
+    "made up": lambda m, f: f(made_up(m), (leaf(m),)),
+    "made up, unchecked": lambda m, f: f(made_up(m), (leaf(m),), check_undefined_grad=False),
+    "careful": lambda m, f: f(careful(m), (leaf(m),)),
+    "nothing to check": lambda m, f: f(lambda a: a.sin(), (m.ones(3, dtype=m.float64),)),
+    "no tensor": lambda m, f: f(lambda a: a, (3,)),
+    "float32": lambda m, f: f(lambda a: a * 2, (m.ones(3, requires_grad=True),)),
+    "float32, roughly": lambda m, f: f(
+        lambda a: a * 2, (m.ones(3, requires_grad=True),), eps=1e-2, atol=1e-2, rtol=1e-2
+    ),
+    "cut off": lambda m, f: f(lambda a: a.detach(), (leaf(m),)),
+    "cut off beside": lambda m, f: f(lambda a: (a * 2, a.detach()), (leaf(m),)),
+    "a number": lambda m, f: f(lambda a: 3, (leaf(m),)),
+    "expanded": lambda m, f: f(lambda a: a * 2, (m.ones(1, dtype=m.float64).expand(3).requires_grad_(),)),
+    "forward": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_forward_ad=True),
+    "forward alone": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_forward_ad=True, check_backward_ad=False),
+    "neither": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_backward_ad=False),
+    "batches": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_batched_grad=True),
+    "batches alone": lambda m, f: f(
+        lambda a: a.sin(), (leaf(m),), check_batched_grad=True, check_backward_ad=False, check_forward_ad=True
+    ),
+    "batches of tangents": lambda m, f: f(
+        lambda a, b: (a.sin() * b, b), (leaf(m), leaf(m)), check_forward_ad=True, check_batched_forward_grad=True
+    ),
+    "batches of no tangents": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_batched_forward_grad=True),
+    "masked": lambda m, f: f(lambda a: a.sin(), (leaf(m),), masked=True),
+    "dtypes": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_grad_dtypes=True),
+    "unused": lambda m, f: f(lambda a, b: a * 2, (leaf(m), leaf(m))),
+    "empty": lambda m, f: f(lambda a: a * 2, (leaf(m, 0),)),
+    "a view": lambda m, f: f(lambda a: a.view(-1), (leaf(m, 2, 3),)),
+    "the input": lambda m, f: f(lambda a: a, (leaf(m),)),
+    "not a number": lambda m, f: f(lambda a: a * float("nan"), (leaf(m),)),
+}
+TWICE: dict[str, Callable[..., Any]] = {
+    "right": lambda m, f: f(lambda a: a.sin(), (leaf(m),)),
+    "wrong": lambda m, f: f(wrong(m), (leaf(m),)),
+    "linear": lambda m, f: f(lambda a: a * 2, (leaf(m),)),
+    "weights": lambda m, f: f(lambda a: a.sin(), (leaf(m),), (leaf(m),)),
+    "options": lambda m, f: f(
+        lambda a: a.sin(), (leaf(m),), check_undefined_grad=False, check_grad_dtypes=True, masked=False
+    ),
+    "forward": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_fwd_over_rev=True),
+    "neither": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_rev_over_rev=False),
+}
+
+
+def outcome(f: Callable[[], Any]) -> Any:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            found = f()
+        except Exception as e:
+            kind = type(e).__name__ if "Grad" in type(e).__name__ else ""
+            return "refused", next(c.__name__ for c in type(e).__mro__ if c.__module__ == "builtins"), kind
+    return found, [w.category for w in seen if "jit" not in str(w.message)]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_gradcheck(name: str) -> None:
+    theirs = outcome(lambda: CHECKS[name](torch, torch.autograd.gradcheck))
+    assert outcome(lambda: CHECKS[name](lucid, lucid.autograd.gradcheck)) == theirs
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_gradgradcheck(name: str) -> None:
+    theirs = outcome(lambda: TWICE[name](torch, torch.autograd.gradgradcheck))
+    assert outcome(lambda: TWICE[name](lucid, lucid.autograd.gradgradcheck)) == theirs
+
+
+def test_what_gradcheck_says() -> None:
+    for m in (lucid, torch):
+        with pytest.raises(RuntimeError, match="Jacobian mismatch for output 0 with respect to input 0,") as e:
+            m.autograd.gradcheck(wrong(m), (leaf(m),))
+        assert "numerical:" in str(e.value) and "analytical:" in str(e.value)
+        with pytest.raises(RuntimeError, match="Backward is not reentrant"):
+            m.autograd.gradcheck(unsteady(m), (leaf(m),))
+
+
+def one(m: Any) -> Any:
+    return m.ones((), dtype=m.float64)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "old name": lambda m, x: m.autograd.backward(x.sum(), grad_variables=one(m)),
+    "old name by place": lambda m, x: m.autograd.backward(x.sum(), None, None, False, one(m)),
+    "inputs by place": lambda m, x: m.autograd.backward(x.sum(), None, None, False, None, [x]),
+    "both names": lambda m, x: m.autograd.backward(x.sum(), one(m), grad_variables=one(m)),
+    "no scalar": lambda m, x: m.autograd.backward(x * 2),
+    "other shape": lambda m, x: m.autograd.backward([x * 2], [m.ones(2, dtype=m.float64)]),
+    "other kind": lambda m, x: m.autograd.backward([x * 2], [3]),
+    "no history": lambda m, x: m.autograd.backward(m.ones(())),
+    "no inputs": lambda m, x: m.autograd.backward(x.sum(), inputs=[]),
+    "inputs without gradient": lambda m, x: m.autograd.backward(x.sum(), inputs=[m.ones(3)]),
+    "the same twice": lambda m, x: m.autograd.backward([x.sum(), x.sum()]),
+    "weights": lambda m, x: m.autograd.backward(x * 2, m.ones(3, dtype=m.float64)),
+    "weights of float32": lambda m, x: m.autograd.backward(x * 2, m.ones(3)),
+    "complex weights": lambda m, x: m.autograd.backward(x * 2, m.ones(3).to(m.complex64)),
+    "method, old name": lambda m, x: x.sum().backward(grad_variables=1),
+    "method, edges": lambda m, x: x.sum().backward(inputs=[m.autograd.graph.get_gradient_edge(x)]),
+    "unused": lambda m, x: m.autograd.grad(x.sum(), leaf(m)),
+    "zeros and errors": lambda m, x: m.autograd.grad(x.sum(), leaf(m), allow_unused=False, materialize_grads=True),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls(name: str) -> None:
+    found = []
+    for m in (lucid, torch):
+        x = leaf(m)
+        found.append([outcome(lambda m=m, x=x: CALLS[name](m, x)), None if x.grad is None else x.grad.tolist()])
+    assert found[0] == found[1]
