@@ -7,26 +7,37 @@ use crate::tensor::{wrap, PyTensor};
 use lucid::autograd::{custom, custom_view, CustomNode, Record, WeakNode};
 use lucid::Tensor;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use std::sync::Arc;
 
 /// The saved tensors of a custom function's node, which this does not keep alive.
 #[pyclass(name = "_SavedTensors", module = "lucid", frozen)]
-struct PySaved(WeakNode);
+struct PySaved {
+    node: WeakNode,
+    /// The objects that were given to be saved, as long as anybody has them.
+    given: Vec<Option<Py<PyWeakrefReference>>>,
+}
 
 #[pymethods]
 impl PySaved {
-    /// The tensors, as they were saved.
+    /// The tensors, as they were saved: the same objects where these still show them.
     fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        match self.0.upgrade() {
-            Some(node) => grads_tuple(py, &cross::quick(py, || node.saved())?),
-            None => Ok(PyTuple::empty(py)),
-        }
+        let Some(node) = self.node.upgrade() else { return Ok(PyTuple::empty(py)) };
+        let saved = cross::quick(py, || node.saved())?;
+        let object = |(i, t): (usize, Option<Tensor>)| {
+            let Some(t) = t else { return Ok(None) };
+            let given = self.given.get(i).and_then(Option::as_ref).and_then(|weak| weak.bind(py).upgrade());
+            match given.filter(|object| object.cast::<PyTensor>().is_ok_and(|o| o.get().read().is_same(&t))) {
+                Some(object) => Ok(Some(object)),
+                None => wrap(py, t).map(Some),
+            }
+        };
+        PyTuple::new(py, saved.into_iter().enumerate().map(object).collect::<PyResult<Vec<_>>>()?)
     }
 
     /// Where the node is in memory; 0 where it is gone.
     fn address(&self) -> usize {
-        self.0.upgrade().map_or(0, |node| node.address())
+        self.node.upgrade().map_or(0, |node| node.address())
     }
 }
 
@@ -58,6 +69,7 @@ fn _record_function(
 ) -> PyResult<Option<PySaved>> {
     let inputs = tensors_of(At { op: "Function", arg: "inputs" }, inputs.as_borrowed())?;
     let outputs = tensors_of(At { op: "Function", arg: "outputs" }, outputs.as_borrowed())?;
+    let objects = saved;
     let saved = grads_of(py, "save_for_backward", Some(saved), 0)?;
     let run = move |_: &CustomNode, grads: &[Option<Tensor>]| {
         call_python(|py| {
@@ -76,7 +88,13 @@ fn _record_function(
         };
         custom(&outputs, record)
     })?;
-    Ok(node.map(|n| PySaved(n.downgrade())))
+    let Some(node) = node else { return Ok(None) };
+    let weak = |object: Bound<'_, PyAny>| match object.is_none() {
+        true => Ok(None),
+        false => PyWeakrefReference::new(&object).map(|weak| Some(weak.unbind())),
+    };
+    let given = objects.try_iter()?.map(|object| weak(object?)).collect::<PyResult<_>>()?;
+    Ok(Some(PySaved { node: node.downgrade(), given }))
 }
 
 /// Says that `tensor` was written in place and now is `value` on the tape.

@@ -277,3 +277,29 @@ def test_what_is_set_on_a_parameter_is_pickled() -> None:
         p = m.nn.Parameter(m.ones(3))
         p.role = "scale"
         assert pickle.loads(pickle.dumps(p)).role == "scale"
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_saved_tensors_are_the_objects_that_were_given(hold: bool) -> None:
+    def f(m: Any) -> Any:
+        seen: list[Any] = []
+
+        class Product(m.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any, y: Any) -> Any:
+                out = x * y
+                ctx.save_for_backward(x, y, None, out)
+                return out
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                a, b, none, out = ctx.saved_tensors
+                seen.append([a is x, b is kept[0] if hold else b.tolist(), none, out is made, out.tolist()])
+                return g * b, g * a
+
+        x, kept = m.ones(2, requires_grad=True), [m.full((2,), 3.0)]
+        made = Product.apply(x, kept[0] if hold else kept.pop())
+        made.sum().backward()
+        return seen, x.grad.tolist()
+
+    assert f(lucid) == f(torch)
