@@ -8,11 +8,13 @@ use crate::backend::{Array, Backend, Exposed, MemoryStats};
 use crate::batching::{self, Batch};
 use crate::cpu::{CpuArray, CpuBackend, Offer};
 use crate::gpu::{self, GpuArray, GpuBackend};
-use crate::ops::{index::IndexOp, nn::NnOp, transfer::TransferOp, view::ViewOp};
+use crate::ops::{
+    index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp, view::ViewOp,
+};
 use crate::optim::Step;
 use crate::over;
 use crate::profile;
-use crate::shape::{Layout, Shape};
+use crate::shape::{Axes, Layout, Shape};
 use crate::sparse::{self, Coo};
 use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::{smallvec, SmallVec};
@@ -246,11 +248,30 @@ fn in_order<B: Backend>(
     out: &Meta,
     run: impl FnOnce(&[&B::Array], &Meta) -> Result<B::Array>,
 ) -> Result<B::Array> {
+    in_order_along::<B>(x, out, |x, out, _| run(x, out))
+}
+
+/// [`in_order`] for an op along dimensions: it is told where they are then, or nothing where they are where they were.
+fn in_order_along<B: Backend>(
+    x: &[&B::Array],
+    out: &Meta,
+    run: impl FnOnce(&[&B::Array], &Meta, Option<&[usize]>) -> Result<B::Array>,
+) -> Result<B::Array> {
     if x.iter().all(|x| x.layout().is_contiguous()) {
-        return run(x, out);
+        return run(x, out, None);
     }
     let layouts: SmallVec<[&Layout; 3]> = x.iter().map(|x| x.layout()).collect();
-    let Some((order, back)) = crate::format::common_order(&layouts, &out.shape) else { return run(x, out) };
+    let Some(orders) = crate::format::common_order(&layouts, &out.shape) else { return run(x, out, None) };
+    turned::<B>(x, out, orders, run)
+}
+
+/// Runs an op on arrays whose dimensions are put in another order, and puts those of the result `back`.
+fn turned<B: Backend>(
+    x: &[&B::Array],
+    out: &Meta,
+    (order, back): (Axes, Axes),
+    run: impl FnOnce(&[&B::Array], &Meta, Option<&[usize]>) -> Result<B::Array>,
+) -> Result<B::Array> {
     let seen = |x: &B::Array, op: ViewOp| match x.layout().view(&op) {
         Some(layout) => B::view(&op, x, layout),
         None => Ok(x.clone()),
@@ -267,7 +288,34 @@ fn in_order<B: Backend>(
     let flat = x.iter().map(|x| turned(x)).collect::<Result<SmallVec<[B::Array; 3]>>>()?;
     let meta = Meta { shape: order.iter().map(|&axis| out.shape[axis]).collect(), dtype: out.dtype };
     let flat: SmallVec<[&B::Array; 3]> = flat.iter().collect();
-    seen(&run(&flat, &meta)?, ViewOp::Permute { axes: back })
+    seen(&run(&flat, &meta, Some(&back))?, ViewOp::Permute { axes: back.clone() })
+}
+
+/// Tensors side by side: with the channels innermost where all have them so.
+fn joined<B: Backend>(axis: usize, x: &[&B::Array], out: &Meta) -> Result<B::Array> {
+    let run = |x: &[&B::Array], out: &Meta, at: Option<&[usize]>| {
+        let axis = at.map_or(axis, |at| at[axis]);
+        B::index(&IndexOp::Concat { axis }, x, out)
+    };
+    let format = |x: &&B::Array| x.layout().suggested_format();
+    match x.first().map(format).and_then(|f| Some((f, crate::format::channels_order(f)?))) {
+        Some((first, orders)) if x.iter().all(|x| format(x) == first) => turned::<B>(x, out, orders, run),
+        _ => run(x, out, None),
+    }
+}
+
+/// A result of images with the channels innermost where some of the first two inputs has them so, as in PyTorch.
+fn as_images<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B::Array> {
+    let formats = x.iter().take(2).map(|x| x.layout().suggested_format());
+    let Some((order, back)) = formats.filter_map(crate::format::channels_order).next() else { return Ok(made) };
+    if made.layout().ndim() != order.len() || !made.layout().is_contiguous() {
+        return Ok(made);
+    }
+    let seen = |x: &B::Array, axes: Axes| {
+        let op = ViewOp::Permute { axes };
+        x.layout().view(&op).map_or_else(|| Ok(x.clone()), |layout| B::view(&op, x, layout))
+    };
+    seen(&B::copy(&seen(&made, order)?)?, back)
 }
 
 fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<Storage> {
@@ -288,14 +336,30 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Select(op), [c, a, b]) => in_order::<B>(&[c, a, b], out, |x, out| B::select(op, x[0], x[1], x[2], out)),
         (Prim::Reduce(op, how), [x]) => B::reduce(op, how, x, out),
         (Prim::Scan(op), x) => B::scan(op, x, out),
+        (Prim::Index(IndexOp::Flip { axes }), [x]) => in_order_along::<B>(&[x], out, |x, out, at| match at {
+            Some(at) => B::index(&IndexOp::Flip { axes: axes.iter().map(|&axis| at[axis]).collect() }, x, out),
+            None => B::index(&IndexOp::Flip { axes: axes.clone() }, x, out),
+        }),
+        (Prim::Index(IndexOp::Concat { axis }), x) => joined::<B>(*axis, x, out),
         (Prim::Index(op), x) => B::index(op, x, out),
+        (Prim::Sort(SortOp::ArgSort { axis, descending }), [x]) => in_order_along::<B>(&[x], out, |x, out, at| {
+            let axis = at.map_or(*axis, |at| at[*axis]);
+            B::sort(&SortOp::ArgSort { axis, descending: *descending }, x, out)
+        }),
         (Prim::Sort(op), x) => B::sort(op, x, out),
         (Prim::Contract(op), [a, b]) => B::contract(op, a, b, out),
         (Prim::Linalg(op), x) => B::linalg(op, x, out),
-        (Prim::Conv(op), x) => B::conv(op, x, out),
-        (Prim::Pool(op), x) => B::pool(op, x, out),
+        (Prim::Conv(op), x) => B::conv(op, x, out).and_then(|made| as_images::<B>(x, made)),
+        // Means over volumes are row-major in PyTorch.
+        (Prim::Pool(op @ (PoolOp::Average { .. } | PoolOp::AverageSpread { .. })), x) if out.shape.len() > 4 => {
+            B::pool(op, x, out)
+        }
+        (Prim::Pool(op), x) => B::pool(op, x, out).and_then(|made| as_images::<B>(&x[..1], made)),
         (Prim::Nn(op @ NnOp::Gelu { .. }), [x]) => in_order::<B>(&[x], out, |x, out| B::nn(op, x, out)),
         (Prim::Nn(op), x) => B::nn(op, x, out),
+        (Prim::Norm(op @ NormOp::Affine { dims: 0, .. }), x) => {
+            B::norm(op, x, out).and_then(|made| as_images::<B>(&x[..1], made))
+        }
         (Prim::Norm(op), x) => B::norm(op, x, out),
         (Prim::Loss(op), x) => B::loss(op, x, out),
         (prim, x) => Err(Error::runtime(name, format!("{prim:?} does not take {} arrays", x.len()))),

@@ -62,6 +62,19 @@ fn channels_first(ndim: usize) -> Axes {
     std::iter::once(1).chain((2..ndim).rev()).chain(std::iter::once(0)).collect()
 }
 
+/// The order of dimensions in memory of a format whose channels are innermost, and the one that leads back.
+pub(crate) fn channels_order(format: MemoryFormat) -> Option<(Axes, Axes)> {
+    let ndim = match format {
+        MemoryFormat::ChannelsLast => 4,
+        MemoryFormat::ChannelsLast3d => 5,
+        MemoryFormat::Contiguous | MemoryFormat::Preserve => return None,
+    };
+    let mut order = channels_first(ndim);
+    order.reverse();
+    let back = inverse(&order);
+    Some((order, back))
+}
+
 /// Strides with the channels innermost; sizes of 0 count as they are, as in PyTorch.
 fn channels_last_strides(shape: &[usize]) -> Strides {
     let mut strides: Strides = smallvec![0; shape.len()];
@@ -238,7 +251,11 @@ impl Layout {
 
 /// What `make` gives for the dimensions in the order in which they are to lie in memory, with the dimensions back in their
 /// places: a tensor with these strides, on a storage of its own.
-fn laid(shape: &[usize], strides: &Strides, make: impl FnOnce(&[usize]) -> Result<Tensor>) -> Result<Tensor> {
+pub(crate) fn laid(
+    shape: &[usize],
+    strides: &Strides,
+    make: impl FnOnce(&[usize]) -> Result<Tensor>,
+) -> Result<Tensor> {
     let mut order: Axes = (0..shape.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(strides[i]));
     let made = make(&order)?;

@@ -261,7 +261,12 @@ fn group_norm_body(
         return Err(Error::value("group_norm", why));
     }
     let y = standardize(&x.reshape(&[x.shape()[0] as isize, groups as isize, inner as isize])?, 1, eps)?;
-    scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref(), x.dtype())
+    let y = scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref(), x.dtype())?;
+    match x.layout().suggested_format() {
+        MemoryFormat::Contiguous => Ok(y),
+        _ if x.is_batched() => Ok(y),
+        format => y.contiguous_in(format),
+    }
 }
 
 /// `(x - mean) / sqrt(var + eps)`.
@@ -278,7 +283,12 @@ fn by_channels(batch: usize, x: &[&Tensor], f: impl Fn(&[&Tensor], usize) -> Res
     let rows: Vec<Tensor> =
         x.iter().map(|x| super::view::permute_axes(&x.contiguous()?, &axes)).collect::<Result<_>>()?;
     let y = f(&rows.iter().collect::<Vec<_>>(), ndim - batch - 1)?;
-    super::view::permute_axes(&y, &axes)?.contiguous()
+    let y = super::view::permute_axes(&y, &axes)?;
+    match x[0].layout().suggested_format() {
+        MemoryFormat::Contiguous => y.contiguous(),
+        _ if x[0].is_batched() => y.contiguous(),
+        format => y.contiguous_in(format),
+    }
 }
 
 /// `(x - mean) / sqrt(var + eps)` over the last dimensions, or, for `dims` 0, over all but the second behind a batch.

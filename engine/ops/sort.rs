@@ -7,7 +7,7 @@ use super::compare::select::r#where;
 use super::macros::define_ops;
 use super::Operand;
 use crate::dispatch::{self, Meta, Prim};
-use crate::shape::{self, Shape};
+use crate::shape::{self, Layout, Shape};
 use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -213,7 +213,17 @@ fn search_body(rows: &Tensor, values: &Tensor, right: bool) -> Result<Tensor> {
 
 fn sort_body(x: &Tensor, dim: isize, descending: bool, stable: bool) -> Result<(Tensor, Tensor)> {
     let indices = x.argsort(dim, descending, stable)?;
-    Ok((x.gather(dim, &indices)?, indices))
+    if indices.layout().is_contiguous() || indices.is_batched() {
+        return Ok((x.gather(dim, &indices)?, indices));
+    }
+    // The indices lie as the input does, and so do the values.
+    let axis = shape::wrap_dim("sort", dim, x.ndim())?;
+    let Layout { shape, strides, .. } = indices.layout();
+    let values = crate::format::laid(shape, strides, |order| {
+        let at = order.iter().position(|&a| a == axis).unwrap_or(axis);
+        super::view::permute_axes(x, order)?.gather(at as isize, &super::view::permute_axes(&indices, order)?)
+    })?;
+    Ok((values, indices))
 }
 
 fn msort_body(x: &Tensor) -> Result<Tensor> {

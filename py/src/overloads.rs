@@ -361,7 +361,7 @@ fn nonzero<'py>(py: Python<'py>, input: Arg<'_, 'py>, out: Arg<'_, 'py>, as_tupl
     match out.0.filter(|o| !o.is_none() && !as_tuple) {
         None => nonzero_of(py, t, as_tuple),
         Some(out) => {
-            out::check_apart(py, "nonzero", out, &[t.clone()])?;
+            out::check_apart(py, "nonzero", out, ::std::slice::from_ref(&t))?;
             out::store(py, "nonzero", out, cross::long(py, || t.nonzero())?, &[])
         }
     }

@@ -105,8 +105,9 @@ def _adaptive_avg(op: str, input: Tensor, output_size: Any, n: int) -> Tensor:
     windows = _even(input, sizes)
     if windows is not None:
         pool: Any = (_C.avg_pool1d, _C.avg_pool2d, _C.avg_pool3d)[n - 1]
-        made: Tensor = pool(input, windows)
-        return made
+        averages: Tensor = pool(input, windows)
+        return averages
+    made = input
     for i, out in enumerate(sizes):
         dim = input.dim() - n + i
         size = input.shape[dim]
@@ -117,8 +118,16 @@ def _adaptive_avg(op: str, input: Tensor, output_size: Any, n: int) -> Tensor:
         first, last = (windows_at * size) // out, ((windows_at + 1) * size + out - 1) // out
         inside = ((places >= first[:, None]) & (places < last[:, None])).to(input.dtype)
         matrix = inside / (last - first).to(input.dtype)[:, None]
-        input = input.transpose(dim, -1).matmul(matrix.t()).transpose(dim, -1)
-    return input
+        made = made.transpose(dim, -1).matmul(matrix.t()).transpose(dim, -1)
+    return lies_as(made, input)
+
+
+def lies_as(made: Tensor, input: Tensor) -> Tensor:
+    """What was made of images, with the channels innermost where the input has them so."""
+    for dims, last in ((4, lucid.channels_last), (5, lucid.channels_last_3d)):
+        if input.dim() == dims and not input.is_contiguous() and input.is_contiguous(memory_format=last):
+            return made.contiguous(memory_format=last)
+    return made
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
@@ -172,7 +181,7 @@ def _adaptive_max(op: str, input: Tensor, output_size: Any, return_indices: bool
         empty = input.new_zeros([*input.shape[:-n], *sizes])
         return (empty, empty.to(lucid.int64)) if return_indices else empty
     places = [_places(input.shape[i - n], out, input) for i, out in enumerate(sizes)]
-    values, indices = _windowed_max(input, places, n)
+    values, indices = (lies_as(found, input) for found in _windowed_max(input, places, n))
     return (values, indices) if return_indices else values
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
-from lucid.nn._functional.pooling import _adaptive_avg, each
+from lucid.nn._functional.pooling import _adaptive_avg, each, lies_as
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -119,7 +119,7 @@ def interpolate(
         else:
             x = _resized(x, dim, grid, cubic_too=mode == "bicubic")
     # As in PyTorch never the input itself.
-    return x.to(input.dtype) if half else x.clone() if x is input else x
+    return lies_as(x.to(input.dtype) if half else x.clone() if x is input else x, input)
 
 
 class _Grid:
