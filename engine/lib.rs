@@ -35,6 +35,7 @@ pub mod metal;
 pub mod nn;
 pub mod ops;
 pub mod optim;
+mod ordered;
 mod over;
 mod prim;
 pub mod profile;

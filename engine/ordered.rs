@@ -1,0 +1,88 @@
+//! In which order the elements of a result lie: as those of what it is made of, where PyTorch has it so.
+//!
+//! Ops are run on arrays whose dimensions are put in the order of memory, and the result's are put back. Nothing is done, and
+//! nothing costs time, where the inputs are row-major. Depends on `backend`, `format` and `shape`; used by `dispatch` alone.
+
+use crate::backend::{Array, Backend};
+use crate::dispatch::Meta;
+use crate::ops::{index::IndexOp, view::ViewOp};
+use crate::shape::{Axes, Layout, Shape};
+use crate::Result;
+use smallvec::{smallvec, SmallVec};
+
+/// Runs an op that takes elements one by one in the order in which they lie, where that is another than the dimensions', and
+/// gives the result that order too, as PyTorch does.
+pub(crate) fn in_order<B: Backend>(
+    x: &[&B::Array],
+    out: &Meta,
+    run: impl FnOnce(&[&B::Array], &Meta) -> Result<B::Array>,
+) -> Result<B::Array> {
+    in_order_along::<B>(x, out, |x, out, _| run(x, out))
+}
+
+/// [`in_order`] for an op along dimensions: it is told where they are then, or nothing where they are where they were.
+pub(crate) fn in_order_along<B: Backend>(
+    x: &[&B::Array],
+    out: &Meta,
+    run: impl FnOnce(&[&B::Array], &Meta, Option<&[usize]>) -> Result<B::Array>,
+) -> Result<B::Array> {
+    if x.iter().all(|x| x.layout().is_contiguous()) {
+        return run(x, out, None);
+    }
+    let layouts: SmallVec<[&Layout; 3]> = x.iter().map(|x| x.layout()).collect();
+    let Some(orders) = crate::format::common_order(&layouts, &out.shape) else { return run(x, out, None) };
+    turned::<B>(x, out, orders, run)
+}
+
+/// Runs an op on arrays whose dimensions are put in another order, and puts those of the result `back`.
+fn turned<B: Backend>(
+    x: &[&B::Array],
+    out: &Meta,
+    (order, back): (Axes, Axes),
+    run: impl FnOnce(&[&B::Array], &Meta, Option<&[usize]>) -> Result<B::Array>,
+) -> Result<B::Array> {
+    let seen = |x: &B::Array, op: ViewOp| match x.layout().view(&op) {
+        Some(layout) => B::view(&op, x, layout),
+        None => Ok(x.clone()),
+    };
+    let turned = |x: &B::Array| match (x.layout().ndim(), order.len()) {
+        (0, _) => Ok(x.clone()),
+        (n, all) if n == all => seen(x, ViewOp::Permute { axes: order.clone() }),
+        (n, all) => {
+            let mut shape: Shape = smallvec![1; all - n];
+            shape.extend_from_slice(&x.layout().shape);
+            seen(&seen(x, ViewOp::Reshape { shape })?, ViewOp::Permute { axes: order.clone() })
+        }
+    };
+    let flat = x.iter().map(|x| turned(x)).collect::<Result<SmallVec<[B::Array; 3]>>>()?;
+    let meta = Meta { shape: order.iter().map(|&axis| out.shape[axis]).collect(), dtype: out.dtype };
+    let flat: SmallVec<[&B::Array; 3]> = flat.iter().collect();
+    seen(&run(&flat, &meta, Some(&back))?, ViewOp::Permute { axes: back.clone() })
+}
+
+/// Tensors side by side: with the channels innermost where all have them so.
+pub(crate) fn joined<B: Backend>(axis: usize, x: &[&B::Array], out: &Meta) -> Result<B::Array> {
+    let run = |x: &[&B::Array], out: &Meta, at: Option<&[usize]>| {
+        let axis = at.map_or(axis, |at| at[axis]);
+        B::index(&IndexOp::Concat { axis }, x, out)
+    };
+    let format = |x: &&B::Array| x.layout().suggested_format();
+    match x.first().map(format).and_then(|f| Some((f, crate::format::channels_order(f)?))) {
+        Some((first, orders)) if x.iter().all(|x| format(x) == first) => turned::<B>(x, out, orders, run),
+        _ => run(x, out, None),
+    }
+}
+
+/// A result of images with the channels innermost where some of the first two inputs has them so, as in PyTorch.
+pub(crate) fn as_images<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B::Array> {
+    let formats = x.iter().take(2).map(|x| x.layout().suggested_format());
+    let Some((order, back)) = formats.filter_map(crate::format::channels_order).next() else { return Ok(made) };
+    if made.layout().ndim() != order.len() || !made.layout().is_contiguous() {
+        return Ok(made);
+    }
+    let seen = |x: &B::Array, axes: Axes| {
+        let op = ViewOp::Permute { axes };
+        x.layout().view(&op).map_or_else(|| Ok(x.clone()), |layout| B::view(&op, x, layout))
+    };
+    seen(&B::copy(&seen(&made, order)?)?, back)
+}
