@@ -97,7 +97,7 @@ pub fn set_default_device(device: Device) {
     DEFAULT_DEVICE.set(device);
 }
 
-/// Sets how many threads CPU kernels use.
+/// Sets how many threads CPU kernels use: at least 1 and at most 1024, whatever is asked for.
 pub fn set_num_threads(n: usize) {
     cpu::set_num_threads(n);
 }

@@ -136,10 +136,13 @@ fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Sets how many threads CPU kernels use.
+/// Sets how many threads CPU kernels use; of more than 1024 they use 1024, which `get_num_threads` tells then.
 #[pyfunction]
 fn set_num_threads(py: Python<'_>, num: &Bound<'_, PyAny>) -> PyResult<()> {
     match crate::tensor::int_arg("set_num_threads", "num", num)? {
+        n if n > i64::from(i32::MAX) => {
+            Err(errors::value_error(py, format!("set_num_threads expects an integer of 32 bits, got {n}")))
+        }
         n if n > 0 => {
             lucid::set_num_threads(n as usize);
             Ok(())

@@ -24,6 +24,9 @@ const AWAKE: Duration = Duration::from_micros(200);
 /// Sleepers that one thread wakes, which takes it some µs each; those woken wake more.
 const CALLS: usize = 2;
 
+/// Threads that a pool has at most, whatever is asked for.
+const MOST: usize = 1024;
+
 static POOL: RwLock<Option<Arc<Pool>>> = RwLock::new(None);
 
 /// A loop that is shared out.
@@ -256,7 +259,7 @@ fn pool() -> Arc<Pool> {
 
 fn default_threads() -> usize {
     let set = std::env::var("LUCID_NUM_THREADS").or_else(|_| std::env::var("OMP_NUM_THREADS"));
-    let set = set.ok().and_then(|v| v.trim().parse().ok()).filter(|&n: &usize| n > 0);
+    let set = set.ok().and_then(|v| v.trim().parse().ok()).filter(|&n: &usize| n > 0).map(|n| n.min(MOST));
     set.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
@@ -265,9 +268,9 @@ pub fn num_threads() -> usize {
     pool().threads
 }
 
-/// Sets the number of threads that CPU ops use, at least 1. Work that has begun keeps its threads.
+/// Sets the number of threads that CPU ops use, from 1 to [`MOST`]. Work that has begun keeps its threads.
 pub fn set_num_threads(threads: usize) {
-    let pool = Pool::new(threads.max(1));
+    let pool = Pool::new(threads.clamp(1, MOST));
     let old = POOL.write().replace(pool);
     // Dropped outside the lock: the last user of a pool waits for its threads.
     drop(old);

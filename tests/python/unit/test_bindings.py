@@ -64,6 +64,7 @@ x = lucid.ones(2, 3)
         (lambda: lucid.tensor(300, dtype=lucid.uint8), RuntimeError, ["uint8", "overflow"]),
         (lambda: lucid.tensor(float("nan"), dtype=lucid.int32), RuntimeError, ["int32"]),
         (lambda: lucid.set_num_threads(0), RuntimeError, ["positive"]),
+        (lambda: lucid.set_num_threads(2**31), ValueError, ["32 bits"]),
         (lambda: lucid.set_default_dtype(lucid.int32), TypeError, ["int32"]),
         (lambda: lucid.finfo(lucid.int32), TypeError, ["int32"]),
         (lambda: lucid.iinfo(lucid.float32), TypeError, ["float32"]),
@@ -283,3 +284,13 @@ def test_schemas_are_rows_with_attributes() -> None:
     assert lucid.float32 in add.dtypes
     assert rows["where"].torch == "where"
     assert all(row.doc for row in rows.values())
+
+
+def test_threads_are_so_many_at_most() -> None:
+    before = lucid.get_num_threads()
+    try:
+        lucid.set_num_threads(2**31 - 1)
+        assert lucid.get_num_threads() == 1024
+        assert lucid.ones(100_000).sum().item() == 100_000
+    finally:
+        lucid.set_num_threads(before)
