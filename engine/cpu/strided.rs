@@ -10,7 +10,10 @@ use smallvec::SmallVec;
 /// Elements gathered at once; small enough for the first cache level.
 const BLOCK: usize = 512;
 /// Dense runs shorter than this are gathered into blocks, to call kernels less often.
-const SHORT: usize = 32;
+const SHORT: usize = 128;
+/// Elements of a row that is broadcast which lie side by side in a copy, as often as they fit, for the same reason; they stay in
+/// the first cache level.
+const REPEATED: usize = 1024;
 
 /// Dimensions as (size, stride), outermost first.
 pub type Dims = SmallVec<[(usize, usize); 4]>;
@@ -50,65 +53,101 @@ impl<'a, T: Copy> Source<'a, T> {
 
     /// A cursor at the element of that number.
     pub fn cursor(&self, mut position: usize) -> Cursor<'a, '_, T> {
-        let mut index: SmallVec<[usize; 4]> = SmallVec::from_elem(0, self.dims.len());
-        let mut offset = self.offset;
-        for (i, &(n, s)) in index.iter_mut().zip(&self.dims).rev() {
+        let (&inner, outer) = self.dims.split_last().unwrap_or((&(usize::MAX, 0), &[]));
+        let at = position % inner.0.max(1);
+        position /= inner.0.max(1);
+        let mut offset = self.offset + at * inner.1;
+        let mut index: SmallVec<[usize; 4]> = SmallVec::from_elem(0, outer.len());
+        for (i, &(n, s)) in index.iter_mut().zip(outer).rev() {
             *i = position % n.max(1);
             position /= n.max(1);
             offset += *i * s;
         }
-        Cursor { source: self, index, offset, block: Vec::new() }
+        Cursor { data: self.data, outer, inner, index, at, offset, block: Vec::new(), rows: Vec::new() }
     }
 }
 
 /// A position in a source.
 pub struct Cursor<'a, 's, T> {
-    source: &'s Source<'a, T>,
+    data: &'a [T],
+    /// The dimensions, and the innermost, which most steps stay within.
+    outer: &'s [(usize, usize)],
+    inner: (usize, usize),
+    /// The position along the outer ones, and along the innermost.
     index: SmallVec<[usize; 4]>,
+    at: usize,
     offset: usize,
-    /// Where elements are gathered; allocated when first needed.
+    /// Where elements are gathered, and a row that comes again is repeated; allocated when first needed.
     block: Vec<T>,
+    rows: Vec<T>,
 }
 
 impl<T: Copy> Cursor<'_, '_, T> {
     /// How many elements can be had from here on without gathering.
+    #[inline]
     fn run(&self) -> usize {
-        match (self.source.dims.as_slice(), self.index.as_slice()) {
-            ([], _) | ([_], _) if self.inner_stride() <= 1 => usize::MAX,
-            ([.., (n, 0 | 1)], [.., i]) => n - i,
+        match self.inner {
+            (n, _) if self.times() > 1 => self.times() * n - self.at,
+            (n, 0 | 1) => n - self.at,
             _ => 0,
         }
     }
 
-    fn inner_stride(&self) -> usize {
-        self.source.dims.last().map_or(0, |d| d.1)
+    /// How often a copy has the row that the source is over and over; 1 where it is none, or the row is long.
+    #[inline]
+    fn times(&self) -> usize {
+        match (self.outer, self.inner) {
+            (&[(m, 0)], (n, 1)) if n > 0 => m.min(REPEATED / n),
+            _ => 1,
+        }
+    }
+
+    /// The next `len` elements, at most a [`run`](Cursor::run), of a row that comes again.
+    #[inline]
+    fn take_again(&mut self, len: usize) -> Arg<'_, T> {
+        let (n, from) = (self.inner.0, self.at);
+        let start = self.offset - from;
+        if self.rows.is_empty() {
+            self.rows = self.data[start..start + n].repeat(self.times());
+        }
+        self.at = (from + len) % n;
+        self.offset = start + self.at;
+        Arg::Slice(&self.rows[from..from + len])
     }
 
     /// Moves on by at most what is left of the innermost dimension.
+    #[inline]
     fn advance(&mut self, len: usize) {
-        let dims = &self.source.dims;
-        let mut step = len;
-        for (d, i) in self.index.iter_mut().enumerate().rev() {
-            let (n, s) = dims[d];
-            *i += step;
-            self.offset = self.offset.wrapping_add(step.wrapping_mul(s));
-            if *i < n || d == 0 {
+        let (n, s) = self.inner;
+        self.at += len;
+        self.offset = self.offset.wrapping_add(len.wrapping_mul(s));
+        if self.at < n {
+            return;
+        }
+        self.at = 0;
+        self.offset = self.offset.wrapping_sub(n.wrapping_mul(s));
+        for (i, &(n, s)) in self.index.iter_mut().zip(self.outer).rev() {
+            *i += 1;
+            self.offset = self.offset.wrapping_add(s);
+            if *i < n {
                 return;
             }
             *i = 0;
             self.offset = self.offset.wrapping_sub(n.wrapping_mul(s));
-            step = 1;
         }
     }
 
     /// The next `len` elements: as they lie where they are dense, else gathered.
+    #[inline]
     pub fn take(&mut self, len: usize) -> Arg<'_, T> {
-        let data = self.source.data;
+        let data = self.data;
         if self.run() >= len {
+            if self.times() > 1 {
+                return self.take_again(len);
+            }
             let start = self.offset;
-            let stride = self.inner_stride();
             self.advance(len);
-            return if stride == 0 { Arg::Value(data[start]) } else { Arg::Slice(&data[start..start + len]) };
+            return if self.inner.1 == 0 { Arg::Value(data[start]) } else { Arg::Slice(&data[start..start + len]) };
         }
         self.block.clear();
         self.gather(len);
@@ -116,10 +155,10 @@ impl<T: Copy> Cursor<'_, '_, T> {
     }
 
     fn gather(&mut self, mut len: usize) {
-        let data = self.source.data;
+        let data = self.data;
         while len > 0 {
-            let &(n, s) = self.source.dims.last().unwrap_or(&(1, 0));
-            let run = (n - self.index.last().copied().unwrap_or(0)).min(len);
+            let (n, s) = self.inner;
+            let run = (n - self.at).min(len);
             match s {
                 0 => self.block.resize(self.block.len() + run, data[self.offset]),
                 1 => self.block.extend_from_slice(&data[self.offset..self.offset + run]),
@@ -356,6 +395,9 @@ mod tests {
             layout(&[1000, 2], &[3, 1], 0),
             layout(&[40, 30], &[1, 5], 2),
             layout(&[3, 33, 129], &[0, 1, 64], 0),
+            layout(&[90, 70], &[0, 1], 2),
+            layout(&[3, 2100], &[0, 1], 1),
+            layout(&[500, 9], &[1, 0], 4),
         ]
     }
 
