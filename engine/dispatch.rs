@@ -260,9 +260,9 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Select(op), [c, a, b]) => in_order::<B>(&[c, a, b], out, |x, out| B::select(op, x[0], x[1], x[2], out)),
         (Prim::Reduce(op, how), [x]) => B::reduce(op, how, x, out),
         (Prim::Scan(op), x) => B::scan(op, x, out),
-        (Prim::Index(IndexOp::Flip { axes }), [x]) => in_order_along::<B>(&[x], out, |x, out, at| match at {
-            Some(at) => B::index(&IndexOp::Flip { axes: axes.iter().map(|&axis| at[axis]).collect() }, x, out),
-            None => B::index(&IndexOp::Flip { axes: axes.clone() }, x, out),
+        (Prim::Index(IndexOp::Flip { axes }), [x]) => in_order_along::<B>(&[x], out, |x, out, at| {
+            let axes = axes.iter().map(|&axis| at.map_or(axis, |at| at[axis])).collect();
+            B::index(&IndexOp::Flip { axes }, x, out)
         }),
         (Prim::Index(IndexOp::Concat { axis }), x) => joined::<B>(*axis, x, out),
         (Prim::Index(op), x) => B::index(op, x, out),

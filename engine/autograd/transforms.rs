@@ -61,8 +61,10 @@ pub fn check_hooks() -> Result<()> {
 }
 
 fn hooks_refused() -> Box<Error> {
-    let why = "torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks";
-    Error::runtime("saved_tensors_hooks", why.replace("torch", "lucid"))
+    Error::runtime(
+        "saved_tensors_hooks",
+        "lucid.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks",
+    )
 }
 
 /// Refuses what is the tape's own business where a transform is at work, `vmap` included: `what` says how it is called.

@@ -414,6 +414,13 @@ mod tests {
         let (x, i) = (array(&[3], &[0u8; 3]), array(&[1], &[5i64]));
         let why = index(&IndexOp::Gather { axis: 0 }, &[&x, &i], &Meta::new(&[1], crate::DType::U8)).unwrap_err();
         assert!(why.to_string().contains("index 5 is out of bounds for dimension 0 with size 3"), "{why}");
+        // Far behind, where another thread meets it.
+        threads::set_num_threads(2);
+        let mut at = vec![1i64; 3 * GRAIN];
+        at[3 * GRAIN - 1] = -1;
+        let (long, n) = (array(&[3 * GRAIN], &at), 3 * GRAIN);
+        let why = index(&IndexOp::Gather { axis: 0 }, &[&x, &long], &Meta::new(&[n], crate::DType::U8)).unwrap_err();
+        assert!(why.to_string().contains("index -1 is out of bounds"), "{why}");
         let low = array(&[1], &[-4i64]);
         let put = IndexOp::IndexPut { axes: Axes::from_slice(&[0]), accumulate: true, strict: false };
         let value = array(&[1], &[1u8]);

@@ -74,12 +74,11 @@ fn product<T: Gemm>(a: &CpuArray, b: &CpuArray, shape: &[usize]) -> Result<CpuAr
         let right = |i: usize| Matrix { data: &y[bt[i]..], ld: ldb, trans: tb };
         let work = m.saturating_mul(n).saturating_mul(k);
         // Small ones as wholes, and large ones as long as every thread has one; Accelerate splits these on its own.
-        let count = at.len();
-        let shared = match work < SMALL {
-            _ if count == 1 => 0,
-            true => count,
-            false if cfg!(target_os = "macos") => 0,
-            false => count - count % threads::num_threads(),
+        let shared = match at.len() {
+            1 => 0,
+            count if work < SMALL => count,
+            _ if cfg!(target_os = "macos") => 0,
+            count => count - count % threads::num_threads(),
         };
         let (whole, rest) = c.split_at_mut(shared * m * n);
         let together = (SMALL / 4 / work).max(1) * m * n;

@@ -6,7 +6,7 @@
 
 use super::channels::{self, Channels};
 use super::fused::{total, total2, with_float, Compute, Float, LANES, SUMMED};
-use super::simd::{fetch, join, run, threads, Task, Wide};
+use super::simd::{join, run, threads, Task, Wide};
 use super::CpuArray;
 use crate::backend::Array;
 use crate::dispatch::Meta;
@@ -104,8 +104,7 @@ impl<T: Wide<W: Compute>> Task for Back<'_, T> {
         const PART: usize = 256;
         let Back { g, x, n, eps, mut by, out } = self;
         let count = n as f64;
-        let (gs, xs) = (g, x);
-        for (i, ((g, x), out)) in gs.chunks(n).zip(xs.chunks(n)).zip(out.chunks_mut(n)).enumerate() {
+        for ((g, x), out) in g.chunks(n).zip(x.chunks(n)).zip(out.chunks_mut(n)) {
             let (mean, inverse) = moments(x, eps);
             let scale = T::W::of(inverse.sqrt());
             // The second mean is of `v` times deviations, which are y σ.
@@ -125,11 +124,7 @@ impl<T: Wide<W: Compute>> Task for Back<'_, T> {
                     let slope = T::W::of(met / count * inverse);
                     let sums = of_weight.chunks_mut(PART).zip(of_bias.chunks_mut(PART));
                     let parts = g.chunks(PART).zip(x.chunks(PART)).zip(weight.chunks(PART));
-                    for (p, (((g, x), w), (o, (by, bias)))) in parts.zip(out.chunks_mut(PART).zip(sums)).enumerate() {
-                        // Processors do not look beyond a page, which a row may be.
-                        let next = (i + 1) * n + p * PART;
-                        fetch(gs.get(next..next + g.len()).unwrap_or_default());
-                        fetch(xs.get(next..next + g.len()).unwrap_or_default());
+                    for (((g, x), w), (o, (by, bias))) in parts.zip(out.chunks_mut(PART).zip(sums)) {
                         // Loops of one result each: the compiler gives up on more.
                         for (((g, x), w), o) in g.iter().zip(x).zip(w).zip(o) {
                             *o = T::narrow((g.widen() * w.widen() - v_mean - (x.widen() - mean) * slope) * scale);

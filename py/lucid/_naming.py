@@ -39,12 +39,14 @@ def name_call(error: Exception, name: str) -> None:
         error.args = (f"{name}: {text}", *error.args[1:])
 
 
-def named(function: F, name: str | None = None) -> F:
-    """The function, with its name in its errors."""
+def named(function: F, name: str | None = None, look: Callable[..., None] | None = None) -> F:
+    """The function, with its name in its errors. `look` sees the arguments first, and says the name itself."""
     shown = name or function.__name__
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if look is not None:
+            look(args, kwargs)
         try:
             return function(*args, **kwargs)
         except Exception as error:
@@ -95,8 +97,7 @@ def checked(function: F) -> F:
         takes.append((name, classes, known[1] if known else None, kind))
     by_name = {entry[0]: entry for entry in takes}
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for value, (name, classes, ask, kind) in zip(args, takes, strict=False):
             if classes is not None and type(value) not in classes and not ask(value):  # type: ignore[misc]
                 raise _wrong(shown, name, kind, value)
@@ -104,13 +105,8 @@ def checked(function: F) -> F:
             name, classes, ask, kind = by_name.get(key) or (key, None, None, "")
             if classes is not None and type(value) not in classes and not ask(value):  # type: ignore[misc]
                 raise _wrong(shown, name, kind, value)
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            name_error(error, shown)
-            raise
 
-    return call  # type: ignore[return-value]
+    return named(function, look=look)
 
 
 def _wrong(function: str, name: str, kind: str, value: Any) -> Exception:

@@ -90,6 +90,25 @@ unsafe fn tile<const M: usize, const R: usize>(work: Work) {
     }
 }
 
+/// The tile of so many rows, 6 at most, and columns or registers of them, 4 at most.
+macro_rules! tile_of {
+    ($tile:ident, $rows:expr, $columns:expr, $work:expr) => {
+        tile_of!(@ $tile $rows, $columns, $work; 1 2 3 4 5 6)
+    };
+    (@ $tile:ident $rows:expr, $columns:expr, $work:expr; $($m:literal)*) => {
+        match ($rows, $columns) {
+            $(
+                ($m, 1) => $tile::<$m, 1>($work),
+                ($m, 2) => $tile::<$m, 2>($work),
+                ($m, 3) => $tile::<$m, 3>($work),
+                ($m, _) => $tile::<$m, 4>($work),
+            )*
+            (rows, _) => unreachable!("a tile of {rows} rows"),
+        }
+    };
+}
+pub(super) use tile_of;
+
 /// `m` rows against a panel of `n` columns, `n` from 1 to `PANEL`; `tiles` elements lie between tiles of the left factor.
 ///
 /// # Safety
@@ -102,20 +121,7 @@ unsafe fn rows(m: usize, n: usize, tiles: usize, work: Work) {
         // SAFETY: row `i` is one of the `m`, and so are those of its tile.
         unsafe {
             let work = Work { a: work.a.add(i / TALL * tiles), c: work.c.add(i * work.ldc), mask, ..work };
-            macro_rules! pick {
-                ($($m:literal),*) => {
-                    match ((m - i).min(TALL), registers) {
-                        $(
-                            ($m, 1) => tile::<$m, 1>(work),
-                            ($m, 2) => tile::<$m, 2>(work),
-                            ($m, 3) => tile::<$m, 3>(work),
-                            ($m, _) => tile::<$m, 4>(work),
-                        )*
-                        _ => unreachable!("a tile has {TALL} rows at most"),
-                    }
-                };
-            }
-            pick!(1, 2, 3, 4, 5, 6);
+            tile_of!(tile, (m - i).min(TALL), registers, work);
         }
     }
 }

@@ -11,7 +11,6 @@ mod buffer;
 mod bytes;
 mod dispatch;
 mod extremes;
-mod fetch;
 mod half;
 mod lanes;
 mod math;
@@ -34,7 +33,6 @@ pub use dispatch::{
     Arg, Map1, Map2, Task,
 };
 pub use extremes::{arg_extremum, arg_row, extrema, extreme_rows, extremum, Better, BetterNumber, Extreme};
-pub use fetch::fetch;
 pub use half::{Narrow, Wide, Widen};
 pub use math::{kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};
