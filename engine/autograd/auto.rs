@@ -11,6 +11,7 @@ use crate::tensor::Inner;
 use crate::Tensor;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -70,6 +71,8 @@ struct Leaf {
     tangents: Vec<Tangent>,
     /// The tensor that the user has in this leaf's place, one after another as its data are replaced.
     bearer: Option<Arc<Mutex<Weak<Inner>>>>,
+    /// What an embedding language finds its own object of the tensor by.
+    object: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Default for Auto {
@@ -161,15 +164,16 @@ impl Auto {
 
     /// Makes `heir` the leaf that gradients of this one go to from now on, with its hooks and the node that adds to it.
     pub(crate) fn pass_to(&self, heir: &Tensor) {
-        let (bearer, extra, accumulate) = {
+        let (bearer, extra, accumulate, object) = {
             let mut state = self.state.lock();
             let leaf = state.leaf.get_or_insert_default();
-            (Arc::clone(leaf.bearer.get_or_insert_default()), Arc::clone(&leaf.extra), Weak::clone(&leaf.accumulate))
+            let bearer = Arc::clone(leaf.bearer.get_or_insert_default());
+            (bearer, Arc::clone(&leaf.extra), Weak::clone(&leaf.accumulate), leaf.object.clone())
         };
         *bearer.lock() = Arc::downgrade(&heir.0);
         let mut state = heir.0.auto.state.lock();
         let leaf = state.leaf.get_or_insert_default();
-        (leaf.bearer, leaf.extra, leaf.accumulate) = (Some(bearer), extra, accumulate);
+        (leaf.bearer, leaf.extra, leaf.accumulate, leaf.object) = (Some(bearer), extra, accumulate, object);
     }
 
     /// The leaf that has this one's gradients, where that is another.
@@ -177,6 +181,17 @@ impl Auto {
         let bearer = self.state.lock().leaf.as_ref()?.bearer.clone()?;
         let heir = bearer.lock().upgrade();
         heir.map(Tensor)
+    }
+
+    /// What an embedding language finds its own object of the tensor by.
+    pub(crate) fn object(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.state.lock().leaf.as_ref()?.object.clone()
+    }
+
+    pub(crate) fn set_object(&self, object: Arc<dyn Any + Send + Sync>) {
+        let old = self.state.lock().leaf.get_or_insert_default().object.replace(object);
+        // Not under the lock: what goes is the embedding language's.
+        drop(old);
     }
 
     pub(crate) fn is_retaining(&self) -> bool {

@@ -1,7 +1,6 @@
 //! The engine's results as Python objects, one function per kind of result that the op table names.
 #![allow(non_snake_case)]
 
-use crate::cross;
 use crate::tensor::{wrap, PyTensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -131,10 +130,11 @@ pub mod variadic {
 
 /// A new tensor as a leaf.
 pub fn leaf(py: Python<'_>, t: lucid::Tensor, requires_grad: bool) -> Object<'_> {
+    let made = wrap(py, t)?;
     if requires_grad {
-        cross::quick(py, || t.requires_grad_(true))?;
+        crate::tensor::asks_for_grad(made.cast::<PyTensor>()?, true)?;
     }
-    wrap(py, t)
+    Ok(made)
 }
 
 /// Is a result the very tensor that a method was called on?
@@ -164,8 +164,27 @@ pub fn or_argument<'py>(made: Bound<'py, PyAny>, argument: crate::args::Arg<'_, 
     let same = |own: &Bound<'py, PyTensor>| given.filter(|given| own.get().read().is_same(&given.get().read()));
     match made.cast::<PyTensor>().ok().and_then(same) {
         Some(given) => given.to_owned().into_any(),
-        None => made,
+        None => match given {
+            Some(given) => made_of(&given, &given.get().read(), made),
+            None => made,
+        },
     }
+}
+
+/// Results that know the object that they were made of, the object of `source`, where they are views.
+#[inline]
+pub fn made_of<'py>(
+    object: &Bound<'py, PyTensor>,
+    source: &lucid::Tensor,
+    made: Bound<'py, PyAny>,
+) -> Bound<'py, PyAny> {
+    if let Ok(one) = made.cast_exact::<PyTensor>() {
+        one.get().made_of(object, source);
+    } else if let Ok(several) = made.cast_exact::<PyTuple>() {
+        let views = several.iter_borrowed().filter_map(|t| t.to_owned().cast_into_exact::<PyTensor>().ok());
+        views.for_each(|t| t.get().made_of(object, source));
+    }
+    made
 }
 
 /// [`or_argument`] for each of one result or a tuple of them, and a sequence of arguments.
@@ -191,6 +210,6 @@ pub fn same_or<'py, T: Same>(
     if made.is(input) {
         Ok(slf.clone().into_any())
     } else {
-        wrap(made)
+        wrap(made).map(|made| made_of(slf, input, made))
     }
 }

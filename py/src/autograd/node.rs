@@ -1,7 +1,7 @@
 //! `lucid.autograd.graph.Node`: a step of the tape, as `Tensor.grad_fn` shows it.
 
 use super::{call_python, callable, grads_of, grads_tuple};
-use crate::tensor::{wrap, PyTensor};
+use crate::tensor::{object_of, wrap, PyTensor};
 use crate::{cross, errors};
 use lucid::autograd::{GradList, GraphNode};
 use lucid::Tensor;
@@ -123,7 +123,7 @@ impl PyNode {
     #[getter]
     fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.0.leaf() {
-            Some(leaf) => wrap(py, leaf),
+            Some(leaf) => object_of(py, leaf),
             None => {
                 let why = format!("'{}' object has no attribute 'variable'", self.0.name());
                 Err(pyo3::exceptions::PyAttributeError::new_err(why))
@@ -206,7 +206,7 @@ impl PyNode {
             return if hidden { Err(missing()) } else { context.getattr_opt(name)?.map(Some).ok_or_else(missing) };
         };
         match cross::quick(py, || self.0.saved_as(asked))? {
-            Some(saved) => saved.map(|t| wrap(py, t)).transpose(),
+            Some(saved) => saved.map(|t| if t.is_leaf() { object_of(py, t) } else { wrap(py, t) }).transpose(),
             None => Err(missing()),
         }
     }

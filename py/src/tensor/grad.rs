@@ -1,6 +1,6 @@
 //! A tensor's place on the tape: `requires_grad`, `grad`, `backward`, hooks, and what cuts a tensor off.
 
-use super::{wrap, PyTensor};
+use super::{asks_for_grad, object_of, wrap, PyTensor};
 use crate::args::{tensors_of, At};
 use crate::autograd::{grads_of, hook_of, leaf_hook_of, node_object};
 use crate::{cross, errors};
@@ -17,23 +17,18 @@ impl PyTensor {
     }
 
     #[setter]
-    fn set_requires_grad(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = value.py();
-        let Ok(value) = value.extract() else {
-            return Err(errors::runtime_error(py, "requires_grad must be a bool"));
-        };
-        let t = self.share();
-        cross::quick(py, || t.requires_grad_(value)).map(drop)
+    fn set_requires_grad(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        match value.extract() {
+            Ok(value) => asks_for_grad(slf, value),
+            Err(_) => Err(errors::runtime_error(slf.py(), "requires_grad must be a bool")),
+        }
     }
 
     /// Says whether gradients are wanted for this leaf, and gives it back.
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
-        let t = slf.get().share();
-        cross::quick(slf.py(), || {
-            lucid::autograd::check_untransformed("requires_grad_", "Tensor.requires_grad_()")?;
-            t.requires_grad_(requires_grad)
-        })?;
+        cross::quick(slf.py(), || lucid::autograd::check_untransformed("requires_grad_", "Tensor.requires_grad_()"))?;
+        asks_for_grad(slf, requires_grad)?;
         Ok(slf.clone())
     }
 
@@ -51,7 +46,7 @@ impl PyTensor {
             self.keep_grad(None);
             return Ok(None);
         };
-        let kept = self.grad.lock().as_ref().map(|kept| kept.clone_ref(py));
+        let kept = self.others.lock().grad.as_ref().map(|kept| kept.clone_ref(py));
         if let Some(kept) = kept.filter(|kept| kept.get().read().is_same(&g)) {
             return Ok(Some(kept.into_bound(py)));
         }
@@ -137,11 +132,17 @@ impl PyTensor {
         self.read().is_view()
     }
 
-    /// The tensor that it is a view of, or `None`. Not the object that the view was taken of, but one for the same tensor.
+    /// The tensor that it is a view of, or `None`: the object that the view was taken of.
     #[getter]
     fn _base<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let base = self.read().view_base();
-        base.map(|base| wrap(py, base)).transpose()
+        let Some(base) = self.read().view_base() else { return Ok(None) };
+        let kept = self.others.lock().base.as_ref().map(|kept| kept.clone_ref(py));
+        if let Some(kept) = kept.filter(|kept| kept.get().read().is_same(&base)) {
+            return Ok(Some(kept.into_bound(py).into_any()));
+        }
+        let object = object_of(py, base)?;
+        self.keep_base(object.cast::<PyTensor>()?.clone().unbind());
+        Ok(Some(object))
     }
 
     /// Raises the version, as if the elements had been written.
@@ -253,14 +254,40 @@ impl PyTensor {
 impl PyTensor {
     /// Remembers the object of the gradient.
     fn keep_grad(&self, object: Option<Py<PyTensor>>) {
-        let old = std::mem::replace(&mut *self.grad.lock(), object);
+        let old = std::mem::replace(&mut self.others.lock().grad, object);
         // Not under the lock: what goes may run code of the user's.
         drop(old);
+    }
+
+    /// Remembers the object of what it is a view of.
+    fn keep_base(&self, object: Py<PyTensor>) {
+        let old = self.others.lock().base.replace(object);
+        drop(old);
+    }
+
+    /// Remembers the object that it was made of, the object of `source`, where it is a view: that is its base, or has it.
+    pub fn made_of(&self, object: &Bound<'_, PyTensor>, source: &Tensor) {
+        let own = self.read();
+        if !own.is_view() {
+            return;
+        }
+        let base = match own.is_view_of(source) {
+            true => object.clone().unbind(),
+            false => match &object.get().others.lock().base {
+                Some(base) => base.clone_ref(object.py()),
+                None => return,
+            },
+        };
+        drop(own);
+        self.keep_base(base);
     }
 
     /// Puts another tensor into this object. Without the GIL: a reader may hold the lock and wait for it.
     pub fn replace(&self, py: Python<'_>, t: Tensor) {
         t.mark_handed_out();
+        if let Some(object) = self.read().object().filter(|_| t.object().is_none()) {
+            t.set_object(object);
+        }
         let old = py.detach(|| std::mem::replace(&mut *self.tensor.write(), t));
         drop(old);
     }

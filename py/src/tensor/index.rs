@@ -5,7 +5,7 @@
 
 use super::{wrap, PyTensor};
 use crate::args::{operand_of, weight_of, At, HeldOperand};
-use crate::{create, cross, errors};
+use crate::{create, cross, errors, results};
 use lucid::ops::index::index;
 use lucid::ops::scatter::{check_mask, index_assign};
 use lucid::{DType, Error, Operand, Result, Scalar, Tensor};
@@ -224,7 +224,7 @@ fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bou
                         format!("index {i} is out of bounds for dimension 0 with size {n}"),
                     ));
                 }
-                wrap(py, cross::quick(py, || x.select(0, i))?)
+                Ok(results::made_of(slf, &x, wrap(py, cross::quick(py, || x.select(0, i))?)?))
             }
             Ok(_) => Err(errors::index_error(py, "invalid index of a 0-dim tensor; use tensor.item() for its number")),
             Err(_) => Err(errors::value_error(py, format!("index {key} does not fit into 64 bits"))),
@@ -247,7 +247,7 @@ fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bou
             index(&r.view, &r.dims, &r.tensors)
         }
     })?;
-    wrap(py, y)
+    Ok(results::made_of(slf, &x, wrap(py, y)?))
 }
 
 /// `x[key] = value`.

@@ -113,23 +113,23 @@ impl PyTensor {
     /// The dimensions in reverse order.
     #[getter]
     #[allow(non_snake_case)]
-    fn T<'py>(&self, py: Python<'py>) -> Object<'py> {
-        let t = self.read();
+    fn T<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> Object<'py> {
+        let t = slf.get().read();
         let dims: Vec<isize> = (0..t.ndim() as isize).rev().collect();
-        wrap(py, cross::quick(py, || t.permute(&dims))?)
+        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.permute(&dims))?)?))
     }
 
     /// The last two dimensions exchanged.
     #[getter]
     #[allow(non_snake_case)]
-    fn mT<'py>(&self, py: Python<'py>) -> Object<'py> {
-        let t = self.read();
+    fn mT<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> Object<'py> {
+        let t = slf.get().read();
         if t.ndim() < 2 {
             let why =
                 format!("tensor.mT is only supported on matrices or batches of matrices. Got {}-D tensor.", t.ndim());
             return Err(errors::runtime_error(py, why));
         }
-        wrap(py, cross::quick(py, || t.transpose(-2, -1))?)
+        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.transpose(-2, -1))?)?))
     }
 
     /// The conjugate transpose of a matrix.
@@ -149,7 +149,10 @@ impl PyTensor {
     fn real<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
         let t = slf.get().share();
         match t.dtype().is_complex() {
-            true => wrap(slf.py(), cross::quick(slf.py(), || lucid::ops::complex::real(&t))?),
+            true => {
+                let made = wrap(slf.py(), cross::quick(slf.py(), || lucid::ops::complex::real(&t))?)?;
+                Ok(results::made_of(slf, &t, made))
+            }
             false => Ok(slf.clone().into_any()),
         }
     }
@@ -163,7 +166,8 @@ impl PyTensor {
     #[getter]
     fn imag<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
         let t = slf.get().share();
-        wrap(slf.py(), cross::quick(slf.py(), || lucid::ops::complex::imag(&t))?)
+        let made = wrap(slf.py(), cross::quick(slf.py(), || lucid::ops::complex::imag(&t))?)?;
+        Ok(results::made_of(slf, &t, made))
     }
 
     #[setter(imag)]
@@ -190,9 +194,9 @@ impl PyTensor {
     /// The conjugate transpose of matrices: the last two dimensions exchanged.
     #[getter]
     #[allow(non_snake_case)]
-    fn mH<'py>(&self, py: Python<'py>) -> Object<'py> {
-        let t = self.read();
-        wrap(py, cross::quick(py, || t.adjoint())?)
+    fn mH<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> Object<'py> {
+        let t = slf.get().read();
+        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.adjoint())?)?))
     }
 
     /// Is the only element anything but zero? Evaluates.
@@ -429,7 +433,7 @@ impl PyTensor {
             let given = by_place.map_or(dtype, |d| Arg(Some(d.as_borrowed())));
             let dtype = crate::args::required::<kinds::Dtype>(py, At { op, arg: "dtype" }, given)?;
             let t = slf.get().share();
-            return wrap(py, cross::long(py, || t.view_dtype(dtype))?);
+            return Ok(results::made_of(slf, &t, wrap(py, cross::long(py, || t.view_dtype(dtype))?)?));
         }
         let at = At { op, arg: "size" };
         let size = crate::ops::listed(at, args, at.either(py, size, shape)?)?;
@@ -439,33 +443,33 @@ impl PyTensor {
     }
 
     /// `view` with the other's sizes.
-    fn view_as<'py>(&self, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
+    fn view_as<'py>(slf: &Bound<'py, Self>, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
-        let t = self.read();
-        wrap(py, cross::quick(py, || t.view(&sizes))?)
+        let t = slf.get().read();
+        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.view(&sizes))?)?))
     }
 
     /// `reshape` with the other's sizes.
-    fn reshape_as<'py>(&self, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
+    fn reshape_as<'py>(slf: &Bound<'py, Self>, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
-        let t = self.read();
-        wrap(py, cross::quick(py, || t.reshape(&sizes))?)
+        let t = slf.get().read();
+        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.reshape(&sizes))?)?))
     }
 
     /// `expand` with the other's sizes.
-    fn expand_as<'py>(&self, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
+    fn expand_as<'py>(slf: &Bound<'py, Self>, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
-        let t = self.read();
-        wrap(py, cross::quick(py, || t.expand(&sizes))?)
+        let t = slf.get().read();
+        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.expand(&sizes))?)?))
     }
 
     /// All elements in one dimension: a view where the strides allow it, else a copy.
-    fn ravel<'py>(&self, py: Python<'py>) -> Object<'py> {
-        let t = self.share();
+    fn ravel<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> Object<'py> {
+        let t = slf.get().share();
         let rows = cross::op(py, weight_of(&t), || t.contiguous())?;
         // A view, also of a copy that nobody has, as in PyTorch.
         rows.mark_handed_out();
-        wrap(py, cross::quick(py, || rows.view(&[-1]))?)
+        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || rows.view(&[-1]))?)?))
     }
 
     /// This tensor's elements where `condition` holds, those of `other` elsewhere.

@@ -18,9 +18,11 @@ use crate::dtype::{dtype_object, PyDType};
 use crate::{cross, errors};
 use lucid::Tensor;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
+use std::sync::Arc;
 
 pub use convert::converted;
 pub use data::nonzero_of;
@@ -34,8 +36,17 @@ pub type Guard<'a> = RwLockReadGuard<'a, Tensor>;
 #[pyclass(name = "Tensor", module = "lucid", subclass, dict, weakref, frozen)]
 pub struct PyTensor {
     tensor: RwLock<Tensor>,
-    /// The object that `grad` gave last, so that it gives the same one again. Never locked while Python code may run.
-    grad: Mutex<Option<Py<PyTensor>>>,
+    /// Never locked while Python code may run.
+    others: Mutex<Others>,
+}
+
+/// The objects of tensors that this one leads to, so that it gives the same ones each time.
+#[derive(Default)]
+struct Others {
+    /// What `grad` gave last.
+    grad: Option<Py<PyTensor>>,
+    /// What it is a view of, which lives on with it, as PyTorch's does.
+    base: Option<Py<PyTensor>>,
 }
 
 impl PyTensor {
@@ -45,7 +56,7 @@ impl PyTensor {
 
     /// The object of that very tensor, which the engine has too.
     fn same(t: Tensor) -> PyTensor {
-        PyTensor { tensor: RwLock::new(t), grad: Mutex::new(None) }
+        PyTensor { tensor: RwLock::new(t), others: Mutex::default() }
     }
 
     #[inline]
@@ -63,6 +74,38 @@ impl PyTensor {
 #[inline]
 pub fn wrap(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
     Bound::new(py, PyTensor::new(t)).map(Bound::into_any)
+}
+
+/// The Python object of a tensor that had one: that one while anybody has it.
+pub fn object_of(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    let known = t.object();
+    if let Some(weak) = known.as_ref().and_then(|known| known.downcast_ref::<Py<PyWeakrefReference>>())
+        && let Some(object) = weak.bind(py).upgrade()
+        && object.cast::<PyTensor>().is_ok_and(|object| object.get().read().is_same(&t))
+    {
+        return Ok(object);
+    }
+    t.mark_handed_out();
+    let made = Bound::new(py, PyTensor::same(t))?;
+    know_object(&made)?;
+    Ok(made.into_any())
+}
+
+/// Lets [`object_of`] find the object of the tensor from now on.
+fn know_object(object: &Bound<'_, PyTensor>) -> PyResult<()> {
+    let weak = PyWeakrefReference::new(object)?.unbind();
+    object.get().read().set_object(Arc::new(weak));
+    Ok(())
+}
+
+/// Sets whether a gradient is asked for. The node that adds to a leaf then knows its object.
+pub fn asks_for_grad(object: &Bound<'_, PyTensor>, asks: bool) -> PyResult<()> {
+    let t = object.get().share();
+    cross::quick(object.py(), || t.requires_grad_(asks))?;
+    if asks && t.is_leaf() && t.object().is_none() {
+        know_object(object)?;
+    }
+    Ok(())
 }
 
 /// A `lucid.Size`.
@@ -104,8 +147,7 @@ impl PyTensor {
         let py = cls.py();
         let made = py.get_type::<PyTensor>().call_method1("__new__", (cls, data))?;
         if requires_grad {
-            let t = made.cast::<PyTensor>()?.get().share();
-            cross::quick(py, || t.requires_grad_(true))?;
+            asks_for_grad(made.cast::<PyTensor>()?, true)?;
         }
         Ok(made)
     }
@@ -300,14 +342,15 @@ impl PyTensor {
         }
     }
 
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let t = self.read();
+    fn __iter__<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let t = slf.get().read();
         if t.ndim() == 0 {
             return Err(errors::type_error(py, "iteration over a 0-d tensor"));
         }
         let rows = cross::quick(py, || t.unbind(0))?;
         let rows: Vec<_> = rows.into_iter().map(|r| wrap(py, r)).collect::<PyResult<_>>()?;
-        Ok(PyTuple::new(py, rows)?.try_iter()?.into_any())
+        let rows = crate::results::made_of(slf, &t, PyTuple::new(py, rows)?.into_any());
+        Ok(rows.try_iter()?.into_any())
     }
 
     fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -336,6 +379,18 @@ impl PyTensor {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         static REDUCE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         REDUCE.import(slf.py(), "lucid._convert", "reduce_tensor")?.call1((slf,))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.others.try_lock() {
+            Some(others) => visit.call(&others.grad).and_then(|()| visit.call(&others.base)),
+            None => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let others = std::mem::take(&mut *self.others.lock());
+        drop(others);
     }
 
     /// NumPy leaves operators with tensors to the tensor.
