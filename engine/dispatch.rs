@@ -12,7 +12,7 @@ use crate::ops::{
     index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp, view::ViewOp,
 };
 use crate::optim::Step;
-use crate::ordered::{as_images, in_order, in_order_along, joined};
+use crate::ordered::{as_first, as_images, as_indexed, in_order, in_order_along, joined};
 use crate::over;
 use crate::profile;
 use crate::shape::{Layout, Shape};
@@ -265,6 +265,12 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
             B::index(&IndexOp::Flip { axes }, x, out)
         }),
         (Prim::Index(IndexOp::Concat { axis }), x) => joined::<B>(*axis, x, out),
+        (Prim::Index(op @ IndexOp::Index { axes, strict: false }), x) => {
+            B::index(op, x, out).and_then(|made| as_indexed::<B>(axes, x, made))
+        }
+        (Prim::Index(op @ (IndexOp::IndexPut { strict: false, .. } | IndexOp::SliceScatter { .. })), x) => {
+            B::index(op, x, out).and_then(|made| as_first::<B>(x, made))
+        }
         (Prim::Index(op), x) => B::index(op, x, out),
         (Prim::Sort(SortOp::ArgSort { axis, descending }), [x]) => in_order_along::<B>(&[x], out, |x, out, at| {
             let axis = at.map_or(*axis, |at| at[*axis]);

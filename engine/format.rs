@@ -1,8 +1,8 @@
 //! Memory formats: in which order a tensor's dimensions lie in memory.
 //!
 //! Depends on `shape` and the ops. Tensors of a format have a storage of their own, in which the dimensions lie in another
-//! order: on both devices it is row-major in that order, and the strides say so. Ops give row-major results whatever the
-//! format of their inputs (PyTorch's carry it on).
+//! order: on both devices it is row-major in that order, and the strides say so. Which results carry the order of their
+//! inputs on is said in `ordered`.
 
 use crate::autograd::{Auto, Naming};
 use crate::ops::view::{inverse, permute_axes, ViewOp};
@@ -313,6 +313,28 @@ impl Tensor {
     pub fn copy_in(&self, format: MemoryFormat) -> Result<Tensor> {
         let _name = Naming::of("clone", 0);
         self.mapped_in("clone", format, Tensor::copy)
+    }
+
+    /// A copy that lies as the template does where that is dense, row-major otherwise; gradients pass through.
+    pub(crate) fn copy_lying_as(&self, template: &Tensor) -> Result<Tensor> {
+        let like = template.layout();
+        if self.is_sparse() || self.is_batched() || like.is_contiguous() || !like.is_dense() {
+            return self.copy();
+        }
+        let _name = Naming::of("clone", 0);
+        laid(self.shape(), &like.strides, |order| permute_axes(self, order)?.copy())
+    }
+
+    /// The tensor in the format that the strides of `images` show, as PyTorch gives what it makes of them.
+    ///
+    /// # Errors
+    /// Where there is no room.
+    pub fn in_format_of(&self, images: &Tensor) -> Result<Tensor> {
+        match images.layout().suggested_format() {
+            MemoryFormat::Contiguous => Ok(self.clone()),
+            _ if images.is_batched() || self.ndim() != images.ndim() => Ok(self.clone()),
+            format => self.contiguous_in(format),
+        }
     }
 
     /// The tensor in another dtype or on another device, in a format; a copy also where it has both already.

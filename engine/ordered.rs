@@ -76,7 +76,52 @@ pub(crate) fn joined<B: Backend>(axis: usize, x: &[&B::Array], out: &Meta) -> Re
 /// A result of images with the channels innermost where some of the first two inputs has them so, as in PyTorch.
 pub(crate) fn as_images<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B::Array> {
     let formats = x.iter().take(2).map(|x| x.layout().suggested_format());
-    let Some((order, back)) = formats.filter_map(crate::format::channels_order).next() else { return Ok(made) };
+    match formats.filter_map(crate::format::channels_order).next() {
+        Some(orders) => laid::<B>(made, orders),
+        None => Ok(made),
+    }
+}
+
+/// What advanced indexing along `axes` makes of the first input: in the order in which what it reads and the indices lie, as in
+/// PyTorch, where a dimension that is read at indices says nothing of its place.
+pub(crate) fn as_indexed<B: Backend>(axes: &[usize], x: &[&B::Array], made: B::Array) -> Result<B::Array> {
+    let (Some((read, indices)), true) = (x.split_first(), made.layout().is_contiguous()) else { return Ok(made) };
+    if x.iter().all(|x| x.layout().is_contiguous()) {
+        return Ok(made);
+    }
+    let shape = &made.layout().shape;
+    let others: SmallVec<[usize; 4]> = (0..read.layout().ndim()).filter(|axis| !axes.contains(axis)).collect();
+    let Some(wide) = shape.len().checked_sub(others.len()) else { return Ok(made) };
+    let at = crate::ops::index::index_position(axes);
+    let with = |strides: &[usize], wide: &[usize]| -> Layout {
+        let strides = strides[..at].iter().chain(wide).chain(&strides[at..]).copied().collect();
+        Layout { shape: shape.clone(), strides, offset: 0 }
+    };
+    let kept: SmallVec<[usize; 4]> = others.iter().map(|&axis| read.layout().strides[axis]).collect();
+    let none: SmallVec<[usize; 4]> = smallvec![0; others.len()];
+    let mut layouts = vec![with(&kept, &vec![0; wide])];
+    for index in indices {
+        layouts.push(with(&none, &index.layout().broadcast_to(&shape[at..at + wide]).strides));
+    }
+    match crate::format::common_order(&layouts.iter().collect::<SmallVec<[&Layout; 4]>>(), shape) {
+        Some(orders) => laid::<B>(made, orders),
+        None => Ok(made),
+    }
+}
+
+/// What was written into a copy of the first input: in the order in which that lies, as in PyTorch.
+pub(crate) fn as_first<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B::Array> {
+    match x.first().filter(|x| !x.layout().is_contiguous()) {
+        Some(x) => match crate::format::common_order(&[x.layout()], &made.layout().shape) {
+            Some(orders) => laid::<B>(made, orders),
+            None => Ok(made),
+        },
+        None => Ok(made),
+    }
+}
+
+/// A row-major result in another order.
+fn laid<B: Backend>(made: B::Array, (order, back): (Axes, Axes)) -> Result<B::Array> {
     if made.layout().ndim() != order.len() || !made.layout().is_contiguous() {
         return Ok(made);
     }

@@ -9,6 +9,7 @@ use super::forward::{self, Tangent};
 use super::hooks::Extra;
 use super::modes::{self, with_grad, Packing, Unpack};
 use crate::dispatch::{Prim, Storage};
+use crate::format::MemoryFormat;
 use crate::shape::{Axes, Shape};
 use crate::tensor::signed;
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
@@ -58,11 +59,24 @@ pub(crate) struct InputMeta {
     pub(crate) shape: Shape,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
+    /// The format that the gradient is to have, as PyTorch gives those of what is made of images.
+    pub(crate) format: MemoryFormat,
 }
 
 impl InputMeta {
     pub(crate) fn of(t: &Tensor) -> InputMeta {
-        InputMeta { shape: Shape::from_slice(t.shape()), dtype: t.dtype(), device: t.device() }
+        let (shape, dtype, device) = (Shape::from_slice(t.shape()), t.dtype(), t.device());
+        InputMeta { shape, dtype, device, format: MemoryFormat::Preserve }
+    }
+
+    /// Of an input of an op on images: its gradient gets its format.
+    pub(crate) fn of_images(t: &Tensor) -> InputMeta {
+        let format = match t.layout().suggested_format() {
+            MemoryFormat::Contiguous => MemoryFormat::Preserve,
+            _ if t.is_batched() => MemoryFormat::Preserve,
+            format => format,
+        };
+        InputMeta { format, ..InputMeta::of(t) }
     }
 }
 

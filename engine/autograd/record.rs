@@ -7,7 +7,8 @@ use super::auto::{Auto, Origin, ViewInfo};
 use super::node::{Edge, InputMeta, Kept, Kind, Node, Pieces, Saved};
 use super::{forward, grad_enabled, inference_mode_enabled, Ctx};
 use crate::dispatch::{Prim, Storage};
-use crate::ops::{index, view::ViewOp};
+use crate::format::MemoryFormat;
+use crate::ops::{index, norm::NormOp, view::ViewOp};
 use crate::shape::Shape;
 use crate::{DType, Error, Result, Scalar, Tensor};
 use smallvec::{smallvec, SmallVec};
@@ -128,7 +129,7 @@ fn refresh(t: &Tensor) {
     let _name = super::modes::Naming::of("as_strided", 0);
     let (mut layout, mut dtype) = (view.base.layout().clone(), view.base.dtype());
     for op in &view.ops {
-        let meta = InputMeta { shape: layout.shape.clone(), dtype, device: t.device() };
+        let meta = InputMeta { shape: layout.shape.clone(), dtype, device: t.device(), format: MemoryFormat::Preserve };
         let kind = Kind::Op(Prim::View(op.clone()));
         edge = Some(Edge { node: Node::new(kind, smallvec![edge], smallvec![meta], Saved::default()), nr: 0 });
         dtype = op.dtype(dtype);
@@ -166,7 +167,14 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
     if schema.saves.output(needs) {
         saved.output = Some(Kept::output(&storage, 0)?);
     }
-    let metas = inputs.iter().map(|t| InputMeta::of(t)).collect();
+    let metas = match prim {
+        Prim::Conv(_)
+        | Prim::Pool(_)
+        | Prim::Norm(NormOp::Standardize { dims: 0, .. } | NormOp::Affine { dims: 0, .. }) => {
+            inputs.iter().map(|t| InputMeta::of_images(t)).collect()
+        }
+        _ => inputs.iter().map(|t| InputMeta::of(t)).collect(),
+    };
     let node = Node::new(Kind::Op(prim), edges, metas, saved);
     Ok(Tensor::with_auto(storage, Auto::recorded(Edge { node, nr: 0 })))
 }

@@ -7,6 +7,7 @@ use super::node::{Ctx, Edge, Grads, InputMeta, Kind, Node};
 use super::record::{pieces_gradient, write_gradient};
 use super::{modes, with_grad};
 use crate::batching;
+use crate::format::MemoryFormat;
 use crate::ops::view::reshape_to;
 use crate::{sparse, Error, Result, Scalar, Tensor};
 use parking_lot::{Mutex, MutexGuard};
@@ -531,7 +532,12 @@ fn add(incoming: &mut ByNode<Grads>, edge: &Edge, g: Tensor) -> Result<bool> {
 /// Sums what was broadcast and casts what was promoted.
 pub(super) fn fit(g: Tensor, meta: &InputMeta) -> Result<Tensor> {
     let g = if g.shape() == meta.shape.as_slice() { g } else { sum_to_shape(&g, &meta.shape)? };
-    g.cast(meta.dtype)
+    let g = g.cast(meta.dtype)?;
+    match meta.format {
+        MemoryFormat::Preserve => Ok(g),
+        _ if g.is_batched() || g.is_sparse() => Ok(g),
+        format => g.contiguous_in(format),
+    }
 }
 
 /// The sum over the dimensions that broadcasting `shape` had added or stretched.
@@ -549,6 +555,14 @@ pub(crate) fn sum_to_shape(g: &Tensor, shape: &[usize]) -> Result<Tensor> {
 /// Can a gradient be added to in place?
 fn takes_writes(g: &Tensor) -> bool {
     !g.is_sparse() && !g.is_batched() && !g.is_inference() && !g.layout().may_overlap()
+}
+
+/// Does a gradient lie as that of this leaf is to: as the leaf does, or row-major where the leaf has gaps or repetitions?
+fn lies_as(g: &Tensor, leaf: &Tensor) -> bool {
+    match leaf.layout() {
+        like if like.is_contiguous() || !like.is_dense() || g.is_sparse() || g.is_batched() => g.is_contiguous(),
+        like => (0..like.ndim()).all(|i| like.shape[i] == 1 || like.strides[i] == g.strides()[i]),
+    }
 }
 
 /// Adds to a leaf's gradient. The first one is kept as it is where nothing else holds it.
@@ -574,10 +588,11 @@ fn accumulate(leaf: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
             }
             // The sum may call hooks of saved tensors, so it is made before the lock is taken.
             Some(old) => sparse::accumulated(old, &g)?,
-            None if create_graph => g.clone(),
-            None if g.is_unshared() && g.is_contiguous() => g.detach()?,
+            // A gradient that is recorded may be shown by others, too.
+            None if create_graph => g.copy_lying_as(leaf)?,
+            None if g.is_unshared() && lies_as(&g, leaf) => g.detach()?,
             // An expanded or shared gradient must not be seen through another's in-place write.
-            None => g.detach()?.copy()?,
+            None => g.detach()?.copy_lying_as(leaf)?,
         };
         let _one = adding(leaf);
         if unchanged() {

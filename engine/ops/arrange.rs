@@ -3,7 +3,8 @@
 use super::index::{cat, run, slice_scatter_dims, IndexOp, Target};
 use super::overlap::write_where;
 use super::{result_type, Operand};
-use crate::shape::{self, Axes, Shape, SliceDim, Slices};
+use crate::format::{made_in, MemoryFormat};
+use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
 use crate::{Error, Result, Scalar, Tensor};
 
 pub(super) fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
@@ -57,9 +58,15 @@ pub(super) fn stack_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
     if let Some(odd) = tensors.iter().find(|t| t.shape() != first.shape()) {
         return Err(Error::shape("stack", "expects each tensor to be equal size", &[first.shape(), odd.shape()]));
     }
-    let axis = shape::wrap_dim("stack", dim, first.ndim() + 1)? as isize;
-    let parts: Vec<Tensor> = tensors.iter().map(|t| t.unsqueeze(axis)).collect::<Result<_>>()?;
-    cat(&parts, axis)
+    let axis = shape::wrap_dim("stack", dim, first.ndim() + 1)?;
+    if axis < first.ndim() {
+        // Side by side along the dimension that the new one comes before: the result lies as that does, as in PyTorch.
+        let mut shape = Shape::from_slice(first.shape());
+        shape.insert(axis, tensors.len());
+        return super::view::reshape_to(&cat(tensors, axis as isize)?, &shape).map(Tensor::alone_on_storage);
+    }
+    let parts: Vec<Tensor> = tensors.iter().map(|t| t.unsqueeze(-1)).collect::<Result<_>>()?;
+    cat(&parts, -1)
 }
 
 pub(super) fn flip_axes(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
@@ -131,7 +138,12 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], value: Scalar) -> Result<Tenso
         to.push(SliceDim { axis, start: ends[0].max(0) as usize, step: 1, len });
     }
     super::create::check_held("constant_pad_nd", value, x.dtype())?;
-    let base = Tensor::full_of(&shape, value, x.dtype(), x.device())?;
+    let full = |shape: &[usize]| Tensor::full_of(shape, value, x.dtype(), x.device());
+    let base = match x.layout().suggested_format() {
+        MemoryFormat::Contiguous => full(&shape)?,
+        _ if x.is_batched() => full(&shape)?,
+        format => made_in("constant_pad_nd", &Layout::contiguous(&shape), format, full)?,
+    };
     let inner = if pad.iter().any(|&p| p < 0) { super::view::slice_dims(x, from)? } else { x.clone() };
     slice_scatter_dims(&base, &inner, to)
 }

@@ -261,12 +261,7 @@ fn group_norm_body(
         return Err(Error::value("group_norm", why));
     }
     let y = standardize(&x.reshape(&[x.shape()[0] as isize, groups as isize, inner as isize])?, 1, eps)?;
-    let y = scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref(), x.dtype())?;
-    match x.layout().suggested_format() {
-        MemoryFormat::Contiguous => Ok(y),
-        _ if x.is_batched() => Ok(y),
-        format => y.contiguous_in(format),
-    }
+    scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref(), x.dtype())?.in_format_of(x)
 }
 
 /// `(x - mean) / sqrt(var + eps)`.

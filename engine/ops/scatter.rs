@@ -578,7 +578,7 @@ pub fn index_assign(x: &Tensor, dims: &[isize], indices: &[Tensor], values: &Ten
 }
 
 fn take_body(x: &Tensor, index: &Tensor) -> Result<Tensor> {
-    let index = as_index("take", index)?;
+    let index = as_index("take", index)?.contiguous()?;
     index_axes(&x.reshape(&[-1])?, &[0], std::slice::from_ref(&index), false)
 }
 

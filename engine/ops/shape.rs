@@ -491,7 +491,11 @@ fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scalar>) -> Res
     for (i, ends) in pad.chunks(2).enumerate() {
         y = pad_dim(&y, x.ndim() - 1 - i, ends[0], ends[1], mode)?;
     }
-    Ok(if y.is_same(x) { x.copy()? } else { y })
+    let y = if y.is_same(x) { x.copy()? } else { y };
+    match mode {
+        "circular" => y.contiguous(),
+        _ => y.in_format_of(x),
+    }
 }
 
 fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Result<Tensor> {

@@ -57,6 +57,13 @@ impl PyTensor {
         results::same_or(slf, &t, made, |made| wrap(py, made))
     }
 
+    /// The tensor in the format that the strides of `images` show, as PyTorch gives what it makes of images: itself, or a copy.
+    fn _in_format_of<'py>(slf: &Bound<'py, Self>, images: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+        let (t, images) = (slf.get().share(), images.get().share());
+        let made = cross::op(slf.py(), crate::args::weight_of(&t), || t.in_format_of(&images))?;
+        results::same_or(slf, &t, made, |made| wrap(slf.py(), made))
+    }
+
     /// Do the elements lie without gaps as the format says, row-major by default?
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
     fn is_contiguous(&self, memory_format: Arg<'_, '_>) -> PyResult<bool> {

@@ -28,9 +28,9 @@ OTHERWISE = {
     **dict.fromkeys(("linalg_inv", "linalg_inv_ex", "linalg_solve", "linalg_solve_ex", "linalg_lstsq"), COLUMNS),
     **dict.fromkeys(("linalg_solve_triangular", "linalg_lu_solve", "linalg_ldl_solve", "linalg_tensorinv"), COLUMNS),
     **dict.fromkeys(("linalg_householder_product", "linalg_matrix_power"), COLUMNS),
-    **dict.fromkeys(("conv1d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), LAST),
+    **dict.fromkeys(("conv1d", "conv3d", "conv_transpose1d", "conv_transpose3d"), LAST),
     "avg_pool1d": LAST,
-    **dict.fromkeys(("index_fill", "index_put", "put", "fill", "slice_scatter", "select_scatter"), COPIED),
+    **dict.fromkeys(("put", "fill"), COPIED),
     "diagonal_scatter": COPIED,
     **dict.fromkeys(("unique", "unique_consecutive", "nonzero", "argwhere", "unravel_index"), "found by columns"),
     **dict.fromkeys(("complex", "polar"), "PyTorch's lies as its parts do"),
@@ -166,6 +166,36 @@ MEETINGS = {
     "rms_norm": lambda m: m.nn.functional.rms_norm(m.ones(4, 3).t(), (4,)),
     "layer_norm": lambda m: m.nn.functional.layer_norm(m.ones(4, 3).t(), (4,)),
     "tril": lambda m: m.ones(4, 3).t().tril(),
+    "pixels into space": lambda m: m.nn.functional.pixel_shuffle(wide(m), 2),
+    "pixels out of space": lambda m: m.nn.functional.pixel_unshuffle(wide(m), 2),
+    "channels that change groups": lambda m: m.nn.functional.channel_shuffle(wide(m), 2),
+    "padded": lambda m: m.nn.functional.pad(last(m), (1, 2, 1, 0), value=3.0),
+    "padded and cut": lambda m: m.nn.functional.pad(last(m), (1, -2, 1, 0)),
+    "padded in all dimensions": lambda m: m.nn.functional.pad(last(m), (1, 2, 1, 0, 1, 1, 0, 1)),
+    "padded by its mirror image": lambda m: m.nn.functional.pad(last(m), (1, 2, 1, 0), mode="reflect"),
+    "padded by its edge": lambda m: m.nn.functional.pad(last(m), (1, 2, 1, 0), mode="replicate"),
+    "padded around": lambda m: m.nn.functional.pad(last(m), (1, 2, 1, 0), mode="circular"),
+    "stacked": lambda m: m.stack([last(m), last(m)]),
+    "stacked behind the batch": lambda m: m.stack([last(m), last(m)], 1),
+    "stacked behind all": lambda m: m.stack([last(m), last(m)], -1),
+    "stacked transposes": lambda m: m.stack([m.ones(4, 3).t(), m.ones(4, 3).t()]),
+    "at indices": lambda m: counted(m)[m.tensor([1, 0, 1])],
+    "at indices of channels": lambda m: counted(m)[:, m.tensor([1, 0])],
+    "at indices of rows": lambda m: counted(m)[:, :, m.tensor([1, -1])],
+    "at indices of columns": lambda m: counted(m)[..., m.tensor([1, 0, 4])],
+    "at indices apart": lambda m: counted(m)[m.tensor([1, 0]), :, m.tensor([2, 3])],
+    "at indices side by side": lambda m: counted(m)[:, m.tensor([1, 0]), m.tensor([2, 3])],
+    "at a table of indices": lambda m: counted(m)[m.tensor([[0, 1], [1, 0]])],
+    "at a table of indices behind the batch": lambda m: counted(m)[:, m.tensor([[0, 1], [1, 0]])],
+    "at a transposed table": lambda m: m.arange(5.0)[m.tensor([[0, 1, 2], [4, 3, 2]]).t()],
+    "at a transposed table and a row": lambda m: m.ones(5, 3)[m.tensor([[0, 1], [4, 3]]).t(), m.tensor([1, 2])],
+    "where a mask is": lambda m: counted(m)[m.tensor([False, True])],
+    "index_select": lambda m: counted(m).index_select(1, m.tensor([1, 0])),
+    "index_fill": lambda m: counted(m).index_fill(1, m.tensor([1]), 7.0),
+    "index_put": lambda m: counted(m).index_put((m.tensor([1]),), m.tensor(7.0)),
+    "max_unpool2d": lambda m: m.nn.functional.max_unpool2d(
+        *m.nn.functional.max_pool2d(wide(m), 2, return_indices=True), 2
+    ),
     "out of nothing": lambda m: m.exp(m.ones(3, 2).t(), out=m.empty(0)),
     "out of nothing, two": lambda m: m.add(m.ones(3, 2).t(), m.ones(2, 3), out=m.empty(0)),
     "out of its own order": lambda m: m.exp(m.ones(2, 3), out=m.empty(3, 2).t()),
@@ -177,6 +207,14 @@ MEETINGS = {
 
 def last(m: Any) -> Any:
     return m.ones(2, 3, 4, 5).contiguous(memory_format=m.channels_last)
+
+
+def wide(m: Any) -> Any:
+    return m.arange(256.0).reshape(2, 8, 4, 4).contiguous(memory_format=m.channels_last)
+
+
+def counted(m: Any) -> Any:
+    return m.arange(120.0).reshape(2, 3, 4, 5).contiguous(memory_format=m.channels_last)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -232,3 +270,95 @@ def test_what_is_given_back_is_the_same_object() -> None:
         return [*seen, *(t is k for t in same)]
 
     assert run(lucid) == run(torch)
+
+
+#: Ops on images with the channels innermost, whose gradients lie as PyTorch's.
+OF_IMAGES = {
+    "conv2d": lambda F, x, m: F.conv2d(x, m.ones(4, 3, 2, 2)),
+    "conv2d, groups": lambda F, x, m: F.conv2d(x, m.ones(3, 1, 2, 2), groups=3),
+    "conv_transpose2d": lambda F, x, m: F.conv_transpose2d(x, m.ones(3, 4, 2, 2), stride=2),
+    "max_pool2d": lambda F, x, m: F.max_pool2d(x, 2),
+    "avg_pool2d": lambda F, x, m: F.avg_pool2d(x, 2),
+    "adaptive_avg_pool2d": lambda F, x, m: F.adaptive_avg_pool2d(x, (2, 5)),
+    "adaptive_max_pool2d": lambda F, x, m: F.adaptive_max_pool2d(x, (2, 5)),
+    "batch_norm": lambda F, x, m: F.batch_norm(x, None, None, m.ones(3), m.ones(3), training=True),
+    "max_unpool2d": lambda F, x, m: F.max_unpool2d(*F.max_pool2d(x[..., :4], 2, return_indices=True), 2),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", OF_IMAGES)
+def test_gradients_of_images(name: str, device: str) -> None:
+    def run(m: Any) -> list[Any]:
+        x = counted(m).requires_grad_()
+        y = OF_IMAGES[name](m.nn.functional, x, m)
+        weights = [m.ones_like(y), m.ones(tuple(y.shape)), m.ones(()).expand(tuple(y.shape))]
+        # On the gpu device a norm in training is made of ops on elements, whose gradients lie as what comes to them.
+        weights = weights[:1] if name == "batch_norm" and device == "gpu" else weights
+        grads = [m.autograd.grad(y, x, g, retain_graph=True)[0] for g in weights]
+        return [(g.stride(), np.asarray(g.tolist()).round(4).tolist()) for g in grads]
+
+    lucid.set_default_device(device)
+    try:
+        ours = run(lucid)
+    finally:
+        lucid.set_default_device("cpu")
+    theirs = run(torch)
+    assert [stride for stride, _ in ours] == [stride for stride, _ in theirs]
+    for (_, a), (_, b) in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, 1e-3, 1e-3)
+
+
+#: Leaves, and functions of them; the gradient that a leaf keeps lies as the leaf does, whatever it was made of.
+LEAVES = {
+    "channels last": counted,
+    "transposed": lambda m: m.arange(12.0).reshape(4, 3).t(),
+    "permuted": lambda m: m.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1),
+    "row-major": lambda m: m.arange(12.0).reshape(4, 3),
+    "with gaps": lambda m: m.arange(24.0).reshape(4, 6)[:, ::2],
+    "expanded": lambda m: m.arange(4.0).expand(3, 4),
+    "of one row": lambda m: m.arange(4.0).reshape(4, 1).t(),
+    "empty": lambda m: m.ones(0, 3).t(),
+    "number": lambda m: m.tensor(2.0),
+}
+FUNCTIONS = {
+    "sum": lambda t, m: t.sum(),
+    "mean": lambda t, m: t.mean(),
+    "product": lambda t, m: (t * t).sum(),
+    "flattened": lambda t, m: (t.reshape(-1) * m.arange(float(t.numel()))).sum(),
+    "row-major": lambda t, m: t.contiguous().exp().sum(),
+    "twice": lambda t, m: (t * 2).sum() + t.flatten().cos().sum(),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_gradients_lie_as_their_leaves(leaf: str, function: str, create_graph: bool, device: str) -> None:
+    def run(m: Any) -> list[Any]:
+        x = LEAVES[leaf](m).detach().requires_grad_()
+        seen = []
+        for _ in range(2):
+            FUNCTIONS[function](x, m).backward(create_graph=create_graph)
+            seen += [steps(x.grad), x.grad.requires_grad, x.grad._is_view(), x.grad.detach().tolist()]
+            if create_graph and function == "product":
+                seen.append(m.autograd.grad(x.grad.sum(), x)[0].tolist())
+            if create_graph:
+                x.grad = None
+        return seen
+
+    lucid.set_default_device(device)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ours = run(lucid)
+    finally:
+        lucid.set_default_device("cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = run(torch)
+    for a, b in zip(ours, theirs, strict=True):
+        if isinstance(a, (bool, list)) and a == b:
+            continue
+        np.testing.assert_allclose(a, b, 1e-5, 1e-5)

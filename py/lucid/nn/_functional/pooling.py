@@ -275,7 +275,8 @@ def _unpool(
         made = blank.scatter(len(lead), places, flat)
     except errors.IndexError as error:
         raise errors.RuntimeError(f"{op}: Found an invalid max index ({error})") from None
-    return made.reshape([*lead, *sizes])
+    made = made.reshape([*lead, *sizes])
+    return made._in_format_of(input) if n == 2 else made
 
 
 def max_unpool1d(

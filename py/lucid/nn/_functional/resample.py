@@ -209,7 +209,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         )
     k = len(lead)
     x = input.reshape([*lead, c // (r * r), r, r, h, w])
-    return x.permute([*range(k), k, k + 3, k + 1, k + 4, k + 2]).reshape([*lead, c // (r * r), h * r, w * r])
+    y = x.permute([*range(k), k, k + 3, k + 1, k + 4, k + 2]).reshape([*lead, c // (r * r), h * r, w * r])
+    return y._in_format_of(input)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -227,7 +228,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         )
     k = len(lead)
     x = input.reshape([*lead, c, h // r, r, w // r, r])
-    return x.permute([*range(k), k, k + 2, k + 4, k + 1, k + 3]).reshape([*lead, c * r * r, h // r, w // r])
+    y = x.permute([*range(k), k, k + 2, k + 4, k + 1, k + 3]).reshape([*lead, c * r * r, h // r, w // r])
+    return y._in_format_of(input)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -244,7 +246,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
         )
     x = input.reshape([count, groups, channels // groups, *space])
-    return x.transpose(1, 2).reshape([count, channels, *space])
+    return x.transpose(1, 2).reshape([count, channels, *space])._in_format_of(input)
 
 
 native_channel_shuffle = channel_shuffle
