@@ -300,21 +300,6 @@ impl Tensor {
         self.0.auto.view.as_ref().filter(|v| !v.itself).map(|v| v.base.clone())
     }
 
-    /// Is it a view of that very tensor?
-    pub fn is_view_of(&self, base: &Tensor) -> bool {
-        self.0.auto.view.as_ref().is_some_and(|v| !v.itself && v.base.is_same(base))
-    }
-
-    /// What an embedding language put there to find its own object of this tensor by.
-    pub fn object(&self) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
-        self.0.auto.object()
-    }
-
-    /// Puts it there. It lives as long as the tensor, and must not own it.
-    pub fn set_object(&self, object: Arc<dyn std::any::Any + Send + Sync>) {
-        self.0.auto.set_object(object);
-    }
-
     /// Raises [`version`](Tensor::version), as if the elements had been written: a gradient that needs what was there is an
     /// error from now on.
     pub fn touch(&self) {

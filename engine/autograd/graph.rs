@@ -302,7 +302,7 @@ impl GraphNode {
     }
 
     /// The name of input `i`.
-    fn input_name(&self, i: usize) -> Option<&'static str> {
+    pub(super) fn input_name(&self, i: usize) -> Option<&'static str> {
         let prim = self.whole()?;
         if matches!(prim, Prim::Contract(ContractOp::MatMul)) {
             return ["self", "mat2"].get(i).copied();
@@ -317,9 +317,29 @@ impl GraphNode {
     /// # Errors
     /// As [`GraphNode::saved`].
     pub fn saved_as(&self, name: &str) -> Result<Option<Option<Tensor>>> {
-        let Some(prim) = self.whole() else { return Ok(None) };
+        let Some(prim) = self.whole() else {
+            let (has_output, freed) = {
+                let saved = self.0.saved.lock();
+                (saved.output.is_some(), saved.freed)
+            };
+            // What the last step saved of its result is the result.
+            if name == "result" && self.0.told.get().is_some() && (has_output || freed) {
+                return Ctx { node: &self.0, grads: &[], wanted: None }.out().map(Some).map(Some);
+            }
+            // A primitive may call another one of one tensor in its place: a square for a power.
+            let row = crate::ops::schemas().find(|row| row.name == self.0.op());
+            if name == "self" && self.0.metas.len() == 1 && row.is_some_and(|row| row.primitive) {
+                return Ok(self.0.saved(0)?.map(Some));
+            }
+            return Ok(self.0.saved_argument(name)?.map(Some));
+        };
         let row = prim.schema();
         if name == "result" && row.saves.output(|_| true) {
+            let saved = self.0.saved.lock();
+            if saved.output.is_none() && !saved.freed {
+                return Ok(Some(None));
+            }
+            drop(saved);
             return Ctx { node: &self.0, grads: &[], wanted: None }.out().map(Some).map(Some);
         }
         let is_it = |&i: &usize| row.saves.input(i, |_| true) && self.input_name(i) == Some(name);
@@ -428,6 +448,21 @@ impl Tensor {
     /// [`Error::Runtime`](crate::Error::Runtime) for such a view.
     pub fn check_followed(&self) -> Result<()> {
         super::check_followed("grad_fn", self)
+    }
+
+    /// Is it a view of that very tensor?
+    pub fn is_view_of(&self, base: &Tensor) -> bool {
+        self.0.auto.view.as_ref().is_some_and(|v| !v.itself && v.base.is_same(base))
+    }
+
+    /// What an embedding language put there to find its own object of this tensor by.
+    pub fn object(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.0.auto.object()
+    }
+
+    /// Puts it there. It lives as long as the tensor, and must not own it.
+    pub fn set_object(&self, object: Arc<dyn Any + Send + Sync>) {
+        self.0.auto.set_object(object);
     }
 
     /// The op that made this tensor, and none for a leaf.

@@ -1,11 +1,12 @@
 //! The dynamic tape: what was computed from what, and the gradients that follow.
 //!
 //! `node` is the graph, `auto` a tensor's place on it, `record` writes it while ops run, `run` walks it backwards, `hooks`
-//! watch, `custom` adds functions with gradients of their own, `graph` shows it, `forward` carries tangents along, at the
+//! watch, `custom` adds functions with gradients of their own, `graph` shows it with what `call` tells, `forward` carries tangents along, at the
 //! `levels` that are open. Rules stand in the op table and are written in tensor ops, so with `create_graph` the walk is
 //! itself recorded. No walk and no drop recurses.
 
 mod auto;
+pub(crate) mod call;
 mod custom;
 pub(crate) mod forward;
 mod graph;
@@ -18,6 +19,7 @@ mod run;
 mod transforms;
 
 pub(crate) use auto::Auto;
+pub use call::Told;
 pub use custom::{custom, Backward, CustomNode, Record};
 pub use forward::{cut, make_dual, set_tangent, unpack_dual};
 pub use graph::{GraphNode, WeakNode};

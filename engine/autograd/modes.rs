@@ -147,6 +147,12 @@ impl Naming {
         Naming(former)
     }
 
+    /// Did nothing have a name before?
+    #[inline]
+    pub(crate) fn is_outermost(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Names what was called by `from` after another op, one of those that PyTorch makes it of.
     pub(crate) fn rename(from: &str, to: &'static str) {
         if let Some((_, given)) = NAME.get().filter(|(name, _)| *name == from) {

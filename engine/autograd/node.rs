@@ -16,7 +16,7 @@ use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::ops::view::ViewOp;
 
@@ -210,6 +210,8 @@ pub(crate) struct Node {
     pub(crate) metas: SmallVec<[InputMeta; 2]>,
     pub(crate) saved: Mutex<Saved>,
     pub(crate) extra: Extra,
+    /// What it was called with, where that says more than the row's defaults.
+    pub(crate) told: OnceLock<super::call::Call>,
 }
 
 thread_local! {
@@ -233,7 +235,16 @@ impl Node {
         if modes::anomaly().0 && seq != u64::MAX {
             extra.set_trace(modes::trace());
         }
-        Arc::new(Node { kind, called: modes::op_name(), seq, edges, metas, saved: Mutex::new(saved), extra })
+        Arc::new(Node {
+            kind,
+            called: modes::op_name(),
+            seq,
+            edges,
+            metas,
+            saved: Mutex::new(saved),
+            extra,
+            told: OnceLock::new(),
+        })
     }
 
     /// The number that this thread's next node gets.

@@ -307,15 +307,19 @@ macro_rules! define_fn {
         $($doc)*
         #[doc = ""]
         #[doc = concat!(" The method [`Tensor::", stringify!($name), "`](crate::Tensor::", stringify!($name), ") is the same, and has an example.")]
-        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
+        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes, clippy::redundant_closure_call)]
         pub fn $name<'op>(input: &$crate::Tensor, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
         {
             $(let $p = $crate::ops::macros::pass!($k $p);)*
             $($(let $kp = $crate::ops::macros::pass!($kk $kp);)*)?
-            let _name = $crate::ops::macros::naming!($name $(, $p: $k)* $($(, $kp: $kk)*)?);
-            $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
-            $run($($extra,)* input, $($p,)* $($($kp),*)?)
+            let _name = $crate::autograd::call::naming!($name $(, $p: $k)* $($(, $kp: $kk)*)?);
+            let made = (|| {
+                $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
+                $run($($extra,)* input, $($p,)* $($($kp),*)?)
+            })();
+            $crate::autograd::call::tell_call!{ made _name $name [input] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
+            made
         }
         impl $crate::Tensor {
             $($doc)*
@@ -336,15 +340,19 @@ macro_rules! define_fn {
     ) => {
         $($doc)*
         #[doc = $crate::ops::macros::example!($($example),+)]
-        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
+        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes, clippy::redundant_closure_call)]
         pub fn $name<'op>($($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
         {
             $(let $p = $crate::ops::macros::pass!($k $p);)*
             $($(let $kp = $crate::ops::macros::pass!($kk $kp);)*)?
-            let _name = $crate::ops::macros::naming!($name $(, $p: $k)* $($(, $kp: $kk)*)?);
-            $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
-            $run($($extra,)* $($p,)* $($($kp),*)?)
+            let _name = $crate::autograd::call::naming!($name $(, $p: $k)* $($(, $kp: $kk)*)?);
+            let made = (|| {
+                $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
+                $run($($extra,)* $($p,)* $($($kp),*)?)
+            })();
+            $crate::autograd::call::tell_call!{ made _name $name [] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
+            made
         }
     };
 }
@@ -379,51 +387,6 @@ macro_rules! with_autocast {
             let _inside = casts.inside();
             return $run($($extra,)* $($crate::ops::macros::lend!($k $p)),*);
         }
-    };
-}
-
-/// The name of what is recorded from here on, with two bits for each argument behind `input`, the last one's lowest.
-macro_rules! naming {
-    ($name:ident $(, $p:ident: $k:ident)*) => {{
-        #[allow(unused_mut)]
-        let mut given = 0u64;
-        $(given = (given << 2) | $crate::ops::macros::mark!($k $p);)*
-        $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)), given)
-    }};
-}
-
-/// What an argument says of which of PyTorch's overloads was called: 0 where it was not given. Tensors are 1, numbers in
-/// a tensor's place 2; one dimension is 1, several are 2.
-macro_rules! mark {
-    (Operand $p:ident) => {
-        $p.mark()
-    };
-    (OptOperand $p:ident) => {
-        $p.map_or(0, |p| p.mark())
-    };
-    (OptDims $p:ident) => {
-        $p.map_or(0, |dims| if dims.len() == 1 { 1 } else { 2 })
-    };
-    (OptDim $p:ident) => {
-        u64::from($p.is_some())
-    };
-    (OptNumber $p:ident) => {
-        u64::from($p.is_some())
-    };
-    (OptText $p:ident) => {
-        u64::from($p.is_some())
-    };
-    (OptTensor $p:ident) => {
-        u64::from($p.is_some())
-    };
-    (Int $p:ident) => {
-        u64::from($p != 0)
-    };
-    (Sections $p:ident) => {
-        u64::from(matches!($p, $crate::ops::Sections::List(_)))
-    };
-    ($other:ident $p:ident) => {
-        0
     };
 }
 
@@ -517,7 +480,7 @@ macro_rules! define_in_place {
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
                 pub fn [<$name _>]<'op>(&mut self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                     $(let $p = $crate::ops::macros::pass!($k $p);)*
-                    let _name = $crate::ops::macros::naming!([<$name _>] $(, $p: $k)*);
+                    let _name = $crate::autograd::call::naming!([<$name _>] $(, $p: $k)*);
                     self.become_view(concat!(stringify!($name), "_"), |x| self::$name(x, $($p),*))
                 }
             }
@@ -592,5 +555,5 @@ macro_rules! pass {
 
 pub(crate) use {
     apart, arg, define_fn, define_in_place, define_ops, determinism, differs, example, first, gradient, has, hold,
-    in_place_method, lend, look, mark, naming, out_rule, params, pass, schema_of, torch_path, with_autocast,
+    in_place_method, lend, look, out_rule, params, pass, schema_of, torch_path, with_autocast,
 };

@@ -3,7 +3,7 @@
 use super::{call_python, callable, grads_of, grads_tuple};
 use crate::tensor::{object_of, wrap, PyTensor};
 use crate::{cross, errors};
-use lucid::autograd::{GradList, GraphNode};
+use lucid::autograd::{GradList, GraphNode, Told};
 use lucid::Tensor;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -97,6 +97,25 @@ fn maybe_grads(py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<Option<GradLi
     Ok(Some(grads_of(py, "hook", Some(out), 0)?.into_iter().collect()))
 }
 
+/// An argument of a call as PyTorch shows what it saved of it: integers without sign, so that -1 is 2**64 - 1, and the
+/// reduction of a loss as a number.
+fn told_object<'py>(py: Python<'py>, name: &str, told: Told) -> PyResult<Bound<'py, PyAny>> {
+    let unsigned = |n: i64| n as u64;
+    Ok(match told {
+        Told::Nothing => py.None().into_bound(py),
+        Told::Truth(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
+        Told::Int(n) => unsigned(n).into_pyobject(py)?.into_any(),
+        Told::Float(x) => x.into_pyobject(py)?.into_any(),
+        Told::Number(s) => crate::tensor::scalar_object(py, s)?,
+        Told::Ints(list) => PyTuple::new(py, list.iter().map(|&n| unsigned(n)))?.into_any(),
+        Told::Text(word) if name == "reduction" => {
+            let place = ["none", "mean", "sum"].iter().position(|known| *known == &*word);
+            place.into_pyobject(py)?.into_any()
+        }
+        Told::Text(word) => word.into_pyobject(py)?.into_any(),
+    })
+}
+
 #[pymethods]
 impl PyNode {
     #[new]
@@ -186,7 +205,7 @@ impl PyNode {
         wrap(py, self.0.stand_in(nr, &like.get().share()))
     }
 
-    /// What is saved under PyTorch's name: see `GraphNode::saved_as`.
+    /// What is saved under PyTorch's name: see `GraphNode::saved_as` and `GraphNode::told`.
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let missing = || {
             let why = format!("'{}' object has no attribute '{name}'", self.0.name());
@@ -205,9 +224,13 @@ impl PyNode {
             let hidden = name.starts_with("__") || context.is_none();
             return if hidden { Err(missing()) } else { context.getattr_opt(name)?.map(Some).ok_or_else(missing) };
         };
+        // First of all numbers as they were given: an exponent may also be kept as a tensor.
+        if let Some(told) = self.0.told(asked) {
+            return told_object(py, asked, told).map(Some);
+        }
         match cross::quick(py, || self.0.saved_as(asked))? {
-            Some(saved) => saved.map(|t| if t.is_leaf() { object_of(py, t) } else { wrap(py, t) }).transpose(),
             None => Err(missing()),
+            Some(saved) => saved.map(|t| if t.is_leaf() { object_of(py, t) } else { wrap(py, t) }).transpose(),
         }
     }
 
@@ -217,6 +240,9 @@ impl PyNode {
         for name in slf.get().0.saved_names() {
             list.append(format!("_saved_{name}"))?;
             list.append(format!("_raw_saved_{name}"))?;
+        }
+        for name in slf.get().0.told_names() {
+            list.append(format!("_saved_{name}"))?;
         }
         Ok(list.into_any())
     }

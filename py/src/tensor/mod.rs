@@ -25,7 +25,7 @@ use pyo3::types::{PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
 use std::sync::Arc;
 
 pub use convert::converted;
-pub use data::nonzero_of;
+pub use data::{nonzero_of, scalar_object};
 pub use memory::shown;
 
 /// A tensor, read; the engine's methods work on it directly.

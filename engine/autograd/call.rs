@@ -1,0 +1,464 @@
+//! What the tape remembers of the call that a node was recorded in, for who looks at the graph.
+//!
+//! Only arguments that differ from the row's default: most calls have nothing to tell. Tensors are not kept alive by it, and
+//! are told of ops alone that are made of others: by them what these saved is found. Gradient rules do not read it.
+
+use super::graph::GraphNode;
+use super::node::{Kept, Node};
+use super::record::requires_grad;
+use crate::ops::schema::Param;
+use crate::ops::{NormOrder, Operand, Sections};
+use crate::tensor::Inner;
+use crate::{Result, Scalar, Tensor};
+use smallvec::SmallVec;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// An argument that is no tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// None was given.
+    Nothing,
+    /// True or false.
+    Truth(bool),
+    /// An integer.
+    Int(i64),
+    /// A floating-point number.
+    Float(f64),
+    /// A number of any kind.
+    Number(Scalar),
+    /// Integers: dimensions or sizes.
+    Ints(Box<[i64]>),
+    /// A word.
+    Text(Box<str>),
+}
+
+/// An argument as a node has it.
+pub(crate) enum Known {
+    Told(Told),
+    Tensor(Weak<Inner>),
+}
+
+/// The arguments of a call, by name.
+pub(crate) type Call = Arc<[(&'static str, Known)]>;
+
+/// The same while it is gathered.
+pub(crate) type Telling = SmallVec<[(&'static str, Known); 4]>;
+
+/// What a call has to tell whose arguments are all tensors or defaults.
+fn nothing() -> Call {
+    static NOTHING: OnceLock<Call> = OnceLock::new();
+    Arc::clone(NOTHING.get_or_init(|| Arc::new([])))
+}
+
+/// What an op gave, to find the nodes that it recorded.
+pub(crate) trait Made {
+    /// Calls `f` with each tensor.
+    fn each(&self, f: &mut dyn FnMut(&Tensor));
+}
+
+impl Made for bool {
+    fn each(&self, _f: &mut dyn FnMut(&Tensor)) {}
+}
+
+impl Made for Tensor {
+    #[inline]
+    fn each(&self, f: &mut dyn FnMut(&Tensor)) {
+        f(self);
+    }
+}
+
+impl Made for Vec<Tensor> {
+    fn each(&self, f: &mut dyn FnMut(&Tensor)) {
+        self.iter().for_each(f);
+    }
+}
+
+impl<T: Made> Made for (Tensor, T) {
+    fn each(&self, f: &mut dyn FnMut(&Tensor)) {
+        f(&self.0);
+        self.1.each(f);
+    }
+}
+
+impl Made for Option<Tensor> {
+    fn each(&self, f: &mut dyn FnMut(&Tensor)) {
+        self.iter().for_each(f);
+    }
+}
+
+/// Lets the nodes of what an op gave know what it was called with. `tell` is asked where there is one.
+#[inline]
+pub(crate) fn tell(made: &impl Made, op: &'static str, tell: impl FnOnce() -> Telling) {
+    if !super::grad_enabled() {
+        return;
+    }
+    let mut tell = Some(tell);
+    let mut call: Option<Call> = None;
+    made.each(&mut |t| {
+        if !requires_grad(t) {
+            return;
+        }
+        let Some(edge) = t.0.auto.own_edge() else { return };
+        // An op may give back what another one made.
+        if edge.node.called.is_none_or(|(name, _)| name != op) {
+            return;
+        }
+        if let Some(tell) = tell.take() {
+            let told = tell();
+            call = Some(if told.is_empty() { nothing() } else { told.into_iter().collect() });
+        }
+        if let Some(call) = &call {
+            // One node may be of several results.
+            let _first = edge.node.told.set(Arc::clone(call));
+        }
+    });
+}
+
+impl Node {
+    /// What was told under that name; the row's default where nothing was. None for a step within another op's.
+    fn told_as(&self, name: &str) -> Option<Told> {
+        let told = self.told.get()?;
+        let row = crate::ops::schemas().find(|row| row.name == self.op())?;
+        let own = told.iter().find_map(|(own, known)| match known {
+            Known::Told(told) if *own == name => Some(told.clone()),
+            Known::Told(_) | Known::Tensor(_) => None,
+        });
+        let param = || row.params.iter().find(|p| p.name == name && is_told(p));
+        let told = own.or_else(|| Told::of_default(param()?.default?));
+        // PyTorch knows of one convolution, of whatever number of dimensions.
+        let dims = row.name.chars().find_map(|c| c.to_digit(10)).map_or(0, |n| n as usize);
+        match (row.family, name, told) {
+            ("conv", "transposed", None) => Some(Told::Truth(row.name.contains("transpose"))),
+            ("conv", "output_padding", None) => Some(Told::Ints(vec![0; dims].into())),
+            ("conv" | "pool", _, Some(Told::Ints(one))) if one.len() == 1 => {
+                Some(Told::Ints(vec![one[0]; dims].into()))
+            }
+            ("view", "dim", Some(Told::Ints(one))) if one.len() == 1 => Some(Told::Int(one[0])),
+            (_, _, told) => told,
+        }
+    }
+
+    /// The tensor that the op was called with under that name, while it lives.
+    fn argument(&self, name: &str) -> Option<Tensor> {
+        let told = self.told.get()?;
+        let find = |name: &str| {
+            told.iter().find_map(|(own, known)| match known {
+                Known::Tensor(weak) if *own == name => weak.upgrade().map(Tensor),
+                Known::Tensor(_) | Known::Told(_) => None,
+            })
+        };
+        // In PyTorch it is `input` to few: convolutions and norms.
+        find(name).or_else(|| if name == "self" { find("input") } else { None })
+    }
+
+    /// That tensor, unless it is gone, where this node or one that the same call recorded before it saved it or all of its elements.
+    ///
+    /// # Errors
+    /// As [`Node::saved`].
+    pub(crate) fn saved_argument(self: &Arc<Node>, name: &str) -> Result<Option<Tensor>> {
+        let told = self.told.get().into_iter().flat_map(|told| told.iter());
+        let names = |own: &str| own == name || (own, name) == ("input", "self");
+        if !told.into_iter().any(|(own, known)| names(own) && matches!(known, Known::Tensor(_))) {
+            return Ok(None);
+        }
+        // What nobody has any more was not saved, or is freed.
+        let argument = self.argument(name);
+        let same = |t: &Tensor, own: &Tensor| t.is_same(own) || t.is_view_of(own) && t.numel() == own.numel();
+        let is_it = |t: &Tensor| argument.as_ref().is_some_and(|own| same(t, own));
+        let (mut nodes, mut at) = (vec![Arc::clone(self)], 0);
+        while let Some(node) = nodes.get(at).map(Arc::clone) {
+            at += 1;
+            let place = {
+                let saved = node.saved.lock();
+                if saved.freed {
+                    return Err(self.freed());
+                }
+                saved.inputs.iter().position(|kept| matches!(kept, Some(Kept::Input(t, _)) if is_it(t)))
+            };
+            if let Some(i) = place {
+                return node.saved(i).map(|_| argument);
+            }
+            let within = |other: &Arc<Node>| {
+                other.called == self.called
+                    && other.told.get().is_none()
+                    && !nodes.iter().any(|known| Arc::ptr_eq(known, other))
+            };
+            let earlier: Vec<_> = node.edges.iter().flatten().map(|e| &e.node).filter(|n| within(n)).cloned().collect();
+            if nodes.len() < MOST_STEPS {
+                nodes.extend(earlier);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// How many steps of one call are searched at most.
+const MOST_STEPS: usize = 64;
+
+/// May it be told: is it no tensor, and none of what only says where and in what dtype the result is made?
+fn is_told(param: &Param) -> bool {
+    let kinds =
+        ["Operand", "Number", "Bool", "Int", "Start", "Float", "Dim", "Dims", "Sizes", "Sections", "Text", "Order"];
+    kinds.contains(&param.kind.trim_start_matches("Opt"))
+}
+
+impl GraphNode {
+    /// The names of what the node knows of its call: PyTorch's of the arguments that are no tensors, and `self_sym_sizes`,
+    /// the sizes of the first tensor. PyTorch has those that its own formula needs, here it is all of them.
+    pub fn told_names(&self) -> Vec<&'static str> {
+        let row = crate::ops::schemas().find(|row| row.name == self.0.op());
+        let arguments = row.into_iter().flat_map(|row| row.params).map(|p| p.name);
+        let names = arguments.chain(["self_sym_sizes"]);
+        let mut names: Vec<_> = names.filter(|name| self.told(name).is_some()).collect();
+        let of_input = row.is_some_and(|row| matches!(row.family, "conv" | "norm"));
+        let tensors = self.0.told.get().into_iter().flat_map(|told| told.iter()).map(|(name, _)| *name);
+        let tensors = tensors.map(|name| if name == "input" && !of_input { "self" } else { name });
+        names.extend(tensors.filter(|name| matches!(self.0.saved_argument(name), Ok(Some(_)) | Err(_))));
+        names
+    }
+
+    /// What the node knows of its call under one of those names, `NAME_sym_sizes` of a tensor, or `self_sym_numel`, how many
+    /// elements the first one has. Dimensions are as they were given, from the end where they are negative.
+    pub fn told(&self, name: &str) -> Option<Told> {
+        if let Some(told) = self.0.told_as(name) {
+            return Some(told);
+        }
+        if let Some(of) = name.strip_suffix("_sym_numel") {
+            let Some(Told::Ints(sizes)) = self.told(&format!("{of}_sym_sizes")) else { return None };
+            return Some(Told::Int(sizes.iter().product()));
+        }
+        let list = |list: &[usize]| Told::Ints(list.iter().map(|&n| n as i64).collect());
+        if let Some(of) = name.strip_suffix("_sym_strides") {
+            let saved = self.0.argument(of).or_else(|| self.saved_as(of).ok()??);
+            return saved.map(|t| list(t.strides()));
+        }
+        if let Some(of) = name.strip_suffix("_sym_sizes_opt") {
+            return self.0.argument(of).map(|t| list(t.shape()));
+        }
+        let of = name.strip_suffix("_sym_sizes")?;
+        if let Some(argument) = self.0.argument(of) {
+            return Some(list(argument.shape()));
+        }
+        let i = (0..self.0.metas.len()).find(|&i| self.input_name(i) == Some(of))?;
+        Some(list(&self.0.metas[i].shape))
+    }
+}
+
+/// An argument as it is told; `None` where it is a tensor.
+pub(crate) trait Tells {
+    fn told(&self) -> Option<Told>;
+}
+
+/// An argument under its name. PyTorch has two for how a dimension is split.
+#[inline]
+pub(crate) fn known(name: &'static str, argument: &impl Tells) -> Option<(&'static str, Known)> {
+    let told = argument.told()?;
+    let name = match (name, &told) {
+        ("split_size_or_sections", Told::Int(_)) => "split_size",
+        ("split_size_or_sections", _) => "split_sizes",
+        _ => name,
+    };
+    Some((name, Known::Told(told)))
+}
+
+macro_rules! tells {
+    ($($ty:ty: $v:ident => $told:expr;)*) => {
+        $(impl Tells for $ty {
+            #[inline]
+            fn told(&self) -> Option<Told> {
+                let $v = self;
+                Some($told)
+            }
+        })*
+    };
+}
+tells! {
+    bool: v => Told::Truth(*v);
+    i64: v => Told::Int(*v);
+    isize: v => Told::Int(*v as i64);
+    f64: v => Told::Float(*v);
+    Scalar: v => Told::Number(*v);
+    &[isize]: v => Told::Ints(v.iter().map(|&n| n as i64).collect());
+    &str: v => Told::Text((*v).into());
+    Sections<'_>: v => match v {
+        Sections::Count(n) => Told::Int(*n),
+        Sections::List(list) => Told::Ints(list.iter().map(|&n| n as i64).collect()),
+    };
+    NormOrder: v => match v {
+        NormOrder::Number(p) => Told::Float(*p),
+        NormOrder::Fro => Told::Text("fro".into()),
+        NormOrder::Nuc => Told::Text("nuc".into()),
+    };
+}
+
+impl Tells for Operand<'_> {
+    #[inline]
+    fn told(&self) -> Option<Told> {
+        match self {
+            Operand::Tensor(_) => None,
+            Operand::Scalar(s) => Some(Told::Number(*s)),
+        }
+    }
+}
+
+impl<T: Tells> Tells for Option<T> {
+    #[inline]
+    fn told(&self) -> Option<Told> {
+        match self {
+            Some(v) => v.told(),
+            None => Some(Told::Nothing),
+        }
+    }
+}
+
+impl Told {
+    /// A row's default, as the op table has it in Rust.
+    pub(crate) fn of_default(text: &str) -> Option<Told> {
+        // As the compiler writes it, with spaces between all parts.
+        let plain: String = text.chars().filter(|c| !c.is_whitespace() || text.starts_with('"')).collect();
+        let text = plain.as_str();
+        let quoted = || text.strip_prefix('"')?.strip_suffix('"');
+        match text {
+            "None" => Some(Told::Nothing),
+            "true" => Some(Told::Truth(true)),
+            "false" => Some(Told::Truth(false)),
+            _ => match (text.parse(), text.parse(), quoted()) {
+                (Ok(n), _, _) => Some(Told::Int(n)),
+                (_, Ok(x), _) => Some(Told::Float(x)),
+                (_, _, Some(word)) => Some(Told::Text(word.into())),
+                _ => {
+                    let list = text.strip_prefix("&[")?.strip_suffix(']')?;
+                    let numbers = list.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::parse);
+                    numbers.collect::<std::result::Result<Vec<i64>, _>>().ok().map(|numbers| Told::Ints(numbers.into()))
+                }
+            },
+        }
+    }
+}
+
+/// The name of what is recorded from here on, with two bits for each argument behind `input`, the last one's lowest.
+macro_rules! naming {
+    ($name:ident $(, $p:ident: $k:ident)*) => {{
+        #[allow(unused_mut)]
+        let mut given = 0u64;
+        $(given = (given << 2) | $crate::autograd::call::mark!($k $p);)*
+        $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)), given)
+    }};
+}
+
+/// What an argument says of which of PyTorch's overloads was called: 0 where it was not given. Tensors are 1, numbers in
+/// a tensor's place 2; one dimension is 1, several are 2.
+macro_rules! mark {
+    (Operand $p:ident) => {
+        $p.mark()
+    };
+    (OptOperand $p:ident) => {
+        $p.map_or(0, |p| p.mark())
+    };
+    (OptDims $p:ident) => {
+        $p.map_or(0, |dims| if dims.len() == 1 { 1 } else { 2 })
+    };
+    (OptDim $p:ident) => {
+        u64::from($p.is_some())
+    };
+    (OptNumber $p:ident) => {
+        u64::from($p.is_some())
+    };
+    (OptText $p:ident) => {
+        u64::from($p.is_some())
+    };
+    (OptTensor $p:ident) => {
+        u64::from($p.is_some())
+    };
+    (Int $p:ident) => {
+        u64::from($p != 0)
+    };
+    (Sections $p:ident) => {
+        u64::from(matches!($p, $crate::ops::Sections::List(_)))
+    };
+    ($other:ident $p:ident) => {
+        0
+    };
+}
+
+/// Tells the nodes of `$made` the arguments of the op's row, where no other op has called it; of an op that is made of
+/// others also the first tensor's sizes, which its nodes do not have.
+macro_rules! tell_call {
+    ($made:ident $naming:ident $name:ident [$($input:ident)?] $(($p:ident $k:ident $($d:expr)?))*) => {
+        if $naming.is_outermost() && let Ok(made) = &$made {
+            #[allow(dead_code)]
+            const COMPOSITE: bool = !schema::$name.primitive;
+            $crate::autograd::call::tell(made, $crate::ops::macros::plain(stringify!($name)), || {
+                #[allow(unused_mut)]
+                let mut told = $crate::autograd::call::Telling::new();
+                $(if COMPOSITE {
+                    use $crate::autograd::{call::Known, Told};
+                    let sizes = $input.shape().iter().map(|&n| n as i64).collect();
+                    told.push(("self_sym_sizes", Known::Told(Told::Ints(sizes))));
+                    told.push(("self", Known::Tensor(std::sync::Arc::downgrade(&$input.0))));
+                })?
+                $($crate::autograd::call::tell_argument!{ told $p $k $($d)? })*
+                told
+            });
+        }
+    };
+}
+
+/// One argument, unless it is a tensor or the default.
+macro_rules! tell_argument {
+    ($told:ident other Operand) => {};
+    ($told:ident $p:ident Tensor) => {
+        if COMPOSITE {
+            $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::call::Known::Tensor(std::sync::Arc::downgrade(&$p.0))));
+        }
+    };
+    ($told:ident $p:ident OptTensor $($d:expr)?) => {
+        if COMPOSITE {
+            $told.push(($crate::ops::macros::plain(stringify!($p)), match $p {
+                Some(t) => $crate::autograd::call::Known::Tensor(std::sync::Arc::downgrade(&t.0)),
+                None => $crate::autograd::call::Known::Told($crate::autograd::Told::Nothing),
+            }));
+        }
+    };
+    ($told:ident $p:ident Operand $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
+    ($told:ident $p:ident OptOperand $d:expr) => {
+        if $p.is_some() {
+            $crate::autograd::call::tell_argument!{ @tell $told $p }
+        }
+    };
+    ($told:ident $p:ident Number $d:expr) => {
+        if $p != $crate::Scalar::from($d) {
+            $crate::autograd::call::tell_argument!{ @tell $told $p }
+        }
+    };
+    ($told:ident $p:ident Sections) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
+    ($told:ident $p:ident Number) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
+    ($told:ident $p:ident Bool $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Int $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Float $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Dim $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Dims $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Sizes $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Text $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Start $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptNumber $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptInt $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptFloat $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptDim $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptDims $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptText $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptOrder $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    // Tensors, dtypes, devices, layouts, generators and what else PyTorch's formulas have no need of.
+    ($told:ident $p:ident $other:ident $($d:expr)?) => {};
+    (@plain $told:ident $p:ident) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
+    (@plain $told:ident $p:ident $d:expr) => {
+        if $p != $d {
+            $crate::autograd::call::tell_argument!{ @tell $told $p }
+        }
+    };
+    (@tell $told:ident $p:ident) => {
+        $told.extend($crate::autograd::call::known($crate::ops::macros::plain(stringify!($p)), &$p))
+    };
+}
+
+pub(crate) use {mark, naming, tell_argument, tell_call};
