@@ -389,6 +389,11 @@ fn prod_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     if none {
         return c.spread(g)? * &plain.conjugated()?;
     }
+    // Beside two zeros among all elements PyTorch asks no further: nothing changes the product, whatever is there.
+    let two = || zero.sum(None, false, None)?.gt(1)?.item_bool();
+    if axes.len() > 1 && x.device() == Device::Cpu && matches!(two(), Ok(true)) {
+        return x.zeros_like();
+    }
     let any = c.spread(&zero.any(Some(&dims), c.keeps_dims())?)?;
     // Where there is no zero, the products of what lies before and behind may overflow, and are not needed.
     let safe = super::compare::select::r#where(&any, &x, crate::Scalar::ONE)?;

@@ -195,8 +195,29 @@ fn cumprod_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize) -> Result<Tensor> {
     if x.device() == Device::Cpu && matches!(zero(), Ok(false)) {
         return cumsum_reversed(&(g * &y.conjugated()?)?, axis)? / &x.conjugated()?;
     }
+    if x.device() == Device::Cpu && !crate::grad_enabled() && !x.is_batched() {
+        return cumprod_by_zeros(&x, &y, g, axis);
+    }
     let before = delayed(&y, axis, Scalar::ONE)?.conjugated()?;
     before * &recurrence_back(&x.conjugated()?, g, axis)?
+}
+
+/// [`cumprod_gradient`] beside zeros, part by part as PyTorch does, so that infinities and NaN go where they go there: what is
+/// behind the second zero gets nothing, the first zero the products around it, and what is before it sums over quotients.
+fn cumprod_by_zeros(x: &Tensor, y: &Tensor, g: &Tensor, axis: usize) -> Result<Tensor> {
+    let dim = axis as isize;
+    let (conj, w) = (x.conjugated()?, (g * &y.conjugated()?)?);
+    let zero = x.eq(0)?;
+    let zeros = zero.cumsum(dim, None)?;
+    let before = zeros.eq(0)?;
+    let first = zero.logical_and(&zeros.eq(1)?)?;
+    let behind = zeros.eq(1)?.logical_and(&zero.logical_not()?)?;
+    let quotients = (cumsum_reversed(&w.where_else_zero(&before)?, axis)? / &conj)?;
+    let products = super::compare::select::r#where(&behind, &conj, Scalar::ONE)?.cumprod(dim, None)?;
+    let sums = (products * &g.where_else_zero(&zeros.eq(1)?)?)?.sum(Some(&[dim]), true, None)?;
+    let at_first = (delayed(&y.conjugated()?, axis, Scalar::ONE)? * &sums)?;
+    let rest = at_first.where_else_zero(&first)?;
+    super::compare::select::r#where(&before, &quotients, &rest)
 }
 
 fn logcumsumexp_body(x: &Tensor, dim: isize) -> Result<Tensor> {

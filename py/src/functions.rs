@@ -86,11 +86,30 @@ fn promote_types(type1: &Bound<'_, PyAny>, type2: &Bound<'_, PyAny>) -> PyResult
     dtype_object(type1.py(), a.promote(b))
 }
 
-/// The dtype of an operation on these tensors or numbers.
+/// The dtype of an operation on these tensors or numbers, which also go by the names that PyTorch's overloads give them:
+/// `tensor` and `other`, `scalar` and `tensor`, `scalar1` and `scalar2`.
 #[pyfunction]
-fn result_type(py: Python<'_>, tensor1: Arg<'_, '_>, tensor2: Arg<'_, '_>) -> PyResult<&'static Py<PyDType>> {
-    let a = required::<kinds::Operand>(py, At { op: "result_type", arg: "tensor1" }, tensor1)?;
-    let b = required::<kinds::Operand>(py, At { op: "result_type", arg: "tensor2" }, tensor2)?;
+#[pyo3(signature = (tensor1=Arg::MISSING, tensor2=Arg::MISSING, *, tensor=Arg::MISSING, other=Arg::MISSING, scalar=Arg::MISSING, scalar1=Arg::MISSING, scalar2=Arg::MISSING))]
+#[allow(clippy::too_many_arguments)]
+fn result_type<'py>(
+    py: Python<'py>,
+    tensor1: Arg<'_, 'py>,
+    tensor2: Arg<'_, 'py>,
+    tensor: Arg<'_, 'py>,
+    other: Arg<'_, 'py>,
+    scalar: Arg<'_, 'py>,
+    scalar1: Arg<'_, 'py>,
+    scalar2: Arg<'_, 'py>,
+) -> PyResult<&'static Py<PyDType>> {
+    // It does not matter which comes first.
+    let all = [tensor1, tensor2, tensor, other, scalar, scalar1, scalar2];
+    let mut given = all.into_iter().filter(|a| a.0.is_some());
+    let (first, second) = (given.next().unwrap_or(Arg::MISSING), given.next().unwrap_or(Arg::MISSING));
+    if given.next().is_some() {
+        return Err(errors::type_error(py, "result_type() takes two tensors or numbers, got more"));
+    }
+    let a = required::<kinds::Operand>(py, At { op: "result_type", arg: "tensor1" }, first)?;
+    let b = required::<kinds::Operand>(py, At { op: "result_type", arg: "tensor2" }, second)?;
     dtype_object(py, lucid::ops::result_type([a.lend(), b.lend()]))
 }
 

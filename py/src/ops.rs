@@ -3,7 +3,7 @@
 //! [`bind`] is handed to the table's macros and gets their rows; nothing here names an op. A row gives a function, with
 //! PyTorch's signature, and where it is a method row the method too, and its in-place form. All go through one body.
 
-use crate::args::{kinds, optional, required, Arg, At, Kind};
+use crate::args::{kinds, optional, required, Arg, At, Flag, Kind};
 
 use crate::results;
 use crate::tensor::PyTensor;
@@ -64,6 +64,12 @@ macro_rules! run {
 /// Finds the parameters that also go by NumPy's names, or by those of PyTorch's other overloads, and calls `$cb` with
 /// `head… signature [(other name, the row's)…]`.
 macro_rules! with_others {
+    (@next $cb:ident $head:tt $sig:tt [$($found:tt)*] $input:ident : Tensor , $p:ident : Sections $($rest:tt)*) => {
+        with_others! { @next $cb $head $sig [$($found)* (tensor $input)] $p : Sections $($rest)* }
+    };
+    (@next $cb:ident $head:tt $sig:tt [$($found:tt)*] $a:ident : Dim , $b:ident : Dim $($rest:tt)*) => {
+        with_others! { @next $cb $head $sig [$($found)* (axis0 $a) (axis1 $b)] $($rest)* }
+    };
     (@next $cb:ident $head:tt $sig:tt [$($found:tt)*] $p:ident : $($rest:tt)*) => {
         with_others! { @name $cb $head $sig [$($found)*] ($p $p) $($rest)* }
     };
@@ -82,6 +88,9 @@ macro_rules! with_others {
     };
     (@name $cb:ident $head:tt $sig:tt [$($found:tt)*] (indices_or_sections $p:ident) $($rest:tt)*) => {
         with_others! { @next $cb $head $sig [$($found)* (indices $p) (sections $p) (tensor_indices_or_sections $p)] $($rest)* }
+    };
+    (@name $cb:ident $head:tt $sig:tt [$($found:tt)*] (L $p:ident) $($rest:tt)*) => {
+        with_others! { @next $cb $head $sig [$($found)* (input2 $p)] $($rest)* }
     };
     (@name $cb:ident $head:tt $sig:tt $found:tt ($p:ident $same:ident) $($rest:tt)*) => {
         with_others! { @next $cb $head $sig $found $($rest)* }
@@ -230,7 +239,7 @@ macro_rules! bind_function {
     ([$($doc:tt)*] $name:ident ($p:ident: Sizes $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] $out:tt) => {
         $($doc)*
         #[pyfunction]
-        #[pyo3(signature = (*args, $p = Arg::MISSING, $($($kp = missing!($kd),)*)? out = Arg::MISSING, requires_grad = false))]
+        #[pyo3(signature = (*args, $p = Arg::MISSING, $($($kp = missing!($kd),)*)? out = Arg::MISSING, layout = Arg::MISSING, pin_memory = Arg::MISSING, requires_grad = Flag::OFF))]
         #[allow(clippy::too_many_arguments)]
         pub fn $name<'py>(
             py: Python<'py>,
@@ -238,37 +247,43 @@ macro_rules! bind_function {
             $p: Arg<'_, 'py>,
             $($($kp: Arg<'_, 'py>,)*)?
             out: Arg<'_, 'py>,
-            requires_grad: bool,
+            layout: Arg<'_, 'py>,
+            pin_memory: Arg<'_, 'py>,
+            requires_grad: Flag,
         ) -> Object<'py> {
             const OP: &str = stringify!($name);
+            crate::sparse::check_dense(py, OP, layout, pin_memory)?;
             let $p = listed(At { op: OP, arg: stringify!($p) }, args, $p)?;
             $($(let $kp = held!(py OP $kp $kk $kd);)*)?
             as_asked! { py OP [out] $($(($kp $kp: $kk))*)? }
             let made = run!(py, OP, ops::$name, ($p: Sizes $($(, $kp: $kk)*)?))?;
-            made_new(py, OP, made, out, requires_grad)
+            made_new(py, OP, made, out, requires_grad.0)
         }
     };
     // What makes new tensors also takes requires_grad.
     ([$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] $out:tt) => {
         $($doc)*
         #[pyfunction]
-        #[pyo3(signature = ($($p $(= missing!($d))?,)* *, $($($kp = missing!($kd),)*)? out = Arg::MISSING, requires_grad = false))]
+        #[pyo3(signature = ($($p $(= missing!($d))?,)* *, $($($kp = missing!($kd),)*)? out = Arg::MISSING, layout = Arg::MISSING, pin_memory = Arg::MISSING, requires_grad = Flag::OFF))]
         #[allow(clippy::too_many_arguments)]
         pub fn $name<'py>(
             py: Python<'py>,
             $($p: Arg<'_, 'py>,)*
             $($($kp: Arg<'_, 'py>,)*)?
             out: Arg<'_, 'py>,
-            requires_grad: bool,
+            layout: Arg<'_, 'py>,
+            pin_memory: Arg<'_, 'py>,
+            requires_grad: Flag,
         ) -> Object<'py> {
             const OP: &str = stringify!($name);
+            crate::sparse::check_dense(py, OP, layout, pin_memory)?;
             let made = {
                 $(let $p = held!(py OP $p $k $($d)?);)*
                 $($(let $kp = held!(py OP $kp $kk $kd);)*)?
                 as_asked! { py OP [out] $($(($kp $kp: $kk))*)? }
                 run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?
             };
-            made_new(py, OP, made, out, requires_grad)
+            made_new(py, OP, made, out, requires_grad.0)
         }
     };
     // The tensors one by one, or as one sequence: atleast_1d(x, y).

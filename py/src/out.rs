@@ -156,7 +156,7 @@ pub fn check_apart(py: Python<'_>, op: &'static str, out: Borrowed<'_, '_, PyAny
     let op = op.trim_start_matches("r#");
     // What is picked by an index, or read more than once, may not come from where it is written.
     const PICK: &[&str] = &["gather", "index_select", "take", "take_along_dim", "masked_select", "nonzero"];
-    const AGAIN: &[&str] = &["cross", "linalg_cross", "kron"];
+    const AGAIN: &[&str] = &["cross", "linalg_cross", "kron", "outer", "ger"];
     let whole = joins(op) || PICK.contains(&op) || AGAIN.contains(&op);
     for (t, x) in targets.iter().flat_map(|t| inputs.iter().map(move |x| (t, x))) {
         t.refuse_shared(op, x, whole).map_err(|e| errors::raise(py, &e))?;

@@ -39,9 +39,11 @@ fn bounds(call: &mut Call<'_>, low: usize) -> PyResult<(i64, i64)> {
 #[pyfunction]
 #[pyo3(signature = (*args, **kwargs))]
 fn randint<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
-    const NAMES: &[&str] = &["low", "high", "size", "generator", "dtype", "device", "out", "requires_grad"];
+    const NAMES: &[&str] =
+        &["low", "high", "size", "generator", "dtype", "device", "out", "requires_grad", "layout", "pin_memory"];
     let mut call = Call::read("randint", (NAMES, 3), None, args, kwargs)?;
     let py = call.py;
+    crate::sparse::check_dense(py, "randint", call.arg("layout"), call.arg("pin_memory"))?;
     let listed = |o: &Bound<'_, PyAny>| o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>();
     if call.given[2].is_none() && call.given[1].as_ref().is_some_and(listed) {
         call.given[2] = call.given[1].take();
@@ -59,9 +61,21 @@ fn randint<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>)
 #[pyfunction]
 #[pyo3(signature = (*args, **kwargs))]
 fn randint_like<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
-    const NAMES: &[&str] = &["input", "low", "high", "generator", "dtype", "device", "memory_format", "requires_grad"];
+    const NAMES: &[&str] = &[
+        "input",
+        "low",
+        "high",
+        "generator",
+        "dtype",
+        "device",
+        "memory_format",
+        "requires_grad",
+        "layout",
+        "pin_memory",
+    ];
     let mut call = Call::read("randint_like", (NAMES, 3), None, args, kwargs)?;
     let (py, t) = (call.py, call.tensor("input")?);
+    crate::sparse::check_dense(py, "randint_like", call.arg("layout"), call.arg("pin_memory"))?;
     let (low, high) = bounds(&mut call, 1)?;
     let (generator, dtype, device) = options!(call);
     let format = crate::format::given("randint_like", call.arg("memory_format"))?;

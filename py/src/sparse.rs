@@ -1,6 +1,6 @@
 //! Sparse tensors in Python: `lucid.layout`, `sparse_coo_tensor`, and what a tensor tells of its indices and values.
 
-use crate::args::{ints_of, Arg, At};
+use crate::args::{ints_of, Arg, At, Flag};
 use crate::tensor::{converted, wrap, PyTensor};
 use crate::{create, cross, errors};
 use lucid::{Scalar, Tensor};
@@ -29,6 +29,28 @@ impl PyLayout {
 fn layouts(py: Python<'_>) -> PyResult<&'static [Py<PyLayout>; 2]> {
     static BOTH: PyOnceLock<[Py<PyLayout>; 2]> = PyOnceLock::new();
     BOTH.get_or_try_init(py, || Ok([Py::new(py, PyLayout("strided"))?, Py::new(py, PyLayout("sparse_coo"))?]))
+}
+
+/// Refuses what a function that makes dense tensors cannot make. `pin_memory` says nothing here: there is one host memory.
+pub fn check_dense(py: Python<'_>, op: &'static str, layout: Arg<'_, '_>, pin_memory: Arg<'_, '_>) -> PyResult<()> {
+    let wrong = |arg: &str, kind: &str, got: &Bound<'_, PyAny>| {
+        let got = crate::args::kind_name(got);
+        Err(errors::type_error(py, format!("{op}(): argument '{arg}' must be {kind}, not {got}")))
+    };
+    if let Some(layout) = layout.0.filter(|l| !l.is_none()) {
+        match layout.cast::<PyLayout>() {
+            Ok(given) if given.get().0 == "strided" => {}
+            Ok(_) => {
+                let why = format!("{op} makes dense tensors; make one and call to_sparse(), or use sparse_coo_tensor");
+                return Err(errors::raise(py, &lucid::Error::NotImplemented { op, why }));
+            }
+            Err(_) => return wrong("layout", "lucid.layout", &layout),
+        }
+    }
+    match pin_memory.0.filter(|p| !p.is_none()) {
+        Some(pin) if !pin.is_instance_of::<pyo3::types::PyBool>() => wrong("pin_memory", "bool", &pin),
+        _ => Ok(()),
+    }
 }
 
 #[pymethods]
@@ -179,7 +201,7 @@ fn natural(size: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
 /// Gradients go to the values; the tensor itself is no leaf that may require one. The indices are checked in any case, which
 /// evaluates.
 #[pyfunction]
-#[pyo3(signature = (indices, values=None, size=Arg::MISSING, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false, check_invariants=None, is_coalesced=None))]
+#[pyo3(signature = (indices, values=None, size=Arg::MISSING, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=Flag::OFF, check_invariants=None, is_coalesced=None, pin_memory=Arg::MISSING))]
 #[allow(clippy::too_many_arguments)]
 fn sparse_coo_tensor<'py>(
     py: Python<'py>,
@@ -188,11 +210,13 @@ fn sparse_coo_tensor<'py>(
     size: Arg<'_, 'py>,
     dtype: Arg<'_, 'py>,
     device: Arg<'_, 'py>,
-    requires_grad: bool,
+    requires_grad: Flag,
     check_invariants: Option<bool>,
     is_coalesced: Option<bool>,
+    pin_memory: Arg<'_, 'py>,
 ) -> Object<'py> {
     const OP: &str = "sparse_coo_tensor";
+    check_dense(py, OP, Arg::MISSING, pin_memory)?;
     let _ = check_invariants;
     let (of_dtype, of_device) = create::options(OP, dtype, device)?;
     let Some(values) = values else {
@@ -204,7 +228,7 @@ fn sparse_coo_tensor<'py>(
             let values = Tensor::full_of(&[0], Scalar::ZERO, dtype, device)?;
             Tensor::sparse_coo(&indices, &values, Some(&size), true)
         })?;
-        return crate::results::leaf(py, made, requires_grad);
+        return crate::results::leaf(py, made, requires_grad.0);
     };
     let values = part(values, dtype, device)?;
     let indices = match indices.cast::<PyTensor>() {
@@ -216,7 +240,7 @@ fn sparse_coo_tensor<'py>(
         let indices = indices.to_device(values.device())?;
         Tensor::sparse_coo(&indices, &values, size.as_deref(), is_coalesced.unwrap_or(false))
     })?;
-    crate::results::leaf(py, made, requires_grad)
+    crate::results::leaf(py, made, requires_grad.0)
 }
 
 /// Adds the class, its two objects and the function.

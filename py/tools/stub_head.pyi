@@ -298,7 +298,9 @@ class Tensor:
         *,
         dtype: _dtype | None = ...,
         device: _device | None = ...,
-        requires_grad: _bool = ...,
+        layout: Any = ...,
+        pin_memory: _bool | None = ...,
+        requires_grad: _bool | None = ...,
     ) -> Tensor: ...
     def gelu(self, *, approximate: str = ...) -> Tensor: ...
     def relu6(self) -> Tensor: ...
@@ -329,13 +331,31 @@ class Tensor:
     @overload
     def random_(self, from_: _int, to: _int | None, *, generator: Generator | None = ...) -> Self: ...
     def new_zeros(
-        self, *size: _Ints, dtype: _dtype | None = ..., device: _device | None = ..., requires_grad: _bool = ...
+        self,
+        *size: _Ints,
+        dtype: _dtype | None = ...,
+        device: _device | None = ...,
+        layout: Any = ...,
+        pin_memory: _bool | None = ...,
+        requires_grad: _bool | None = ...,
     ) -> Tensor: ...
     def new_ones(
-        self, *size: _Ints, dtype: _dtype | None = ..., device: _device | None = ..., requires_grad: _bool = ...
+        self,
+        *size: _Ints,
+        dtype: _dtype | None = ...,
+        device: _device | None = ...,
+        layout: Any = ...,
+        pin_memory: _bool | None = ...,
+        requires_grad: _bool | None = ...,
     ) -> Tensor: ...
     def new_empty(
-        self, *size: _Ints, dtype: _dtype | None = ..., device: _device | None = ..., requires_grad: _bool = ...
+        self,
+        *size: _Ints,
+        dtype: _dtype | None = ...,
+        device: _device | None = ...,
+        layout: Any = ...,
+        pin_memory: _bool | None = ...,
+        requires_grad: _bool | None = ...,
     ) -> Tensor: ...
     def new_full(
         self,
@@ -344,7 +364,9 @@ class Tensor:
         *,
         dtype: _dtype | None = ...,
         device: _device | None = ...,
-        requires_grad: _bool = ...,
+        layout: Any = ...,
+        pin_memory: _bool | None = ...,
+        requires_grad: _bool | None = ...,
     ) -> Tensor: ...
     def new_tensor(
         self, data: Any, *, dtype: _dtype | None = ..., device: _device | None = ..., requires_grad: _bool = ...
@@ -466,7 +488,9 @@ def randint(
     dtype: _dtype | None = ...,
     device: _device | None = ...,
     out: Tensor | None = ...,
-    requires_grad: _bool = ...,
+    layout: Any = ...,
+    pin_memory: _bool | None = ...,
+    requires_grad: _bool | None = ...,
 ) -> Tensor: ...
 @overload
 def randint(
@@ -478,7 +502,9 @@ def randint(
     dtype: _dtype | None = ...,
     device: _device | None = ...,
     out: Tensor | None = ...,
-    requires_grad: _bool = ...,
+    layout: Any = ...,
+    pin_memory: _bool | None = ...,
+    requires_grad: _bool | None = ...,
 ) -> Tensor: ...
 @overload
 def randint_like(
@@ -489,7 +515,9 @@ def randint_like(
     dtype: _dtype | None = ...,
     device: _device | None = ...,
     memory_format: memory_format | None = ...,
-    requires_grad: _bool = ...,
+    layout: Any = ...,
+    pin_memory: _bool | None = ...,
+    requires_grad: _bool | None = ...,
 ) -> Tensor: ...
 @overload
 def randint_like(
@@ -501,7 +529,9 @@ def randint_like(
     dtype: _dtype | None = ...,
     device: _device | None = ...,
     memory_format: memory_format | None = ...,
-    requires_grad: _bool = ...,
+    layout: Any = ...,
+    pin_memory: _bool | None = ...,
+    requires_grad: _bool | None = ...,
 ) -> Tensor: ...
 @overload
 def max(input: Tensor, *, out: Tensor | None = ...) -> Tensor: ...
@@ -596,9 +626,10 @@ def sparse_coo_tensor(
     *,
     dtype: _dtype | None = ...,
     device: _device | None = ...,
-    requires_grad: _bool = ...,
+    requires_grad: _bool | None = ...,
     check_invariants: _bool | None = ...,
     is_coalesced: _bool | None = ...,
+    pin_memory: _bool | None = ...,
 ) -> Tensor: ...
 def _show_buffer(
     view: memoryview, dtype: _dtype, shape: Sequence[_int], strides: Sequence[_int], offset: _int
@@ -613,7 +644,16 @@ def _from_bytes(bytes: _bytes, shape: Sequence[_int], dtype: _dtype | None, devi
 
 # --- dtypes and settings
 def promote_types(type1: _dtype, type2: _dtype) -> dtype: ...
-def result_type(tensor1: _Operand, tensor2: _Operand) -> dtype: ...
+def result_type(
+    tensor1: _Operand = ...,
+    tensor2: _Operand = ...,
+    *,
+    tensor: Tensor = ...,
+    other: _Operand = ...,
+    scalar: _Number = ...,
+    scalar1: _Number = ...,
+    scalar2: _Number = ...,
+) -> dtype: ...
 def can_cast(from_: _dtype, to: _dtype) -> _bool: ...
 def get_default_dtype() -> dtype: ...
 def set_default_dtype(d: _dtype) -> None: ...

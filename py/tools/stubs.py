@@ -75,12 +75,16 @@ RESULTS = {
 
 
 # What the bindings add to a row's own parameters, and other names of some of these: NumPy's, and PyTorch's overloads'.
-BESIDE = {"out": "Any", "requires_grad": "_bool"}
+BESIDE = {"out": "Any", "layout": "Any", "pin_memory": "_bool | None", "requires_grad": "_bool | None"}
 OTHER_NAMES = {
     "axis": "dim",
     "keepdims": "keepdim",
     "split_size": "split_size_or_sections",
     **dict.fromkeys(("indices", "sections", "tensor_indices_or_sections"), "indices_or_sections"),
+    "tensor": "input",
+    "axis0": "dim0",
+    "axis1": "dim1",
+    "input2": "L",
 }
 
 

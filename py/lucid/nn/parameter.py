@@ -164,9 +164,9 @@ class UninitializedBuffer(_Uninitialized, Tensor):
         return type(self), (self.requires_grad, self.device, self.dtype, self.persistent)
 
 
-def is_lazy(value: Any) -> bool:
+def is_lazy(param: Any) -> bool:
     """Has this parameter or buffer no shape yet?"""
-    return isinstance(value, _Uninitialized)
+    return isinstance(param, _Uninitialized)
 
 
 def _rebuild(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:

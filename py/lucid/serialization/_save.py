@@ -198,7 +198,14 @@ def _write(obj: Any, file: Any) -> None:
     archive.close()
 
 
-def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = PROTOCOL) -> None:
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = PROTOCOL,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
     """Writes an object to a file that `load` and `torch.load` read.
 
     Args:
@@ -207,6 +214,7 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = PRO
             `add_safe_globals` or `weights_only=False`.
         f: A path, or an object with `write`.
         pickle_module, pickle_protocol: Accepted where they are the standard ones (`pickle`, protocol 2).
+        _use_new_zipfile_serialization, _disable_byteorder_record: Accepted as they are: files are zip files.
 
     The format is PyTorch's (`docs/serialization.md`), whatever the file is called. Tensors that share storage do so
     again when they are loaded; a view brings its whole storage with it. Of a sparse tensor the indices and values are
@@ -218,6 +226,8 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = PRO
         raise lucid.errors.ValueError(f"save: the format's pickle protocol is {PROTOCOL}, got {pickle_protocol}")
     if pickle_module not in (None, pickle):
         raise lucid.errors.ValueError("save: another pickle_module than the standard one is not taken")
+    if not _use_new_zipfile_serialization or _disable_byteorder_record:
+        raise lucid.errors.NotImplementedError("save: only zip files that say their byte order are written")
     if isinstance(f, str | os.PathLike):
         parent = os.path.dirname(os.path.abspath(os.fspath(f)))
         if not os.path.isdir(parent):

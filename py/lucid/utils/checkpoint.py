@@ -69,6 +69,9 @@ class set_checkpoint_debug_enabled(_Setting):
 
     value: ClassVar[list[bool | None]] = [None]
 
+    def __init__(self, enabled: bool | None) -> None:
+        super().__init__(enabled)
+
 
 _group = threading.local()
 

@@ -56,6 +56,8 @@ def _export(
     """
     if tensor.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if tensor.is_sparse:
+        raise BufferError("Can't export tensors with layout other than lucid.strided; call to_dense() first")
     if stream is not None and type(stream) is not int:
         raise TypeError("stream must be ``int`` or ``none``")
     if stream is not None and stream != -1:
@@ -80,6 +82,8 @@ def to_dlpack(tensor: Tensor) -> Any:
         raise TypeError(f"to_dlpack(): argument 'tensor' must be Tensor, not {type(tensor).__name__}")
     if tensor.requires_grad:
         raise RuntimeError("Can't export tensors that require gradient, use tensor.detach()")
+    if tensor.is_sparse:
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage; call to_dense() first")
     return _export(tensor)
 
 

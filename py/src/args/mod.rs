@@ -37,6 +37,25 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Arg<'a, 'py> {
     }
 }
 
+/// `requires_grad` of PyTorch's own functions, for which `None` stands for False.
+#[derive(Clone, Copy)]
+pub struct Flag(pub bool);
+
+impl Flag {
+    /// What is not given.
+    pub const OFF: Flag = Flag(false);
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Flag {
+    type Error = PyErr;
+    fn extract(obj: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if obj.is_none() {
+            return Ok(Flag::OFF);
+        }
+        obj.extract::<bool>().map(Flag)
+    }
+}
+
 /// Which argument of which op is being converted.
 #[derive(Clone, Copy)]
 pub struct At {

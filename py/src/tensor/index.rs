@@ -294,8 +294,8 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
             Value::Scalar(s) => r.view.fill_(*s),
             Value::Tensor(t) => {
                 let mut t = fitting(t, r.view.ndim())?;
-                // Where it is an element of the tensor itself, PyTorch sees it repeated and does not refuse it.
-                if t.ndim() < r.view.ndim() && t.shares_storage(&r.view) {
+                // Of what it shares memory with, PyTorch sees it repeated: an element of the tensor itself is not refused.
+                if t.shape() != r.view.shape() && t.shares_storage(&r.view) {
                     t = t.expand(&super::methods::signed(r.view.shape()))?;
                 }
                 r.view.copy_(&t)

@@ -2,7 +2,7 @@
 //! What PyTorch gives several signatures is in `overloads.rs`.
 
 use super::{wrap, PyTensor};
-use crate::args::{kinds, optional, weight_of, Arg, At, HeldOperand, Kind};
+use crate::args::{kinds, optional, weight_of, Arg, At, Flag, HeldOperand, Kind};
 use crate::create::options;
 use crate::{cross, errors, results};
 use lucid::{Scalar, Tensor};
@@ -336,7 +336,8 @@ impl PyTensor {
     }
 
     /// Zeros of the given sizes, by default in this tensor's dtype and on its device.
-    #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, layout=Arg::MISSING, pin_memory=Arg::MISSING, requires_grad=Flag::OFF))]
+    #[allow(clippy::too_many_arguments)]
     fn new_zeros<'py>(
         &self,
         py: Python<'py>,
@@ -344,13 +345,17 @@ impl PyTensor {
         size: Arg<'_, 'py>,
         dtype: Arg<'_, 'py>,
         device: Arg<'_, 'py>,
-        requires_grad: bool,
+        layout: Arg<'_, 'py>,
+        pin_memory: Arg<'_, 'py>,
+        requires_grad: Flag,
     ) -> Object<'py> {
-        self.filled(py, "new_zeros", &sizes("new_zeros", args, size)?, Scalar::ZERO, (dtype, device), requires_grad)
+        crate::sparse::check_dense(py, "new_zeros", layout, pin_memory)?;
+        self.filled(py, "new_zeros", &sizes("new_zeros", args, size)?, Scalar::ZERO, (dtype, device), requires_grad.0)
     }
 
     /// Ones of the given sizes, by default in this tensor's dtype and on its device.
-    #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, layout=Arg::MISSING, pin_memory=Arg::MISSING, requires_grad=Flag::OFF))]
+    #[allow(clippy::too_many_arguments)]
     fn new_ones<'py>(
         &self,
         py: Python<'py>,
@@ -358,13 +363,17 @@ impl PyTensor {
         size: Arg<'_, 'py>,
         dtype: Arg<'_, 'py>,
         device: Arg<'_, 'py>,
-        requires_grad: bool,
+        layout: Arg<'_, 'py>,
+        pin_memory: Arg<'_, 'py>,
+        requires_grad: Flag,
     ) -> Object<'py> {
-        self.filled(py, "new_ones", &sizes("new_ones", args, size)?, Scalar::ONE, (dtype, device), requires_grad)
+        crate::sparse::check_dense(py, "new_ones", layout, pin_memory)?;
+        self.filled(py, "new_ones", &sizes("new_ones", args, size)?, Scalar::ONE, (dtype, device), requires_grad.0)
     }
 
     /// A tensor of the given sizes, by default in this tensor's dtype and on its device. Its elements are zeros.
-    #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, layout=Arg::MISSING, pin_memory=Arg::MISSING, requires_grad=Flag::OFF))]
+    #[allow(clippy::too_many_arguments)]
     fn new_empty<'py>(
         &self,
         py: Python<'py>,
@@ -372,13 +381,17 @@ impl PyTensor {
         size: Arg<'_, 'py>,
         dtype: Arg<'_, 'py>,
         device: Arg<'_, 'py>,
-        requires_grad: bool,
+        layout: Arg<'_, 'py>,
+        pin_memory: Arg<'_, 'py>,
+        requires_grad: Flag,
     ) -> Object<'py> {
-        self.filled(py, "new_empty", &sizes("new_empty", args, size)?, Scalar::ZERO, (dtype, device), requires_grad)
+        crate::sparse::check_dense(py, "new_empty", layout, pin_memory)?;
+        self.filled(py, "new_empty", &sizes("new_empty", args, size)?, Scalar::ZERO, (dtype, device), requires_grad.0)
     }
 
     /// One number in the given sizes, by default in this tensor's dtype and on its device.
-    #[pyo3(signature = (size, fill_value, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    #[pyo3(signature = (size, fill_value, *, dtype=Arg::MISSING, device=Arg::MISSING, layout=Arg::MISSING, pin_memory=Arg::MISSING, requires_grad=Flag::OFF))]
+    #[allow(clippy::too_many_arguments)]
     fn new_full<'py>(
         &self,
         py: Python<'py>,
@@ -386,12 +399,15 @@ impl PyTensor {
         fill_value: Arg<'_, 'py>,
         dtype: Arg<'_, 'py>,
         device: Arg<'_, 'py>,
-        requires_grad: bool,
+        layout: Arg<'_, 'py>,
+        pin_memory: Arg<'_, 'py>,
+        requires_grad: Flag,
     ) -> Object<'py> {
+        crate::sparse::check_dense(py, "new_full", layout, pin_memory)?;
         let op = "new_full";
         let size = crate::args::required::<kinds::Sizes>(py, At { op, arg: "size" }, size)?;
         let value = crate::args::required::<kinds::Number>(py, At { op, arg: "fill_value" }, fill_value)?;
-        self.filled(py, op, &size, value, (dtype, device), requires_grad)
+        self.filled(py, op, &size, value, (dtype, device), requires_grad.0)
     }
 
     /// A tensor of `data`, by default in this tensor's dtype and on its device.

@@ -3,7 +3,7 @@
 //! The in-place forms of views come from the op table. All put another engine tensor into the same Python object.
 
 use super::{wrap, PyTensor};
-use crate::args::{kinds, optional, required, Arg, At};
+use crate::args::{kinds, optional, required, Arg, At, Flag};
 use crate::create::options;
 use crate::{cross, errors, results};
 use lucid::{MemoryFormat, Tensor};
@@ -112,7 +112,8 @@ impl PyTensor {
     }
 
     /// A tensor of the given sizes and strides, by default in this tensor's dtype and on its device. Its elements are zeros.
-    #[pyo3(signature = (size, stride, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
+    #[pyo3(signature = (size, stride, *, dtype=Arg::MISSING, device=Arg::MISSING, layout=Arg::MISSING, pin_memory=Arg::MISSING, requires_grad=Flag::OFF))]
+    #[allow(clippy::too_many_arguments)]
     fn new_empty_strided<'py>(
         &self,
         py: Python<'py>,
@@ -120,8 +121,11 @@ impl PyTensor {
         stride: Arg<'_, 'py>,
         dtype: Arg<'_, 'py>,
         device: Arg<'_, 'py>,
-        requires_grad: bool,
+        layout: Arg<'_, 'py>,
+        pin_memory: Arg<'_, 'py>,
+        requires_grad: Flag,
     ) -> Object<'py> {
+        crate::sparse::check_dense(py, "new_empty_strided", layout, pin_memory)?;
         let op = "new_empty_strided";
         let (dtype, device) = options(op, dtype, device)?;
         let (own_dtype, own_device) = {
@@ -132,7 +136,7 @@ impl PyTensor {
         let stride = required::<kinds::Sizes>(py, At { op, arg: "stride" }, stride)?;
         let (dtype, device) = (dtype.unwrap_or(own_dtype), device.unwrap_or(own_device));
         let made = cross::quick(py, || lucid::ops::create::empty_strided(&size, &stride, Some(dtype), Some(device)))?;
-        results::leaf(py, made, requires_grad)
+        results::leaf(py, made, requires_grad.0)
     }
 
     /// What `Tensor(...)` gives of the same arguments, in this tensor's dtype and on its device.

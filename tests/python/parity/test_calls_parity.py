@@ -289,7 +289,71 @@ CALLS: dict[str, str] = {
         f.cumulative_trapezoid(f.ones(2), f.ones(2), dx=2)
         f.cumulative_trapezoid(f.ones(2), dx=2j)
     """,
+    "makers": """
+        f.ones(2, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.zeros(2, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.empty(0, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.rand(0, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.randn(0, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.full((2,), 1.0, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.arange(2.0, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.linspace(0, 2, 3, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.logspace(0, 2, 3, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.eye(2, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.randint(1, (2,), requires_grad=None, layout=f.strided, pin_memory=False)
+        f.randperm(1, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.empty_strided((0,), (1,), requires_grad=None, layout=f.strided, pin_memory=False)
+        f.tril_indices(2, 2, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.hann_window(4, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.scalar_tensor(2.0, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.ones_like(f.ones(2), requires_grad=None, layout=f.strided, pin_memory=False)
+        f.zeros_like(f.ones(2), requires_grad=None, layout=f.strided, pin_memory=False)
+        f.full_like(f.ones(2), 3.0, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.empty_like(f.ones(0), requires_grad=None, layout=f.strided, pin_memory=False)
+        f.randint_like(f.ones(2), 1, requires_grad=None, layout=f.strided, pin_memory=False)
+        f.ones(1).new_zeros(2, requires_grad=None, layout=f.strided, pin_memory=None)
+        f.ones(1).new_ones((2,), requires_grad=None, layout=f.strided, pin_memory=None)
+        f.ones(1).new_empty(0, requires_grad=None, layout=f.strided, pin_memory=None)
+        f.ones(1).new_full((2,), 3.0, requires_grad=None, layout=f.strided, pin_memory=None)
+        f.ones(1).new_empty_strided((0,), (1,), requires_grad=None, layout=f.strided, pin_memory=None)
+        f.ones(2, layout=None)
+        f.ones(2, layout='strided')
+        f.ones(2, layout=f.sparse_coo)
+        f.ones(2, pin_memory=1)
+        f.ones(1).new_ones(2, layout=3)
+        f.randint(1, (2,), layout=3)
+        f.ones(2, requires_grad=1)
+        f.tensor(2.0, requires_grad=None)
+        f.ones(1).new_tensor(2.0, requires_grad=None)
+    """,
+    "names of arguments": """
+        f.result_type(tensor=f.ones(2), other=f.ones(2).int()) == f.float32
+        f.result_type(scalar=1, tensor=f.ones(2).int()) == f.int32
+        f.result_type(scalar1=1, scalar2=1.0) == f.float32
+        f.result_type(f.ones(2))
+        f.result_type(f.ones(2), f.ones(2), other=1)
+        f.split(tensor=f.arange(5), split_size_or_sections=2)
+        f.split(tensor=f.arange(5), split_size_or_sections=[2, 3], dim=0)
+        f.split(f.arange(5), tensor=f.arange(5), split_size_or_sections=2)
+        f.swapaxes(f.ones(2, 3), axis0=0, axis1=1)
+        f.ones(2, 3).swapaxes(axis0=0, axis1=-1)
+        f.ones(2, 3).swapaxes(axis0=0)
+        f.ones(2, 3).swapdims(dim0=0, dim1=1)
+        f.cholesky_solve(f.ones(2, 3), input2=f.eye(2))
+        f.ones(2, 3).cholesky_solve(input2=f.eye(2))
+    """,
     "writes": """
+        x = f.arange(2.0); e = x.expand(3, 2); e[...] = x; [e, x]
+        x = f.arange(2.0); e = x.expand(3, 2); e[:] = e; [e, x]
+        x = f.arange(2.0); e = x.expand(3, 2); e.copy_(e); [e, x]
+        x = f.arange(2.0); e = x.expand(3, 2); e.copy_(x)
+        x = f.arange(2.0); e = x.expand(3, 2); e[...] = f.ones(2); e
+        x = f.arange(2.0); e = x.expand(3, 2); e[0] = x; [e, x]
+        x = f.arange(4.0); x[1:3] = x[0]; x
+        x = f.arange(6.0).reshape(2, 3); x[:] = x[1]; x
+        x = f.arange(6.0).reshape(2, 3); x[:] = x[:, 1]; x
+        x = f.arange(3.0); f.outer(x, x, out=x)
+        x = f.arange(3.0); f.ger(x, x, out=x)
         x = f.ones(2, 2); x.copy_(3); x
         x = f.ones(2, 2); x.copy_(2.5); x
         f.ones(2).copy_('a')
@@ -339,7 +403,7 @@ def test_call(call: str, device: str) -> None:
         assert not isinstance(got, Exception), got
         np.testing.assert_equal(plain(got), plain(wanted))
         return
-    kinds = (IndexError, TypeError, ValueError, RuntimeError)
+    kinds = (IndexError, TypeError, ValueError, BufferError, RuntimeError)
     kind = next(k for k in kinds if isinstance(wanted, k))
     assert isinstance(got, kind), f"{got!r}; PyTorch: {wanted!r}"
 
@@ -403,3 +467,41 @@ def outcome_of(text: str, x: Any) -> Any:
         return eval(text, {"x": x})
     except RuntimeError as error:
         return error
+
+
+#: Zeros beside numbers that are not finite, or whose products are not.
+BESIDE_ZEROS = [
+    [0.0, 2.0, math.inf],
+    [0.0, math.inf, 0.0],
+    [math.nan, 0.0, 3.0],
+    [0.0, math.nan, math.inf],
+    [-math.inf, 0.0, 2.0],
+    [1e30, 1e30, 0.0],
+    [1.0, 0.0, 3.0],
+    [0.0, 0.0, 3.0],
+]
+
+
+@pytest.mark.parametrize("values", BESIDE_ZEROS, ids=str)
+def test_gradients_of_products_beside_zeros(values: list[float]) -> None:
+    def made(m: Any) -> Any:
+        x = m.tensor(values, requires_grad=True)
+        table = m.tensor([values, [1.0, 2.0, 3.0], [0.0, 1.0, 2.0]], requires_grad=True)
+        results = [x.cumprod(0), table.cumprod(1), table.cumprod(0), x.prod(0), table.prod(1), table.prod()]
+        leaves = [x, table, table, x, table, table]
+        weights = [m.arange(1.0, r.numel() + 1).reshape(tuple(r.shape)) for r in results]
+        return [m.autograd.grad(r, t, w)[0] for r, t, w in zip(results, leaves, weights, strict=True)]
+
+    for got, wanted in zip(made(lucid), made(torch), strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), 1e-5)
+
+
+def test_sparse_tensors_have_no_memory_to_show(device: str) -> None:
+    for m, kind in ((torch, "cpu"), (lucid, device)):
+        s = m.eye(2, device=kind).to_sparse()
+        with pytest.raises(BufferError, match="layout other than"):
+            s.__dlpack__()
+        with pytest.raises(BufferError, match="layout other than"):
+            m.utils.dlpack.from_dlpack(s)
+        with pytest.raises(RuntimeError, match="data pointer"):
+            m.utils.dlpack.to_dlpack(s)

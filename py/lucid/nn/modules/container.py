@@ -86,10 +86,10 @@ class _Ordered(Module):
         self._renumber(modules)
         return self
 
-    def pop(self, index: int | slice) -> Module:
+    def pop(self, key: int | slice) -> Module:
         """Takes out a module and gives it back."""
-        module = self[index]
-        del self[index]
+        module = self[key]
+        del self[key]
         return module
 
     def __dir__(self) -> list[str]:
@@ -113,6 +113,10 @@ class Sequential(_Ordered):
 
     def _slice(self, index: slice) -> Module:
         return type(self)(OrderedDict(list(self._modules.items())[index]))
+
+    def extend(self, sequential: Iterable[Module]) -> Sequential:
+        """Adds modules at the end, in order."""
+        return super().extend(sequential)
 
     def __add__(self, other: Any) -> Sequential:
         if not isinstance(other, Sequential):

@@ -292,9 +292,9 @@ class Module(NamedInErrors, CallMixin, StateDictMixin):
             below = [(f"{path}.{name}" if path else name, m) for name, m in module._modules.items() if m is not None]
             pending.extend(reversed(below))
 
-    def modules(self) -> Iterator[Module]:
-        """Every module of the tree once, itself first."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """Every module of the tree, itself first; each once, unless told otherwise."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:

@@ -25,6 +25,8 @@ from lucid.nn.utils.rnn import (
 
 # Imported on first use: they need the modules, which need `rnn`.
 _LAZY = {
+    "convert_conv2d_weight_memory_format": "convert",
+    "convert_conv3d_weight_memory_format": "convert",
     "copy_parameters_and_buffers": "convert",
     "fuse_conv_bn_eval": "fusion",
     "fuse_conv_bn_weights": "fusion",
