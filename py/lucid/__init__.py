@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from lucid import autograd as autograd
     from lucid import func as func
     from lucid import linalg as linalg
+    from lucid import overrides as overrides
     from lucid import profiler as profiler
     from lucid import random as random
     from lucid import serialization as serialization
@@ -137,6 +138,7 @@ _PACKAGES = {
     "multiprocessing",
     "nn",
     "optim",
+    "overrides",
     "profiler",
     "random",
     "return_types",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from lucid._C import LucidError, Tensor
+from lucid._C import LucidError, Tensor, _handle_torch_function, _has_torch_function, _overrides
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,14 +39,19 @@ def name_call(error: Exception, name: str) -> None:
         error.args = (f"{name}: {text}", *error.args[1:])
 
 
-def named(function: F, name: str | None = None, look: Callable[..., None] | None = None) -> F:
-    """The function, with its name in its errors. `look` sees the arguments first, and says the name itself."""
+def named(function: F, name: str | None = None, look: Callable[..., bool] | None = None) -> F:
+    """The function, with its name in its errors. `look` sees the arguments first, and says the name itself.
+
+    Where `look` says that classes are to be asked about the call, they are, by `__torch_function__`.
+    """
     shown = name or function.__name__
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if look is not None:
-            look(args, kwargs)
+        if look is not None and look(args, kwargs):
+            tensors = (*args, *kwargs.values())
+            if _has_torch_function(tensors):
+                return _handle_torch_function(call, tensors, *args, **kwargs)
         try:
             return function(*args, **kwargs)
         except Exception as error:
@@ -82,10 +87,16 @@ _TAKEN: dict[str, tuple[tuple[type, ...], Callable[[Any], bool]]] = {
 }
 
 
-def checked(function: F) -> F:
+#: The modes of `lucid.overrides` that are on, of all threads: while it is empty no function looks at its thread's.
+MODES: list[Any] = []
+
+
+def checked(function: F, *exact: type) -> F:
     """The function, named in its errors, with a TypeError for arguments of other kinds than its annotations have.
 
-    Tensors, bools and numbers are looked at, as PyTorch's parser does for what is one call of its engine.
+    Tensors, bools and numbers are looked at, as PyTorch's parser does for what is one call of its engine. Classes with
+    a `__torch_function__` are asked about the call, as PyTorch's functions in Python ask them; `exact` are subclasses
+    of `Tensor` that are never asked.
     """
     shown = function.__name__
     takes: list[tuple[str, frozenset[type] | None, Callable[[Any], bool] | None, str]] = []
@@ -93,18 +104,27 @@ def checked(function: F) -> F:
         kind, _, other = str(parameter.annotation).partition(" | ")
         truth = name in _TRUTHS or (kind, other) == ("bool", "None")
         known = None if truth or other not in ("", "None") else _TAKEN.get(kind)
-        classes = frozenset((*known[0], *((type(None),) if other else ()))) if known else None
+        tensors = exact if kind == "Tensor" else ()
+        classes = frozenset((*known[0], *tensors, *((type(None),) if other else ()))) if known else None
         takes.append((name, classes, known[1] if known else None, kind))
     by_name = {entry[0]: entry for entry in takes}
 
-    def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        asked = bool(MODES)
         for value, (name, classes, ask, kind) in zip(args, takes, strict=False):
-            if classes is not None and type(value) not in classes and not ask(value):  # type: ignore[misc]
-                raise _wrong(shown, name, kind, value)
+            if classes is not None and type(value) not in classes:
+                if _overrides(value):
+                    asked = True
+                elif not ask(value):  # type: ignore[misc]
+                    raise _wrong(shown, name, kind, value)
         for key, value in kwargs.items():
             name, classes, ask, kind = by_name.get(key) or (key, None, None, "")
-            if classes is not None and type(value) not in classes and not ask(value):  # type: ignore[misc]
-                raise _wrong(shown, name, kind, value)
+            if classes is not None and type(value) not in classes:
+                if _overrides(value):
+                    asked = True
+                elif not ask(value):  # type: ignore[misc]
+                    raise _wrong(shown, name, kind, value)
+        return asked
 
     return named(function, look=look)
 

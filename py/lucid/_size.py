@@ -6,7 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from lucid import _C
 
+
+@_C._left_alone
 class Size(tuple[int, ...]):
     """The sizes of a tensor: a tuple of ints, whose slices and sums are sizes too."""
 

@@ -1,6 +1,6 @@
 //! Memory across Python's border: buffers shown as tensors, and DLPack capsules in both directions.
 //!
-//! The one module of this crate where `unsafe` is allowed; each block says why it is sound. What it promises to the engine
+//! One of the modules of this crate where `unsafe` is allowed; each block says why it is sound. What it promises to the engine
 //! is that foreign memory stays while its owner does. Owners are Python objects, so that whichever thread drops a tensor,
 //! PyO3 sees to it that they are released under the GIL. Invariant: a capsule is consumed once, a deleter runs once.
 #![allow(unsafe_code)]

@@ -472,13 +472,23 @@ fn _metal_run_kernel<'py>(
     crate::tensor::wrap(py, made)
 }
 
-/// Adds the functions. Those that share an op's name come after the table's and take its place.
+macro_rules! add {
+    ($m:ident $($name:ident)*) => { $($m.add_function(wrap_pyfunction!($name, $m)?)?;)* };
+}
+
+/// Adds the functions of tensors. Those that share an op's name come after the table's and take its place.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    macro_rules! add {
-        ($($name:ident)*) => { $(m.add_function(wrap_pyfunction!($name, m)?)?;)* };
+    add! { m
+        numel is_nonzero view expand repeat clone contiguous is_signed is_same_size ravel is_floating_point is_complex
+        detach detach_ fill_ zero_ resize_as_ is_inference result_type
     }
-    add! {
-        numel is_nonzero is_storage _set_deterministic _get_deterministic view expand repeat clone contiguous is_signed is_same_size ravel is_floating_point is_complex detach detach_ fill_ zero_ resize_as_ is_inference is_tensor promote_types result_type can_cast
+    Ok(())
+}
+
+/// Adds what is no function of tensors.
+pub fn register_settings(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    add! { m
+        is_tensor is_storage promote_types can_cast _set_deterministic _get_deterministic
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits set_lowering set_hosting primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _metal_device_name _metal_run_kernel _save_safetensors _safetensors_header_len _safetensors_header

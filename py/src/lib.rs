@@ -1,7 +1,8 @@
 //! `lucid._C`: the engine as a Python extension module.
 //!
 //! `args`, `cross` and `errors` are the crossing: conversion, call, exceptions. `ops` makes functions and methods from the
-//! op table; the rest is what has no row. `unsafe` is in `dlpack` and `blas` alone: PyO3 does what else needs it.
+//! op table; the rest is what has no row. `overrides` asks subclasses before all of them. `unsafe` is in `dlpack`, `blas` and
+//! `overrides::wrap` alone: PyO3 does what else needs it.
 
 #![recursion_limit = "512"]
 
@@ -24,6 +25,7 @@ mod ops;
 mod optim;
 mod out;
 mod overloads;
+mod overrides;
 mod random;
 mod registered;
 mod results;
@@ -43,21 +45,25 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     format::register(m)?;
     device::register(m)?;
     tensor::register(m)?;
-    random::register(m)?;
-    registered::register(m)?;
+    random::register_class(m)?;
     ops::register(m)?;
     create::register(m)?;
+    functions::register(m)?;
+    overloads::register(m)?;
+    sampling::register(m)?;
+    sparse::register(m)?;
+    aliases::register(m)?;
+    // What comes after it is asked of no class: settings, and what only Lucid's own Python code calls.
+    overrides::register(m)?;
+    functions::register_settings(m)?;
+    random::register(m)?;
+    registered::register(m)?;
     autograd::register(m)?;
     autocast::register(m)?;
     batching::register(m)?;
     dlpack::register(m)?;
-    functions::register(m)?;
     optim::register(m)?;
-    overloads::register(m)?;
-    sampling::register(m)?;
     schema::register(m)?;
-    sparse::register(m)?;
-    aliases::register(m)?;
     publish(m)
 }
 
@@ -66,7 +72,7 @@ fn publish(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // Under `lucid.errors` only, or for `lucid.optim`, `lucid.nn` and tests.
     let mut hidden = vec!["primitives", "lazy_limits", "set_lazy_limits", "set_lowering", "set_hosting"];
     hidden.extend(["IndexError", "ValueError", "TypeError", "OverflowError", "RuntimeError", "NotImplementedError"]);
-    hidden.extend(["FileNotFoundError"]);
+    hidden.extend(["FileNotFoundError", "DisableTorchFunction", "DisableTorchFunctionSubclass"]);
     hidden.extend(lucid::ops::schemas().filter(|s| !schema::is_top(s)).map(|s| s.name.trim_start_matches("r#")));
     let names: Vec<String> = m.dict().keys().iter().map(|k| k.extract()).collect::<PyResult<_>>()?;
     let public = names.into_iter().filter(|n| !n.starts_with('_') && !hidden.contains(&n.as_str()));

@@ -133,10 +133,14 @@ fn set_rng_state(py: Python<'_>, new_state: &Bound<'_, PyTensor>) -> PyResult<()
     set_state(py, lucid::random::default_generator(), new_state)
 }
 
-/// Adds class and functions.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+/// Adds the class.
+pub fn register_class(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyGenerator>()?;
-    m.add("default_generator", PyGenerator(lucid::random::default_generator().clone()))?;
+    m.add("default_generator", PyGenerator(lucid::random::default_generator().clone()))
+}
+
+/// Adds the functions.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(manual_seed, m)?)?;
     m.add_function(wrap_pyfunction!(seed, m)?)?;
     m.add_function(wrap_pyfunction!(initial_seed, m)?)?;

@@ -83,6 +83,19 @@ def grad(
     An input that no output depends on is an error, `None` with `allow_unused`, and zeros with `materialize_grads`. With
     `is_grads_batched`, `grad_outputs` have a leading dimension, and so have the gradients: one pass makes them all.
     """
+    asked = (*_edges.listed(outputs), *_edges.listed(inputs))
+    if _C._has_torch_function(asked):
+        named = {
+            "grad_outputs": grad_outputs,
+            "retain_graph": retain_graph,
+            "create_graph": create_graph,
+            "only_inputs": only_inputs,
+            "allow_unused": allow_unused,
+            "is_grads_batched": is_grads_batched,
+            "materialize_grads": materialize_grads,
+        }
+        answer: tuple[Any, ...] = _C._handle_torch_function(grad, asked, outputs, inputs, **named)
+        return answer
     if not only_inputs:
         warnings.warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "

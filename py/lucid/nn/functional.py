@@ -58,6 +58,7 @@ from lucid.nn._functional.resample import *  # noqa: F403
 from lucid.nn._functional.resample import __all__ as _resample
 from lucid.nn._functional.resize import *  # noqa: F403
 from lucid.nn._functional.resize import __all__ as _resize
+from lucid.nn.parameter import Parameter
 
 __all__ = [
     "avg_pool1d",
@@ -432,4 +433,4 @@ def _max_indices(
 # What is made of several calls looks at its arguments, and says in its errors which function was called.
 _COMPOSED = (*_distance, *_layers, *_loss, *_loss_linear, *_loss_plain, *_pooling, *_resample, *_resize)
 for _name in (*_COMPOSED, "conv_tbc", "multi_head_attention_forward"):
-    globals()[_name] = checked(globals()[_name])
+    globals()[_name] = checked(globals()[_name], Parameter)

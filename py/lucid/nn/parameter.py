@@ -5,30 +5,54 @@ Depends on the core's `Tensor` alone. A parameter shares storage with the tensor
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 
 
-class Parameter(Tensor):
+class _ParameterMeta(type):
+    """A parameter of another class than `Parameter` is a tensor of that class that says so."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or (
+            cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
+        )
+
+
+@_C._left_alone
+class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that is a module's parameter: assigned as an attribute, it appears in `Module.parameters()`.
 
     Args:
         data: The tensor whose storage it shares; an empty one by default.
         requires_grad: Whether gradients are recorded, also inside `no_grad`. Default: True.
 
-    What is computed from parameters is plain tensors.
+    What is computed from parameters is plain tensors. Of data of a subclass of `Tensor` it makes a tensor of that
+    class, which counts as a parameter (`isinstance` says so, too), as PyTorch does.
     """
+
+    _is_param: bool
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
             data = lucid.empty(0)
         if not isinstance(data, Tensor):
             raise errors.TypeError(f"expected a Tensor as a Parameter's data, got {type(data).__name__}")
-        made: Parameter = Tensor._make_subclass(cls, data, requires_grad)
+        made: Parameter
+        if not _C._overrides(data):
+            made = Tensor._make_subclass(cls, data, requires_grad)
+            return made
+        like: Any = data.detach().requires_grad_(requires_grad)
+        if type(like) is not type(data):
+            raise errors.RuntimeError(
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns "
+                f"an instance of the same type, but return type {type(like).__name__} was found instead."
+            )
+        made = cast("Parameter", like)
+        made._is_param = True
         return made
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
@@ -52,6 +76,7 @@ class Parameter(Tensor):
         return "Parameter containing:\n" + super().__repr__()
 
 
+@_C._left_alone
 class Buffer(Tensor):
     """A tensor that, assigned as an attribute, becomes a module's buffer.
 
@@ -110,6 +135,7 @@ _NO_SHAPE = (
 )
 
 
+@_C._left_alone
 class UninitializedParameter(_Uninitialized, Parameter):
     """A parameter whose shape is not known yet; `materialize` gives it one. What lazy modules start with."""
 
@@ -134,6 +160,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
         return type(self), (self.requires_grad, self.device, self.dtype)
 
 
+@_C._left_alone
 class UninitializedBuffer(_Uninitialized, Tensor):
     """A buffer whose shape is not known yet; `materialize` gives it one."""
 

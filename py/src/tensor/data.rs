@@ -2,7 +2,7 @@
 
 use super::{wrap, PyTensor};
 use crate::dtype::with_dtype;
-use crate::{cross, errors};
+use crate::{cross, errors, overrides};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -104,9 +104,13 @@ impl PyTensor {
         Ok(PyBytes::new(py, &cross::long(py, || t.to_bytes())?))
     }
 
-    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
-        match self.read().numel() {
-            _ if self.read().is_batched() => {
+    fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let py = slf.py();
+        if let Some(answer) = overrides::asked(slf, "__bool__", &[])? {
+            return answer.extract();
+        }
+        match slf.get().read().numel() {
+            _ if slf.get().read().is_batched() => {
                 return Err(errors::runtime_error(py, lucid::batching::CONTROL_FLOW));
             }
             1 => {}
@@ -115,38 +119,54 @@ impl PyTensor {
                 return Err(errors::runtime_error(py, "Boolean value of Tensor with more than one value is ambiguous"))
             }
         }
-        Ok(self.number(py)?.to_bool())
+        Ok(slf.get().number(py)?.to_bool())
     }
 
-    fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.number(py)? {
+    fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if let Some(answer) = overrides::asked(slf, "__int__", &[])? {
+            return Ok(answer);
+        }
+        match slf.get().number(py)? {
             Scalar::Float(f) => f.into_pyobject(py)?.call_method0("__int__"),
             Scalar::Complex(re, im) => real_alone(py, "int", re, im)?.into_pyobject(py)?.call_method0("__int__"),
             s => Ok(s.to_i64().into_pyobject(py)?.into_any()),
         }
     }
 
-    fn __float__(&self, py: Python<'_>) -> PyResult<f64> {
-        match self.number(py)? {
+    fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {
+        let py = slf.py();
+        if let Some(answer) = overrides::asked(slf, "__float__", &[])? {
+            return answer.extract();
+        }
+        match slf.get().number(py)? {
             Scalar::Complex(re, im) => real_alone(py, "float", re, im),
             s => Ok(s.to_f64()),
         }
     }
 
-    fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyComplex>> {
-        Ok(match self.number(py)? {
+    fn __complex__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyComplex>> {
+        let py = slf.py();
+        if let Some(answer) = overrides::asked(slf, "__complex__", &[])? {
+            return Ok(answer.cast_into()?);
+        }
+        Ok(match slf.get().number(py)? {
             Scalar::Complex(re, im) => PyComplex::from_doubles(py, re, im),
             s => PyComplex::from_doubles(py, s.to_f64(), 0.0),
         })
     }
 
-    fn __index__(&self, py: Python<'_>) -> PyResult<i64> {
+    fn __index__(slf: &Bound<'_, Self>) -> PyResult<i64> {
+        let py = slf.py();
+        if let Some(answer) = overrides::asked(slf, "__index__", &[])? {
+            return answer.extract();
+        }
         let integral = {
-            let t = self.read();
+            let t = slf.get().read();
             t.dtype().is_integral() && t.numel() == 1
         };
         match integral {
-            true => Ok(self.number(py)?.to_i64()),
+            true => Ok(slf.get().number(py)?.to_i64()),
             false => {
                 Err(errors::type_error(py, "only integer tensors of a single element can be converted to an index"))
             }

@@ -5,6 +5,7 @@
 
 use super::{wrap, PyTensor};
 use crate::args::{operand_of, weight_of, At, HeldOperand};
+use crate::overrides::asked;
 use crate::{create, cross, errors, results};
 use lucid::ops::index::index;
 use lucid::ops::scatter::{check_mask, index_assign};
@@ -357,11 +358,17 @@ fn fitting(value: &Tensor, ndim: usize) -> Result<Tensor> {
 #[pymethods]
 impl PyTensor {
     fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        get(slf, key)
+        match asked(slf, "__getitem__", &[key])? {
+            Some(answer) => Ok(answer),
+            None => get(slf, key),
+        }
     }
 
     fn __setitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        set(slf, key, value)
+        match asked(slf, "__setitem__", &[key, value])? {
+            Some(_) => Ok(()),
+            None => set(slf, key, value),
+        }
     }
 
     /// A tensor has as many elements as its shape says.

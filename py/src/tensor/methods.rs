@@ -255,10 +255,7 @@ impl PyTensor {
             let why = "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible.";
             return Err(errors::type_error(py, why));
         }
-        let same = slf.call_method1("view_as", (slf,))?;
-        let made = py.get_type::<PyTensor>().call_method1("__new__", (cls, &same))?;
-        made.cast::<PyTensor>()?.get().replace(py, same.cast::<PyTensor>()?.get().share());
-        Ok(made)
+        subclassed(slf, cls)
     }
 
     /// What `load_state_dict` puts in place of this parameter or buffer for `other`: this tensor with `other`'s elements, or with
@@ -496,6 +493,25 @@ impl PyTensor {
         let condition = kinds::Tensor::lend(&condition);
         wrap(py, cross::op(py, weight_of(&t), || lucid::ops::compare::select::r#where(condition, &t, other.lend()))?)
     }
+}
+
+/// An instance of a subclass of `Tensor` for a tensor: a view of all of it, so that both may be written to and the tape goes
+/// through, as PyTorch's alias is one. A sparse tensor, which has no views, gives the same tensor.
+pub fn subclassed<'py>(
+    t: &Bound<'py, PyTensor>,
+    class: &Bound<'py, pyo3::types::PyType>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = t.py();
+    let made = py.get_type::<PyTensor>().call_method1("__new__", (class,))?;
+    let own = t.get().share();
+    let same = match own.is_sparse() {
+        true => own.clone(),
+        false => cross::quick(py, || own.view(&signed(own.shape())))?,
+    };
+    let object = made.cast::<PyTensor>()?.get();
+    object.replace(py, same);
+    object.made_of(t, &own);
+    Ok(made)
 }
 
 /// Where in the storage each element lies, in row-major order.

@@ -15,7 +15,7 @@ mod restride;
 use crate::args::{int_of, Arg, At};
 use crate::device::{device_object, PyDevice};
 use crate::dtype::{dtype_object, PyDType};
-use crate::{cross, errors};
+use crate::{cross, errors, overrides};
 use lucid::Tensor;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -27,11 +27,15 @@ use std::sync::Arc;
 pub use convert::converted;
 pub use data::{nonzero_of, scalar_object};
 pub use memory::shown;
+pub use methods::subclassed;
 
 /// A tensor, read; the engine's methods work on it directly.
 pub type Guard<'a> = RwLockReadGuard<'a, Tensor>;
 
 /// A multi-dimensional array of numbers on one device, with its history where gradients are asked for.
+///
+/// It may be subclassed, as PyTorch's: what functions, methods, operators and attributes make of an instance of a subclass is
+/// of that class, and a class with a `__torch_function__` of its own is asked for each of them (see `lucid.overrides`).
 // Behind a lock only because `x.data = y` puts another tensor into the same Python object.
 #[pyclass(name = "Tensor", module = "lucid", subclass, dict, weakref, frozen)]
 pub struct PyTensor {
@@ -325,8 +329,12 @@ impl PyTensor {
         (slf.as_ptr() as isize) >> 4
     }
 
-    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        match self.read().shape().first() {
+    fn __len__(slf: &Bound<'_, Self>) -> PyResult<usize> {
+        let py = slf.py();
+        if let Some(answer) = overrides::asked(slf, "__len__", &[])? {
+            return answer.extract();
+        }
+        match slf.get().read().shape().first() {
             Some(&n) => Ok(n),
             None => Err(errors::type_error(py, "len() of a 0-d tensor")),
         }
@@ -342,10 +350,15 @@ impl PyTensor {
         }
     }
 
-    fn __iter__<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let t = slf.get().read();
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let t = slf.get().share();
         if t.ndim() == 0 {
             return Err(errors::type_error(py, "iteration over a 0-d tensor"));
+        }
+        // As in PyTorch, it is `unbind` that is asked for.
+        if !overrides::is_ordinary(slf) {
+            return Ok(slf.call_method1("unbind", (0,))?.try_iter()?.into_any());
         }
         let rows = cross::quick(py, || t.unbind(0))?;
         let rows: Vec<_> = rows.into_iter().map(|r| wrap(py, r)).collect::<PyResult<_>>()?;
@@ -356,6 +369,9 @@ impl PyTensor {
     fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         static REPR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = slf.py();
+        if let Some(answer) = overrides::asked(slf, "__repr__", &[])? {
+            return Ok(answer);
+        }
         REPR.import(py, "lucid._repr", "tensor_repr")?.call1((slf,))
     }
 

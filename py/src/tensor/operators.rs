@@ -2,6 +2,7 @@
 
 use super::{wrap, PyTensor};
 use crate::args::{kind_name, operand_of, weight_of, At, HeldOperand};
+use crate::overrides::{asked, asked_operator};
 use crate::{cross, errors};
 use lucid::ops::{binary, compare, contract, result_type, unary};
 use lucid::{Operand, Result, Scalar, Tensor};
@@ -20,15 +21,18 @@ fn not_implemented(py: Python<'_>) -> Object<'_> {
     Ok(PyNotImplemented::get(py).to_owned().into_any())
 }
 
-/// `op(self, other)`.
+/// `op(self, other)`. Classes are asked about the first name of the two, the second is the op's.
 #[inline]
 fn forward<'py>(
     slf: &Bound<'py, PyTensor>,
     other: &Bound<'py, PyAny>,
-    name: &'static str,
+    (called, name): (&'static str, &'static str),
     op: impl Fn(&Tensor, Operand<'_>) -> Result<Tensor> + Sync,
 ) -> Object<'py> {
     let py = slf.py();
+    if let Some(answer) = asked_operator(slf, called, other)? {
+        return Ok(answer);
+    }
     let Some(b) = held(name, other)? else { return not_implemented(py) };
     let a = slf.get().read();
     let a: &Tensor = &a;
@@ -40,10 +44,13 @@ fn forward<'py>(
 fn reflected<'py>(
     slf: &Bound<'py, PyTensor>,
     other: &Bound<'py, PyAny>,
-    name: &'static str,
+    (called, name): (&'static str, &'static str),
     op: impl Fn(&Tensor, Operand<'_>) -> Result<Tensor> + Sync,
 ) -> Object<'py> {
     let py = slf.py();
+    if let Some(answer) = asked_operator(slf, called, other)? {
+        return Ok(answer);
+    }
     let Some(left) = held(name, other)? else { return not_implemented(py) };
     let b = slf.get().read();
     let b: &Tensor = &b;
@@ -58,14 +65,17 @@ fn reflected<'py>(
     wrap(py, y)
 }
 
-/// Writes `op(self, other)` over `self`.
+/// Writes `op(self, other)` over `self`. The object stays the same: what a class that is asked gives back is dropped.
 fn in_place(
     slf: &Bound<'_, PyTensor>,
     other: &Bound<'_, PyAny>,
-    name: &'static str,
+    (called, name): (&'static str, &'static str),
     op: impl Fn(&Tensor, Operand<'_>) -> Result<()> + Sync,
 ) -> PyResult<()> {
     let py = slf.py();
+    if asked(slf, called, &[other])?.is_some() {
+        return Ok(());
+    }
     let Some(b) = held(name, other)? else {
         let got = crate::args::kind_name(other);
         return Err(errors::type_error(
@@ -93,31 +103,31 @@ fn matmul(a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
     only_tensor("matmul", b, |b| contract::matmul(a, b))
 }
 
-/// The table of two-sided operators: forward, reflected and in-place form of each.
+/// The table of two-sided operators, and the attribute of `Tensor` that classes are asked about, PyTorch's.
 macro_rules! operators {
-    ($($op:ident $forward:ident |$a:ident, $b:ident| $body:expr;)*) => {
+    ($($op:ident $forward:ident $called:literal |$a:ident, $b:ident| $body:expr;)*) => {
         $(fn $op($a: &Tensor, $b: Operand<'_>) -> Result<Tensor> { $body })*
 
         #[pymethods]
         impl PyTensor {
             $(fn $forward<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-                forward(slf, other, stringify!($op), $op)
+                forward(slf, other, ($called, stringify!($op)), $op)
             })*
         }
     };
 }
 operators! {
-    add __add__ |a, b| binary::add(a, b, Scalar::ONE);
-    sub __sub__ |a, b| binary::sub(a, b, Scalar::ONE);
-    mul __mul__ |a, b| binary::mul(a, b);
-    div __truediv__ |a, b| binary::div(a, b, None);
-    floor_divide __floordiv__ |a, b| binary::floor_divide(a, b);
-    remainder __mod__ |a, b| binary::remainder(a, b);
-    bitwise_and __and__ |a, b| binary::bitwise_and(a, b);
-    bitwise_or __or__ |a, b| binary::bitwise_or(a, b);
-    bitwise_xor __xor__ |a, b| binary::bitwise_xor(a, b);
-    bitwise_left_shift __lshift__ |a, b| binary::bitwise_left_shift(a, b);
-    bitwise_right_shift __rshift__ |a, b| binary::bitwise_right_shift(a, b);
+    add __add__ "add" |a, b| binary::add(a, b, Scalar::ONE);
+    sub __sub__ "sub" |a, b| binary::sub(a, b, Scalar::ONE);
+    mul __mul__ "mul" |a, b| binary::mul(a, b);
+    div __truediv__ "div" |a, b| binary::div(a, b, None);
+    floor_divide __floordiv__ "__floordiv__" |a, b| binary::floor_divide(a, b);
+    remainder __mod__ "remainder" |a, b| binary::remainder(a, b);
+    bitwise_and __and__ "__and__" |a, b| binary::bitwise_and(a, b);
+    bitwise_or __or__ "__or__" |a, b| binary::bitwise_or(a, b);
+    bitwise_xor __xor__ "__xor__" |a, b| binary::bitwise_xor(a, b);
+    bitwise_left_shift __lshift__ "__lshift__" |a, b| binary::bitwise_left_shift(a, b);
+    bitwise_right_shift __rshift__ "__rshift__" |a, b| binary::bitwise_right_shift(a, b);
 }
 
 macro_rules! reflected_operators {
@@ -125,7 +135,7 @@ macro_rules! reflected_operators {
         #[pymethods]
         impl PyTensor {
             $(fn $name<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-                reflected(slf, other, stringify!($op), $op)
+                reflected(slf, other, (stringify!($name), stringify!($op)), $op)
             })*
         }
     };
@@ -138,119 +148,125 @@ reflected_operators! {
 }
 
 macro_rules! in_place_operators {
-    ($($name:ident |$a:ident, $b:ident| $body:expr;)*) => {
+    ($($name:ident $called:literal |$a:ident, $b:ident| $body:expr;)*) => {
         #[pymethods]
         impl PyTensor {
             $(fn $name(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-                in_place(slf, other, stringify!($name), |$a, $b| $body)
+                in_place(slf, other, ($called, stringify!($name)), |$a, $b| $body)
             })*
         }
     };
 }
 in_place_operators! {
-    __iadd__ |a, b| a.add_(b, Scalar::ONE);
-    __isub__ |a, b| a.sub_(b, Scalar::ONE);
-    __imul__ |a, b| a.mul_(b);
-    __itruediv__ |a, b| a.div_(b, None);
-    __ifloordiv__ |a, b| a.floor_divide_(b);
-    __imod__ |a, b| a.remainder_(b);
-    __iand__ |a, b| a.bitwise_and_(b);
-    __ior__ |a, b| a.bitwise_or_(b);
-    __ixor__ |a, b| a.bitwise_xor_(b);
-    __ilshift__ |a, b| a.bitwise_left_shift_(b);
-    __irshift__ |a, b| a.bitwise_right_shift_(b);
+    __iadd__ "add_" |a, b| a.add_(b, Scalar::ONE);
+    __isub__ "sub_" |a, b| a.sub_(b, Scalar::ONE);
+    __imul__ "mul_" |a, b| a.mul_(b);
+    __itruediv__ "div_" |a, b| a.div_(b, None);
+    __ifloordiv__ "floor_divide_" |a, b| a.floor_divide_(b);
+    __imod__ "remainder_" |a, b| a.remainder_(b);
+    __iand__ "__iand__" |a, b| a.bitwise_and_(b);
+    __ior__ "__ior__" |a, b| a.bitwise_or_(b);
+    __ixor__ "__ixor__" |a, b| a.bitwise_xor_(b);
+    __ilshift__ "__ilshift__" |a, b| a.bitwise_left_shift_(b);
+    __irshift__ "__irshift__" |a, b| a.bitwise_right_shift_(b);
 }
 
 #[pymethods]
 impl PyTensor {
     fn __radd__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-        forward(slf, other, "add", add)
+        forward(slf, other, ("add", "add"), add)
     }
 
     fn __rmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-        forward(slf, other, "mul", mul)
+        forward(slf, other, ("mul", "mul"), mul)
     }
 
     fn __rand__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-        forward(slf, other, "bitwise_and", bitwise_and)
+        forward(slf, other, ("bitwise_and", "bitwise_and"), bitwise_and)
     }
 
     fn __ror__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-        forward(slf, other, "bitwise_or", bitwise_or)
+        forward(slf, other, ("bitwise_or", "bitwise_or"), bitwise_or)
     }
 
     fn __rxor__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-        forward(slf, other, "bitwise_xor", bitwise_xor)
+        forward(slf, other, ("bitwise_xor", "bitwise_xor"), bitwise_xor)
     }
 
     fn __rsub__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-        forward(slf, other, "rsub", |a, b| binary::rsub(a, b, Scalar::ONE))
+        forward(slf, other, ("__rsub__", "rsub"), |a, b| binary::rsub(a, b, Scalar::ONE))
     }
 
     /// `other * (1 / self)`, as PyTorch computes it.
     fn __rtruediv__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-        forward(slf, other, "div", |a, b| binary::mul(&unary::reciprocal(a)?, b))
+        forward(slf, other, ("__rtruediv__", "div"), |a, b| binary::mul(&unary::reciprocal(a)?, b))
     }
 
     fn __matmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
-        forward(slf, other, "matmul", matmul)
+        forward(slf, other, ("matmul", "matmul"), matmul)
     }
 
     fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
         match other.is_instance_of::<PyTensor>() {
-            true => reflected(slf, other, "matmul", matmul),
+            true => reflected(slf, other, ("__rmatmul__", "matmul"), matmul),
             false => not_implemented(slf.py()),
         }
     }
 
     fn __pow__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, modulo: &Bound<'py, PyAny>) -> Object<'py> {
         refuse_modulo(modulo)?;
-        forward(slf, other, "pow", |a, b| binary::pow(a, b))
+        forward(slf, other, ("pow", "pow"), |a, b| binary::pow(a, b))
     }
 
     fn __rpow__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, modulo: &Bound<'py, PyAny>) -> Object<'py> {
         refuse_modulo(modulo)?;
-        reflected(slf, other, "pow", |a, b| binary::pow(a, b))
+        reflected(slf, other, ("__rpow__", "pow"), |a, b| binary::pow(a, b))
     }
 
     fn __ipow__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, modulo: &Bound<'_, PyAny>) -> PyResult<()> {
         refuse_modulo(modulo)?;
-        in_place(slf, other, "__ipow__", |a, b| a.pow_(b))
+        in_place(slf, other, ("pow_", "__ipow__"), |a, b| a.pow_(b))
     }
 
     fn __neg__<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
-        alone(slf, unary::neg)
+        alone(slf, "neg", unary::neg)
     }
 
     fn __pos__<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
+        if let Some(answer) = asked(slf, "positive", &[])? {
+            return Ok(answer);
+        }
         cross::quick(slf.py(), || lucid::ops::pointwise::positive(&slf.get().share()).map(drop))?;
         Ok(slf.clone().into_any())
     }
 
     fn __abs__<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
-        alone(slf, unary::abs)
+        alone(slf, "abs", unary::abs)
     }
 
     fn __invert__<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
-        alone(slf, unary::bitwise_not)
+        alone(slf, "__invert__", unary::bitwise_not)
     }
 
     fn __richcmp__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>, op: CompareOp) -> Object<'py> {
         match op {
             CompareOp::Eq => match array(slf, other)? {
-                Some(other) => forward(slf, &other, "eq", |a, b| compare::eq(a, b)),
-                None => forward(slf, other, "eq", |a, b| compare::eq(a, b)),
+                Some(other) => forward(slf, &other, ("__eq__", "eq"), |a, b| compare::eq(a, b)),
+                None => forward(slf, other, ("__eq__", "eq"), |a, b| compare::eq(a, b)),
             },
-            CompareOp::Ne => forward(slf, other, "ne", |a, b| compare::ne(a, b)),
-            CompareOp::Lt => forward(slf, other, "lt", |a, b| compare::lt(a, b)),
-            CompareOp::Le => forward(slf, other, "le", |a, b| compare::le(a, b)),
-            CompareOp::Gt => forward(slf, other, "gt", |a, b| compare::gt(a, b)),
-            CompareOp::Ge => forward(slf, other, "ge", |a, b| compare::ge(a, b)),
+            CompareOp::Ne => forward(slf, other, ("ne", "ne"), |a, b| compare::ne(a, b)),
+            CompareOp::Lt => forward(slf, other, ("lt", "lt"), |a, b| compare::lt(a, b)),
+            CompareOp::Le => forward(slf, other, ("le", "le"), |a, b| compare::le(a, b)),
+            CompareOp::Gt => forward(slf, other, ("gt", "gt"), |a, b| compare::gt(a, b)),
+            CompareOp::Ge => forward(slf, other, ("ge", "ge"), |a, b| compare::ge(a, b)),
         }
     }
 
     fn __contains__(slf: &Bound<'_, Self>, element: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = slf.py();
+        if let Some(answer) = asked(slf, "__contains__", &[element])? {
+            return answer.is_truthy();
+        }
         let Some(b) = held("__contains__", element)? else {
             let got = crate::args::kind_name(element);
             let why = format!("Tensor.__contains__ only supports Tensor or numbers, not {got}");
@@ -271,7 +287,10 @@ fn array<'py>(slf: &Bound<'py, PyTensor>, other: &Bound<'py, PyAny>) -> PyResult
     Ok(Some(shown.call_method1("to", (slf.getattr("device")?,))?))
 }
 
-fn alone<'py>(slf: &Bound<'py, PyTensor>, op: fn(&Tensor) -> Result<Tensor>) -> Object<'py> {
+fn alone<'py>(slf: &Bound<'py, PyTensor>, called: &'static str, op: fn(&Tensor) -> Result<Tensor>) -> Object<'py> {
+    if let Some(answer) = asked(slf, called, &[])? {
+        return Ok(answer);
+    }
     let a = slf.get().read();
     let a: &Tensor = &a;
     let y = cross::op(slf.py(), weight_of(a), || op(a))?;

@@ -368,7 +368,7 @@ def test_instances_take_attributes_weak_references_and_subclasses() -> None:
 
     m = Mine([1.0, 2.0])
     assert isinstance(m, lucid.Tensor) and m.tolist() == [1, 2]
-    assert type(m + 1) is lucid.Tensor
+    assert type(m + 1) is Mine
     assert repr(m) == "Mine([1., 2.])"
     assert lucid.Tensor(2, 3).shape == (2, 3) and lucid.Tensor([1, 2]).dtype is lucid.float32
 
