@@ -159,6 +159,10 @@ def elementwise() -> None:
         plain(f"{name} 1M transposed", function, x, numbers(n, n, low=0.2), view=lambda t: t.t())
         plain(f"{name} 1M + row", function, x, numbers(n, low=0.2))
         plain(f"{name} 1M + column", function, x, numbers(n, 1, low=0.2))
+        for width in (64, 256):
+            short = numbers(n * n // width, width, low=0.1)
+            plain(f"{name} 1M + row of {width}", function, short, numbers(width, low=0.2))
+            plain(f"{name} 1M + column, rows of {width}", function, short, numbers(len(short), 1, low=0.2))
         plain(f"{name} 4k", function, numbers(4096, low=0.1), numbers(4096, low=0.2))
 
 

@@ -203,6 +203,18 @@ fn widen_arg<'a, H: Wide<W = f32>>(x: Arg<H>, start: usize, n: usize, to: &'a mu
             map1(Widen, &x[start..start + n], to);
             Arg::Slice(&to[..n])
         }
+        Arg::Rows(x) => {
+            let (mut at, mut i, mut column) = (0, start / x.n, start % x.n);
+            while at < n {
+                let to = &mut to[at..at + (x.n - column).min(n - at)];
+                match x.one {
+                    true => to.fill(x.data[i * x.pitch].widen()),
+                    false => map1(Widen, &x.data[i * x.pitch + column..][..to.len()], to),
+                }
+                (at, i, column) = (at + to.len(), i + 1, 0);
+            }
+            Arg::Slice(&to[..n])
+        }
     }
 }
 

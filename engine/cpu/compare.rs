@@ -134,18 +134,16 @@ impl<T: Copy> Task for Choose<'_, T> {
             }
             (Arg::Slice(a), Arg::Value(b)) => zip.zip(a).for_each(|((o, &c), &a)| *o = if c { a } else { b }),
             (Arg::Value(a), Arg::Slice(b)) => zip.zip(b).for_each(|((o, &c), &b)| *o = if c { a } else { b }),
-            (Arg::Value(a), Arg::Value(b)) => zip.for_each(|(o, &c)| *o = if c { a } else { b }),
+            (a, b) => zip.enumerate().for_each(|(i, (o, &c))| *o = if c { a.at(i) } else { b.at(i) }),
         }
     }
 }
 
 fn choose<T: Copy>(c: Arg<bool>, a: Arg<T>, b: Arg<T>, out: &mut [T]) {
-    match c {
-        Arg::Slice(c) => run_light(Choose { c, a, b, out }),
-        Arg::Value(c) => match if c { a } else { b } {
-            Arg::Slice(x) => out.copy_from_slice(x),
-            Arg::Value(x) => out.fill(x),
-        },
+    match (c, a, b) {
+        (Arg::Slice(c), ..) => run_light(Choose { c, a, b, out }),
+        (Arg::Value(true), Arg::Slice(x), _) | (Arg::Value(false), _, Arg::Slice(x)) => out.copy_from_slice(x),
+        _ => out.iter_mut().enumerate().for_each(|(i, o)| *o = if c.at(i) { a.at(i) } else { b.at(i) }),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Depends on `simd` and `shape`. A kernel always sees dense slices or single values: runs of a layout that are dense are
 //! handed over as they lie, all else is gathered block by block. Invariant: no kernel ever sees a stride.
 
-use super::simd::{fill, threads, Arg};
+use super::simd::{fill, threads, Arg, Rows};
 use crate::shape::Layout;
 use smallvec::SmallVec;
 
@@ -11,9 +11,12 @@ use smallvec::SmallVec;
 const BLOCK: usize = 512;
 /// Dense runs shorter than this are gathered into blocks, to call kernels less often.
 const SHORT: usize = 128;
-/// Elements of a row that is broadcast which lie side by side in a copy, as often as they fit, for the same reason; they stay in
-/// the first cache level.
+/// Elements of a row that is broadcast which lie side by side in a copy, about as often as they fit, for the same reason; they
+/// stay in the first cache level.
 const REPEATED: usize = 1024;
+
+/// Rows that a kernel is told of, where operands broadcast: shorter ones are gathered, and longer ones lie as long as a call takes.
+const ROWS: std::ops::Range<usize> = 8..8192;
 
 /// Dimensions as (size, stride), outermost first.
 pub type Dims = SmallVec<[(usize, usize); 4]>;
@@ -51,6 +54,36 @@ impl<'a, T: Copy> Source<'a, T> {
         Source { data, dims, offset }
     }
 
+    /// The same elements; a short row that comes again and again lies in `room` more than once.
+    fn repeated<'b>(&self, room: &'b mut Vec<T>) -> Source<'b, T>
+    where
+        'a: 'b,
+    {
+        let (data, dims, offset) = (self.data, self.dims.clone(), self.offset);
+        let &[(m, 0), (n, 1)] = dims.as_slice() else { return Source { data, dims, offset } };
+        let times = (1..=REPEATED / n.max(1)).rev().find(|&times| m.is_multiple_of(times)).unwrap_or(1);
+        if times < 2 || n * m < REPEATED {
+            return Source { data, dims, offset };
+        }
+        *room = data[offset..offset + n].repeat(times);
+        Source { data: room, dims: collapse([(m / times, 0), (n * times, 1)]), offset: 0 }
+    }
+
+    /// Elements along the innermost dimension, as far as one step leads.
+    fn inner(&self) -> usize {
+        self.dims.last().map_or(usize::MAX, |&(n, _)| n)
+    }
+
+    /// Rows of `n` elements: where they begin, and whether one is one value; none where they are neither that nor dense.
+    fn rows(&self, n: usize) -> Option<(Source<'a, T>, bool)> {
+        let (&(inner, s), outer) = self.dims.split_last().unwrap_or((&(n, 0), &[]));
+        if s > 1 || !inner.is_multiple_of(n) {
+            return None;
+        }
+        let dims = collapse(outer.iter().copied().chain([(inner / n, n * s)]));
+        Some((Source { data: self.data, dims, offset: self.offset }, s == 0))
+    }
+
     /// A cursor at the element of that number.
     pub fn cursor(&self, mut position: usize) -> Cursor<'a, '_, T> {
         let (&inner, outer) = self.dims.split_last().unwrap_or((&(usize::MAX, 0), &[]));
@@ -63,7 +96,7 @@ impl<'a, T: Copy> Source<'a, T> {
             position /= n.max(1);
             offset += *i * s;
         }
-        Cursor { data: self.data, outer, inner, index, at, offset, block: Vec::new(), rows: Vec::new() }
+        Cursor { data: self.data, outer, inner, index, at, offset, block: Vec::new() }
     }
 }
 
@@ -77,42 +110,25 @@ pub struct Cursor<'a, 's, T> {
     index: SmallVec<[usize; 4]>,
     at: usize,
     offset: usize,
-    /// Where elements are gathered, and a row that comes again is repeated; allocated when first needed.
+    /// Where elements are gathered; allocated when first needed.
     block: Vec<T>,
-    rows: Vec<T>,
 }
 
-impl<T: Copy> Cursor<'_, '_, T> {
+impl<'a, T: Copy> Cursor<'a, '_, T> {
+    /// Of a cursor over rows: the next `rows` rows of `n` elements, as many as are evenly apart at most.
+    fn take_rows(&mut self, rows: usize, n: usize, one: bool) -> Arg<'a, T> {
+        let rows_of = Rows { data: &self.data[self.offset..], n, pitch: self.inner.1, one };
+        self.advance(rows);
+        Arg::Rows(rows_of)
+    }
+
     /// How many elements can be had from here on without gathering.
     #[inline]
     fn run(&self) -> usize {
         match self.inner {
-            (n, _) if self.times() > 1 => self.times() * n - self.at,
             (n, 0 | 1) => n - self.at,
             _ => 0,
         }
-    }
-
-    /// How often a copy has the row that the source is over and over; 1 where it is none, or the row is long.
-    #[inline]
-    fn times(&self) -> usize {
-        match (self.outer, self.inner) {
-            (&[(m, 0)], (n, 1)) if n > 0 => m.min(REPEATED / n),
-            _ => 1,
-        }
-    }
-
-    /// The next `len` elements, at most a [`run`](Cursor::run), of a row that comes again.
-    #[inline]
-    fn take_again(&mut self, len: usize) -> Arg<'_, T> {
-        let (n, from) = (self.inner.0, self.at);
-        let start = self.offset - from;
-        if self.rows.is_empty() {
-            self.rows = self.data[start..start + n].repeat(self.times());
-        }
-        self.at = (from + len) % n;
-        self.offset = start + self.at;
-        Arg::Slice(&self.rows[from..from + len])
     }
 
     /// Moves on by at most what is left of the innermost dimension.
@@ -142,9 +158,6 @@ impl<T: Copy> Cursor<'_, '_, T> {
     pub fn take(&mut self, len: usize) -> Arg<'_, T> {
         let data = self.data;
         if self.run() >= len {
-            if self.times() > 1 {
-                return self.take_again(len);
-            }
             let start = self.offset;
             self.advance(len);
             return if self.inner.1 == 0 { Arg::Value(data[start]) } else { Arg::Slice(&data[start..start + len]) };
@@ -192,20 +205,35 @@ pub type F3<'f, A, B, C, O> = dyn Fn(Arg<A>, Arg<B>, Arg<C>, &mut [O]) + Sync + 
 
 /// Applies a kernel to an operand, over the pool where there are at least two `grain`s of elements.
 pub fn each1<A: Copy + Sync, O: Send + Copy>(a: &Source<A>, out: &mut [O], grain: usize, f: &F1<A, O>) {
+    let mut room = Vec::new();
+    let a = a.repeated(&mut room);
     threads::for_chunks(out, 64, grain, |start, mut out| {
         let mut a = a.cursor(start);
         while !out.is_empty() {
             let (head, rest) = out.split_at_mut(share(a.run(), out.len()));
             match a.take(head.len()) {
                 Arg::Slice(x) => f(x, head),
-                Arg::Value(x) => {
-                    f(&[x], &mut head[..1]);
+                x => {
+                    f(&[x.at(0)], &mut head[..1]);
                     fill(head[0], head);
                 }
             }
             out = rest;
         }
     });
+}
+
+/// Rows of two operands of which one broadcasts, where a kernel is to be told of them: their elements, and where they begin.
+#[allow(clippy::type_complexity)]
+fn rows_of_both<'a, 'b, A: Copy, B: Copy>(
+    a: &Source<'a, A>,
+    b: &Source<'b, B>,
+) -> Option<(usize, (Source<'a, A>, bool), (Source<'b, B>, bool))> {
+    let n = a.inner().min(b.inner());
+    if !ROWS.contains(&n) {
+        return None;
+    }
+    Some((n, a.rows(n)?, b.rows(n)?))
 }
 
 /// Applies a kernel to two operands.
@@ -215,6 +243,19 @@ where
     B: Copy + Sync,
     O: Send,
 {
+    let mut room = (Vec::new(), Vec::new());
+    let (a, b) = (a.repeated(&mut room.0), b.repeated(&mut room.1));
+    if let Some((n, (a, one_a), (b, one_b))) = rows_of_both(&a, &b) {
+        return threads::for_chunks(out, n, grain, |start, mut out| {
+            let (mut a, mut b) = (a.cursor(start / n), b.cursor(start / n));
+            while !out.is_empty() {
+                let rows = (out.len() / n).min(a.inner.0 - a.at).min(b.inner.0 - b.at);
+                let (head, rest) = out.split_at_mut(rows * n);
+                f(a.take_rows(rows, n, one_a), b.take_rows(rows, n, one_b), head);
+                out = rest;
+            }
+        });
+    }
     threads::for_chunks(out, 64, grain, |start, mut out| {
         let (mut a, mut b) = (a.cursor(start), b.cursor(start));
         while !out.is_empty() {
@@ -227,6 +268,19 @@ where
 
 /// Applies a kernel to elements and another operand that writes its results over the elements.
 pub fn over2<A: Send, B: Copy + Sync>(a: &mut [A], b: &Source<B>, grain: usize, f: &Over2<A, B>) {
+    let mut room = Vec::new();
+    let b = b.repeated(&mut room);
+    let n = b.inner();
+    if let Some((b, one)) = b.rows(n).filter(|_| ROWS.contains(&n)) {
+        return threads::for_chunks(a, n, grain, |start, mut a| {
+            let mut b = b.cursor(start / n);
+            while !a.is_empty() {
+                let (head, rest) = a.split_at_mut((a.len() / n).min(b.inner.0 - b.at) * n);
+                f(head, b.take_rows(head.len() / n, n, one));
+                a = rest;
+            }
+        });
+    }
     threads::for_chunks(a, 64, grain, |start, mut a| {
         let mut b = b.cursor(start);
         while !a.is_empty() {
@@ -259,6 +313,8 @@ where
     C: Copy + Sync,
     O: Send,
 {
+    let mut room = (Vec::new(), Vec::new(), Vec::new());
+    let (a, b, c) = (a.repeated(&mut room.0), b.repeated(&mut room.1), c.repeated(&mut room.2));
     threads::for_chunks(out, 64, grain, |start, mut out| {
         let (mut a, mut b, mut c) = (a.cursor(start), b.cursor(start), c.cursor(start));
         while !out.is_empty() {
@@ -345,13 +401,12 @@ pub fn write_to<T: Copy + Send + Sync>(source: &Source<T>, data: &mut [T], layou
     for _ in 0..total / n {
         let out = &mut data[to.offset..];
         match (from.take(n), s) {
-            (Arg::Slice(x), 1) => out[..n].copy_from_slice(x),
             // Elements that lie in one place: the last one stays.
-            (Arg::Slice(x), 0) => out[0] = x[n - 1],
+            (x, 0) => out[0] = x.at(n - 1),
+            (Arg::Slice(x), 1) => out[..n].copy_from_slice(x),
             (Arg::Slice(x), _) => out.iter_mut().step_by(s).zip(x).for_each(|(o, x)| *o = *x),
-            (Arg::Value(x), 0) => out[0] = x,
-            (Arg::Value(x), 1) => out[..n].fill(x),
-            (Arg::Value(x), _) => out.iter_mut().step_by(s).take(n).for_each(|o| *o = x),
+            (x, 1) => out[..n].fill(x.at(0)),
+            (x, _) => out.iter_mut().step_by(s).take(n).for_each(|o| *o = x.at(0)),
         }
         to.advance(n);
     }
@@ -420,11 +475,7 @@ mod tests {
                 let counted = Source::new(&other, &dense, &l.shape);
                 each2(&source, &counted, &mut out, 100, &|a, b, o| {
                     for (i, o) in o.iter_mut().enumerate() {
-                        let get = |x: Arg<i32>| match x {
-                            Arg::Slice(x) => x[i],
-                            Arg::Value(x) => x,
-                        };
-                        *o = get(a) - get(b);
+                        *o = a.at(i) - b.at(i);
                     }
                 });
                 let want: Vec<i32> = want.iter().zip(&other).map(|(a, b)| a - b).collect();

@@ -4,8 +4,8 @@
 //! left one is read where it lies, unless its columns are far apart. Depends on `std::arch` and `simd`. Invariants:
 //! [`by_panels`] checks every bound once, before the loops; results do not depend on the number of threads.
 
-use super::turn::{turn, Tile as Square};
 use super::{dots, Matrix, Product};
+use crate::cpu::simd::turn::{turn, Tile as Square};
 use crate::cpu::simd::{alloc::Block, run, threads, Task};
 use std::arch::x86_64::{
     __mmask16, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,

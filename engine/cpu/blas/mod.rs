@@ -15,8 +15,6 @@ mod lapack;
 mod ldl;
 #[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
 mod pairs;
-#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
-mod turn;
 
 pub use factor::{Decompose, Eigen};
 pub use lapack::Lapack;

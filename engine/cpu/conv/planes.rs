@@ -5,8 +5,8 @@
 //! numbered through all rows, planes and images of a block; those that exist only between rows are computed where a
 //! tile covers them, and dropped. Invariant: results depend on neither the block of images nor the number of threads.
 
-use super::super::simd::threads;
-use super::super::simd::tile::{Offsets, Run, Size, Tiles, TILE};
+use super::super::simd::tile::{Along, Offsets, Run, Size, Tiles, TILE};
+use super::super::simd::{run, threads, Task};
 use std::marker::PhantomData;
 use std::ops::{Add, Range};
 
@@ -80,7 +80,7 @@ impl Planes {
         slack.fill(T::default());
         let fill = |start: usize, out: &mut [T]| {
             for (i, out) in out.chunks_mut(self.channel).enumerate() {
-                self.fill_channel(&x[(start / self.channel + i) * space..], pitch, out);
+                run(FillChannel { planes: self, x: &x[(start / self.channel + i) * space..], pitch, out });
             }
         };
         match wide {
@@ -89,9 +89,18 @@ impl Planes {
         }
     }
 
+    #[inline(always)]
     fn fill_channel<T: Tiles>(&self, x: &[T], pitch: usize, out: &mut [T]) {
         let [ld, lh, lw] = &self.lines;
         let mut at = 0;
+        if self.lines.iter().all(|l| l.stride == 1 && l.padding == 0 && l.len == l.size) {
+            let (planes, rest) = out.split_at_mut(self.images * self.plane);
+            planes
+                .chunks_mut(self.plane.max(1))
+                .enumerate()
+                .for_each(|(i, o)| o.copy_from_slice(&x[i * pitch..][..o.len()]));
+            return rest.fill(T::default());
+        }
         for phase in 0..ld.phases * lh.phases * lw.phases {
             let [pd, ph, pw] = [phase / (lh.phases * lw.phases), phase / lw.phases % lh.phases, phase % lw.phases];
             // Of a row, those places that meet an element.
@@ -114,6 +123,12 @@ impl Planes {
                         let x = &x[image * pitch + (d * lh.size + h) * lw.size + first..];
                         match lw.stride {
                             1 => row[from..to].copy_from_slice(&x[..to - from]),
+                            // The compiler makes vectors of this where it knows the step.
+                            2 => {
+                                let (last, row) = row[from..to].split_last_mut().expect("a row with elements");
+                                row.iter_mut().zip(x.as_chunks::<2>().0).for_each(|(o, x)| *o = x[0]);
+                                *last = x[2 * row.len()];
+                            }
                             s => row[from..to].iter_mut().zip(x.iter().step_by(s)).for_each(|(o, x)| *o = *x),
                         }
                     }
@@ -121,6 +136,21 @@ impl Planes {
             }
         }
         out[at..].fill(T::default());
+    }
+}
+
+/// One channel of [`Planes::fill`].
+struct FillChannel<'a, T> {
+    planes: &'a Planes,
+    x: &'a [T],
+    pitch: usize,
+    out: &'a mut [T],
+}
+impl<T: Tiles> Task for FillChannel<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        self.planes.fill_channel(self.x, self.pitch, self.out);
     }
 }
 
@@ -217,13 +247,15 @@ const BLOCK: usize = 48 << 10;
 impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
     /// For a number of rows and the places of a grid.
     pub fn new(rows: usize, offsets: Offsets, grid: Grid) -> Pass<T> {
-        // The cheapest size of tiles; one with a single row loads as often as it multiplies.
+        // The cheapest size of tiles; one with a single row loads as often as it multiplies, and to turn one costs about as much as
+        // so many terms.
+        const TURN: usize = 6;
         let cost = |s: &Size| {
             let tiles = grid.tiles(s.places).len() * s.places * rows.next_multiple_of(s.rows);
-            if s.rows == 1 {
-                tiles * 2
-            } else {
-                tiles
+            match s.along {
+                Along::Places if s.rows == 1 => tiles * offsets.len() * 2,
+                Along::Places => tiles * offsets.len(),
+                Along::Rows => tiles * (offsets.len() + TURN),
             }
         };
         let size = T::kernels().sizes.iter().copied().min_by_key(cost).expect("every machine has tiles");
@@ -278,7 +310,7 @@ impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
         out: &mut [T],
         pitch: usize,
     ) {
-        let Size { rows: m, places: n } = self.size;
+        let Size { rows: m, places: n, .. } = self.size;
         let k = self.offsets.len();
         let (kernels, mut sums) = (T::kernels(), [T::default(); TILE]);
         let together = (BLOCK / (n * k).max(1)).max(4);
@@ -405,7 +437,7 @@ impl<T: Tiles + Add<Output = T>> Outer<T> {
 
     #[allow(clippy::too_many_arguments)]
     fn add_block(&mut self, x: &[T], offsets: &[usize], runs: &[Run], g: &[T], pitch: usize, places: usize, ld: usize) {
-        let Size { rows: m, places: n } = self.size;
+        let Size { rows: m, places: n, .. } = self.size;
         self.turned.resize(PLACES * ld, T::default());
         turn(g, pitch, self.outputs, places, &mut self.turned, ld);
         let mut at = vec![0; m];
@@ -422,7 +454,7 @@ impl<T: Tiles + Add<Output = T>> Outer<T> {
 
     /// Adds the sums to `out[output, tap]`.
     pub fn finish(&self, out: &mut [T]) {
-        let Size { rows: m, places: n } = self.size;
+        let Size { rows: m, places: n, .. } = self.size;
         let across = self.outputs.div_ceil(n);
         for output in 0..self.outputs {
             for tap in 0..self.taps {

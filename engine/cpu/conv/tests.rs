@@ -138,24 +138,31 @@ fn halves_and_nothing() {
     assert_eq!(go(back, &[&g, &w], &[1, 1, 2, 2]), [0.0; 4]);
 }
 
-/// The direct kernels and the columns, where both can do it, give the same whole numbers.
+/// The direct kernels and the columns, where both can do it, give the same whole numbers in either precision, whose tiles
+/// differ.
 fn both(a: Box<ConvArgs>, x: &[usize], w: &[usize], y: &[usize]) {
-    let s = Sizes::new(&a, x, w, y).unwrap();
+    agree::<f32>(&a, x, w, y);
+    agree::<f64>(&a, x, w, y);
+}
+
+fn agree<T: Float + Compute + Tiles + PartialEq>(a: &ConvArgs, x: &[usize], w: &[usize], y: &[usize]) {
+    let numbers = |shape: &[usize], seed| -> Vec<T> { numbers(shape, seed).into_iter().map(T::of).collect() };
+    let s = Sizes::new(a, x, w, y).unwrap();
     let (xs, ws, g, bias) = (numbers(x, 1), numbers(w, 2), numbers(y, 3), numbers(&y[1..2], 4));
-    let (mut one, mut other) = (vec![7.0; g.len()], vec![7.0; g.len()]);
+    let (mut one, mut other) = (vec![T::of(7.0); g.len()], vec![T::of(7.0); g.len()]);
     assert!(direct::forward(&s, &xs, &ws, Some(&bias), &mut one), "{a:?}");
     s.each_unit(&mut other, s.outputs * s.area, |unit, out, scratch, wide| {
         let bias = &bias[unit % s.groups * s.outputs..][..s.outputs];
         columns::forward(&s, s.input(&xs, unit), s.weight(&ws, unit), Some(bias), out, scratch, wide);
     });
     assert!(one == other, "forward {a:?}");
-    let (mut one, mut other) = (vec![7.0; xs.len()], vec![7.0; xs.len()]);
+    let (mut one, mut other) = (vec![T::of(7.0); xs.len()], vec![T::of(7.0); xs.len()]);
     assert!(direct::input_gradient(&s, &g, &ws, &mut one), "{a:?}");
     s.each_unit(&mut other, s.inputs * s.space, |unit, out, scratch, wide| {
         columns::input_gradient(&s, s.output(&g, unit), s.weight(&ws, unit), out, scratch, wide);
     });
     assert!(one == other, "input {a:?}");
-    let (mut one, mut other) = (vec![7.0; ws.len()], vec![7.0; ws.len()]);
+    let (mut one, mut other) = (vec![T::of(7.0); ws.len()], vec![T::of(7.0); ws.len()]);
     assert!(direct::weight_gradient(&s, &xs, &g, &mut one), "{a:?}");
     columns::weight_gradient(&s, &xs, &g, &mut other);
     assert!(one == other, "weight {a:?}");

@@ -5,7 +5,7 @@
 use crate::backend::Array;
 use crate::cpu::cast::{cast, widened1, widened2};
 use crate::cpu::simd::{
-    light2, light2_over, light2_symmetric, threads::for_chunks, Arg, Better, BetterNumber, Extreme,
+    light2, light2_over, light2_symmetric, over_rows, threads::for_chunks, Arg, Better, BetterNumber, Extreme,
 };
 use crate::cpu::strided::{aside, each1, each2, over2, Over1, Over2, F1, F2};
 use crate::cpu::{Buffer, CpuArray};
@@ -73,6 +73,15 @@ pub(in crate::cpu) struct Call2<'a> {
     pub over: bool,
 }
 
+/// A kernel that is given a copy of the elements that it writes over.
+fn apart<T: Element>(f: &F<T, T>, a: &mut [T], b: Arg<T>) {
+    match b {
+        Arg::Slice(b) => aside(a, |at, old, new| f(Arg::Slice(old), Arg::Slice(&b[at..at + old.len()]), new)),
+        Arg::Value(_) => aside(a, |_, old, new| f(Arg::Slice(old), b, new)),
+        Arg::Rows(b) => over_rows(a, b, |a, b| apart(f, a, b)),
+    }
+}
+
 impl Call2<'_> {
     pub fn apply<T: Element>(&self, grain: usize, f: &F<T, T>, over: Option<&Over2<T, T>>) -> Result<CpuArray> {
         let Call2 { a, b, shape, .. } = *self;
@@ -81,10 +90,7 @@ impl Call2<'_> {
         }
         let b = b.packed()?;
         let (y, mut x) = Buffer::both((&b.buffer, Buffer::read::<T>), (&a.buffer, Buffer::write::<T>))?;
-        let apart: &Over2<T, T> = &|a, b| match b {
-            Arg::Slice(b) => aside(a, |at, old, new| f(Arg::Slice(old), Arg::Slice(&b[at..at + old.len()]), new)),
-            Arg::Value(_) => aside(a, |_, old, new| f(Arg::Slice(old), b, new)),
-        };
+        let apart: &Over2<T, T> = &|a, b| apart(f, a, b);
         over2(a.slice_mut(&mut x), &b.source(&y, shape), grain, over.unwrap_or(apart));
         Ok(a.clone())
     }
@@ -255,6 +261,7 @@ pub(in crate::cpu) fn better_over<T: Extreme, const MAX: bool>(a: &mut [T], b: A
         Arg::Slice(b) => {
             aside(a, |at, old, new| better::<T, MAX>(Arg::Slice(old), Arg::Slice(&b[at..at + old.len()]), new))
         }
+        Arg::Rows(b) => over_rows(a, b, |a, b| better_over::<T, MAX>(a, b)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! infinities and zeros are those of C's libm. The declarations are checked against Apple's headers (docs/macos.md), the
 //! results by the tests of the interfaces, which are the same everywhere.
 
+use super::dispatch::by_rows;
 use super::{Arg, Arith, Math};
 use std::ffi::c_int;
 
@@ -60,20 +61,23 @@ macro_rules! vdsp {
                 match x {
                     Arg::Slice(x) => (x, 1, n.min(x.len())),
                     Arg::Value(x) => (std::slice::from_ref(x), 0, n),
+                    Arg::Rows(x) => (x.data, isize::from(!x.one), n.min(x.n)),
                 }
             }
-            let (a, ia, n) = walk(&a, out.len());
-            let (b, ib, n) = walk(&b, n);
-            let (a, b, c) = (a.as_ptr(), b.as_ptr(), out.as_mut_ptr());
-            // SAFETY: `walk` says that n steps stay inside of both operands and of `out`, which is exclusive.
-            unsafe {
-                match op {
-                    Arith::Add => $add(a, ia, b, ib, c, 1, n),
-                    Arith::Sub => $sub(b, ib, a, ia, c, 1, n),
-                    Arith::Mul => $mul(a, ia, b, ib, c, 1, n),
-                    Arith::Div => $div(b, ib, a, ia, c, 1, n),
+            by_rows(a, b, out, |a, b, out| {
+                let (a, ia, n) = walk(&a, out.len());
+                let (b, ib, n) = walk(&b, n);
+                let (a, b, c) = (a.as_ptr(), b.as_ptr(), out.as_mut_ptr());
+                // SAFETY: `walk` says that n steps stay inside of both operands and of `out`, which is exclusive.
+                unsafe {
+                    match op {
+                        Arith::Add => $add(a, ia, b, ib, c, 1, n),
+                        Arith::Sub => $sub(b, ib, a, ia, c, 1, n),
+                        Arith::Mul => $mul(a, ia, b, ib, c, 1, n),
+                        Arith::Div => $div(b, ib, a, ia, c, 1, n),
+                    }
                 }
-            }
+            });
         }
     };
 }

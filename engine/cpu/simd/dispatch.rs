@@ -42,16 +42,32 @@ pub trait Map2<A, B, O>: Copy {
     fn map<const FMA: bool>(self, a: A, b: B) -> O;
 }
 
-/// An operand of a loop: a slice as long as the output, or one value for all.
+/// An operand of a loop: a slice as long as the output, one value for all, or either for each row.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg<'a, T> {
     /// One value per output element.
     Slice(&'a [T]),
     /// The same value for every output element.
     Value(T),
+    /// Rows of the output have their own. A kernel that is told of them is called once for all, which saves more than the
+    /// work on a short one takes.
+    Rows(Rows<'a, T>),
 }
 
-impl<T: Copy> Arg<'_, T> {
+/// What rows of `n` elements meet.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a, T> {
+    /// Where the first one's elements lie, those of the next `pitch` further.
+    pub data: &'a [T],
+    /// Elements of a row.
+    pub n: usize,
+    /// From row to row; 0 where all meet the same.
+    pub pitch: usize,
+    /// Is it one value for the row? Else `n`.
+    pub one: bool,
+}
+
+impl<'a, T: Copy> Arg<'a, T> {
     /// The element of that number.
     ///
     /// # Panics
@@ -61,7 +77,77 @@ impl<T: Copy> Arg<'_, T> {
         match self {
             Arg::Slice(x) => x[i],
             Arg::Value(x) => *x,
+            Arg::Rows(x) => x.data[i / x.n * x.pitch + if x.one { 0 } else { i % x.n }],
         }
+    }
+
+    /// Elements of a row, where there are rows.
+    #[inline(always)]
+    fn width(&self) -> usize {
+        match self {
+            Arg::Slice(_) | Arg::Value(_) => usize::MAX,
+            Arg::Rows(x) => x.n,
+        }
+    }
+
+    /// What the row of that number meets, rows of `n` elements; no rows itself.
+    #[inline(always)]
+    fn row(self, i: usize, n: usize) -> Arg<'a, T> {
+        match self {
+            Arg::Slice(x) => {
+                let from = i.saturating_mul(n).min(x.len());
+                Arg::Slice(&x[from..from.saturating_add(n).min(x.len())])
+            }
+            Arg::Value(_) => self,
+            Arg::Rows(x) if x.one => Arg::Value(x.data[i * x.pitch]),
+            Arg::Rows(x) => Arg::Slice(&x.data[i * x.pitch..][..n]),
+        }
+    }
+}
+
+/// Calls `f` for each row of two operands' rows, or once where they have none.
+#[inline(always)]
+pub fn by_rows<'a, A, B, O>(
+    a: Arg<'a, A>,
+    b: Arg<'a, B>,
+    out: &mut [O],
+    mut f: impl FnMut(Arg<'a, A>, Arg<'a, B>, &mut [O]),
+) where
+    A: Copy,
+    B: Copy,
+{
+    let n = a.width().min(b.width());
+    let (mut rest, mut i) = (out, 0);
+    while !rest.is_empty() {
+        let (head, tail) = rest.split_at_mut(n.min(rest.len()));
+        f(a.row(i, n), b.row(i, n), head);
+        (rest, i) = (tail, i + 1);
+    }
+}
+
+/// The same where results are written over the first operand.
+#[inline(always)]
+pub fn over_rows<'a, A, B: Copy>(a: &mut [A], b: Rows<'a, B>, mut f: impl FnMut(&mut [A], Arg<'a, B>)) {
+    by_rows(Arg::Value(()), Arg::Rows(b), a, |_, b, a| f(a, b));
+}
+
+/// Calls `f` with the slice that an operand without rows is; of a value with one element, whose result the others get.
+///
+/// One loop for both: each is compiled for every kernel and instruction set.
+#[inline(always)]
+fn with_value<A: Copy, O: Copy>(a: Arg<A>, out: &mut [O], f: impl FnOnce(&[A], &mut [O])) {
+    let one;
+    let (a, n) = match a {
+        Arg::Slice(a) => (a, out.len()),
+        a => {
+            one = [a.at(0)];
+            (&one[..], 1)
+        }
+    };
+    f(a, &mut out[..n]);
+    if n < out.len() {
+        let (first, rest) = out.split_at_mut(1);
+        rest.fill(first[0]);
     }
 }
 
@@ -83,14 +169,31 @@ macro_rules! task {
 task!(Loop1<K, A, O> [K: Map1<A, O>] { k: K, a: &'a [A], out: &'a mut [O] } => {
     for (o, &a) in out.iter_mut().zip(a) { *o = k.map::<FMA>(a); }
 });
-task!(LoopVV<K, A, B, O> [K: Map2<A, B, O>] { k: K, a: &'a [A], b: &'a [B], out: &'a mut [O] } => {
-    for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) { *o = k.map::<FMA>(a, b); }
+task!(Loop2<K, A, B, O> [K: Map2<A, B, O>] { k: K, a: Arg<'a, A>, b: Arg<'a, B>, out: &'a mut [O] } => {
+    by_rows(a, b, out, |a, b, out| match (a, b) {
+        (Arg::Slice(a), Arg::Slice(b)) => {
+            for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) { *o = k.map::<FMA>(a, b); }
+        }
+        (a, Arg::Slice(b)) => {
+            let a = a.at(0);
+            for (o, &b) in out.iter_mut().zip(b) { *o = k.map::<FMA>(a, b); }
+        }
+        (a, b) => with_value(a, out, |a, out| {
+            let b = b.at(0);
+            for (o, &a) in out.iter_mut().zip(a) { *o = k.map::<FMA>(a, b); }
+        }),
+    });
 });
-task!(LoopVS<K, A, B, O> [K: Map2<A, B, O>] { k: K, a: &'a [A], b: B, out: &'a mut [O] } => {
-    for (o, &a) in out.iter_mut().zip(a) { *o = k.map::<FMA>(a, b); }
-});
-task!(LoopSV<K, A, B, O> [K: Map2<A, B, O>] { k: K, a: A, b: &'a [B], out: &'a mut [O] } => {
-    for (o, &b) in out.iter_mut().zip(b) { *o = k.map::<FMA>(a, b); }
+task!(Symmetric<K, A, O> [K: Map2<A, A, O>] { k: K, a: Arg<'a, A>, b: Arg<'a, A>, out: &'a mut [O] } => {
+    by_rows(a, b, out, |a, b, out| match (a, b) {
+        (Arg::Slice(a), Arg::Slice(b)) => {
+            for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) { *o = k.map::<FMA>(a, b); }
+        }
+        (b, a @ Arg::Slice(_)) | (a, b) => with_value(a, out, |a, out| {
+            let b = b.at(0);
+            for (o, &a) in out.iter_mut().zip(a) { *o = k.map::<FMA>(a, b); }
+        }),
+    });
 });
 task!(Accumulate<K, A, O> [K: Map2<O, A, O>] { k: K, acc: &'a mut [O], a: &'a [A] } => {
     for (o, &a) in acc.iter_mut().zip(a) { *o = k.map::<FMA>(*o, a); }
@@ -116,12 +219,7 @@ pub fn light1<A: Copy, O: Copy, K: Map1<A, O>>(k: K, a: &[A], out: &mut [O]) {
 
 /// `out[i] = k(a[i], b[i])`, over the shortest.
 pub fn map2<A: Copy, B: Copy, O: Copy, K: Map2<A, B, O>>(k: K, a: Arg<A>, b: Arg<B>, out: &mut [O]) {
-    match (a, b) {
-        (Arg::Slice(a), Arg::Slice(b)) => run(LoopVV(k, a, b, out, P)),
-        (Arg::Slice(a), Arg::Value(b)) => run(LoopVS(k, a, b, out, P)),
-        (Arg::Value(a), Arg::Slice(b)) => run(LoopSV(k, a, b, out, P)),
-        (Arg::Value(a), Arg::Value(b)) => out.fill(k.map::<false>(a, b)),
-    }
+    run(Loop2(k, a, b, out, P));
 }
 
 /// `x[i] = k(x[i])`.
@@ -134,26 +232,18 @@ pub fn light2_over<A: Copy, B: Copy, K: Map2<A, B, A>>(k: K, a: &mut [A], b: Arg
     match b {
         Arg::Slice(b) => accumulate(k, a, b),
         Arg::Value(b) => run_light(OverS(k, a, b, P)),
+        Arg::Rows(b) => over_rows(a, b, |a, b| light2_over(k, a, b)),
     }
 }
 
 /// [`map2`] for cheap kernels.
 pub fn light2<A: Copy, B: Copy, O: Copy, K: Map2<A, B, O>>(k: K, a: Arg<A>, b: Arg<B>, out: &mut [O]) {
-    match (a, b) {
-        (Arg::Slice(a), Arg::Slice(b)) => run_light(LoopVV(k, a, b, out, P)),
-        (Arg::Slice(a), Arg::Value(b)) => run_light(LoopVS(k, a, b, out, P)),
-        (Arg::Value(a), Arg::Slice(b)) => run_light(LoopSV(k, a, b, out, P)),
-        (Arg::Value(a), Arg::Value(b)) => out.fill(k.map::<false>(a, b)),
-    }
+    run_light(Loop2(k, a, b, out, P));
 }
 
 /// [`light2`] for kernels with `k(a, b) == k(b, a)`.
 pub fn light2_symmetric<A: Copy, O: Copy, K: Map2<A, A, O>>(k: K, a: Arg<A>, b: Arg<A>, out: &mut [O]) {
-    match (a, b) {
-        (Arg::Slice(a), Arg::Slice(b)) => run_light(LoopVV(k, a, b, out, P)),
-        (Arg::Slice(a), Arg::Value(b)) | (Arg::Value(b), Arg::Slice(a)) => run_light(LoopVS(k, a, b, out, P)),
-        (Arg::Value(a), Arg::Value(b)) => out.fill(k.map::<false>(a, b)),
-    }
+    run_light(Symmetric(k, a, b, out, P));
 }
 
 /// `acc[i] = k(acc[i], a[i])`, over the shorter of the two.
@@ -175,7 +265,9 @@ pub fn call1<A: Copy, O>(f: fn(A) -> O, a: &[A], out: &mut [O]) {
 
 /// `out[i] = f(a[i], b[i])` by calls.
 pub fn call2<A: Copy, B: Copy, O>(f: fn(A, B) -> O, a: Arg<A>, b: Arg<B>, out: &mut [O]) {
-    for (i, o) in out.iter_mut().enumerate() {
-        *o = f(a.at(i), b.at(i));
-    }
+    by_rows(a, b, out, |a, b, out| {
+        for (i, o) in out.iter_mut().enumerate() {
+            *o = f(a.at(i), b.at(i));
+        }
+    });
 }

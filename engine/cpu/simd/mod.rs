@@ -23,14 +23,16 @@ pub mod shared;
 mod strips;
 pub mod threads;
 pub mod tile;
+#[cfg(target_arch = "x86_64")]
+pub mod turn;
 mod word;
 
 pub use arith::{Arith, Float};
 pub use buffer::{Buffer, ReadGuard, WriteGuard};
 pub use bytes::{as_bytes, from_bytes};
 pub use dispatch::{
-    accumulate, call1, call2, fill, light1, light1_over, light2, light2_over, light2_symmetric, map1, run, run_light,
-    Arg, Map1, Map2, Task,
+    accumulate, call1, call2, fill, light1, light1_over, light2, light2_over, light2_symmetric, map1, over_rows, run,
+    run_light, Arg, Map1, Map2, Rows, Task,
 };
 pub use extremes::{arg_extremum, arg_row, extrema, extreme_rows, extremum, Better, BetterNumber, Extreme};
 pub use half::{Narrow, Wide, Widen};

@@ -328,27 +328,41 @@ impl<T: Sum> Task for SumRows<'_, T> {
     #[inline(always)]
     fn run<const F: bool>(self) {
         let SumRows { x, stride, rows, acc } = self;
-        let n = acc.len();
-        let row = |i: usize| &x[i * stride..][..n];
-        let mut i = 0;
-        while i + 8 <= rows {
-            let (a, b, c, d) = (row(i), row(i + 1), row(i + 2), row(i + 3));
-            let (e, f, g, h) = (row(i + 4), row(i + 5), row(i + 6), row(i + 7));
-            for j in 0..n {
-                let ab = T::add(a[j].widen(), b[j].widen());
-                let cd = T::add(c[j].widen(), d[j].widen());
-                let ef = T::add(e[j].widen(), f[j].widen());
-                let gh = T::add(g[j].widen(), h[j].widen());
-                acc[j] = T::plus(acc[j], T::acc(T::add(T::add(ab, cd), T::add(ef, gh))));
-            }
-            i += 8;
-        }
-        for i in i..rows {
-            for (acc, x) in acc.iter_mut().zip(row(i)) {
-                *acc = T::plus(*acc, T::acc(x.widen()));
-            }
+        let mut left = rows;
+        while left > 0 {
+            let x = &x[(rows - left) * stride..];
+            left -= match left {
+                8.. => add_rows::<T, 8>(x, stride, acc),
+                4.. => add_rows::<T, 4>(x, stride, acc),
+                2.. => add_rows::<T, 2>(x, stride, acc),
+                _ => add_rows::<T, 1>(x, stride, acc),
+            };
         }
     }
+}
+
+/// Adds `R` rows, a power of two, up before they are added to `acc`; says how many.
+#[inline(always)]
+fn add_rows<T: Sum, const R: usize>(x: &[T], stride: usize, acc: &mut [T::Acc]) -> usize {
+    let mut rows = [x; R];
+    for (i, row) in rows.iter_mut().enumerate() {
+        *row = &x[i * stride..][..acc.len()];
+    }
+    for j in 0..acc.len() {
+        let mut sums = [T::W_UNIT; R];
+        for (sum, row) in sums.iter_mut().zip(rows) {
+            *sum = row[j].widen();
+        }
+        let mut n = R;
+        while n > 1 {
+            n /= 2;
+            for i in 0..n {
+                sums[i] = T::add(sums[2 * i], sums[2 * i + 1]);
+            }
+        }
+        acc[j] = T::plus(acc[j], T::acc(sums[0]));
+    }
+    R
 }
 
 /// Adds `rows` rows, `stride` elements apart and as long as `acc`, to `acc`.

@@ -2,7 +2,7 @@
 
 use super::dispatch::map2;
 use super::math::ALL;
-use super::{Arg, Math, Real};
+use super::{call2, light2_over, light2_symmetric, Arg, Arith, Float, Math, Real, Rows};
 
 fn reference(op: Math, x: f64) -> f64 {
     use std::f64::consts::*;
@@ -322,4 +322,42 @@ fn values_stand_for_slices() {
     assert_eq!(y, [2.0, 3.0, 4.0]);
     map2(Add, Arg::Value(1.0), Arg::Value(1.5), &mut y);
     assert_eq!(y, [2.5; 3]);
+}
+
+#[test]
+fn rows_meet_their_own_values_or_slices() {
+    type Loop = fn(Arg<f32>, Arg<f32>, &mut [f32]);
+    // Rows of 3, of which the last is cut short.
+    const N: usize = 11;
+    let data: Vec<f32> = (0..40).map(|i| (i * i) as f32).collect();
+    let rows = |pitch, one| Arg::Rows(Rows { data: &data, n: 3, pitch, one });
+    let args = [
+        Arg::Slice(&data[..N]),
+        Arg::Value(0.5),
+        rows(0, false),
+        rows(0, true),
+        rows(5, false),
+        rows(5, true),
+        rows(1, true),
+    ];
+    for a in args {
+        for b in args {
+            let want: Vec<f32> = (0..N).map(|i| a.at(i) + b.at(i)).collect();
+            let loops: [Loop; 4] = [
+                |a, b, y| map2(Add, a, b, y),
+                |a, b, y| light2_symmetric(Add, a, b, y),
+                |a, b, y| f32::arith(Arith::Add, a, b, y),
+                |a, b, y| call2(|a, b| a + b, a, b, y),
+            ];
+            for run in loops {
+                let mut y = [-1.0; N];
+                run(a, b, &mut y);
+                assert_eq!(y[..], want, "{a:?} and {b:?}");
+            }
+        }
+        let mut y: Vec<f32> = data[..N].to_vec();
+        light2_over(Add, &mut y, a);
+        let want: Vec<f32> = (0..N).map(|i| data[i] + a.at(i)).collect();
+        assert_eq!(y, want, "over by {a:?}");
+    }
 }

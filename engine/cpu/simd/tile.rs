@@ -43,6 +43,18 @@ pub struct Size {
     pub rows: usize,
     /// Columns: places side by side.
     pub places: usize,
+    /// What lies side by side in a register.
+    pub along: Along,
+}
+
+/// The dimension of a tile that registers lie along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// Places of one row.
+    Places,
+    /// Rows of one place: any number of places, which have to be turned at the end. For wide registers, which leave many places
+    /// of short lines unused.
+    Rows,
 }
 
 /// `out[i, j] = sum over k of w[k, i] x[at + offset k + j]`
@@ -72,6 +84,48 @@ unsafe fn gather<V: Lanes, const M: usize, const R: usize>(
         for (i, sums) in sums.into_iter().enumerate() {
             for (r, sum) in sums.into_iter().enumerate() {
                 sum.store(out.add((i * R + r) * V::N));
+            }
+        }
+    }
+}
+
+/// The same for `R` registers of rows and `P` places.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn gather_rows<const R: usize, const P: usize>(w: *const f32, x: *const f32, offsets: &[usize], out: *mut f32) {
+    use super::turn::{turn_rows, SIDE};
+    use std::arch::x86_64::*;
+    // The tile, and what its last row stores beyond it.
+    const { assert!((R * SIDE - 1) * P + (P - 1) / SIDE * SIDE + SIDE <= TILE) };
+    unsafe {
+        let mut sums = [[_mm512_setzero_ps(); P]; R];
+        let mut w = w;
+        for &offset in offsets {
+            let mut from = [_mm512_setzero_ps(); R];
+            for (r, from) in from.iter_mut().enumerate() {
+                *from = _mm512_loadu_ps(w.add(r * SIDE));
+            }
+            for p in 0..P {
+                let x = _mm512_set1_ps(*x.add(offset + p));
+                for (sums, from) in sums.iter_mut().zip(from) {
+                    sums[p] = _mm512_fmadd_ps(x, from, sums[p]);
+                }
+            }
+            w = w.add(R * SIDE);
+        }
+        for (r, sums) in sums.into_iter().enumerate() {
+            // The last places first: what is stored beyond them is then written over by those of the next row, or lies behind
+            // the tile.
+            for p in (0..P).step_by(SIDE).rev() {
+                let mut square = [_mm512_setzero_si512(); SIDE];
+                for (row, sum) in square.iter_mut().zip(&sums[p..]) {
+                    *row = _mm512_castps_si512(*sum);
+                }
+                turn_rows(&mut square);
+                for (i, row) in square.into_iter().enumerate() {
+                    _mm512_storeu_si512(out.add((r * SIDE + i) * P + p).cast(), row);
+                }
             }
         }
     }
@@ -241,18 +295,20 @@ pub trait Tiles: Copy + Default + 'static {
     }
 }
 
-/// Compiles the kernels for registers of an instruction set: the tiles (rows x registers) of gather and of outer, and
-/// the blocks of dots.
+/// Compiles the kernels for registers of an instruction set: the tiles (rows x registers, and registers x places) of gather, those
+/// (rows x registers) of outer, and the blocks of dots.
 macro_rules! kernels {
     ($t:ty, $V:ty, $there:expr, $(#[$feature:meta])?
-     [$($m:literal x $r:literal),*], [$($om:literal x $or:literal),*], [$($i:literal x $j:literal),*]) => {{
+     [$($m:literal x $r:literal),*], [$($ar:literal x $ap:literal),*], [$($om:literal x $or:literal),*],
+     [$($i:literal x $j:literal),*]) => {{
         const STEP: usize = <$V as Lanes>::N;
 
         // SAFETY: to be called where the instruction set exists, with what `Kernels::gather` has checked.
         $(#[$feature])?
         unsafe fn gather_as(size: Size, w: *const $t, x: *const $t, offsets: &[usize], out: *mut $t) {
-            match size.rows {
-                $($m => unsafe { gather::<$V, $m, $r>(w, x, offsets, out) },)*
+            match (size.along, size.rows, size.places) {
+                $((Along::Places, $m, _) => unsafe { gather::<$V, $m, $r>(w, x, offsets, out) },)*
+                $((Along::Rows, rows, $ap) if rows == $ar * STEP => unsafe { gather_rows::<$ar, $ap>(w, x, offsets, out) },)*
                 _ => unreachable!("the size was checked"),
             }
         }
@@ -285,8 +341,11 @@ macro_rules! kernels {
         }
 
         Kernels {
-            sizes: &[$(Size { rows: $m, places: $r * STEP }),*],
-            outers: &[$(Size { rows: $om, places: $or * STEP }),*],
+            sizes: &[
+                $(Size { rows: $m, places: $r * STEP, along: Along::Places },)*
+                $(Size { rows: $ar * STEP, places: $ap, along: Along::Rows },)*
+            ],
+            outers: &[$(Size { rows: $om, places: $or * STEP, along: Along::Places }),*],
             blocks: &[$(($i, $j)),*],
             step: STEP,
             there: $there,
@@ -299,29 +358,29 @@ macro_rules! kernels {
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! tiles {
-    ($t:ty, $v512:ident, $v256:ident, $v128:ident) => {
+    ($t:ty, $v512:ident, $v256:ident, $v128:ident, $rows:tt) => {
         impl Tiles for $t {
             const ALL: &'static [Kernels<$t>] = &[
                 kernels!(
                     $t, std::arch::x86_64::$v512, || std::is_x86_feature_detected!("avx512f"),
                     #[target_feature(enable = "avx512f")]
-                    [8 x 3, 6 x 4, 4 x 6, 1 x 8], [8 x 3, 6 x 4, 8 x 2, 8 x 1], [4 x 6, 1 x 9]
+                    [8 x 3, 6 x 4, 4 x 6, 1 x 8], $rows, [8 x 3, 6 x 4, 8 x 2, 8 x 1], [4 x 6, 1 x 9]
                 ),
                 kernels!(
                     $t, std::arch::x86_64::$v256,
                     || std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma"),
                     #[target_feature(enable = "avx2,fma")]
-                    [4 x 3, 6 x 2, 1 x 8], [4 x 3, 6 x 2, 8 x 1], [4 x 2, 1 x 9]
+                    [4 x 3, 6 x 2, 1 x 8], [], [4 x 3, 6 x 2, 8 x 1], [4 x 2, 1 x 9]
                 ),
-                kernels!($t, std::arch::x86_64::$v128, || true, [4 x 3, 1 x 8], [4 x 3, 8 x 1], [4 x 2, 1 x 9]),
+                kernels!($t, std::arch::x86_64::$v128, || true, [4 x 3, 1 x 8], [], [4 x 3, 8 x 1], [4 x 2, 1 x 9]),
             ];
         }
     };
 }
 #[cfg(target_arch = "x86_64")]
-tiles!(f32, __m512, __m256, __m128);
+tiles!(f32, __m512, __m256, __m128, [1 x 28, 2 x 12, 1 x 16, 2 x 10, 1 x 14, 1 x 10]);
 #[cfg(target_arch = "x86_64")]
-tiles!(f64, __m512d, __m256d, __m128d);
+tiles!(f64, __m512d, __m256d, __m128d, []);
 
 #[cfg(target_arch = "aarch64")]
 macro_rules! tiles {
@@ -329,7 +388,8 @@ macro_rules! tiles {
         impl Tiles for $t {
             const ALL: &'static [Kernels<$t>] = &[kernels!(
                 $t, std::arch::aarch64::$v, || true,
-                [8 x 3, 6 x 4, 4 x 6, 1 x 8], [8 x 3, 6 x 4, 8 x 2, 8 x 1], [4 x 6, 1 x 9]
+                [8 x 3, 6 x 4, 4 x 6, 1 x 8], [],
+                [8 x 3, 6 x 4, 8 x 2, 8 x 1], [4 x 6, 1 x 9]
             )];
         }
     };

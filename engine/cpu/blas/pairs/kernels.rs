@@ -4,8 +4,8 @@
 //! whatever the control register says, and subnormal inputs and results count as zeros. Invariant: a kernel's functions are
 //! called where `exists` was true.
 
-use super::super::turn::{turn, Tile, SIDE};
 use super::BLOCK;
+use crate::cpu::simd::turn::{turn, Tile, SIDE};
 use std::arch::asm;
 use std::arch::x86_64::*;
 

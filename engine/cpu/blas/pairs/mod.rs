@@ -9,8 +9,8 @@ mod kernels;
 #[cfg(test)]
 mod tests;
 
-use super::turn::{Tile, SIDE};
 use super::{Matrix, Product};
+use crate::cpu::simd::turn::{Tile, SIDE};
 use crate::cpu::simd::{alloc::Block, run, threads, Task, Wide};
 use half::bf16;
 use kernels::{Amx, Avx512, Kernel};

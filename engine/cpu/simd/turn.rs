@@ -5,12 +5,12 @@
 use std::arch::x86_64::*;
 
 /// Rows and columns of a tile.
-pub(super) const SIDE: usize = 16;
+pub const SIDE: usize = 16;
 
 /// Words that 16 registers of AVX-512 hold, or one of AMX.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Tile(pub(super) [[u32; SIDE]; SIDE]);
+pub struct Tile(pub [[u32; SIDE]; SIDE]);
 
 /// Of each two rows `STEP` apart, exchanges the first one's words at odd multiples of the step with the second one's at even.
 #[inline]
@@ -32,20 +32,27 @@ fn exchange<const STEP: usize>(rows: &mut [__m512i; SIDE]) {
     }
 }
 
+/// Exchanges rows and columns of a tile in registers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub fn turn_rows(rows: &mut [__m512i; SIDE]) {
+    exchange::<1>(rows);
+    exchange::<2>(rows);
+    exchange::<4>(rows);
+    exchange::<8>(rows);
+}
+
 /// Exchanges rows and columns.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn turn(tile: &mut Tile) {
+pub fn turn(tile: &mut Tile) {
     let at = tile.0.as_mut_ptr().cast::<__m512i>();
     let mut rows = [_mm512_setzero_si512(); SIDE];
     for (i, row) in rows.iter_mut().enumerate() {
         // SAFETY: a tile is 16 registers, and aligned as they are.
         *row = unsafe { _mm512_load_si512(at.add(i)) };
     }
-    exchange::<1>(&mut rows);
-    exchange::<2>(&mut rows);
-    exchange::<4>(&mut rows);
-    exchange::<8>(&mut rows);
+    turn_rows(&mut rows);
     for (i, row) in rows.into_iter().enumerate() {
         // SAFETY: as above.
         unsafe { _mm512_store_si512(at.add(i), row) };
