@@ -488,6 +488,16 @@ impl Tensor {
         Err(Error::runtime(op, why))
     }
 
+    /// Is each element that of `value`, repeated to this shape, in the same place? Then there is nothing to be written.
+    fn shows_all_of(&self, value: &Tensor) -> bool {
+        let same = |shown: &Layout| shown.offset == self.layout().offset && shown.strides == self.layout().strides;
+        let alike = value.dtype() == self.dtype() && self.shares_storage(value);
+        let fits = || {
+            crate::shape::broadcast("copy_", self.shape(), value.shape()).is_ok_and(|s| s.as_slice() == self.shape())
+        };
+        alike && value.ndim() <= self.ndim() && fits() && same(&value.layout().broadcast_to(self.shape()))
+    }
+
     /// Do both show the same elements in the same places, without gaps?
     fn is_over(&self, other: &Tensor) -> bool {
         let array = |t: &Tensor| !t.is_batched() && !t.is_sparse() && t.numel() > 0;
@@ -527,8 +537,12 @@ impl Tensor {
             return crate::sparse::write(op, self, &value);
         }
         autograd::check_in_place(op, self, &value)?;
-        self.refuse_expanded(op)?;
-        self.refuse_shared(op, &value, false)?;
+        // PyTorch repeats the value before it is set, but not before it is copied.
+        let itself = (op != "copy_" || value.shape() == self.shape()) && self.shows_all_of(&value);
+        if !itself {
+            self.refuse_expanded(op)?;
+            self.refuse_shared(op, &value, false)?;
+        }
         if !value.dtype().can_cast(self.dtype()) {
             let why =
                 format!("result type {} can't be cast to the desired output type {}", value.dtype(), self.dtype());
@@ -545,10 +559,10 @@ impl Tensor {
         drop(value);
         let value = crate::ops::view::expand_to(&cast, self.shape())?;
         drop(cast);
-        match self.layout().may_overlap() {
+        match self.layout().may_overlap() && !itself {
             true => crate::ops::overlap::assign(self, &value)?,
             // Its own kernel has written it, or it is written to itself.
-            false if value.is_over(self) => self.storage().touch(),
+            false if itself || value.is_over(self) => self.storage().touch(),
             false => dispatch::assign(op, self, &value, value.is_unshared())?,
         }
         autograd::record_write(self, &value, op == "copy_")

@@ -254,6 +254,15 @@ impl Tensor {
     pub(crate) fn where_else_zero(&self, condition: &Tensor) -> Result<Tensor> {
         select::r#where(condition, self, &Tensor::constant(Scalar::ZERO, self.dtype(), self.device())?)
     }
+
+    /// The same elements, on the tape as made of `of` too, whose gradient is zero: of what an op took and did not need.
+    pub(crate) fn also_of(self, of: &Tensor) -> Result<Tensor> {
+        if !crate::autograd::is_followed(of) || !self.dtype().is_differentiable() {
+            return Ok(self);
+        }
+        let never = Tensor::constant(Scalar::Bool(false), DType::Bool, self.device())?;
+        select::r#where(&never, &of.cast(self.dtype())?, &self)
+    }
 }
 
 fn compare(op: CompareOp, a: &Tensor, b: Operand<'_>) -> Result<Tensor> {

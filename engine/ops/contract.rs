@@ -243,7 +243,7 @@ fn add_product(
     }
     // With beta 0 the input is ignored, NaN included.
     match beta {
-        b if b.to_f64() == 0.0 => Ok(y),
+        b if b.to_f64() == 0.0 => y.also_of(x),
         Scalar::ONE => y + x,
         _ => y + &x.mul(beta)?,
     }

@@ -395,14 +395,11 @@ fn copysign_body(x: &Tensor, other: Operand<'_>) -> Result<Tensor> {
     schema::copysign.check(common)?;
     let dtype = schema::copysign.result.of(common);
     let size = x.cast(dtype)?.abs()?;
-    let minus = match other {
-        Operand::Tensor(t) => t.detach()?.signbit()?,
-        Operand::Scalar(s) => {
-            let minus = s.to_f64().is_sign_negative();
-            return if minus { -&size } else { Ok(size) };
-        }
-    };
-    r#where(&minus, &(-&size)?, &size)
+    match other {
+        Operand::Tensor(t) => r#where(&t.detach()?.signbit()?, &(-&size)?, &size)?.also_of(t),
+        Operand::Scalar(s) if s.to_f64().is_sign_negative() => -&size,
+        Operand::Scalar(_) => Ok(size),
+    }
 }
 
 fn ldexp_body(x: &Tensor, other: &Tensor) -> Result<Tensor> {

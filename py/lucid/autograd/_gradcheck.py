@@ -1,7 +1,9 @@
 """Checks gradients against finite differences, in float64.
 
 The Jacobian is taken column by column: numerically by central differences on each input element, analytically by one
-backward pass per output element. Both are exact enough in float64 for the default tolerances.
+backward pass per output element. Both are exact enough in float64 for the default tolerances. A complex tensor counts
+as its real and imaginary parts: the gradient of a real function of it is what it changes by along each of them. In fast
+mode one random projection of the Jacobian is compared in place of the whole.
 """
 
 from __future__ import annotations
@@ -31,12 +33,39 @@ def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor
             raise AttributeError(
                 f"gradcheck expects a function of tensors: '{got}' object has no attribute 'requires_grad'"
             )
-    return [o for o in found if o.dtype.is_floating_point]
+    return [o for o in found if _varies(o)]
+
+
+def _varies(t: Tensor) -> bool:
+    return t.dtype.is_floating_point or t.is_complex()
+
+
+def _size(t: Tensor) -> int:
+    """How many real numbers it has."""
+    return t.numel() * (2 if t.is_complex() else 1)
 
 
 def _flat(t: Tensor) -> list[float]:
-    values: list[float] = t.detach().reshape(-1).tolist()
+    """All of them."""
+    t = t.detach()
+    values: list[float] = (_C.view_as_real(t) if t.is_complex() else t).reshape(-1).tolist()
     return values
+
+
+def _shaped(numbers: Tensor, like: Tensor) -> Tensor:
+    """Real numbers as a tensor like that; several rows of them as several."""
+    numbers = numbers.to(like.device)
+    if like.is_complex():
+        pairs = numbers.reshape((*numbers.shape[:-1], like.numel(), 2))
+        numbers = _C.view_as_complex(pairs.to(_C.float32))
+    return numbers.to(like.dtype).reshape((*numbers.shape[: numbers.ndim - 1], *like.shape))
+
+
+def _unit(t: Tensor, j: int) -> Tensor:
+    """1 in the place of its number `j`."""
+    numbers = _C.zeros(_size(t), dtype=_C.float64)
+    numbers[j] = 1
+    return _shaped(numbers, t)
 
 
 def _place(shape: Sequence[int], element: int) -> tuple[int, ...]:
@@ -55,13 +84,15 @@ def _numerical(function: Callable[..., Any], inputs: Sequence[Any], which: int, 
     """
     data = inputs[which].detach()
     columns: list[list[list[float]]] = []
-    for i, value in enumerate(_flat(data)):
+    values = data.reshape(-1).tolist()
+    steps = (eps, eps * 1j) if data.is_complex() else (eps,)
+    for value, i, step in ((value, i, step) for i, value in enumerate(values) for step in steps):
         place = _place(data.shape, i)
         above: list[list[float]] = []
         below: list[list[float]] = []
         try:
-            for side, step in ((above, eps), (below, -eps)):
-                data[place] = value + step
+            for side, moved in ((above, value + step), (below, value - step)):
+                data[place] = moved
                 side += [_flat(o) for o in _outputs(function, inputs)]
         finally:
             data[place] = value
@@ -74,15 +105,83 @@ def _numerical(function: Callable[..., Any], inputs: Sequence[Any], which: int, 
 def _analytical(output: Tensor, checked: Sequence[Tensor], dtypes: bool = False) -> list[list[list[float]]]:
     """Per input, per output element, the gradient of each input element."""
     rows: list[list[list[float]]] = [[] for _ in checked]
-    for i in range(output.numel()):
-        weight = _C.zeros(output.numel(), dtype=output.dtype, device=output.device)
-        weight[i] = 1
-        grads = grad(output, checked, weight.reshape(tuple(output.shape)), retain_graph=True, allow_unused=True)
+    for i in range(_size(output)):
+        grads = grad(output, checked, _unit(output, i), retain_graph=True, allow_unused=True)
         for row, t, g in zip(rows, checked, grads, strict=True):
             if dtypes and g is not None and g.dtype != t.dtype:
                 raise GradcheckError(f"Gradient has dtype mismatch: {g.dtype} for an input of {t.dtype}")
-            row.append([0.0] * t.numel() if g is None else _flat(g))
+            row.append([0.0] * _size(t) if g is None else _flat(g))
     return rows
+
+
+class _Projection:
+    """Random directions of inputs and outputs: what is compared in fast mode is how far each output goes along its own
+    when an input does. Their parts are positive, so that what differs in one place is not made up for in another."""
+
+    def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        self._generator = _C.Generator().manual_seed(0)
+        self.inputs = [self._direction(t) for t in inputs]
+        self.outputs = [self._direction(t) for t in outputs]
+
+    def _direction(self, t: Tensor) -> Tensor:
+        numbers = _C.rand(_size(t), generator=self._generator, dtype=_C.float64)
+        return numbers / numbers.square().sum().sqrt() if _size(t) else numbers
+
+    def along(self, output: int, values: Tensor) -> float:
+        """How far `values` lie along the output's direction."""
+        numbers = _C.tensor(_flat(values), dtype=_C.float64)
+        return float((numbers * self.outputs[output]).sum())
+
+    def numerical(
+        self, function: Callable[..., Any], inputs: Sequence[Any], place: int, k: int, eps: float
+    ) -> list[float]:
+        """Per output, what the differences quotient goes along its direction."""
+        data = inputs[place].detach()
+        own, step = data.clone(), _shaped(self.inputs[k] * eps, data)
+        sides: list[list[float]] = []
+        try:
+            for moved in (own + step, own - step):
+                data.copy_(moved)
+                sides.append([self.along(o, y) for o, y in enumerate(_outputs(function, inputs))])
+        finally:
+            data.copy_(own)
+        return [(a - b) / (2 * eps) for a, b in zip(*sides, strict=True)]
+
+    def analytical(
+        self, outputs: Sequence[Tensor], o: int, checked: Sequence[Tensor], dtypes: bool = False
+    ) -> list[float]:
+        """Per input, what the gradient of how far the output goes along its direction goes along the input's."""
+        weight = _shaped(self.outputs[o], outputs[o])
+        found = []
+        grads = grad(outputs[o], checked, weight, retain_graph=True, allow_unused=True)
+        for t, g, own in zip(checked, grads, self.inputs, strict=True):
+            if dtypes and g is not None and g.dtype != t.dtype:
+                raise GradcheckError(f"Gradient has dtype mismatch: {g.dtype} for an input of {t.dtype}")
+            numbers = [0.0] * _size(t) if g is None else _flat(g)
+            found.append(float((_C.tensor(numbers, dtype=_C.float64) * own).sum()))
+        return found
+
+    def forward(self, function: Callable[..., Any], inputs: Sequence[Any], place: int, k: int) -> list[float]:
+        """As `numerical`, by tangents."""
+        from lucid.autograd import forward_ad
+
+        x = inputs[place]
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, _shaped(self.inputs[k], x))
+            pairs = [
+                forward_ad.unpack_dual(y) for y in _outputs(function, [*inputs[:place], dual, *inputs[place + 1 :]])
+            ]
+            return [0.0 if t is None else self.along(o, t) for o, (_, t) in enumerate(pairs)]
+
+    def compare(self, want: float, got: float, k: int, o: int, atol: float, rtol: float, where: str) -> None:
+        """Refuses two numbers that differ by more than as many elements may."""
+        atol *= float(self.inputs[k].sum() * self.outputs[o].sum())
+        if not abs(got - want) <= atol + rtol * abs(want):
+            raise GradcheckError(
+                f"Jacobian mismatch for {where},\nnumerical:{want}\nanalytical:{got}\n"
+                "The numbers are of one random projection of the Jacobian, as fast mode takes it: without "
+                "fast_mode=True all of it is shown.\n"
+            )
 
 
 def gradcheck(
@@ -115,7 +214,10 @@ def gradcheck(
     `check_forward_ad` checks tangents (`lucid.autograd.forward_ad`) likewise, `check_batched_grad` that gradients of
     several weights at once are those of one after another, `check_batched_forward_grad` the same of tangents;
     `check_backward_ad=False` leaves the backward passes out. `masked` is of sparse inputs; there are none.
-    With `fast_mode` PyTorch checks a random projection of the Jacobian; here all of it is checked in any case.
+    Complex inputs and outputs count as their real and imaginary parts; there is complex64 alone, which is not precise
+    enough for the default `eps` and tolerances, as PyTorch's is not.
+    With `fast_mode` a random projection of the Jacobian is compared in place of all of it (Baydin et al., 2022): two
+    calls of `func` for each input and one backward pass for each output, whatever their sizes.
     """
     if not (check_backward_ad or check_forward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
@@ -130,6 +232,7 @@ def gradcheck(
         check_batched_forward_grad,
         check_undefined_grad and check_backward_ad,
         check_grad_dtypes,
+        fast_mode,
     )
     try:
         _check(func, _listed(inputs), eps, atol, rtol, nondet_tol, ways)
@@ -149,6 +252,7 @@ class _Ways(NamedTuple):
     batched_forward: bool
     undefined: bool
     dtypes: bool
+    fast: bool
 
 
 def _check(
@@ -160,9 +264,7 @@ def _check(
     nondet_tol: float,
     ways: _Ways,
 ) -> None:
-    places = [
-        i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad and t.dtype.is_floating_point
-    ]
+    places = [i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad and _varies(t)]
     if not places:
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, but none of the floating ones does."
@@ -180,6 +282,9 @@ def _check(
                 "several are at one place: call .contiguous on the input before passing it to gradcheck."
             )
     checked = [inputs[i] for i in places]
+    if ways.fast:
+        _check_fast(func, inputs, places, eps, atol, rtol, nondet_tol, ways)
+        return
     # The inputs are moved before the graph is made: it would refuse to run after.
     numerical = [_numerical(func, inputs, i, eps) for i in places]
     outputs = _outputs(func, inputs)
@@ -189,7 +294,7 @@ def _check(
     for o in followed if ways.backward else ():
         rows = _analytical(outputs[o], checked, ways.dtypes)
         for k, place in enumerate(places):
-            columns = [[row[j] for row in rows[k]] for j in range(checked[k].numel())]
+            columns = [[row[j] for row in rows[k]] for j in range(_size(checked[k]))]
             _compare(numerical[k][o], columns, atol, rtol, f"output {o} with respect to input {place}")
         _compare_runs(rows, _analytical(outputs[o], checked), nondet_tol)
         if ways.batched:
@@ -208,6 +313,47 @@ def _check(
                 together = _batched_forward(func, inputs, place)
                 for o in followed:
                     _compare(tangents[o], together[o], atol, rtol, f"output {o}, of tangents one by one and at once,")
+
+
+def _check_fast(
+    func: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    places: list[int],
+    eps: float,
+    atol: float,
+    rtol: float,
+    nondet_tol: float,
+    ways: _Ways,
+) -> None:
+    """`_check` by a random projection."""
+    checked = [inputs[i] for i in places]
+    along = _Projection(checked, _outputs(func, inputs))
+    numerical = [along.numerical(func, inputs, place, k, eps) for k, place in enumerate(places)]
+    outputs = _outputs(func, inputs)
+    followed = [o for o, output in enumerate(outputs) if output.requires_grad]
+    if not followed and any(abs(v) > atol for of_input in numerical for v in of_input):
+        raise GradcheckError("Numerical gradient for function expected to be zero")
+    for o in followed if ways.backward else ():
+        found = along.analytical(outputs, o, checked, ways.dtypes)
+        for k, place in enumerate(places):
+            where = f"output {o} with respect to input {place}"
+            along.compare(numerical[k][o], found[k], k, o, atol, rtol, where)
+        _compare_runs([[found]], [[along.analytical(outputs, o, checked)]], nondet_tol)
+        if ways.batched:
+            _compare_batched(_analytical(outputs[o], checked), _batched(outputs[o], checked), atol, rtol, o)
+    if ways.backward and followed:
+        _check_scaled([outputs[o] for o in followed], checked)
+    if ways.undefined:
+        _check_undefined([outputs[o] for o in followed])
+    for k, place in enumerate(places if ways.forward else ()):
+        tangents = along.forward(func, inputs, place, k)
+        for o in followed:
+            where = f"output {o} with respect to input {place} in forward mode"
+            along.compare(numerical[k][o], tangents[o], k, o, atol, rtol, where)
+        if ways.batched_forward:
+            alone, together = _forward(func, inputs, place), _batched_forward(func, inputs, place)
+            for o in followed:
+                _compare(alone[o], together[o], atol, rtol, f"output {o}, of tangents one by one and at once,")
 
 
 def _compare(want: list[list[float]], got: list[list[float]], atol: float, rtol: float, where: str) -> None:
@@ -250,26 +396,24 @@ def _forward(function: Callable[..., Any], inputs: Sequence[Any], which: int) ->
 
     x = inputs[which]
     columns = []
-    for j in range(x.numel()):
-        step = _C.zeros(x.numel(), dtype=x.dtype, device=x.device)
-        step[j] = 1
+    for j in range(_size(x)):
         with forward_ad.dual_level():
-            dual = forward_ad.make_dual(x, step.reshape(tuple(x.shape)))
+            dual = forward_ad.make_dual(x, _unit(x, j))
             tangents = [
                 forward_ad.unpack_dual(y) for y in _outputs(function, [*inputs[:which], dual, *inputs[which + 1 :]])
             ]
-            columns.append([[0.0] * y.numel() if t is None else _flat(t) for y, t in tangents])
+            columns.append([[0.0] * _size(y) if t is None else _flat(t) for y, t in tangents])
     outputs = len(columns[0]) if columns else len(_outputs(function, inputs))
     return [[column[o] for column in columns] for o in range(outputs)]
 
 
 def _batched(output: Tensor, checked: Sequence[Tensor]) -> list[list[list[float]]]:
     """As `_analytical`, by one pass for all output elements."""
-    n = output.numel()
-    weights = _C.eye(n, dtype=output.dtype, device=output.device).reshape((n, *output.shape))
+    n = _size(output)
+    weights = _shaped(_C.eye(n, dtype=_C.float64), output)
     grads = grad(output, checked, weights, retain_graph=True, allow_unused=True, is_grads_batched=True)
     return [
-        [[0.0] * t.numel() for _ in range(n)] if g is None else g.detach().reshape((n, t.numel())).tolist()
+        [[0.0] * _size(t) for _ in range(n)] if g is None else [_flat(row) for row in g.detach()]
         for t, g in zip(checked, grads, strict=True)
     ]
 
@@ -302,8 +446,8 @@ def _batched_forward(function: Callable[..., Any], inputs: Sequence[Any], which:
         found = jvp(lambda t: tuple(_outputs(function, [*inputs[:which], t, *inputs[which + 1 :]])), (x,), (v,))[1]
         return list(found)
 
-    steps = _C.eye(x.numel(), dtype=x.dtype, device=x.device).reshape((x.numel(), *x.shape))
-    return [y.detach().reshape((x.numel(), -1)).tolist() for y in vmap(pushed)(steps)]
+    steps = _shaped(_C.eye(_size(x), dtype=_C.float64), x)
+    return [[_flat(row) for row in y.detach()] for y in vmap(pushed)(steps)]
 
 
 def _leaves(nested: list[list[list[float]]]) -> list[float]:

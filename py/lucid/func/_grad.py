@@ -350,7 +350,8 @@ class Linear:
                 raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
         with enable_grad():
             self.vectors = [_C._fresh(_C.zeros_like(x)) for x in leaves]
-            call = Pushed(func, primals, self.vectors, where, False, has_aux)
+            # The function may write its arguments, and with them what they carry: not the vectors themselves.
+            call = Pushed(func, primals, [v.clone() for v in self.vectors], where, False, has_aux)
             _C._retire(self.vectors)
         self.spec, self.aux, self.values = call.spec, self.outside(call.aux), self.outside(call.values)
         self.push = Transposed(call.tangents, self.vectors)

@@ -473,3 +473,36 @@ def test_functional_call() -> None:
             m.func.stack_module_state([])
         with pytest.raises(RuntimeError):
             m.func.stack_module_state([net, net[0]])
+
+
+def _doubled(m: Any, x: Any) -> Any:
+    x.mul_(2)
+    return x * x
+
+
+def _set(m: Any, x: Any) -> Any:
+    x[0] = x[1] * 2
+    return x * x
+
+
+WRITES = {
+    "multiplied": _doubled,
+    "set": _set,
+    "filled": lambda m, x: x.fill_(3.0) * x,
+    "zeroed": lambda m, x: x.zero_() * 2,
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("name", WRITES)
+def test_jacobians_of_functions_that_write_their_argument(name: str, device: str) -> None:
+    found = []
+    for m, on in ((lucid, device), (torch, "cpu")):
+        for jacobian in ("jacfwd", "jacrev"):
+            x = m.tensor([1.0, 2.0, 3.0], device=on)
+            try:
+                made = getattr(m.func, jacobian)(lambda x, m=m: WRITES[name](m, x))(x).tolist()
+            except RuntimeError:
+                made = "refused"
+            found.append([made, x.tolist()])
+    assert found[:2] == found[2:]

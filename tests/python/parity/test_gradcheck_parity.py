@@ -52,6 +52,20 @@ def made_up(m: Any) -> Any:
     return function(m, lambda x: x * 2, lambda x, g: x if g is None else g * 2)
 
 
+def wrong_in_one(m: Any) -> Any:
+    """Only in one element of nine."""
+    return function(m, lambda x: x * x, lambda x, g: g * 2 * x * (m.arange(9, dtype=x.dtype) != 4))
+
+
+def whirl(m: Any) -> Any:
+    return m.tensor([0.5 + 0.25j, -1 + 1.5j], dtype=m.complex64, requires_grad=True)
+
+
+def turned(m: Any) -> Any:
+    """By a right angle, and the gradient by one in the same sense."""
+    return function(m, lambda x: x * 1j, lambda x, g: None if g is None else g * 1j)
+
+
 def careful(m: Any) -> Any:
     return function(m, lambda x: x * 2, lambda x, g: None if g is None else g * 2)
 
@@ -97,6 +111,45 @@ CHECKS: dict[str, Callable[..., Any]] = {
     "a view": lambda m, f: f(lambda a: a.view(-1), (leaf(m, 2, 3),)),
     "the input": lambda m, f: f(lambda a: a, (leaf(m),)),
     "not a number": lambda m, f: f(lambda a: a * float("nan"), (leaf(m),)),
+    "fast": lambda m, f: f(lambda a: a.sin(), (leaf(m),), fast_mode=True),
+    "fast, two": lambda m, f: f(lambda a, b: (a * b.sin(), a.sum()), (leaf(m, 2, 3), leaf(m, 3)), fast_mode=True),
+    "fast, one element wrong": lambda m, f: f(wrong_in_one(m), (leaf(m, 9),), fast_mode=True),
+    "fast, unsteady": lambda m, f: f(unsteady(m), (leaf(m),), fast_mode=True),
+    "fast, unscaled": lambda m, f: f(unscaled(m), (leaf(m, 1),), fast_mode=True),
+    "fast, made up": lambda m, f: f(made_up(m), (leaf(m),), fast_mode=True),
+    "fast, cut off": lambda m, f: f(lambda a: a.detach(), (leaf(m),), fast_mode=True),
+    "fast, forward": lambda m, f: f(lambda a: a.sin(), (leaf(m),), fast_mode=True, check_forward_ad=True),
+    "fast, wrong forward": lambda m, f: f(wrong(m), (leaf(m),), fast_mode=True, check_forward_ad=True),
+    "fast, batches": lambda m, f: f(lambda a: a.sin(), (leaf(m),), fast_mode=True, check_batched_grad=True),
+    "fast, empty": lambda m, f: f(lambda a: a * 2, (leaf(m, 0),), fast_mode=True),
+    "fast, not a number": lambda m, f: f(lambda a: a * float("nan"), (leaf(m),), fast_mode=True),
+    "fast, one number": lambda m, f: f(
+        lambda a: a * a, (m.ones((), dtype=m.float64, requires_grad=True),), fast_mode=True
+    ),
+    "fast, said": lambda m, f: f(wrong(m), (leaf(m),), fast_mode=True, raise_exception=False),
+    **{
+        f"{name}{', fast' if fast else ''}": lambda m, f, g=g, fast=fast: f(
+            lambda *a: g(m, *a), (whirl(m),), eps=1e-2, atol=1e-2, rtol=1e-2, fast_mode=fast
+        )
+        for fast in (False, True)
+        for name, g in {
+            "complex": lambda m, z: z * z,
+            "complex to real": lambda m, z: z.abs(),
+            "complex conjugate": lambda m, z: z.conj() * (1 + 2j),
+            "complex parts": lambda m, z: (z.real * z.imag, z.exp()),
+            "complex, wrong": lambda m, z: wrong(m)(z),
+            "complex, turned the wrong way": lambda m, z: turned(m)(z),
+            "complex, cut off": lambda m, z: z.detach(),
+            "complex matrix": lambda m, z: z.reshape(1, 2) @ z.reshape(2, 1),
+        }.items()
+    },
+    "real to complex": lambda m, f: f(
+        lambda a: m.complex(a, 2 * a), (m.ones(2, requires_grad=True),), eps=1e-2, atol=1e-2, rtol=1e-2
+    ),
+    "complex, too fine": lambda m, f: f(lambda z: z * z, (whirl(m),)),
+    "complex, forward": lambda m, f: f(
+        lambda z: z * z, (whirl(m),), eps=1e-2, atol=1e-2, rtol=1e-2, check_forward_ad=True, check_batched_grad=True
+    ),
 }
 TWICE: dict[str, Callable[..., Any]] = {
     "right": lambda m, f: f(lambda a: a.sin(), (leaf(m),)),
@@ -108,6 +161,12 @@ TWICE: dict[str, Callable[..., Any]] = {
     ),
     "forward": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_fwd_over_rev=True),
     "neither": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_rev_over_rev=False),
+    "fast": lambda m, f: f(lambda a: a.sin() * a, (leaf(m),), fast_mode=True),
+    "fast, wrong": lambda m, f: f(wrong(m), (leaf(m),), fast_mode=True),
+    "fast, forward": lambda m, f: f(lambda a: a.sin(), (leaf(m),), check_fwd_over_rev=True, fast_mode=True),
+    "complex": lambda m, f: f(lambda z: z * z, (whirl(m),), eps=1e-2, atol=1e-2, rtol=1e-2),
+    "complex, fast": lambda m, f: f(lambda z: z * z, (whirl(m),), eps=1e-2, atol=1e-2, rtol=1e-2, fast_mode=True),
+    "complex, wrong": lambda m, f: f(wrong(m), (whirl(m),), eps=1e-2, atol=1e-2, rtol=1e-2),
 }
 
 
@@ -176,3 +235,21 @@ def test_calls(name: str) -> None:
         x = leaf(m)
         found.append([outcome(lambda m=m, x=x: CALLS[name](m, x)), None if x.grad is None else x.grad.tolist()])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("size", [1, 7, 300])
+def test_fast_mode_takes_two_calls_and_one_pass_for_each_pair(size: int) -> None:
+    for m in (lucid, torch):
+        calls, passes = [0], [0]
+
+        def count(x: Any, m: Any = m, calls: list[int] = calls, passes: list[int] = passes) -> Any:
+            calls[0] += 1
+
+            def backward(x: Any, g: Any) -> Any:
+                passes[0] += 1
+                return None if g is None else g * 2 * x
+
+            return function(m, lambda x: x * x, backward)(x)
+
+        assert m.autograd.gradcheck(count, (leaf(m, size),), fast_mode=True)
+        assert calls[0] <= 8 and passes[0] <= 8, m.__name__

@@ -208,6 +208,8 @@ def agree(a: Any, b: Any) -> bool:
 @example([Step("put all", 2, 3), Step("hook", 2), Step("add", 2, 3)], "cpu")
 # An element of the tensor itself, written all over it.
 @example([Step("clone", 1), Step("unbind", 5), Step("put all", 5, 8)], "cpu")
+# What shows a tensor several times, set to that tensor.
+@example([Step("expand", 4), Step("put all", 5, 4)], "cpu")
 # Functions that write, or give back what they got, without recording; and one of a view that the tape has lost.
 @example([Step("write", 4), Step("write", 3)], "gpu")
 @example([Step("same", 0, mode="no_grad"), Step("view", 0, mode="inference_mode")], "cpu")
