@@ -129,6 +129,20 @@ def checked(function: F, *exact: type) -> F:
     return named(function, look=look)
 
 
+@functools.cache
+def public(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What users know a function of the engine as: itself, or the layer's function that passes its arguments on."""
+    import lucid
+    import lucid.nn.functional
+
+    name = function.__name__
+    if name in lucid._C.__all__:
+        return function
+    known: Callable[..., Any] = getattr(lucid.nn.functional, name, function)
+    own = [p for p, kind in inspect.signature(function).parameters.items() if kind.kind is not kind.KEYWORD_ONLY]
+    return known if list(inspect.signature(known).parameters)[: len(own)] == own else function
+
+
 def _wrong(function: str, name: str, kind: str, value: Any) -> Exception:
     from lucid import errors
 

@@ -11,7 +11,7 @@ A `TorchFunctionMode` is asked about all calls of its thread while it is on, wha
 
 Differences from PyTorch: `x += y` and the like leave `x` the same object, whatever a class that is asked gives back.
 Lucid's functions in Python ask about their tensors where PyTorch's do; what they call within is asked about by its own
-name.
+name. `relu`, `softmax` and others that `lucid` and `lucid.nn.functional` both have are asked about as `lucid.relu`.
 """
 
 from __future__ import annotations

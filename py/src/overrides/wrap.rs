@@ -11,6 +11,7 @@ use crate::tensor::PyTensor;
 use pyo3::exceptions::PySystemError;
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyTuple, PyType};
 use pyo3::PyTypeInfo;
 use std::collections::HashMap;
@@ -171,6 +172,11 @@ unsafe fn ask<'py>(
         false => Asked::of(all.clone().chain(&values))?,
     };
     let Some(asked) = asked else { return Ok(None) };
+    static PUBLIC: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let function = match own {
+        Some(_) => function,
+        None => PUBLIC.import(py, "lucid._naming", "public")?.call1((function,))?,
+    };
     call(&function, asked, &PyTuple::new(py, all.collect::<Vec<_>>())?, named).map(Some)
 }
 

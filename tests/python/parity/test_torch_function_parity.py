@@ -124,9 +124,11 @@ def test_functions_are_the_public_ones(L: Any) -> None:
     F = L.nn.functional
     L.add(x, 1), x.add(1), x + 1, x.shape, x.sum(), L.sum(x), x[0], L.cat([x]), L.linalg.norm(x), L.exp(x), x.exp_()
     F.mse_loss(x, x), F.linear(x, x), F.normalize(x), 1 - x, x @ x.T
+    F.dropout(x), F.conv1d(x, L.ones(1, 2, 1)), F.leaky_relu(x), F.elu(x), F.silu(x), F.mish(x), F.hardtanh(x)
     T = L.Tensor
     wanted = [L.add, T.add, T.add, T.shape.__get__, T.sum, L.sum, T.__getitem__, L.cat, L.linalg.norm, L.exp, T.exp_]
     wanted += [F.mse_loss, F.linear, F.normalize, T.__rsub__, T.T.__get__, T.matmul]
+    wanted += [F.dropout, L.conv1d, F.leaky_relu, F.elu, F.silu, F.mish, F.hardtanh]
     assert len(found) == len(wanted)
     for f, w in zip(found, wanted, strict=True):
         assert f == w and hash(f) == hash(w), (f, w)
