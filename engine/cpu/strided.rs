@@ -15,7 +15,7 @@ const SHORT: usize = 128;
 /// stay in the first cache level.
 const REPEATED: usize = 1024;
 
-/// Rows that a kernel is told of, where operands broadcast: shorter ones are gathered, and longer ones lie as long as a call takes.
+/// Rows that a kernel is told of, where operands broadcast: shorter ones are gathered, and of longer ones each is worth a call.
 const ROWS: std::ops::Range<usize> = 8..8192;
 
 /// Dimensions as (size, stride), outermost first.
@@ -223,17 +223,9 @@ pub fn each1<A: Copy + Sync, O: Send + Copy>(a: &Source<A>, out: &mut [O], grain
     });
 }
 
-/// Rows of two operands of which one broadcasts, where a kernel is to be told of them: their elements, and where they begin.
-#[allow(clippy::type_complexity)]
-fn rows_of_both<'a, 'b, A: Copy, B: Copy>(
-    a: &Source<'a, A>,
-    b: &Source<'b, B>,
-) -> Option<(usize, (Source<'a, A>, bool), (Source<'b, B>, bool))> {
-    let n = a.inner().min(b.inner());
-    if !ROWS.contains(&n) {
-        return None;
-    }
-    Some((n, a.rows(n)?, b.rows(n)?))
+/// Is a kernel to be told of rows of `n` elements, in pieces of at least `grain` for a thread?
+fn worth_telling(n: usize, total: usize, grain: usize) -> bool {
+    ROWS.contains(&n) && n < total && n <= grain
 }
 
 /// Applies a kernel to two operands.
@@ -245,7 +237,10 @@ where
 {
     let mut room = (Vec::new(), Vec::new());
     let (a, b) = (a.repeated(&mut room.0), b.repeated(&mut room.1));
-    if let Some((n, (a, one_a), (b, one_b))) = rows_of_both(&a, &b) {
+    let n = a.inner().min(b.inner());
+    if worth_telling(n, out.len(), grain)
+        && let (Some((a, one_a)), Some((b, one_b))) = (a.rows(n), b.rows(n))
+    {
         return threads::for_chunks(out, n, grain, |start, mut out| {
             let (mut a, mut b) = (a.cursor(start / n), b.cursor(start / n));
             while !out.is_empty() {
@@ -271,7 +266,9 @@ pub fn over2<A: Send, B: Copy + Sync>(a: &mut [A], b: &Source<B>, grain: usize, 
     let mut room = Vec::new();
     let b = b.repeated(&mut room);
     let n = b.inner();
-    if let Some((b, one)) = b.rows(n).filter(|_| ROWS.contains(&n)) {
+    if worth_telling(n, a.len(), grain)
+        && let Some((b, one)) = b.rows(n)
+    {
         return threads::for_chunks(a, n, grain, |start, mut a| {
             let mut b = b.cursor(start / n);
             while !a.is_empty() {
