@@ -10,7 +10,7 @@
 //! tensor's shape, device and strides, and shares memory with that of another only where the tensors share theirs.
 
 pub(crate) use super::levels::active;
-use super::levels::{self, around, at_each, below, current};
+use super::levels::{self, around, around_tangents, at_each, below, current};
 use super::node::{Ctx, Edge, InputMeta, Kept, Kind, Node, Saved};
 use super::record::{edge_of, follow, requires_grad};
 use super::{modes, run, with_grad, Keep};
@@ -100,7 +100,7 @@ pub(crate) fn tangent(t: &Tensor) -> Result<Option<Tensor>> {
     // A base that was written since has one of which this view shows a part.
     let Some(view) = &t.0.auto.view else { return Ok(None) };
     let Some(whole) = entry(&view.base).filter(|e| e.by_write).and_then(|e| e.value) else { return Ok(None) };
-    let part = around(|| follow(&whole, &view.ops))?;
+    let part = around_tangents(|| follow(&whole, &view.ops))?;
     put(t, Some(part.clone()), false);
     Ok(Some(part))
 }
@@ -312,9 +312,9 @@ pub(crate) fn record<F: FnOnce(Prim) -> Result<Tensor>>(prim: Prim, inputs: &[&T
     if !out.dtype().is_differentiable() {
         return Ok(out);
     }
-    let made = crate::autocast::without(|| around(|| pushed(&same, inputs, &out, &given)))?;
-    let own =
-        if made.is_unshared() && made.strides() == out.strides() { made } else { around(|| copied_as(&made, &out))? };
+    let made = crate::autocast::without(|| around_tangents(|| pushed(&same, inputs, &out, &given)))?;
+    let lies = made.is_unshared() && made.strides() == out.strides();
+    let own = if lies { made } else { around_tangents(|| copied_as(&made, &out))? };
     put(&out, Some(own), false);
     // Gradient rules that ask for the result get it with its tangents.
     if let Some(edge) = out.0.auto.own_edge() {
@@ -478,7 +478,7 @@ fn view_here(op: &ViewOp, x: &Tensor, shown: &Tensor) -> Result<()> {
         }
         op => op,
     };
-    let part = around(|| follow(&v, std::slice::from_ref(op)))?;
+    let part = around_tangents(|| follow(&v, std::slice::from_ref(op)))?;
     put(shown, Some(part), false);
     Ok(())
 }
@@ -498,18 +498,18 @@ fn write_here(t: &Tensor, value: &Tensor) -> Result<()> {
     };
     match (old, new) {
         (None, None) => Ok(()),
-        (Some(old), None) => around(|| old.fill_(Scalar::ZERO)),
-        (Some(old), Some(new)) if !narrow(&old, &new) => around(|| old.copy_(&new)),
+        (Some(old), None) => around_tangents(|| old.fill_(Scalar::ZERO)),
+        (Some(old), Some(new)) if !narrow(&old, &new) => around_tangents(|| old.copy_(&new)),
         (_, Some(new)) => {
             let base = t.0.auto.view.as_ref().map_or(t, |view| &view.base);
             let former = tangent(base)?;
-            put(base, Some(around(|| room_as(base, former, &new))?), true);
+            put(base, Some(around_tangents(|| room_as(base, former, &new))?), true);
             if !base.is_same(t) {
                 // What it had before, as a view that had no tangent, counts no more.
                 drop(t.0.auto.drop_tangent(current()));
             }
             let own = tangent(t)?.ok_or_else(|| Error::runtime("copy_", "a view has lost its base's tangent"))?;
-            around(|| own.copy_(&new))
+            around_tangents(|| own.copy_(&new))
         }
     }
 }

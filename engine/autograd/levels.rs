@@ -25,8 +25,9 @@ enum Mode {
 
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Usual) };
-    /// The levels that this thread has opened for itself, the outermost first, and the modes around them.
-    static LEVELS: RefCell<Vec<(u64, Mode)>> = const { RefCell::new(Vec::new()) };
+    /// The levels that this thread has opened for itself, the outermost first, the modes around them, and whether their
+    /// tangents are always recorded.
+    static LEVELS: RefCell<Vec<(u64, Mode, bool)>> = const { RefCell::new(Vec::new()) };
     /// Levels from this one on are not at work.
     static BOUND: Cell<u64> = const { Cell::new(u64::MAX) };
 }
@@ -46,11 +47,12 @@ pub fn enter_dual_level() -> Result<()> {
 }
 
 /// Opens a level of the calling thread alone, inside of those that are open, and gives its id for [`close_level`]. Ops carry
-/// its tangents on, also where they were told not to before.
-pub fn open_level() -> u64 {
+/// its tangents on, also where they were told not to before. `recorded`: the tape follows what tangents are made of also
+/// where a function says that nothing is recorded, since it is not the function's to say.
+pub fn open_level(recorded: bool) -> u64 {
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     let mode = if modes::inference_mode_enabled() { Mode::On } else { Mode::Usual };
-    LEVELS.with_borrow_mut(|levels| levels.push((id, MODE.replace(mode))));
+    LEVELS.with_borrow_mut(|levels| levels.push((id, MODE.replace(mode), recorded)));
     OPEN.fetch_add(1, Ordering::Relaxed);
     id
 }
@@ -61,11 +63,11 @@ pub fn close_level(id: u64) {
         Some(at) => levels.split_off(at),
         None => Vec::new(),
     });
-    if let Some(&(_, mode)) = closed.first() {
+    if let Some(&(_, mode, _)) = closed.first() {
         MODE.set(mode);
     }
     OPEN.fetch_sub(closed.len(), Ordering::Relaxed);
-    closed.into_iter().for_each(|(level, _)| forward::forget(level));
+    closed.into_iter().for_each(|(level, ..)| forward::forget(level));
 }
 
 /// The innermost level at work in this thread, 0 for none.
@@ -91,6 +93,13 @@ pub(super) fn below<T>(bound: u64, f: impl FnOnce() -> T) -> T {
 /// Runs `f` at the levels around the current one, as what computes a tangent of the current one has to.
 pub(super) fn around<T>(f: impl FnOnce() -> T) -> T {
     below(current(), f)
+}
+
+/// The same for what makes a tangent of the current level, recorded where the level has it so.
+pub(super) fn around_tangents<T>(f: impl FnOnce() -> T) -> T {
+    let current = current();
+    let recorded = LEVELS.with_borrow(|levels| levels.iter().any(|&(id, _, recorded)| id == current && recorded));
+    modes::with_grad(recorded || modes::grad_enabled(), || below(current, f))
 }
 
 /// Runs `f` once with each level at work as the current one, the innermost first.

@@ -272,9 +272,10 @@ class Pushed:
         where: str,
         strict: bool = False,
         has_aux: bool = False,
+        recorded: bool = False,
     ) -> None:
         leaves, spec = _tree.flatten(primals)
-        level, former = _C._open_level(), _C._enter_transform(False)
+        level, former = _C._open_level(recorded), _C._enter_transform(False)
         try:
             duals = _own([make_dual(x, v) for x, v in zip(leaves, tangents, strict=True)])
             output, aux = func(*_tree.unflatten(duals, spec)), None
@@ -351,7 +352,7 @@ class Linear:
         with enable_grad():
             self.vectors = [_C._fresh(_C.zeros_like(x)) for x in leaves]
             # The function may write its arguments, and with them what they carry: not the vectors themselves.
-            call = Pushed(func, primals, [v.clone() for v in self.vectors], where, False, has_aux)
+            call = Pushed(func, primals, [v.clone() for v in self.vectors], where, False, has_aux, True)
             _C._retire(self.vectors)
         self.spec, self.aux, self.values = call.spec, self.outside(call.aux), self.outside(call.values)
         self.push = Transposed(call.tangents, self.vectors)

@@ -506,3 +506,28 @@ def test_jacobians_of_functions_that_write_their_argument(name: str, device: str
                 made = "refused"
             found.append([made, x.tolist()])
     assert found[:2] == found[2:]
+
+
+def _not_recorded(m: Any, x: Any) -> Any:
+    with m.no_grad():
+        y = x * x
+    return y * x
+
+
+def _copied(m: Any, x: Any) -> Any:
+    y = m.zeros_like(x)
+    with m.no_grad():
+        y.copy_(x)
+    return y * x
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("f", [_not_recorded, _copied])
+def test_what_is_not_recorded_still_has_tangents(f: Any, device: str) -> None:
+    found = []
+    for m, on in ((lucid, device), (torch, "cpu")):
+        x = m.tensor([1.0, 2.0, 3.0], device=on)
+        one = m.func.jacfwd(lambda x, m=m: f(m, x))
+        found.append([one(x).tolist(), m.func.hessian(lambda x, m=m: f(m, x).sum())(x).tolist()])
+        found.append([m.func.jacfwd(one)(x).tolist(), m.func.jacrev(lambda x, m=m: f(m, x))(x).tolist()])
+    assert found[:2] == found[2:]
