@@ -28,6 +28,7 @@ pub mod dtype;
 mod error;
 mod format;
 mod gpu;
+mod in_place;
 pub mod interop;
 pub mod io;
 mod literal;

@@ -5,6 +5,7 @@
 //! `levels` that are open. Rules stand in the op table and are written in tensor ops, so with `create_graph` the walk is
 //! itself recorded. No walk and no drop recurses.
 
+mod accumulate;
 mod auto;
 pub(crate) mod call;
 mod custom;

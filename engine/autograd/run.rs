@@ -3,6 +3,7 @@
 //! One pass counts how often each node is reached, a second runs nodes whose gradients are complete. Gradients are summed
 //! to the input's shape and cast to its dtype here, so rules need not know about broadcasting.
 
+use super::accumulate::accumulate;
 use super::node::{Ctx, Edge, Grads, InputMeta, Kind, Node};
 use super::record::{pieces_gradient, write_gradient};
 use super::{modes, with_grad};
@@ -10,7 +11,6 @@ use crate::batching;
 use crate::format::MemoryFormat;
 use crate::ops::view::reshape_to;
 use crate::{sparse, Error, Result, Scalar, Tensor};
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::hash_map::Entry;
@@ -550,60 +550,4 @@ pub(crate) fn sum_to_shape(g: &Tensor, shape: &[usize]) -> Result<Tensor> {
         (0..lead as isize).chain(g.shape()[lead..].iter().enumerate().filter_map(stretched)).collect();
     let sum = if dims.is_empty() { g.clone() } else { g.sum(Some(&dims), true, None)? };
     reshape_to(&sum, shape)
-}
-
-/// Can a gradient be added to in place?
-fn takes_writes(g: &Tensor) -> bool {
-    !g.is_sparse() && !g.is_batched() && !g.is_inference() && !g.layout().may_overlap()
-}
-
-/// Does a gradient lie as that of this leaf is to: as the leaf does, or row-major where the leaf has gaps or repetitions?
-fn lies_as(g: &Tensor, leaf: &Tensor) -> bool {
-    match leaf.layout() {
-        like if like.is_contiguous() || !like.is_dense() || g.is_sparse() || g.is_batched() => g.is_contiguous(),
-        like => (0..like.ndim()).all(|i| like.shape[i] == 1 || like.strides[i] == g.strides()[i]),
-    }
-}
-
-/// Adds to a leaf's gradient. The first one is kept as it is where nothing else holds it.
-///
-/// Walks in several threads may meet at one leaf: a sum takes a gradient's place only if that has not changed meanwhile.
-fn accumulate(leaf: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
-    loop {
-        let old = leaf.grad();
-        let seen = old.as_ref().map(Tensor::version);
-        let unchanged = || match (&old, leaf.grad()) {
-            (Some(old), Some(now)) => now.is_same(old) && Some(now.version()) == seen,
-            (None, None) => true,
-            _ => false,
-        };
-        let total = match &old {
-            // In place, so that who holds the gradient sees the sum, as in PyTorch.
-            Some(old) if !create_graph && takes_writes(old) && !g.is_sparse() && !g.is_batched() => {
-                let _one = adding(leaf);
-                if unchanged() {
-                    return with_grad(false, || old.add_(&g, Scalar::ONE));
-                }
-                continue;
-            }
-            // The sum may call hooks of saved tensors, so it is made before the lock is taken.
-            Some(old) => sparse::accumulated(old, &g)?,
-            // A gradient that is recorded may be shown by others, too.
-            None if create_graph => g.copy_lying_as(leaf)?,
-            None if g.is_unshared() && lies_as(&g, leaf) => g.detach()?,
-            // An expanded or shared gradient must not be seen through another's in-place write.
-            None => g.detach()?.copy_lying_as(leaf)?,
-        };
-        let _one = adding(leaf);
-        if unchanged() {
-            leaf.0.auto.set_grad(Some(total));
-            return Ok(());
-        }
-    }
-}
-
-/// The right to change a leaf's gradient. Leaves share few locks, which are held for one addition.
-fn adding(leaf: &Tensor) -> MutexGuard<'static, ()> {
-    static LOCKS: [Mutex<()>; 16] = [const { Mutex::new(()) }; 16];
-    LOCKS[(Arc::as_ptr(&leaf.0).addr() >> 6) % LOCKS.len()].lock()
 }

@@ -1,12 +1,11 @@
-//! Reading and writing at indices, in all of PyTorch's forms, over the primitives of `index`.
+//! Reading and writing at indices, in all of PyTorch's forms, over the primitives of `index`. The bodies of those that take
+//! whole slices along a dimension are in `slices`.
 //!
 //! A body that writes takes a [`Target`] first: a copy, or the tensor itself. Index tensors are checked before anything is
 //! written, on both devices.
 
 use super::compare::select::r#where;
-use super::index::{
-    as_index, check_extent, index_axes, indexed_shape, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target,
-};
+use super::index::{as_index, check_extent, index_axes, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target};
 use super::macros::define_ops;
 use super::part::{
     as_strided_scatter_body, diagonal_scatter_body, fill_body, masked_scatter_body, masked_select_body,
@@ -34,32 +33,32 @@ macro_rules! scatter_ops {
         /// The slices of dimension `dim` that `index`, a vector, lists.
         method index_select(dim: Dim, index: Tensor) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run index_select_body, torch "", samples ["N(3, 4), 1, I(0, 4, 6)", "N(3, 4), 0, I(0, 3, 2)", "N(3, 4), -1, I(0, 4, 0)"],
+            run super::slices::index_select_body, torch "", samples ["N(3, 4), 1, I(0, 4, 6)", "N(3, 4), 0, I(0, 3, 2)", "N(3, 4), -1, I(0, 4, 0)"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.index_select(0, &tensor([1, 1, 0])?)?, [[3, 4], [3, 4], [1, 2]]);"]
         }
         /// A copy with `alpha * source` added to the slices of `dim` that `index` lists.
         method index_add(dim: Dim, index: Tensor, source: Tensor; alpha: Number = 1) -> Tensor {
             [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
-            run index_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 6), N(3, 6)", "N(3, 4), 0, I(0, 3, 2), N(2, 4), alpha=2"],
+            run super::slices::index_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 6), N(3, 6)", "N(3, 4), 0, I(0, 3, 2), N(2, 4), alpha=2"],
             example ["assert_close(tensor([1, 2])?.index_add(0, &tensor([1, 1])?, &tensor([10, 20])?, 2)?, [1, 62]);"]
         }
         /// A copy with the slices of `dim` that `index` lists replaced by those of `source`.
         method index_copy(dim: Dim, index: Tensor, source: Tensor) -> Tensor {
             [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
-            run index_copy_body[Target::Copy], torch "", samples ["N(3, 4), 1, ORDER(4), N(3, 4)", "N(3, 4), 0, I(1, 2, 1), N(1, 4)"],
+            run super::slices::index_copy_body[Target::Copy], torch "", samples ["N(3, 4), 1, ORDER(4), N(3, 4)", "N(3, 4), 0, I(1, 2, 1), N(1, 4)"],
             example ["assert_close(tensor([1, 2, 3])?.index_copy(0, &tensor([2, 0])?, &tensor([8, 9])?)?, [9, 2, 8]);"]
         }
         /// A copy with a number, or a 0-d tensor, written over the slices of `dim` that `index` lists.
         method index_fill(dim: Dim, index: Tensor, value: Operand) -> Tensor {
             [updates] Keep Yes DTypes::ALL, Same,
-            run index_fill_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(-4, 4, 3), 2", "N(3, 4), 0, I(0, 3, 2), N()"],
+            run super::slices::index_fill_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(-4, 4, 3), 2", "N(3, 4), 0, I(0, 3, 2), N()"],
             example ["assert_close(tensor([1, 2, 3])?.index_fill(0, &tensor([0, 2])?, 7)?, [7, 2, 7]);"]
         }
         /// A copy in which the slices of `source` that `index` sends to one slice of `dim` are combined with it by `reduce`:
         /// "prod", "mean", "amax" or "amin". Without `include_self` what was there does not count.
         method index_reduce(dim: Dim, index: Tensor, source: Tensor, reduce: Text; include_self: Bool = true) -> Tensor {
             [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::REAL, Same,
-            run index_reduce_body[Target::Copy], torch "", samples [
+            run super::slices::index_reduce_body[Target::Copy], torch "", samples [
                 "N(3, 4), 1, I(0, 4, 6), N(3, 6), 'mean'", "N(3, 4), 0, I(0, 3, 5), N(5, 4), 'amax'",
                 "N(3, 4), 0, I(0, 3, 5), P(5, 4), 'prod', include_self=False", "N(3, 4), 1, I(0, 4, 6), N(3, 6), 'amin', include_self=False"
             ],
@@ -273,7 +272,7 @@ pub(super) fn scatter_reduce_body(
     reduced("scatter_reduce", to, (x, dim), (index, src), reduce, include_self)
 }
 
-fn reduced(
+pub(super) fn reduced(
     op: &'static str,
     to: Target,
     (x, dim): (&Tensor, isize),
@@ -374,148 +373,6 @@ pub(super) fn reduce_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize, mode: Scatte
         }
     };
     Ok([c.needs(0).then_some(of_x), None, c.needs(2).then_some(of_src)].into_iter().collect())
-}
-
-fn vector_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
-    match index.ndim() {
-        0 | 1 => as_index(op, &with_dims(index)?),
-        _ => Err(Error::index(op, format!("Index is supposed to be a vector, got shape {:?}", index.shape()))),
-    }
-}
-
-fn index_select_body(x: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
-    let axis = shape::wrap_dim("index_select", dim, x.ndim())?;
-    let index = vector_index("index_select", index)?;
-    if x.ndim() == 0 {
-        return index_axes(&with_dims(x)?, &[0], &[index], true)?.reshape(&[]);
-    }
-    index_axes(x, &[axis], &[index], true)
-}
-
-/// The axis, the index and the source of an op on slices, checked.
-fn slices(
-    op: &'static str,
-    x: &Tensor,
-    dim: isize,
-    index: &Tensor,
-    source: &Tensor,
-) -> Result<(Tensor, usize, Tensor, Tensor)> {
-    let axis = shape::wrap_dim(op, dim, x.ndim())?;
-    let index = vector_index(op, index)?;
-    same_dtype(op, x, source, "self and source expected to have the same dtype")?;
-    let wide = with_dims(x)?;
-    let (expected, _) = indexed_shape(op, &wide, &[axis], std::slice::from_ref(&index))?;
-    let source = if x.ndim() == 0 { with_dims(source)? } else { source.clone() };
-    if source.shape() != expected.as_slice() {
-        let why =
-            format!("source must have the shape {expected:?}: that of the tensor, and along dim {axis} that of index");
-        return Err(Error::shape(op, why, &[x.shape(), source.shape()]));
-    }
-    Ok((wide, axis, index, source))
-}
-
-fn index_add_body(
-    to: Target,
-    x: &Tensor,
-    dim: isize,
-    index: &Tensor,
-    source: &Tensor,
-    alpha: Scalar,
-) -> Result<Tensor> {
-    let (wide, axis, index, source) = slices("index_add", x, dim, index, source)?;
-    if to == Target::Itself {
-        x.refuse_expanded("index_add_")?;
-    }
-    let alpha = super::binary::within(x, alpha);
-    let source = if alpha == Scalar::ONE { source } else { source.mul(alpha)?.cast(x.dtype())? };
-    let out = put_axes(to, &wide, &[axis], &[index], &source, true, true)?;
-    super::view::reshape_to(&out, x.shape())
-}
-
-fn index_copy_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-    let (wide, axis, index, source) = slices("index_copy", x, dim, index, source)?;
-    if to == Target::Itself {
-        x.refuse_expanded("index_copy_")?;
-    }
-    let out = put_axes(to, &wide, &[axis], &[index], &source, false, true)?;
-    super::view::reshape_to(&out, x.shape())
-}
-
-fn index_fill_body(to: Target, x: &Tensor, dim: isize, index: &Tensor, value: Operand<'_>) -> Result<Tensor> {
-    let axis = shape::wrap_dim("index_fill", dim, x.ndim())?;
-    let index = vector_index("index_fill", index)?;
-    let value = match value {
-        Operand::Tensor(v) if v.ndim() == 0 => v.cast(x.dtype())?,
-        Operand::Tensor(v) => {
-            let why =
-                format!("only supports a 0-dimensional value tensor, but got tensor with {} dimension(s)", v.ndim());
-            return Err(Error::shape("index_fill", why, &[v.shape()]));
-        }
-        Operand::Scalar(s) => super::create::held("index_fill", s, x)?,
-    };
-    let wide = with_dims(x)?;
-    let followed = crate::autograd::is_followed(&value);
-    if followed && to == Target::Copy {
-        // An index that comes twice fills once, and counts once for the number's gradient.
-        let n = wide.shape()[axis];
-        let truth = |b| {
-            Tensor::full_of(if b { &[] } else { std::slice::from_ref(&n) }, Scalar::Bool(b), DType::Bool, x.device())
-        };
-        let filled = put_axes(Target::Copy, &truth(false)?, &[0], &[index], &truth(true)?, false, false)?;
-        let mut line = Shape::from_elem(1, wide.ndim());
-        line[axis] = n;
-        let out = super::compare::select::r#where(&super::view::reshape_to(&filled, &line)?, &value, &wide)?;
-        return super::view::reshape_to(&out, x.shape());
-    }
-    if followed {
-        x.write_in_place("index_fill_", index_fill_body(Target::Copy, x, dim, &index, Operand::Tensor(&value))?)?;
-        return Ok(x.clone());
-    }
-    if to == Target::Itself && x.strides().contains(&0) && x.layout().may_overlap() && !x.is_batched() {
-        return fill_expanded(x, axis, &index, &value);
-    }
-    let out = put_axes(to, &wide, &[axis], &[index], &value, false, false)?;
-    super::view::reshape_to(&out, x.shape())
-}
-
-/// `index_fill_` of a tensor with expanded dimensions: it writes the elements that there are, as in PyTorch (which warns).
-fn fill_expanded(x: &Tensor, axis: usize, index: &Tensor, value: &Tensor) -> Result<Tensor> {
-    let once = |(&n, &s): (&usize, &usize)| if s == 0 { n.min(1) as isize } else { n as isize };
-    let size: Vec<isize> = x.shape().iter().zip(x.strides()).map(once).collect();
-    let strides: Vec<isize> = x.strides().iter().map(|&s| s as isize).collect();
-    let shown = x.as_strided(&size, &strides, None)?;
-    let mut index = index.clone();
-    if x.strides()[axis] == 0 {
-        // Any place along it is the one that there is; what is out of range is still an error.
-        let line = Tensor::full_of(&[x.shape()[axis]], Scalar::Bool(false), DType::Bool, x.device())?;
-        let truth = Tensor::full_of(&[], Scalar::Bool(true), DType::Bool, x.device())?;
-        put_axes(Target::Copy, &line, &[0], std::slice::from_ref(&index), &truth, false, false)?;
-        index = index.zeros_like()?;
-    }
-    put_axes(Target::Itself, &shown, &[axis], &[index], value, false, false)?;
-    Ok(x.clone())
-}
-
-fn index_reduce_body(
-    to: Target,
-    x: &Tensor,
-    dim: isize,
-    index: &Tensor,
-    source: &Tensor,
-    reduce: &str,
-    include_self: bool,
-) -> Result<Tensor> {
-    const OP: &str = "index_reduce";
-    if reduce == "sum" {
-        let why = "reduce argument must be either prod, mean, amax or amin, got sum (that is index_add)";
-        return Err(Error::runtime(OP, why));
-    }
-    schema::index_reduce.check(x.dtype())?;
-    let (_, axis, index, source) = slices(OP, x, dim, index, source)?;
-    let mut line = Shape::from_elem(1, source.ndim());
-    line[axis] = index.numel();
-    let index = super::view::expand_to(&super::view::reshape_to(&index, &line)?, source.shape())?;
-    reduced(OP, to, (x, dim), (&index, &source), reduce, include_self)
 }
 
 /// Leading dimensions and the int64 indices along them, of indices and masks as `x[…]` takes them.

@@ -1,10 +1,9 @@
-//! Joining, cutting, repeating, padding and mirroring, made of views, `cat` and indexing.
+//! Joining, cutting, repeating and mirroring, made of views, `cat` and indexing; the body of `pad` is in `pad`.
 //!
 //! No primitives: a row's body is in Tensor ops, so that it runs on both backends and needs no gradient rule of its own.
 
 use super::macros::define_ops;
 use super::Sections;
-use crate::autograd::Naming;
 use crate::shape::{self, Shape};
 use crate::tensor::signed;
 use crate::{Error, Result, Scalar, Tensor};
@@ -124,7 +123,7 @@ macro_rules! shape_ops {
         /// or `"circular"`. Other than in PyTorch, the last three take any rank.
         method pad(pad: Sizes, mode: Text = "constant", value: OptNumber = None) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run pad_body, torch "_C._nn.pad", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 'constant', 1.5", "N(2, 3, 4), (2, 3), 'reflect'", "N(2, 4, 4), (1, 2, 3, 0), mode='reflect'", "N(2, 4), (3, 5), mode='replicate'", "N(2, 3, 4), (2, 1, 1, 3), 'circular'", "N(2, 3, 4), (-1, 2), 'replicate'"],
+            run super::pad::pad_body, torch "_C._nn.pad", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 'constant', 1.5", "N(2, 3, 4), (2, 3), 'reflect'", "N(2, 4, 4), (1, 2, 3, 0), mode='reflect'", "N(2, 4), (3, 5), mode='replicate'", "N(2, 3, 4), (2, 1, 1, 3), 'circular'", "N(2, 3, 4), (-1, 2), 'replicate'"],
             example [
                 r#"assert_close(tensor([1, 2, 3])?.pad(&[1, 2], "constant", None)?, [0, 1, 2, 3, 0, 0]);"#,
                 r#"assert_close(tensor([1, 2, 3])?.pad(&[2, 1], "reflect", None)?, [3, 2, 1, 2, 3, 2]);"#,
@@ -450,98 +449,6 @@ fn sum_to_size_body(x: &Tensor, size: &[isize]) -> Result<Tensor> {
         true if x.ndim() == 0 && x.dtype().is_integral() => x.cast(crate::DType::I64),
         true => Ok(x.clone()),
         false => x.sum(Some(&dims), true, None)?.reshape(size),
-    }
-}
-
-// ---- padding ---------------------------------------------------------------------------------------------------------
-
-fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
-    if !pad.len().is_multiple_of(2) {
-        return Err(Error::runtime("pad", format!("Padding length must be divisible by 2, got {}", pad.len())));
-    }
-    if pad.len() > 2 * x.ndim() {
-        let why = format!(
-            "Padding length should be less than or equal to two times the input dimension but got padding length {} and \
-             input of dimension {}",
-            pad.len(),
-            x.ndim()
-        );
-        return Err(Error::shape("pad", why, &[x.shape()]));
-    }
-    match (mode, pad.len() / 2) {
-        ("constant", _) => Naming::rename("pad", "constant_pad_nd"),
-        ("reflect", 1) => Naming::rename("pad", "reflection_pad1d"),
-        ("reflect", 2) => Naming::rename("pad", "reflection_pad2d"),
-        ("reflect", 3) => Naming::rename("pad", "reflection_pad3d"),
-        ("replicate", 1) => Naming::rename("pad", "replication_pad1d"),
-        ("replicate", 2) => Naming::rename("pad", "replication_pad2d"),
-        ("replicate", 3) => Naming::rename("pad", "replication_pad3d"),
-        _ => {}
-    }
-    if mode == "constant" {
-        return super::index::constant_pad_nd(x, pad, value.unwrap_or(Scalar::ZERO));
-    }
-    if !["reflect", "replicate", "circular"].contains(&mode) {
-        return Err(Error::not_implemented("pad", format!("Unrecognised padding mode {mode}")));
-    }
-    if value.is_some_and(|v| v.to_f64() != 0.0) {
-        return Err(Error::runtime("pad", format!("Padding mode \"{mode}\" doesn't take in value argument")));
-    }
-    let mut y = x.clone();
-    for (i, ends) in pad.chunks(2).enumerate() {
-        y = pad_dim(&y, x.ndim() - 1 - i, ends[0], ends[1], mode)?;
-    }
-    let y = if y.is_same(x) { x.copy()? } else { y };
-    match mode {
-        "circular" => y.contiguous(),
-        _ => y.in_format_of(x),
-    }
-}
-
-fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Result<Tensor> {
-    let (dim, n) = (axis as isize, x.shape()[axis] as isize);
-    let (before, after) = (low.max(0), high.max(0));
-    let rest = n.saturating_add(low.min(0)).saturating_add(high.min(0));
-    let size = rest.saturating_add(before).saturating_add(after);
-    if mode == "replicate" && rest < 1 && n > 0 && size > 0 {
-        // More is cut off at one end than there is: what is left is made of copies of the other.
-        let size = super::create::sizes("pad", &[size])?[0];
-        let mut places = super::create::room("pad", size)?;
-        places.extend((0..size as isize).map(|i| (i - low).clamp(0, n - 1) as i64));
-        return x.index_select(dim, &Tensor::from_slice(&places, &[size], x.device())?);
-    }
-    let room = match mode {
-        "reflect" => rest - 1,
-        "circular" => rest,
-        _ => isize::MAX >> 1,
-    };
-    if rest < 1 || before > room || after > room {
-        let why = format!(
-            "Padding size should be less than the corresponding input dimension, but got: padding ({low}, {high}) at \
-             dimension {axis} of size {n}, mode \"{mode}\""
-        );
-        return Err(Error::shape("pad", why, &[x.shape()]));
-    }
-    let x = if rest < n { x.narrow(dim, (-low.min(0)) as i64, rest as i64)? } else { x.clone() };
-    let part = |len: isize, start: isize| -> Result<Option<Tensor>> {
-        Ok(match (len, mode) {
-            (0, _) => None,
-            (_, "replicate") => {
-                let mut shape = Shape::from_slice(x.shape());
-                shape[axis] = super::create::sizes("pad", &[len])?[0];
-                let edge = if start == 0 { 0 } else { rest - 1 };
-                Some(super::view::expand_to(&x.narrow(dim, edge as i64, 1)?, &shape)?)
-            }
-            (_, "reflect") if start == 0 => Some(x.narrow(dim, 1, len as i64)?.flip(&[dim])?),
-            (_, "reflect") => Some(x.narrow(dim, (rest - 1 - len) as i64, len as i64)?.flip(&[dim])?),
-            _ if start == 0 => Some(x.narrow(dim, (rest - len) as i64, len as i64)?),
-            _ => Some(x.narrow(dim, 0, len as i64)?),
-        })
-    };
-    let parts: Vec<Tensor> = [part(before, 0)?, Some(x.clone()), part(after, 1)?].into_iter().flatten().collect();
-    match parts.as_slice() {
-        [only] => Ok(only.clone()),
-        parts => super::index::cat(parts, dim),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Views: the same elements under another shape. They copy nothing and share writes with what they were made from.
 //!
-//! The strides are worked out in `shape`, for both backends alike; `gpu/view.rs` turns a step into MLX's terms.
+//! Those by strides, such as `as_strided` and `diagonal`, have their bodies in `strided`. The strides are worked out in
+//! `shape`, for both backends alike; `gpu/view.rs` turns a step into MLX's terms.
 
 use super::macros::define_ops;
 use crate::autograd::Naming;
@@ -47,9 +48,9 @@ macro_rules! view_ops {
         method as_strided(size: Sizes, stride: Sizes, storage_offset: OptInt = None) -> Tensor {
             [restrides] Keep Yes DTypes::ALL, Same,
             prim AsStrided { layout: Box<Layout>, source: Source } Nothing {|c, g| [
-                strided_gradient(g, layout, source, c.shape(0))
+                super::strided::strided_gradient(g, layout, source, c.shape(0))
             ]},
-            run as_strided_body, torch "", samples ["N(3, 4), (2, 2), (4, 2), 1", "N(12), (5, 4), (2, 1)"],
+            run super::strided::as_strided_body, torch "", samples ["N(3, 4), (2, 2), (4, 2), 1", "N(12), (5, 4), (2, 1)"],
             example ["assert_close(tensor([1, 2, 3, 4])?.as_strided(&[3, 2], &[1, 1], None)?, [[1, 2], [2, 3], [3, 4]]);"]
         }
         /// A complex tensor as real and imaginary parts, in a last dimension of size 2. A view.
@@ -149,13 +150,13 @@ macro_rules! view_ops {
         /// The diagonal between `dim1` and `dim2`, as the last dimension.
         method diagonal(offset: Int = 0, dim1: Dim = 0, dim2: Dim = 1) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            run diagonal_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), -1, 1, 2"],
+            run super::strided::diagonal_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), -1, 1, 2"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.diagonal(0, 0, 1)?, [1, 4]);"]
         }
         /// Windows of `size` elements along `dimension`, `step` apart, as a new last dimension.
         method unfold(dimension: Dim, size: Int, step: Int) -> Tensor {
             [only_method] Keep Yes DTypes::ALL, Same,
-            run unfold_body, torch "Tensor.unfold", samples ["N(7), 0, 3, 2", "N(3, 8), 1, 4, 2"],
+            run super::strided::unfold_body, torch "Tensor.unfold", samples ["N(7), 0, 3, 2", "N(3, 8), 1, 4, 2"],
             example ["assert_close(tensor([1, 2, 3, 4, 5])?.unfold(0, 3, 2)?, [[1, 2, 3], [3, 4, 5]]);"]
         }
         /// `chunks` pieces of dimension `dim` (fewer where it does not suffice).
@@ -297,7 +298,7 @@ fn view_as(op: ViewOp, x: &Tensor) -> Result<Option<Tensor>> {
     }
 }
 
-fn must_view(op: ViewOp, x: &Tensor) -> Result<Tensor> {
+pub(super) fn must_view(op: ViewOp, x: &Tensor) -> Result<Tensor> {
     let name = op.schema().name;
     view_as(op, x)?.ok_or_else(|| Error::runtime(name, "no strides can express this view"))
 }
@@ -476,41 +477,6 @@ fn slice_gradient(g: &Tensor, shape: &[usize], dims: &Slices) -> Result<Tensor> 
     super::index::slice_scatter_dims(&zeros, g, dims.clone())
 }
 
-fn as_strided_body(x: &Tensor, size: &[isize], stride: &[isize], storage_offset: Option<i64>) -> Result<Tensor> {
-    let fail = |why: String| Error::runtime("as_strided", why);
-    if size.len() != stride.len() {
-        return Err(fail(format!("mismatch in length of strides and shape: {stride:?} and {size:?}")));
-    }
-    if size.iter().chain(stride).any(|&n| n < 0) || storage_offset.is_some_and(|o| o < 0) {
-        return Err(fail(format!("sizes {size:?}, strides {stride:?} and the offset must not be negative")));
-    }
-    let mut layout = Layout {
-        shape: size.iter().map(|&n| n as usize).collect(),
-        strides: stride.iter().map(|&n| n as usize).collect(),
-        offset: storage_offset.map_or(x.layout().offset, |o| o as usize),
-    };
-    let reach = layout.shape.iter().zip(&layout.strides).try_fold(layout.offset, |sum, (&n, &s)| {
-        n.checked_sub(1).map_or(Some(sum), |n| n.checked_mul(s)?.checked_add(sum))
-    });
-    let room = x.storage_numel();
-    let empty = layout.shape.contains(&0);
-    if !empty && reach.is_none_or(|r| r >= room) {
-        let why = format!(
-            "sizes {size:?}, strides {stride:?} and offset {} reach outside of the storage of {room} elements",
-            layout.offset
-        );
-        return Err(fail(why));
-    }
-    if empty {
-        // No element is there, but kernels start from the offset.
-        layout.offset = layout.offset.min(room);
-    }
-    let own = x.layout();
-    let plain = own.offset == 0 && own.is_contiguous() && layout.span() <= own.numel();
-    let source = if plain { Source::Plain } else { Source::Storage(Box::new(own.clone())) };
-    must_view(ViewOp::AsStrided { layout: Box::new(layout), source }, x)
-}
-
 fn squeeze_body(x: &Tensor, dim: Option<&[isize]>) -> Result<Tensor> {
     let axes = match dim {
         Some(dims) => shape::wrap_dims("squeeze", dims, x.ndim())?,
@@ -571,81 +537,6 @@ fn unflatten_body(x: &Tensor, dim: isize, sizes: &[isize]) -> Result<Tensor> {
     shape.extend(parts);
     shape.extend_from_slice(&x.shape()[axis + 1..]);
     reshape_to(x, &shape)
-}
-
-/// A view whose strides follow from the tensor's own: `place` says how, for any layout of it.
-fn restride(x: &Tensor, place: impl Fn(Layout) -> Layout) -> Result<Tensor> {
-    let own = x.layout();
-    let source = match own.offset == 0 && own.is_contiguous() {
-        true => Source::Plain,
-        false => Source::Logical(Box::new(place(Layout::contiguous(x.shape())))),
-    };
-    must_view(ViewOp::AsStrided { layout: Box::new(place(own.clone())), source }, x)
-}
-
-/// Adds `g` to zeros where the view reads. By storage, what several of `x`'s elements share is divided among them, as in
-/// PyTorch.
-fn strided_gradient(g: &Tensor, layout: &Layout, source: &Source, shape: &[usize]) -> Result<Tensor> {
-    use super::index::{strided_add, strided_read};
-    let own = match source {
-        Source::Plain => return strided_add(g, layout, shape),
-        Source::Logical(logical) => return strided_add(g, logical, shape),
-        Source::Storage(own) => own,
-    };
-    let room = [layout.span().max(own.span())];
-    let mut storage = strided_add(g, layout, &room)?;
-    if own.may_overlap() {
-        let ones = Tensor::full_of(&own.shape, crate::Scalar::ONE, g.dtype(), g.device())?;
-        let count = strided_add(&ones, own, &room)?;
-        storage = (storage / &count.clamp(Some(crate::Operand::Scalar(crate::Scalar::ONE)), None)?)?;
-    }
-    strided_read(&storage, own)
-}
-
-fn diagonal_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<Tensor> {
-    let (a, b) = (shape::wrap_dim("diagonal", dim1, x.ndim())?, shape::wrap_dim("diagonal", dim2, x.ndim())?);
-    if a == b || x.ndim() < 2 {
-        return Err(Error::runtime("diagonal", format!("diagonal dimensions cannot be identical {dim1}, {dim2}")));
-    }
-    restride(x, |Layout { mut shape, mut strides, offset: mut start }| {
-        let (rows, cols) = (shape[a], shape[b]);
-        let (down, right) = (offset.min(0).unsigned_abs() as usize, offset.max(0) as usize);
-        let len = rows.saturating_sub(down).min(cols.saturating_sub(right));
-        if len > 0 {
-            // Strides of a tensor without elements may be beyond a number.
-            start =
-                start.saturating_add(down.saturating_mul(strides[a])).saturating_add(right.saturating_mul(strides[b]));
-        }
-        let step = strides[a].saturating_add(strides[b]);
-        for i in [a.max(b), a.min(b)] {
-            shape.remove(i);
-            strides.remove(i);
-        }
-        shape.push(len);
-        strides.push(step);
-        Layout { shape, strides, offset: start }
-    })
-}
-
-fn unfold_body(x: &Tensor, dimension: isize, size: i64, step: i64) -> Result<Tensor> {
-    let axis = shape::wrap_dim("unfold", dimension, x.ndim())?;
-    let n = x.shape().get(axis).copied().unwrap_or(1) as i64;
-    if size < 0 || size > n || step < 1 {
-        let why = format!("maximum size for tensor at dimension {axis} is {n} but size is {size}; step is {step}");
-        return Err(Error::runtime("unfold", why));
-    }
-    restride(x, |Layout { mut shape, mut strides, offset }| {
-        if shape.is_empty() {
-            // Of a 0-d tensor the windows are along a dimension that it has not.
-            return Layout { shape: smallvec![size as usize], strides: smallvec![1], offset };
-        }
-        let own = strides[axis];
-        shape[axis] = ((n - size) / step + 1) as usize;
-        strides[axis] = own.saturating_mul(step as usize);
-        shape.push(size as usize);
-        strides.push(own);
-        Layout { shape, strides, offset }
-    })
 }
 
 fn contiguous_body(x: &Tensor) -> Result<Tensor> {
