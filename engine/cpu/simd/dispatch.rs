@@ -105,8 +105,24 @@ impl<'a, T: Copy> Arg<'a, T> {
     }
 }
 
-/// Calls `f` for each row of two operands' rows, or once where they have none.
-#[inline(always)]
+/// Does something for each row of two operands' rows, or once where they have none.
+///
+/// A macro, since a closure that is large is not inlined, and then compiled for the least of instruction sets.
+macro_rules! each_row {
+    ($a:expr, $b:expr, $out:expr, |$x:ident, $y:ident, $o:ident| $body:expr) => {{
+        let (a, b) = ($a, $b);
+        let n = a.width().min(b.width());
+        let (mut rest, mut i) = ($out, 0);
+        while !rest.is_empty() {
+            let ($o, tail) = rest.split_at_mut(n.min(rest.len()));
+            let ($x, $y) = (a.row(i, n), b.row(i, n));
+            $body;
+            (rest, i) = (tail, i + 1);
+        }
+    }};
+}
+
+/// The same by calls.
 pub fn by_rows<'a, A, B, O>(
     a: Arg<'a, A>,
     b: Arg<'a, B>,
@@ -116,39 +132,12 @@ pub fn by_rows<'a, A, B, O>(
     A: Copy,
     B: Copy,
 {
-    let n = a.width().min(b.width());
-    let (mut rest, mut i) = (out, 0);
-    while !rest.is_empty() {
-        let (head, tail) = rest.split_at_mut(n.min(rest.len()));
-        f(a.row(i, n), b.row(i, n), head);
-        (rest, i) = (tail, i + 1);
-    }
+    each_row!(a, b, out, |a, b, out| f(a, b, out));
 }
 
 /// The same where results are written over the first operand.
-#[inline(always)]
 pub fn over_rows<'a, A, B: Copy>(a: &mut [A], b: Rows<'a, B>, mut f: impl FnMut(&mut [A], Arg<'a, B>)) {
     by_rows(Arg::Value(()), Arg::Rows(b), a, |_, b, a| f(a, b));
-}
-
-/// Calls `f` with the slice that an operand without rows is; of a value with one element, whose result the others get.
-///
-/// One loop for both: each is compiled for every kernel and instruction set.
-#[inline(always)]
-fn with_value<A: Copy, O: Copy>(a: Arg<A>, out: &mut [O], f: impl FnOnce(&[A], &mut [O])) {
-    let one;
-    let (a, n) = match a {
-        Arg::Slice(a) => (a, out.len()),
-        a => {
-            one = [a.at(0)];
-            (&one[..], 1)
-        }
-    };
-    f(a, &mut out[..n]);
-    if n < out.len() {
-        let (first, rest) = out.split_at_mut(1);
-        rest.fill(first[0]);
-    }
 }
 
 macro_rules! task {
@@ -169,8 +158,29 @@ macro_rules! task {
 task!(Loop1<K, A, O> [K: Map1<A, O>] { k: K, a: &'a [A], out: &'a mut [O] } => {
     for (o, &a) in out.iter_mut().zip(a) { *o = k.map::<FMA>(a); }
 });
+/// The loop over the elements of a row of `$a`, a slice or one value, which is a slice of one whose result the others get:
+/// one loop for both, since each is compiled for every kernel and instruction set.
+macro_rules! beside_value {
+    ($a:expr, $out:expr, |$x:ident| $y:expr) => {{
+        let one;
+        let (a, n) = match $a {
+            Arg::Slice(a) => (a, $out.len()),
+            a => {
+                one = [a.at(0)];
+                (&one[..], 1)
+            }
+        };
+        let (head, rest) = $out.split_at_mut(n);
+        for (o, &$x) in head.iter_mut().zip(a) {
+            *o = $y;
+        }
+        if !rest.is_empty() {
+            rest.fill(head[0]);
+        }
+    }};
+}
 task!(Loop2<K, A, B, O> [K: Map2<A, B, O>] { k: K, a: Arg<'a, A>, b: Arg<'a, B>, out: &'a mut [O] } => {
-    by_rows(a, b, out, |a, b, out| match (a, b) {
+    each_row!(a, b, out, |a, b, out| match (a, b) {
         (Arg::Slice(a), Arg::Slice(b)) => {
             for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) { *o = k.map::<FMA>(a, b); }
         }
@@ -178,21 +188,21 @@ task!(Loop2<K, A, B, O> [K: Map2<A, B, O>] { k: K, a: Arg<'a, A>, b: Arg<'a, B>,
             let a = a.at(0);
             for (o, &b) in out.iter_mut().zip(b) { *o = k.map::<FMA>(a, b); }
         }
-        (a, b) => with_value(a, out, |a, out| {
+        (a, b) => {
             let b = b.at(0);
-            for (o, &a) in out.iter_mut().zip(a) { *o = k.map::<FMA>(a, b); }
-        }),
+            beside_value!(a, out, |a| k.map::<FMA>(a, b));
+        }
     });
 });
 task!(Symmetric<K, A, O> [K: Map2<A, A, O>] { k: K, a: Arg<'a, A>, b: Arg<'a, A>, out: &'a mut [O] } => {
-    by_rows(a, b, out, |a, b, out| match (a, b) {
+    each_row!(a, b, out, |a, b, out| match (a, b) {
         (Arg::Slice(a), Arg::Slice(b)) => {
             for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) { *o = k.map::<FMA>(a, b); }
         }
-        (b, a @ Arg::Slice(_)) | (a, b) => with_value(a, out, |a, out| {
+        (b, a @ Arg::Slice(_)) | (a, b) => {
             let b = b.at(0);
-            for (o, &a) in out.iter_mut().zip(a) { *o = k.map::<FMA>(a, b); }
-        }),
+            beside_value!(a, out, |a| k.map::<FMA>(a, b));
+        }
     });
 });
 task!(Accumulate<K, A, O> [K: Map2<O, A, O>] { k: K, acc: &'a mut [O], a: &'a [A] } => {

@@ -227,7 +227,8 @@ def test_where_tensors_meet(name: str, device: str) -> None:
         lucid.set_default_device("cpu")
     theirs = MEETINGS[name](torch)
     assert ours.stride() == theirs.stride()
-    assert ours.tolist() == theirs.tolist()
+    # On a GPU sums have an order of their own.
+    torch.testing.assert_close(torch.tensor(ours.tolist()).to(theirs.dtype), theirs)
 
 
 def made_of_nothing(m: Any) -> list[Any]:
