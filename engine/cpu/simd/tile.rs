@@ -54,6 +54,7 @@ pub enum Along {
     Places,
     /// Rows of one place: any number of places, which have to be turned at the end. For wide registers, which leave many places
     /// of short lines unused.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     Rows,
 }
 
