@@ -1,7 +1,8 @@
 //! Walking over arrays of any layout in the row-major order of the result.
 //!
-//! Depends on `simd` and `shape`. A kernel always sees dense slices or single values: runs of a layout that are dense are
-//! handed over as they lie, all else is gathered block by block. Invariant: no kernel ever sees a stride.
+//! Depends on `simd` and `shape`. A kernel sees dense slices or single values, or rows of either where an operand broadcasts
+//! (`Arg::Rows`): what is dense is handed over as it lies, all else is gathered block by block. Invariant: no kernel ever sees
+//! elements with a stride.
 
 use super::simd::{fill, threads, Arg, Rows};
 use crate::shape::Layout;

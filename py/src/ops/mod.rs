@@ -7,7 +7,6 @@
 mod calls;
 
 use crate::args::{kinds, optional, required, Arg, At, Flag, Kind};
-
 use crate::results;
 use crate::tensor::PyTensor;
 use lucid::ops::out::Given;

@@ -142,16 +142,18 @@ fn call<'py>(
     Err(errors::type_error(py, why))
 }
 
-/// `function(*args, **kwargs)` by whom `relevant` has it asked.
-fn handle<'py>(
-    function: &Bound<'py, PyAny>,
-    relevant: &Bound<'py, PyAny>,
+/// Calls a function by the handlers of `relevant_args`: a mode's first, then those of the objects.
+#[pyfunction]
+#[pyo3(signature = (public_api, relevant_args, /, *args, **kwargs))]
+fn _handle_torch_function<'py>(
+    public_api: &Bound<'py, PyAny>,
+    relevant_args: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> Object<'py> {
     let mut asked = Asked::default();
     if modes::subclasses_are_asked() {
-        for object in relevant.try_iter()? {
+        for object in relevant_args.try_iter()? {
             let object = object?;
             // As in PyTorch, functions in Python name `Tensor` among the classes, too, and it leaves the call to the others.
             match object.is_exact_instance_of::<PyTensor>() {
@@ -160,7 +162,7 @@ fn handle<'py>(
             }
         }
     }
-    call(function, asked, args, kwargs)
+    call(public_api, asked, args, kwargs)
 }
 
 /// What `__torch_function__` makes of a slot's call; `None` where nobody is asked. The name is that of the attribute of
@@ -229,19 +231,7 @@ fn _overrides(object: &Bound<'_, PyAny>) -> bool {
     handler(object).is_some()
 }
 
-/// Calls a function by the handlers of `relevant_args`: a mode's first, then those of the objects.
-#[pyfunction]
-#[pyo3(signature = (public_api, relevant_args, /, *args, **kwargs))]
-fn _handle_torch_function<'py>(
-    public_api: &Bound<'py, PyAny>,
-    relevant_args: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-    kwargs: Option<&Bound<'py, PyDict>>,
-) -> Object<'py> {
-    handle(public_api, relevant_args, args, kwargs)
-}
-
-/// The function, method or property that stands for a name, once it is wrapped.
+/// Set once all is wrapped: the tables hold the functions of one module.
 static WRAPPED: PyOnceLock<()> = PyOnceLock::new();
 
 /// Puts the look at the arguments before all that is registered so far: what the module adds later is not asked for.
