@@ -220,11 +220,11 @@ impl Tensor {
         if self.is_batched() || !self.strides().contains(&0) || !self.layout().may_overlap() {
             return self.write_in_place(OP, value);
         }
-        autograd::check_in_place(OP, self, &value)?;
         let once = |(&n, &s): (&usize, &usize)| if s == 0 { n.min(1) as isize } else { n as isize };
         let size: Vec<isize> = self.shape().iter().zip(self.strides()).map(once).collect();
         let strides: Vec<isize> = self.strides().iter().map(|&s| s as isize).collect();
-        self.as_strided(&size, &strides, None)?.write_in_place(OP, value)
+        let write = || self.as_strided(&size, &strides, None)?.write_in_place(OP, value.clone());
+        autograd::record_fill(OP, self, &value, write)
     }
 
     /// Writes a 0-d tensor, which is cast and moved, over all elements.

@@ -283,7 +283,10 @@ impl Tensor {
         if !requires_grad(self) {
             return Err(Error::runtime("retain_grad", "can't retain_grad on Tensor that has requires_grad=False"));
         }
-        super::check_followed("retain_grad", self)?;
+        // A view without a step of its own is a leaf to PyTorch here, lost or not.
+        if self.0.auto.own_edge().is_some() {
+            super::check_followed("retain_grad", self)?;
+        }
         if self.is_leaf() || !self.0.auto.start_retaining() {
             return Ok(());
         }

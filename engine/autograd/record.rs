@@ -393,8 +393,27 @@ pub(crate) fn record_write(t: &Tensor, value: &Tensor, copied: bool) -> Result<(
     if forward::active() {
         forward::write(t, value)?;
     }
+    record_step_of_write(t, value, copied);
+    Ok(())
+}
+
+/// Lets `write` fill an expanded tensor through another view, and records it as a write to the tensor itself: PyTorch does not
+/// go backward through that.
+pub(crate) fn record_fill(
+    op: &'static str,
+    t: &Tensor,
+    value: &Tensor,
+    write: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    check_in_place(op, t, value)?;
+    super::modes::with_grad(false, write)?;
+    record_step_of_write(t, value, false);
+    Ok(())
+}
+
+fn record_step_of_write(t: &Tensor, value: &Tensor, copied: bool) {
     if !grad_enabled() || !(requires_grad(t) || requires_grad(value)) {
-        return Ok(());
+        return;
     }
     let (target, ops): (&Tensor, SmallVec<[ViewOp; 1]>) = match &t.0.auto.view {
         Some(view) => (&view.base, view.ops.clone()),
@@ -413,7 +432,6 @@ pub(crate) fn record_write(t: &Tensor, value: &Tensor, copied: bool) -> Result<(
     target.0.auto.set_edge(Some(edge));
     target.0.auto.retain_again(target);
     target.0.auto.writes.fetch_add(1, Ordering::AcqRel);
-    Ok(())
 }
 
 /// What the steps of a view show of `x`, which is row-major.
@@ -436,7 +454,10 @@ pub(crate) fn write_gradient(g: &Tensor, ops: &[ViewOp], shape: &Shape, needs: [
         true if ops.is_empty() => Some(g.zeros_like()?),
         true => {
             let rest = g.copy()?;
-            follow(&rest, ops)?.fill_(Scalar::ZERO)?;
+            let written = follow(&rest, ops)?;
+            // The same numbers could be written there any number of times, but PyTorch refuses it.
+            written.refuse_expanded("copy_slices")?;
+            written.fill_(Scalar::ZERO)?;
             Some(rest)
         }
         false => None,

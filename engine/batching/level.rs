@@ -50,22 +50,23 @@ pub struct Level {
     pub size: usize,
     /// What random ops do.
     pub randomness: Randomness,
+    /// Are all values the same for all samples, and only tangents are not? Then what is differentiated by inside is no batch.
+    pub alike: bool,
 }
 
 thread_local! {
     static LEVELS: RefCell<Vec<Level>> = const { RefCell::new(Vec::new()) };
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    static NO_RANDOM: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Ids are unique in the process, so that a tensor that outlives its level is never taken for one of another.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Starts a level in this thread, inside of those that are running, and gives its id.
-pub fn enter(size: usize, randomness: Randomness) -> u64 {
+pub fn enter(size: usize, randomness: Randomness, alike: bool) -> u64 {
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     LEVELS.with_borrow_mut(|levels| {
-        levels.push(Level { id, size, randomness });
+        levels.push(Level { id, size, randomness, alike });
         DEPTH.set(levels.len());
     });
     id
@@ -102,7 +103,7 @@ pub fn resume(left: Vec<Level>) {
 /// Is this thread inside of `vmap`?
 #[inline]
 pub fn is_active() -> bool {
-    DEPTH.get() > 0 || NO_RANDOM.get() > 0
+    DEPTH.get() > 0
 }
 
 /// The levels that this thread is inside of, the outermost first.
@@ -122,15 +123,6 @@ pub(crate) fn find(op: &'static str, id: u64) -> Result<Level> {
                    function instead of keeping it";
         Error::runtime(op, why)
     })
-}
-
-/// Refuses random ops in this thread until called with `false`, as often as it was called with `true`.
-pub fn forbid_random(on: bool) {
-    NO_RANDOM.set(if on { NO_RANDOM.get() + 1 } else { NO_RANDOM.get().saturating_sub(1) });
-}
-
-pub(crate) fn random_forbidden() -> bool {
-    NO_RANDOM.get() > 0
 }
 
 /// Ops that ran sample by sample: those told of, and those not yet.

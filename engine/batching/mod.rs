@@ -14,9 +14,7 @@ mod level;
 mod place;
 mod rules;
 
-pub use level::{
-    active, depth_of, enter, exit, fallbacks, forbid_random, is_active, resume, suspend, Level, Randomness,
-};
+pub use level::{active, depth_of, enter, exit, fallbacks, is_active, resume, suspend, Level, Randomness};
 pub(crate) use place::{bare, bare_by, bare_like, everywhere, levels_of, rewrapped, rewrapped_by, unwrap_at, wrap_at};
 pub use place::{fresh, hide, parts, show, spread};
 
@@ -156,9 +154,6 @@ pub(crate) fn write(op: &'static str, dst: &Tensor, value: &Tensor) -> Result<()
 /// Random numbers inside of `vmap`: one draw per sample, one for all, or none, as each level says.
 pub(crate) fn draw(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
     let name = prim.schema().name;
-    if level::random_forbidden() {
-        return Err(Error::runtime(name, RANDOM));
-    }
     let levels = level::active();
     let mut own = Vec::new();
     let mut shape = Shape::new();

@@ -165,13 +165,14 @@ pub(crate) fn rewrapped(g: Tensor, t: &Tensor) -> Result<Tensor> {
 }
 
 /// The tensor as an input of a differentiation that starts here: a leaf, or where gradients are recorded for it already
-/// a step on the tape of its own. At each running level it is batched, so that gradients are those of each sample.
+/// a step on the tape of its own. At each running level whose samples differ it is batched, so that gradients are those of each
+/// sample.
 ///
 /// # Errors
 /// For a dtype without gradients.
 pub fn fresh(x: &Tensor) -> Result<Tensor> {
     let mut x = x.clone();
-    for level in level::active() {
+    for level in level::active().into_iter().filter(|level| !level.alike) {
         let mut own = &x;
         let has = loop {
             match own.storage().batch() {

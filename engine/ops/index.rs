@@ -320,6 +320,10 @@ pub(crate) fn index_position(axes: &[usize]) -> usize {
 
 /// Reads at index tensors along sorted axes; with `strict` negative ones are refused, as PyTorch does outside of `x[…]`.
 pub(crate) fn index_axes(x: &Tensor, axes: &[usize], indices: &[Tensor], strict: bool) -> Result<Tensor> {
+    if crate::autograd::is_followed(x) {
+        // PyTorch says that before it looks at the indices.
+        crate::autograd::check_followed("index", x)?;
+    }
     let (shape, _) = indexed_shape("index", x, axes, indices)?;
     let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(x).chain(indices).collect();
     run(IndexOp::Index { axes: Axes::from_slice(axes), strict }, &inputs, &shape)

@@ -122,7 +122,7 @@ fn fill_expanded(x: &Tensor, axis: usize, index: &Tensor, value: &Tensor) -> Res
     let once = |(&n, &s): (&usize, &usize)| if s == 0 { n.min(1) as isize } else { n as isize };
     let size: Vec<isize> = x.shape().iter().zip(x.strides()).map(once).collect();
     let strides: Vec<isize> = x.strides().iter().map(|&s| s as isize).collect();
-    let shown = x.as_strided(&size, &strides, None)?;
+    let shown = crate::no_grad(|| x.as_strided(&size, &strides, None))?;
     let mut index = index.clone();
     if x.strides()[axis] == 0 {
         // Any place along it is the one that there is; what is out of range is still an error.
@@ -131,7 +131,8 @@ fn fill_expanded(x: &Tensor, axis: usize, index: &Tensor, value: &Tensor) -> Res
         put_axes(Target::Copy, &line, &[0], std::slice::from_ref(&index), &truth, false, false)?;
         index = index.zeros_like()?;
     }
-    put_axes(Target::Itself, &shown, &[axis], &[index], value, false, false)?;
+    let write = || put_axes(Target::Itself, &shown, &[axis], &[index], value, false, false).map(drop);
+    crate::autograd::record_fill("index_fill_", x, value, write)?;
     Ok(x.clone())
 }
 

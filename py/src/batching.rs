@@ -8,10 +8,11 @@ use pyo3::prelude::*;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
-/// Starts a level of `vmap` in this thread and gives its id.
+/// Starts a level of `vmap` in this thread and gives its id. `alike`: samples differ in tangents alone.
 #[pyfunction]
-fn _vmap_enter(py: Python<'_>, size: usize, randomness: &str) -> PyResult<u64> {
-    cross::quick(py, || Ok(batching::enter(size, randomness.parse()?)))
+#[pyo3(signature = (size, randomness, alike=false))]
+fn _vmap_enter(py: Python<'_>, size: usize, randomness: &str, alike: bool) -> PyResult<u64> {
+    cross::quick(py, || Ok(batching::enter(size, randomness.parse()?, alike)))
 }
 
 /// Ends a level of `vmap`.
@@ -77,12 +78,6 @@ fn _vmap_fallbacks(all: bool) -> Vec<&'static str> {
     batching::fallbacks(all)
 }
 
-/// Refuses random ops in this thread, or no longer.
-#[pyfunction]
-fn _forbid_random(on: bool) {
-    batching::forbid_random(on);
-}
-
 /// The tensor as an input of a differentiation that starts here.
 #[pyfunction]
 fn _fresh<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>) -> Object<'py> {
@@ -119,7 +114,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_vmap_parts, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_active, m)?)?;
     m.add_function(wrap_pyfunction!(_vmap_fallbacks, m)?)?;
-    m.add_function(wrap_pyfunction!(_forbid_random, m)?)?;
     m.add_function(wrap_pyfunction!(_fresh, m)?)?;
     m.add_function(wrap_pyfunction!(_retire, m)?)?;
     m.add_function(wrap_pyfunction!(_leads_elsewhere, m)?)

@@ -21,11 +21,17 @@ class VmapInfo(NamedTuple):
 
 
 def level_of(args: Iterable[Any]) -> int | None:
-    """The innermost level of `vmap` that any of these tensors is batched at."""
-    if not _C._vmap_active():
+    """The innermost level of `vmap` that any of these tensors is batched at, or if one is, any of their tangents."""
+    active = _C._vmap_active()
+    if not active:
         return None
-    found = [parts[1] for a in args if isinstance(a, Tensor) and (parts := _C._vmap_parts(a)) is not None]
-    return max(found, default=None)
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    level = max((parts[1] for t in tensors if (parts := _C._vmap_parts(t)) is not None), default=None)
+    if level is not None:
+        for inner in sorted((id for id, *_ in active if id > level), reverse=True):
+            if any(_C._vmap_spread(t, inner) is not None for t in tensors):
+                return inner
+    return level
 
 
 def call(cls: type[Function], level: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 from lucid import _C
 from lucid._C import Tensor
 from lucid.func import _tree
-from lucid.func._grad import Argnums, Linear, chosen, jvp, vjp_by
-from lucid.func._vmap import check_randomness, vmap
+from lucid.func._grad import Argnums, Pushed, chosen, vjp_by
+from lucid.func._vmap import check_randomness, level_of, vmap
 
 
 def basis(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -95,61 +95,42 @@ def jacfwd(
     def wrapped(*args: Any) -> Any:
         _refuse_complex("jacfwd", _tree.flatten(args)[0], "inputs")
         at = chosen(argnums, len(args))
-        picked: Any = tuple(args[i] for i in at)
-        if isinstance(argnums, int):
-            picked = picked[0]
-        inputs, in_spec = _tree.flatten(picked)
-        columns, spec, outputs, aux = _columns(func, args, argnums, at, picked, has_aux, randomness)
-        _refuse_complex("jacfwd", outputs, "outputs")
-        blocks = vmap(columns, out_dims=-1, randomness=randomness)(*basis(inputs))
+        inputs, in_spec = _tree.flatten(tuple(args[i] for i in at))
+        vectors = basis(inputs)
+
+        def of_picked(*xs: Any) -> Any:
+            given = list(args)
+            for i, x in zip(at, xs, strict=True):
+                given[i] = x
+            return func(*given)
+
+        # The function is run once, on inputs that carry all vectors as tangents.
+        size = sum(x.numel() for x in inputs)
+        with level_of(size, randomness, randomness != "different") as level:
+            tangents = [_C._vmap_hide(v, 0, level) for v in vectors]
+            call = Pushed(of_picked, tuple(args[i] for i in at), tangents, "jvp(f, primals, tangents)", False, has_aux)
+            blocks = [_C._vmap_show(v, -1, level) for v in call.tangents]
+            # What depends on no random number is the same for all vectors.
+            aux = _tree.map_leaves(lambda x: _shown(x, level) if isinstance(x, Tensor) else x, call.aux)
+        _refuse_complex("jacfwd", blocks, "outputs")
+        own = in_spec if isinstance(argnums, tuple) else _tree.flatten(args[at[0]])[1]
         jacobian = []
-        for y, block in zip(outputs, blocks, strict=True):
+        for block in blocks:
             parts, start = [], 0
             for x in inputs:
-                parts.append(block.narrow(-1, start, x.numel()).reshape((*y.shape, *x.shape)))
+                parts.append(block.narrow(-1, start, x.numel()).reshape((*block.shape[:-1], *x.shape)))
                 start += x.numel()
-            jacobian.append(_tree.unflatten(parts, in_spec))
-        made = _tree.unflatten(jacobian, spec)
+            jacobian.append(_tree.unflatten(parts, own))
+        made = _tree.unflatten(jacobian, call.spec)
         return (made, aux) if has_aux else made
 
     return wrapped
 
 
-def _columns(
-    func: Callable[..., Any],
-    args: tuple[Any, ...],
-    argnums: Argnums,
-    at: tuple[int, ...],
-    picked: Any,
-    has_aux: bool,
-    randomness: str,
-) -> tuple[Callable[..., Any], _tree.Spec, list[Tensor], Any]:
-    """What takes a tangent to a column; then how the outputs are nested, the outputs, and `aux`."""
-
-    def of_picked(*xs: Any) -> Any:
-        given = list(args)
-        for i, x in zip(at, xs, strict=True):
-            given[i] = x
-        return func(*given)
-
-    primals = picked if isinstance(argnums, tuple) else (picked,)
-    # Random numbers are the same for all columns, or refused: one run of the function does.
-    forbids = randomness == "error"
-    if forbids:
-        _C._forbid_random(True)
-    try:
-        linear = Linear(of_picked, primals, "jvp(f, primals, tangents)", has_aux)
-    finally:
-        if forbids:
-            _C._forbid_random(False)
-    if randomness != "different":
-        return (lambda *tangents: tuple(linear.push(tangents))), linear.spec, linear.values, linear.aux
-
-    def again(*tangents: Tensor) -> tuple[Tensor, ...]:
-        vs = _tree.unflatten(tangents, linear.in_spec)
-        return tuple(_tree.flatten(jvp(of_picked, primals, vs, has_aux=has_aux)[1])[0])
-
-    return again, linear.spec, linear.values, linear.aux
+def _shown(x: Tensor, level: int) -> Tensor:
+    """`aux` outside of the level: that of the first vector where it is batched."""
+    parts = _C._vmap_parts(x)
+    return x if parts is None or parts[1] != level else _C._vmap_show(x, 0, level)[0]
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:

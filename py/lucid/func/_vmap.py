@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from lucid import _C
@@ -93,20 +94,27 @@ def _run(
     leaves: list[Any],
 ) -> tuple[list[Any], list[Any], _tree.Spec]:
     """The results' leaves, where each has its samples' dimension, and how they are nested."""
-    level = _C._vmap_enter(size, randomness)
-    try:
+    with level_of(size, randomness) as level:
         hidden = [x if d is None else _C._vmap_hide(x, d, level) for x, d in zip(leaves, dims, strict=True)]
         result = func(*_tree.unflatten(hidden, spec), **kwargs)
         outs, out_spec = _tree.flatten(result)
         found = _outputs(func, out_dims, result, out_spec)
         shown = [_shown(func, out, dim, level) for out, dim in zip(outs, found, strict=True)]
         return shown, found, out_spec
+
+
+@contextmanager
+def level_of(size: int, randomness: str, alike: bool = False) -> Iterator[int]:
+    """A block in which a level runs, by its id. `alike`: samples differ in their tangents alone."""
+    level = _C._vmap_enter(size, randomness, alike)
+    try:
+        yield level
     finally:
         _C._vmap_exit(level)
         for op in _C._vmap_fallbacks():
             warnings.warn(
                 f"vmap: there is no batching rule for {op} yet: it runs sample by sample, which is slow",
-                stacklevel=4,
+                stacklevel=6,
             )
 
 

@@ -347,3 +347,66 @@ def test_a_view_that_the_tape_lost_may_be_read_without_it(device: str) -> None:
             return (v * 2).tolist(), v[0].item()
 
     assert run(lucid, device) == run(torch, "cpu")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_first_error_of_a_view_that_the_tape_lost(device: str) -> None:
+    def run(m: Any, d: str, made: str) -> Any:
+        x = m.arange(3.0, device=d).requires_grad_()
+        with m.no_grad():
+            alias = x.view_as(x)
+        piece = alias if made == "alias" else x.chunk(2)[1]
+        with m.no_grad():
+            x.add_(1)
+        found = []
+        for use in (lambda: piece[m.tensor([0, 7], device=d)], lambda: piece.retain_grad()):
+            try:
+                found.append(use())
+            except Exception as e:
+                found.append(next(c.__name__ for c in type(e).__mro__ if c.__module__ == "builtins"))
+        return found
+
+    for made in ("alias", "chunk"):
+        assert run(lucid, device, made) == run(torch, "cpu", made), made
+
+
+# ---- writes that nobody goes back through ----------------------------------------------------------------------------
+
+FILLS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "fill_": lambda m, w, y: w.fill_(2.0),
+    "zero_": lambda m, w, y: w.zero_(),
+    "fill a part": lambda m, w, y: w[0].fill_(2.0),
+    "fill a row": lambda m, w, y: w[:, 0].fill_(2.0),
+    "put a number": lambda m, w, y: put(w, 0, 3.0),
+    "put a number in all": lambda m, w, y: put(w, ..., 3.0),
+    "put itself": lambda m, w, y: put(w, ..., y),
+    "put what it is of": lambda m, w, y: put(w, ..., y.detach()),
+    "index_fill_": lambda m, w, y: w.index_fill_(0, m.tensor([0], device=w.device), 1.0),
+    "index_fill_ of rows": lambda m, w, y: w.index_fill_(1, m.tensor([1], device=w.device), 1.0),
+}
+
+
+def put(x: Any, place: Any, value: Any) -> None:
+    x[place] = value
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("made", ["recorded", "plain", "constant"])
+@pytest.mark.parametrize("name", FILLS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_gradients_of_writes_to_expanded_tensors(name: str, made: str, device: str) -> None:
+    def run(m: Any, d: str) -> Any:
+        x = m.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device=d).requires_grad_()
+        y = {"recorded": lambda: x * 1, "plain": lambda: x.detach().clone(), "constant": lambda: x[0] * 0 + 1}[made]()
+        w = y.expand(2, *y.shape)
+        FILLS[name](m, w, y)
+        found = [w.tolist(), w._version, w.requires_grad, y.requires_grad]
+        for t in (w, y):
+            try:
+                found.append(m.autograd.grad((t * t).sum() + x.sum(), x, retain_graph=True)[0].tolist())
+            except RuntimeError as e:
+                assert "single memory location" in str(e), e
+                found.append("refused")
+        return found
+
+    assert run(lucid, device) == run(torch, "cpu")

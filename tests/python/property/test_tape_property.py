@@ -120,11 +120,13 @@ PLACES: dict[str, Callable[..., Any]] = {
 STEPS = {**VIEWS, **WRITES, **OPS, **PLACES}
 MODES = ["enable_grad"] * 8 + ["no_grad"] * 2 + ["inference_mode"]
 
+#: What there is from the first, and the first few that are made, are looked at oftener.
+numbers = st.one_of(st.integers(0, 20), st.integers(3, 6))
 steps = st.builds(
     Step,
     st.one_of(*(st.sampled_from(sorted(kind)) for kind in (VIEWS, VIEWS, WRITES, WRITES, OPS, PLACES))),
-    st.integers(0, 20),
-    st.integers(0, 20),
+    numbers,
+    numbers,
     st.integers(0, 5),
     st.sampled_from(MODES),
 )
@@ -210,6 +212,12 @@ def agree(a: Any, b: Any) -> bool:
 @example([Step("clone", 1), Step("unbind", 5), Step("put all", 5, 8)], "cpu")
 # What shows a tensor several times, set to that tensor.
 @example([Step("expand", 4), Step("put all", 5, 4)], "cpu")
+# A write to what shows a tensor several times: nobody goes back to what it was before.
+@example([Step("expand", 3), Step("fill_", 5)], "gpu")
+@example([Step("expand", 3), Step("put all", 5, 3)], "cpu")
+# Of views that the tape has lost: which error comes first, and what needs no place on it.
+@example([Step("chunk", 1), Step("add_", 1, mode="no_grad"), Step("index", 6)], "cpu")
+@example([Step("alias", 0, mode="no_grad"), Step("add_", 0, mode="no_grad"), Step("retain_grad", 5)], "cpu")
 # Functions that write, or give back what they got, without recording; and one of a view that the tape has lost.
 @example([Step("write", 4), Step("write", 3)], "gpu")
 @example([Step("same", 0, mode="no_grad"), Step("view", 0, mode="inference_mode")], "cpu")
