@@ -64,14 +64,17 @@ macro_rules! on_device {
 }
 
 impl Storage {
+    #[inline]
     pub(crate) fn layout(&self) -> &Layout {
         on_device!(self, a => a.layout(), b => &b.layout, s => &s.layout)
     }
 
+    #[inline]
     pub(crate) fn dtype(&self) -> DType {
         on_device!(self, a => a.dtype(), b => b.value.dtype(), s => s.dtype)
     }
 
+    #[inline]
     pub(crate) fn version(&self) -> u32 {
         on_device!(self, a => a.version(), b => b.value.version(), s => s.version())
     }
@@ -137,6 +140,7 @@ impl Storage {
         }
     }
 
+    #[inline]
     pub(crate) fn device(&self) -> Device {
         match &self.0 {
             Repr::Cpu(_) => Device::Cpu,

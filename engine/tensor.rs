@@ -31,10 +31,12 @@ impl Tensor {
         Tensor(Arc::new(Inner { storage, auto }))
     }
 
+    #[inline]
     pub(crate) fn storage(&self) -> &Storage {
         &self.0.storage
     }
 
+    #[inline]
     pub(crate) fn layout(&self) -> &Layout {
         self.0.storage.layout()
     }
@@ -79,11 +81,13 @@ impl Tensor {
     }
 
     /// Sizes, one per dimension.
+    #[inline]
     pub fn shape(&self) -> &[usize] {
         &self.layout().shape
     }
 
     /// Steps in elements between neighbours along each dimension, as PyTorch reports them.
+    #[inline]
     pub fn strides(&self) -> &[usize] {
         &self.layout().strides
     }
@@ -99,6 +103,7 @@ impl Tensor {
     }
 
     /// Number of dimensions.
+    #[inline]
     pub fn ndim(&self) -> usize {
         self.layout().ndim()
     }
@@ -109,11 +114,13 @@ impl Tensor {
     }
 
     /// Element type.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.0.storage.dtype()
     }
 
     /// Where it lives.
+    #[inline]
     pub fn device(&self) -> Device {
         self.0.storage.device()
     }

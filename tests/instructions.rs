@@ -22,12 +22,12 @@ const RECORDED: &[(&str, Device, bool, u64)] = &[
     ("matmul", Device::Gpu, false, 4900),
     ("linear", Device::Gpu, false, 6000),
     ("reshape", Device::Gpu, false, 2550),
-    ("add", Device::Cpu, false, 4600),
-    ("sum", Device::Cpu, false, 3600),
+    ("add", Device::Cpu, false, 4350),
+    ("sum", Device::Cpu, false, 2970),
     ("transpose", Device::Cpu, false, 1750),
     ("add", Device::Gpu, true, 8850),
-    ("linear", Device::Gpu, true, 12950),
-    ("add", Device::Cpu, true, 8400),
+    ("linear", Device::Gpu, true, 12850),
+    ("add", Device::Cpu, true, 7970),
 ];
 
 /// A loop over two operands, and what it is called with.

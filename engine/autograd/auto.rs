@@ -4,7 +4,7 @@
 
 use super::forward::Tangent;
 use super::hooks::Extra;
-use super::node::{Edge, Node, Owned};
+use super::node::{if_last, Edge, Node, Owned};
 use super::{modes, transforms};
 use crate::ops::view::ViewOp;
 use crate::tensor::Inner;
@@ -257,11 +257,9 @@ impl Auto {
 impl Drop for Inner {
     fn drop(&mut self) {
         // A view's base may be the last handle on a long history: hand it to the iterative drop.
-        if let Some(view) = self.auto.view.take()
-            && let Some(mut inner) = Arc::into_inner(view.base.0)
-        {
+        if let Some(view) = self.auto.view.take() {
             let mut stack = SmallVec::new();
-            inner.auto.unlink(&mut stack);
+            if_last(view.base.0, |inner| inner.auto.unlink(&mut stack));
             drop(stack);
         }
     }

@@ -312,17 +312,24 @@ impl Node {
     }
 
     fn unlink(&mut self, stack: &mut SmallVec<[Owned; 8]>) {
-        stack.extend(self.edges.drain(..).flatten().map(|e| Owned::Node(e.node)));
+        for edge in &mut self.edges {
+            if let Some(edge) = edge.take() {
+                stack.push(Owned::Node(edge.node));
+            }
+        }
         let saved = self.saved.get_mut();
-        for kept in saved.inputs.drain(..).flatten().chain(saved.output.take()) {
-            match kept {
-                Kept::Input(t, _) => stack.push(Owned::Tensor(t)),
-                Kept::Packed(packed) => {
+        for kept in saved.inputs.iter_mut().chain([&mut saved.output]) {
+            match kept.take() {
+                None => {}
+                Some(Kept::Input(t, _)) => stack.push(Owned::Tensor(t)),
+                Some(Kept::Packed(packed)) => {
                     if let Place::At(edge) = packed.1 {
                         stack.push(Owned::Node(edge.node));
                     }
                 }
-                Kept::Output(kept, ..) => stack.extend(kept.1.into_iter().filter_map(|t| t.value).map(Owned::Tensor)),
+                Some(Kept::Output(kept, ..)) => {
+                    stack.extend(kept.1.into_iter().filter_map(|t| t.value).map(Owned::Tensor));
+                }
             }
         }
     }
@@ -340,18 +347,22 @@ impl Drop for Node {
         self.unlink(&mut stack);
         while let Some(owned) = stack.pop() {
             match owned {
-                Owned::Node(node) => {
-                    if let Some(mut node) = Arc::into_inner(node) {
-                        node.unlink(&mut stack);
-                    }
-                }
-                Owned::Tensor(t) => {
-                    if let Some(mut inner) = Arc::into_inner(t.0) {
-                        inner.auto.unlink(&mut stack);
-                    }
-                }
+                Owned::Node(node) => if_last(node, |node| node.unlink(&mut stack)),
+                Owned::Tensor(t) => if_last(t.0, |inner| inner.auto.unlink(&mut stack)),
             }
         }
+    }
+}
+
+/// Drops a handle, after `f` where it is the last one. Where it lies, if that may be: nodes are large, and moving one out costs
+/// more than all else here.
+pub(super) fn if_last<T>(mut handle: Arc<T>, f: impl FnOnce(&mut T)) {
+    if let Some(last) = Arc::get_mut(&mut handle) {
+        return f(last);
+    }
+    // Somebody knows of it without keeping it, or lets go of it at this moment.
+    if let Some(mut last) = Arc::into_inner(handle) {
+        f(&mut last);
     }
 }
 

@@ -157,7 +157,9 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
         return Ok(Tensor::from_storage(storage));
     }
     inputs.iter().try_for_each(|t| check_followed(schema.name, t))?;
-    let edges: SmallVec<[Option<Edge>; 2]> = inputs.iter().map(|t| edge_of(t)).collect();
+    // Pushed, since collecting into a vector of this kind costs as much as making what is collected.
+    let (mut edges, mut metas) = (SmallVec::<[Option<Edge>; 2]>::new(), SmallVec::<[InputMeta; 2]>::new());
+    inputs.iter().for_each(|t| edges.push(edge_of(t)));
     let needs = |j: usize| edges.get(j).is_some_and(Option::is_some);
     let mut saved = Saved::default();
     if inputs.iter().enumerate().any(|(i, _)| schema.saves.input(i, needs)) {
@@ -167,14 +169,13 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
     if schema.saves.output(needs) {
         saved.output = Some(Kept::output(&storage, 0)?);
     }
-    let metas = match prim {
+    let of: fn(&Tensor) -> InputMeta = match prim {
         Prim::Conv(_)
         | Prim::Pool(_)
-        | Prim::Norm(NormOp::Standardize { dims: 0, .. } | NormOp::Affine { dims: 0, .. }) => {
-            inputs.iter().map(|t| InputMeta::of_images(t)).collect()
-        }
-        _ => inputs.iter().map(|t| InputMeta::of(t)).collect(),
+        | Prim::Norm(NormOp::Standardize { dims: 0, .. } | NormOp::Affine { dims: 0, .. }) => InputMeta::of_images,
+        _ => InputMeta::of,
     };
+    inputs.iter().for_each(|t| metas.push(of(t)));
     let node = Node::new(Kind::Op(prim), edges, metas, saved);
     Ok(Tensor::with_auto(storage, Auto::recorded(Edge { node, nr: 0 })))
 }

@@ -1,10 +1,11 @@
 //! Allocation for buffers: 64-byte aligned blocks (on macOS large ones are page-aligned), kept for reuse when freed, and
 //! counted.
 //!
-//! Depends on `error` only. A fresh large block costs a page fault per 4 KiB, more than an element-wise op on it; so freed
+//! Depends on `error` and `small`. A fresh large block costs a page fault per 4 KiB, more than an element-wise op on it; so freed
 //! ones wait in size classes, up to a limit in bytes for all together; beyond it those go first whose size was not asked for
 //! longest, so that the cache follows shapes that change. Invariant: the counters say what live buffers hold.
 
+use super::small;
 use crate::error::{Error, Result};
 use crate::Device;
 use parking_lot::Mutex;
@@ -14,8 +15,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const ALIGN: usize = 64;
-/// Smaller blocks go straight to the system allocator, which is good at them.
-const CACHED_FROM: usize = 32 << 10;
+/// Smaller blocks are kept by the thread that freed them.
+const CACHED_FROM: usize = small::BELOW;
 /// What large blocks are aligned to: Metal uses memory in place where it starts on a page and fills whole ones.
 const PAGE: usize = if cfg!(target_os = "macos") { 16 << 10 } else { ALIGN };
 /// The most that freed blocks may hold, unless set otherwise.
@@ -95,7 +96,8 @@ pub struct Stats {
     pub current: usize,
     /// The most there have been since the last `reset_peak`.
     pub peak: usize,
-    /// Bytes in freed blocks kept for reuse.
+    /// Bytes in freed blocks of 32 KiB and more that are kept for reuse. Of smaller ones each thread keeps 256 KiB at most, which
+    /// are not counted.
     pub cached: usize,
     /// Allocations made, reused blocks included.
     pub allocations: usize,
@@ -112,8 +114,9 @@ pub fn reset_peak() {
     PEAK.store(CURRENT.load(Relaxed), Relaxed);
 }
 
-/// Gives freed blocks back to the system.
+/// Gives freed blocks back to the system; of small ones those that this thread freed.
 pub fn empty_cache() {
+    small::clear();
     let mut free = FREE.lock();
     let limit = std::mem::replace(&mut free.limit, 0);
     free.trim();
@@ -122,6 +125,7 @@ pub fn empty_cache() {
 
 /// Sets the most bytes that freed blocks may hold, and gives back what is beyond; returns the limit until now.
 pub fn set_cache_limit(bytes: usize) -> usize {
+    small::set_limit(bytes);
     let mut free = FREE.lock();
     let before = std::mem::replace(&mut free.limit, bytes);
     free.trim();
@@ -155,7 +159,7 @@ fn align(size: usize) -> usize {
     }
 }
 
-fn release(ptr: NonNull<u8>, size: usize) {
+pub(super) fn release(ptr: NonNull<u8>, size: usize) {
     // SAFETY: the block was allocated with this size and alignment, and nothing refers to it any more.
     unsafe { std::alloc::dealloc(ptr.as_ptr(), Layout::from_size_align_unchecked(size, align(size))) };
 }
@@ -191,7 +195,7 @@ impl Block {
         if bytes == 0 {
             return Ok(Block { ptr: dangling(), bytes: 0, size: 0 });
         }
-        let reused = (size >= CACHED_FROM).then(|| FREE.lock().take(size)).flatten();
+        let reused = if size < CACHED_FROM { small::take(size) } else { FREE.lock().take(size) };
         let layout = Layout::from_size_align(size, align(size)).map_err(|_| out_of_memory(format!("{bytes} bytes")))?;
         let ptr = match reused {
             Some(ptr) => ptr,
@@ -239,10 +243,10 @@ impl Drop for Block {
             return;
         }
         CURRENT.fetch_sub(self.bytes, Relaxed);
-        if self.size >= CACHED_FROM {
-            return FREE.lock().give(self.size, self.ptr);
+        match self.size {
+            CACHED_FROM.. => FREE.lock().give(self.size, self.ptr),
+            size => small::give(self.ptr, size),
         }
-        release(self.ptr, self.size);
     }
 }
 

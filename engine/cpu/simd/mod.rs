@@ -20,6 +20,7 @@ mod memory;
 mod reduce;
 mod seats;
 pub mod shared;
+mod small;
 mod strips;
 pub mod threads;
 pub mod tile;
