@@ -158,10 +158,12 @@ fn hardtanh_body(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
 
 fn logsigmoid_body(x: &Tensor) -> Result<Tensor> {
     schema::logsigmoid.check(x.dtype())?;
-    wide(x, |x| {
-        let tail = (-&x.abs()?)?.exp()?.log1p()?;
-        -&((-x)?.relu()? + &tail)?
-    })
+    wide(x, |x| -&one_plus_exp(&(-x)?)?)
+}
+
+/// `log(1 + e^x)`, without overflow and with its gradients everywhere: made of `|x|` it had none at 0.
+pub(super) fn one_plus_exp(x: &Tensor) -> Result<Tensor> {
+    x.logaddexp(&constant(0.0, x)?)
 }
 
 fn softsign_body(x: &Tensor) -> Result<Tensor> {

@@ -103,8 +103,8 @@ macro_rules! binary_ops {
         method atan2(other: Tensor) -> Tensor {
             [inplace] PromoteGpu Yes DTypes::ORDERED, Float,
             prim Atan2 Inputs {|c, g| [
-                g * &(c.x(1)? / &(c.x(0)?.square()? + &c.x(1)?.square()?)?)?,
-                -&(g * &(c.x(0)? / &(c.x(0)?.square()? + &c.x(1)?.square()?)?)?)?
+                g * &(c.x(1)? * &of_length(&c.x(0)?, &c.x(1)?)?)?,
+                -&(g * &(c.x(0)? * &of_length(&c.x(0)?, &c.x(1)?)?)?)?
             ]},
             run extremum[BinaryOp::Atan2], torch "", samples ["N(3, 4), P(3, 4)", "N(3, 4), N(4)"],
             example ["assert_close(tensor([1.0, -1.0])?.atan2(&tensor([0.0, -1.0])?)?, [1.57080, -2.35619]);"]
@@ -319,6 +319,8 @@ fn scaled<T>(
         _ => alpha,
     };
     let b = match b {
+        // A number of a higher category than `b` must not say the dtype.
+        Operand::Tensor(b) if b.dtype().category() < common.category() => b.cast(common)?.mul(alpha)?,
         Operand::Tensor(b) => b.mul(alpha)?,
         Operand::Scalar(s) => Tensor::constant(s, super::scalar_dtype(s), a.device())?.mul(alpha)?,
     };
@@ -455,6 +457,13 @@ pub(crate) fn within(x: &Tensor, factor: Scalar) -> Scalar {
     } else {
         factor
     }
+}
+
+/// `1 / (y² + x²)`, and 0 at the origin, where an angle has no gradient.
+fn of_length(y: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let square = (y.square()? + &x.square()?)?;
+    let origin = square.detach()?.eq(0)?;
+    square.filled(&origin, 1.0)?.reciprocal()?.filled(&origin, 0.0)
 }
 
 fn addcmul_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {

@@ -122,7 +122,7 @@ fn check_trapezoid(op: &'static str, y: &Tensor, x: Option<&Tensor>, dx: Scalar,
 fn trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: isize) -> Result<Tensor> {
     let axis = check_trapezoid("trapezoid", y, x, dx, dim)?;
     if y.shape()[axis] == 0 {
-        return y.sum(Some(&[dim]), false, None);
+        return y.detach()?.sum(Some(&[dim]), false, Some(y.dtype()));
     }
     let dim = axis as isize;
     match x {

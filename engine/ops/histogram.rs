@@ -85,6 +85,10 @@ pub(super) fn histc_body(x: &Tensor, bins: i64, min: Scalar, max: Scalar) -> Res
     let (low, high) = ends_of("histc", &x, given)?;
     // Which bin, in the elements' own precision, as PyTorch computes it.
     let float = if x.dtype().is_float() { x.clone() } else { x.cast(DType::F32)? };
+    let (low, high) = match float.dtype() {
+        DType::F32 => (f64::from(low as f32), f64::from(high as f32)),
+        _ => (low, high),
+    };
     let place = float.sub(low, Scalar::ONE)?.mul(bins as f64)?.div(high - low, None)?.floor()?;
     let inside = float.ge(low)?.logical_and(&float.le(high)?)?;
     let place = place.where_else_zero(&inside)?.cast(DType::I64)?.clamp(Some(0.into()), Some((bins - 1).into()))?;

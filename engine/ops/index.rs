@@ -455,11 +455,8 @@ fn slice_scatter_body(
     let slice = slice_of("slice_scatter", x, axis, start, end, step)?;
     let mut expected = Shape::from_slice(x.shape());
     expected[axis] = slice.len;
-    if src.shape() != expected.as_slice() || src.dtype() != x.dtype() {
-        let why = format!("expected src of {expected:?} and {}, got {:?} and {}", x.dtype(), src.shape(), src.dtype());
-        return Err(Error::shape("slice_scatter", why, &[x.shape(), src.shape()]));
-    }
-    slice_scatter_dims(x, src, smallvec::smallvec![slice])
+    let src = super::part::for_part("slice_scatter", x, src, &expected)?;
+    slice_scatter_dims(x, &src, smallvec::smallvec![slice])
 }
 
 /// Python's slice of one dimension, with its ends clamped.

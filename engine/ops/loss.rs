@@ -169,8 +169,13 @@ fn smooth_l1_body(x: &Tensor, y: &Tensor, reduction: &str, beta: f64) -> Result<
     }
     let d = difference("smooth_l1_loss", x, y)?;
     let a = d.abs()?;
-    let loss = r#where(&a.lt(beta)?, &(d.square()? * (0.5 / beta))?, &(&a - 0.5 * beta)?)?;
+    let loss = r#where(&a.lt(beta)?, &(near(&d, &a.ge(beta)?)? * (0.5 / beta))?, &(&a - 0.5 * beta)?)?;
     reduce("smooth_l1_loss", loss, reduction)
+}
+
+/// The square of what is near: what is far may be infinite, and would give `0 · ∞` for a gradient.
+fn near(d: &Tensor, far: &Tensor) -> Result<Tensor> {
+    d.filled(far, 0.0)?.square()
 }
 
 fn huber_body(x: &Tensor, y: &Tensor, reduction: &str, delta: f64) -> Result<Tensor> {
@@ -184,7 +189,7 @@ fn huber_body(x: &Tensor, y: &Tensor, reduction: &str, delta: f64) -> Result<Ten
     // The result has the input's dtype, whatever the target's.
     check_holds("huber_loss", d.dtype(), x.dtype())?;
     let a = d.abs()?;
-    let loss = r#where(&a.lt(delta)?, &(d.square()? * 0.5)?, &((&a - 0.5 * delta)? * delta)?)?;
+    let loss = r#where(&a.lt(delta)?, &(near(&d, &a.ge(delta)?)? * 0.5)?, &((&a - 0.5 * delta)? * delta)?)?;
     reduce("huber_loss", loss.cast(x.dtype())?, reduction)
 }
 
@@ -407,11 +412,31 @@ fn bce_body(p: &Tensor, t: &Tensor, weight: Option<&Tensor>, reduction: &str) ->
         let why = format!("expected input and target of one dtype, but found {} and {}", p.dtype(), t.dtype());
         return Err(Error::dtype("binary_cross_entropy", why, &[p.dtype(), t.dtype()]));
     }
-    let floor = |x: Tensor| x.clamp(Some(crate::Operand::Scalar(Scalar::Float(-100.0))), None);
-    let (yes, no) = (floor(p.log()?)?, floor((1.0 - p)?.log()?)?);
-    let loss = (-&((t * &yes)? + &((1.0 - t)? * &no)?)?)?;
+    if p.dtype().size() == 2 {
+        // The gradient beside 0 and 1 is large, and its products are not those of 16 bits.
+        let (p32, t32) = (p.cast(DType::F32)?, t.cast(DType::F32)?);
+        return bce_body(&p32, &t32, weight, reduction)?.cast(p.dtype());
+    }
+    let loss = match crate::autograd::is_followed(p) {
+        false => bce_of(p, t)?,
+        true => {
+            // At 0 and 1 PyTorch's slope is (p - t) / 1e-12 (in float32), that of a line there.
+            const LEAST: f64 = 1e-12f32 as f64;
+            let still = p.detach()?;
+            let edge = (&still * &(1.0 - &still)?)?.lt(LEAST)?;
+            let slope = ((&still - &t.detach()?)?.where_else_zero(&edge)? * (1.0 / LEAST))?;
+            let line = (bce_of(&still, t)? + &((p - &still)? * &slope)?)?;
+            r#where(&edge, &line, &bce_of(&p.filled(&edge, 0.5)?, t)?)?
+        }
+    };
     let loss = weight.map_or(Ok(loss.clone()), |w| (loss * w)?.cast(p.dtype()))?;
     reduce("binary_cross_entropy", loss, reduction)
+}
+
+fn bce_of(p: &Tensor, t: &Tensor) -> Result<Tensor> {
+    let floor = |x: Tensor| x.clamp(Some(crate::Operand::Scalar(Scalar::Float(-100.0))), None);
+    let (yes, no) = (floor(p.log()?)?, floor((1.0 - p)?.log()?)?);
+    -&((t * &yes)? + &((1.0 - t)? * &no)?)?
 }
 
 fn bce_logits_body(
@@ -423,8 +448,7 @@ fn bce_logits_body(
 ) -> Result<Tensor> {
     schema::binary_cross_entropy_with_logits.check(x.dtype())?;
     same_shape("binary_cross_entropy_with_logits", x, t)?;
-    // log(1 + e^-x) = log(1 + e^-|x|) + max(-x, 0)
-    let tail = ((-&x.abs()?)?.exp()?.log1p()? + &(-x)?.relu()?)?;
+    let tail = super::activation::one_plus_exp(&(-x)?)?;
     let loss = match pos_weight {
         Some(p) => {
             let positive = (((p - 1.0)? * t)? + 1.0)?;
@@ -451,9 +475,7 @@ fn kl_div_body(x: &Tensor, t: &Tensor, reduction: &str, log_target: bool) -> Res
         true => (t.exp()? * &(t - x)?)?,
         false => {
             // 0 log 0 counts nothing.
-            let positive = t.gt(0)?;
-            let logs = r#where(&positive, t, 1.0)?.log()?;
-            ((t * &logs)? - &(t * x)?)?
+            (t.xlogy(t)? - &(t * x)?)?
         }
     };
     match (reduction, x.ndim()) {

@@ -55,13 +55,13 @@ macro_rules! matrix_ops {
         }
         /// Each square matrix to the power `n`; of negative powers the inverse's.
         method matrix_power(n: Int) -> Tensor {
-            [out_rule] Keep Yes DTypes::INEXACT, Same,
+            [out_rule] Keep Yes DTypes::NUMERIC, Same,
             run matrix_power_body["matrix_power"], torch "", samples ["N(3, 3), 3", "N(2, 2, 2), 0", "REG(3, 3), -2", "N(2, 2), 5", "N(2, 2), 1"],
             example ["assert_close(tensor([[1.0, 1.0], [0.0, 1.0]])?.matrix_power(5)?, [[1.0, 5.0], [0.0, 1.0]]);"]
         }
         /// [`matrix_power`].
         function linalg_matrix_power(A: Tensor, n: Int) -> Tensor {
-            [out_rule] Keep Yes DTypes::INEXACT, Same,
+            [out_rule] Keep Yes DTypes::NUMERIC, Same,
             run matrix_power_body["linalg.matrix_power"], torch "linalg.matrix_power", samples ["N(3, 3), 2", "REG(2, 2, 2), -1"],
             example ["assert_close(linalg_matrix_power(&tensor([[2.0, 0.0], [0.0, 4.0]])?, -1)?, [[0.5, 0.0], [0.0, 0.25]]);"]
         }

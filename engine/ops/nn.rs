@@ -305,7 +305,7 @@ fn softplus_body(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
 fn relu6_body(x: &Tensor) -> Result<Tensor> {
     // PyTorch gives no gradient at the bounds themselves.
     let y = x.relu()?;
-    super::compare::select::r#where(&y.lt(6)?, &y, &Tensor::constant(Scalar::Int(6), x.dtype(), x.device())?)
+    super::compare::select::r#where(&y.ge(6)?, &Tensor::constant(Scalar::Int(6), x.dtype(), x.device())?, &y)
 }
 
 fn dropout_body(x: &Tensor, p: f64, training: bool, generator: Option<&Generator>) -> Result<Tensor> {

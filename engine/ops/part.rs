@@ -40,13 +40,16 @@ pub(super) fn masked_scatter_body(to: Target, x: &Tensor, mask: &Tensor, source:
     put_body(to, &wide, &places, &source.reshape(&[-1])?.narrow(0, 0, n as i64)?, false)
 }
 
-fn check_part(op: &'static str, x: &Tensor, src: &Tensor, part: &[usize]) -> Result<()> {
-    same_dtype(op, x, src, "expected src to have the tensor's dtype")?;
+/// What is put in the place of a part: of its shape, in the tensor's dtype.
+pub(super) fn for_part(op: &'static str, x: &Tensor, src: &Tensor, part: &[usize]) -> Result<Tensor> {
     if part != src.shape() {
         let why = format!("expected src to have a size equal to the slice of self: {part:?}");
         return Err(Error::shape(op, why, &[x.shape(), src.shape()]));
     }
-    Ok(())
+    if src.device() != x.device() {
+        return Err(Error::device(op, "expected src on the tensor's device", &[x.device(), src.device()]));
+    }
+    src.cast(x.dtype())
 }
 
 pub(super) fn fill_body(x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
@@ -67,7 +70,7 @@ pub(super) fn fill_body(x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
 pub(super) fn select_scatter_body(x: &Tensor, src: &Tensor, dim: isize, index: i64) -> Result<Tensor> {
     // Its checks are those of `select`.
     let part = x.detach()?.select(dim, index)?;
-    check_part("select_scatter", x, src, part.shape())?;
+    let src = for_part("select_scatter", x, src, part.shape())?;
     let axis = shape::wrap_dim("select_scatter", dim, x.ndim())?;
     let start = if index < 0 { index + x.shape()[axis] as i64 } else { index } as usize;
     let dims = smallvec::smallvec![SliceDim { axis, start, step: 1, len: 1 }];
@@ -76,7 +79,7 @@ pub(super) fn select_scatter_body(x: &Tensor, src: &Tensor, dim: isize, index: i
 
 pub(super) fn diagonal_scatter_body(x: &Tensor, src: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<Tensor> {
     let part = x.detach()?.diagonal(offset, dim1, dim2)?;
-    check_part("diagonal_scatter", x, src, part.shape())?;
+    let src = for_part("diagonal_scatter", x, src, part.shape())?;
     let (a, b) = (shape::wrap_dim("diagonal", dim1, x.ndim())?, shape::wrap_dim("diagonal", dim2, x.ndim())?);
     let line = super::create::arange_of(*part.shape().last().unwrap_or(&0), x.device())?;
     let mut at = [(a, (&line + (-offset).max(0))?), (b, (&line + offset.max(0))?)];
@@ -103,7 +106,7 @@ pub(super) fn as_strided_scatter_body(
     };
     let whole = Tensor::full_of(flat.shape(), Scalar::ZERO, crate::DType::Bool, x.device())?;
     let part = whole.as_strided(size, stride, Some(offset))?;
-    check_part("as_strided_scatter", x, src, part.shape())?;
+    let src = for_part("as_strided_scatter", x, src, part.shape())?;
     part.refuse_expanded("as_strided_scatter")?;
     let layout = part.layout();
     part.fill_(Scalar::Bool(true))?;

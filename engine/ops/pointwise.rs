@@ -333,7 +333,8 @@ fn logit_body(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
             Some(eps) => clamp(x, Some(eps.into()), Some((1.0 - eps).into()))?,
             None => x.clone(),
         };
-        (&x / &(1.0 - &x)?)?.log()
+        // Not of the quotient, which has no gradient at 0 and 1.
+        x.log()? - &(-&x)?.log1p()?
     })
 }
 

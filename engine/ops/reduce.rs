@@ -304,16 +304,25 @@ fn std_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdi
         return x.var(dim, correction, keepdim)?.sqrt();
     }
     if let Some(size) = scale(x, dim)? {
-        let y = (plain_var(&(x / &size)?, dim, correction, true)?.sqrt()? * &size)?;
+        let y = (root(&plain_var(&(x / &size)?, dim, correction, true)?)? * &size)?;
         return without(x, dim, keepdim, y);
     }
     let y = x.var(dim, correction, keepdim)?;
     // Squares that have become 0 are as bad as those that have become infinite.
     let vanished = || y.detach()?.eq(0)?.any(None, false)?.item_bool();
     match x.dtype() == DType::F32 && (overflowed(x, &y) || matches!(vanished(), Ok(true))) {
-        true => x.cast(DType::F64)?.var(dim, correction, keepdim)?.sqrt()?.cast(x.dtype()),
-        false => y.sqrt(),
+        true => root(&x.cast(DType::F64)?.var(dim, correction, keepdim)?)?.cast(x.dtype()),
+        false => root(&y),
     }
+}
+
+/// The root of a variance. Where that is 0 so is its gradient, as in PyTorch.
+fn root(y: &Tensor) -> Result<Tensor> {
+    if !crate::autograd::is_followed(y) {
+        return y.sqrt();
+    }
+    let zero = y.detach()?.eq(0)?;
+    y.filled(&zero, 1.0)?.sqrt()?.filled(&zero, 0.0)
 }
 
 fn nansum_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {

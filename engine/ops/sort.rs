@@ -393,6 +393,8 @@ fn quantile_body(
         Operand::Tensor(q) if q.ndim() > 1 => {
             return Err(Error::shape(op, "q must be a scalar or 1D tensor", &[q.shape()]))
         }
+        // Only between two elements does the place matter.
+        Operand::Tensor(q) if interpolation != "linear" => q.detach()?,
         Operand::Tensor(q) => q.clone(),
     };
     // Under vmap nothing can be read, and so nothing refused.

@@ -184,7 +184,10 @@ fn cholesky_ex_body(a: &Tensor, upper: bool, check_errors: bool) -> Result<Vec<T
     let op = "linalg.cholesky";
     batch(op, a)?;
     let n = a.shape()[a.ndim() - 1];
-    let parts = unpacked(&super::cholesky_parts(a)?, &[&[n, n], &[]])?;
+    // Only the lower half is read, and the upper one is put in its place. The gradient is that of a whole matrix.
+    let still = a.detach()?;
+    let lower = if upper { (a + &(adjoint(&still)? - &still)?)? } else { a.clone() };
+    let parts = unpacked(&super::cholesky_parts(&lower)?, &[&[n, n], &[]])?;
     let info = real_part(&parts[1].detach()?)?.cast(DType::I32)?;
     if check_errors {
         refuse(&info, |minor| {

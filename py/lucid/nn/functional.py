@@ -7,11 +7,12 @@ string padding, `return_indices`) is thin Python here, as are the few composites
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from lucid import _C, Tensor, errors
 from lucid._C import (
+    _has_torch_function,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -29,6 +30,7 @@ from lucid._C import (
     one_hot,
     pad,
     prelu,
+    relu_,
     rms_norm,
     scaled_dot_product_attention,
     sigmoid,
@@ -38,7 +40,7 @@ from lucid._C import (
     tanh,
     tanhshrink,
 )
-from lucid._naming import checked
+from lucid._naming import MODES, checked
 from lucid.nn._functional.distance import *  # noqa: F403
 from lucid.nn._functional.distance import __all__ as _distance
 from lucid.nn._functional.layers import *  # noqa: F403
@@ -134,119 +136,167 @@ __all__ = [
 
 # ---- activations -----------------------------------------------------------------------------------------------------
 
+#: Asks classes and modes about a call.
+_ask: Callable[..., Tensor] = _C._handle_torch_function
+
+
+def _is_asked(input: Any) -> bool:
+    """Are classes or modes asked about a function of this before its work, by `__torch_function__`?"""
+    return (type(input) is not Tensor or bool(MODES)) and _has_torch_function((input,))
+
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """`max(x, 0)`, with slope 0 at 0."""
+    if _is_asked(input):
+        return _ask(relu, (input,), input, inplace=inplace)
     return input.relu_() if inplace else _C.relu(input)
-
-
-def relu_(input: Tensor) -> Tensor:
-    """`relu` in place."""
-    return input.relu_()
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """`x · sigmoid(x)`."""
+    if _is_asked(input):
+        return _ask(silu, (input,), input, inplace=inplace)
     return input.copy_(_C.silu(input)) if inplace else _C.silu(input)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """`min(max(x, 0), 6)`."""
+    if _is_asked(input):
+        return _ask(relu6, (input,), input, inplace=inplace)
     return input.copy_(_C.relu6(input)) if inplace else _C.relu6(input)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """`x` above 0, `negative_slope · x` below."""
+    if _is_asked(input):
+        return _ask(leaky_relu, (input,), input, negative_slope=negative_slope, inplace=inplace)
     made = _C.leaky_relu(input, negative_slope)
     return input.copy_(made) if inplace else made
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """`leaky_relu` in place."""
+    if _is_asked(input):
+        return _ask(leaky_relu_, (input,), input, negative_slope)
     return leaky_relu(input, negative_slope, inplace=True)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`x` above 0, `alpha · (exp(x) - 1)` below."""
+    if _is_asked(input):
+        return _ask(elu, (input,), input, alpha=alpha, inplace=inplace)
     made = _C.elu(input, alpha)
     return input.copy_(made) if inplace else made
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`elu` in place."""
+    if _is_asked(input):
+        return _ask(elu_, (input,), input, alpha)
     return elu(input, alpha, inplace=True)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`scale · (max(x, 0) + min(0, alpha · (exp(x) - 1)))` with constants that keep mean 0 and variance 1."""
+    if _is_asked(input):
+        return _ask(selu, (input,), input, inplace=inplace)
     return input.copy_(_C.selu(input)) if inplace else _C.selu(input)
 
 
 def selu_(input: Tensor) -> Tensor:
     """`selu` in place."""
+    if _is_asked(input):
+        return _ask(selu_, (input,), input)
     return selu(input, inplace=True)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`."""
+    if _is_asked(input):
+        return _ask(celu, (input,), input, alpha=alpha, inplace=inplace)
     made = _C.celu(input, alpha)
     return input.copy_(made) if inplace else made
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`celu` in place."""
+    if _is_asked(input):
+        return _ask(celu_, (input,), input, alpha)
     return celu(input, alpha, inplace=True)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """`x · tanh(softplus(x))`."""
+    if _is_asked(input):
+        return _ask(mish, (input,), input, inplace=inplace)
     return input.copy_(_C.mish(input)) if inplace else _C.mish(input)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """`x · relu6(x + 3) / 6`."""
+    if _is_asked(input):
+        return _ask(hardswish, (input,), input, inplace=inplace)
     return input.copy_(_C.hardswish(input)) if inplace else _C.hardswish(input)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """`relu6(x + 3) / 6`."""
+    if _is_asked(input):
+        return _ask(hardsigmoid, (input,), input, inplace=inplace)
     return input.copy_(_C.hardsigmoid(input)) if inplace else _C.hardsigmoid(input)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """`x` held within `min_val` to `max_val`."""
+    if _is_asked(input):
+        return _ask(hardtanh, (input,), input, min_val=min_val, max_val=max_val, inplace=inplace)
     made = _C.hardtanh(input, min_val, max_val)
     return input.copy_(made) if inplace else made
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`hardtanh` in place."""
+    if _is_asked(input):
+        return _ask(hardtanh_, (input,), input, min_val, max_val)
     return hardtanh(input, min_val, max_val, inplace=True)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """`x` where `x > threshold`, else `value`."""
+    if _is_asked(input):
+        return _ask(_threshold, (input,), input, threshold, value, inplace=inplace)
     return threshold_(input, threshold, value) if inplace else _C.threshold(input, threshold, value)
+
+
+_threshold = threshold
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """`threshold` in place."""
+    if _is_asked(input):
+        return _ask(threshold_, (input,), input, threshold, value)
     made: Tensor = input.masked_fill_(input.detach() <= threshold, value)
     return made
 
 
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
     """`rrelu` in place."""
+    if _is_asked(input):
+        return _ask(rrelu_, (input,), input, lower, upper, training)
     return rrelu(input, lower, upper, training, inplace=True)  # noqa: F405
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """`exp(x) / sum(exp(x))` along `dim`; `dtype` casts first."""
+    if _is_asked(input):
+        return _ask(softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
     return _C.softmax(input, _softmax_dim("softmax", input, dim, _stacklevel), dtype=dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """`log(softmax(x))` along `dim`, without overflow; `dtype` casts first."""
+    if _is_asked(input):
+        return _ask(log_softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
     return _C.log_softmax(input, _softmax_dim("log_softmax", input, dim, _stacklevel), dtype=dtype)
 
 
@@ -262,6 +312,8 @@ def _softmax_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero with probability `p`, else `x / (1 - p)`; the input itself unless `training`."""
+    if _is_asked(input):
+        return _ask(dropout, (input,), input, p=p, training=training, inplace=inplace)
     made = _C.dropout(input, p, training)
     return input.copy_(made) if inplace and made is not input else made
 
@@ -359,7 +411,9 @@ def _string_padding(
 
 
 def _each(value: Any, n: int) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, Sequence) else (value,) * n
+    if not isinstance(value, Sequence):
+        return (value,) * n
+    return tuple(value) * n if len(value) == 1 else tuple(value)
 
 
 def _around(padding: Any, window: Sequence[int], dilation: Sequence[int]) -> list[int]:

@@ -199,6 +199,44 @@ def test_functions_are_the_public_ones(L: Any) -> None:
         assert f == w and hash(f) == hash(w), (f, w)
 
 
+#: Activations are functions of their own in `nn.functional`, beside the engine's of the same names.
+ACTIVATIONS = (
+    "relu(x)", "relu(x, True)", "relu6(x)", "relu6(x, inplace=True)", "softmax(x, 1)", "log_softmax(x, dim=0)",
+    "selu(x)", "selu(x, inplace=True)", "selu_(x)", "celu(x)", "celu(x, 2.0, True)", "celu_(x, 2.0)",
+    "elu(x, 2.0, True)", "elu_(x)", "leaky_relu(x, 0.1, True)", "leaky_relu_(x)",
+    "hardtanh(x, inplace=True)", "hardtanh_(x)",
+    "threshold(x, 1.0, 2.0)", "threshold(x, 1.0, 2.0, True)", "threshold_(x, 1.0, 2.0)", "silu(x, True)",
+    "mish(x, inplace=True)", "hardswish(x, True)", "hardsigmoid(x, True)", "dropout(x, inplace=True)", "rrelu_(x)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("call", ACTIVATIONS)
+def test_activations_are_functions_of_their_own(call: str) -> None:
+    def run(L: Any) -> list[Any]:
+        seen: list[Any] = []
+        F = L.nn.functional
+
+        class Duck:
+            @classmethod
+            def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                own = getattr(F, call.partition("(")[0])
+                seen.append((func == own, [t.__name__ for t in types], (kwargs or {}).get("inplace")))
+                return "answered"
+
+        class Mode(L.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                seen.append(func == getattr(F, call.partition("(")[0]))
+                return func(*args, **(kwargs or {}))
+
+        answer = eval(f"F.{call}", {"F": F, "x": Duck()})
+        x = tensor(L, "cpu")
+        with Mode():
+            made = eval(f"F.{call}", {"F": F, "x": x})
+        return [*seen, answer, made is x, isinstance(made, L.Tensor)]
+
+    assert run(lucid) == run(torch)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_objects_that_are_no_tensors(device: str) -> None:
     def act(L: Any, device: str) -> Any:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid.nn._functional.distance import pairwise_distance
 
 __all__ = [
@@ -84,7 +84,7 @@ def margin_ranking_loss(
             f"margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {list(input1.shape)}, input2: {list(input2.shape)}, target: {list(target.shape)} "
         )
-    return reduced(_hinge(-target * (input1 - input2) + margin), reduction)
+    return reduced(_hinge(-target * (input1 - input2) + float(margin)), reduction)
 
 
 def hinge_embedding_loss(
@@ -262,7 +262,8 @@ def soft_margin_loss(
     """`log(1 + exp(-y x))` for targets of 1 and -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     z = -target * input
-    return reduced((-z.abs()).exp().log1p() + z.clamp(min=0), reduction)
+    z = z if z.is_floating_point() else z.to(lucid.get_default_dtype())
+    return reduced(-_C.logsigmoid(-z), reduction)
 
 
 def multilabel_soft_margin_loss(
@@ -275,13 +276,11 @@ def multilabel_soft_margin_loss(
 ) -> Tensor:
     """Binary cross-entropy of logits (…, C) with labels 0 and 1, averaged over the classes."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    # log sigmoid(x) = min(x, 0) - log(1 + e^-|x|)
-    tail = (-input.abs()).exp().log1p()
-    yes, no = input.clamp(max=0) - tail, (-input).clamp(max=0) - tail
-    loss = -(target * yes + (1 - target) * no)
+    loss = -(target * _C.logsigmoid(input) + (1 - target) * _C.logsigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    return reduced(loss.sum(-1) / input.shape[-1], reduction)
+    classes = input.dim() - 1
+    return reduced(loss.sum(classes) / input.shape[classes], reduction)
 
 
 def multi_margin_loss(

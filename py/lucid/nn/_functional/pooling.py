@@ -113,12 +113,15 @@ def _adaptive_avg(op: str, input: Tensor, output_size: Any, n: int) -> Tensor:
         size = input.shape[dim]
         if out == size:
             continue
-        # Window i of `out` goes from floor(i size / out) to ceil((i + 1) size / out), as in PyTorch.
-        windows_at, places = (lucid.arange(count, device=input.device) for count in (out, size))
-        first, last = (windows_at * size) // out, ((windows_at + 1) * size + out - 1) // out
-        inside = ((places >= first[:, None]) & (places < last[:, None])).to(input.dtype)
-        matrix = inside / (last - first).to(input.dtype)[:, None]
-        made = made.transpose(dim, -1).matmul(matrix.t()).transpose(dim, -1)
+        places = _places(size, out, input)
+        # Where the last index comes again, it counts nothing: not by a product with 0, which would keep NaN.
+        again = places == places.roll(1, 1)
+        again[:, 0] = False
+        own = [*(1 for _ in range(dim)), *places.shape, *(1 for _ in range(n - i - 1))]
+        count = places.shape[1] - again.sum(1, keepdim=True)
+        each = made.index_select(dim, places.reshape([-1])).unflatten(dim, tuple(places.shape))
+        total = each.masked_fill(again.reshape(own), 0).sum(dim + 1)
+        made = total / count.reshape([*own[:dim], out, *own[dim + 2 :]])
     return lies_as(made, input)
 
 
@@ -156,7 +159,7 @@ def _windowed_max(input: Tensor, places: list[Tensor], n: int) -> tuple[Tensor, 
     split = [size for pair in zip(outs, windows, strict=True) for size in pair]
     k = len(lead)
     order = [*range(k), *(k + 2 * i for i in range(n)), *(k + 2 * i + 1 for i in range(n))]
-    x = x.reshape([*lead, *split]).permute(order).reshape([*lead, *outs, -1])
+    x = x.reshape([*lead, *split]).permute(order).reshape([*lead, *outs, math.prod(windows)])
     flat = None
     for i, place in enumerate(places):
         view = [1] * (2 * n)
