@@ -5,7 +5,7 @@
 //! numbered through all rows, planes and images of a block; those that exist only between rows are computed where a
 //! tile covers them, and dropped. Invariant: results depend on neither the block of images nor the number of threads.
 
-use super::super::simd::tile::{Along, Offsets, Run, Size, Tiles, TILE};
+use super::super::simd::tile::{prefetch_to_write, Along, Offsets, Run, Size, Tiles, TILE};
 use super::super::simd::{run, threads, Task};
 use std::marker::PhantomData;
 use std::ops::{Add, Range};
@@ -318,6 +318,15 @@ impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
             for start in rows.clone().step_by(m) {
                 let weights = &weights[start / m * k * m..][..k * m];
                 for &(place, run) in tiles {
+                    if self.size.along == Along::Places {
+                        // By the time that the sums are there, so are the lines that they go to.
+                        let (first, step) = (&self.grid.runs[run], self.grid.step);
+                        let at = first.to + (place - first.place) * step;
+                        for row in start..rows.end.min(start + m) {
+                            let out = &out[(row - rows.start) * pitch..];
+                            prefetch_to_write(&out[at..out.len().min(at + n * step)]);
+                        }
+                    }
                     kernels.gather(self.size, weights, planes, &self.offsets, place, &mut sums);
                     for row in start..rows.end.min(start + m) {
                         let sums = &mut sums[(row - start) * n..][..n];

@@ -285,6 +285,19 @@ impl<T: Copy> Kernels<T> {
     }
 }
 
+/// Has memory fetched that is soon written to.
+#[inline(always)]
+pub fn prefetch_to_write<T>(out: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in out.chunks(64 / size_of::<T>()) {
+        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_ET0};
+        // SAFETY: a hint, which reads and writes nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = out;
+}
+
 /// Floats that tiles are computed with.
 pub trait Tiles: Copy + Default + 'static {
     /// The kernels of all instruction sets of the target, the best one first, the last one always there.
