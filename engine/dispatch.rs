@@ -140,6 +140,16 @@ impl Storage {
         }
     }
 
+    /// Is it an array of that device's backend?
+    #[inline]
+    fn is_array_on(&self, device: Device) -> bool {
+        match &self.0 {
+            Repr::Cpu(_) => device == Device::Cpu,
+            Repr::Gpu(_) => device == Device::Gpu,
+            Repr::Batched(_) | Repr::Sparse(_) => false,
+        }
+    }
+
     #[inline]
     pub(crate) fn device(&self) -> Device {
         match &self.0 {
@@ -301,11 +311,29 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
     array.map(B::wrap)
 }
 
+/// The inputs of an element-wise op on the GPU device, where CPU tensors without dimensions are numbers, as in PyTorch; any other
+/// mix is refused.
+#[cold]
+fn meet(prim: &Prim, inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 4]>> {
+    let by_element = matches!(prim, Prim::Binary(_) | Prim::Compare(_) | Prim::Select(_));
+    let moved = |t: &&Tensor| match t.device() {
+        Device::Gpu => Ok((*t).clone()),
+        Device::Cpu if by_element && t.ndim() == 0 => t.to_device(Device::Gpu),
+        Device::Cpu => Err(strangers(prim.schema().name, inputs)),
+    };
+    inputs.iter().map(moved).collect()
+}
+
 /// Runs a primitive of one result and records it on the tape where a gradient may be asked for.
 pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor> {
-    if !inputs.iter().all(|t| t.storage().is_array()) {
+    let device = inputs[0].storage().device();
+    if !inputs.iter().all(|t| t.storage().is_array_on(device)) {
         return match inputs.iter().any(|t| t.is_batched()) {
             true => batching::apply(prim, inputs, meta),
+            false if inputs.iter().all(|t| t.storage().is_array()) => {
+                let met = meet(&prim, inputs)?;
+                apply1(prim, &met.iter().collect::<SmallVec<[&Tensor; 4]>>(), meta)
+            }
             false => sparse::apply(prim, inputs, meta),
         };
     }

@@ -10,7 +10,7 @@ use super::macros::define_ops;
 use super::scatter;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
-use crate::{DType, Error, Result, Scalar, Tensor};
+use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use smallvec::SmallVec;
 
 /// What a scatter does where several sources meet one element.
@@ -318,6 +318,21 @@ pub(crate) fn index_position(axes: &[usize]) -> usize {
     }
 }
 
+/// The indices of a read or write without elements, which PyTorch does not look at, as zeros; others as they are.
+fn unread<'a>(
+    x: &Tensor,
+    axes: &[usize],
+    indices: &'a [Tensor],
+    shape: &[usize],
+    strict: bool,
+) -> Result<std::borrow::Cow<'a, [Tensor]>> {
+    let empty = !strict && shape::numel(shape) == 0 && axes.iter().all(|&axis| x.shape()[axis] > 0);
+    Ok(match empty {
+        true => indices.iter().map(Tensor::zeros_like).collect::<Result<Vec<_>>>()?.into(),
+        false => indices.into(),
+    })
+}
+
 /// Reads at index tensors along sorted axes; with `strict` negative ones are refused, as PyTorch does outside of `x[…]`.
 pub(crate) fn index_axes(x: &Tensor, axes: &[usize], indices: &[Tensor], strict: bool) -> Result<Tensor> {
     if crate::autograd::is_followed(x) {
@@ -325,6 +340,8 @@ pub(crate) fn index_axes(x: &Tensor, axes: &[usize], indices: &[Tensor], strict:
         crate::autograd::check_followed("index", x)?;
     }
     let (shape, _) = indexed_shape("index", x, axes, indices)?;
+    let indices = unread(x, axes, indices, &shape, strict)?;
+    let indices = indices.iter();
     let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(x).chain(indices).collect();
     run(IndexOp::Index { axes: Axes::from_slice(axes), strict }, &inputs, &shape)
 }
@@ -362,7 +379,11 @@ pub(crate) fn put_axes(
     if to == Target::Itself && values.ndim() > 0 {
         x.refuse_shared("index_put_", values, true)?;
     }
-    let values = super::view::expand_to(values, &shape)?;
+    let indices = unread(x, axes, indices, &shape, strict)?;
+    let indices = indices.iter();
+    // A number may be on the CPU, too.
+    let number = if values.ndim() == 0 { Some(beside(x, values)?) } else { None };
+    let values = super::view::expand_to(number.as_ref().unwrap_or(values), &shape)?;
     let rest: SmallVec<[&Tensor; 4]> = std::iter::once(&values).chain(indices).collect();
     write_at(to, IndexOp::IndexPut { axes: Axes::from_slice(axes), accumulate, strict }, x, &rest)
 }
@@ -413,13 +434,24 @@ pub(super) fn checked_indices(
         return Err(Error::index(op, format!("{} dims and {} index tensors given", dims.len(), indices.len())));
     }
     let axes = shape::wrap_dims(op, dims, x.ndim())?;
-    let indices: Vec<Tensor> = indices.iter().map(|i| as_index(op, i)).collect::<Result<_>>()?;
+    let indices: Vec<Tensor> = indices.iter().map(|i| as_index(op, &beside(x, i)?)).collect::<Result<_>>()?;
     if axes.is_sorted() {
         return Ok((axes, indices));
     }
     let mut order: Vec<_> = axes.into_iter().zip(indices).collect();
     order.sort_by_key(|(a, _)| *a);
     Ok(order.into_iter().unzip())
+}
+
+/// An index or mask on the device of `x`: PyTorch takes those of the CPU for tensors of any device.
+///
+/// # Errors
+/// As [`Tensor::to_device`].
+pub fn beside(x: &Tensor, index: &Tensor) -> Result<Tensor> {
+    match (index.device(), x.device()) {
+        (Device::Cpu, Device::Gpu) => index.to_device(Device::Gpu),
+        _ => Ok(index.clone()),
+    }
 }
 
 fn index_body(x: &Tensor, dims: &[isize], indices: &[Tensor]) -> Result<Tensor> {

@@ -5,7 +5,9 @@
 //! written, on both devices.
 
 use super::compare::select::r#where;
-use super::index::{as_index, check_extent, index_axes, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target};
+use super::index::{
+    as_index, beside, check_extent, index_axes, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target,
+};
 use super::macros::define_ops;
 use super::part::{
     as_strided_scatter_body, diagonal_scatter_body, fill_body, masked_scatter_body, masked_select_body,
@@ -379,6 +381,7 @@ pub(super) fn reduce_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize, mode: Scatte
 pub(super) fn spread_masks(op: &'static str, x: &Tensor, indices: &[Tensor]) -> Result<(Axes, Vec<Tensor>)> {
     let mut wide = Vec::new();
     for t in indices {
+        let t = &beside(x, t)?;
         if !matches!(t.dtype(), DType::Bool | DType::U8) {
             wide.push(as_index(op, t)?);
             continue;

@@ -60,10 +60,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
-            copied = type(self)(self.detach().clone(), self.requires_grad)
-            if self.grad is not None:
-                copied.grad = self.grad.detach().clone()
-            memo[id(self)] = copied
+            # Without the gradient, unlike a plain tensor's copy: as in PyTorch.
+            memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
         found: Parameter = memo[id(self)]
         return found
 

@@ -86,11 +86,11 @@ class Optimizer(NamedInErrors):
                 group.setdefault(name, default)
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__} ("]
+        text = f"{type(self).__name__} ("
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
-            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
-        return "\n".join(lines) + "\n)"
+            options = (f"    {name}: {group[name]}\n" for name in sorted(group) if name != "params")
+            text += f"\nParameter Group {i}\n{''.join(options)}"
+        return f"{text})"
 
     # ---- groups ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ use super::{wrap, PyTensor};
 use crate::args::{operand_of, weight_of, At, HeldOperand};
 use crate::overrides::asked;
 use crate::{create, cross, errors, results};
-use lucid::ops::index::index;
+use lucid::ops::index::{beside, index};
 use lucid::ops::scatter::{check_mask, index_assign};
 use lucid::{DType, Error, Operand, Result, Scalar, Tensor};
 use pyo3::prelude::*;
@@ -97,7 +97,9 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
     }
     if let Ok(t) = part.cast::<PyTensor>() {
         let t = t.get().share();
-        if t.ndim() == 0 && t.dtype().is_integral() {
+        // Within `vmap` one number for each sample gathers; a truth for each would give results of different shapes.
+        let gathers = t.is_batched() && !matches!(t.dtype(), DType::Bool | DType::U8);
+        if t.ndim() == 0 && t.dtype().is_integral() && !gathers {
             let t2 = t.clone();
             return Ok(match cross::long(py, move || t2.item())? {
                 Scalar::Bool(b) => Item::Bool(b),
@@ -336,7 +338,7 @@ fn number(s: lucid::Scalar, x: &Tensor) -> Result<Tensor> {
 fn fill_where(x: &Tensor, mask: &Tensor, value: &Value) -> Result<()> {
     let mut sizes: Vec<isize> = mask.shape().iter().map(|&n| n as isize).collect();
     sizes.resize(x.ndim(), 1);
-    let mask = mask.reshape(&sizes)?;
+    let mask = beside(x, mask)?.reshape(&sizes)?;
     match value {
         Value::Scalar(s) => {
             let fill = number(*s, x)?;

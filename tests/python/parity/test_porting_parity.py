@@ -6,6 +6,7 @@ A program takes the module (`torch` or `lucid`) and a device, and gives numbers,
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from importlib import import_module
@@ -146,6 +147,66 @@ def threads_that_add_to_one_leaf(L: Any, device: str) -> Any:
     found = w.grad.detach().clone()
     w.grad = None
     return [errors, found]
+
+
+@program
+def numbers_on_the_cpu(L: Any, device: str) -> Any:
+    x = L.arange(6.0, device=device).reshape(2, 3).requires_grad_()
+    two, half = L.tensor(2.0, requires_grad=True), L.tensor(0.5, dtype=L.float64)
+    parts = [x * two, two - x, x**two, x > half, x.clamp(half), L.where(x > 1, x, two), L.maximum(x, two)]
+    parts.append(x.lerp(x, two))
+    sum(p.sum() for p in parts if p.requires_grad).backward()
+    y = x.detach().clone()
+    y.mul_(two.detach()).masked_fill_(y > 4, half)
+    y[0, 1] = half
+    gone = [x.grad.device == x.device, two.grad.device == two.device]
+    gone += [p.device == x.device for p in parts]
+    return [[p.detach() for p in parts], x.grad, round(two.grad.item(), 3), y, gone]
+
+
+@program
+def indices_on_the_cpu(L: Any, device: str) -> Any:
+    x = L.arange(12.0, device=device).reshape(3, 4).requires_grad_()
+    rows, mask = L.tensor([2, 0, 2]), L.tensor([True, False, True])
+    y = x.detach().clone()
+    y[mask] = -1.0
+    y[rows, L.tensor([1, 1, 3], device=device)] = L.tensor(7.0)
+    z = x.index_put((rows,), L.tensor(1.0), accumulate=True)
+    (x[rows] * x[L.triu_indices(3, 3).unbind()].sum()).sum().backward()
+    return [x[rows], x[mask], x[:, rows], x[mask, 1:], y, z, x.grad, x[rows].device == x.device]
+
+
+@program
+def what_is_copied_of_a_parameter(L: Any, device: str) -> Any:
+    layer = L.nn.Linear(2, 1).to(device)
+    tensor = L.ones(2, device=device, requires_grad=True)
+    (layer(tensor).sum() + tensor.sum()).backward()
+    twin = copy.deepcopy(layer)
+    return [twin.weight.grad, twin.weight.requires_grad, copy.deepcopy(tensor).grad is None, layer.weight.grad is None]
+
+
+@program
+def printed_groups(L: Any, device: str) -> Any:
+    p, q = (L.ones(1, device=device, requires_grad=True) for _ in range(2))
+    return repr(L.optim.SGD([{"params": [p], "lr": 0.5}, {"params": [q]}], lr=0.1))
+
+
+@program
+def indices_of_each_sample(L: Any, device: str) -> Any:
+    x, at = L.arange(6.0, device=device).reshape(2, 3), L.tensor([2, 1], device=device)
+    truths = L.tensor([True, False], device=device)
+    return [
+        L.vmap(lambda v, i: v[i])(x, at),
+        caught(lambda: L.vmap(lambda v, i: v[i])(x, truths)),
+    ]
+
+
+@program
+def indices_that_read_nothing(L: Any, device: str) -> Any:
+    x = L.ones(2, 0, 3, device=device)
+    x[[5]] = 7.0
+    x[L.tensor([9], device=device)] = L.ones(1, device=device)
+    return [x[[5]], x, caught(lambda: x[:, [0]]), caught(lambda: L.ones(2, 1, device=device)[[5]])]
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
