@@ -6,6 +6,11 @@ use crate::autograd;
 use crate::shape::Layout;
 use crate::{dispatch, Device, Error, Result, Tensor};
 
+/// Why a tensor with expanded dimensions is not written, nor its gradient.
+pub(crate) const REPEATED: &str =
+    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please \
+     clone() the tensor before performing the operation.";
+
 impl Tensor {
     /// Writes `value`, which is broadcast and cast, over this tensor's elements.
     ///
@@ -59,9 +64,7 @@ impl Tensor {
         if !self.layout().repeats() {
             return Ok(());
         }
-        let why = "unsupported operation: more than one element of the written-to tensor refers to a single memory \
-                   location. Please clone() the tensor before performing the operation.";
-        Err(Error::runtime(op, why))
+        Err(Error::runtime(op, REPEATED))
     }
 
     /// Refuses a write to a tensor whose memory that of what is read overlaps in part, or with `whole` at all.

@@ -404,7 +404,7 @@ fn pointwise(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Re
         wanted[i] = true;
         let through = || {
             let grads = [Some(expand_to(&v.cast(out.dtype())?, out.shape())?)];
-            let made = prim.gradient(&Ctx { node: &node, grads: &grads, wanted: Some(&wanted) })?;
+            let made = prim.gradient(&Ctx::new(&node, &grads, Some(&wanted)))?;
             let one = made.into_iter().nth(i).flatten().map_or_else(|| out.zeros_like(), Ok)?;
             expand_to(&one.cast(out.dtype())?, out.shape())
         };
@@ -424,7 +424,7 @@ fn transposed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given, reco
     let grads = [Some(u.clone())];
     let made = modes::unpacked(|| {
         with_grad(true, || {
-            let made = prim.gradient(&Ctx { node: &node, grads: &grads, wanted: Some(&wanted) })?;
+            let made = prim.gradient(&Ctx::new(&node, &grads, Some(&wanted)))?;
             made.into_iter()
                 .zip(&node.metas)
                 .map(|(g, m)| g.map(|g| run::fit(g, m)).transpose())

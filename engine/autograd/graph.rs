@@ -31,9 +31,9 @@ impl Node {
     pub(crate) fn name(&self) -> Cow<'static, str> {
         match &self.kind {
             Kind::Accumulate(_) => Cow::Borrowed("AccumulateGrad"),
-            Kind::Write(ops) if !ops.is_empty() || self.called.is_none() => Cow::Borrowed("CopySlices"),
+            Kind::Write(ops, _) if !ops.is_empty() || self.called.is_none() => Cow::Borrowed("CopySlices"),
             Kind::Custom(custom) => Cow::Borrowed(custom.name),
-            Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) => {
+            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) => {
                 let (op, given) = self.called.unwrap_or((self.op(), 0));
                 if op == "copy_" {
                     return Cow::Borrowed("CopyBackwards");
@@ -230,7 +230,7 @@ impl GraphNode {
     /// How many results it has, and so gradients to be called with.
     pub fn results(&self) -> usize {
         match &self.0.kind {
-            Kind::Op(_) | Kind::Write(_) | Kind::Accumulate(_) => 1,
+            Kind::Op(_) | Kind::Write(..) | Kind::Accumulate(_) => 1,
             Kind::Pieces(pieces) => pieces.sizes.len(),
             Kind::Custom(custom) => custom.results(),
         }
@@ -255,7 +255,7 @@ impl GraphNode {
     pub fn leaf(&self) -> Option<Tensor> {
         match &self.0.kind {
             Kind::Accumulate(leaf) => Some(leaf.0.auto.heir().unwrap_or_else(|| leaf.clone())),
-            Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) | Kind::Custom(_) => None,
+            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => None,
         }
     }
 
@@ -324,7 +324,7 @@ impl GraphNode {
             };
             // What the last step saved of its result is the result.
             if name == "result" && self.0.told.get().is_some() && (has_output || freed) {
-                return Ctx { node: &self.0, grads: &[], wanted: None }.out().map(Some).map(Some);
+                return Ctx::new(&self.0, &[], None).out().map(Some).map(Some);
             }
             // A primitive may call another one of one tensor in its place: a square for a power.
             let row = crate::ops::schemas().find(|row| row.name == self.0.op());
@@ -340,7 +340,7 @@ impl GraphNode {
                 return Ok(Some(None));
             }
             drop(saved);
-            return Ctx { node: &self.0, grads: &[], wanted: None }.out().map(Some).map(Some);
+            return Ctx::new(&self.0, &[], None).out().map(Some).map(Some);
         }
         let is_it = |&i: &usize| row.saves.input(i, |_| true) && self.input_name(i) == Some(name);
         let Some(i) = (0..self.0.metas.len()).find(is_it) else { return Ok(None) };

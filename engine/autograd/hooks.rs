@@ -202,7 +202,7 @@ impl Node {
     pub(crate) fn with_extra<T>(&self, f: impl FnOnce(&Extra) -> T) -> T {
         match &self.kind {
             Kind::Accumulate(leaf) => f(&leaf.0.auto.leaf_extra()),
-            Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) | Kind::Custom(_) => f(&self.extra),
+            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => f(&self.extra),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::tensor::signed;
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock};
 
 use crate::ops::view::ViewOp;
@@ -36,8 +36,8 @@ pub(crate) enum Kind {
     Op(Prim),
     /// Adds it to a leaf.
     Accumulate(Tensor),
-    /// A write of input 1 over what these steps show of input 0.
-    Write(SmallVec<[ViewOp; 1]>),
+    /// A write of input 1 over what these steps show of input 0; is a dimension of that expanded?
+    Write(SmallVec<[ViewOp; 1]>, bool),
     /// Joins the gradients of all pieces of its input.
     Pieces(Pieces),
     /// A function with a gradient of its own.
@@ -229,7 +229,7 @@ impl Node {
         let seq = match kind {
             // Leaves take their gradients as soon as these are complete.
             Kind::Accumulate(_) => u64::MAX,
-            Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) | Kind::Custom(_) => SEQ.replace(SEQ.get() + 1),
+            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => SEQ.replace(SEQ.get() + 1),
         };
         let extra = Extra::default();
         if modes::anomaly().0 && seq != u64::MAX {
@@ -258,8 +258,8 @@ impl Node {
             Kind::Op(prim) => self.called.map_or(prim.schema().name, |(name, _)| name),
             Kind::Accumulate(_) => "accumulate_grad",
             // A write over a whole tensor that has no history of its own: `uniform_`.
-            Kind::Write(ops) if ops.is_empty() => self.called.map_or("copy_slices", |(name, _)| name),
-            Kind::Write(_) => "copy_slices",
+            Kind::Write(ops, _) if ops.is_empty() => self.called.map_or("copy_slices", |(name, _)| name),
+            Kind::Write(..) => "copy_slices",
             Kind::Pieces(_) => self.called.map_or("split", |(name, _)| name),
             Kind::Custom(custom) => custom.name,
         }
@@ -277,30 +277,29 @@ impl Node {
 
     /// Saved tensor `i`; `None` where nothing was saved there.
     pub(crate) fn saved(self: &Arc<Node>, i: usize) -> Result<Option<Tensor>> {
-        // Unpacking may run hooks that come back to this node: not under the lock.
-        let (kept, freed) = {
-            let saved = self.saved.lock();
-            (saved.inputs.get(i).cloned().flatten(), saved.freed)
-        };
-        match kept {
-            Some(kept) => {
-                let saved = kept.get(self)?;
-                match self.detached(i, &kept) {
-                    true => Err(Error::runtime(self.op(), DETACHED)),
-                    false => Ok(Some(saved)),
-                }
-            }
-            None if freed => Err(self.freed()),
-            None => Ok(None),
+        let Some(kept) = self.kept(i)? else { return Ok(None) };
+        let saved = kept.get(self)?;
+        self.check_attached(i, &kept).map(|()| Some(saved))
+    }
+
+    /// What stands for it. Unpacking may run hooks that come back to this node: not under the lock.
+    fn kept(&self, i: usize) -> Result<Option<Kept>> {
+        let saved = self.saved.lock();
+        match saved.inputs.get(i).cloned().flatten() {
+            None if saved.freed => Err(self.freed()),
+            kept => Ok(kept),
         }
     }
 
-    /// Was input `i`, a result of another node, cut off from the tape after it was saved? Its history would be missing.
-    fn detached(&self, i: usize, kept: &Kept) -> bool {
+    /// Refuses input `i`, a result of another node, that was cut off from the tape after it was saved: its history is missing.
+    fn check_attached(&self, i: usize, kept: &Kept) -> Result<()> {
         let (Kind::Op(_), Kept::Input(t, _), Some(Some(edge))) = (&self.kind, kept, self.edges.get(i)) else {
-            return false;
+            return Ok(());
         };
-        !matches!(edge.node.kind, Kind::Accumulate(_)) && t.0.auto.is_leaf()
+        match !matches!(edge.node.kind, Kind::Accumulate(_)) && t.0.auto.is_leaf() {
+            true => Err(Error::runtime(self.op(), DETACHED)),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn freed(&self) -> Box<Error> {
@@ -372,9 +371,17 @@ pub(crate) struct Ctx<'a> {
     pub(crate) grads: &'a [Option<Tensor>],
     /// Which inputs' gradients are asked for, where that is not for all that have one.
     pub(crate) wanted: Option<&'a [bool]>,
+    /// What a hook has given back, by the number of the input, or `RESULT`: a rule may ask twice, the hook is asked once.
+    unpacked: RefCell<SmallVec<[(usize, Tensor); 1]>>,
 }
 
-impl Ctx<'_> {
+const RESULT: usize = usize::MAX;
+
+impl<'a> Ctx<'a> {
+    pub(crate) fn new(node: &'a Arc<Node>, grads: &'a [Option<Tensor>], wanted: Option<&'a [bool]>) -> Ctx<'a> {
+        Ctx { node, grads, wanted, unpacked: RefCell::new(SmallVec::new()) }
+    }
+
     /// The gradient of the result.
     pub(crate) fn g(&self) -> &Tensor {
         // The walk visits a node only with a gradient for its (single) result.
@@ -412,7 +419,22 @@ impl Ctx<'_> {
 
     /// Saved input `i`.
     pub(crate) fn x(&self, i: usize) -> Result<Tensor> {
-        self.node.saved(i)?.ok_or_else(|| self.missing())
+        let kept = self.node.kept(i)?.ok_or_else(|| self.missing())?;
+        let found = self.unpack(i, &kept)?;
+        self.node.check_attached(i, &kept).map(|()| found)
+    }
+
+    fn unpack(&self, at: usize, kept: &Kept) -> Result<Tensor> {
+        if !matches!(kept, Kept::Packed(_)) {
+            return kept.get(self.node);
+        }
+        let found = self.unpacked.borrow().iter().find(|(own, _)| *own == at).map(|(_, t)| t.clone());
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let t = kept.get(self.node)?;
+        self.unpacked.borrow_mut().push((at, t.clone()));
+        Ok(t)
     }
 
     /// Saved inputs from `first` on.
@@ -427,7 +449,7 @@ impl Ctx<'_> {
             (saved.output.clone(), saved.freed)
         };
         match kept {
-            Some(kept) => kept.get(self.node),
+            Some(kept) => self.unpack(RESULT, &kept),
             None if freed => Err(self.node.freed()),
             None => Err(self.missing()),
         }

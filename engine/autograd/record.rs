@@ -72,6 +72,16 @@ pub(crate) fn check_followed(op: &'static str, t: &Tensor) -> Result<()> {
     }
 }
 
+/// The error that an op of `t` reports where its work gives `error`: PyTorch asks for the place of `t` on the tape before
+/// it looks at other arguments.
+#[cold]
+pub(crate) fn before(op: &'static str, error: Box<Error>, t: &Tensor) -> Box<Error> {
+    match grad_enabled() && requires_grad(t) {
+        true => check_followed(op, t).err().unwrap_or(error),
+        false => error,
+    }
+}
+
 /// A write that nobody recorded counts too: PyTorch goes by the version.
 fn is_lost(t: &Tensor, view: &ViewInfo) -> bool {
     let unfollowed = view.origin != Origin::Plain && !view.itself;
@@ -427,7 +437,7 @@ fn record_step_of_write(t: &Tensor, value: &Tensor, copied: bool) {
         _ => {
             let edges = smallvec![edge_of(target), value_edge];
             let metas = smallvec![InputMeta::of(target), InputMeta::of(value)];
-            Edge { node: Node::new(Kind::Write(ops), edges, metas, Saved::default()), nr: 0 }
+            Edge { node: Node::new(Kind::Write(ops, target.layout().repeats()), edges, metas, Saved::default()), nr: 0 }
         }
     };
     target.0.auto.set_edge(Some(edge));
@@ -444,7 +454,16 @@ pub(crate) fn follow(x: &Tensor, ops: &[ViewOp]) -> Result<Tensor> {
 }
 
 /// The gradients of a write: the old elements where they survived, the new ones where they went.
-pub(crate) fn write_gradient(g: &Tensor, ops: &[ViewOp], shape: &Shape, needs: [bool; 2]) -> Result<super::Grads> {
+pub(crate) fn write_gradient(
+    g: &Tensor,
+    ops: &[ViewOp],
+    repeats: bool,
+    shape: &Shape,
+    needs: [bool; 2],
+) -> Result<super::Grads> {
+    if repeats && !ops.is_empty() {
+        return Err(Error::runtime("copy_slices", crate::in_place::REPEATED));
+    }
     let g = g.contiguous()?;
     let value = match needs[1] {
         true if ops.is_empty() => Some(crate::ops::view::reshape_to(&g, shape)?),

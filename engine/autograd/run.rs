@@ -141,7 +141,7 @@ pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor], pushed: bool) -> bool
         }
         let is_wanted = match &node.kind {
             Kind::Accumulate(leaf) => !leaf.0.auto.is_retired(),
-            Kind::Op(_) | Kind::Write(_) | Kind::Pieces(_) | Kind::Custom(_) => node.edges.is_empty(),
+            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => node.edges.is_empty(),
         };
         if is_wanted && !own.contains(&key(&node)) {
             return true;
@@ -452,7 +452,7 @@ fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, capt
     }
     let made = gradient(node, &grads, wanted).and_then(|out| node.extra.after(node.op(), out, &grads));
     let made = if modes::anomaly().0 { examined(node, made) } else { made };
-    if !keep.graph && !keep.create_graph && !matches!(node.kind, Kind::Write(_)) {
+    if !keep.graph && !keep.create_graph && !matches!(node.kind, Kind::Write(..)) {
         node.free();
     }
     made
@@ -460,7 +460,7 @@ fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, capt
 
 fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<Grads> {
     let _name = modes::Naming::none();
-    let ctx = Ctx { node, grads, wanted };
+    let ctx = Ctx::new(node, grads, wanted);
     // A hook, or who calls a node by hand, may have taken every gradient away; only custom functions are run then.
     if grads.iter().all(Option::is_none) && !matches!(node.kind, Kind::Custom(_)) {
         return Ok(node.edges.iter().map(|_| None).collect());
@@ -468,7 +468,7 @@ fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<
     match &node.kind {
         Kind::Op(prim) => prim.gradient(&ctx),
         Kind::Custom(custom) => custom.gradient(&ctx),
-        Kind::Write(ops) => write_gradient(ctx.g(), ops, ctx.shape(1), [ctx.needs(0), ctx.needs(1)]),
+        Kind::Write(ops, repeats) => write_gradient(ctx.g(), ops, *repeats, ctx.shape(1), [ctx.needs(0), ctx.needs(1)]),
         Kind::Pieces(pieces) => pieces_gradient(&ctx, pieces),
         // Handled by the caller: a leaf has no inputs.
         Kind::Accumulate(_) => Ok(Grads::new()),

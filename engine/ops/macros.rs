@@ -319,7 +319,7 @@ macro_rules! define_fn {
                 $run($($extra,)* input, $($p,)* $($($kp),*)?)
             })();
             $crate::autograd::call::tell_call!{ made _name $name [input] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
-            made
+            made.map_err(|e| $crate::autograd::before($crate::ops::macros::plain(stringify!($name)), e, input))
         }
         impl $crate::Tensor {
             $($doc)*

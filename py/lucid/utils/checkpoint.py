@@ -19,14 +19,25 @@ from lucid._C import Tensor
 from lucid._grad_mode import enable_grad, no_grad
 from lucid.autograd.function import Function
 from lucid.autograd.graph import saved_tensors_hooks
+from lucid.utils._selective import (
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+    saved,
+)
 
 __all__ = [
+    "SAC_IGNORED_OPS",
     "CheckpointError",
     "CheckpointFunction",
+    "CheckpointPolicy",
     "GraphExecGroup",
+    "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
     "detach_variable",
     "noop_context_fn",
     "set_checkpoint_debug_enabled",
@@ -150,26 +161,6 @@ class _State:
             yield
 
 
-def _saved(args: tuple[Any, ...]) -> Callable[[], list[Any]]:
-    """Arguments as the tape saves tensors: through its hooks, and with an error where one was written since."""
-    at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-    rest = [None if isinstance(a, Tensor) else a for a in args]
-    # A step of its own, which nothing goes back through.
-    token, end = _C.zeros(0, requires_grad=True), _C.zeros(0)
-    kept = _C._record_function(
-        "CheckpointInputs", [token], [end], [False], tuple(args[i] for i in at), True, lambda g: g
-    )
-
-    def get() -> list[Any]:
-        found = list(rest)
-        if kept is not None and end.requires_grad:
-            for i, t in zip(at, kept.get(), strict=True):
-                found[i] = t
-        return found
-
-    return get
-
-
 class _Frame:
     """One call of a checkpointed function."""
 
@@ -182,7 +173,7 @@ class _Frame:
         debug: bool,
     ) -> None:
         self.run = run
-        self.args = _saved(args)
+        self.args = saved(args)
         self.early_stop = early_stop
         self.look = look
         self.debug = debug
@@ -315,7 +306,8 @@ def checkpoint(
 
     With `preserve_rng_state` it sees the same random numbers then; autocast and the default device are those of the
     first run in any case. `use_reentrant=True` is PyTorch's older way, in which one of `args` must require a gradient.
-    Unlike in PyTorch, the default is `False`. `context_fn` gives the contexts for the first and for the second run;
+    Unlike in PyTorch, the default is `False`. `context_fn` gives the contexts for the first and for the second run
+    (`create_selective_checkpoint_contexts` makes those that keep the results of some ops);
     `determinism_check="none"` leaves out the comparison of shapes, dtypes and devices. The second run stops as soon as
     all is there that the first saved, unless `early_stop` is off. With `debug`, errors say where tensors were saved in
     both runs (PyTorch's list the ops).

@@ -193,3 +193,25 @@ def test_the_second_run_casts_as_the_first(reentrant: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         same(f)
+
+
+UNARY = ["exp", "sigmoid", "tanh", "sqrt", "rsqrt", "log", "sin", "softplus", "silu", "gelu", "mish", "erf", "square"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("name", UNARY)
+def test_a_gradient_unpacks_each_tensor_once(name: str, device: str) -> None:
+    """Whatever the rule of the op asks for."""
+    found = []
+    for m, d in ((MODULES[1], "cpu"), (MODULES[0], device)):
+        op = getattr(m, name, None) or getattr(m.nn.functional, name)
+        x = m.tensor([0.5, 1.5], device=d).requires_grad_()
+        y = m.utils.checkpoint.checkpoint(lambda x, op=op: op(op(x)), x, use_reentrant=False)
+        y.sum().backward()
+        unpacked: list[Any] = []
+        with m.autograd.graph.saved_tensors_hooks(lambda t: [t], lambda p, seen=unpacked: (seen.append(p), p[0])[1]):
+            y = op(x)
+        y.sum().backward()
+        assert len(unpacked) == len({id(p) for p in unpacked}) > 0, (m, name)
+        found.append([f"{v:.4g}" for v in x.grad.tolist()])
+    assert found[0] == found[1]

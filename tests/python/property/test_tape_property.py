@@ -218,6 +218,8 @@ def agree(a: Any, b: Any) -> bool:
 # Of views that the tape has lost: which error comes first, and what needs no place on it.
 @example([Step("chunk", 1), Step("add_", 1, mode="no_grad"), Step("index", 6)], "cpu")
 @example([Step("alias", 0, mode="no_grad"), Step("add_", 0, mode="no_grad"), Step("retain_grad", 5)], "cpu")
+# A write to a part of what shows a tensor several times and is no view of it.
+@example([Step("expand", 0), Step("data", 5), Step("put sum", 6, 0)], "cpu")
 # Functions that write, or give back what they got, without recording; and one of a view that the tape has lost.
 @example([Step("write", 4), Step("write", 3)], "gpu")
 @example([Step("same", 0, mode="no_grad"), Step("view", 0, mode="inference_mode")], "cpu")

@@ -1,0 +1,344 @@
+"""Selective checkpointing: a policy says of each op whether its results are kept or made again.
+
+Modes of `lucid.overrides` see the ops of both runs. What a kept op saves for its gradient and is none of its arguments
+is kept beside its results; arguments are left to the checkpoint around it, which makes them again. In the second run
+the op is not called: its results are there, and its arguments are handed to the checkpoint in the first run's order.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import lucid
+from lucid import _C
+from lucid._C import Tensor
+from lucid.autograd.graph import saved_tensors_hooks
+from lucid.func import _tree
+from lucid.overrides import TorchFunctionMode, is_tensor_method_or_property, resolve_name
+
+
+def saved(args: tuple[Any, ...]) -> Callable[[], list[Any]]:
+    """Arguments as the tape saves tensors: through its hooks, and with an error where one was written since."""
+    at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+    rest = [None if isinstance(a, Tensor) else a for a in args]
+    # A step of its own, which nothing goes back through.
+    token, end = _C.zeros(0, requires_grad=True), _C.zeros(0)
+    kept = _C._record_function(
+        "CheckpointInputs", [token], [end], [False], tuple(args[i] for i in at), True, lambda g: g
+    )
+
+    def get() -> list[Any]:
+        found = list(rest)
+        if kept is not None and end.requires_grad:
+            for i, t in zip(at, kept.get(), strict=True):
+                found[i] = t
+        return found
+
+    return get
+
+
+class CheckpointPolicy(enum.Enum):
+    """What a policy says of an op: keep its results, or make them again.
+
+    `MUST_` and `PREFER_` are the same here. As in PyTorch's eager mode, the results of ops that are to be offloaded are
+    made again.
+    """
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+    PREFER_CPU_OFFLOAD = 5
+
+
+_KEEPS = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
+
+
+class SelectiveCheckpointContext:
+    """What a policy is told beside the op and its arguments: its result. `is_recompute` is always `False`."""
+
+    def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
+        self.is_recompute = is_recompute
+        self.op_output = op_output
+
+
+#: The ops that no policy is asked about.
+SAC_IGNORED_OPS = {lucid.detach}
+
+
+@functools.cache
+def op_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The one function that stands for an op: of a method of tensors the function of its name, if there is one."""
+    import lucid.nn.functional
+
+    name = getattr(function, "__name__", "")
+    if is_tensor_method_or_property(function):
+        for place in (lucid, lucid.nn.functional):
+            found: Any = getattr(place, name, None)
+            if callable(found):
+                return found  # type: ignore[no-any-return]
+    elif getattr(lucid.nn.functional, name, None) is function and name in _C.__all__:
+        return getattr(lucid, name, function)  # type: ignore[no-any-return]
+    return function
+
+
+class _Slot:
+    """What the tape has in place of a tensor that an op saves."""
+
+    __slots__ = ("get", "tensor", "version")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor: Tensor | None = tensor
+        self.version = tensor._version
+        self.get: Callable[[], list[Any]] | None = None
+
+    def leave(self) -> None:
+        """Leaves the tensor to the hooks around."""
+        self.get, self.tensor = saved((self.tensor,)), None
+
+    def unpack(self) -> Tensor:
+        if self.get is not None:
+            found: Tensor = self.get()[0]
+            return found
+        assert self.tensor is not None
+        if self.tensor._version != self.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a "
+                f"tensor of shape {list(self.tensor.shape)} that an op of a selective checkpoint saved is at version "
+                f"{self.tensor._version}; expected version {self.version} instead."
+            )
+        return self.tensor
+
+
+class _Place(NamedTuple):
+    """Which argument a saved tensor is, or shows a part of."""
+
+    argument: int
+    layout: tuple[tuple[int, ...], tuple[int, ...], int] | None
+
+    @classmethod
+    def find(cls, tensor: Tensor, arguments: Sequence[Tensor]) -> _Place | None:
+        for i, a in enumerate(arguments):
+            if a.dtype != tensor.dtype or not tensor._shares_storage(a):
+                continue
+            offset = tensor.storage_offset() - a.storage_offset()
+            if (tensor.shape, tensor.stride(), offset) == (a.shape, a.stride(), 0):
+                return cls(i, None)
+            return cls(i, (tuple(tensor.shape), tensor.stride(), offset))
+        return None
+
+    def show(self, arguments: Sequence[Tensor]) -> Tensor:
+        own = arguments[self.argument].detach()
+        if self.layout is None:
+            return own
+        shape, stride, offset = self.layout
+        return own.as_strided(shape, stride, own.storage_offset() + offset)
+
+
+class _Entry:
+    """The results of one call."""
+
+    def __init__(self, output: Any, places: list[_Place], random: list[int] | None) -> None:
+        leaves, self.spec = _tree.flatten(output)
+        self.leaves = [x.detach() if isinstance(x, Tensor) else x for x in leaves]
+        self.versions = [x._version if isinstance(x, Tensor) else 0 for x in leaves]
+        self.followed = [isinstance(x, Tensor) and x.requires_grad for x in leaves]
+        self.places = places
+        #: The state of the random numbers after it, where it drew some.
+        self.random = random
+
+    def results(self, op: str, given: Sequence[Tensor], mutation: bool) -> Any:
+        tensors = [x for x in self.leaves if isinstance(x, Tensor)]
+        if not mutation and any(
+            isinstance(x, Tensor) and x._version != v for x, v in zip(self.leaves, self.versions, strict=True)
+        ):
+            raise RuntimeError("Tensor cached during selective activation checkpoint has been mutated")
+
+        def refuse(*_: Any) -> Any:
+            raise RuntimeError(
+                f"{op}: its results were kept by a selective checkpoint, and the function that runs again takes a "
+                "gradient through them; let the policy have the op run again"
+            )
+
+        if any(self.followed):
+            still = [not f for x, f in zip(self.leaves, self.followed, strict=True) if isinstance(x, Tensor)]
+            inputs = [t for t in given if t.requires_grad] or [_C.zeros(0, requires_grad=True)]
+            _C._record_function("Kept", inputs, tensors, still, (), True, refuse)
+        return _tree.unflatten(self.leaves, self.spec)
+
+
+_AGAIN = object()
+_TAKEN = object()
+_MISMATCH = (
+    "This can happen if the operations in the checkpointed region are nondeterministic or depend on global state that "
+    "changed between forward and backward."
+)
+
+
+class _Storage:
+    """What the first run has for the second: by op and by how often that was called before."""
+
+    def __init__(self) -> None:
+        self.calls: dict[Any, list[Any]] = defaultdict(list)
+        self.random: list[int] | None = None
+
+
+def _random() -> list[int]:
+    found: list[int] = _C.get_rng_state().tolist()
+    return found
+
+
+def _passes(op: Callable[..., Any]) -> bool:
+    """Is it none of the ops that count: an attribute, or one that is ignored?"""
+    return getattr(op, "__name__", "") in ("__get__", "__set__", "__delete__") or op in SAC_IGNORED_OPS
+
+
+def _tensors(args: Any, kwargs: Any) -> list[Tensor]:
+    return [x for x in _tree.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+
+
+class _Keeping(TorchFunctionMode):
+    """The first run."""
+
+    def __init__(self, policy: Callable[..., Any], storage: _Storage) -> None:
+        self.policy, self.storage = policy, storage
+
+    def __enter__(self) -> _Keeping:
+        self.storage.random = _random()
+        super().__enter__()
+        return self
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, op = kwargs or {}, op_of(func)
+        if _passes(op):
+            return func(*args, **kwargs)
+        slots: list[_Slot] = []
+
+        def pack(tensor: Tensor) -> _Slot:
+            slots.append(_Slot(tensor))
+            return slots[-1]
+
+        before = _random()
+        with saved_tensors_hooks(pack, _Slot.unpack):
+            output = func(*args, **kwargs)
+        after = _random()
+        given, made = _tensors(args, kwargs), _tensors(output, None)
+        # What is a view of an argument, or was written to one, is made again: nothing would be saved, and who shows
+        # the same memory is to see the same.
+        keeps = bool(made) and not any(y is x or y._shares_storage(x) for y in made for x in given)
+        if made:
+            told = self.policy(SelectiveCheckpointContext(is_recompute=False, op_output=output), op, *args, **kwargs)
+            if not isinstance(told, (bool, CheckpointPolicy)):
+                raise TypeError(f"a policy gives a CheckpointPolicy or a bool, not {type(told).__name__}")
+            keeps = keeps and (told in _KEEPS or told is True)
+        places: list[_Place] = []
+        for slot in slots:
+            place = _Place.find(slot.tensor, given) if keeps and slot.tensor is not None else None
+            if place is not None:
+                places.append(place)
+            if place is not None or not keeps:
+                slot.leave()
+        self.storage.calls[op].append(_Entry(output, places, after if after != before else None) if keeps else _AGAIN)
+        return output
+
+
+class _Kept(TorchFunctionMode):
+    """The second run."""
+
+    def __init__(self, storage: _Storage, mutation: bool) -> None:
+        self.storage, self.mutation = storage, mutation
+        self.counts: dict[Any, int] = defaultdict(int)
+        self.follows = False
+
+    def __enter__(self) -> _Kept:
+        self.counts.clear()
+        # Where it does not see the same random numbers, the state is none of this run's business.
+        self.follows = _random() == self.storage.random
+        super().__enter__()
+        return self
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, op = kwargs or {}, op_of(func)
+        if _passes(op):
+            return func(*args, **kwargs)
+        name = resolve_name(op)
+        calls, at = self.storage.calls.get(op), self.counts[op]
+        self.counts[op] += 1
+        if calls is None:
+            raise RuntimeError(f"{name} encountered during backward but not found in storage. {_MISMATCH}")
+        if at >= len(calls):
+            raise RuntimeError(
+                f"{name} invocation index {at} encountered during backward but not found in storage. {_MISMATCH}"
+            )
+        entry = calls[at]
+        if entry is _TAKEN:
+            raise RuntimeError(
+                "Trying to backward an extra time. You are only allowed to backward once on any region computed under "
+                "selective activation checkpoint."
+            )
+        if entry is _AGAIN:
+            return func(*args, **kwargs)
+        calls[at] = _TAKEN
+        given = _tensors(args, kwargs)
+        for place in entry.places:
+            saved((place.show(given),))
+        if entry.random is not None and self.follows:
+            _C.set_rng_state(_C.tensor(entry.random, dtype=_C.uint8))
+        return entry.results(str(name), given, self.mutation)
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Callable[..., Any] | list[Callable[..., Any]], allow_cache_entry_mutation: bool = False
+) -> tuple[Any, Any]:
+    """The two contexts of a checkpoint that keeps the results of some ops, for its `context_fn`.
+
+        context_fn = functools.partial(create_selective_checkpoint_contexts, [lucid.mm, lucid.matmul])
+        checkpoint(function, x, use_reentrant=False, context_fn=context_fn)
+
+    Args:
+        policy_fn_or_list: A list of ops whose results are kept, or a function that is called with a
+            `SelectiveCheckpointContext`, the op and its arguments after each op of the first run, and gives a
+            `CheckpointPolicy` (or whether to keep).
+        allow_cache_entry_mutation: Results may be written after they were kept. Else that is an error in backward.
+
+    Differences from PyTorch: ops are Lucid's functions as users call them, where PyTorch's are `torch.ops.aten.*`, of
+    which composites are made. `lucid.nn.functional.linear` is one op, and `x @ y`, `x.matmul(y)` and
+    `lucid.matmul(x, y)` are all `lucid.matmul`; a method without a function of its name is itself, such as
+    `lucid.Tensor.__getitem__`. What such a function calls within is part of it. Ops that give no tensors, or views of
+    their arguments, or write to them, always run again. After an op that drew random numbers and is kept, the second
+    run goes on with the numbers of the first; PyTorch's goes on with other ones. A function that takes gradients
+    within must not take them through kept ops.
+
+    Raises `ValueError` for what is no op in the list, `TypeError` for neither a list nor a function. Backward raises
+    `RuntimeError` where the second run calls other ops, where a kept result was written, and when it comes through the
+    same checkpoint again.
+    """
+    if isinstance(policy_fn_or_list, list):
+        for op in policy_fn_or_list:
+            module = str(getattr(op, "__module__", None))
+            known = module == "lucid" or module.startswith("lucid.")
+            if not callable(op) or isinstance(op, type) or not (known or is_tensor_method_or_property(op)):
+                raise ValueError(
+                    "Expected op in `op_list` to be a function of lucid or a method of its tensors, such as lucid.mm, "
+                    f"but got: {op} of type {type(op)}."
+                )
+        ops = {op_of(op) for op in policy_fn_or_list}
+
+        def policy(ctx: SelectiveCheckpointContext, op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            return CheckpointPolicy.MUST_SAVE if op in ops else CheckpointPolicy.PREFER_RECOMPUTE
+
+    elif callable(policy_fn_or_list):
+        policy = policy_fn_or_list
+    else:
+        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    storage = _Storage()
+    return _Keeping(policy, storage), _Kept(storage, allow_cache_entry_mutation)
