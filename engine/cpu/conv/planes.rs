@@ -5,8 +5,9 @@
 //! numbered through all rows, planes and images of a block; those that exist only between rows are computed where a
 //! tile covers them, and dropped. Invariant: results depend on neither the block of images nor the number of threads.
 
-use super::super::simd::tile::{prefetch_to_write, Along, Offsets, Run, Size, Tiles, TILE};
+use super::super::simd::tile::{to_write, Along, Offsets, Part, Run, Size, Tiles, TILE};
 use super::super::simd::{run, threads, Task};
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::ops::{Add, Range};
 
@@ -310,47 +311,49 @@ impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
         out: &mut [T],
         pitch: usize,
     ) {
-        let Size { rows: m, places: n, .. } = self.size;
+        let Size { rows: m, places: n, along } = self.size;
         let k = self.offsets.len();
-        let (kernels, mut sums) = (T::kernels(), [T::default(); TILE]);
+        let (kernels, mut sums, zeros) = (T::kernels(), [T::default(); TILE], [T::default(); TILE]);
         let together = (BLOCK / (n * k).max(1)).max(4);
         for tiles in self.tiles.chunks(together) {
             for start in rows.clone().step_by(m) {
                 let weights = &weights[start / m * k * m..][..k * m];
+                let end = rows.end.min(start + m);
+                let bias = bias.map_or(&zeros[..end - start], |bias| &bias[start..end]);
+                let out = &mut out[(start - rows.start) * pitch..];
                 for &(place, run) in tiles {
-                    if self.size.along == Along::Places {
+                    let parts = self.parts(place, run);
+                    if along == Along::Places {
                         // By the time that the sums are there, so are the lines that they go to.
-                        let (first, step) = (&self.grid.runs[run], self.grid.step);
-                        let at = first.to + (place - first.place) * step;
-                        for row in start..rows.end.min(start + m) {
-                            let out = &out[(row - rows.start) * pitch..];
-                            prefetch_to_write(&out[at..out.len().min(at + n * step)]);
+                        for part in &parts {
+                            (0..bias.len()).for_each(|row| to_write(&out[row * pitch + part.to..][..part.len]));
                         }
                     }
                     kernels.gather(self.size, weights, planes, &self.offsets, place, &mut sums);
-                    for row in start..rows.end.min(start + m) {
-                        let sums = &mut sums[(row - start) * n..][..n];
-                        if let Some(bias) = bias {
-                            sums.iter_mut().for_each(|s| *s = *s + bias[row]);
+                    if self.grid.step == 1 {
+                        kernels.put(&sums, n, bias, &parts, out, pitch);
+                        continue;
+                    }
+                    for ((row, sums), bias) in sums.chunks(n).enumerate().zip(bias) {
+                        for Part { from, len, to } in &parts {
+                            let out = out[row * pitch + to..].iter_mut().step_by(self.grid.step);
+                            out.zip(&sums[*from..from + len]).for_each(|(o, s)| *o = *s + *bias);
                         }
-                        self.store(place, run, sums, &mut out[(row - rows.start) * pitch..]);
                     }
                 }
             }
         }
     }
 
-    /// Puts the results of a tile that begins at a place where they go.
-    fn store(&self, place: usize, run: usize, sums: &[T], out: &mut [T]) {
-        let end = place + sums.len();
-        for run in self.grid.runs[run..].iter().take_while(|r| r.place < end) {
-            let (from, to) = (run.place.max(place), end.min(run.place + run.len));
-            let (sums, at) = (&sums[from - place..to - place], run.to + (from - run.place) * self.grid.step);
-            match self.grid.step {
-                1 => out[at..at + sums.len()].copy_from_slice(sums),
-                step => out[at..].iter_mut().step_by(step).zip(sums).for_each(|(o, s)| *o = *s),
-            }
-        }
+    /// What of the rows of a tile, which begins at a place in a run, is wanted.
+    fn parts(&self, place: usize, run: usize) -> SmallVec<[Part; 8]> {
+        let (end, step) = (place + self.size.places, self.grid.step);
+        let runs = self.grid.runs[run..].iter().take_while(|r| r.place < end);
+        let part = |r: &Row| {
+            let (from, to) = (r.place.max(place), end.min(r.place + r.len));
+            Part { from: from - place, len: to - from, to: r.to + (from - r.place) * step }
+        };
+        runs.map(part).collect()
     }
 }
 

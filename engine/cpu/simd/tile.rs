@@ -4,6 +4,7 @@
 //! registers. Invariant: the public functions check every bound once, before the loops.
 
 use super::lanes::Lanes;
+use std::ops::Add;
 
 /// Where the terms of a sum lie, relative to a place.
 #[derive(Debug)]
@@ -200,6 +201,51 @@ unsafe fn outer<V: Lanes, const M: usize, const R: usize>(
     }
 }
 
+/// `out[i pitch + to + j] = sums[i n + from + j] + bias[i]` for each part, a row of `sums` having `n` elements.
+#[inline(always)]
+unsafe fn put<V: Lanes<T: Add<Output = V::T>>>(
+    sums: *const V::T,
+    n: usize,
+    bias: &[V::T],
+    parts: &[Part],
+    out: *mut V::T,
+    pitch: usize,
+) {
+    for (i, &bias) in bias.iter().enumerate() {
+        for part in parts {
+            unsafe {
+                let (from, to) = (sums.add(i * n + part.from), out.add(i * pitch + part.to));
+                let more = V::splat(bias);
+                let mut j = 0;
+                while j + V::N <= part.len {
+                    V::load(from.add(j)).add(more).store(to.add(j));
+                    j += V::N;
+                }
+                if j > 0 && j < part.len {
+                    // The last register begins among those before it.
+                    j = part.len - V::N;
+                    V::load(from.add(j)).add(more).store(to.add(j));
+                    continue;
+                }
+                for j in j..part.len {
+                    *to.add(j) = *from.add(j) + bias;
+                }
+            }
+        }
+    }
+}
+
+/// Neighbours of a tile's row, and where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The first one's place in the row.
+    pub from: usize,
+    /// How many.
+    pub len: usize,
+    /// Where the first one goes.
+    pub to: usize,
+}
+
 /// Places side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -209,6 +255,8 @@ pub struct Run {
     pub len: usize,
 }
 
+/// (sums, elements of a row, bias, parts, out, pitch)
+type PutKernel<T> = unsafe fn(*const T, usize, &[T], &[Part], *mut T, usize);
 /// (size, x, starts, runs, g, ld, out)
 type OuterKernel<T> = unsafe fn(Size, *const T, &[usize], &[Run], *const T, usize, *mut T);
 
@@ -224,6 +272,7 @@ pub struct Kernels<T: 'static> {
     pub step: usize,
     there: fn() -> bool,
     gather: unsafe fn(Size, *const T, *const T, &[usize], *mut T),
+    put: PutKernel<T>,
     outer: OuterKernel<T>,
     dots: unsafe fn(*const T, &[usize], *const T, &[usize], usize, *mut T),
 }
@@ -245,6 +294,24 @@ impl<T: Copy> Kernels<T> {
         // SAFETY: the instruction set is there; the assertion covers each weight, each element at `at + offset + places`,
         // and the tile.
         unsafe { (self.gather)(size, w.as_ptr(), x, &offsets.list, out.as_mut_ptr()) }
+    }
+
+    /// Writes parts of a tile's rows, a bias added to each, to rows `pitch` apart: as many as there are biases, of `places`
+    /// elements in `sums`.
+    ///
+    /// # Panics
+    /// If a slice is too short.
+    pub fn put(&self, sums: &[T; TILE], places: usize, bias: &[T], parts: &[Part], out: &mut [T], pitch: usize) {
+        let Some(last) = bias.len().checked_sub(1) else { return };
+        let before = last.saturating_mul(pitch);
+        let fits = |p: &Part| {
+            let end = p.to.saturating_add(p.len).saturating_add(before);
+            p.from <= places && p.len <= places - p.from && end <= out.len()
+        };
+        let whole = bias.len().saturating_mul(places) <= TILE;
+        assert!((self.there)() && whole && parts.iter().all(fits), "put: a slice is too short");
+        // SAFETY: the instruction set is there; the assertion covers each part of each row, as it is read and written.
+        unsafe { (self.put)(sums.as_ptr(), places, bias, parts, out.as_mut_ptr(), pitch) }
     }
 
     /// `out[i, j] += sum over the places p of x[x_at[i] + p] g[number of p, j]` for a tile of a size of `outers`: places
@@ -287,7 +354,7 @@ impl<T: Copy> Kernels<T> {
 
 /// Has memory fetched that is soon written to.
 #[inline(always)]
-pub fn prefetch_to_write<T>(out: &[T]) {
+pub fn to_write<T>(out: &[T]) {
     #[cfg(target_arch = "x86_64")]
     for line in out.chunks(64 / size_of::<T>()) {
         use std::arch::x86_64::{_mm_prefetch, _MM_HINT_ET0};
@@ -327,6 +394,12 @@ macro_rules! kernels {
             }
         }
 
+        // SAFETY: to be called where the instruction set exists, with what `Kernels::put` has checked.
+        $(#[$feature])?
+        unsafe fn put_as(sums: *const $t, n: usize, bias: &[$t], parts: &[Part], out: *mut $t, pitch: usize) {
+            unsafe { put::<$V>(sums, n, bias, parts, out, pitch) }
+        }
+
         // SAFETY: to be called where the instruction set exists, with what `Kernels::outer` has checked.
         $(#[$feature])?
         unsafe fn outer_as(size: Size, x: *const $t, at: &[usize], runs: &[Run], g: *const $t, ld: usize, out: *mut $t) {
@@ -364,6 +437,7 @@ macro_rules! kernels {
             step: STEP,
             there: $there,
             gather: gather_as,
+            put: put_as,
             outer: outer_as,
             dots: dots_as,
         }
@@ -441,6 +515,18 @@ mod tests {
                 kernels.gather(size, &[], &[], &Offsets::new(Vec::new()), 11, &mut out);
                 assert!(out[..size.rows * size.places].iter().all(|&x| value(x) == 0.0));
             }
+            let mut sums = [T::default(); TILE];
+            sums.copy_from_slice(&x[..TILE]);
+            let parts = [(0, 7, 30), (9, 16, 0), (26, 23, 40)].map(|(from, len, to)| Part { from, len, to });
+            let (bias, mut out) = ([3, 5, -1].map(T::from), vec![T::from(50); 300]);
+            kernels.put(&sums, 49, &bias, &parts, &mut out, 100);
+            let mut want: Vec<f64> = vec![50.0; 300];
+            for (i, &bias) in bias.iter().enumerate() {
+                for Part { from, len, to } in parts {
+                    (0..len).for_each(|j| want[i * 100 + to + j] = value(x[i * 49 + from + j]) + value(bias));
+                }
+            }
+            assert_eq!(out.iter().map(|&x| value(x)).collect::<Vec<_>>(), want, "put");
             for &size in kernels.outers {
                 let at: Vec<usize> = (0..size.rows).map(|i| i * 13 % 40).collect();
                 let runs = [Run { place: 3, len: 5 }, Run { place: 20, len: 1 }, Run { place: 21, len: 4 }];
@@ -486,6 +572,13 @@ mod tests {
         let (size, x) = (kernels.sizes[0], vec![0.0; 200]);
         let at = x.len() - size.places;
         kernels.gather(size, &vec![0.0; size.rows], &x, &Offsets::new(vec![1]), at, &mut [0.0; TILE]);
+    }
+
+    #[test]
+    #[should_panic(expected = "too short")]
+    fn a_part_beyond_the_row_is_refused() {
+        let part = Part { from: 40, len: 9, to: 0 };
+        f32::kernels().put(&[0.0; TILE], 48, &[0.0; 2], &[part], &mut [0.0; 100], 50);
     }
 
     #[test]
