@@ -384,7 +384,18 @@ fn div_rounded(a: &Tensor, b: Operand<'_>, rounding_mode: Option<&str>) -> Resul
             let q = match common.is_integral() {
                 // (a - fmod(a, b)) is a multiple of b, so the floor is exact.
                 true => binary(BinaryOp::FloorDivide, &a.sub(&a.fmod(b)?, 1)?, b)?,
-                false => binary(BinaryOp::Div, a, b)?.trunc()?,
+                // Not of the quotient: by 0 the gradient of what is steps would be `0 · ∞`.
+                false => {
+                    let (still, other) =
+                        (a.detach()?, if let Operand::Tensor(b) = b { Some(b.detach()?) } else { None });
+                    let q = binary(BinaryOp::Div, &still, other.as_ref().map_or(b, Operand::Tensor))?.trunc()?;
+                    let q = q.also_of(a)?;
+                    if let Operand::Tensor(b) = b {
+                        q.also_of(b)?
+                    } else {
+                        q
+                    }
+                }
             };
             Ok(q)
         }

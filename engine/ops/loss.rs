@@ -259,7 +259,16 @@ fn nll(
     if !matches!(target.dtype(), DType::I64 | DType::I32 | DType::U8) {
         return Err(Error::dtype(op, "expected target of class indices as int64, int32 or uint8", &[target.dtype()]));
     }
-    check_classes(op, x, target, weight)?;
+    // One row's class may be in a vector of its own.
+    let target = match (x.ndim(), target.shape()) {
+        (1, [1]) => target.reshape(&[])?,
+        (1, [n]) => {
+            let why = format!("For 1D input, 1D target must have size 1, but got target size: {n}");
+            return Err(Error::value(op, why));
+        }
+        _ => target.clone(),
+    };
+    check_classes(op, x, &target, weight)?;
     let dim = class_dim(x);
     let target = target.cast(DType::I64)?;
     if weight.is_none() && smoothing == 0.0 && x.ndim() <= 2 {
@@ -479,7 +488,7 @@ fn kl_div_body(x: &Tensor, t: &Tensor, reduction: &str, log_target: bool) -> Res
         }
     };
     match (reduction, x.ndim()) {
-        ("batchmean", 0) => Ok(loss),
+        ("batchmean", 0) => loss.sum(None, false, None),
         ("batchmean", _) => loss.sum(None, false, None)? * (1.0 / x.shape()[0] as f64),
         _ => reduce("kl_div", loss, reduction),
     }

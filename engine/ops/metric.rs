@@ -178,8 +178,10 @@ fn renorm_body(x: &Tensor, p: f64, dim: isize, maxnorm: f64) -> Result<Tensor> {
     let axis = shape::wrap_dim(op, dim, x.ndim())?;
     let over: Vec<isize> = (0..x.ndim()).filter(|&d| d != axis).map(|d| d as isize).collect();
     let norm = norm_body(x, Scalar::Float(p), Some(&over), true, None)?;
-    let scale = (maxnorm / (&norm + 1e-7)?)?;
-    &x.contiguous()? * &select::r#where(&norm.detach()?.gt(maxnorm)?, &scale, Scalar::ONE)?
+    // What is within the bound is not scaled, and must not meet a division by 0 or NaN.
+    let over = norm.detach()?.gt(maxnorm)?;
+    let scale = (maxnorm / (&norm.filled(&over.logical_not()?, 1.0)? + 1e-7)?)?;
+    &x.contiguous()? * &select::r#where(&over, &scale, Scalar::ONE)?
 }
 
 /// Weights of observations, checked.

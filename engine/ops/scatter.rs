@@ -180,7 +180,12 @@ fn scattering(
     check_extent(op, &index, src, None)?;
     same_dtype(op, x, src, "Expected self.dtype to be equal to src.dtype")?;
     if index.numel() == 0 {
-        return if to == Target::Copy { x.copy() } else { Ok(x.clone()) };
+        if to == Target::Copy {
+            return x.copy();
+        }
+        // Nothing is written, where it might have been.
+        crate::autograd::check_in_place(op, x, src)?;
+        return Ok(x.clone());
     }
     let (index, src) = (with_dims(&index)?, with_dims(src)?);
     let src = trimmed(&src, &index)?;

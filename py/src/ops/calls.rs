@@ -31,7 +31,7 @@ macro_rules! missing {
 
 /// The call of the engine, with converted arguments.
 macro_rules! run {
-    ($py:ident, $op:ident, $call:path, ($($p:ident: $k:ident),*)) => {{
+    ($py:ident, $op:ident, $call:path, ($($p:ident: $k:ident),* $(,)?)) => {{
         let weight = 0usize $(.max(<kinds::$k as Kind>::weight(&$p)))*;
         crate::cross::op($py, weight, || $call($(<kinds::$k as Kind>::lend(&$p)),*))
     }};

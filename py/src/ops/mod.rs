@@ -80,55 +80,40 @@ macro_rules! function_item {
 
 /// The row's function: body and, unless it is for methods only, the Python function.
 macro_rules! bind_function {
-    // Sizes may be listed: zeros(2, 3).
-    ([$($doc:tt)*] $name:ident ($p:ident: Sizes $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] $out:tt) => {
-        $($doc)*
-        #[pyfunction]
-        #[pyo3(signature = (*args, $p = Arg::MISSING, $($($kp = missing!($kd),)*)? out = Arg::MISSING, layout = Arg::MISSING, pin_memory = Arg::MISSING, requires_grad = Flag::OFF))]
-        #[allow(clippy::too_many_arguments)]
-        pub fn $name<'py>(
-            py: Python<'py>,
-            args: &Bound<'py, PyTuple>,
-            $p: Arg<'_, 'py>,
-            $($($kp: Arg<'_, 'py>,)*)?
-            out: Arg<'_, 'py>,
-            layout: Arg<'_, 'py>,
-            pin_memory: Arg<'_, 'py>,
-            requires_grad: Flag,
-        ) -> Object<'py> {
-            const OP: &str = stringify!($name);
-            crate::sparse::check_dense(py, OP, layout, pin_memory)?;
-            let $p = listed(At { op: OP, arg: stringify!($p) }, args, $p)?;
-            $($(let $kp = held!(py OP $kp $kk $kd);)*)?
-            as_asked! { py OP [out] $($(($kp $kp: $kk))*)? }
-            let made = run!(py, OP, ops::$name, ($p: Sizes $($(, $kp: $kk)*)?))?;
-            made_new(py, OP, made, out, requires_grad.0)
-        }
+    // What makes new tensors also takes requires_grad. Sizes may be listed: zeros(2, 3).
+    ($docs:tt $name:ident ($p:ident: Sizes $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] $out:tt) => {
+        bind_function! { @new $docs $name py [*args, $p = Arg::MISSING,] [args: &Bound<'py, PyTuple>, $p: Arg<'_, 'py>,]
+            [let $p = listed(At { op: OP, arg: stringify!($p) }, args, $p)?;] ($p: Sizes) ($($($kp: $kk = $kd),*)?) }
     };
-    // What makes new tensors also takes requires_grad.
-    ([$($doc:tt)*] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] $out:tt) => {
+    ($docs:tt $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] $out:tt) => {
+        bind_function! { @new $docs $name py [$($p $(= missing!($d))?,)* *,] [$($p: Arg<'_, 'py>,)*]
+            [$(let $p = held!(py OP $p $k $($d)?);)*] ($($p: $k),*) ($($($kp: $kk = $kd),*)?) }
+    };
+    // With the signature's head, its parameters, and what makes arguments of them.
+    (@new [$($doc:tt)*] $name:ident $py:ident [$($head:tt)*] [$($taken:tt)*] [$($held:tt)*] ($($p:ident: $k:ident),*)
+        ($($kp:ident: $kk:ident = $kd:expr),*)) => {
         $($doc)*
         #[pyfunction]
-        #[pyo3(signature = ($($p $(= missing!($d))?,)* *, $($($kp = missing!($kd),)*)? out = Arg::MISSING, layout = Arg::MISSING, pin_memory = Arg::MISSING, requires_grad = Flag::OFF))]
+        #[pyo3(signature = ($($head)* $($kp = missing!($kd),)* out = Arg::MISSING, layout = Arg::MISSING, pin_memory = Arg::MISSING, requires_grad = Flag::OFF))]
         #[allow(clippy::too_many_arguments)]
         pub fn $name<'py>(
-            py: Python<'py>,
-            $($p: Arg<'_, 'py>,)*
-            $($($kp: Arg<'_, 'py>,)*)?
+            $py: Python<'py>,
+            $($taken)*
+            $($kp: Arg<'_, 'py>,)*
             out: Arg<'_, 'py>,
             layout: Arg<'_, 'py>,
             pin_memory: Arg<'_, 'py>,
             requires_grad: Flag,
         ) -> Object<'py> {
             const OP: &str = stringify!($name);
-            crate::sparse::check_dense(py, OP, layout, pin_memory)?;
+            crate::sparse::check_dense($py, OP, layout, pin_memory)?;
             let made = {
-                $(let $p = held!(py OP $p $k $($d)?);)*
-                $($(let $kp = held!(py OP $kp $kk $kd);)*)?
-                as_asked! { py OP [out] $($(($kp $kp: $kk))*)? }
-                run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?
+                $($held)*
+                $(let $kp = held!($py OP $kp $kk $kd);)*
+                as_asked! { $py OP [out] $(($kp $kp: $kk))* }
+                run!($py, OP, ops::$name, ($($p: $k,)* $($kp: $kk),*))?
             };
-            made_new(py, OP, made, out, requires_grad.0)
+            made_new($py, OP, made, out, requires_grad.0)
         }
     };
     // The tensors one by one, or as one sequence: atleast_1d(x, y).

@@ -272,12 +272,12 @@ impl PyTensor {
         }
     }
 
-    /// Writes `src`, which is broadcast, cast and moved, over the elements. A number is written to all of them.
-    #[pyo3(signature = (src, non_blocking=false))]
-    fn copy_<'py>(slf: &Bound<'py, Self>, src: Arg<'_, 'py>, non_blocking: bool) -> PyResult<Bound<'py, Self>> {
+    /// Writes `other`, which is broadcast, cast and moved, over the elements. A number is written to all of them.
+    #[pyo3(signature = (other, non_blocking=false))]
+    fn copy_<'py>(slf: &Bound<'py, Self>, other: Arg<'_, 'py>, non_blocking: bool) -> PyResult<Bound<'py, Self>> {
         let _ = non_blocking;
         let t = slf.get().share();
-        let src = match crate::args::required::<kinds::Operand>(slf.py(), At { op: "copy_", arg: "src" }, src)? {
+        let src = match crate::args::required::<kinds::Operand>(slf.py(), At { op: "copy_", arg: "other" }, other)? {
             HeldOperand::Tensor(src) => Tensor::clone(&src),
             HeldOperand::Scalar(s) => {
                 let made = || lucid::ops::create::full(&[], s, Some(t.dtype()), Some(t.device()));

@@ -53,6 +53,9 @@ KINKS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
         lambda m, x: m.nn.functional.adaptive_avg_pool2d(x, (3, 5)),
         [[[1.0, 2.0, 3.0], [4.0, NAN, 5.0], [7.0, 8.0, -INF], [1.0, 0.0, 2.0]]],
     ),
+    "quotients that are cut": (lambda m, x: m.div(x, x.flip(0) * 0, rounding_mode="trunc"), [1.0, 2.0, -3.0]),
+    "quotients that are cut, of a number": (lambda m, x: m.div(x, 0.0, rounding_mode="trunc"), [1.0, 2.0]),
+    "renorm of a column of zeros": (lambda m, x: m.renorm(x.half(), 1, 1, 2.0).float(), [[0.0, 1.0], [0.0, 0.5]]),
     "softplus": (lambda m, x: m.nn.functional.softplus(x), ENDS),
     "logaddexp": (lambda m, x: m.logaddexp(x, m.zeros_like(x)), ENDS),
     "mish": (lambda m, x: m.nn.functional.mish(x), LINE),
@@ -148,6 +151,16 @@ MIXED = {
     "max_pool2d, one number for all": lambda m, d: m.nn.functional.max_pool2d(
         m.arange(36.0, device=d).reshape(1, 6, 6), (3,), None, 1, (1, 2), True, return_indices=True
     ),
+    "one row's class": lambda m, d: m.nn.functional.cross_entropy(
+        m.tensor([0.1, 0.2, 0.7], device=d), m.tensor([1], device=d), reduction="none"
+    ),
+    "one row's class, weighed": lambda m, d: m.nn.functional.nll_loss(
+        m.tensor([0.1, 0.2, 0.7], device=d), m.tensor([1], device=d), weight=m.tensor([1.0, 2.0, 3.0], device=d)
+    ),
+    "kl_div of a number": lambda m, d: m.nn.functional.kl_div(
+        m.tensor(1.0, device=d), m.ones(2, device=d), reduction="batchmean"
+    ),
+    "copy_": lambda m, d: m.zeros(2, device=d).copy_(other=m.ones(2, device=d)),
     "quantile": lambda m, d: m.quantile(
         m.arange(5.0, device=d), m.tensor([0.3], device=d, requires_grad=True), interpolation="lower"
     ),
@@ -165,3 +178,39 @@ def test_of_other_kinds(name: str, device: str) -> None:
     for a, b in zip(wanted, given, strict=True):
         assert a[:3] == b[:3]
         np.testing.assert_allclose(np.asarray(b[3], float), np.asarray(a[3], float), rtol=1e-2, atol=1e-6)
+
+
+#: Writes that change nothing, where a write is refused.
+EMPTY_WRITES = {
+    "scatter_": lambda m, x, at: x.scatter_(0, at, 1.0),
+    "scatter_add_": lambda m, x, at: x.scatter_add_(0, at, x.detach()[:0]),
+    "scatter_reduce_": lambda m, x, at: x.scatter_reduce_(0, at, x.detach()[:0], "sum"),
+    "index_add_": lambda m, x, at: x.index_add_(0, at, x.detach()[:0]),
+    "index_fill_": lambda m, x, at: x.index_fill_(0, at, 1.0),
+    "put_": lambda m, x, at: x.put_(at, x.detach()[:0]),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", EMPTY_WRITES)
+def test_leaves_are_not_written_to_with_nothing(name: str, device: str) -> None:
+    for m, d in ((torch, "cpu"), (lucid, device)):
+        x = m.ones(3, device=d, requires_grad=True)
+        with pytest.raises(RuntimeError):
+            EMPTY_WRITES[name](m, x, m.tensor([], dtype=m.int64, device=d))
+        y = x * 1
+        assert EMPTY_WRITES[name](m, y, m.tensor([], dtype=m.int64, device=d)).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("p", "t"), [(1.5, 0.5), (-0.1, 0.5), (0.5, 1.1), (0.5, -0.5), (NAN, 0.5), (0.5, NAN)])
+def test_what_is_no_probability(p: float, t: float) -> None:
+    for m in (torch, lucid):
+        with pytest.raises(RuntimeError, match="should be between 0 and 1"):
+            m.nn.functional.binary_cross_entropy(m.tensor([0.5, p]), m.tensor([0.5, t]))
+
+
+def test_one_row_has_one_class() -> None:
+    for m in (torch, lucid):
+        for loss in (m.nn.functional.nll_loss, m.nn.functional.cross_entropy):
+            with pytest.raises(ValueError, match="1D target must have size 1"):
+                loss(m.ones(3), m.tensor([1, 2]))

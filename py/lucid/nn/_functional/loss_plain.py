@@ -69,16 +69,18 @@ def _weighted(losses: Tensor, input: Tensor, weight: Tensor, reduction: str, by_
     return reduced(made, reduction)
 
 
-def _check_probabilities(p: Tensor) -> None:
+def _check_probabilities(**given: Tensor) -> None:
+    within = {name: ((p >= 0) & (p <= 1)).all() for name, p in given.items()}
     try:
-        fine = bool(((p >= 0) & (p <= 1)).all().item())
+        fine = bool(_C.stack([*within.values()]).all().item())
     except errors.RuntimeError:
         # Inside of a function transform there are no numbers to look at.
         return
     if not fine:
+        name = next(name for name in within if not within[name].item())
         raise errors.RuntimeError(
-            "binary_cross_entropy: all elements of input should be between 0 and 1, got from "
-            f"{p.min().item()} to {p.max().item()}"
+            f"binary_cross_entropy: all elements of {name} should be between 0 and 1, got from "
+            f"{given[name].min().item()} to {given[name].max().item()}"
         )
 
 
@@ -188,8 +190,8 @@ def binary_cross_entropy(
     computes them, it is not noticed.
     """
     reduction = _reduction(size_average, reduce, reduction)
-    if input.is_cpu and input.is_floating_point():
-        _check_probabilities(input.detach())
+    if input.is_cpu and input.is_floating_point() and input.shape == target.shape:
+        _check_probabilities(input=input.detach(), target=target.detach())
     return _C.binary_cross_entropy(input, target, weight, reduction=reduction)
 
 
