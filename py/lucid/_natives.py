@@ -67,7 +67,7 @@ def native_group_norm(
             f"{C} and {group}"
         )
     out = F.group_norm(input.reshape(N, C, HxW), group, weight, bias, eps).reshape(input.shape)
-    return out, *_statistics(input.reshape(N, group, -1), [2], eps, keepdim=False)
+    return out, *_statistics(input.reshape(N, group, C // group * HxW), [2], eps, keepdim=False)
 
 
 def native_batch_norm(

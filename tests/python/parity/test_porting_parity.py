@@ -209,6 +209,17 @@ def indices_that_read_nothing(L: Any, device: str) -> Any:
     return [x[[5]], x, caught(lambda: x[:, [0]]), caught(lambda: L.ones(2, 1, device=device)[[5]])]
 
 
+@program
+def gradients_of_what_has_no_slope(L: Any, device: str) -> Any:
+    image, grid = (L.ones(*s, device=device, requires_grad=True) for s in ((1, 1, 3, 3), (1, 2, 2, 2)))
+    out = L.nn.functional.grid_sample(image, grid, mode="nearest", align_corners=True)
+    return [
+        out,
+        L.autograd.grad(out.sum(), (image, grid)),
+        L.native_group_norm(L.zeros(0, 2, 1, device=device), None, None, 0, 2, 1, 1, 1e-5),
+    ]
+
+
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_same_as_pytorch(name: str, device: str) -> None:

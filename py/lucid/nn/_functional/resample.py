@@ -134,6 +134,9 @@ def grid_sample(
 
     if mode == "nearest":
         made = pick([c.detach().round() for c in coords])
+        if grid.requires_grad:
+            # Steps have no slope, but a gradient: zeros, as in PyTorch.
+            made = lucid.where(made.new_zeros((), dtype=lucid.bool), grid.sum().to(made.dtype), made)
     elif mode == "bilinear":
         lows = [c.detach().floor() for c in coords]
         made = None
