@@ -44,7 +44,10 @@ pub(super) fn accumulate(leaf: &Tensor, g: Tensor, create_graph: bool) -> Result
             // The sum may call hooks of saved tensors, so it is made before the lock is taken.
             Some(old) => sparse::accumulated(old, &g)?,
             // A gradient that is recorded may be shown by others, too.
-            None if create_graph => g.copy_lying_as(leaf)?,
+            None if create_graph => {
+                let _name = super::modes::named("copy_");
+                g.copy_lying_as(leaf)?
+            }
             None if g.is_unshared() && lies_as(&g, leaf) => g.detach()?,
             // An expanded or shared gradient must not be seen through another's in-place write.
             None => g.detach()?.copy_lying_as(leaf)?,

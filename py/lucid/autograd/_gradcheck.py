@@ -173,10 +173,10 @@ class _Projection:
             ]
             return [0.0 if t is None else self.along(o, t) for o, (_, t) in enumerate(pairs)]
 
-    def compare(self, want: float, got: float, k: int, o: int, atol: float, rtol: float, where: str) -> None:
+    def compare(self, want: float, got: float, k: int, o: int, how: _How, where: str) -> None:
         """Refuses two numbers that differ by more than as many elements may."""
-        atol *= float(self.inputs[k].sum() * self.outputs[o].sum())
-        if not abs(got - want) <= atol + rtol * abs(want):
+        atol = how.atol * float(self.inputs[k].sum() * self.outputs[o].sum())
+        if not abs(got - want) <= atol + how.rtol * abs(want):
             raise GradcheckError(
                 f"Jacobian mismatch for {where},\nnumerical:{want}\nanalytical:{got}\n"
                 "The numbers are of one random projection of the Jacobian, as fast mode takes it: without "
@@ -225,7 +225,7 @@ def gradcheck(
         raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
-    ways = _Ways(
+    how = _How(
         check_backward_ad,
         check_forward_ad,
         check_batched_grad,
@@ -233,9 +233,13 @@ def gradcheck(
         check_undefined_grad and check_backward_ad,
         check_grad_dtypes,
         fast_mode,
+        eps,
+        atol,
+        rtol,
+        nondet_tol,
     )
     try:
-        _check(func, _listed(inputs), eps, atol, rtol, nondet_tol, ways)
+        _check(func, _listed(inputs), how)
     except GradcheckError:
         if raise_exception:
             raise
@@ -243,8 +247,8 @@ def gradcheck(
     return True
 
 
-class _Ways(NamedTuple):
-    """Which ways to a Jacobian are checked."""
+class _How(NamedTuple):
+    """Which ways to a Jacobian are checked, and how far they may be apart."""
 
     backward: bool
     forward: bool
@@ -253,17 +257,13 @@ class _Ways(NamedTuple):
     undefined: bool
     dtypes: bool
     fast: bool
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
 
 
-def _check(
-    func: Callable[..., Any],
-    inputs: tuple[Any, ...],
-    eps: float,
-    atol: float,
-    rtol: float,
-    nondet_tol: float,
-    ways: _Ways,
-) -> None:
+def _check(func: Callable[..., Any], inputs: tuple[Any, ...], how: _How) -> None:
     places = [i for i, t in enumerate(inputs) if isinstance(t, Tensor) and t.requires_grad and _varies(t)]
     if not places:
         raise ValueError(
@@ -282,84 +282,75 @@ def _check(
                 "several are at one place: call .contiguous on the input before passing it to gradcheck."
             )
     checked = [inputs[i] for i in places]
-    if ways.fast:
-        _check_fast(func, inputs, places, eps, atol, rtol, nondet_tol, ways)
+    if how.fast:
+        _check_fast(func, inputs, places, how)
         return
     # The inputs are moved before the graph is made: it would refuse to run after.
-    numerical = [_numerical(func, inputs, i, eps) for i in places]
+    numerical = [_numerical(func, inputs, i, how.eps) for i in places]
     outputs = _outputs(func, inputs)
     followed = [o for o, output in enumerate(outputs) if output.requires_grad]
-    if not followed and any(abs(v) > atol for of_input in numerical for v in _leaves(of_input)):
+    if not followed and any(abs(v) > how.atol for of_input in numerical for v in _leaves(of_input)):
         raise GradcheckError("Numerical gradient for function expected to be zero")
-    for o in followed if ways.backward else ():
-        rows = _analytical(outputs[o], checked, ways.dtypes)
+    for o in followed if how.backward else ():
+        rows = _analytical(outputs[o], checked, how.dtypes)
         for k, place in enumerate(places):
             columns = [[row[j] for row in rows[k]] for j in range(_size(checked[k]))]
-            _compare(numerical[k][o], columns, atol, rtol, f"output {o} with respect to input {place}")
-        _compare_runs(rows, _analytical(outputs[o], checked), nondet_tol)
-        if ways.batched:
-            _compare_batched(rows, _batched(outputs[o], checked), atol, rtol, o)
-    if ways.backward and followed:
+            _compare(numerical[k][o], columns, how, f"output {o} with respect to input {place}")
+        _compare_runs(rows, _analytical(outputs[o], checked), how.nondet_tol)
+        if how.batched:
+            _compare_batched(rows, _batched(outputs[o], checked), how, o)
+    if how.backward and followed:
         _check_scaled([outputs[o] for o in followed], checked)
-    if ways.undefined:
+    if how.undefined:
         _check_undefined([outputs[o] for o in followed])
-    if ways.forward:
+    if how.forward:
         for k, place in enumerate(places):
             tangents = _forward(func, inputs, place)
             for o in followed:
                 where = f"output {o} with respect to input {place} in forward mode"
-                _compare(numerical[k][o], tangents[o], atol, rtol, where)
-            if ways.batched_forward:
+                _compare(numerical[k][o], tangents[o], how, where)
+            if how.batched_forward:
                 together = _batched_forward(func, inputs, place)
                 for o in followed:
-                    _compare(tangents[o], together[o], atol, rtol, f"output {o}, of tangents one by one and at once,")
+                    _compare(tangents[o], together[o], how, f"output {o}, of tangents one by one and at once,")
 
 
-def _check_fast(
-    func: Callable[..., Any],
-    inputs: tuple[Any, ...],
-    places: list[int],
-    eps: float,
-    atol: float,
-    rtol: float,
-    nondet_tol: float,
-    ways: _Ways,
-) -> None:
+def _check_fast(func: Callable[..., Any], inputs: tuple[Any, ...], places: list[int], how: _How) -> None:
     """`_check` by a random projection."""
     checked = [inputs[i] for i in places]
     along = _Projection(checked, _outputs(func, inputs))
-    numerical = [along.numerical(func, inputs, place, k, eps) for k, place in enumerate(places)]
+    numerical = [along.numerical(func, inputs, place, k, how.eps) for k, place in enumerate(places)]
     outputs = _outputs(func, inputs)
     followed = [o for o, output in enumerate(outputs) if output.requires_grad]
-    if not followed and any(abs(v) > atol for of_input in numerical for v in of_input):
+    if not followed and any(abs(v) > how.atol for of_input in numerical for v in of_input):
         raise GradcheckError("Numerical gradient for function expected to be zero")
-    for o in followed if ways.backward else ():
-        found = along.analytical(outputs, o, checked, ways.dtypes)
+    for o in followed if how.backward else ():
+        found = along.analytical(outputs, o, checked, how.dtypes)
         for k, place in enumerate(places):
             where = f"output {o} with respect to input {place}"
-            along.compare(numerical[k][o], found[k], k, o, atol, rtol, where)
-        _compare_runs([[found]], [[along.analytical(outputs, o, checked)]], nondet_tol)
-        if ways.batched:
-            _compare_batched(_analytical(outputs[o], checked), _batched(outputs[o], checked), atol, rtol, o)
-    if ways.backward and followed:
+            along.compare(numerical[k][o], found[k], k, o, how, where)
+        _compare_runs([[found]], [[along.analytical(outputs, o, checked)]], how.nondet_tol)
+        if how.batched:
+            _compare_batched(_analytical(outputs[o], checked), _batched(outputs[o], checked), how, o)
+    if how.backward and followed:
         _check_scaled([outputs[o] for o in followed], checked)
-    if ways.undefined:
+    if how.undefined:
         _check_undefined([outputs[o] for o in followed])
-    for k, place in enumerate(places if ways.forward else ()):
+    for k, place in enumerate(places if how.forward else ()):
         tangents = along.forward(func, inputs, place, k)
         for o in followed:
             where = f"output {o} with respect to input {place} in forward mode"
-            along.compare(numerical[k][o], tangents[o], k, o, atol, rtol, where)
-        if ways.batched_forward:
+            along.compare(numerical[k][o], tangents[o], k, o, how, where)
+        if how.batched_forward:
             alone, together = _forward(func, inputs, place), _batched_forward(func, inputs, place)
             for o in followed:
-                _compare(alone[o], together[o], atol, rtol, f"output {o}, of tangents one by one and at once,")
+                _compare(alone[o], together[o], how, f"output {o}, of tangents one by one and at once,")
 
 
-def _compare(want: list[list[float]], got: list[list[float]], atol: float, rtol: float, where: str) -> None:
+def _compare(want: list[list[float]], got: list[list[float]], how: _How, where: str) -> None:
     """Two Jacobians, per input element the derivatives of each output element."""
     pairs = zip([v for row in want for v in row], [v for row in got for v in row], strict=True)
-    if not all(abs(b - a) <= atol + rtol * abs(a) for a, b in pairs):
+    if not all(abs(b - a) <= how.atol + how.rtol * abs(a) for a, b in pairs):
         raise GradcheckError(
             f"Jacobian mismatch for {where},\nnumerical:{_C.tensor(want)}\nanalytical:{_C.tensor(got)}\n"
         )
@@ -418,11 +409,9 @@ def _batched(output: Tensor, checked: Sequence[Tensor]) -> list[list[list[float]
     ]
 
 
-def _compare_batched(
-    first: list[list[list[float]]], second: list[list[list[float]]], atol: float, rtol: float, output: int
-) -> None:
+def _compare_batched(first: list[list[list[float]]], second: list[list[list[float]]], how: _How, output: int) -> None:
     for a, b in zip(_leaves(first), _leaves(second), strict=True):
-        if not abs(a - b) <= atol + rtol * abs(a):
+        if not abs(a - b) <= how.atol + how.rtol * abs(a):
             raise GradcheckError(f"batched gradients of output {output} are not those one by one: {b!r} and {a!r}")
 
 

@@ -178,3 +178,20 @@ def test_a_cycle_through_a_base_is_collected() -> None:
     del x
     gc.collect()
     assert seen() is None
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_step_that_made_a_recorded_gradient(device: str) -> None:
+    """A copy of what came first, and then a sum."""
+
+    def run(m: Any, d: str) -> Any:
+        x = m.ones(2, device=d, requires_grad=True)
+        names = []
+        for _ in range(2):
+            (x**3).sum().backward(create_graph=True)
+            names.append(x.grad.grad_fn.name().rpartition("::")[2])
+        (second,) = m.autograd.grad(x.grad.sum(), x)
+        x.grad = None
+        return names, second.tolist()
+
+    both(run, device)
