@@ -15,7 +15,10 @@ pub(super) fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
     let legacy = |t: &&Tensor| !(t.ndim() == 1 && t.numel() == 0);
     let parts: Vec<&Tensor> = tensors.iter().filter(legacy).collect();
     let dtype = result_type(tensors.iter().map(Operand::Tensor));
-    let Some(&lead) = parts.first() else { return first.cast(dtype) };
+    let Some(&lead) = parts.first() else {
+        let empty: Vec<Tensor> = tensors.iter().map(|t| t.cast(dtype)).collect::<Result<_>>()?;
+        return run(IndexOp::Concat { axis: 0 }, &empty.iter().collect::<Vec<_>>(), first.shape());
+    };
     if lead.ndim() == 0 {
         return Err(Error::runtime("cat", "zero-dimensional tensor cannot be concatenated"));
     }

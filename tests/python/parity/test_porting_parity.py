@@ -213,9 +213,13 @@ def indices_that_read_nothing(L: Any, device: str) -> Any:
 def gradients_of_what_has_no_slope(L: Any, device: str) -> Any:
     image, grid = (L.ones(*s, device=device, requires_grad=True) for s in ((1, 1, 3, 3), (1, 2, 2, 2)))
     out = L.nn.functional.grid_sample(image, grid, mode="nearest", align_corners=True)
+    empty = [L.zeros(0, device=device, requires_grad=True) for _ in range(2)]
+    joined = L.cat(empty, 1)
     return [
         out,
         L.autograd.grad(out.sum(), (image, grid)),
+        L.autograd.grad(joined.sum(), empty),
+        L.cat([empty[0]]) is empty[0],
         L.native_group_norm(L.zeros(0, 2, 1, device=device), None, None, 0, 2, 1, 1, 1e-5),
     ]
 
