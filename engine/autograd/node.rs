@@ -495,9 +495,15 @@ impl<'a> Ctx<'a> {
         crate::ops::view::expand_to(&crate::ops::view::reshape_to(t, &kept)?, shape)
     }
 
-    /// The gradient of an extremum, evenly to the elements that equal it.
+    /// The gradient of an extremum, evenly to the elements that equal it. NaN equals nothing, so all get NaN then, unless
+    /// it is the extremum of all elements by `max`, `min` or `median`: theirs goes to the NaN, as in PyTorch.
     pub(crate) fn spread_to_ties(&self, g: &Tensor) -> Result<Tensor> {
-        let ties = self.x(0)?.eq(&self.spread(&self.out()?)?)?.cast(g.dtype())?;
+        let (x, top) = (self.x(0)?, self.spread(&self.out()?)?);
+        let mut ties = x.eq(&top)?;
+        if matches!(self.node.called, Some(("max_all" | "min_all" | "median" | "nanmedian", _))) {
+            ties = ties.logical_or(&x.isnan()?.logical_and(&top.isnan()?)?)?;
+        }
+        let ties = ties.cast(g.dtype())?;
         let count = self.spread(&ties.sum(Some(&self.reduction_dims()?), self.keeps_dims(), None)?)?;
         (self.spread(g)? * &ties)? / &count
     }

@@ -229,10 +229,15 @@ macro_rules! integer {
                 let size = |x: $t| if x < 0 { (x as i64).unsigned_abs() } else { x as u64 };
                 super::special::gcd(size(self), size(b)) as $t
             }
+            // In C's arithmetic, as PyTorch's: of narrow types in 32 bits, cut off at the end.
             fn lcm(self, b: $t) -> $t {
-                match self.gcd(b) {
-                    0 => 0,
-                    g => RealNumber::abs(self.wrapping_div(g).wrapping_mul(b)),
+                let g = self.gcd(b);
+                if g == 0 {
+                    0
+                } else if <$t>::BITS < 32 {
+                    (self as i32 / g as i32).wrapping_mul(b as i32).wrapping_abs() as $t
+                } else {
+                    RealNumber::abs(self.wrapping_div(g).wrapping_mul(b))
                 }
             }
             #[inline(always)]

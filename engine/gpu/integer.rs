@@ -8,7 +8,7 @@ use super::convert::{constant, integer_range};
 use super::fault::Made;
 use super::value::Known;
 use crate::{DType, Error};
-use mlx_ffi::{ops, transforms, Array};
+use mlx_ffi::{ops, transforms, Array, Dtype};
 
 /// What a divisor is: free of zeros it is for certain.
 struct Divisor {
@@ -109,8 +109,12 @@ pub(super) fn gcd(a: &Array, b: &Array, dtype: DType) -> Made<Array> {
     Ok(a)
 }
 
-/// `|a / gcd · b|`, 0 where both are.
+/// `|a / gcd · b|`, 0 where both are. Of narrow types in 32 bits, cut off at the end, as C computes it.
 pub(super) fn lcm(a: &Array, b: &Array, dtype: DType) -> Made<Array> {
+    if matches!(dtype, DType::I8 | DType::I16) {
+        let wide = |x: &Array| ops::astype(x, Dtype::Int32);
+        return Ok(ops::astype(&lcm(&wide(a)?, &wide(b)?, DType::I32)?, super::convert::dtype(dtype)?)?);
+    }
     let g = gcd(a, b, dtype)?;
     let (zero, one) = (constant(0, dtype)?, constant(1, dtype)?);
     let none = ops::equal(&g, &zero)?;

@@ -44,7 +44,7 @@ macro_rules! index_ops {
     ($cb:ident) => { $cb! { "index" IndexOp :
         /// `out[i][j] = input[index[i][j]][j]` for `dim` 0, and so on.
         method gather(dim: Dim, index: Tensor) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [only_function] Keep Yes DTypes::ALL, Same,
             prim Gather { axis: usize } Second {|c, g| [
                 scatter_along(ScatterMode::Add, &c.zeros(0)?, *axis, &c.x(1)?, g),
                 g.zeros_like()

@@ -298,7 +298,13 @@ fn softplus_body(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
     schema::softplus.check(x.dtype())?;
     let scaled = (x * beta)?;
     let linear = scaled.gt(threshold)?;
-    let curved = (scaled.filled(&linear, 0.0)?.exp()?.log1p()? * (1.0 / beta))?;
+    let scaled = scaled.filled(&linear, 0.0)?;
+    let mut curved = (scaled.exp()?.log1p()? * (1.0 / beta))?;
+    if beta == 0.0 {
+        // Infinite, with a slope all the same: PyTorch's rule does not divide by `beta`, the chain rule would.
+        let slope = scaled.detach()?.sigmoid()?;
+        curved = (((x - &x.detach()?)? * &slope)? + &curved.detach()?)?;
+    }
     super::compare::select::r#where(&linear, x, &curved)
 }
 

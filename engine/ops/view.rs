@@ -32,7 +32,7 @@ macro_rules! view_ops {
         }
         /// Dimensions of size 1 repeated to the given sizes (-1 keeps one), and new leading dimensions.
         method expand(size: Sizes) -> Tensor {
-            [only_method] Keep Yes DTypes::ALL, Same,
+            [only_function] Keep Yes DTypes::ALL, Same,
             prim Expand { shape: Shape } Nothing {|c, g| [Ok(g.clone())]},
             run expand_body, torch "Tensor.expand", samples ["N(3, 1), (3, 4)", "N(3, 1), (2, -1, 4)", "N(), (2, 2)"],
             example ["assert_close(tensor([[1], [2]])?.expand(&[-1, 3])?, [[1, 1, 1], [2, 2, 2]]);"]

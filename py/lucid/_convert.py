@@ -189,6 +189,8 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
         raise ValueError("object does not implement Python buffer protocol.") from None
     if not isinstance(dtype, DType):
         raise TypeError(f"frombuffer(): argument 'dtype' must be lucid.dtype, not {type(dtype).__name__}")
+    if not isinstance(requires_grad, bool):
+        raise TypeError(f"frombuffer(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if not view.c_contiguous:
         raise ValueError("frombuffer(): the buffer's memory must be contiguous")
     data = view.cast("B") if view.nbytes else memoryview(b"")

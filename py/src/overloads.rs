@@ -106,8 +106,11 @@ impl<'py> Call<'py> {
     /// Refuses an `out` whose memory overlaps a tensor's in part.
     fn apart(&self) -> PyResult<()> {
         let Some(out) = self.get("out").filter(|o| !o.is_none()) else { return Ok(()) };
-        let read: Vec<Tensor> =
-            ["input", "other"].iter().filter(|n| self.get(n).is_some()).filter_map(|n| self.tensor(n).ok()).collect();
+        let read: Vec<Tensor> = ["input", "other", "index"]
+            .iter()
+            .filter(|n| self.get(n).is_some())
+            .filter_map(|n| self.tensor(n).ok())
+            .collect();
         out::check_apart(self.py, self.op, out.as_borrowed(), &read)
     }
 
@@ -261,6 +264,64 @@ fn norm_of<'py>(
     call.finish(made, |made| wrap(py, made))
 }
 
+// ---- gather ----------------------------------------------------------------------------------------------------------
+
+/// `gather(x, dim, index, *, sparse_grad)`.
+fn gathered<'py>(
+    slf: Option<&Bound<'py, PyTensor>>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> Object<'py> {
+    const NAMES: &[&str] = &["input", "dim", "index", "sparse_grad", "out"];
+    let call = Call::read("gather", (if slf.is_some() { &NAMES[..4] } else { NAMES }, 3), slf, args, kwargs)?;
+    let py = call.py;
+    let (t, index) = (call.tensor("input")?, call.tensor("index")?);
+    let dim = required::<kinds::Dim>(py, call.at("dim"), call.arg("dim"))?;
+    optional::<kinds::Bool>(call.at("sparse_grad"), call.arg("sparse_grad"), false)?;
+    call.apart()?;
+    let made = cross::op(py, weight_of(&t).max(weight_of(&index)), || t.gather(dim, &index))?;
+    call.finish(made, |made| wrap(py, made))
+}
+
+// ---- tolerances of matrices ------------------------------------------------------------------------------------------
+
+/// `pinv(A, *, atol, rtol, hermitian)` and `pinv(A, rcond, hermitian)`; `matrix_rank` likewise, with `tol`.
+fn tolerant<'py>(
+    rank: bool,
+    slf: Option<&Bound<'py, PyTensor>>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> Object<'py> {
+    const PINV: &[&str] = &["input", "rcond", "hermitian", "atol", "rtol", "out"];
+    const RANK: &[&str] = &["input", "tol", "hermitian", "atol", "rtol", "out"];
+    let (op, names) = if rank { ("linalg_matrix_rank", RANK) } else { ("linalg_pinv", PINV) };
+    let call = Call::read(op, (names, 3), slf, args, kwargs)?;
+    let (py, one) = (call.py, names[1]);
+    let t = call.tensor("input")?;
+    if call.get(one).is_some() && (call.get("atol").is_some() || call.get("rtol").is_some()) {
+        return Err(errors::type_error(py, format!("{op}(): takes '{one}', or 'atol' and 'rtol', not both")));
+    }
+    if call.get(one).is_none() && args.len() > 1 {
+        return Err(call.at(one).missing(py));
+    }
+    call.apart()?;
+    let hermitian = optional::<kinds::Bool>(call.at("hermitian"), call.arg("hermitian"), false)?;
+    let atol = optional::<kinds::OptOperand>(call.at("atol"), call.arg("atol"), None)?;
+    let rtol = optional::<kinds::OptOperand>(call.at("rtol"), call.arg("rtol"), None)?;
+    let (atol, rtol) = (kinds::OptOperand::lend(&atol), kinds::OptOperand::lend(&rtol));
+    let run = if rank { matrix::linalg_matrix_rank } else { matrix::linalg_pinv };
+    let made = match call.get(one) {
+        None => cross::op(py, weight_of(&t), || run(&t, atol, rtol, hermitian))?,
+        Some(_) => {
+            let given = required::<kinds::Operand>(py, call.at(one), call.arg(one))?;
+            let (given, none) = (given.lend(), Some(Scalar::Float(0.0).into()));
+            let (atol, rtol) = if rank { (Some(given), none) } else { (none, Some(given)) };
+            cross::op(py, weight_of(&t), || run(&t, atol, rtol, hermitian))?
+        }
+    };
+    call.finish(made, |made| wrap(py, made))
+}
+
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident |$slf:ident, $args:ident, $kwargs:ident| $run:expr;)*) => {
         $(
@@ -299,6 +360,9 @@ macro_rules! both {
     };
 }
 both! {
+    /// `out[i][j] = input[index[i][j]][j]` for `dim` 0, and so on. Differs from PyTorch: the gradient is dense also with
+    /// `sparse_grad`.
+    gather |slf, args, kwargs| gathered(slf, args, kwargs);
     /// The `p`-norm over `dim` (all by default); `p` may be a number, ±∞, `"fro"` or `"nuc"` (the sum of the
     /// singular values of matrices).
     norm |slf, args, kwargs| norm_of(slf, args, kwargs);
@@ -312,6 +376,12 @@ both! {
     var |slf, args, kwargs| spread(Spread { op: "var", root: false, mean: false }, slf, args, kwargs);
 }
 functions! {
+    /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the largest count as 0.
+    /// By default `rtol` is the larger side times the dtype's rounding; `rcond` is `rtol` with an `atol` of 0. With
+    /// `hermitian` the matrices are symmetric: the lower half is read, and the gradient is that of matrices that stay so.
+    linalg_pinv |slf, args, kwargs| tolerant(false, slf, args, kwargs);
+    /// The number of singular values above the tolerance that `linalg.pinv` has, as int64; `tol` is `atol` with an `rtol` of 0.
+    linalg_matrix_rank |slf, args, kwargs| tolerant(true, slf, args, kwargs);
     /// `std` and the mean over the same dimensions.
     std_mean |slf, args, kwargs| spread(Spread { op: "std_mean", root: true, mean: true }, slf, args, kwargs);
     /// `var` and the mean over the same dimensions.
@@ -394,6 +464,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         ($($name:ident)*) => { $(m.add_function(wrap_pyfunction!(self::$name, m)?)?;)* };
     }
     ARANGE.get_or_init(m.py(), || row.unbind());
-    add! { arange max min norm std var std_mean var_mean r#where nonzero }
+    add! { arange gather linalg_matrix_rank linalg_pinv max min norm std var std_mean var_mean r#where nonzero }
     Ok(())
 }

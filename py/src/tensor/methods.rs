@@ -469,6 +469,23 @@ impl PyTensor {
         Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.reshape(&sizes))?)?))
     }
 
+    /// Dimensions of size 1 repeated to the given sizes (-1 keeps one), and new leading dimensions: a view. `implicit` says
+    /// nothing, as in PyTorch.
+    #[pyo3(signature = (*args, size=Arg::MISSING, implicit=Arg::MISSING))]
+    fn expand<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        size: Arg<'_, 'py>,
+        implicit: Arg<'_, 'py>,
+    ) -> Object<'py> {
+        const OP: &str = "expand";
+        let size = crate::ops::listed(At { op: OP, arg: "size" }, args, size)?;
+        crate::args::optional::<kinds::Bool>(At { op: OP, arg: "implicit" }, implicit, false)?;
+        let t = slf.get().read();
+        let made = cross::quick(slf.py(), || t.expand(&size))?;
+        results::same_or(slf, &t, made, |made| wrap(slf.py(), made))
+    }
+
     /// `expand` with the other's sizes.
     fn expand_as<'py>(slf: &Bound<'py, Self>, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
