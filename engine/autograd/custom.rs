@@ -122,6 +122,68 @@ pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode
     Ok(Some(GraphNode(node)))
 }
 
+/// Puts `out`, computed without recording, on the tape as what a step of that name makes of `inputs`. `backward`
+/// says what goes back to each of them.
+fn step(out: &Tensor, name: &str, inputs: &[&Tensor], backward: Backward) -> Result<()> {
+    // The tape knows only what `vmap` computes with.
+    let bare = |mut t: &Tensor| {
+        while let Some(batch) = t.storage().batch() {
+            t = &batch.value;
+        }
+        t.clone()
+    };
+    let inputs: SmallVec<[Tensor; 2]> = inputs.iter().map(|t| bare(t)).collect();
+    let record =
+        Record { name, inputs: &inputs, non_differentiable: &[false], saved: &[], materialize: false, backward };
+    custom(&[bare(out)], record).map(drop)
+}
+
+/// Puts `out`, computed without recording, on the tape as what a step of that name makes of `inputs`, through which no
+/// gradient goes back: it reports `refusal`.
+///
+/// # Errors
+/// [`Error::NotImplemented`] where an input carries a tangent, which nothing carries on either.
+pub(crate) fn refusing(
+    op: &'static str,
+    out: &Tensor,
+    name: &str,
+    inputs: &[&Tensor],
+    refusal: fn() -> Box<Error>,
+) -> Result<()> {
+    if out.dtype().is_differentiable() && inputs.iter().any(|t| super::forward::carries(t)) {
+        let why = "Trying to use forward AD with a function that does not support it because it has no derivative";
+        return Err(Error::not_implemented(op, why));
+    }
+    step(out, name, inputs, Arc::new(move |_, _| Err(refusal())))
+}
+
+/// Puts `out`, computed without recording, on the tape as what a step of that name makes of `inputs`, all with gradient 0.
+pub(crate) fn flat(out: &Tensor, name: &str, inputs: &[&Tensor]) -> Result<()> {
+    let zeros = |node: &CustomNode, _: &[Option<Tensor>]| {
+        let zero = |(i, m): (usize, &InputMeta)| match node.needs(i) {
+            true => Tensor::full_of(&m.shape, Scalar::ZERO, m.dtype, m.device).map(Some),
+            false => Ok(None),
+        };
+        node.0.metas.iter().enumerate().map(zero).collect()
+    };
+    step(out, name, inputs, Arc::new(zeros))
+}
+
+/// Refuses an argument that requires a gradient where the function has none for it.
+///
+/// # Errors
+/// [`Error::Runtime`] where it does and gradients are recorded.
+pub(crate) fn refuse_recorded(op: &'static str, torch: &str, name: &str, argument: Option<&Tensor>) -> Result<()> {
+    if !grad_enabled() || !argument.is_some_and(requires_grad) {
+        return Ok(());
+    }
+    let why = format!(
+        "The function '{torch}' is not differentiable with respect to argument '{name}'. This input cannot have \
+         requires_grad True; detach() it."
+    );
+    Err(Error::runtime(op, why))
+}
+
 impl Custom {
     /// How many results there are.
     pub(crate) fn results(&self) -> usize {

@@ -88,7 +88,7 @@ fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
         "squeeze" => (op, given.mark("dim")),
         "squeeze_" => ("squeeze", 3 + given.mark("dim")),
         "t_" | "transpose_" | "unsqueeze_" | "as_strided_" => (op.trim_end_matches('_'), 1),
-        "div" | "floor_divide" => (op, 2 * given.has("rounding_mode")),
+        "div" => (op, 2 * given.has("rounding_mode")),
         "remainder" | "fmod" => (op, given.tensor("other")),
         "pow" | "float_power" if given.led() => ("pow", 2),
         "pow" => (op, given.tensor("exponent")),

@@ -22,6 +22,7 @@ mod transforms;
 pub(crate) use auto::Auto;
 pub use call::Told;
 pub use custom::{custom, Backward, CustomNode, Record};
+pub(crate) use custom::{flat, refuse_recorded, refusing};
 pub use forward::{cut, make_dual, set_tangent, unpack_dual};
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};

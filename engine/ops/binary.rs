@@ -51,11 +51,12 @@ macro_rules! binary_ops {
                 r#"assert_close(tensor([7, -7])?.div(2, Some("floor"))?, [3, -4]);"#,
             ]
         }
-        /// `floor(input / other)`. Integer division by zero raises.
+        /// `floor(input / other)`. Integer division by zero raises. Its backward raises, as PyTorch's: `div` with
+        /// `rounding_mode="floor"` has gradient 0.
         method floor_divide(other: Operand) -> Tensor {
             [inplace] Keep Yes DTypes::REAL, Same,
-            prim FloorDivide Nothing {|c, g| [c.zeros(0), c.zeros(1)]},
-            run binary[BinaryOp::FloorDivide], torch "", samples ["I(-9, 9, 3, 4), I(1, 5, 3, 4)", "N(3, 4), 2"],
+            prim FloorDivide Nothing {none},
+            run floor_divide_body, torch "", samples ["I(-9, 9, 3, 4), I(1, 5, 3, 4)", "N(3, 4), 2"],
             example ["assert_close(tensor([7, -7])?.floor_divide(2)?, [3, -4]);"]
         }
         /// `input - other * floor(input / other)`: the divisor's sign, as Python's `%`.
@@ -375,27 +376,39 @@ fn rsub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
     })
 }
 
+/// A function that is steps, with gradient 0 everywhere.
+fn stepped(a: &Tensor, b: Operand<'_>, run: impl Fn(&Tensor, Operand<'_>) -> Result<Tensor>) -> Result<Tensor> {
+    let other = if let Operand::Tensor(b) = b { Some(b) } else { None };
+    if !autograd::is_followed(a) && !other.is_some_and(autograd::is_followed) {
+        return run(a, b);
+    }
+    let still = other.map(Tensor::detach).transpose()?;
+    let q = run(&a.detach()?, still.as_ref().map_or(b, Operand::Tensor))?.also_of(a)?;
+    other.map_or(Ok(q.clone()), |b| q.also_of(b))
+}
+
+fn floor_divide_body(a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
+    let y = binary(BinaryOp::FloorDivide, a, b)?;
+    let refusal = || Error::runtime("floor_divide", "derivative for aten::floor_divide is not implemented");
+    let refuse = |inputs: &[&Tensor]| autograd::refusing("floor_divide", &y, "NotImplemented", inputs, refusal);
+    match b {
+        Operand::Tensor(b) => refuse(&[a, b])?,
+        Operand::Scalar(_) => refuse(&[a])?,
+    }
+    Ok(y)
+}
+
 fn div_rounded(a: &Tensor, b: Operand<'_>, rounding_mode: Option<&str>) -> Result<Tensor> {
     match rounding_mode {
         None => binary(BinaryOp::Div, a, b),
-        Some("floor") => binary(BinaryOp::FloorDivide, a, b),
+        Some("floor") => stepped(a, b, |a, b| binary(BinaryOp::FloorDivide, a, b)),
         Some("trunc") => {
             let common = result_type([Operand::Tensor(a), b]);
             let q = match common.is_integral() {
                 // (a - fmod(a, b)) is a multiple of b, so the floor is exact.
                 true => binary(BinaryOp::FloorDivide, &a.sub(&a.fmod(b)?, 1)?, b)?,
                 // Not of the quotient: by 0 the gradient of what is steps would be `0 · ∞`.
-                false => {
-                    let (still, other) =
-                        (a.detach()?, if let Operand::Tensor(b) = b { Some(b.detach()?) } else { None });
-                    let q = binary(BinaryOp::Div, &still, other.as_ref().map_or(b, Operand::Tensor))?.trunc()?;
-                    let q = q.also_of(a)?;
-                    if let Operand::Tensor(b) = b {
-                        q.also_of(b)?
-                    } else {
-                        q
-                    }
-                }
+                false => stepped(a, b, |a, b| binary(BinaryOp::Div, a, b)?.trunc())?,
             };
             Ok(q)
         }

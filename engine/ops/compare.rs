@@ -6,7 +6,7 @@ use super::index::Target;
 use super::macros::define_ops;
 use super::{result_type, Operand};
 use crate::dispatch::{self, Meta, Prim};
-use crate::{shape, DType, Error, Result, Scalar, Tensor};
+use crate::{autograd, shape, DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -14,22 +14,22 @@ use crate::{shape, DType, Error, Result, Scalar, Tensor};
 macro_rules! compare_ops {
     ($cb:ident) => { $crate::define_uniform! { $cb "compare" CompareOp method (other: Operand) run compare :
         /// True where the elements are equal. NaN equals nothing.
-        eq = Eq [inplace] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "I(0, 3, 3, 4), 1", "N(3, 4), N(4)"],
+        eq = Eq [compares] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "I(0, 3, 3, 4), 1", "N(3, 4), N(4)"],
             example ["assert_close(tensor([1, 2, 3])?.eq(2)?, [false, true, false]);"];
         /// True where the elements differ. NaN differs from everything.
-        ne = Ne [inplace] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "I(0, 3, 3, 4), 1"],
+        ne = Ne [compares] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "I(0, 3, 3, 4), 1"],
             example ["assert_close(tensor([1, 2, 3])?.ne(2)?, [true, false, true]);"];
         /// True where `input < other`.
-        lt = Lt [inplace] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
+        lt = Lt [compares] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
             example ["assert_close(tensor([1, 2, 3])?.lt(2)?, [true, false, false]);"];
         /// True where `input <= other`.
-        le = Le [inplace] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
+        le = Le [compares] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
             example ["assert_close(tensor([1, 2, 3])?.le(2)?, [true, true, false]);"];
         /// True where `input > other`.
-        gt = Gt [inplace] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
+        gt = Gt [compares] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
             example ["assert_close(tensor([1, 2, 3])?.gt(&tensor([3, 2, 1])?)?, [false, false, true]);"];
         /// True where `input >= other`.
-        ge = Ge [inplace] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
+        ge = Ge [compares] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
             example ["assert_close(tensor([1, 2, 3])?.ge(&tensor([3, 2, 1])?)?, [false, true, true]);"];
         /// True where both are not zero.
         logical_and = And [inplace] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"],
@@ -156,7 +156,7 @@ pub mod select {
             Target::Copy => r#where(&mask.contiguous()?, &value, &x.contiguous()?),
             Target::Itself => {
                 x.refuse_shared("masked_fill_", mask, false)?;
-                let _name = crate::autograd::Naming::of("masked_fill", 0);
+                let _name = autograd::Naming::of("masked_fill", 0);
                 crate::ops::overlap::write_where("masked_fill_", x, mask, &value)
             }
         }
@@ -186,7 +186,7 @@ pub mod select {
             let x = low.as_ref().map_or(Ok(x.clone()), |low| x.maximum(low))?;
             high.as_ref().map_or(Ok(x.clone()), |high| x.minimum(high))
         };
-        let tracked = |t: &Tensor| dtype.is_differentiable() && crate::autograd::is_followed(t);
+        let tracked = |t: &Tensor| dtype.is_differentiable() && autograd::is_followed(t);
         if bounds().all(|b| matches!(b, Operand::Scalar(_))) {
             if !tracked(x) {
                 return between(x);
@@ -257,11 +257,36 @@ impl Tensor {
 
     /// The same elements, on the tape as made of `of` too, whose gradient is zero: of what an op took and did not need.
     pub(crate) fn also_of(self, of: &Tensor) -> Result<Tensor> {
-        if !crate::autograd::is_followed(of) || !self.dtype().is_differentiable() {
+        if !autograd::is_followed(of) || !self.dtype().is_differentiable() {
             return Ok(self);
         }
         let never = Tensor::constant(Scalar::Bool(false), DType::Bool, self.device())?;
         select::r#where(&never, &of.cast(self.dtype())?, &self)
+    }
+}
+
+/// The in-place form of a comparison: what is written has gradient 0 to both operands.
+fn write_compared(
+    (schema, op): (&'static super::Schema, &'static str),
+    x: &Tensor,
+    other: Operand<'_>,
+    row: impl FnOnce(&Tensor, Operand<'_>) -> Result<Tensor>,
+) -> Result<()> {
+    if let Operand::Tensor(other) = other {
+        x.refuse_shared(op, other, false)?;
+    }
+    let value = crate::over::computed(x, schema, || row(x, other))?;
+    let _name = autograd::Naming::of(schema.name, 0);
+    match other {
+        Operand::Tensor(other)
+            if x.dtype().is_differentiable() && [x, other].into_iter().any(autograd::is_followed) =>
+        {
+            let value = value.cast(x.dtype())?;
+            let (first, rest) = schema.name.split_at(1);
+            autograd::flat(&value, &format!("{}{rest}Backward1", first.to_uppercase()), &[x, other])?;
+            x.write_in_place(op, value)
+        }
+        _ => x.write_in_place(op, value),
     }
 }
 

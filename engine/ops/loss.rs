@@ -5,7 +5,7 @@
 
 use super::compare::select::r#where;
 use super::macros::define_ops;
-use crate::autograd::Naming;
+use crate::autograd::{self, Naming};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::Shape;
 use crate::{DType, Error, Result, Scalar, Tensor};
@@ -40,7 +40,8 @@ macro_rules! loss_ops {
             example [r#"assert_close(huber_loss(&tensor([0.0, 0.0])?, &tensor([1.0, 3.0])?, "none", 2.0)?, [0.5, 4.0]);"#]
         }
         /// The negative log-likelihood of class indices `target` (N, …) under log-probabilities (N, C, …). Targets equal to
-        /// `ignore_index` count nothing; the mean is weighted by the classes' `weight`.
+        /// `ignore_index` count nothing; the mean is weighted by the classes' `weight`, which takes no
+        /// gradient: one that requires it raises.
         function nll_loss(input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean") -> Tensor {
             [] Full Yes DTypes::FLOAT, Same,
             prim Nll { ignore: i64, reduction: Reduction } Second {|c, g| [nll_spread(g, &c.x(1)?, last(c.shape(0)), *ignore, *reduction)]},
@@ -70,7 +71,7 @@ macro_rules! loss_ops {
                 r#"assert_close(cross_entropy(&logits, &tensor([0, 1])?, None, -100, "none", 0.0)?, [0.69315, 0.28768]);"#,
             ]
         }
-        /// `-(t log p + (1 - t) log(1 - p))`, each logarithm held above -100.
+        /// `-(t log p + (1 - t) log(1 - p))`, each logarithm held above -100. A `weight` that requires a gradient raises.
         function binary_cross_entropy(input: Tensor, target: Tensor, weight: OptTensor = None; reduction: Text = "mean") -> Tensor {
             [] Full Yes DTypes::FLOAT, Same,
             run bce_body, torch "nn.functional.binary_cross_entropy", samples ["P(3, 4, lo=0.1, hi=0.9), FIXED(P(3, 4, lo=0.1, hi=0.9))"],
@@ -80,6 +81,7 @@ macro_rules! loss_ops {
             ]
         }
         /// [`binary_cross_entropy`] of the sigmoid of logits, without overflow; `pos_weight` weighs the positive part.
+        /// A weight that requires a gradient raises.
         function binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: OptTensor = None; reduction: Text = "mean", pos_weight: OptTensor = None) -> Tensor {
             [] Full Yes DTypes::FLOAT, Same,
             run bce_logits_body, torch "nn.functional.binary_cross_entropy_with_logits", samples ["N(3, 4), P(3, 4, lo=0.1, hi=0.9)", "N(3, 4), P(3, 4, lo=0.1, hi=0.9), FIXED(P(4)), pos_weight=FIXED(P(4))"],
@@ -256,6 +258,8 @@ fn nll(
     smoothing: f64,
 ) -> Result<Tensor> {
     schema::nll_loss.check(x.dtype())?;
+    let torch = if x.ndim() > 2 { "nll_loss2d_forward" } else { "nll_loss_forward" };
+    autograd::refuse_recorded(op, torch, "weight", weight)?;
     if !matches!(target.dtype(), DType::I64 | DType::I32 | DType::U8) {
         return Err(Error::dtype(op, "expected target of class indices as int64, int32 or uint8", &[target.dtype()]));
     }
@@ -417,6 +421,7 @@ fn same_shape(op: &'static str, x: &Tensor, y: &Tensor) -> Result<()> {
 fn bce_body(p: &Tensor, t: &Tensor, weight: Option<&Tensor>, reduction: &str) -> Result<Tensor> {
     schema::binary_cross_entropy.check(p.dtype())?;
     same_shape("binary_cross_entropy", p, t)?;
+    autograd::refuse_recorded("binary_cross_entropy", "binary_cross_entropy", "weight", weight)?;
     if p.dtype() != t.dtype() {
         let why = format!("expected input and target of one dtype, but found {} and {}", p.dtype(), t.dtype());
         return Err(Error::dtype("binary_cross_entropy", why, &[p.dtype(), t.dtype()]));
@@ -426,7 +431,7 @@ fn bce_body(p: &Tensor, t: &Tensor, weight: Option<&Tensor>, reduction: &str) ->
         let (p32, t32) = (p.cast(DType::F32)?, t.cast(DType::F32)?);
         return bce_body(&p32, &t32, weight, reduction)?.cast(p.dtype());
     }
-    let loss = match crate::autograd::is_followed(p) {
+    let loss = match autograd::is_followed(p) {
         false => bce_of(p, t)?,
         true => {
             // At 0 and 1 PyTorch's slope is (p - t) / 1e-12 (in float32), that of a line there.
@@ -455,8 +460,11 @@ fn bce_logits_body(
     reduction: &str,
     pos_weight: Option<&Tensor>,
 ) -> Result<Tensor> {
+    const OP: &str = "binary_cross_entropy_with_logits";
     schema::binary_cross_entropy_with_logits.check(x.dtype())?;
-    same_shape("binary_cross_entropy_with_logits", x, t)?;
+    same_shape(OP, x, t)?;
+    autograd::refuse_recorded(OP, OP, "weight", weight)?;
+    autograd::refuse_recorded(OP, OP, "pos_weight", pos_weight)?;
     let tail = super::activation::one_plus_exp(&(-x)?)?;
     let loss = match pos_weight {
         Some(p) => {
@@ -467,8 +475,8 @@ fn bce_logits_body(
     };
     let loss = weight.map_or(Ok(loss.clone()), |w| loss * w)?;
     // The result has the target's dtype.
-    check_holds("binary_cross_entropy_with_logits", loss.dtype(), t.dtype())?;
-    reduce("binary_cross_entropy_with_logits", loss.cast(t.dtype())?, reduction)
+    check_holds(OP, loss.dtype(), t.dtype())?;
+    reduce(OP, loss.cast(t.dtype())?, reduction)
 }
 
 fn kl_div_body(x: &Tensor, t: &Tensor, reduction: &str, log_target: bool) -> Result<Tensor> {

@@ -21,6 +21,7 @@
 /// `method` rows have a first parameter `input: Tensor` that is not written; `function` rows have none. `inplace` makes
 /// `method_`, which writes the result; so does `updates`, where the body takes a `Target` first and writes by itself.
 /// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view.
+/// `compares` makes that of a comparison, whose result the tape has as made of both operands.
 /// `only_inplace` rows have the in-place form alone in Python (`exponential_`), as PyTorch has no other.
 /// `casts_out` and `own_out` say which dtypes `out=` takes, where [`OutDType::of`](crate::ops::OutDType) has another rule.
 /// `out_rule` says that it depends on the arguments, as the row's function in [`out`](crate::ops::out) has it.
@@ -180,6 +181,7 @@ macro_rules! schema_of {
                 && !$crate::ops::macros::has!(only_function [$($flag)*])
                 && !$crate::ops::macros::has!(only_inplace [$($flag)*]),
             in_place: $crate::ops::macros::has!(inplace [$($flag)*])
+                || $crate::ops::macros::has!(compares [$($flag)*])
                 || $crate::ops::macros::has!(updates [$($flag)*])
                 || $crate::ops::macros::has!(restrides [$($flag)*]),
             primitive: $crate::ops::macros::first!([$({ let _ = stringify!($Var); true })?] false),
@@ -468,6 +470,17 @@ macro_rules! define_in_place {
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
                 pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                     $run($crate::ops::index::Target::Itself, self, $($crate::ops::macros::pass!($k $p)),*).map(drop)
+                }
+            }
+        }
+    };
+    ([compares $($flag:ident)*] $name:ident $run:tt ($p:ident: Operand,)) => {
+        impl $crate::Tensor {
+            pastey::paste! {
+                #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
+                pub fn [<$name _>]<'op>(&self, $p: $crate::ops::macros::arg!(Operand)) -> $crate::Result<()> {
+                    let named = (&schema::$name, concat!(stringify!($name), "_"));
+                    write_compared(named, self, $p.into(), |x, other| $name(x, other))
                 }
             }
         }

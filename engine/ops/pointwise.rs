@@ -7,7 +7,7 @@ use super::compare::select::{clamp, r#where};
 use super::macros::define_ops;
 use super::view::{view_as_complex, view_as_real};
 use super::{result_type, Operand};
-use crate::{DType, Device, Error, Result, Scalar, Tensor};
+use crate::{autograd, DType, Device, Error, Result, Scalar, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
 
 /// The rows of the family, for `$cb`.
@@ -60,6 +60,7 @@ macro_rules! pointwise_ops {
                 example ["assert_close(tensor([0.0, 0.5, 1.0])?.sinc()?, [1.0, 0.63662, 0.0]);"]
             }
             /// 0 below zero, 1 above, `values` at zero. Both need one dtype. Differs from a comparison for NaN: 0.
+            /// It has no derivative: backward raises.
             method heaviside(values: Tensor) -> Tensor {
                 [own_out inplace nograd] Keep Yes DTypes::ORDERED, Same,
                 run heaviside_body, torch "", samples ["N(3, 4), N(3, 4)", "I(-1, 2, 3, 4), I(0, 9, 4)"],
@@ -297,8 +298,11 @@ fn heaviside_body(x: &Tensor, values: &Tensor) -> Result<Tensor> {
         return Err(Error::dtype("heaviside", why, &[x.dtype(), values.dtype()]));
     }
     schema::heaviside.check(x.dtype())?;
-    let (x, values) = (x.detach()?, values.detach()?);
-    r#where(&x.eq(0)?, &values, &x.gt(0)?.cast(x.dtype())?)
+    let (still, at_zero) = (x.detach()?, values.detach()?);
+    let y = r#where(&still.eq(0)?, &at_zero, &still.gt(0)?.cast(x.dtype())?)?;
+    let refusal = || Error::runtime("heaviside", "derivative for aten::heaviside is not implemented");
+    autograd::refusing("heaviside", &y, "NotImplemented", &[x, values], refusal)?;
+    Ok(y)
 }
 
 /// `x log y`, or `x log1p y` where `one`, made 0 at `x = 0`; where the logarithm is infinite or NaN there, it is not taken.

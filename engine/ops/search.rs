@@ -9,7 +9,7 @@ use super::macros::define_ops;
 use super::sort::{argsort_rows, search_rows};
 use super::{result_type, Operand};
 use crate::shape::{self, Shape};
-use crate::{DType, Error, Result, Scalar, Tensor};
+use crate::{autograd, DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -44,6 +44,7 @@ macro_rules! search_ops {
         }
         /// The distinct elements in ascending order; with `dim` the distinct slices along it. With `return_inverse` also where
         /// each element went, with `return_counts` also how often each occurs. NaN equals nothing. Evaluates.
+        /// The elements have no derivative: backward raises.
         method unique(sorted: Bool = true, return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None) -> Packed {
             [nograd] Keep Yes DTypes::ORDERED, Same,
             run unique_body, torch "", samples [
@@ -58,7 +59,8 @@ macro_rules! search_ops {
             ]
         }
         /// The elements without those that equal the one before; with `dim` the slices along it. With `return_inverse` also
-        /// where each element went, with `return_counts` also how long each run is. Evaluates.
+        /// where each element went, with `return_counts` also how long each run is. Evaluates. The elements have no
+        /// derivative: backward raises.
         method unique_consecutive(return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None) -> Packed {
             [nograd] Keep Yes DTypes::ALL, Same,
             run unique_consecutive_body, torch "", samples [
@@ -298,6 +300,11 @@ fn as_rows(op: &'static str, x: &Tensor, dim: isize) -> Result<Tensor> {
     x.movedim(&[axis as isize], &[0])?.reshape(&[n as isize, -1])
 }
 
+/// What backward says of a function whose derivative is declared as none.
+fn underivable(torch: &'static str) -> Box<Error> {
+    Error::not_implemented(torch, format!("the derivative for '{torch}' is not implemented."))
+}
+
 fn unique_body(
     x: &Tensor,
     _sorted: bool,
@@ -306,7 +313,7 @@ fn unique_body(
     dim: Option<isize>,
 ) -> Result<Vec<Tensor>> {
     schema::unique.check(x.dtype())?;
-    let x = x.detach()?;
+    let (given, x) = (x, x.detach()?);
     let rows = match dim {
         None => x.reshape(&[-1])?,
         Some(dim) => as_rows("unique", &x, dim)?,
@@ -321,6 +328,10 @@ fn unique_body(
         None => rows.index_select(0, &heads)?,
         Some(dim) => x.index_select(dim, &heads)?,
     };
+    match dim {
+        None => autograd::refusing("unique", &values, "Unique2Backward0", &[given], || underivable("_unique2"))?,
+        Some(_) => autograd::refusing("unique", &values, "UniqueDimBackward0", &[given], || underivable("unique_dim"))?,
+    }
     let inverse = match return_inverse {
         true => {
             let inverse = runs.group.zeros_like()?.scatter(0, &order, Some((&runs.group).into()), None, None)?;
@@ -337,7 +348,7 @@ fn unique_consecutive_body(
     return_counts: bool,
     dim: Option<isize>,
 ) -> Result<Vec<Tensor>> {
-    let x = x.detach()?;
+    let (given, x) = (x, x.detach()?);
     let rows = match dim {
         None => x.reshape(&[-1])?,
         Some(dim) => as_rows("unique_consecutive", &x, dim)?,
@@ -347,6 +358,8 @@ fn unique_consecutive_body(
         None => rows.index_select(0, &runs.starts)?,
         Some(dim) => x.index_select(dim, &runs.starts)?,
     };
+    const OP: &str = "unique_consecutive";
+    autograd::refusing(OP, &values, "UniqueConsecutiveBackward0", &[given], || underivable(OP))?;
     let inverse = match (return_inverse, dim) {
         (true, None) => Some(super::view::reshape_to(&runs.group, x.shape())?),
         (true, Some(_)) => Some(runs.group),

@@ -204,7 +204,6 @@ STEP_NAMES: dict[str, str] = (
     )
 )
 STEP_NAMES |= {
-    "floor_divide": "PyTorch records a step that fails when it is gone back through",
     "scatter": "with reduce PyTorch records a step that fails when it is gone back through",
 }
 

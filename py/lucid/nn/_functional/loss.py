@@ -293,12 +293,20 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """`Σ_{i≠y} max(0, w_y (margin - x_y + x_i))^p / C` for logits (N, C) or (C) and class indices (N) or ()."""
+    """`Σ_{i≠y} max(0, w_y (margin - x_y + x_i))^p / C` for logits (N, C) or (C) and class indices (N) or ().
+
+    A `weight` that requires a gradient is a RuntimeError.
+    """
     reduction = legacy_reduction(size_average, reduce, reduction)
     if p not in (1, 2):
         raise errors.ValueError(f"only p == 1 and p == 2 supported, got {p}")
     if weight is not None and weight.dim() != 1:
         raise errors.ValueError("weight must be one-dimensional")
+    if weight is not None and weight.requires_grad and lucid.is_grad_enabled():
+        raise errors.RuntimeError(
+            "The function 'multi_margin_loss' is not differentiable with respect to argument 'weight'. This input "
+            "cannot have requires_grad True; detach() it."
+        )
     alone = input.dim() < 2
     x = input.reshape([1, -1]) if alone else input
     y = target.reshape([-1])
