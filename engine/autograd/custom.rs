@@ -2,6 +2,8 @@
 //!
 //! What `lucid.autograd.Function` is built on, and what a Rust program uses to put a kernel of its own on the tape.
 
+use super::auto::Auto;
+use super::forward;
 use super::graph::GraphNode;
 use super::hooks::GradList;
 use super::node::{Edge, InputMeta, Kept, Kind, Node, Saved};
@@ -9,7 +11,7 @@ use super::record::{check_followed, edge_of, requires_grad};
 use super::{grad_enabled, Ctx, Grads};
 use crate::{Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
-use smallvec::SmallVec;
+use smallvec::{smallvec, SmallVec};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -224,6 +226,30 @@ impl Custom {
         }
         Ok(out)
     }
+}
+
+/// A gradient that depends on an input at bends alone, tied to that input's place on the tape: its own gradient there is zeros,
+/// as PyTorch has it, where it would else lead nowhere.
+pub(crate) fn tied(g: Tensor, of: &Arc<Node>, i: usize) -> Tensor {
+    let Some(Some(edge)) = of.edges.get(i) else { return g };
+    if g.is_batched() || g.is_sparse() {
+        return g;
+    }
+    let meta = of.metas[i].clone();
+    let zeros = meta.clone();
+    let backward: Backward = Arc::new(move |_, grads| {
+        let zeros = Tensor::full_of(&zeros.shape, Scalar::ZERO, zeros.dtype, zeros.device)?;
+        Ok([grads.first().cloned().flatten(), Some(zeros)].into_iter().collect())
+    });
+    let name = GraphNode(Arc::clone(of)).name();
+    let name = intern(&format!("{}Backward0", name.trim_end_matches(|c: char| c.is_ascii_digit())));
+    let own = InputMeta::of(&g);
+    let custom = Custom { name, outputs: smallvec![own.clone()], materialize: false, backward };
+    let edges = smallvec![edge_of(&g), Some(edge.clone())];
+    let node = Node::new(Kind::Custom(Arc::new(custom)), edges, smallvec![own, meta], Saved::default());
+    let tied = Tensor::with_auto(g.storage().clone(), Auto::recorded(Edge { node, nr: 0 }));
+    forward::hand_over(&g, &tied);
+    tied
 }
 
 /// A name that lives as long as the process; each is kept once.

@@ -23,6 +23,9 @@ use crate::ops::view::ViewOp;
 /// The gradients of a node's inputs; `None` where none is needed.
 pub(crate) type Grads = SmallVec<[Option<Tensor>; 3]>;
 
+/// Functions that are made of masks and of what is linear.
+const BENT: [&str; 7] = ["leaky_relu", "rrelu", "prelu", "hardtanh", "hardshrink", "softshrink", "threshold"];
+
 /// Where a gradient goes: a result of a node.
 #[derive(Clone)]
 pub(crate) struct Edge {
@@ -262,6 +265,16 @@ impl Node {
             Kind::Write(..) => "copy_slices",
             Kind::Pieces(_) => self.called.map_or("split", |(name, _)| name),
             Kind::Custom(custom) => custom.name,
+        }
+    }
+
+    /// Is it a step of a function that is linear but for bends, so that its gradient depends on its inputs at the bends alone? Those
+    /// whose rules say so themselves, as relu's does, are not meant.
+    pub(crate) fn bends(&self) -> bool {
+        match &self.kind {
+            Kind::Op(Prim::Pool(_)) => true,
+            Kind::Op(_) => BENT.contains(&self.op()),
+            Kind::Accumulate(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => false,
         }
     }
 

@@ -4,9 +4,10 @@
 //! to the input's shape and cast to its dtype here, so rules need not know about broadcasting.
 
 use super::accumulate::accumulate;
+use super::custom::tied;
 use super::node::{Ctx, Edge, Grads, InputMeta, Kind, Node};
 use super::record::{pieces_gradient, write_gradient};
-use super::{modes, with_grad};
+use super::{grad_enabled, modes, with_grad};
 use crate::batching;
 use crate::format::MemoryFormat;
 use crate::ops::view::reshape_to;
@@ -466,7 +467,13 @@ fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<
         return Ok(node.edges.iter().map(|_| None).collect());
     }
     match &node.kind {
-        Kind::Op(prim) => prim.gradient(&ctx),
+        Kind::Op(prim) => {
+            let made = prim.gradient(&ctx)?;
+            if !(grad_enabled() && node.bends()) {
+                return Ok(made);
+            }
+            Ok(made.into_iter().enumerate().map(|(i, g)| g.map(|g| tied(g, node, i))).collect())
+        }
         Kind::Custom(custom) => custom.gradient(&ctx),
         Kind::Write(ops, repeats) => write_gradient(ctx.g(), ops, *repeats, ctx.shape(1), [ctx.needs(0), ctx.needs(1)]),
         Kind::Pieces(pieces) => pieces_gradient(&ctx, pieces),

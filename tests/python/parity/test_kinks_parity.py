@@ -5,6 +5,7 @@ What random numbers never meet: 0 itself, probabilities of 0 and 1, equal elemen
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -214,3 +215,70 @@ def test_one_row_has_one_class() -> None:
         for loss in (m.nn.functional.nll_loss, m.nn.functional.cross_entropy):
             with pytest.raises(ValueError, match="1D target must have size 1"):
                 loss(m.ones(3), m.tensor([1, 2]))
+
+
+def _pool(name: str, **options: Any) -> Callable[[Any, Any], Any]:
+    return lambda L, x: getattr(L.nn.functional, name)(x[None], 2, **options)
+
+
+#: Functions whose gradient depends on the input at their bends alone.
+BENT: dict[str, Callable[[Any, Any], Any]] = {
+    "leaky_relu": lambda L, x: L.nn.functional.leaky_relu(x),
+    "rrelu": lambda L, x: L.nn.functional.rrelu(x),
+    "prelu": lambda L, x: L.nn.functional.prelu(x, L.tensor([0.25]).to(x.device)),
+    "hardtanh": lambda L, x: L.nn.functional.hardtanh(x),
+    "relu": lambda L, x: L.relu(x),
+    "relu6": lambda L, x: L.nn.functional.relu6(x),
+    "hardshrink": lambda L, x: L.nn.functional.hardshrink(x),
+    "softshrink": lambda L, x: L.nn.functional.softshrink(x),
+    "threshold": lambda L, x: L.nn.functional.threshold(x, 0.1, 20.0),
+    "max_pool1d": _pool("max_pool1d"),
+    "max_pool2d": _pool("max_pool2d"),
+    "max_pool2d with indices": lambda L, x: L.nn.functional.max_pool2d(x[None], 2, return_indices=True)[0],
+    "avg_pool2d": _pool("avg_pool2d"),
+    "adaptive_avg_pool2d": _pool("adaptive_avg_pool2d"),
+    "adaptive_max_pool2d": _pool("adaptive_max_pool2d"),
+    "linear": lambda L, x: x * 3,
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("name", BENT)
+def test_the_gradient_of_a_bent_function_has_zeros_as_its_own(name: str, squared: bool, device: str) -> None:
+    def run(L: Any, device: str) -> Any:
+        x = L.arange(-8.0, 8.0, device=device).reshape(4, 4).div(4).requires_grad_()
+        y = BENT[name](L, x)
+        (g,) = L.autograd.grad((y * y if squared else y).sum(), x, create_graph=True)
+        seen = [g.requires_grad, g.tolist()]
+        if g.requires_grad:
+            seen += [L.autograd.grad((g * g).sum(), x, allow_unused=True)[0].tolist()]
+        return seen
+
+    assert run(lucid, device) == run(torch, "cpu")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_gradient_penalty_over_leaky_relu(device: str) -> None:
+    def run(L: Any, device: str) -> Any:
+        def make(*shape: int) -> Any:
+            return (L.arange(float(math.prod(shape)), device=device).reshape(shape) / 10 - 0.3).requires_grad_()
+
+        w, b, v, x = make(3, 4), make(3), make(1, 3), make(2, 4)
+        score = L.nn.functional.linear(L.nn.functional.leaky_relu(L.nn.functional.linear(x, w, b), 0.2), v)
+        (g,) = L.autograd.grad(score.sum(), x, create_graph=True)
+        ((g.norm(dim=1) - 1) ** 2).mean().backward()
+        return [t.grad.flatten().tolist() for t in (w, b, v)]
+
+    for ours, theirs in zip(run(lucid, device), run(torch, "cpu"), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+
+
+def test_the_step_that_ties_a_gradient_has_pytorchs_name() -> None:
+    def run(L: Any) -> Any:
+        x = L.tensor([[-1.0, 2.0], [0.5, -3.0]], requires_grad=True)
+        f = L.nn.functional
+        made = [f.hardtanh(x), f.hardtanh(x, 0.0, 0.5)]
+        return [L.autograd.grad(y.sum(), x, create_graph=True)[0].grad_fn.name() for y in made]
+
+    assert run(lucid) == run(torch)
