@@ -7,7 +7,6 @@
 
 use super::super::simd::tile::{to_write, Along, Offsets, Part, Run, Size, Tiles, TILE};
 use super::super::simd::{run, threads, Task};
-use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::ops::{Add, Range};
 
@@ -238,7 +237,10 @@ pub struct Pass<T> {
     rows: usize,
     offsets: Offsets,
     grid: Grid,
-    tiles: Vec<(usize, usize)>,
+    /// The first place of each tile, and its parts.
+    tiles: Vec<(usize, Range<usize>)>,
+    /// What of tiles' rows is wanted.
+    parts: Vec<Part>,
     numbers: PhantomData<T>,
 }
 
@@ -260,8 +262,17 @@ impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
             }
         };
         let size = T::kernels().sizes.iter().copied().min_by_key(cost).expect("every machine has tiles");
-        let tiles = grid.tiles(size.places);
-        Pass { size, rows, offsets, grid, tiles, numbers: PhantomData }
+        let mut parts = Vec::new();
+        let mut of_tile = |(place, run): (usize, usize)| {
+            let (first, end) = (parts.len(), place + size.places);
+            for r in grid.runs[run..].iter().take_while(|r| r.place < end) {
+                let (from, to) = (r.place.max(place), end.min(r.place + r.len));
+                parts.push(Part { from: from - place, len: to - from, to: r.to + (from - r.place) * grid.step });
+            }
+            (place, first..parts.len())
+        };
+        let tiles = grid.tiles(size.places).into_iter().map(&mut of_tile).collect();
+        Pass { size, rows, offsets, grid, tiles, parts, numbers: PhantomData }
     }
 
     /// `weight(group, k, row)` of all groups as [`Pass::run`] reads them: by tile of rows, offset, and row.
@@ -287,7 +298,7 @@ impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
 
     /// Elements of the planes from the first to the last that tiles read.
     pub fn reach(&self) -> usize {
-        self.tiles.last().map_or(0, |&(place, _)| self.offsets.reach(place + self.size.places))
+        self.tiles.last().map_or(0, |(place, _)| self.offsets.reach(place + self.size.places))
     }
 
     /// Rows that are computed together.
@@ -321,21 +332,21 @@ impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
                 let end = rows.end.min(start + m);
                 let bias = bias.map_or(&zeros[..end - start], |bias| &bias[start..end]);
                 let out = &mut out[(start - rows.start) * pitch..];
-                for &(place, run) in tiles {
-                    let parts = self.parts(place, run);
-                    if along == Along::Places {
-                        // By the time that the sums are there, so are the lines that they go to.
-                        for part in &parts {
+                for (place, parts) in tiles {
+                    let parts = &self.parts[parts.clone()];
+                    if along == Along::Places && m > 1 {
+                        // By the time that the sums are there, so are the lines that they go to; those of one row are there at once.
+                        for part in parts {
                             (0..bias.len()).for_each(|row| to_write(&out[row * pitch + part.to..][..part.len]));
                         }
                     }
-                    kernels.gather(self.size, weights, planes, &self.offsets, place, &mut sums);
+                    kernels.gather(self.size, weights, planes, &self.offsets, *place, &mut sums);
                     if self.grid.step == 1 {
-                        kernels.put(&sums, n, bias, &parts, out, pitch);
+                        kernels.put(&sums, n, bias, parts, out, pitch);
                         continue;
                     }
                     for ((row, sums), bias) in sums.chunks(n).enumerate().zip(bias) {
-                        for Part { from, len, to } in &parts {
+                        for Part { from, len, to } in parts {
                             let out = out[row * pitch + to..].iter_mut().step_by(self.grid.step);
                             out.zip(&sums[*from..from + len]).for_each(|(o, s)| *o = *s + *bias);
                         }
@@ -343,17 +354,6 @@ impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
                 }
             }
         }
-    }
-
-    /// What of the rows of a tile, which begins at a place in a run, is wanted.
-    fn parts(&self, place: usize, run: usize) -> SmallVec<[Part; 8]> {
-        let (end, step) = (place + self.size.places, self.grid.step);
-        let runs = self.grid.runs[run..].iter().take_while(|r| r.place < end);
-        let part = |r: &Row| {
-            let (from, to) = (r.place.max(place), end.min(r.place + r.len));
-            Part { from: from - place, len: to - from, to: r.to + (from - r.place) * step }
-        };
-        runs.map(part).collect()
     }
 }
 

@@ -128,12 +128,16 @@ def test_moves_and_casts() -> None:
 
 
 def test_copies_and_pickles() -> None:
+    weight = lucid.ones(4, 2, requires_grad=True)
+    lucid.nn.functional.embedding(lucid.tensor([1, 1]), weight, sparse=True).sum().backward()
+    twin = copy.deepcopy(weight)
+    assert twin.grad is not None and twin.grad.is_sparse
+    weight.grad.zero_()
+    assert twin.grad.to_dense().tolist()[1] == [2.0, 2.0]
+    # A parameter's copy has no gradient, as in PyTorch.
     layer = lucid.nn.Embedding(4, 2, sparse=True)
     layer(lucid.tensor([1, 1])).sum().backward()
-    twin = copy.deepcopy(layer)
-    assert twin.weight.grad is not None and twin.weight.grad.is_sparse
-    layer.weight.grad.zero_()
-    assert twin.weight.grad.to_dense().tolist()[1] == [2.0, 2.0]
+    assert layer.weight.grad.is_sparse and copy.deepcopy(layer).weight.grad is None
     for x in (rows(), rows().coalesce()):
         read = pickle.loads(pickle.dumps(x))
         assert read.is_sparse and read.is_coalesced() == x.is_coalesced()
