@@ -202,7 +202,21 @@ def _tensors(args: Any, kwargs: Any) -> list[Tensor]:
     return [x for x in _tree.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
 
 
-class _Keeping(TorchFunctionMode):
+class _Run(TorchFunctionMode):
+    """One of the two runs: sees every call of an op that counts."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, op = kwargs or {}, op_of(func)
+        return func(*args, **kwargs) if _passes(op) else self.run(op, func, args, kwargs)
+
+    def run(self, op: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the call gives in this run."""
+        raise NotImplementedError
+
+
+class _Keeping(_Run):
     """The first run."""
 
     def __init__(self, policy: Callable[..., Any], storage: _Storage) -> None:
@@ -213,12 +227,7 @@ class _Keeping(TorchFunctionMode):
         super().__enter__()
         return self
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs, op = kwargs or {}, op_of(func)
-        if _passes(op):
-            return func(*args, **kwargs)
+    def run(self, op: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         slots: list[_Slot] = []
 
         def pack(tensor: Tensor) -> _Slot:
@@ -249,7 +258,7 @@ class _Keeping(TorchFunctionMode):
         return output
 
 
-class _Kept(TorchFunctionMode):
+class _Kept(_Run):
     """The second run."""
 
     def __init__(self, storage: _Storage, mutation: bool) -> None:
@@ -264,12 +273,7 @@ class _Kept(TorchFunctionMode):
         super().__enter__()
         return self
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs, op = kwargs or {}, op_of(func)
-        if _passes(op):
-            return func(*args, **kwargs)
+    def run(self, op: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = resolve_name(op)
         calls, at = self.storage.calls.get(op), self.counts[op]
         self.counts[op] += 1
