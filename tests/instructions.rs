@@ -22,6 +22,7 @@ const RECORDED: &[(&str, Device, bool, u64)] = &[
     ("matmul", Device::Gpu, false, 4900),
     ("linear", Device::Gpu, false, 6000),
     ("reshape", Device::Gpu, false, 2550),
+    ("sum", Device::Gpu, false, 6800),
     ("add", Device::Cpu, false, 4350),
     ("sum", Device::Cpu, false, 2970),
     ("transpose", Device::Cpu, false, 1750),

@@ -354,6 +354,22 @@ extern "C" int lucid_repeat(
   });
 }
 
+extern "C" int lucid_repeat_twice(
+    mlx_array* made,
+    const lucid_output* outputs,
+    lucid_primitive first,
+    lucid_primitive second,
+    mlx_array input) {
+  return guarded([&] {
+    auto repeat = [&](size_t i, lucid_primitive p, const mx::array& of) {
+      const auto& repeated = *static_cast<std::shared_ptr<mx::Primitive>*>(p.ctx);
+      mx::Shape shape(outputs[i].shape, outputs[i].shape + outputs[i].ndim);
+      return mx::array(std::move(shape), mlx_dtype_to_cpp(outputs[i].dtype), repeated, std::vector<mx::array>{of});
+    };
+    mlx_array_set_(*made, repeat(1, second, repeat(0, first, get(input))));
+  });
+}
+
 extern "C" void lucid_kept_free(lucid_kept kept) {
   delete static_cast<Kept*>(kept.ctx);
 }

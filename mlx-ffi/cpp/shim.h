@@ -64,6 +64,13 @@ int lucid_repeat(
     lucid_primitive primitive,
     const mlx_array* inputs,
     size_t n);
+/* The array that `second` makes of what `first` makes of the input; of both the outputs are told, in that order. */
+int lucid_repeat_twice(
+    mlx_array* made,
+    const lucid_output* outputs,
+    lucid_primitive first,
+    lucid_primitive second,
+    mlx_array input);
 
 /* What keeps the elements of an array where they are, apart from the array. */
 typedef struct lucid_kept_ {

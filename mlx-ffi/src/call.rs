@@ -30,7 +30,8 @@ pub(crate) fn optional_dtype(value: Option<Dtype>) -> sys::mlx_optional_dtype {
 
 /// See the module's documentation. A line is `name = c_name(args) [on cpu];`, with `vec` before it for a function that
 /// returns several arrays, `pair` for one that returns two, and
-/// `kept` for a function of arrays alone that works element by element: its primitive is made once.
+/// `kept` for a function of arrays alone that works element by element: its primitive is made once; `kept axes` for a
+/// reduction, likewise for each choice of a few dimensions.
 macro_rules! wrap {
     () => {};
     ($(#[$doc:meta])* vec $name:ident = $c:ident($($arg:ident: $kind:ident),*) $(on $where:ident)?; $($more:tt)*) => {
@@ -39,6 +40,19 @@ macro_rules! wrap {
     };
     ($(#[$doc:meta])* pair $name:ident = $c:ident($($arg:ident: $kind:ident),*) $(on $where:ident)?; $($more:tt)*) => {
         wrap!(@args pair [$($where)?] [$(#[$doc])*] $name $c [$($arg $kind)*] [] [] []);
+        wrap!($($more)*);
+    };
+    ($(#[$doc:meta])* kept axes $name:ident = $c:ident; $($more:tt)*) => {
+        #[doc = concat!("MLX's `", stringify!($name), "`.")]
+        #[doc = ""]
+        $(#[$doc])*
+        pub fn $name(a: &$crate::Array, axes: &[i32], keepdims: bool) -> $crate::Result<$crate::Array> {
+            static KEPT: $crate::primitive::KeptAxes = $crate::primitive::KeptAxes::new();
+            // SAFETY: see the invariant of `call`: valid handles, a live slice, a null out-parameter for MLX to fill.
+            KEPT.reduced(a, axes, keepdims, |out, keepdims, stream| unsafe {
+                $crate::sys::$c(out, a.raw(), axes.as_ptr(), axes.len(), keepdims, stream)
+            })
+        }
         wrap!($($more)*);
     };
     ($(#[$doc:meta])* kept $name:ident = $c:ident($($arg:ident: arr),*); $($more:tt)*) => {

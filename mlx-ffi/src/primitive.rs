@@ -26,14 +26,14 @@ fn handles(arrays: &[&Array]) -> Handles {
     arrays.iter().map(|a| a.raw()).collect()
 }
 
-/// Shapes and dtypes of outputs, as the shim takes them while the slices live.
+/// An output's shape and dtype, as the shim takes them while the slice lives.
+fn raw_output(shape: &[i32], dtype: Dtype) -> sys::lucid_output {
+    sys::lucid_output { shape: shape.as_ptr(), ndim: shape.len(), dtype: dtype.raw() }
+}
+
+/// The same of several.
 pub(crate) fn raw_outputs(outputs: &[(&[i32], Dtype)]) -> SmallVec<[sys::lucid_output; 8]> {
-    let raw = |&(shape, dtype): &(&[i32], Dtype)| sys::lucid_output {
-        shape: shape.as_ptr(),
-        ndim: shape.len(),
-        dtype: dtype.raw(),
-    };
-    outputs.iter().map(raw).collect()
+    outputs.iter().map(|&(shape, dtype)| raw_output(shape, dtype)).collect()
 }
 
 /// A primitive with its parameters and its stream.
@@ -59,7 +59,7 @@ impl Primitive {
     #[inline]
     pub(crate) fn repeat<const N: usize>(&self, inputs: [&Array; N], shape: &[i32], dtype: Dtype) -> Result<Array> {
         let inputs = inputs.map(Array::raw);
-        let output = sys::lucid_output { shape: shape.as_ptr(), ndim: shape.len(), dtype: dtype.raw() };
+        let output = raw_output(shape, dtype);
         // SAFETY: valid handles, a live slice and a null out-parameter for MLX to fill.
         Array::build(|made| unsafe { sys::lucid_repeat(made, &output, 1, self.0, inputs.as_ptr(), N) })
     }
@@ -134,5 +134,84 @@ impl Kept {
             }
             _ => Array::build(|out| call(out, stream)),
         }
+    }
+}
+
+/// Of so many first dimensions every choice is kept.
+const AXES: usize = 4;
+
+/// The dimensions as bits, if there are any, none is named twice and all are among those whose choices are kept.
+fn choice(axes: &[i32]) -> Option<usize> {
+    let bit = |&axis: &i32| usize::try_from(axis).ok().filter(|&a| a < AXES).map(|a| 1 << a);
+    let with = |bits, axis| bit(axis).filter(|bit| bits & bit == 0).map(|bit| bits | bit);
+    axes.iter().try_fold(0, with).filter(|&bits| bits != 0)
+}
+
+/// The primitives that leave out dimensions of one element, by their choice.
+static SQUEEZES: [OnceLock<Option<Primitive>>; 1 << AXES] = [const { OnceLock::new() }; 1 << AXES];
+
+/// Learns the primitive for this choice from an array whose dimensions of it have one element each.
+fn learn_squeeze(choice: usize, kept: &Array, stream: sys::mlx_stream) -> Result<()> {
+    let axes: SmallVec<[i32; AXES]> = (0..AXES as i32).filter(|a| choice >> a & 1 == 1).collect();
+    // SAFETY: a valid handle, a live slice and a null out-parameter for MLX to fill.
+    let made =
+        Array::build(|out| unsafe { sys::mlx_squeeze_axes(out, kept.raw(), axes.as_ptr(), axes.len(), stream) })?;
+    let _ = SQUEEZES[choice].set(Primitive::of(&made, &[kept]));
+    Ok(())
+}
+
+/// The primitives of a reduction, by the input's dtype and the dimensions.
+pub(crate) struct KeptAxes([[Learned; 1 << AXES]; Dtype::ALL.len()]);
+
+impl KeptAxes {
+    pub(crate) const fn new() -> KeptAxes {
+        KeptAxes([const { [const { OnceLock::new() }; 1 << AXES] }; Dtype::ALL.len()])
+    }
+
+    /// The reduction over these dimensions. `call` is MLX's own, with the dimensions kept or not.
+    pub(crate) fn reduced(
+        &self,
+        a: &Array,
+        axes: &[i32],
+        keep: bool,
+        call: impl Fn(*mut sys::mlx_array, bool, sys::mlx_stream) -> std::os::raw::c_int,
+    ) -> Result<Array> {
+        let stream = stream::stream()?;
+        counters::count_op();
+        let shape = a.shape();
+        // Over dimensions of one element MLX makes no reduction, and of none it refuses extrema.
+        let many = |&bits: &usize| {
+            let reduced = |i: usize| i < AXES && bits >> i & 1 == 1;
+            bits >> shape.len().min(AXES) == 0
+                && !shape.contains(&0)
+                && shape.iter().enumerate().any(|(i, &n)| reduced(i) && n > 1)
+        };
+        let bits = choice(axes).filter(|bits| SHARED.load(Ordering::Relaxed) && many(bits));
+        let Some(bits) = bits else { return Array::build(|out| call(out, keep, stream)) };
+        let learned = &self.0[a.dtype() as usize][bits];
+        let (primitive, dtype) = match learned.get() {
+            Some(Some(known)) => known,
+            Some(None) => return Array::build(|out| call(out, keep, stream)),
+            None => {
+                let kept = Array::build(|out| call(out, true, stream))?;
+                let _ = learned.set(Primitive::of(&kept, &[a]).map(|p| (p, kept.dtype())));
+                learn_squeeze(bits, &kept, stream)?;
+                return Array::build(|out| call(out, keep, stream));
+            }
+        };
+        let (mut whole, mut rest) = (SmallVec::<[i32; 8]>::from_slice(shape), SmallVec::<[i32; 8]>::new());
+        for (i, n) in whole.iter_mut().enumerate() {
+            match i < AXES && bits >> i & 1 == 1 {
+                true => *n = 1,
+                false => rest.push(*n),
+            }
+        }
+        if keep {
+            return primitive.repeat([a], &whole, *dtype);
+        }
+        let Some(Some(last)) = SQUEEZES[bits].get() else { return Array::build(|out| call(out, keep, stream)) };
+        let outputs = [raw_output(&whole, *dtype), raw_output(&rest, *dtype)];
+        // SAFETY: valid handles, live slices and a null out-parameter for MLX to fill.
+        Array::build(|out| unsafe { sys::lucid_repeat_twice(out, outputs.as_ptr(), primitive.0, last.0, a.raw()) })
     }
 }

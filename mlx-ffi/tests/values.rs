@@ -336,3 +336,37 @@ fn kernels_of_absent_devices_are_errors() {
         assert!(fast::MetalKernel::new(source, false).is_err());
     }
 }
+
+/// Reductions that share primitives are those that MLX makes anew, the first time and later, and as many calls.
+#[test]
+fn reductions_share_primitives() -> Outcome {
+    type Reduction = fn(&Array, &[i32], bool) -> Result<Array, Error>;
+    let all: [(&str, Reduction); 4] =
+        [("sum", ops::sum_axes), ("prod", ops::prod_axes), ("max", ops::max_axes), ("all", ops::all_axes)];
+    let x = floats(&(0..120).map(|i| (i % 7) as f32 - 2.5).collect::<Vec<_>>(), &[2, 1, 3, 4, 5]);
+    for dtype in [Dtype::Float32, Dtype::Int8, Dtype::Bool] {
+        let x = ops::astype(&x, dtype)?;
+        for (name, reduce) in all {
+            for axes in [vec![0], vec![1], vec![3, 0], vec![0, 1, 2, 3], vec![4], vec![-1], vec![2, 4], vec![]] {
+                for keep in [false, true, false, true] {
+                    mlx_ffi::share_primitives(false);
+                    let plain = reduce(&x, &axes, keep)?;
+                    mlx_ffi::share_primitives(true);
+                    let before = mlx_ffi::counters::thread().ops;
+                    let shared = reduce(&x, &axes, keep)?;
+                    assert_eq!(mlx_ffi::counters::thread().ops, before + 1);
+                    let what = format!("{name} of {dtype} over {axes:?}, kept: {keep}");
+                    assert_eq!((shared.shape(), shared.dtype()), (plain.shape(), plain.dtype()), "{what}");
+                    assert!(ops::array_equal(&shared, &plain, true)?.item::<bool>()?, "{what}");
+                }
+            }
+            assert!(reduce(&x, &[0, 0], false).is_err(), "{name}");
+            assert!(reduce(&x, &[5], false).is_err(), "{name}");
+            assert!(reduce(&floats(&[1.0], &[]), &[0], false).is_err(), "{name}");
+        }
+    }
+    let none = floats(&[], &[0, 3]);
+    assert!(ops::max_axes(&none, &[0], false).is_err());
+    assert_eq!(ops::sum_axes(&none, &[0], true)?.to_vec::<f32>()?, [0.0; 3]);
+    Ok(())
+}

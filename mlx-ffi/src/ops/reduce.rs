@@ -4,22 +4,22 @@
 use crate::call::wrap;
 
 wrap! {
-    all_axes = mlx_all_axes(a: arr, axes: ints, keepdims: flag);
+    kept axes all_axes = mlx_all_axes;
     all_axis = mlx_all_axis(a: arr, axis: int, keepdims: flag);
     all = mlx_all(a: arr, keepdims: flag);
-    any_axes = mlx_any_axes(a: arr, axes: ints, keepdims: flag);
+    kept axes any_axes = mlx_any_axes;
     any_axis = mlx_any_axis(a: arr, axis: int, keepdims: flag);
     any = mlx_any(a: arr, keepdims: flag);
-    sum_axes = mlx_sum_axes(a: arr, axes: ints, keepdims: flag);
+    kept axes sum_axes = mlx_sum_axes;
     sum_axis = mlx_sum_axis(a: arr, axis: int, keepdims: flag);
     sum = mlx_sum(a: arr, keepdims: flag);
-    prod_axes = mlx_prod_axes(a: arr, axes: ints, keepdims: flag);
+    kept axes prod_axes = mlx_prod_axes;
     prod_axis = mlx_prod_axis(a: arr, axis: int, keepdims: flag);
     prod = mlx_prod(a: arr, keepdims: flag);
-    max_axes = mlx_max_axes(a: arr, axes: ints, keepdims: flag);
+    kept axes max_axes = mlx_max_axes;
     max_axis = mlx_max_axis(a: arr, axis: int, keepdims: flag);
     max = mlx_max(a: arr, keepdims: flag);
-    min_axes = mlx_min_axes(a: arr, axes: ints, keepdims: flag);
+    kept axes min_axes = mlx_min_axes;
     min_axis = mlx_min_axis(a: arr, axis: int, keepdims: flag);
     min = mlx_min(a: arr, keepdims: flag);
     mean_axes = mlx_mean_axes(a: arr, axes: ints, keepdims: flag);
