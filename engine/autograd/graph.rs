@@ -431,7 +431,7 @@ impl GraphNode {
         Arc::as_ptr(&self.0) as usize
     }
 
-    /// Runs the node by itself on gradients of its results.
+    /// Runs the node by itself on gradients of its results. No hook is called, as in PyTorch.
     ///
     /// # Errors
     /// What the gradient rule reports.

@@ -435,19 +435,8 @@ impl Ord for Ready {
 fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, captures: bool) -> Result<Grads> {
     if let Kind::Accumulate(leaf) = &node.kind {
         if !captures {
-            let heir = leaf.0.auto.heir();
-            let leaf = heir.as_ref().unwrap_or(leaf);
-            // Nobody wants its gradient any more.
-            let wanted = leaf.0.auto.requires_grad();
-            for g in grads.iter().flatten().filter(|_| wanted) {
-                accumulate(leaf, g.clone(), keep.create_graph)?;
-            }
-            node.with_extra(|e| {
-                if wanted {
-                    e.accumulated(leaf)?;
-                }
-                e.after(node.op(), Grads::new(), &grads).map(drop)
-            })?;
+            arrive(node, leaf, &grads, keep.create_graph)?;
+            node.with_extra(|e| e.after(node.op(), Grads::new(), &grads).map(drop))?;
         }
         return Ok(Grads::new());
     }
@@ -457,6 +446,20 @@ fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, capt
         node.free();
     }
     made
+}
+
+/// Adds what comes to a leaf's node to the leaf's gradient.
+fn arrive(node: &Node, leaf: &Tensor, grads: &Grads, create_graph: bool) -> Result<()> {
+    let heir = leaf.0.auto.heir();
+    let leaf = heir.as_ref().unwrap_or(leaf);
+    if !leaf.0.auto.requires_grad() {
+        // Nobody wants its gradient any more.
+        return Ok(());
+    }
+    for g in grads.iter().flatten() {
+        accumulate(leaf, g.clone(), create_graph)?;
+    }
+    node.with_extra(|e| e.accumulated(leaf))
 }
 
 fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<Grads> {
@@ -482,9 +485,16 @@ fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<
     }
 }
 
-/// Runs one node on gradients given for its results.
+/// Runs one node on gradients given for its results, without its hooks, which belong to a backward pass.
 pub(crate) fn alone(node: &Arc<Node>, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
-    let out = run(node, grads.iter().cloned().collect(), None, Keep { graph: true, create_graph: false }, false)?;
+    let grads: Grads = grads.iter().cloned().collect();
+    let out = match &node.kind {
+        Kind::Accumulate(leaf) => {
+            arrive(node, leaf, &grads, false)?;
+            Grads::new()
+        }
+        _ => gradient(node, &grads, None)?,
+    };
     out.into_iter().enumerate().map(|(i, g)| g.map(|g| fit(g, &node.metas[i])).transpose()).collect()
 }
 

@@ -72,20 +72,24 @@ fn zeta_right(s: f64, q: f64) -> f64 {
 
 /// The Hurwitz zeta function `ζ(s, q)`.
 pub fn zeta(s: f64, q: f64) -> f64 {
-    if s.is_nan() || q.is_nan() || s < 1.0 {
-        return f64::NAN;
-    }
+    // The corners are PyTorch's, in its order: a pole comes before a NaN, and of q = ∞ it knows nothing.
     if s == 1.0 {
         return f64::INFINITY;
     }
-    if q == f64::INFINITY {
-        return 0.0;
+    if s < 1.0 || q.is_nan() {
+        return f64::NAN;
+    }
+    if q <= 0.0 && q == q.floor() {
+        return f64::INFINITY;
+    }
+    if q == f64::INFINITY || s.is_nan() {
+        return f64::NAN;
     }
     if q > 0.0 {
         return zeta_right(s, q);
     }
-    if q == q.floor() {
-        return f64::INFINITY;
+    if s == f64::INFINITY {
+        return s;
     }
     if s != s.floor() {
         return f64::NAN;

@@ -171,12 +171,17 @@ pub(super) fn zeta(s: &Array, q: &Array) -> Made<Array> {
     let value = choose(&low, &both, &right)?;
     let pole = ops::logical_and(&low, &ops::equal(q, &floor)?)?;
     let broken = ops::logical_and(&low, &ops::not_equal(s, &ops::floor(s)?)?)?;
-    let broken = ops::logical_or(&broken, &ops::logical_and(&ops::isinf(s)?, &ops::greater_equal(q, &one)?)?)?;
+    let last = ops::isinf(s)?;
+    // Beside q = 1, of whose terms the first is 1 and the others are 0, PyTorch comes to ∞ · 0.
+    let broken = ops::logical_or(&broken, &ops::logical_and(&last, &ops::greater(q, &one)?)?)?;
+    let broken = ops::logical_or(&broken, &ops::logical_or(&ops::isposinf(q)?, &ops::isnan(s)?)?)?;
     let value = choose(&broken, &number(f64::NAN)?, &value)?;
-    let value = choose(&ops::logical_or(&pole, &ops::equal(s, &one)?)?, &number(f64::INFINITY)?, &value)?;
-    let value = choose(&ops::isposinf(q)?, &zero, &value)?;
-    let none = ops::logical_or(&ops::less(s, &one)?, &ops::logical_or(&ops::isnan(s)?, &ops::isnan(q)?)?)?;
-    choose(&none, &number(f64::NAN)?, &value)
+    let value = choose(&ops::logical_and(&last, &ops::equal(q, &one)?)?, &one, &value)?;
+    let (first, unknown) = (ops::equal(s, &one)?, ops::isnan(q)?);
+    let above = ops::logical_or(&pole, &ops::logical_and(&last, &low)?)?;
+    let value = choose(&above, &number(f64::INFINITY)?, &value)?;
+    let value = choose(&ops::logical_or(&ops::less(s, &one)?, &unknown)?, &number(f64::NAN)?, &value)?;
+    choose(&first, &number(f64::INFINITY)?, &value)
 }
 
 /// MLX's integer dtype of the same size as a float's.

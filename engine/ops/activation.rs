@@ -153,7 +153,12 @@ fn hardtanh_body(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
     }
     let (low, high) = if x.dtype().is_integral() { (low.trunc(), high.trunc()) } else { (low, high) };
     let above = r#where(&x.le(low)?, &constant(low, x)?, x)?;
-    r#where(&x.ge(high)?, &constant(high, x)?, &above)
+    let y = r#where(&x.ge(high)?, &constant(high, x)?, &above)?;
+    match x.dtype().is_float() && (low.is_nan() || high.is_nan()) {
+        // Nothing is within such bounds, but the gradient goes where no other bound is met, as in PyTorch.
+        true => y + f64::NAN,
+        false => Ok(y),
+    }
 }
 
 fn logsigmoid_body(x: &Tensor) -> Result<Tensor> {

@@ -16,7 +16,7 @@ macro_rules! binary_ops {
     ($cb:ident) => { $cb! { "binary" BinaryOp :
         /// `input + alpha * other`. For `bool`, logical or.
         method add(other: Operand; alpha: Number = 1) -> Tensor {
-            [inplace] Keep Yes DTypes::ALL, Same,
+            [old_numbers inplace] Keep Yes DTypes::ALL, Same,
             prim Add Nothing {|c, g| [Ok(g.clone()), Ok(g.clone())]},
             run add_scaled, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 1), N(1, 4)", "N(3, 4), 2.5", "N(3, 4), N(), alpha=2"],
             example [
@@ -26,7 +26,7 @@ macro_rules! binary_ops {
         }
         /// `input - alpha * other`. Not for `bool`.
         method sub(other: Operand; alpha: Number = 1) -> Tensor {
-            [inplace] Keep Yes DTypes::NUMERIC, Same,
+            [old_numbers inplace] Keep Yes DTypes::NUMERIC, Same,
             prim Sub Nothing {|c, g| [Ok(g.clone()), -g]},
             run sub_scaled, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 4), 2.5", "N(3, 4), N(4), alpha=3"],
             example ["assert_close(tensor([10, 20])?.sub(&tensor([1, 2])?, 1)?, [9, 18]);"]
@@ -238,7 +238,7 @@ macro_rules! binary_ops {
         }
         /// `input + value * tensor1 * tensor2`.
         method addcmul(tensor1: Tensor, tensor2: Tensor; value: Number = 1) -> Tensor {
-            [inplace] PromoteGpu Yes DTypes::NUMERIC, Same,
+            [old_numbers inplace] PromoteGpu Yes DTypes::NUMERIC, Same,
             run addcmul_body, torch "", samples ["N(3, 4), N(3, 4), N(4), value=0.5"],
             example [
                 "let x = tensor([1.0, 1.0])?.addcmul(&tensor([2.0, 3.0])?, &tensor([4.0, 5.0])?, 0.5)?;",
@@ -247,7 +247,7 @@ macro_rules! binary_ops {
         }
         /// `input + value * tensor1 / tensor2`.
         method addcdiv(tensor1: Tensor, tensor2: Tensor; value: Number = 1) -> Tensor {
-            [inplace] PromoteGpu Yes DTypes::INEXACT, Same,
+            [old_numbers inplace] PromoteGpu Yes DTypes::INEXACT, Same,
             run addcdiv_body, torch "", samples ["N(3, 4), N(3, 4), P(4), value=0.5"],
             example [
                 "let x = tensor([1.0, 1.0])?.addcdiv(&tensor([4.0, 6.0])?, &tensor([2.0, 3.0])?, 0.5)?;",
@@ -310,15 +310,22 @@ fn scaled<T>(
         return run(b);
     }
     let common = result_type([Operand::Tensor(a), b]);
-    let alpha = match common.category() {
-        Category::Bool => Scalar::Bool(alpha.to_bool()),
-        Category::Integer if alpha.category() > Category::Integer => {
-            let why =
-                format!("For integral input tensors, argument alpha must not be a floating point number, got {alpha}");
-            return Err(Error::runtime(name, why));
+    let refused = match (common.category(), alpha.category()) {
+        (Category::Integer | Category::Float | Category::Complex, Category::Bool) => {
+            Some("Boolean alpha only supported for Boolean results")
         }
-        _ => alpha,
+        (Category::Bool | Category::Integer, Category::Float | Category::Complex) => {
+            Some("For integral input tensors, argument alpha must not be a floating point number")
+        }
+        (Category::Float, Category::Complex) => {
+            Some("For non-complex input tensors, argument alpha must not be a complex number")
+        }
+        _ => None,
     };
+    if let Some(why) = refused {
+        return Err(Error::runtime(name, format!("{why}, got {alpha}")));
+    }
+    let alpha = if common == DType::Bool { Scalar::Bool(alpha.to_bool()) } else { alpha };
     let b = match b {
         // A number of a higher category than `b` must not say the dtype.
         Operand::Tensor(b) if b.dtype().category() < common.category() => b.cast(common)?.mul(alpha)?,

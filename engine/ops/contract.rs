@@ -68,7 +68,7 @@ macro_rules! contract_ops {
         }
         /// `beta * input + alpha * (mat1 @ mat2)`.
         method addmm(mat1: Tensor, mat2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-            [inplace] Low Yes DTypes::NUMERIC, Same,
+            [old_numbers inplace] Low Yes DTypes::NUMERIC, Same,
             run add_product["addmm", mm], torch "", samples ["N(3, 5), N(3, 4), N(4, 5)", "N(5), N(3, 4), N(4, 5), beta=0.5, alpha=2", "N(3, 5), N(3, 4), N(4, 5), beta=0"],
             example [
                 "let (a, b) = (tensor([[1.0, 2.0]])?, tensor([[3.0], [4.0]])?);",
@@ -77,7 +77,7 @@ macro_rules! contract_ops {
         }
         /// `beta * input + alpha * (mat @ vec)`.
         method addmv(mat: Tensor, vec: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-            [inplace] LowGpu Yes DTypes::NUMERIC, Same,
+            [old_numbers inplace] LowGpu Yes DTypes::NUMERIC, Same,
             run add_product["addmv", mv], torch "", samples ["N(3), N(3, 4), N(4)", "N(1), N(3, 4), N(4), beta=0.5, alpha=2"],
             example [
                 "let (a, x) = (tensor([[1.0, 2.0], [3.0, 4.0]])?, tensor([10.0, 1.0])?);",
@@ -86,7 +86,7 @@ macro_rules! contract_ops {
         }
         /// `beta * input + alpha * outer(vec1, vec2)`.
         method addr(vec1: Tensor, vec2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-            [casts_out inplace] LowGpu Yes DTypes::NUMERIC, Same,
+            [old_numbers casts_out inplace] LowGpu Yes DTypes::NUMERIC, Same,
             run add_product["addr", outer], torch "", samples ["N(3, 4), N(3), N(4)", "N(4), N(3), N(4), beta=0.5, alpha=2"],
             example [
                 "let x = tensor([[1.0, 1.0], [1.0, 1.0]])?;",
@@ -95,7 +95,7 @@ macro_rules! contract_ops {
         }
         /// `beta * input + alpha * (batch1 @ batch2)`, batch by batch.
         method baddbmm(batch1: Tensor, batch2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-            [inplace] Low Yes DTypes::NUMERIC, Same,
+            [old_numbers inplace] Low Yes DTypes::NUMERIC, Same,
             run add_product["baddbmm", bmm], torch "", samples ["N(2, 3, 5), N(2, 3, 4), N(2, 4, 5)", "N(5), N(2, 3, 4), N(2, 4, 5), alpha=2"],
             example [
                 "let (a, b) = (tensor([[[1.0, 2.0]], [[3.0, 4.0]]])?, tensor([[[1.0], [1.0]], [[2.0], [2.0]]])?);",
@@ -104,7 +104,7 @@ macro_rules! contract_ops {
         }
         /// `beta * input + alpha * (batch1 @ batch2)`, summed over the batch.
         method addbmm(batch1: Tensor, batch2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-            [inplace] Low Yes DTypes::NUMERIC, Same,
+            [old_numbers inplace] Low Yes DTypes::NUMERIC, Same,
             run add_product["addbmm", summed_bmm], torch "", samples ["N(3, 5), N(2, 3, 4), N(2, 4, 5)", "N(5), N(2, 3, 4), N(2, 4, 5), beta=0.5, alpha=2"],
             example [
                 "let (a, b) = (tensor([[[1.0, 2.0]], [[3.0, 4.0]]])?, tensor([[[1.0], [1.0]], [[2.0], [2.0]]])?);",

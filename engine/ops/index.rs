@@ -318,19 +318,26 @@ pub(crate) fn index_position(axes: &[usize]) -> usize {
     }
 }
 
-/// The indices of a read or write without elements, which PyTorch does not look at, as zeros; others as they are.
+/// The indices of a read or write without elements, which PyTorch does not look at, as zeros; others as they are. Of a
+/// dimension of size 0 only indices without elements read nothing: `index` is what all of them broadcast to.
 fn unread<'a>(
     x: &Tensor,
     axes: &[usize],
     indices: &'a [Tensor],
-    shape: &[usize],
+    (shape, index): (&[usize], &[usize]),
     strict: bool,
 ) -> Result<std::borrow::Cow<'a, [Tensor]>> {
-    let empty = !strict && shape::numel(shape) == 0 && axes.iter().all(|&axis| x.shape()[axis] > 0);
-    Ok(match empty {
-        true => indices.iter().map(Tensor::zeros_like).collect::<Result<Vec<_>>>()?.into(),
-        false => indices.into(),
-    })
+    if strict || shape::numel(shape) > 0 {
+        return Ok(indices.into());
+    }
+    if shape::numel(index) == 0 {
+        let none = || Tensor::full_of(index, Scalar::Int(0), DType::I64, x.device());
+        return Ok(indices.iter().map(|_| none()).collect::<Result<Vec<_>>>()?.into());
+    }
+    match axes.iter().all(|&axis| x.shape()[axis] > 0) {
+        true => Ok(indices.iter().map(Tensor::zeros_like).collect::<Result<Vec<_>>>()?.into()),
+        false => Ok(indices.into()),
+    }
 }
 
 /// Reads at index tensors along sorted axes; with `strict` negative ones are refused, as PyTorch does outside of `x[…]`.
@@ -339,8 +346,8 @@ pub(crate) fn index_axes(x: &Tensor, axes: &[usize], indices: &[Tensor], strict:
         // PyTorch says that before it looks at the indices.
         crate::autograd::check_followed("index", x)?;
     }
-    let (shape, _) = indexed_shape("index", x, axes, indices)?;
-    let indices = unread(x, axes, indices, &shape, strict)?;
+    let (shape, index) = indexed_shape("index", x, axes, indices)?;
+    let indices = unread(x, axes, indices, (&shape, &index), strict)?;
     let indices = indices.iter();
     let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(x).chain(indices).collect();
     run(IndexOp::Index { axes: Axes::from_slice(axes), strict }, &inputs, &shape)
@@ -367,7 +374,7 @@ pub(crate) fn put_axes(
     accumulate: bool,
     strict: bool,
 ) -> Result<Tensor> {
-    let (shape, _) = indexed_shape("index_put", x, axes, indices)?;
+    let (shape, index) = indexed_shape("index_put", x, axes, indices)?;
     let fits = shape::broadcast("index_put", values.shape(), &shape).is_ok_and(|s| s == shape);
     if !fits {
         let (values, shape) = (values.shape(), shape.as_slice());
@@ -379,7 +386,7 @@ pub(crate) fn put_axes(
     if to == Target::Itself && values.ndim() > 0 {
         x.refuse_shared("index_put_", values, true)?;
     }
-    let indices = unread(x, axes, indices, &shape, strict)?;
+    let indices = unread(x, axes, indices, (&shape, &index), strict)?;
     let indices = indices.iter();
     // A number may be on the CPU, too.
     let number = if values.ndim() == 0 { Some(beside(x, values)?) } else { None };

@@ -22,9 +22,11 @@
 /// `method_`, which writes the result; so does `updates`, where the body takes a `Target` first and writes by itself.
 /// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view.
 /// `compares` makes that of a comparison, whose result the tape has as made of both operands.
+/// `unrecorded` makes one whose write the tape does not see.
 /// `only_inplace` rows have the in-place form alone in Python (`exponential_`), as PyTorch has no other.
 /// `casts_out` and `own_out` say which dtypes `out=` takes, where [`OutDType::of`](crate::ops::OutDType) has another rule.
 /// `out_rule` says that it depends on the arguments, as the row's function in [`out`](crate::ops::out) has it.
+/// `old_numbers` says that PyTorch still takes the numbers of keywords by position too, `add(x, alpha, y)`, with a warning.
 /// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
 macro_rules! define_ops {
     ($family:literal $Enum:ident :
@@ -182,8 +184,10 @@ macro_rules! schema_of {
                 && !$crate::ops::macros::has!(only_inplace [$($flag)*]),
             in_place: $crate::ops::macros::has!(inplace [$($flag)*])
                 || $crate::ops::macros::has!(compares [$($flag)*])
+                || $crate::ops::macros::has!(unrecorded [$($flag)*])
                 || $crate::ops::macros::has!(updates [$($flag)*])
                 || $crate::ops::macros::has!(restrides [$($flag)*]),
+            old_numbers: $crate::ops::macros::has!(old_numbers [$($flag)*]),
             primitive: $crate::ops::macros::first!([$({ let _ = stringify!($Var); true })?] false),
             differentiable: $crate::ops::macros::first!([$($crate::ops::macros::differs!($grad))?]
                 !$crate::ops::macros::has!(nograd [$($flag)*])),
@@ -481,6 +485,20 @@ macro_rules! define_in_place {
                 pub fn [<$name _>]<'op>(&self, $p: $crate::ops::macros::arg!(Operand)) -> $crate::Result<()> {
                     let named = (&schema::$name, concat!(stringify!($name), "_"));
                     write_compared(named, self, $p.into(), |x, other| $name(x, other))
+                }
+            }
+        }
+    };
+    ([unrecorded $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
+        impl $crate::Tensor {
+            pastey::paste! {
+                #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`. As in PyTorch the tape has nothing of it, and leaves that require gradients are taken too.")]
+                #[allow(clippy::extra_unused_lifetimes)]
+                pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
+                    $(let $p = $crate::ops::macros::pass!($k $p);)*
+                    $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
+                    let write = || self.write_in_place(concat!(stringify!($name), "_"), $name(self, $($p),*)?);
+                    $crate::no_grad(write)
                 }
             }
         }

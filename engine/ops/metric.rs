@@ -160,7 +160,14 @@ fn cdist_body(x1: &Tensor, x2: &Tensor, p: f64, mode: Option<&str>) -> Result<Te
         return root(&squares.clamp(Some(super::Operand::Scalar(Scalar::ZERO)), None)?);
     }
     let gap = (x1.unsqueeze(-2)? - &x2.unsqueeze(-3)?)?;
-    norm_body(&gap, Scalar::Float(p), Some(&[-1]), false, None)
+    let far = norm_body(&gap, Scalar::Float(p), Some(&[-1]), false, None)?;
+    if p != f64::INFINITY || n == 0 || !crate::autograd::is_followed(&gap) {
+        return Ok(far);
+    }
+    // PyTorch gives each of several largest differences the whole gradient, not its share.
+    let (size, far) = (gap.abs()?, far.detach()?);
+    let top = size.detach()?.eq(&far.unsqueeze(-1)?)?.logical_and(&far.isfinite()?.unsqueeze(-1)?)?;
+    &(&size - &far.unsqueeze(-1)?)?.where_else_zero(&top)?.sum(Some(&[-1]), false, None)? + &far
 }
 
 fn renorm_body(x: &Tensor, p: f64, dim: isize, maxnorm: f64) -> Result<Tensor> {
@@ -177,9 +184,14 @@ fn renorm_body(x: &Tensor, p: f64, dim: isize, maxnorm: f64) -> Result<Tensor> {
     }
     let axis = shape::wrap_dim(op, dim, x.ndim())?;
     let over: Vec<isize> = (0..x.ndim()).filter(|&d| d != axis).map(|d| d as isize).collect();
-    let norm = norm_body(x, Scalar::Float(p), Some(&over), true, None)?;
-    // What is within the bound is not scaled, and must not meet a division by 0 or NaN.
-    let over = norm.detach()?.gt(maxnorm)?;
+    let size = |x: &Tensor| norm_body(x, Scalar::Float(p), Some(&over), true, None);
+    let norm = size(&x.detach()?)?;
+    // What is within the bound, or has no norm, is not scaled, and must not meet a division by 0 or NaN.
+    let over = norm.gt(maxnorm)?;
+    let norm = match crate::autograd::is_followed(x) {
+        true => size(&select::r#where(&over, x, Scalar::ONE)?)?,
+        false => norm,
+    };
     let scale = (maxnorm / (&norm.filled(&over.logical_not()?, 1.0)? + 1e-7)?)?;
     &x.contiguous()? * &select::r#where(&over, &scale, Scalar::ONE)?
 }

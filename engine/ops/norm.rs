@@ -333,6 +333,8 @@ fn affine_body(x: &Tensor, weight: &Tensor, bias: &Tensor, dims: i64, eps: f64) 
     affine(x, weight, bias, dims as usize, eps)
 }
 
+const UNKNOWN: &str = "expected running_mean and running_var to be defined when training=False";
+
 #[allow(clippy::too_many_arguments)]
 fn batch_norm_body(
     x: &Tensor,
@@ -357,26 +359,38 @@ fn batch_norm_body(
         DType::F16 | DType::BF16 => x.cast(DType::F32)?,
         _ => x,
     };
+    if let (true, Some(&count)) = (training, x.shape().first())
+        && count * x.shape().iter().skip(2).product::<usize>() == 1
+    {
+        let why = format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape());
+        return Err(Error::value(OP, why));
+    }
+    if x.numel() == 0 {
+        // As in PyTorch nothing else of the arguments is looked at.
+        let first = |v: Option<&Tensor>| v.map(|v| v.select(0, 0)).transpose();
+        return scale_and_shift(x.copy()?, first(weight)?.as_ref(), first(bias)?.as_ref(), dtype);
+    }
     if x.ndim() < 2 {
-        let why = format!("Dimension out of range: expected at least 2 dimensions (N, C, ...), got {:?}", x.shape());
-        return Err(Error::index(OP, why));
+        let shape = x.shape();
+        return Err(match (running_mean, training) {
+            (Some(mean), _) if x.ndim() > 0 || !training => {
+                let why = format!("running_mean should contain 0 elements not {}, for an input of shape {shape:?}, which has no channels", mean.numel());
+                Error::runtime(OP, why)
+            }
+            (None, false) => Error::runtime(OP, UNKNOWN),
+            _ => {
+                let why = format!("Dimension out of range: expected at least 2 dimensions (N, C, ...), got {shape:?}");
+                Error::index(OP, why)
+            }
+        });
     }
     let plain = (weight, bias);
     let (weight, bias) = (per_channel(OP, x, weight)?, per_channel(OP, x, bias)?);
-    if x.numel() == 0 {
-        return scale_and_shift(x.copy()?, weight.as_ref(), bias.as_ref(), dtype);
-    }
     let y = if training {
         if eps <= 0.0 {
             return Err(Error::value(OP, format!("batch_norm eps must be positive during training, but got {eps}")));
         }
         let n = x.numel() / x.shape()[1].max(1);
-        if n == 1 {
-            return Err(Error::value(
-                OP,
-                format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape()),
-            ));
-        }
         // The CPU's kernels find mean and variance by themselves: there these are for the running ones only.
         let fused = x.device() == Device::Cpu;
         let statistics = match fused && running_mean.is_none() && running_var.is_none() {
@@ -411,12 +425,7 @@ fn batch_norm_body(
     } else {
         match (per_channel(OP, x, running_mean)?, per_channel(OP, x, running_var)?) {
             (Some(mean), Some(var)) => centred(x, &mean, &var, eps)?,
-            _ => {
-                return Err(Error::runtime(
-                    OP,
-                    "expected running_mean and running_var to be defined when training=False",
-                ))
-            }
+            _ => return Err(Error::runtime(OP, UNKNOWN)),
         }
     };
     scale_and_shift(y, weight.as_ref(), bias.as_ref(), dtype)

@@ -330,7 +330,11 @@ pub(super) fn reduced(
     };
     let y = scatter_mode(op, to, (&start, dim), (index, src), mode)?;
     if reduce != "mean" {
-        return Ok(y);
+        let extremum = matches!(mode, ScatterMode::Max | ScatterMode::Min);
+        return match extremum && !include_self && crate::autograd::is_followed(src) {
+            true => shared_with_former(&y, x, dim, index, src),
+            false => Ok(y),
+        };
     }
     let ones = src.detach()?.full_in_shape(Scalar::ONE)?;
     let own = x.detach()?.full_in_shape(if include_self { Scalar::ONE } else { Scalar::ZERO })?;
@@ -348,6 +352,16 @@ impl Tensor {
     }
 }
 
+/// Extrema `y` of `src` alone, whose gradient counts an element of `x` that equals them, though it takes no part: as PyTorch's.
+fn shared_with_former(y: &Tensor, x: &Tensor, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+    let (x, src, value) = (x.detach()?, src.detach()?, y.detach()?);
+    let hit = src.eq(&value.gather(dim, index)?)?.cast(x.dtype())?;
+    let hits = x.zeros_like()?.scatter_add(dim, index, &hit)?;
+    let tie = x.eq(&value)?.logical_and(&hits.gt(0)?)?.logical_and(&value.isfinite()?)?;
+    let part = (&hits / &(&hits + 1.0)?)?;
+    super::compare::select::r#where(&tie, &(&value + &((y - &value)? * &part)?)?, y)
+}
+
 /// The gradients of a product or an extremum at indices. Of several zeros' product, and of ties, as PyTorch has it.
 pub(super) fn reduce_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize, mode: ScatterMode) -> Result<Grads> {
     use super::compare::select::r#where;
@@ -360,9 +374,8 @@ pub(super) fn reduce_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize, mode: Scatte
         ScatterMode::Max | ScatterMode::Min => {
             let hit = src.detach()?.eq(&at(&out.detach()?)?)?.cast(src.dtype())?;
             let own = x.detach()?.eq(&out.detach()?)?.cast(x.dtype())?;
+            // Where neither is the result, which only NaN does, 0 · ∞ gives NaN, as in PyTorch.
             let share = (g / &add(&own, &hit)?)?;
-            // Where neither is the result, which only NaN does, nothing is shared.
-            let share = r#where(&share.detach()?.isfinite()?, &share, Scalar::ZERO)?;
             ((&share * &own)?, (at(&share)? * &hit)?)
         }
         ScatterMode::Prod => {

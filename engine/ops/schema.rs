@@ -192,6 +192,8 @@ pub struct Schema {
     pub method: bool,
     /// Is there an in-place form `name_`?
     pub in_place: bool,
+    /// Does PyTorch take the numbers of its keywords by position too, in its older order?
+    pub old_numbers: bool,
     /// Has it kernels of its own (else it is made of other ops)?
     pub primitive: bool,
     /// Does it pass gradients?

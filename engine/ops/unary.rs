@@ -219,7 +219,7 @@ macro_rules! unary_ops {
         signbit = SignBit [] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["N(3, 4)"],
             example ["assert_close(tensor([1.0, 0.0, -0.0])?.signbit()?, [false, false, true]);"];
         /// True where the element is zero.
-        logical_not = LogicalNot [casts_out inplace] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)", "I(0, 2, 3, 4)"],
+        logical_not = LogicalNot [casts_out unrecorded] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)", "I(0, 2, 3, 4)"],
             example ["assert_close(tensor([0, 2])?.logical_not()?, [true, false]);"];
         /// Every bit flipped; for `bool`, logical not.
         bitwise_not = BitwiseNot [inplace] Keep DTypes::INTEGRAL, Same, Nothing {none}, samples ["I(0, 100, 3, 4)"],

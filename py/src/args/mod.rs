@@ -39,20 +39,28 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Arg<'a, 'py> {
 
 /// `requires_grad` of PyTorch's own functions, for which `None` stands for False.
 #[derive(Clone, Copy)]
-pub struct Flag(pub bool);
+pub struct Flag(pub bool, bool);
 
 impl Flag {
     /// What is not given.
-    pub const OFF: Flag = Flag(false);
+    pub const OFF: Flag = Flag(false, false);
+
+    /// The flag; `range` alone, which PyTorch keeps for older code, takes no `None`.
+    pub fn of(self, py: Python<'_>, op: &'static str) -> PyResult<bool> {
+        match self.1 && op == "range" {
+            true => Err(errors::type_error(py, "range(): argument 'requires_grad' must be bool, not NoneType")),
+            false => Ok(self.0),
+        }
+    }
 }
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Flag {
     type Error = PyErr;
     fn extract(obj: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         if obj.is_none() {
-            return Ok(Flag::OFF);
+            return Ok(Flag(false, true));
         }
-        obj.extract::<bool>().map(Flag)
+        obj.extract::<bool>().map(|b| Flag(b, false))
     }
 }
 

@@ -198,6 +198,9 @@ const TENSOR_FIRST: [&str; 14] = [
     "rsub",
 ];
 
+/// Those that PyTorch runs on two numbers.
+const NUMBERS: [&str; 5] = ["add", "sub", "mul", "div", "floor_divide"];
+
 /// The first of two operands as a tensor, where it is a number and the second a tensor; nothing where it is a tensor.
 #[inline]
 pub fn lead<'py>(
@@ -208,7 +211,7 @@ pub fn lead<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     match (first.0, second.0) {
         (Some(a), Some(b)) if a.cast_exact::<PyTensor>().is_err() && !TENSOR_FIRST.contains(&op) => {
-            number_lead(py, a, b)
+            number_lead(py, op, a, b)
         }
         _ => Ok(None),
     }
@@ -217,11 +220,21 @@ pub fn lead<'py>(
 #[cold]
 fn number_lead<'py>(
     py: Python<'py>,
+    op: &'static str,
     first: Borrowed<'_, 'py, PyAny>,
     second: Borrowed<'_, 'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let (None, Some(other)) = (tensor_of(first), tensor_of(second)) else { return Ok(None) };
+    let (None, other) = (tensor_of(first), tensor_of(second)) else { return Ok(None) };
     let Some(Ok(s)) = scalar_of(first) else { return Ok(None) };
+    let Some(other) = other else {
+        let Some(Ok(t)) = scalar_of(second).filter(|_| NUMBERS.contains(&op)) else { return Ok(None) };
+        let dtype = match s {
+            Scalar::Bool(_) => DType::Bool,
+            _ => lucid::ops::result_type([lucid::Operand::Scalar(s), lucid::Operand::Scalar(t)]),
+        };
+        let made = crate::cross::quick(py, || lucid::Tensor::full_of(&[], s, dtype, lucid::Device::Cpu))?;
+        return crate::tensor::wrap(py, made).map(Some);
+    };
     let dtype = match s {
         Scalar::Bool(_) => DType::Bool,
         _ => lucid::ops::result_type([lucid::Operand::Scalar(s), lucid::Operand::Tensor(&other)]),

@@ -256,7 +256,7 @@ impl PyNode {
         self.0.sequence_number()
     }
 
-    /// Runs the node by itself on gradients of its results.
+    /// Runs the node by itself on gradients of its results. No hook is called.
     #[pyo3(signature = (*grads))]
     fn __call__<'py>(&self, py: Python<'py>, grads: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let (wanted, got) = (self.0.results(), grads.len());

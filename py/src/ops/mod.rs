@@ -113,7 +113,7 @@ macro_rules! bind_function {
                 as_asked! { $py OP [out] $(($kp $kp: $kk))* }
                 run!($py, OP, ops::$name, ($($p: $k,)* $($kp: $kk),*))?
             };
-            made_new($py, OP, made, out, requires_grad.0)
+            made_new($py, OP, made, out, requires_grad.of($py, OP)?)
         }
     };
     // The tensors one by one, or as one sequence: atleast_1d(x, y).
@@ -312,6 +312,9 @@ macro_rules! bind_restride {
 /// What a row gives, by its form and flags. `$out` is `[out]` where the family's functions write to one.
 macro_rules! bind_row {
     // What these say the schema holds.
+    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [old_numbers $($flag:ident)*] $out:tt) => {
+        bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
+    };
     ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [own_out $($flag:ident)*] $out:tt) => {
         bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
     };
@@ -354,6 +357,9 @@ macro_rules! bind_row {
     (method $docs:tt $name:ident $sig:tt $ret:ident [compares] $out:tt) => {
         bind_row! { method $docs $name $sig $ret [inplace] $out }
     };
+    (method $docs:tt $name:ident $sig:tt $ret:ident [unrecorded] $out:tt) => {
+        bind_row! { method $docs $name $sig $ret [inplace] $out }
+    };
     (method $docs:tt $name:ident $sig:tt $ret:ident [updates] $out:tt) => {
         bind_row! { method $docs $name $sig $ret [inplace] $out }
     };
@@ -391,6 +397,7 @@ macro_rules! with_out {
 
 /// Adds a row's function to the module, if it has one.
 macro_rules! add_row {
+    ($m:ident $form:ident $name:ident [old_numbers $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [own_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [casts_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [out_rule $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };

@@ -6,6 +6,7 @@
 
 mod default;
 mod modes;
+mod older;
 mod wrap;
 
 use crate::errors;

@@ -6,9 +6,9 @@
 #![allow(unsafe_code)]
 #![warn(unsafe_op_in_unsafe_fn)]
 
-use super::{call, modes, Asked};
+use super::{call, modes, older, Asked};
 use crate::tensor::PyTensor;
-use pyo3::exceptions::PySystemError;
+use pyo3::exceptions::{PySystemError, PyTypeError};
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -198,6 +198,65 @@ unsafe fn is_ordinary_call(
 
 /// # Safety
 /// As [`is_ordinary_call`].
+#[allow(clippy::type_complexity)]
+unsafe fn taken_apart<'py>(
+    py: Python<'py>,
+    args: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> PyResult<(Vec<Bound<'py, PyAny>>, Option<Bound<'py, PyDict>>)> {
+    // SAFETY: Python gives `count` positional arguments and one for each name, all live during the call.
+    unsafe {
+        let at = |i: Py_ssize_t| Bound::from_borrowed_ptr(py, *args.offset(i));
+        let positional: Vec<_> = (0..count).map(at).collect();
+        if names.is_null() {
+            return Ok((positional, None));
+        }
+        let named = PyDict::new(py);
+        let names = Bound::from_borrowed_ptr(py, names).cast_into::<PyTuple>()?;
+        for (i, name) in names.iter().enumerate() {
+            named.set_item(name, at(count + i as Py_ssize_t))?;
+        }
+        Ok((positional, Some(named)))
+    }
+}
+
+/// What a call comes to that the function refused: with its arguments in the row's order, if they were in an older one.
+///
+/// # Safety
+/// As [`is_ordinary_call`]; an error is set.
+#[cold]
+unsafe fn refused(
+    entry: &Entry,
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: as the caller says.
+    unsafe {
+        settle(
+            |py| {
+                let error = PyErr::fetch(py);
+                if !error.is_instance_of::<PyTypeError>(py) {
+                    return Err(error);
+                }
+                let (positional, named) = taken_apart(py, args, count, names)?;
+                let (public, slf) = (entry.public.load(Ordering::Relaxed), Bound::from_borrowed_ptr(py, slf));
+                let function = Bound::from_borrowed_ptr(py, public);
+                let own = slf.is_instance_of::<PyTensor>().then_some(&slf);
+                match older::arranged(&function, own, &positional, named.as_ref())? {
+                    Some((args, kwargs)) => function.call(args, Some(&kwargs)).map(Some),
+                    None => Err(error),
+                }
+            },
+            ptr::null_mut,
+        )
+    }
+}
+
+/// # Safety
+/// As [`is_ordinary_call`].
 #[cold]
 unsafe fn ask_fast(
     entry: &Entry,
@@ -211,22 +270,13 @@ unsafe fn ask_fast(
     unsafe {
         settle(
             |py| {
-                let at = |i: Py_ssize_t| Bound::from_borrowed_ptr(py, *args.offset(i));
-                let positional: Vec<_> = (0..count).map(at).collect();
-                let named = match names.is_null() {
-                    true => None,
-                    false => {
-                        let dict = PyDict::new(py);
-                        let names = Bound::from_borrowed_ptr(py, names).cast_into::<PyTuple>()?;
-                        for (i, name) in names.iter().enumerate() {
-                            dict.set_item(name, at(count + i as Py_ssize_t))?;
-                        }
-                        Some(dict)
-                    }
-                };
+                let (positional, named) = taken_apart(py, args, count, names)?;
                 ask(py, entry.public.load(Ordering::Relaxed), slf, &positional, named.as_ref())
             },
-            || inner(slf, args, count, names),
+            || match inner(slf, args, count, names) {
+                made if made.is_null() => refused(entry, slf, args, count, names),
+                made => made,
+            },
         )
     }
 }
@@ -244,7 +294,10 @@ unsafe extern "C" fn fast<const R: usize, const C: usize>(
         let inner =
             std::mem::transmute::<*mut c_void, ffi::PyCFunctionFastWithKeywords>(entry.inner.load(Ordering::Relaxed));
         match is_ordinary_call(slf, args, count, names) {
-            true => inner(slf, args, count, names),
+            true => match inner(slf, args, count, names) {
+                made if made.is_null() => refused(entry, slf, args, count, names),
+                made => made,
+            },
             false => ask_fast(entry, inner, slf, args, count, names),
         }
     }

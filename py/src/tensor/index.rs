@@ -305,7 +305,13 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
             }
         };
     }
+    let other = |(a, &n): (usize, &usize)| n == 0 && r.dims != [a as isize];
     let values = match value {
+        // As in PyTorch one index and a number fill, and an index into nothing is not looked at.
+        Value::Scalar(s) if r.dims.len() == 1 && r.view.shape().iter().enumerate().any(other) => {
+            number(*s, x)?;
+            return r.view.fill_(*s);
+        }
         Value::Scalar(s) => number(*s, x)?,
         Value::Tensor(t) if t.ndim() == 0 => t.to_device(x.device())?.cast(x.dtype())?,
         Value::Tensor(t) => {

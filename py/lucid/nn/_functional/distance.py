@@ -75,4 +75,6 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if not rows:
         return lucid.zeros(0, dtype=input.dtype, device=input.device)
     first, second = (lucid.tensor(places, device=input.device) for places in (rows, columns))
-    return norm(input.index_select(0, first) - input.index_select(0, second), p, 1)
+    first, second = input.index_select(0, first), input.index_select(0, second)
+    # One row beside one row: the gradients are those of all pairs.
+    return lucid.cdist(first.unsqueeze(1), second.unsqueeze(1), p).reshape([-1])

@@ -194,13 +194,13 @@ def instance_norm(
     """
     if not use_input_stats:
         return _C.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    if input.dim() < 2:
-        raise errors.RuntimeError(f"instance_norm: expected at least 2 dimensions, got {list(input.shape)}")
     count = 1
     for size in input.shape[2:]:
         count *= size
-    if count <= 1:
+    if count == 1:
         raise errors.ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+    if input.numel() == 0:
+        return _C.batch_norm(input, None, None, weight, bias, True, momentum, eps)
     if running_mean is not None and running_var is not None:
         with lucid.no_grad():
             rows = input.detach().reshape([*input.shape[:2], -1])

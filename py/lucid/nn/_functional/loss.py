@@ -382,7 +382,8 @@ def ctc_loss(
         reduction: "mean" divides each loss by its target's length first. Default: "mean".
         zero_infinity: Whether losses of sequences that cannot be aligned are 0, not infinite. Default: False.
 
-    The gradient is the derivative. PyTorch adds the probabilities to it, which a `log_softmax` before takes out again.
+    The gradient of `log_probs` is PyTorch's: the derivative and the probabilities, which a `log_softmax` before takes
+    out again; by itself it is the derivative of no function. Of an infinite loss it is 0, where PyTorch's is NaN.
     """
     alone = log_probs.dim() == 2
     if alone:
@@ -444,6 +445,10 @@ def ctc_loss(
         loss = -last.masked_fill(single, _NEVER).logsumexp(1)
         loss = lucid.where((in_length == 0) & (out_length == 0), 0.0, loss)
         loss = loss.masked_fill(loss.detach() > -0.5 * _NEVER, math.inf)
+    if log_probs.requires_grad and lucid.is_grad_enabled() and steps > 0:
+        read = (lucid.arange(steps, device=device).unsqueeze(1) < in_length) & (loss.detach() != math.inf)
+        sums = log_probs.exp().masked_fill(read.logical_not().unsqueeze(2), 0.0).sum([0, 2])
+        loss = loss + (sums - sums.detach())
     if zero_infinity:
         loss = loss.masked_fill(loss.detach() == math.inf, 0.0)
     if alone and reduction == "none":

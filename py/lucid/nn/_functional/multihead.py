@@ -85,6 +85,10 @@ def multi_head_attention_forward(
     weights: Any
     if use_separate_proj_weight:
         weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+        for name, given, own in zip(("query", "key", "value"), (query, key, value), weights, strict=True):
+            if own is not None and own.shape != (size, given.shape[-1]):
+                wanted = (size, given.shape[-1])
+                raise AssertionError(f"expecting {name} weights shape of {wanted}, but got {tuple(own.shape)}")
     elif same and in_proj_weight is not None:
         weights = None
     else:
