@@ -11,6 +11,23 @@ pub(crate) const REPEATED: &str =
     "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please \
      clone() the tensor before performing the operation.";
 
+/// Refuses to write a real result over complex numbers.
+pub(crate) fn refuse_complex(op: &'static str, t: &Tensor) -> Result<()> {
+    match t.dtype().is_complex() {
+        true => Err(Error::dtype(op, "in place it is not supported for complex tensors", &[t.dtype()])),
+        false => Ok(()),
+    }
+}
+
+/// Refuses to write doubles over narrower numbers. On the GPU device float32 stands in for them.
+pub(crate) fn refuse_narrower(op: &'static str, t: &Tensor) -> Result<()> {
+    use crate::DType;
+    match (t.device(), t.dtype()) {
+        (_, DType::F64 | DType::C64) | (Device::Gpu, DType::F32) => Ok(()),
+        (_, d) => Err(Error::dtype(op, "the base has another dtype than the result, which is float64", &[d])),
+    }
+}
+
 impl Tensor {
     /// Writes `value`, which is broadcast and cast, over this tensor's elements.
     ///

@@ -202,7 +202,9 @@ fn contract(operands: &[Tensor], kept: usize) -> Result<Tensor> {
         let over: Vec<usize> = (kept..rank).filter(last).collect();
         y = pair(&y, x, &over)?;
     }
-    let rest: Vec<isize> = (kept..rank).filter(|&d| y.shape()[d] != 1).map(|d| d as isize).collect();
+    // A sum of one operand is one over a single element, too: it gives whole numbers of 64 bits.
+    let alone = operands.len() == 1;
+    let rest: Vec<isize> = (kept..rank).filter(|&d| alone || y.shape()[d] != 1).map(|d| d as isize).collect();
     if !rest.is_empty() {
         y = y.sum(Some(&rest), true, None)?;
     }

@@ -215,12 +215,7 @@ fn class_dim(x: &Tensor) -> isize {
     }
 }
 
-fn check_classes(op: &'static str, x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
-    let mut want = Shape::from_slice(x.shape());
-    if x.ndim() == 0 {
-        return Err(Error::value(op, "Expected 1 or more dimensions (got 0): input [] needs one of classes"));
-    }
-    let classes = want.remove(class_dim(x) as usize);
+fn check_batch(op: &'static str, x: &Tensor, target: &Tensor) -> Result<()> {
     if x.ndim() > 1 && target.ndim() > 0 && target.shape()[0] != x.shape()[0] {
         let why = format!(
             "Expected input batch_size ({}) to match target batch_size ({}), got shapes {:?} and {:?}.",
@@ -231,6 +226,16 @@ fn check_classes(op: &'static str, x: &Tensor, target: &Tensor, weight: Option<&
         );
         return Err(Error::value(op, why));
     }
+    Ok(())
+}
+
+fn check_classes(op: &'static str, x: &Tensor, target: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+    let mut want = Shape::from_slice(x.shape());
+    if x.ndim() == 0 {
+        return Err(Error::value(op, "Expected 1 or more dimensions (got 0): input [] needs one of classes"));
+    }
+    let classes = want.remove(class_dim(x) as usize);
+    check_batch(op, x, target)?;
     if target.shape() != want.as_slice() {
         let why = format!("Expected target size {want:?}, got {:?}", target.shape());
         return Err(Error::shape(op, why, &[x.shape(), target.shape()]));
@@ -260,6 +265,7 @@ fn nll(
     schema::nll_loss.check(x.dtype())?;
     let torch = if x.ndim() > 2 { "nll_loss2d_forward" } else { "nll_loss_forward" };
     autograd::refuse_recorded(op, torch, "weight", weight)?;
+    check_batch(op, x, target)?;
     if !matches!(target.dtype(), DType::I64 | DType::I32 | DType::U8) {
         return Err(Error::dtype(op, "expected target of class indices as int64, int32 or uint8", &[target.dtype()]));
     }

@@ -20,7 +20,8 @@
 ///
 /// `method` rows have a first parameter `input: Tensor` that is not written; `function` rows have none. `inplace` makes
 /// `method_`, which writes the result; so does `updates`, where the body takes a `Target` first and writes by itself.
-/// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view.
+/// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view. `inplace of_reals` refuses complex
+/// tensors in place, `inplace of_doubles` those narrower than float64.
 /// `compares` makes that of a comparison, whose result the tape has as made of both operands.
 /// `unrecorded` makes one whose write the tape does not see.
 /// `only_inplace` rows have the in-place form alone in Python (`exponential_`), as PyTorch has no other.
@@ -461,6 +462,18 @@ macro_rules! lend {
 }
 
 macro_rules! define_in_place {
+    // The result of complex numbers is real, which is not written over them.
+    ([inplace of_reals $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
+        impl $crate::Tensor {
+            $crate::ops::macros::in_place_method!{ $name ($($p: $k,)*) $crate::in_place::refuse_complex }
+        }
+    };
+    // Of doubles is the result, of narrower numbers it is not.
+    ([inplace of_doubles $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
+        impl $crate::Tensor {
+            $crate::ops::macros::in_place_method!{ $name ($($p: $k,)*) $crate::in_place::refuse_narrower }
+        }
+    };
     ([inplace $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
         impl $crate::Tensor {
             $crate::ops::macros::in_place_method!{ $name ($($p: $k,)*) }
@@ -524,11 +537,12 @@ macro_rules! define_in_place {
 }
 
 macro_rules! in_place_method {
-    ($name:ident ($($p:ident: $k:ident,)*)) => {
+    ($name:ident ($($p:ident: $k:ident,)*) $($check:path)?) => {
         pastey::paste! {
             #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
             #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
             pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
+                $($check(concat!(stringify!($name), "_"), self)?;)?
                 $(let $p = $crate::ops::macros::pass!($k $p);)*
                 $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
                 let mut value = $crate::over::computed(self, &schema::$name, || $name(self, $($p),*))?;

@@ -386,6 +386,9 @@ fn batch_norm_body(
     }
     let plain = (weight, bias);
     let (weight, bias) = (per_channel(OP, x, weight)?, per_channel(OP, x, bias)?);
+    if eps < 0.0 && !training {
+        return Err(Error::value(OP, format!("batch_norm eps must be non-negative, but got {eps}")));
+    }
     let y = if training {
         if eps <= 0.0 {
             return Err(Error::value(OP, format!("batch_norm eps must be positive during training, but got {eps}")));

@@ -6,7 +6,7 @@
 use super::compare::select::r#where;
 use super::macros::define_ops;
 use super::{result_type, Operand};
-use crate::{DType, Result, Scalar, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -121,7 +121,7 @@ impl Kind {
 }
 
 /// `input` as a tensor of the dtype that the polynomial is computed in.
-fn argument(input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> {
+fn argument(op: &'static str, input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> {
     let dtype = match result_type([input, n]) {
         d if d.is_integral() => crate::default_dtype(),
         d => d,
@@ -129,17 +129,19 @@ fn argument(input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> {
     match (input, n) {
         (Operand::Tensor(x), _) => x.cast(dtype),
         (Operand::Scalar(s), Operand::Tensor(n)) => Tensor::constant(s, dtype, n.device()),
-        (Operand::Scalar(s), Operand::Scalar(_)) => Tensor::constant(s, dtype, crate::default_device()),
+        (Operand::Scalar(_), Operand::Scalar(_)) => {
+            Err(Error::kind(op, "'input' or 'n' must be a tensor, not both numbers"))
+        }
     }
 }
 
 fn shifted(kind: Kind, input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> {
-    let x = argument(input, n)?;
+    let x = argument(kind.name, input, n)?;
     polynomial(kind, Operand::Tensor(&((x * 2.0)? - 1.0)?), n)
 }
 
 fn polynomial(kind: Kind, input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> {
-    let x = argument(input, n)?;
+    let x = argument(kind.name, input, n)?;
     schema::chebyshev_polynomial_t.check(x.dtype())?;
     // Sixteen bits are too few to recur in.
     let wide = if x.dtype().size() == 2 { x.cast(DType::F32)? } else { x.clone() };
@@ -153,7 +155,7 @@ fn polynomial(kind: Kind, input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> 
         }
     };
     if !most.is_finite() || most > f64::from(1 << 20) {
-        return Err(crate::Error::runtime(kind.name, format!("a degree of {most} is too high; at most 2^20 is taken")));
+        return Err(Error::runtime(kind.name, format!("a degree of {most} is too high; at most 2^20 is taken")));
     }
     let one = Tensor::full_of(wide.shape(), Scalar::ONE, wide.dtype(), wide.device())?;
     let (mut before, mut now) = (wide.zeros_like()?, one);

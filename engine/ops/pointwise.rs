@@ -108,7 +108,7 @@ macro_rules! pointwise_ops {
             /// `input` to the power `exponent`, in float64 (complex numbers in complex64, where PyTorch takes complex128). The
             /// GPU device has no float64; there it is computed in float32.
             method float_power(exponent: Operand) -> Tensor {
-                [own_out inplace] Keep Yes DTypes::ALL, Own,
+                [own_out inplace of_doubles] Keep Yes DTypes::ALL, Own,
                 run float_power_body, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "P(3, 4), 0.5"],
                 example ["assert_close(tensor([2, 4])?.float_power(-1)?, [0.5, 0.25]);"]
             }
@@ -477,6 +477,14 @@ fn polygamma_body(n: i64, x: &Tensor) -> Result<Tensor> {
         let order = Tensor::constant(Scalar::Float(n as f64 + 1.0), x.dtype(), x.device())?;
         super::binary::zeta(&order, x)? * if n % 2 == 0 { -size } else { size }
     })
+}
+
+impl Tensor {
+    /// In-place form of [`polygamma`]: the derivative of order `n` of `digamma` is written to `self`.
+    pub fn polygamma_(&self, n: i64) -> Result<()> {
+        let value = polygamma(n, &self.copy()?)?;
+        self.write_in_place("polygamma_", value)
+    }
 }
 
 fn mvlgamma_body(x: &Tensor, p: i64) -> Result<Tensor> {

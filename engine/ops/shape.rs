@@ -508,7 +508,9 @@ fn unravel_index_body(indices: &Tensor, shape: &[isize]) -> Result<Vec<Tensor>> 
     if shape.iter().any(|&n| n < 0) {
         return Err(Error::value(OP, format!("'shape' cannot have negative values, but got {shape:?}")));
     }
-    super::create::sizes(OP, shape)?;
+    if shape.iter().try_fold(1_i64, |n, &size| n.checked_mul(size as i64)).is_none() {
+        return Err(Error::runtime(OP, format!("a tensor of shape {shape:?} has more elements than can be numbered")));
+    }
     let indices = indices.detach()?.cast(crate::DType::I64)?;
     let one = |i: usize| -> Result<Tensor> {
         let apart: isize = shape[i + 1..].iter().product();

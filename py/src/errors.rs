@@ -40,8 +40,9 @@ exceptions! {
     /// Shapes that do not fit together, or do not fit the op.
     shape "ShapeMismatch": PyRuntimeError;
     /// A dtype that the op does not take, or dtypes that differ where they must not. PyTorch raises a `RuntimeError` from most
-    /// ops and a `TypeError` from others, such as `~` and `maximum`; this is both.
-    dtype "DtypeMismatch": PyRuntimeError, PyTypeError;
+    /// ops, where a dtype has no kernel the `NotImplementedError` among them, and a `TypeError` from others, such as `~` and
+    /// `maximum`; this is all three.
+    dtype "DtypeMismatch": PyNotImplementedError, PyTypeError;
     /// Tensors of different devices in one op, or a device that the op or dtype does not exist on.
     device "DeviceMismatch": PyRuntimeError;
     /// A dimension or an element index out of range. PyTorch raises an `IndexError` from indexing and from most ops, and a

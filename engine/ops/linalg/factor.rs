@@ -261,7 +261,14 @@ fn svd_body(a: &Tensor, full: bool, driver: Option<&str>) -> Result<Vec<Tensor>>
     if m * n == 0 {
         let eye = |n: usize| {
             let shape: Shape = lead.iter().copied().chain([n, n]).collect();
-            crate::ops::view::expand_to(&crate::ops::create::identity(n, a.dtype(), a.device())?, &shape)?.copy()
+            let eye = crate::ops::view::expand_to(&crate::ops::create::identity(n, a.dtype(), a.device())?, &shape)?
+                .copy()?;
+            // A part of the graph, as PyTorch's: zeros are added that come from the input.
+            if a.requires_grad() {
+                &eye + &a.sum(Some(&[-2, -1]), true, None)?
+            } else {
+                Ok(eye)
+            }
         };
         return Ok(vec![eye(m)?, super::linalg_svdvals(a, None)?, eye(n)?]);
     }

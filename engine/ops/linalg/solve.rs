@@ -383,6 +383,8 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
     };
     let residuals = match m > n && driver != "gelsy" && (driver == "gels" || full()?) {
         true => (a.matmul(&x)? - &b)?.abs()?.square()?.sum(Some(&[-2]), false, None)?,
+        // A part of the graph, as PyTorch's.
+        false if x.requires_grad() => x.reshape(&[-1])?.narrow(0, 0, 0)?.abs()?,
         false => none(real)?,
     };
     let x = if vector { x.squeeze(Some(&[-1]))? } else { x };

@@ -152,11 +152,16 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return input.relu_() if inplace else _C.relu(input)
 
 
+def _written(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """`f(x)` written over `x`; of a copy where the gradient needs what is written over."""
+    return x.copy_(f(x.clone() if x.requires_grad else x))
+
+
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """`x · sigmoid(x)`."""
     if _is_asked(input):
         return _ask(silu, (input,), input, inplace=inplace)
-    return input.copy_(_C.silu(input)) if inplace else _C.silu(input)
+    return _written(_C.silu, input) if inplace else _C.silu(input)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -229,14 +234,14 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """`x · tanh(softplus(x))`."""
     if _is_asked(input):
         return _ask(mish, (input,), input, inplace=inplace)
-    return input.copy_(_C.mish(input)) if inplace else _C.mish(input)
+    return _written(_C.mish, input) if inplace else _C.mish(input)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """`x · relu6(x + 3) / 6`."""
     if _is_asked(input):
         return _ask(hardswish, (input,), input, inplace=inplace)
-    return input.copy_(_C.hardswish(input)) if inplace else _C.hardswish(input)
+    return _written(_C.hardswish, input) if inplace else _C.hardswish(input)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:

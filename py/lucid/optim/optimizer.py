@@ -57,6 +57,13 @@ class Optimizer(NamedInErrors):
                 f"params argument given to the optimizer should be an iterable of Tensors or dicts, "
                 f"but got {_typename(params)}"
             )
+        if isinstance(params, set):
+            warnings.warn(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+                "will change between runs. Please use a list instead. This will be an error in a future release.",
+                FutureWarning,
+                stacklevel=2,
+            )
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
         groups: list[Any] = list(params)
@@ -121,7 +128,7 @@ class Optimizer(NamedInErrors):
                 raise errors.TypeError(
                     f"optimizer can only optimize Tensors, but one of the params is {_typename(param)}"
                 )
-            if not (param.is_leaf or self.defaults.get("differentiable")):
+            if not (param.is_leaf or param.retains_grad or self.defaults.get("differentiable")):
                 raise errors.ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
@@ -135,6 +142,12 @@ class Optimizer(NamedInErrors):
                 "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error",
                 stacklevel=3,
             )
+        for group in self.param_groups:
+            if ("param_names" in param_group) != ("param_names" in group):
+                raise errors.ValueError(
+                    "all optimizer param groups should be with/without names. cannot add param group "
+                    f"{'with' if 'param_names' in param_group else 'without'} names to the optimizer"
+                )
         taken = {id(p) for group in self.param_groups for p in group["params"]}
         if not taken.isdisjoint(ids):
             raise errors.ValueError("some parameters appear in more than one parameter group")

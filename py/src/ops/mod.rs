@@ -354,6 +354,12 @@ macro_rules! bind_row {
         bind_row! { method $docs $name ($($sig)*) $ret [] $out }
         bind_restride! { $name ($($sig)*) }
     };
+    (method $docs:tt $name:ident $sig:tt $ret:ident [inplace of_reals] $out:tt) => {
+        bind_row! { method $docs $name $sig $ret [inplace] $out }
+    };
+    (method $docs:tt $name:ident $sig:tt $ret:ident [inplace of_doubles] $out:tt) => {
+        bind_row! { method $docs $name $sig $ret [inplace] $out }
+    };
     (method $docs:tt $name:ident $sig:tt $ret:ident [compares] $out:tt) => {
         bind_row! { method $docs $name $sig $ret [inplace] $out }
     };

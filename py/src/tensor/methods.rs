@@ -185,10 +185,7 @@ impl PyTensor {
     /// In-place form of `polygamma`.
     fn polygamma_<'py>(slf: &Bound<'py, Self>, n: Arg<'_, 'py>) -> PyResult<Bound<'py, Self>> {
         let n = crate::args::required::<kinds::Int>(slf.py(), At { op: "polygamma_", arg: "n" }, n)?;
-        write(slf, move |t| {
-            let value = lucid::ops::pointwise::polygamma(n, &t.copy()?)?;
-            t.copy_(&value)
-        })
+        write(slf, move |t| t.polygamma_(n))
     }
 
     /// The conjugate transpose of matrices: the last two dimensions exchanged.

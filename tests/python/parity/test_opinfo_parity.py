@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -167,3 +168,176 @@ def test_special_functions(device: str, name: str) -> None:
 def test_log_ndtr_far_out(device: str) -> None:
     x = torch.tensor([-60.0, -12.0, -1.5, -1.0, -0.5, 0.0, 3.0, 9.0], requires_grad=True)
     agree(lambda m, x: [m.special.log_ndtr(x), m.special.ndtr(x)], x, device=device, rtol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "name", ["silu", "mish", "hardswish", "hardsigmoid", "relu6", "elu", "celu", "selu", "hardtanh"]
+)
+def test_activations_over_their_input_have_gradients(device: str, name: str) -> None:
+    x = torch.tensor([-4.0, -1.5, -0.25, 0.5, 2.0, 7.0], requires_grad=True)
+
+    def run(m: Any, x: Any) -> Any:
+        start = x * 1.5
+        y = getattr(m.nn.functional, name)(start, inplace=True)
+        assert y is start
+        return y * 2
+
+    agree(run, x, device=device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_in_place_results_that_do_not_fit(device: str) -> None:
+    whole, truth = torch.tensor([1, 2]), torch.tensor([True, False])
+    calls: list[tuple[Any, Callable[[Any], Any]]] = [
+        (whole, lambda t: t.polygamma_(1)),
+        (truth, lambda t: t.polygamma_(1)),
+        (torch.tensor([1 + 1j]), lambda t: t.abs_()),
+        (torch.tensor([1.0]).half(), lambda t: t.float_power_(2)),
+    ]
+    for t, call in calls:
+        ours = to_lucid(t, device)
+        before = ours.tolist()
+        with pytest.raises(RuntimeError):
+            call(t)
+        with pytest.raises(RuntimeError):
+            call(ours)
+        assert ours.tolist() == before
+    for t, call in ((torch.tensor([1.5, 0.5]), lambda t: t.polygamma_(1)), (torch.tensor([-2.0]), lambda t: t.abs_())):
+        agree(lambda m, x, call=call: call(x.clone()), t, device=device)
+    with pytest.raises(RuntimeError):
+        torch.ones(2).float_power_(2)
+    with pytest.raises(RuntimeError):
+        lucid.ones(2).float_power_(2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "bool"])
+def test_einsum_sums_one_operand_in_64_bits(device: str, dtype: str) -> None:
+    for equation, shape in (("iji->j", (1, 3, 1)), ("ij->i", (2, 1)), ("ij->i", (2, 3)), ("ij->ji", (2, 3))):
+        agree(lambda m, x, e=equation: m.einsum(e, x), torch.ones(shape, dtype=getattr(torch, dtype)), device=device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_of_tiny_mantissas(device: str, dtype: str) -> None:
+    # 2^129, which the mantissa of 2^-130 is multiplied with, is out of range; 2^-10 of it is not.
+    x = lucid.tensor([2.0**-126, 0.75, 3.0], dtype=getattr(lucid, dtype), device=device, requires_grad=True)
+    (lucid.frexp(x)[0] * 2.0**-10).sum().backward()
+    assert x.grad is not None
+    np.testing.assert_allclose(numbers_of(x.grad), [2.0**115, 2.0**-10, 2.0**-12], rtol=1e-5)
+    if device == "cpu":  # The GPU device has no numbers as small as this.
+        x = lucid.tensor([2.0**-130], dtype=getattr(lucid, dtype), requires_grad=True)
+        (lucid.frexp(x)[0] * 2.0**-10).sum().backward()
+        assert x.grad is not None
+        np.testing.assert_allclose(numbers_of(x.grad), [2.0**119], rtol=1e-5)
+
+
+def test_empty_parts_of_results_belong_to_the_graph() -> None:
+    def flags(m: Any) -> list[Any]:
+        made: list[Any] = []
+        for shape in ((0, 0), (0, 3), (2, 0)):
+            made += m.linalg.svd(m.ones(*shape, requires_grad=True), full_matrices=True)
+        for driver in ("gels", "gelsy", "gelsd", "gelss"):
+            for shape in ((2, 3), (3, 3), (3, 2)):
+                made += m.linalg.lstsq(m.eye(*shape).requires_grad_(), m.ones(shape[0], 2), driver=driver)
+        made.append(m.nn.functional.pdist(m.ones(1, 2, requires_grad=True)))
+        return [(tuple(t.shape), t.requires_grad) for t in made]
+
+    assert flags(lucid) == flags(torch)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_fractional_pools_take_samples_of_a_larger_batch(device: str) -> None:
+    torch.manual_seed(0)
+    samples = torch.rand(2, 4, 3)
+    agree(
+        lambda m, x, s: m.nn.functional.fractional_max_pool3d(x, 2, output_ratio=0.5, _random_samples=s),
+        torch.randn(4, 5, 5, 5, requires_grad=True), samples, device=device,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_calls_that_must_be_refused(device: str) -> None:
+    F: dict[Any, Any] = {torch: torch.nn.functional, lucid: lucid.nn.functional}
+    calls: list[Callable[[Any, dict[str, Any]], Any]] = [
+        lambda m, k: F[m].batch_norm(m.ones(3, 2, **k), m.ones(2, **k), m.ones(2, **k), eps=-1.0),
+        lambda m, k: m.special.chebyshev_polynomial_t(2, 3),
+        lambda m, k: m.special.shifted_chebyshev_polynomial_w(2.0, 3),
+        lambda m, k: F[m].cross_entropy(m.ones(4, 2, **k), m.ones(5, 2, **k)),
+        lambda m, k: F[m].nll_loss(m.ones(4, 2, **k), m.ones(5, **k)),
+        lambda m, k: m.nn.HuberLoss(delta=1j),
+        # Dtypes that no kernel takes.
+        lambda m, k: -m.ones(2, dtype=m.bool, **k),
+        lambda m, k: m.erf(m.ones(2, dtype=m.complex64, **k)),
+        lambda m, k: m.ones(2, **k) & m.ones(2, **k),
+        lambda m, k: m.gcd(m.ones(2, **k), m.ones(2, **k)),
+        lambda m, k: F[m].softmax(m.ones(2, dtype=m.int64, **k), 0),
+    ]
+    for call in calls:
+        with pytest.raises((RuntimeError, TypeError, ValueError)) as wanted:
+            call(torch, {})
+        kind = next(k for k in wanted.type.__mro__ if k.__module__ == "builtins")
+        with pytest.raises(kind):
+            call(lucid, {"device": device})
+
+
+def test_coordinates_in_the_largest_shape() -> None:
+    agree(lambda m, i: m.unravel_index(i, (1, 2**63 - 1)), torch.tensor(5), device="cpu")
+
+
+def refused(call: Callable[[Any], Any]) -> None:
+    """Both frameworks refuse the call, ours with an error of PyTorch's kind."""
+    with pytest.raises((RuntimeError, TypeError, ValueError, FutureWarning)) as wanted, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(torch)
+    kind = next(k for k in wanted.type.__mro__ if k.__module__ == "builtins")
+    with pytest.raises(kind), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(lucid)
+
+
+@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+def test_recurrent_layers_refuse_what_pytorchs_do(name: str) -> None:
+    wrong: list[dict[str, Any]] = [{"bias": 1}, {"bias": "yes"}, {"batch_first": 0}, {"batch_first": "no"}]
+    wrong += [{"input_size": n} for n in (0, -1, 2.0, "3")]
+    for given in wrong:
+        refused(lambda m, k=given: getattr(m.nn, name)(**{"input_size": 3, "hidden_size": 2, **k}))  # type: ignore[misc]
+
+
+def test_layers_refuse_what_pytorchs_do() -> None:
+    for dim in (1.0, True, "0"):
+        refused(lambda m, dim=dim: m.nn.Softmax(dim))  # type: ignore[misc]
+        refused(lambda m, dim=dim: m.nn.LogSoftmax(dim))  # type: ignore[misc]
+    for n in (1, 2, 3):
+        for dims in (n, n + 3):
+            refused(lambda m, n=n, d=dims: getattr(m.nn, f"CircularPad{n}d")(1)(m.ones(*[3] * d)))  # type: ignore[misc]
+        for dims in (n + 1, n + 2):
+            x = torch.randn(*[3] * dims)
+            agree(lambda m, x, n=n: getattr(m.nn, f"CircularPad{n}d")(2)(x), x, device="cpu")
+
+
+def test_optimizers_refuse_what_pytorchs_do() -> None:
+    def tensors(m: Any) -> list[Any]:
+        return [m.ones(2, requires_grad=True), m.zeros(2, requires_grad=True)]
+
+    refused(lambda m: m.optim.SGD(set(tensors(m)), lr=0.1))
+    refused(lambda m: m.optim.SGD([{"params": set(tensors(m))}], lr=0.1))
+
+    def mixed(m: Any) -> None:
+        a, b = tensors(m)
+        m.optim.Adam([{"params": [a], "lr": 0.1}, {"params": [("b", b)]}])
+
+    refused(mixed)
+    # Neither a leaf, nor with a gradient of its own.
+    refused(lambda m: m.optim.SGD([tensors(m)[0] * 2], lr=0.1))
+    ends = []
+    for m in (torch, lucid):
+        made = tensors(m)[0] * 2
+        made.retain_grad()
+        optimizer = m.optim.SGD([made], lr=0.1)
+        (made * 3).sum().backward()
+        with m.no_grad():
+            optimizer.step()
+        ends.append(made.tolist())
+    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-6)

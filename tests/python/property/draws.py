@@ -66,6 +66,8 @@ def outcome(f: Any) -> tuple[str, Any]:
 
 def kind_of(e: Exception) -> str:
     """The builtin that an exception is a kind of. A DtypeMismatch, a TypeError too, is what PyTorch mostly raises."""
+    if isinstance(e, lucid.DtypeMismatch):
+        return "RuntimeError"
     builtins = (NotImplementedError, IndexError, ValueError, RuntimeError, TypeError)
     return next(k.__name__ for k in builtins if isinstance(e, k))
 

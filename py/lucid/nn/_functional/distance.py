@@ -72,9 +72,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     n = input.shape[0]
     rows = [i for i in range(n) for _ in range(i + 1, n)]
     columns = [j for i in range(n) for j in range(i + 1, n)]
-    if not rows:
-        return lucid.zeros(0, dtype=input.dtype, device=input.device)
-    first, second = (lucid.tensor(places, device=input.device) for places in (rows, columns))
+    first, second = (lucid.tensor(places, dtype=lucid.int64, device=input.device) for places in (rows, columns))
     first, second = input.index_select(0, first), input.index_select(0, second)
     # One row beside one row: the gradients are those of all pairs.
     return lucid.cdist(first.unsqueeze(1), second.unsqueeze(1), p).reshape([-1])

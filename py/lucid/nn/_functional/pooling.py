@@ -332,6 +332,8 @@ def _fractional(
     count, channels = x.shape[:2]
     if samples is None:
         samples = lucid.rand([count, channels, n], device=x.device, dtype=x.dtype)
+    # There may be samples for a larger batch.
+    samples = samples[:count]
     # PyTorch's samples list the last dimension first in 2-d, and the first one first in 3-d.
     order = [1, 0] if n == 2 else list(range(n))
     flat = None

@@ -144,10 +144,16 @@ class Softplus(Module):
         return f"beta={self.beta}, threshold={self.threshold}"
 
 
+def _refuse_dim(dim: Any) -> None:
+    if dim is not None and (not isinstance(dim, int) or isinstance(dim, bool)):
+        raise errors.TypeError(f"dim must be an int or None, got {type(dim)}")
+
+
 class Softmax(Module):
     """`exp(x) / sum(exp(x))` along `dim`."""
 
     def __init__(self, dim: int | None = None) -> None:
+        _refuse_dim(dim)
         super().__init__()
         self.dim = dim
 
@@ -166,6 +172,7 @@ class LogSoftmax(Module):
     """`log(softmax(x))` along `dim`, without overflow."""
 
     def __init__(self, dim: int | None = None) -> None:
+        _refuse_dim(dim)
         super().__init__()
         self.dim = dim
 

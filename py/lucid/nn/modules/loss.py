@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn._functional.loss import legacy_reduction
 from lucid.nn.modules.module import Module
@@ -86,6 +86,8 @@ class HuberLoss(_Loss):
     """Quadratic below `delta`, linear above with slope `delta`. Default delta: 1."""
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        if not isinstance(delta, (float, int)):
+            raise errors.TypeError(f"HuberLoss: delta must be a float or int, got: {type(delta)}")
         super().__init__(reduction=reduction)
         self.delta = delta
 

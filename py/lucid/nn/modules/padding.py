@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from lucid import Tensor
+from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn.modules.module import Module
 from lucid.nn.modules.utils import tuple_of
@@ -76,16 +76,26 @@ class _ZeroPad(_ConstantPad):
         return f"{self.padding}"
 
 
-class CircularPad1d(_Pad, spatial=1, mode="circular"):
-    """Pads (…, L) with the elements of the other end."""
+class _CircularPad(_Pad, mode="circular"):
+    """Padding with the elements of the other end, of inputs with channels only."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        least = self._spatial + 1
+        if input.dim() not in (least, least + 1):
+            raise errors.ValueError(f"expected {least}D or {least + 1}D input (got {input.dim()}D input)")
+        return super().forward(input)
 
 
-class CircularPad2d(_Pad, spatial=2, mode="circular"):
-    """Pads (…, H, W) with the elements of the other end."""
+class CircularPad1d(_CircularPad, spatial=1):
+    """Pads (N, C, L) or (C, L) with the elements of the other end."""
 
 
-class CircularPad3d(_Pad, spatial=3, mode="circular"):
-    """Pads (…, D, H, W) with the elements of the other end."""
+class CircularPad2d(_CircularPad, spatial=2):
+    """Pads (N, C, H, W) or (C, H, W) with the elements of the other end."""
+
+
+class CircularPad3d(_CircularPad, spatial=3):
+    """Pads (N, C, D, H, W) or (C, D, H, W) with the elements of the other end."""
 
 
 class ConstantPad1d(_ConstantPad, spatial=1):

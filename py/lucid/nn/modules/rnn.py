@@ -63,8 +63,13 @@ class RNNBase(Module):
                 f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
                 stacklevel=3,
             )
-        if not isinstance(hidden_size, int):
-            raise errors.TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+        kinds: list[tuple[str, Any, type]] = [("bias", bias, bool), ("batch_first", batch_first, bool)]
+        kinds += [("input_size", input_size, int), ("hidden_size", hidden_size, int)]
+        for name, given, kind in kinds:
+            if not isinstance(given, kind):
+                raise errors.TypeError(f"{name} should be of type {kind.__name__}, got: {type(given).__name__}")
+        if input_size <= 0:
+            raise errors.ValueError(f"input_size must be greater than zero, got {input_size}")
         if hidden_size <= 0:
             raise errors.ValueError(f"hidden_size must be greater than zero, got {hidden_size}")
         if num_layers <= 0:
