@@ -166,7 +166,7 @@ class Translator:
         if isinstance(a, (types.FunctionType, types.BuiltinFunctionType)) and str(a.__module__).startswith("torch"):
             return find(f"nn.functional.{a.__name__}") or find(a.__name__)
         if type(a).__name__ == "LinearCrossEntropyOptions":
-            return lucid.nn.LinearCrossEntropyOptions(**dataclasses.asdict(a))
+            return lucid.nn.LinearCrossEntropyOptions(**self(dataclasses.asdict(a)))
         if isinstance(a, torch.Size):
             return tuple(a)
         if isinstance(a, (list, tuple)):

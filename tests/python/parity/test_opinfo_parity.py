@@ -341,3 +341,10 @@ def test_optimizers_refuse_what_pytorchs_do() -> None:
             optimizer.step()
         ends.append(made.tolist())
     np.testing.assert_allclose(ends[1], ends[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_fractional_pools_of_nothing(device: str) -> None:
+    for n, shape in ((2, (0, 1, 4, 5)), (3, (0, 1, 4, 5, 4))):
+        pool = f"fractional_max_pool{n}d"
+        agree(lambda m, x, f=pool: getattr(m.nn.functional, f)(x, 2, output_size=2), torch.ones(shape), device=device)

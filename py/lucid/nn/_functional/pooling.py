@@ -354,8 +354,8 @@ def _fractional(
         part = part.reshape(view)
         flat = part if flat is None else flat * size + part
     assert flat is not None
-    table = flat.reshape([count, channels, *sizes, -1])
-    found = x.reshape([count, channels, -1]).gather(2, table.reshape([count, channels, -1])).reshape(table.shape)
+    table = flat.reshape([count, channels, *sizes, math.prod(window)])
+    found = x.reshape([count, channels, math.prod(space)]).gather(2, table.flatten(2)).reshape(table.shape)
     best = found.argmax(-1, keepdim=True)
     values, indices = found.gather(-1, best).squeeze(-1), table.gather(-1, best).squeeze(-1)
     if alone:
