@@ -87,6 +87,13 @@ fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
         "sum" | "mean" | "prod" | "median" | "nanmedian" => (op, given.has("dim")),
         "squeeze" => (op, given.mark("dim")),
         "squeeze_" => ("squeeze", 3 + given.mark("dim")),
+        "pairwise_distance" => ("norm", 1),
+        "cross_entropy_sum" => ("neg", 0),
+        "cross_entropy_mean" => ("div", 1),
+        "cross_entropy_smooth" => ("add", 0),
+        "nll_loss_flat" => ("view", 0),
+        "lstm_cell" => ("mul", 0),
+        "gru_cell" | "lstm_cell_state" => ("add", 0),
         "t_" | "transpose_" | "unsqueeze_" | "as_strided_" => (op.trim_end_matches('_'), 1),
         "div" => (op, 2 * given.has("rounding_mode")),
         "remainder" | "fmod" => (op, given.tensor("other")),
@@ -247,8 +254,13 @@ impl GraphNode {
     }
 
     /// Where the gradients of the inputs go: a node and which of its results, or `None` for an input without gradient.
+    /// Inputs of an op that never have one, such as indices and masks, are not among them, nor what a step of an op that is
+    /// made of several takes beside what the op was called with.
     pub fn next(&self) -> Vec<Option<(GraphNode, u32)>> {
-        self.0.edges.iter().map(|e| e.as_ref().map(|e| (GraphNode(Arc::clone(&e.node)), e.nr))).collect()
+        let (op, whole) = (matches!(self.0.kind, Kind::Op(_)), self.whole().is_some());
+        let inputs = self.0.edges.iter().zip(&self.0.metas);
+        let shown = inputs.filter(|(edge, meta)| !op || edge.is_some() || whole && meta.dtype.is_differentiable());
+        shown.map(|(e, _)| e.as_ref().map(|e| (GraphNode(Arc::clone(&e.node)), e.nr))).collect()
     }
 
     /// The leaf that this node adds to, if it is one that does.

@@ -289,6 +289,15 @@ fn nll(
         let loss = nll_of_rows(&x.unsqueeze(0)?, &target.unsqueeze(0)?, ignore, how)?;
         return if how == Reduction::None { loss.squeeze(Some(&[0])) } else { Ok(loss) };
     }
+    // PyTorch's ops for more dimensions, and what it makes of them.
+    let last = match (x.ndim(), reduction) {
+        _ if smoothing > 0.0 => "cross_entropy_smooth",
+        (4, _) => "nll_loss2d",
+        (3 | 5.., "none") => "nll_loss_flat",
+        (3 | 5.., _) => "nll_loss2d",
+        _ => "nll_loss",
+    };
+    autograd::Naming::rename(op, last);
     let classes = x.shape()[dim as usize] as i64;
     let used = target.ne(ignore)?;
     // Ignored targets gather class 0, and then count nothing; any other one out of range is the gather's error.
@@ -410,6 +419,7 @@ fn cross_entropy_body(
         wide[dim as usize] = -1;
         terms = (terms * &w.reshape(&wide)?)?;
     }
+    autograd::Naming::rename(OP, if reduction == "mean" { "cross_entropy_mean" } else { "cross_entropy_sum" });
     let loss = (-&terms.sum(Some(&[dim]), false, None)?)?;
     reduce(OP, loss, reduction)
 }

@@ -486,7 +486,9 @@ macro_rules! define_in_place {
                 #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
                 pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
-                    $run($crate::ops::index::Target::Itself, self, $($crate::ops::macros::pass!($k $p)),*).map(drop)
+                    $(let $p = $crate::ops::macros::pass!($k $p);)*
+                    let _name = $crate::autograd::call::naming!($name $(, $p: $k)*);
+                    $run($crate::ops::index::Target::Itself, self, $($p),*).map(drop)
                 }
             }
         }

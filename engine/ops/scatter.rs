@@ -452,6 +452,7 @@ fn index_put_body(to: Target, x: &Tensor, indices: &[Tensor], values: &Tensor, a
 pub fn index_assign(x: &Tensor, dims: &[isize], indices: &[Tensor], values: &Tensor) -> Result<()> {
     same_dtype("index_put", x, values, "Index put requires the source and destination dtypes match")?;
     let (axes, indices) = super::index::checked_indices("index_put", x, dims, indices)?;
+    let _name = crate::autograd::named("index_put");
     put_axes(Target::Itself, x, &axes, &indices, values, false, false).map(drop)
 }
 

@@ -6,7 +6,8 @@ use crate::{cross, errors};
 use lucid::autograd::{self, Former, Pack, Packing, Tracer};
 use lucid::Tensor;
 use pyo3::prelude::*;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Does the calling thread record ops?
 #[pyfunction]
@@ -24,6 +25,37 @@ fn _set_grad_enabled(mode: bool) -> bool {
 #[pyfunction]
 fn is_inference_mode_enabled() -> bool {
     autograd::inference_mode_enabled()
+}
+
+/// While it is entered, what the thread records is named after one op, whatever that is made of.
+#[pyclass(name = "_Step", module = "lucid", unsendable)]
+struct PyStep {
+    op: &'static str,
+    on: Option<autograd::Naming>,
+}
+
+#[pymethods]
+impl PyStep {
+    #[new]
+    fn new(op: &str) -> PyStep {
+        static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        // Lucid's own code names few ops: what is kept for ever is bounded.
+        let op = known.get(op).copied().unwrap_or_else(|| {
+            let kept: &'static str = Box::leak(op.into());
+            known.insert(kept);
+            kept
+        });
+        PyStep { op, on: None }
+    }
+
+    fn __enter__(&mut self) {
+        self.on = Some(autograd::named(self.op));
+    }
+
+    fn __exit__(&mut self, _kind: &Bound<'_, PyAny>, _value: &Bound<'_, PyAny>, _trace: &Bound<'_, PyAny>) {
+        self.on = None;
+    }
 }
 
 /// The mode that a thread was in.
@@ -154,6 +186,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     autograd::set_tracer(Tracer { trace, report });
     m.add_class::<PyMode>()?;
     m.add_class::<PyTransform>()?;
+    m.add_class::<PyStep>()?;
     m.add_function(wrap_pyfunction!(_enter_transform, m)?)?;
     m.add_function(wrap_pyfunction!(_leave_transform, m)?)?;
     m.add_function(wrap_pyfunction!(_adopt, m)?)?;

@@ -133,14 +133,104 @@ NAMED_CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "matrix_exp": lambda L, x: L.matrix_exp(x),
     "prelu": lambda L, x: x.prelu(L.ones(1)),
     "hardshrink": lambda L, x: x.hardshrink(0.3),
+    "index_add_": lambda L, x: (x * 1).index_add_(0, L.tensor([0, 1]), x),
+    "index_put_": lambda L, x: (x * 1).index_put_((L.tensor([0, 1]),), x),
+    "scatter_add_": lambda L, x: (x * 1).scatter_add_(0, L.tensor([[0, 1]]), x),
+    "scatter_ with a number": lambda L, x: (x * 1).scatter_(0, L.tensor([[0, 1]]), 2.0),
+    "index_fill_": lambda L, x: (x * 1).index_fill_(0, L.tensor([0]), 2.0),
+    "embedding": lambda L, x: L.nn.functional.embedding(L.tensor([1]), x),
+    "probabilities": lambda L, x: L.nn.functional.cross_entropy(x, L.ones(2, 2), reduction="none"),
+    "probabilities, mean": lambda L, x: L.nn.functional.cross_entropy(x, L.ones(2, 2)),
+    "classes": lambda L, x: L.nn.functional.cross_entropy(x, L.tensor([0, 1])),
+    "classes of images": lambda L, x: L.nn.functional.cross_entropy(x[..., None, None], L.zeros(2, 1, 1).long()),
+    "smoothed classes": lambda L, x: L.nn.functional.cross_entropy(x, L.tensor([0, 1]), label_smoothing=0.1),
+    "ctc_loss": lambda L, x: L.nn.functional.ctc_loss(x[:, None], L.tensor([[1]]), (2,), (1,), reduction="none"),
+    "ctc_loss, finite": lambda L, x: L.nn.functional.ctc_loss(
+        x[:, None], L.tensor([[1]]), (2,), (1,), reduction="none", zero_infinity=True
+    ),
+    "ctc_loss of one": lambda L, x: L.nn.functional.ctc_loss(x, L.tensor([1]), L.tensor(2), L.tensor(1)),
+    "pairwise_distance": lambda L, x: L.nn.functional.pairwise_distance(x, x.flip(0)),
+    "pairwise_distance of order 0": lambda L, x: L.nn.functional.pairwise_distance(x, x.flip(0), 0),
+    "pdist": lambda L, x: L.nn.functional.pdist(x),
+    "soft_margin_loss": lambda L, x: L.nn.functional.soft_margin_loss(x, L.ones(2, 2)),
+    "multi_margin_loss": lambda L, x: L.nn.functional.multi_margin_loss(x, L.tensor([0, 1])),
+    "multilabel_margin_loss": lambda L, x: L.nn.functional.multilabel_margin_loss(x, L.tensor([[0, -1]] * 2)),
+    "GRUCell": lambda L, x: L.nn.GRUCell(2, 2)(x, x),
+    "LSTMCell": lambda L, x: L.nn.LSTMCell(2, 2)(x, (x, x))[0],
+    "RNNCell": lambda L, x: L.nn.RNNCell(2, 2)(x, x),
+    "RNNCell of relu": lambda L, x: L.nn.RNNCell(2, 2, nonlinearity="relu")(x, x),
+    "pixel_shuffle": lambda L, x: L.nn.functional.pixel_shuffle(x.reshape(4, 1, 1), 2),
+    "pixel_unshuffle": lambda L, x: L.nn.functional.pixel_unshuffle(x[None], 2),
+    "channel_shuffle": lambda L, x: L.nn.functional.channel_shuffle(x.reshape(1, 4, 1), 2),
+    "nearest": lambda L, x: L.nn.functional.interpolate(x[None, None], scale_factor=2),
+    "nearest exact": lambda L, x: L.nn.functional.interpolate(x[None], size=3, mode="nearest-exact"),
+    "bilinear": lambda L, x: L.nn.functional.interpolate(x[None, None], size=(3, 3), mode="bilinear"),
+    "bicubic": lambda L, x: L.nn.functional.interpolate(x[None, None], size=(3, 3), mode="bicubic"),
+    "linear in one dimension": lambda L, x: L.nn.functional.interpolate(x[None], size=3, mode="linear"),
+    "antialiased": lambda L, x: L.nn.functional.interpolate(x[None, None], size=1, mode="bilinear", antialias=True),
+    "affine_grid": lambda L, x: L.nn.functional.affine_grid(L.cat([x, x[:, :1]], 1)[None], [1, 1, 2, 2]),
+    "grid_sample": lambda L, x: L.nn.functional.grid_sample(x[None, None], L.zeros(1, 1, 1, 2)),
+    "unfold of images": lambda L, x: L.nn.functional.unfold(x[None, None], 2),
+    "fold": lambda L, x: L.nn.functional.fold(x.reshape(1, 4, 1), (2, 2), 2),
+    "embedding_bag": lambda L, x: L.nn.functional.embedding_bag(L.tensor([[0, 1]]), x),
+    "rrelu": lambda L, x: L.nn.functional.rrelu(x, training=True),
+    "adaptive_avg_pool2d": lambda L, x: L.nn.functional.adaptive_avg_pool2d(x[None], (2, 1)),
+    "adaptive_avg_pool1d": lambda L, x: L.nn.functional.adaptive_avg_pool1d(x, 2),
+    "adaptive_max_pool2d": lambda L, x: L.nn.functional.adaptive_max_pool2d(x[None], 1),
 }
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NAMED_CALLS)
 def test_calls_have_pytorchs_names(name: str) -> None:
     def run(L: Any) -> str:
         x = L.tensor([[1.0, -2.0], [3.0, 4.0]], requires_grad=True)
         return str(NAMED_CALLS[name](L, x).grad_fn.name())
+
+    assert run(lucid) == run(torch)
+
+
+def test_an_item_that_is_set_is_named_as_pytorch_names_it() -> None:
+    def run(L: Any, values: bool) -> str:
+        x = L.ones(3, requires_grad=True) * 2
+        x[L.tensor([0, 2])] = L.ones(2, requires_grad=True) if values else 3.0
+        return str(x.grad_fn.name())
+
+    assert run(lucid, True) == run(torch, True)
+
+
+#: Calls of one step, of whose inputs some have no gradient: how many PyTorch shows.
+ONE_STEP: dict[str, Callable[[Any, Any], Any]] = {
+    "embedding": NAMED_CALLS["embedding"],
+    "where": NAMED_CALLS["where"],
+    "gather": lambda L, x: x.gather(0, L.tensor([[0, 1]])),
+    "index_select": lambda L, x: x.index_select(0, L.tensor([0])),
+    "x[i]": lambda L, x: x[L.tensor([0])],
+    "index_put": lambda L, x: x.index_put((L.tensor([0]),), x[0]),
+    "masked_fill": NAMED_CALLS["masked_fill"],
+    "mean": lambda L, x: x.mean(),
+    "mean of a dimension": lambda L, x: x.mean(0),
+    "max of a dimension": NAMED_CALLS["max of a dimension"],
+    "classes": NAMED_CALLS["classes"],
+    "x * 2": lambda L, x: x * 2,
+    "x * tensor": lambda L, x: x * L.ones(2),
+    "hardtanh": lambda L, x: L.nn.functional.hardtanh(x),
+    "norm": lambda L, x: L.linalg.vector_norm(x),
+    "padded": lambda L, x: L.nn.functional.pad(x, (1, 1)),
+    "max_pool2d": lambda L, x: L.nn.functional.max_pool2d(x[None], 2),
+    "std": NAMED_CALLS["std"],
+    "clamp": NAMED_CALLS["clamp"],
+    "take": lambda L, x: x.take(L.tensor([0])),
+    "sort": lambda L, x: x.sort(0)[0],
+    "prelu": lambda L, x: x.prelu(x[0, :1]),
+}
+
+
+@pytest.mark.parametrize("name", ONE_STEP)
+def test_steps_lead_to_as_many_as_in_pytorch(name: str) -> None:
+    def run(L: Any) -> list[bool]:
+        x = L.tensor([[1.0, -2.0], [3.0, 4.0]], requires_grad=True) * 1
+        return [node is not None for node, _ in ONE_STEP[name](L, x).grad_fn.next_functions]
 
     assert run(lucid) == run(torch)
 

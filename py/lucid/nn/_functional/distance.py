@@ -7,6 +7,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid.nn._functional.step import step
 
 __all__ = ["cosine_similarity", "normalize", "pairwise_distance", "pdist"]
 
@@ -20,7 +21,8 @@ def norm(x: Tensor, p: float, dim: Any, keepdim: bool = False) -> Tensor:
     if p == -math.inf:
         return x.abs().amin(dim, keepdim)
     if p == 0:
-        return (x != 0).to(x.abs().dtype).sum(dim, keepdim)
+        counts: Tensor = _C.norm(x, 0, dim, keepdim)
+        return counts
     powers = x * x if p == 2 and not x.is_complex() else x.abs().pow(p)
     total = powers.sum(dim, keepdim)
     # At zero the root's slope is infinite: the branch not taken must stay finite.
@@ -41,6 +43,7 @@ def normalize(
     return _C.div(input, norm(input, p, dim, True).clamp(min=eps), out=out)
 
 
+@step("pairwise_distance")
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """`‖x1 - x2 + eps‖_p` along the last dimension; both broadcast."""
     return norm(x1 - x2 + eps, p, -1, keepdim)
@@ -61,6 +64,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return ((x1 / a) * (x2 / b)).sum(dim)
 
 
+@step("pdist")
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distances of all pairs of rows of (N, M), row-major above the diagonal: N(N-1)/2 numbers."""
     if input.dim() != 2:

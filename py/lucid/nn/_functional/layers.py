@@ -7,6 +7,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid.nn._functional.step import step
 
 __all__ = [
     "alpha_dropout",
@@ -91,9 +92,11 @@ def rrelu(
         raise errors.RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower}, {upper}")
     if training:
         slope = lucid.rand_like(input) * (upper - lower) + lower
-        made = lucid.where(input <= 0, input * slope, input)
+        with _C._Step("rrelu_with_noise"):
+            made = lucid.where(input <= 0, input * slope, input)
     else:
-        made = _C.leaky_relu(input, (lower + upper) / 2)
+        with _C._Step("rrelu_with_noise"):
+            made = _C.leaky_relu(input, (lower + upper) / 2)
     return input.copy_(made) if inplace else made
 
 
@@ -278,6 +281,7 @@ def embedding(
     return _by_frequency(made, input, weight.shape[0]) if scale_grad_by_freq else made
 
 
+@step("embedding_bag")
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

@@ -11,6 +11,7 @@ from typing import Any
 import lucid
 from lucid import _C, Tensor, errors
 from lucid.nn._functional.distance import pairwise_distance
+from lucid.nn._functional.step import step
 
 __all__ = [
     "cosine_embedding_loss",
@@ -252,6 +253,7 @@ def gaussian_nll_loss(
     return reduced(loss, reduction)
 
 
+@step("soft_margin_loss")
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -261,6 +263,11 @@ def soft_margin_loss(
 ) -> Tensor:
     """`log(1 + exp(-y x))` for targets of 1 and -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    if target.requires_grad and lucid.is_grad_enabled():
+        raise errors.RuntimeError(
+            "The function 'soft_margin_loss' is not differentiable with respect to argument 'target'. This input "
+            "cannot have requires_grad True; detach() it."
+        )
     z = -target * input
     z = z if z.is_floating_point() else z.to(lucid.get_default_dtype())
     return reduced(-_C.logsigmoid(-z), reduction)
@@ -283,6 +290,7 @@ def multilabel_soft_margin_loss(
     return reduced(loss.sum(classes) / input.shape[classes], reduction)
 
 
+@step("multi_margin_loss")
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -329,6 +337,7 @@ def multi_margin_loss(
     return reduced(loss.squeeze(0) if alone and reduction == "none" and target.dim() == 0 else loss, reduction)
 
 
+@step("multilabel_margin_loss")
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -412,6 +421,19 @@ def ctc_loss(
         raise errors.RuntimeError(f"Expected targets of at least {count} x {longest}, got {list(targets.shape)}")
     targets = targets.narrow(1, 0, longest).to(device)
     in_length, out_length = (lucid.tensor(n, device=device) for n in (ins, outs))
+    with _C._Step("ctc_loss"):
+        loss = _ctc(log_probs, targets, in_length, out_length, blank)
+    if zero_infinity:
+        loss = loss.where(loss.detach() != math.inf, 0.0)
+    if alone and reduction == "none":
+        return loss.squeeze(0)
+    return reduced(loss / out_length.clamp(min=1).to(loss.dtype) if reduction == "mean" else loss, reduction)
+
+
+def _ctc(log_probs: Tensor, targets: Tensor, in_length: Tensor, out_length: Tensor, blank: int) -> Tensor:
+    """The loss of each sequence, of padded targets."""
+    steps, count, _ = log_probs.shape
+    device, longest = log_probs.device, targets.shape[1]
     # Labels with blanks around them, and where a step may skip the blank between two.
     used = lucid.arange(longest, device=device) < out_length.unsqueeze(1)
     targets = targets.masked_fill(used.logical_not(), blank)
@@ -449,11 +471,7 @@ def ctc_loss(
         read = (lucid.arange(steps, device=device).unsqueeze(1) < in_length) & (loss.detach() != math.inf)
         sums = log_probs.exp().masked_fill(read.logical_not().unsqueeze(2), 0.0).sum([0, 2])
         loss = loss + (sums - sums.detach())
-    if zero_infinity:
-        loss = loss.masked_fill(loss.detach() == math.inf, 0.0)
-    if alone and reduction == "none":
-        return loss.squeeze(0)
-    return reduced(loss / out_length.clamp(min=1).to(loss.dtype) if reduction == "mean" else loss, reduction)
+    return loss
 
 
 def _column(value: int, count: int, device: Any) -> Tensor:

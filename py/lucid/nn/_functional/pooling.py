@@ -102,6 +102,12 @@ def _adaptive_avg(op: str, input: Tensor, output_size: Any, n: int) -> Tensor:
     sizes = _adaptive_sizes(op, input, output_size, n)
     if all(size == 1 for size in sizes):
         return input.mean(tuple(range(-n, 0)), keepdim=True)
+    # In one dimension PyTorch's is made of the one in two.
+    with _C._Step(f"adaptive_avg_pool{n}d" if n > 1 else "avg_pool1d"):
+        return _averages(input, sizes, n)
+
+
+def _averages(input: Tensor, sizes: tuple[int, ...], n: int) -> Tensor:
     windows = _even(input, sizes)
     if windows is not None:
         pool: Any = (_C.avg_pool1d, _C.avg_pool2d, _C.avg_pool3d)[n - 1]
@@ -176,6 +182,11 @@ def _windowed_max(input: Tensor, places: list[Tensor], n: int) -> tuple[Tensor, 
 
 def _adaptive_max(op: str, input: Tensor, output_size: Any, return_indices: bool, n: int) -> Any:
     sizes = _adaptive_sizes(op, input, output_size, n)
+    with _C._Step(f"adaptive_max_pool{n}d" if n > 1 else "max_pool1d"):
+        return _maxima(input, sizes, return_indices, n)
+
+
+def _maxima(input: Tensor, sizes: tuple[int, ...], return_indices: bool, n: int) -> Any:
     windows = _even(input, sizes)
     if windows is not None and not return_indices:
         pool: Any = (_C.max_pool1d, _C.max_pool2d, _C.max_pool3d)[n - 1]

@@ -12,6 +12,7 @@ import lucid
 from lucid import _C, Tensor, errors
 from lucid.nn._functional.pooling import each
 from lucid.nn._functional.resize import along, cubic
+from lucid.nn._functional.step import step
 
 __all__ = [
     "affine_grid",
@@ -27,6 +28,7 @@ __all__ = [
 # ---- sampling --------------------------------------------------------------------------------------------------------
 
 
+@step("affine_grid_generator")
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """Where each output element of (N, C, H, W) or (N, C, D, H, W) looks under the affine maps `theta`.
 
@@ -105,7 +107,12 @@ def grid_sample(
         )
     if 0 in input.shape[2:]:
         raise errors.RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions: {input.shape}")
-    align = bool(align_corners)
+    with _C._Step(f"grid_sampler_{n}d"):
+        return _sampled(input, grid, mode, padding_mode, bool(align_corners))
+
+
+def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: bool) -> Tensor:
+    n = input.dim() - 2
     count, channels = input.shape[:2]
     space = list(input.shape[2:])
     flat = input.reshape([count, channels, -1])
@@ -197,6 +204,7 @@ def _factor(op: str, name: str, value: int) -> int:
         raise TypeError(f"{op}(): argument '{name}' (position 2) must be int, not {type(value).__name__}") from None
 
 
+@step("pixel_shuffle")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(…, C·r², H, W) to (…, C, H·r, W·r) (Shi et al., 2016)."""
     r = _factor("pixel_shuffle", "upscale_factor", upscale_factor)
@@ -216,6 +224,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return y._in_format_of(input)
 
 
+@step("pixel_unshuffle")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(…, C, H·r, W·r) to (…, C·r², H, W): `pixel_shuffle` undone."""
     r = _factor("pixel_unshuffle", "downscale_factor", downscale_factor)
@@ -235,6 +244,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return y._in_format_of(input)
 
 
+@step("channel_shuffle")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels of (N, C, …) with their groups interleaved (Zhang et al., 2018)."""
     if input.dim() <= 2:
@@ -283,6 +293,7 @@ def _window_places(
     return places.reshape([-1]), padded, p, counts
 
 
+@step("im2col")
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """The windows of (N, C, H, W) as columns: (N, C · window, positions). (C, H, W) likewise."""
     if input.dim() not in (3, 4):
@@ -297,6 +308,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     return flat.index_select(-1, places).reshape([*lead, columns, counts[0] * counts[1]])
 
 
+@step("col2im")
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:

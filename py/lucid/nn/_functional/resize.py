@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid.nn._functional.pooling import _adaptive_avg, each, lies_as
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
@@ -108,10 +108,17 @@ def interpolate(
         for dim, out, factor in reversed(dims):
             input = _in_bytes(input, dim, _Grid(input.shape[dim], out, factor, bool(align_corners)), mode, antialias)
         return input
+    named = "nearest_exact" if mode == "nearest-exact" else mode
+    with _C._Step(f"upsample_{named}{'2d_aa' if antialias else f'{n}d'}"):
+        return _along_all(input, dims, mode, bool(align_corners), antialias)
+
+
+def _along_all(input: Tensor, dims: list[Any], mode: str, align: bool, antialias: bool) -> Tensor:
+    interpolating = not mode.startswith("nearest")
     half = input.dtype in (lucid.float16, lucid.bfloat16)
-    x = input.to(lucid.float32) if half and mode in interpolating else input
+    x = input.to(lucid.float32) if half and interpolating else input
     for dim, out, factor in dims:
-        grid = _Grid(x.shape[dim], out, factor, bool(align_corners))
+        grid = _Grid(x.shape[dim], out, factor, align)
         if mode.startswith("nearest"):
             x = _nearest(x, dim, grid, exact=mode == "nearest-exact")
         elif antialias:

@@ -344,7 +344,8 @@ class RNNCell(RNNCellBase):
             raise errors.RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         x, (h,) = self._batched(input, None if hx is None else (hx,), 1)
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        out = _C.rnn_sequence(x, h, [x.shape[0]], *weights, self.nonlinearity)[1]
+        with _C._Step(self.nonlinearity):
+            out = _C.rnn_sequence(x, h, [x.shape[0]], *weights, self.nonlinearity)[1]
         return out.squeeze(0) if input.dim() == 1 else out
 
 
@@ -359,7 +360,8 @@ class LSTMCell(RNNCellBase):
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         x, (h, c) = self._batched(input, hx, 2)
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        _, h, c = _C.lstm_sequence(x, h, c, [x.shape[0]], *weights)
+        with _C._Step("lstm_cell"):
+            _, h, c = _C.lstm_sequence(x, h, c, [x.shape[0]], *weights)
         return (h.squeeze(0), c.squeeze(0)) if input.dim() == 1 else (h, c)
 
 
@@ -373,5 +375,7 @@ class GRUCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         x, (h,) = self._batched(input, None if hx is None else (hx,), 1)
-        out = _C.gru_sequence(x, h, [x.shape[0]], self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)[1]
+        weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        with _C._Step("gru_cell"):
+            out = _C.gru_sequence(x, h, [x.shape[0]], *weights)[1]
         return out.squeeze(0) if input.dim() == 1 else out
