@@ -20,12 +20,22 @@ pub enum Error {
         /// The shapes given.
         shapes: Vec<Vec<usize>>,
     },
-    /// A dtype that the op does not take, or dtypes that differ where they must not.
+    /// Dtypes that differ where they must not, or do not fit.
     #[error("{op}: {why} (dtypes: {})", Names(dtypes))]
     DtypeMismatch {
         /// The op's name.
         op: &'static str,
         /// What is wrong, and what would be right.
+        why: String,
+        /// The dtypes given.
+        dtypes: Vec<DType>,
+    },
+    /// A dtype that the op is not made for.
+    #[error("{op}: {why} (dtypes: {})", Names(dtypes))]
+    UnsupportedDtype {
+        /// The op's name.
+        op: &'static str,
+        /// Which dtypes it takes.
         why: String,
         /// The dtypes given.
         dtypes: Vec<DType>,

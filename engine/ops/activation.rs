@@ -4,7 +4,7 @@
 
 use super::compare::select::r#where;
 use super::macros::define_ops;
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -143,7 +143,7 @@ fn hardsigmoid_body(x: &Tensor) -> Result<Tensor> {
 }
 
 fn constant(value: f64, like: &Tensor) -> Result<Tensor> {
-    Tensor::constant(crate::Scalar::Float(value), like.dtype(), like.device())
+    Tensor::constant(Scalar::Float(value), like.dtype(), like.device())
 }
 
 fn hardtanh_body(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
@@ -188,8 +188,9 @@ fn hardshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
 
 fn softshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
     schema::softshrink.check(x.dtype())?;
-    if lambd.is_nan() || lambd < 0.0 {
-        let why = format!("lambda must be greater or equal to 0, but found to be {lambd}.");
+    // Infinity is as far as a dtype goes.
+    if !Scalar::Float(lambd).converts(x.dtype()) || !lambd.is_finite() || lambd < 0.0 {
+        let why = format!("lambda must be in the range of {} and not negative, but found {lambd}", x.dtype());
         return Err(Error::runtime("softshrink", why));
     }
     wide(x, |x| {
@@ -200,7 +201,12 @@ fn softshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
 
 fn threshold_body(x: &Tensor, threshold: f64, value: f64) -> Result<Tensor> {
     schema::threshold.check(x.dtype())?;
-    x.filled(&x.le(threshold)?, value)
+    if !x.dtype().is_integral() {
+        return x.filled(&x.le(threshold)?, value);
+    }
+    let within = |v: f64| super::binary::representable("threshold", Scalar::Float(v.trunc()), x.dtype());
+    let (threshold, value) = (within(threshold)?, within(value)?);
+    x.filled(&x.le(threshold)?, value.to_f64())
 }
 
 fn prelu_body(x: &Tensor, weight: &Tensor) -> Result<Tensor> {

@@ -60,10 +60,10 @@ pub(super) fn stack_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
     let Some(first) = tensors.first() else {
         return Err(Error::runtime("stack", "expects a non-empty TensorList"));
     };
+    let axis = shape::wrap_dim("stack", dim, first.ndim() + 1)?;
     if let Some(odd) = tensors.iter().find(|t| t.shape() != first.shape()) {
         return Err(Error::shape("stack", "expects each tensor to be equal size", &[first.shape(), odd.shape()]));
     }
-    let axis = shape::wrap_dim("stack", dim, first.ndim() + 1)?;
     if axis < first.ndim() {
         // Side by side along the dimension that the new one comes before: the result lies as that does, as in PyTorch.
         let mut shape = Shape::from_slice(first.shape());
@@ -96,6 +96,9 @@ pub(super) fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) ->
     if shifts.len() != dims.len() || shifts.is_empty() {
         let why = format!("shifts and dimensions must align. shifts: {}, dims: {}", shifts.len(), dims.len());
         return Err(Error::runtime("roll", why));
+    }
+    if x.numel() == 0 {
+        return x.copy();
     }
     let mut y = x.clone();
     if x.ndim() == 0 {

@@ -298,6 +298,14 @@ fn extremum(op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     binary(op, a, Operand::Tensor(b))
 }
 
+/// The factor, which a whole number's dtype has to have room for.
+pub(super) fn representable(op: &'static str, factor: Scalar, dtype: DType) -> Result<Scalar> {
+    match dtype.is_integral() && !factor.converts(dtype) {
+        true => Err(Error::runtime(op, format!("value {factor} cannot be converted to type {dtype} without overflow"))),
+        false => Ok(factor),
+    }
+}
+
 /// `b * alpha`, less the multiplication where alpha is 1.
 fn scaled<T>(
     name: &'static str,
@@ -325,7 +333,10 @@ fn scaled<T>(
     if let Some(why) = refused {
         return Err(Error::runtime(name, format!("{why}, got {alpha}")));
     }
-    let alpha = if common == DType::Bool { Scalar::Bool(alpha.to_bool()) } else { alpha };
+    let alpha = match common {
+        DType::Bool => Scalar::Bool(alpha.to_bool()),
+        _ => representable(name, alpha, common)?,
+    };
     let b = match b {
         // A number of a higher category than `b` must not say the dtype.
         Operand::Tensor(b) if b.dtype().category() < common.category() => b.cast(common)?.mul(alpha)?,
@@ -500,7 +511,7 @@ fn of_length(y: &Tensor, x: &Tensor) -> Result<Tensor> {
 fn addcmul_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
     let dtype = result_type([Operand::Tensor(x), a.into(), b.into()]);
     schema::addcmul.check(dtype)?;
-    let value = if dtype.is_integral() { Scalar::Int(value.to_i64()) } else { value };
+    let value = if dtype.is_integral() { Scalar::Int(representable("addcmul", value, dtype)?.to_i64()) } else { value };
     x.add(&(a * b)?, value)
 }
 

@@ -55,7 +55,6 @@ fn diff_body(x: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: O
     if x.ndim() == 0 {
         return Err(Error::shape("diff", "expects input to be at least one-dimensional", &[x.shape()]));
     }
-    let axis = shape::wrap_dim("diff", dim, x.ndim())?;
     if n < 0 {
         return Err(Error::runtime("diff", format!("order must be non-negative but got {n}")));
     }
@@ -63,12 +62,13 @@ fn diff_body(x: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: O
         let why = "expects prepend or append to be the same dimension as input";
         return Err(Error::shape("diff", why, &[x.shape(), t.shape()]));
     }
-    let parts: Vec<Tensor> = [prepend, Some(x), append].into_iter().flatten().cloned().collect();
-    let mut y = if parts.len() > 1 { super::index::cat(&parts, axis as isize)? } else { x.clone() };
     if n == 0 {
-        // As in PyTorch, what is joined on has no effect then.
+        // As in PyTorch, neither the dimension nor what is joined on has an effect then.
         return x.copy();
     }
+    let axis = shape::wrap_dim("diff", dim, x.ndim())?;
+    let parts: Vec<Tensor> = [prepend, Some(x), append].into_iter().flatten().cloned().collect();
+    let mut y = if parts.len() > 1 { super::index::cat(&parts, axis as isize)? } else { x.clone() };
     for _ in 0..n.min(y.shape()[axis] as i64) {
         let rest = y.shape()[axis] as i64 - 1;
         let (high, low) = (y.narrow(axis as isize, 1, rest)?, y.narrow(axis as isize, 0, rest)?);

@@ -211,7 +211,7 @@ pub mod select {
     }
 
     fn isclose_body(x: &Tensor, y: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
-        if rtol < 0.0 || atol < 0.0 {
+        if !(rtol >= 0.0 && atol >= 0.0) {
             return Err(Error::runtime(
                 "isclose",
                 format!("rtol and atol must not be negative, got {rtol} and {atol}"),

@@ -3,9 +3,11 @@
 //! One primitive, the batched product of matrices; kernels are in `cpu/matmul.rs` and `gpu/contract.rs`.
 
 use super::macros::define_ops;
+use super::{result_type, Operand};
 use crate::autograd::Naming;
 use crate::dispatch::{self, Meta, Prim};
-use crate::{shape, Error, Result, Scalar, Tensor};
+use crate::dtype::Category;
+use crate::{shape, DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -180,7 +182,18 @@ fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
 }
 
+/// PyTorch asks factors for the sizes of these dimensions before it looks how many they have.
+fn check_sizes(op: &'static str, sizes: &[(&Tensor, isize)]) -> Result<()> {
+    sizes.iter().try_for_each(|&(t, dim)| match t.ndim() {
+        0 => Err(Error::index(op, format!("Dimension specified as {dim} but tensor has no dimensions"))),
+        n => shape::wrap_dim(op, dim, n).map(drop),
+    })
+}
+
 fn of_rank(op: &'static str, rank_a: usize, rank_b: usize, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if op == "mv" {
+        check_sizes(op, &[(a, 0), (b, 0)])?;
+    }
     if a.ndim() != rank_a || b.ndim() != rank_b {
         let why = format!("expected tensors of {rank_a} and {rank_b} dimensions, got {} and {}", a.ndim(), b.ndim());
         return Err(Error::shape(op, why, &[a.shape(), b.shape()]));
@@ -220,21 +233,24 @@ fn add_product(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    let fraction = |s: Scalar| x.dtype().is_integral() && s.category() > crate::dtype::Category::Integer;
-    if op == "addr" && (fraction(alpha) || fraction(beta)) {
-        let why = "For integral input tensors, alpha and beta must not be floating point numbers.";
-        return Err(Error::runtime(op, why));
+    match op {
+        "addbmm" | "baddbmm" => check_sizes(op, &[(a, 1), (b, 2)])?,
+        "addmv" => check_sizes(op, &[(a, 0), (b, 0)])?,
+        _ => {}
+    }
+    if op == "addr" {
+        return add_outer(x, a, b, beta, alpha);
     }
     let y = multiply(a, b)?;
     if x.dtype() != y.dtype() {
         let why = "expected the input and both factors to have the same dtype; cast one with .to()";
         return Err(Error::dtype(op, why, &[x.dtype(), y.dtype()]));
     }
-    if op == "addr" && y.dtype() == crate::DType::Bool {
-        // Truth values: a factor says only whether its part counts.
-        let part = |t: &Tensor, factor: Scalar| if factor.to_f64() == 0.0 { t.zeros_like() } else { Ok(t.clone()) };
-        return part(x, beta)?.logical_or(&part(&y, alpha)?);
-    }
+    added(op, x, y, beta, alpha)
+}
+
+/// `beta * x + alpha * y` in the shape of `y`.
+fn added(op: &'static str, x: &Tensor, y: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     let (alpha, beta) = (super::binary::within(&y, alpha), super::binary::within(&y, beta));
     let y = if alpha == Scalar::ONE { y } else { y.mul(alpha)? };
     if x.ndim() > y.ndim() || shape::broadcast(op, x.shape(), y.shape())?.as_slice() != y.shape() {
@@ -247,4 +263,26 @@ fn add_product(
         Scalar::ONE => y + x,
         _ => y + &x.mul(beta)?,
     }
+}
+
+/// `addr`, alone among sums with a product in that it promotes.
+fn add_outer(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    const OP: &str = "addr";
+    let dtype = result_type([Operand::Tensor(x), a.into(), b.into()]);
+    for (name, factor) in [("alpha", alpha), ("beta", beta)] {
+        if dtype.is_integral() && factor.category() > Category::Integer {
+            let why = "For integral input tensors, alpha and beta must not be floating point numbers.";
+            return Err(Error::runtime(OP, why));
+        }
+        if matches!(factor, Scalar::Bool(_)) && dtype != DType::Bool {
+            return Err(Error::runtime(OP, format!("Boolean {name} only supported for Boolean results.")));
+        }
+    }
+    let (x, y) = (x.cast(dtype)?, outer(&a.cast(dtype)?, &b.cast(dtype)?)?);
+    if dtype == DType::Bool {
+        // Truth values: a factor says only whether its part counts.
+        let part = |t: &Tensor, factor: Scalar| if factor.to_f64() == 0.0 { t.zeros_like() } else { Ok(t.clone()) };
+        return part(&x, beta)?.logical_or(&part(&y, alpha)?);
+    }
+    added(OP, &x, y, beta, alpha)
 }

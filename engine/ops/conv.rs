@@ -436,7 +436,10 @@ fn conv_transpose_nd(
     groups: i64,
     dilation: &[isize],
 ) -> Result<Tensor> {
-    check_dtypes(op, x, &[w])?;
+    match bias {
+        Some(bias) => check_dtypes(op, x, &[w, bias])?,
+        None => check_dtypes(op, x, &[w])?,
+    }
     if x.ndim() == n + 1 {
         let batched = x.unsqueeze(0)?;
         return conv_transpose_nd(op, n, &batched, w, bias, stride, padding, output_padding, groups, dilation)?
@@ -444,6 +447,9 @@ fn conv_transpose_nd(
     }
     let args = conv_args(op, n, stride, padding, dilation, groups)?;
     let extra = spatial(op, "output_padding", output_padding, n, 0)?;
+    if w.ndim() == n + 2 && w.shape()[2..].contains(&0) {
+        return Err(Error::shape(op, "expected a weight that is not empty", &[w.shape()]));
+    }
     if x.ndim() != n + 2
         || w.ndim() != n + 2
         || x.shape()[1] != w.shape()[0]

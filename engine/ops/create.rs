@@ -343,15 +343,15 @@ fn range_body(
     if step.to_f64() == 0.0 {
         return Err(Error::runtime("range", "step must be nonzero"));
     }
-    if !(start.to_f64().is_finite() && end.to_f64().is_finite()) || step.to_f64().is_nan() {
-        return Err(Error::runtime("range", format!("unsupported range: {start} -> {end}")));
+    if ![start, end, step].iter().all(|s| s.to_f64().is_finite()) {
+        return Err(Error::runtime("range", format!("unsupported range: {start} -> {end} by {step}")));
+    }
+    if (end.to_f64() - start.to_f64()) * step.to_f64().signum() < 0.0 {
+        return Err(Error::runtime("range", "upper bound and lower bound inconsistent with step sign"));
     }
     let whole = |s: Scalar| if dtype.is_integral() { Scalar::Int(s.to_i64()) } else { s };
     let (start, end, step) = (whole(start), whole(end), whole(step));
     let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
-    if (b - a) * s.signum() < 0.0 {
-        return Err(Error::runtime("range", "upper bound and lower bound inconsistent with step sign"));
-    }
     if s == 0.0 {
         return Err(Error::runtime("range", format!("a step below 1 is 0 in {dtype}")));
     }

@@ -222,18 +222,23 @@ pub(super) fn run(op: IndexOp, inputs: &[&Tensor], shape: &[usize]) -> Result<Te
     dispatch::apply1(Prim::Index(op), inputs, Meta::new(shape, dtype))
 }
 
-/// An index tensor as the kernels take it: int64.
+/// An index tensor as the kernels take it: int64. Which other dtypes are taken is for the op to say, as in PyTorch.
 pub(super) fn as_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
+    let long_only = matches!(op, "index_copy" | "index_fill" | "put" | "take" | "take_along_dim");
+    // Where nothing is indexed PyTorch does not look.
+    let nothing = index.numel() == 0 && (op == "gather" || op.starts_with("scatter"));
     match index.dtype() {
         DType::I64 => Ok(index.clone()),
-        DType::I32 | DType::I16 | DType::I8 | DType::U8 => index.cast(DType::I64),
+        DType::I32 if !long_only => index.cast(DType::I64),
+        _ if nothing => index.cast(DType::I64),
         other if matches!(op, "index" | "index_put") => {
             let why = "tensors used as indices must be long, int, byte or bool tensors";
             Err(Error::index(op, format!("{why}, got {other}")))
         }
+        other if op == "index_fill" => Err(Error::index(op, format!("Expected dtype int64 for index, got {other}"))),
         other => {
-            let why = "expected an integer tensor (int64, int32, int16, int8 or uint8) for the index";
-            Err(Error::dtype(op, why, &[other]))
+            let taken = if long_only { "int64" } else { "int32 or int64" };
+            Err(Error::dtype(op, format!("Expected dtype {taken} for index"), &[other]))
         }
     }
 }

@@ -134,7 +134,8 @@ fn reduce(op: &'static str, loss: Tensor, reduction: &str) -> Result<Tensor> {
 }
 
 fn difference(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    let common = super::result_type([x.into(), y.into()]);
+    // Each is given the other's shape first, so that none counts as a number.
+    let common = x.dtype().promote(y.dtype());
     // Absolute differences are of any numbers.
     if !common.is_float() && op != "l1_loss" {
         return Err(Error::dtype(op, "expected a floating input or target", &[x.dtype(), y.dtype()]));
@@ -142,10 +143,8 @@ fn difference(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     if op == "l1_loss" && (x.dtype() == DType::Bool || y.dtype() == DType::Bool) {
         return Err(Error::dtype(op, "Subtraction with a bool tensor is not supported", &[x.dtype(), y.dtype()]));
     }
-    // What is true counts 1.
-    let number = |t: &Tensor| if t.dtype() == DType::Bool { t.cast(common) } else { Ok(t.clone()) };
-    number(x)?
-        .sub(&number(y)?, 1)
+    x.cast(common)?
+        .sub(&y.cast(common)?, 1)
         .map_err(|_| Error::shape(op, "input and target must have shapes that broadcast", &[x.shape(), y.shape()]))
 }
 
@@ -266,8 +265,15 @@ fn nll(
     let torch = if x.ndim() > 2 { "nll_loss2d_forward" } else { "nll_loss_forward" };
     autograd::refuse_recorded(op, torch, "weight", weight)?;
     check_batch(op, x, target)?;
-    if !matches!(target.dtype(), DType::I64 | DType::I32 | DType::U8) {
-        return Err(Error::dtype(op, "expected target of class indices as int64, int32 or uint8", &[target.dtype()]));
+    if target.dtype() != DType::I64 && (target.dtype() != DType::U8 || x.ndim() > 2) {
+        return Err(Error::dtype(
+            op,
+            "expected target of class indices as int64, or as uint8 of rows",
+            &[target.dtype()],
+        ));
+    }
+    if let Some(weight) = weight.filter(|w| w.dtype() != x.dtype()) {
+        return Err(Error::dtype(op, "expected weight to have the input's dtype", &[x.dtype(), weight.dtype()]));
     }
     // One row's class may be in a vector of its own.
     let target = match (x.ndim(), target.shape()) {

@@ -6,9 +6,10 @@
 
 use super::compare::select;
 use super::linalg::solve::{regular, zero_pivots};
-use super::linalg::{self, batch, matrices};
+use super::linalg::{self, batch, first_of, matrices};
 use super::macros::define_ops;
 use super::{NormOrder, Operand};
+use crate::autograd;
 use crate::shape::{self, Shape};
 use crate::{DType, Error, Result, Scalar, Tensor};
 
@@ -164,6 +165,47 @@ pub(super) fn rounding(a: &Tensor, side: usize) -> f64 {
     one * side as f64
 }
 
+/// Is it a tolerance for each matrix?
+fn several(tolerance: Option<Operand<'_>>) -> bool {
+    matches!(tolerance, Some(Operand::Tensor(t)) if t.numel() != 1 || t.ndim() > 0)
+}
+
+/// The least singular value that counts, one for each matrix, of tolerances that may be so too: those of the last
+/// dimension of `values`, which is kept with one element.
+fn least(
+    op: &'static str,
+    a: &Tensor,
+    values: &Tensor,
+    atol: Option<Operand<'_>>,
+    rtol: Option<Operand<'_>>,
+) -> Result<Tensor> {
+    let given = |name, o: Option<Operand<'_>>| -> Result<Option<Tensor>> {
+        Ok(Some(match o {
+            None => return Ok(None),
+            Some(Operand::Scalar(s)) => Tensor::constant(s, values.dtype(), a.device())?,
+            Some(Operand::Tensor(t)) if t.dtype().is_complex() => {
+                return Err(Error::runtime(op, format!("{name} tensor of complex type is not supported")));
+            }
+            Some(Operand::Tensor(t)) => t.detach()?.cast(values.dtype())?,
+        }))
+    };
+    let (_, m, n) = matrices(op, a)?;
+    let (atol, rtol) = (given("atol", atol)?, given("rtol", rtol)?);
+    let absolute = match &atol {
+        Some(atol) => atol.clone(),
+        None => Tensor::constant(Scalar::ZERO, values.dtype(), a.device())?,
+    };
+    let relative = match rtol {
+        Some(rtol) => rtol,
+        None => {
+            let usual = Scalar::Float(rounding(a, m.max(n)));
+            select::r#where(&absolute.gt(0)?, Scalar::ZERO, usual)?.cast(values.dtype())?
+        }
+    };
+    let largest = largest_of(&values.detach()?, -1, false)?;
+    (relative * &largest)?.maximum(&absolute)?.unsqueeze(-1)
+}
+
 /// Absolute and relative tolerance.
 fn tolerances(
     op: &'static str,
@@ -196,11 +238,38 @@ pub(super) fn above(values: &Tensor, atol: f64, rtol: f64) -> Result<Tensor> {
 }
 
 fn pinv_body(a: &Tensor, atol: Option<Operand<'_>>, rtol: Option<Operand<'_>>, hermitian: bool) -> Result<Tensor> {
+    for (name, o) in [("atol", atol), ("rtol", rtol)] {
+        if let Some(Operand::Tensor(t)) = o {
+            autograd::refuse_recorded("linalg.pinv", "linalg_pinv", name, Some(t))?;
+        }
+    }
+    if several(atol) || several(rtol) {
+        return pinv_of_each(a, atol, rtol, hermitian);
+    }
     let (atol, rtol) = tolerances("linalg.pinv", a, atol, rtol)?;
     if hermitian {
         batch("linalg.pinv", a)?;
     }
     linalg::pseudo_inverse(a, atol, rtol, hermitian)
+}
+
+/// The pseudo-inverse by tolerances of each matrix: `V S⁺ Uᴴ`, with its gradient from that of the factors.
+fn pinv_of_each(a: &Tensor, atol: Option<Operand<'_>>, rtol: Option<Operand<'_>>, hermitian: bool) -> Result<Tensor> {
+    let op = "linalg.pinv";
+    matrices(op, a)?;
+    let inverse = |values: &Tensor, sizes: &Tensor| {
+        let kept = sizes.gt(&least(op, a, sizes, atol, rtol)?)?;
+        select::r#where(&kept, &values.reciprocal()?, Scalar::ZERO)?.unsqueeze(-2)
+    };
+    if hermitian {
+        batch(op, a)?;
+        let [values, vectors] = first_of(linalg::factor::linalg_eigh(a, "L")?)?;
+        let scaled = (&vectors * &inverse(&values, &values.abs()?)?)?;
+        return scaled.matmul(&vectors.transpose(-2, -1)?.conj_physical()?);
+    }
+    let [u, values, vh] = first_of(linalg::factor::linalg_svd(a, false, None)?)?;
+    let v = vh.transpose(-2, -1)?.conj_physical()?;
+    (v * &inverse(&values, &values)?)?.matmul(&u.transpose(-2, -1)?.conj_physical()?)
 }
 
 fn pinverse_body(a: &Tensor, rcond: f64) -> Result<Tensor> {
@@ -214,18 +283,28 @@ fn matrix_rank_body(
     rtol: Option<Operand<'_>>,
     hermitian: bool,
 ) -> Result<Tensor> {
-    let (atol, rtol) = tolerances("linalg.matrix_rank", a, atol, rtol)?;
-    let a = a.detach()?;
+    let op = "linalg.matrix_rank";
+    matrices(op, a)?;
+    let a = &a.detach()?;
     let values = match hermitian {
-        true => linalg::linalg_eigvalsh(&a, "L")?.abs()?,
-        false => linalg::linalg_svdvals(&a, None)?,
+        true => linalg::linalg_eigvalsh(a, "L")?.abs()?,
+        false => linalg::linalg_svdvals(a, None)?,
     };
+    if several(atol) || several(rtol) {
+        return values.gt(&least(op, a, &values, atol, rtol)?)?.sum(Some(&[-1]), false, None);
+    }
+    let (atol, rtol) = tolerances(op, a, atol, rtol)?;
     above(&values, atol, rtol)?.sum(Some(&[-1]), false, None)
 }
 
 fn cond_body(a: &Tensor, p: Option<NormOrder>) -> Result<Tensor> {
     let op = "linalg.cond";
     let (_, m, n) = matrices(op, a)?;
+    if let Some(NormOrder::Number(other)) =
+        p.filter(|p| matches!(p, NormOrder::Number(v) if ![1.0, 2.0, f64::INFINITY].contains(&v.abs())))
+    {
+        return Err(Error::value(op, format!("linalg.cond got an invalid norm type: {other}")));
+    }
     match p {
         None | Some(NormOrder::Number(2.0 | -2.0)) => {
             if m.min(n) == 0 {
@@ -334,14 +413,14 @@ fn linalg_vander_body(x: &Tensor, n: Option<i64>) -> Result<Tensor> {
     if x.ndim() == 0 {
         return linalg_vander_body(&x.reshape(&[1])?, Some(n.unwrap_or(1)));
     }
-    match n {
-        Some(n) if n <= 1 => Err(Error::runtime(op, "N must be greater than 1.")),
-        Some(n) => powers(x, n as usize),
-        None => powers(x, x.shape()[x.ndim() - 1]),
+    match n.unwrap_or(x.shape()[x.ndim() - 1] as i64) {
+        n if n <= 1 => Err(Error::runtime(op, "N must be greater than 1.")),
+        n => powers(x, n as usize),
     }
 }
 
 fn vander_body(x: &Tensor, n: Option<i64>, increasing: bool) -> Result<Tensor> {
+    let x = &if x.dtype() == DType::Bool { x.cast(DType::I64)? } else { x.clone() };
     schema::vander.check(x.dtype())?;
     if x.ndim() != 1 {
         return Err(Error::shape("vander", "x must be a one-dimensional tensor.", &[x.shape()]));
@@ -424,6 +503,14 @@ fn vector_norm_body(
     x.norm(ord, dim, keepdim, dtype)
 }
 
+/// The largest of these numbers, none of which is negative; 0 where there are none.
+fn largest_of(x: &Tensor, dim: isize, keepdim: bool) -> Result<Tensor> {
+    match x.shape()[shape::wrap_dim("amax", dim, x.ndim())?] {
+        0 => x.sum(Some(&[dim]), keepdim, None),
+        _ => x.amax(Some(&[dim]), keepdim),
+    }
+}
+
 fn matrix_norm_body(
     a: &Tensor,
     ord: Option<NormOrder>,
@@ -447,7 +534,7 @@ fn matrix_norm_body(
     let (row, column) = (rows as isize, columns as isize);
     let sums = |over: isize, of: isize, largest: bool| {
         let sums = a.abs()?.sum(Some(&[over]), true, None)?;
-        let y = if largest { sums.amax(Some(&[of]), true)? } else { sums.amin(Some(&[of]), true)? };
+        let y = if largest { largest_of(&sums, of, true)? } else { sums.amin(Some(&[of]), true)? };
         match keepdim {
             true => Ok(y),
             false => y.squeeze(Some(&[row, column])),
@@ -463,7 +550,7 @@ fn matrix_norm_body(
     match ord.unwrap_or(NormOrder::Fro) {
         NormOrder::Fro => vector_norm_body(&a, Scalar::Int(2), Some(dim), keepdim, None),
         NormOrder::Nuc => values(|s| s.sum(Some(&[-1]), false, None)),
-        NormOrder::Number(2.0) => values(|s| s.amax(Some(&[-1]), false)),
+        NormOrder::Number(2.0) => values(|s| largest_of(s, -1, false)),
         NormOrder::Number(-2.0) => values(|s| s.amin(Some(&[-1]), false)),
         NormOrder::Number(1.0) => sums(row, column, true),
         NormOrder::Number(-1.0) => sums(row, column, false),

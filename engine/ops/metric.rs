@@ -175,7 +175,7 @@ fn renorm_body(x: &Tensor, p: f64, dim: isize, maxnorm: f64) -> Result<Tensor> {
     if p.is_nan() || p <= 0.0 {
         return Err(Error::runtime(op, "non-positive-norm not supported"));
     }
-    if maxnorm < 0.0 {
+    if maxnorm < 0.0 || maxnorm.is_nan() {
         return Err(Error::runtime(op, format!("expected maxnorm to be >= 0 but got {maxnorm}")));
     }
     if x.ndim() < 2 {

@@ -164,17 +164,22 @@ fn linear_body(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> 
         let why = "input's last dimension must be the weight's second (out_features, in_features)";
         return Err(Error::shape("linear", why, &[x.shape(), w.shape()]));
     }
+    let mut shape = Shape::from_slice(x.shape());
+    shape.pop();
+    shape.push(w.shape()[0]);
     if let Some(b) = bias.filter(|b| b.shape() != [w.shape()[0]]) {
-        return Err(Error::shape("linear", "bias must have one element per output feature", &[w.shape(), b.shape()]));
+        // PyTorch adds what broadcasts, too.
+        if !shape::broadcast("linear", b.shape(), &shape).is_ok_and(|both| both == shape) {
+            let why = "bias must have one element per output feature";
+            return Err(Error::shape("linear", why, &[w.shape(), b.shape()]));
+        }
+        return linear_body(x, w, None)? + b;
     }
     if !x.dtype().is_float() {
         // The primitive is for what networks are made of; complex and whole numbers take the long way.
         let y = x.matmul(&w.t()?)?;
         return bias.map_or(Ok(y.clone()), |b| &y + b);
     }
-    let mut shape = Shape::from_slice(x.shape());
-    shape.pop();
-    shape.push(w.shape()[0]);
     let meta = Meta { shape, dtype: x.dtype() };
     if x.ndim() == 1 {
         return linear_body(&x.unsqueeze(0)?, w, bias)?.squeeze(Some(&[0]));
@@ -187,9 +192,9 @@ fn linear_body(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> 
 
 fn along(op: fn(usize) -> NnOp, x: &Tensor, dim: isize, dtype: Option<DType>) -> Result<Tensor> {
     let schema = op(0).schema();
+    let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
     let x = x.cast(dtype.unwrap_or(x.dtype()))?;
     schema.check(x.dtype())?;
-    let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
     if x.ndim() == 0 {
         return along(op, &x.reshape(&[1])?, 0, None)?.reshape(&[]);
     }

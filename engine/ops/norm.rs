@@ -184,6 +184,19 @@ fn check_last(op: &'static str, x: &Tensor, normalized: &[isize], affine: &[Opti
     }
 }
 
+/// Parameters and statistics have one dtype, which is the input's; beside a 16-bit input it may be float32.
+fn check_dtypes(op: &'static str, x: &Tensor, parameters: &[Option<&Tensor>]) -> Result<()> {
+    let mut dtypes = parameters.iter().flatten().map(|t| t.dtype());
+    let Some(first) = dtypes.next() else { return Ok(()) };
+    let wide = first == DType::F32 && matches!(x.dtype(), DType::F16 | DType::BF16);
+    if (first == x.dtype() || wide) && dtypes.clone().all(|other| other == first) {
+        return Ok(());
+    }
+    let why = "expected weight, bias and statistics to have the input's dtype, or all float32 beside a 16-bit input";
+    let found: Vec<DType> = [x.dtype(), first].into_iter().chain(dtypes).collect();
+    Err(Error::dtype(op, why, &found))
+}
+
 /// `y · weight + bias`; 16-bit inputs keep their dtype beside float32 parameters, as in PyTorch.
 fn scale_and_shift(y: Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, dtype: DType) -> Result<Tensor> {
     let y = weight.map_or(Ok(y.clone()), |w| y * w)?;
@@ -202,6 +215,7 @@ fn layer_norm_body(
     eps: f64,
 ) -> Result<Tensor> {
     check_last("layer_norm", x, normalized, &[weight, bias])?;
+    check_dtypes("layer_norm", x, &[weight, bias])?;
     if let Some((weight, bias)) = taken(x, weight, bias) {
         return affine(x, weight, bias, normalized.len(), eps);
     }
@@ -218,7 +232,8 @@ fn rms_norm_body(x: &Tensor, normalized: &[isize], weight: Option<&Tensor>, eps:
     // Squares of 16-bit numbers overflow.
     let wide = if x.dtype().size() == 2 { x.contiguous()?.cast(DType::F32)? } else { x.contiguous()? };
     let scale = (wide.square()?.mean(Some(&over), true, None)? + eps)?.rsqrt()?;
-    scale_and_shift((wide * &scale)?.cast(x.dtype())?, weight, None, x.dtype())
+    // A weight of any dtype changes nothing about the result's.
+    scale_and_shift((wide * &scale)?.cast(x.dtype())?, weight, None, x.dtype())?.cast(x.dtype())
 }
 
 /// A per-channel vector seen as (1, C, 1, …).
@@ -254,6 +269,7 @@ fn group_norm_body(
         let why = format!("Expected number of channels in input to be divisible by num_groups={groups}");
         return Err(Error::shape("group_norm", why, &[x.shape()]));
     }
+    check_dtypes("group_norm", x, &[weight, bias])?;
     let (weight, bias) = (per_channel("group_norm", x, weight)?, per_channel("group_norm", x, bias)?);
     let inner = x.numel() / (x.shape()[0] * groups as usize).max(1);
     if x.shape()[0] * inner == 1 {
@@ -348,6 +364,10 @@ fn batch_norm_body(
 ) -> Result<Tensor> {
     const OP: &str = "batch_norm";
     schema::batch_norm.check(x.dtype())?;
+    check_dtypes(OP, x, &[weight, bias, running_mean, running_var])?;
+    for (name, statistic) in [("running_mean", running_mean), ("running_var", running_var)] {
+        autograd::refuse_recorded(OP, "native_batch_norm", name, statistic)?;
+    }
     // Statistics and what they do to 16-bit inputs are computed in float32.
     let dtype = x.dtype();
     // The result lies as PyTorch's does: row-major, unless the channels of an image are last.

@@ -76,6 +76,10 @@ pub(super) fn unsafe_chunk_body(x: &Tensor, chunks: i64, dim: isize) -> Result<V
 }
 
 pub(super) fn unsafe_split_body(x: &Tensor, sections: super::Sections<'_>, dim: isize) -> Result<Vec<Tensor>> {
+    if matches!(sections, super::Sections::List(_)) {
+        let why = "argument 'split_size' must be int, not list; unsafe_split_with_sizes takes lists";
+        return Err(Error::kind("unsafe_split", why));
+    }
     split_body(x, sections, dim).map(autograd::apart)
 }
 

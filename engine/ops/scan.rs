@@ -222,8 +222,8 @@ fn cumprod_by_zeros(x: &Tensor, y: &Tensor, g: &Tensor, axis: usize) -> Result<T
 
 fn logcumsumexp_body(x: &Tensor, dim: isize) -> Result<Tensor> {
     let schema = &schema::logcumsumexp;
-    schema.check(x.dtype())?;
     let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
+    schema.check(x.dtype())?;
     if x.ndim() == 0 {
         return logcumsumexp_body(&x.reshape(&[1])?, 0)?.reshape(&[]);
     }

@@ -438,9 +438,20 @@ pub fn places(mask: &Tensor) -> Result<Vec<Tensor>> {
 
 fn index_put_body(to: Target, x: &Tensor, indices: &[Tensor], values: &Tensor, accumulate: bool) -> Result<Tensor> {
     same_dtype("index_put", x, values, "Index put requires the source and destination dtypes match")?;
-    let (axes, indices) = spread_masks("index_put", x, indices)?;
+    let given = indices;
+    let (axes, indices) = spread_masks("index_put", x, given)?;
     if axes.is_empty() {
-        return Err(Error::index("index_put", "expected at least one index tensor"));
+        if given.is_empty() {
+            return Err(Error::index("index_put", "expected at least one index tensor"));
+        }
+        // Truth values without dimensions take all of the tensor, or nothing of it.
+        let mut all = true;
+        for mask in given {
+            all &= mask.detach()?.item_f64()? != 0.0;
+        }
+        let once = super::create::arange_of(usize::from(all), x.device())?;
+        let out = put_axes(to, &x.unsqueeze(0)?, &[0], &[once], values, accumulate, false)?;
+        return if to == Target::Itself { Ok(x.clone()) } else { out.squeeze(Some(&[0])) };
     }
     put_axes(to, x, &axes, &indices, values, accumulate, false)
 }
@@ -470,7 +481,7 @@ pub(super) fn put_body(to: Target, x: &Tensor, index: &Tensor, source: &Tensor, 
             source.numel(),
             index.numel()
         );
-        return Err(Error::shape("put", why, &[index.shape(), source.shape()]));
+        return Err(Error::index("put", why));
     }
     let source = super::view::reshape_to(source, index.shape())?;
     if to == Target::Itself && !x.is_contiguous() {

@@ -241,7 +241,7 @@ impl Schema {
         }
         let takes: Vec<_> = self.dtypes.iter().map(DType::name).collect();
         let why = format!("not implemented for {dtype}; it takes {}", takes.join(", "));
-        Err(crate::Error::dtype(self.name, why, &[dtype]))
+        Err(Box::new(crate::Error::UnsupportedDtype { op: self.name, why, dtypes: vec![dtype] }))
     }
 }
 

@@ -393,7 +393,10 @@ fn repeat_interleave_body(
         Operand::Scalar(s) => s,
     };
     let Scalar::Int(r) = counts else {
-        return Err(Error::kind(OP, format!("repeats must be an int or a tensor of integers, not {counts}")));
+        return Err(Error::not_implemented(
+            OP,
+            format!("repeats must be an int or a tensor of integers, not {counts}"),
+        ));
     };
     let total = i64::try_from(n).ok().and_then(|n| n.checked_mul(r)).filter(|_| r >= 0);
     let Some(total) = total else {

@@ -145,11 +145,11 @@ fn segment_reduce_body(
 
 /// [`scatter_reduce`](crate::ops::index::scatter_reduce) to extrema whose gradient, where one is NaN, goes to what is NaN.
 fn extremum(start: &Tensor, dim: isize, index: &Tensor, x: &Tensor, mode: &str) -> Result<Tensor> {
-    let best = start.scatter_reduce(dim, index, x, mode, false)?;
     if !(crate::grad_enabled() && x.requires_grad()) {
-        return Ok(best);
+        return start.scatter_reduce(dim, index, x, mode, false);
     }
     let nan = x.detach()?.isnan()?;
+    let best = start.scatter_reduce(dim, index, &x.filled(&nan, 0.0)?, mode, false)?;
     let counts = start.zeros_like()?.scatter_add(dim, index, &nan.cast(x.dtype())?)?;
     let spoilt = counts.gt(0)?;
     // The mean of the NaN there: NaN, and each has its share of the gradient.

@@ -38,6 +38,12 @@ fn slices(
     same_dtype(op, x, source, "self and source expected to have the same dtype")?;
     let wide = with_dims(x)?;
     let (expected, _) = indexed_shape(op, &wide, &[axis], std::slice::from_ref(&index))?;
+    if op == "index_copy" {
+        check_copied(x, axis, &index, source)?;
+    }
+    if source.ndim() == 0 && x.ndim() > 0 && index.numel() != 1 && op == "index_add" {
+        return Err(Error::index(op, format!("Dimension specified as {dim} but tensor has no dimensions")));
+    }
     let source = if x.ndim() == 0 { with_dims(source)? } else { source.clone() };
     if source.shape() != expected.as_slice() {
         let why =
@@ -45,6 +51,22 @@ fn slices(
         return Err(Error::shape(op, why, &[x.shape(), source.shape()]));
     }
     Ok((wide, axis, index, source))
+}
+
+/// What `index_copy` says of its source is an `IndexError`.
+fn check_copied(x: &Tensor, axis: usize, index: &Tensor, source: &Tensor) -> Result<()> {
+    let why = match (x.ndim(), source.ndim(), index.numel()) {
+        (_, 0, 1) => return Ok(()),
+        (_, 0, n) => format!("When source is scalar, index should have one element (got {n})"),
+        (from, to, _) if from > 0 && from != to => {
+            format!("When source and destination are not scalars, their dimensionality must match, got {to} and {from}")
+        }
+        (_, _, n) => match source.shape()[axis] {
+            size if size == n => return Ok(()),
+            size => format!("Number of indices ({n}) should be equal to source.size(dim) ({size})"),
+        },
+    };
+    Err(Error::index("index_copy", why))
 }
 
 pub(super) fn index_add_body(

@@ -17,5 +17,6 @@ from lucid._C import OverflowError as OverflowError
 from lucid._C import RuntimeError as RuntimeError
 from lucid._C import ShapeMismatch as ShapeMismatch
 from lucid._C import TypeError as TypeError
+from lucid._C import UnsupportedDtype as UnsupportedDtype
 from lucid._C import ValueError as ValueError
 from lucid._C import VersionMismatch as VersionMismatch

@@ -11,7 +11,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 macro_rules! exceptions {
-    ($($(#[doc = $doc:literal])+ $field:ident $name:literal: $($base:ty),+;)*) => {
+    (@first $base:ident) => { $base };
+    (@first $base:ident $parent:ident) => { $parent };
+    ($($(#[doc = $doc:literal])+ $field:ident $name:literal $(of $parent:ident)?: $($base:ty),+;)*) => {
         struct Classes {
             base: Py<PyType>,
             $($field: Py<PyType>,)*
@@ -21,13 +23,11 @@ macro_rules! exceptions {
             fn new(py: Python<'_>) -> PyResult<Classes> {
                 let doc = "What Lucid raises. Each subclass also derives from the builtin that PyTorch would raise.";
                 let base = class(py, "LucidError", doc, &[py.get_type::<PyException>()])?;
-                Ok(Classes {
-                    $($field: {
-                        let bases = [base.bind(py).clone(), $(py.get_type::<$base>()),+];
-                        class(py, $name, concat!($($doc, "\n"),+).trim(), &bases)?
-                    },)*
-                    base,
-                })
+                $(let $field = {
+                    let bases = [exceptions!(@first base $($parent)?).bind(py).clone(), $(py.get_type::<$base>()),+];
+                    class(py, $name, concat!($($doc, "\n"),+).trim(), &bases)?
+                };)*
+                Ok(Classes { $($field,)* base })
             }
 
             fn all(&self) -> impl Iterator<Item = (&'static str, &Py<PyType>)> {
@@ -39,10 +39,12 @@ macro_rules! exceptions {
 exceptions! {
     /// Shapes that do not fit together, or do not fit the op.
     shape "ShapeMismatch": PyRuntimeError;
-    /// A dtype that the op does not take, or dtypes that differ where they must not. PyTorch raises a `RuntimeError` from most
-    /// ops, where a dtype has no kernel the `NotImplementedError` among them, and a `TypeError` from others, such as `~` and
-    /// `maximum`; this is all three.
-    dtype "DtypeMismatch": PyNotImplementedError, PyTypeError;
+    /// Dtypes that differ where they must not, or do not fit. PyTorch raises a `RuntimeError` from most ops and a `TypeError`
+    /// from others, such as `~` and `maximum`; this is both.
+    dtype "DtypeMismatch": PyRuntimeError, PyTypeError;
+    /// A dtype that the op is not made for. PyTorch raises a `NotImplementedError` where it has no kernel, and one of a
+    /// `DtypeMismatch`'s kinds where it looks first; this is all of them.
+    no_dtype "UnsupportedDtype" of dtype: PyNotImplementedError;
     /// Tensors of different devices in one op, or a device that the op or dtype does not exist on.
     device "DeviceMismatch": PyRuntimeError;
     /// A dimension or an element index out of range. PyTorch raises an `IndexError` from indexing and from most ops, and a
@@ -104,6 +106,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let (class, op) = match error {
         Error::ShapeMismatch { op, .. } => (&classes.shape, *op),
         Error::DtypeMismatch { op, .. } => (&classes.dtype, *op),
+        Error::UnsupportedDtype { op, .. } => (&classes.no_dtype, *op),
         Error::DeviceMismatch { op, .. } => (&classes.device, *op),
         Error::IndexOutOfRange { op, .. } => (&classes.index, *op),
         Error::InvalidValue { op, .. } => (&classes.value, *op),
@@ -126,7 +129,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             let shapes: Vec<_> = shapes.iter().map(|s| PyTuple::new(py, s)).collect::<PyResult<_>>()?;
             value.setattr("shapes", PyList::new(py, shapes)?)?;
         }
-        Error::DtypeMismatch { dtypes, .. } => {
+        Error::DtypeMismatch { dtypes, .. } | Error::UnsupportedDtype { dtypes, .. } => {
             let dtypes: Vec<_> = dtypes.iter().map(|&d| dtype_object(py, d)).collect::<PyResult<_>>()?;
             value.setattr("dtypes", PyList::new(py, dtypes)?)?;
         }

@@ -202,7 +202,9 @@ def generate(module: Any) -> str:
     classes = []
     for name, v in vars(module).items():
         if isinstance(v, type) and issubclass(v, Exception):
-            bases = ", ".join(b.__name__ if b is module.LucidError else f"builtins.{b.__name__}" for b in v.__bases__)
+            bases = ", ".join(
+                f"builtins.{b.__name__}" if b.__module__ == "builtins" else b.__name__ for b in v.__bases__
+            )
             classes.append(f"class {name}({bases}): ...")
     text = head.replace("# @@EXCEPTIONS AND DTYPES@@", "\n".join(["import builtins", "", *classes, "", *values]))
     text = text.replace("    # @@METHODS@@", "\n".join("    " + line for m in methods for line in m.splitlines()))

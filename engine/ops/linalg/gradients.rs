@@ -3,22 +3,12 @@
 //! Each rule names its formula or its source. Depends on the primitives themselves, which the rules call again.
 
 use super::{
-    adjoint, eig_parts, eigh_parts, linalg_matrix_exp, real_part, reordered, row_order, solve_matrices, solve_triangle,
-    svd_thin, unpacked,
+    adjoint, eig_parts, eigh_parts, first_of, linalg_matrix_exp, real_part, reordered, row_order, solve_matrices,
+    solve_triangle, svd_thin, unpacked,
 };
 use crate::autograd::Ctx;
 use crate::ops::compare::select;
 use crate::{Error, Result, Scalar, Tensor};
-
-fn two(mut parts: Vec<Tensor>) -> Result<[Tensor; 2]> {
-    parts.truncate(2);
-    <[Tensor; 2]>::try_from(parts).map_err(|_| Error::runtime("linalg", "a decomposition lacks a part"))
-}
-
-fn three(mut parts: Vec<Tensor>) -> Result<[Tensor; 3]> {
-    parts.truncate(3);
-    <[Tensor; 3]>::try_from(parts).map_err(|_| Error::runtime("linalg", "a decomposition lacks a part"))
-}
 
 /// Rows and columns of a gradient rule's matrix.
 fn sides(c: &Ctx<'_>) -> (usize, usize) {
@@ -64,7 +54,7 @@ fn quotient(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 pub(super) fn cholesky_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (n, _) = sides(c);
     let shapes: [&[usize]; 2] = [&[n, n], &[1]];
-    let ([l, _], [g, _]) = (two(unpacked(&c.out()?, &shapes)?)?, two(unpacked(g, &shapes)?)?);
+    let ([l, _], [g, _]) = (first_of(unpacked(&c.out()?, &shapes)?)?, first_of(unpacked(g, &shapes)?)?);
     let upper = adjoint(&l)?;
     let x = upper.matmul(&g)?;
     let phi = ((x.tril(0)? + &adjoint(&x.tril(-1)?)?)? * 0.5)?;
@@ -78,7 +68,7 @@ pub(super) fn qr_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (m, n) = sides(c);
     let k = m.min(n);
     let shapes: [&[usize]; 2] = [&[m, k], &[k, n]];
-    let ([q, r], [gq, gr]) = (two(unpacked(&c.out()?, &shapes)?)?, two(unpacked(g, &shapes)?)?);
+    let ([q, r], [gq, gr]) = (first_of(unpacked(&c.out()?, &shapes)?)?, first_of(unpacked(g, &shapes)?)?);
     let tall = |gq: &Tensor, r: &Tensor, gr: &Tensor| -> Result<Tensor> {
         let x = (r.matmul(&adjoint(gr)?)? - &adjoint(gq)?.matmul(&q)?)?;
         let both = real_diagonal(&(x.tril(0)? + &adjoint(&x.tril(-1)?)?)?)?;
@@ -100,7 +90,7 @@ pub(super) fn qr_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
 pub(super) fn eigh_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (n, _) = sides(c);
     let shapes: [&[usize]; 2] = [&[n], &[n, n]];
-    let ([w, v], [gw, gv]) = (two(unpacked(&c.out()?, &shapes)?)?, two(unpacked(g, &shapes)?)?);
+    let ([w, v], [gw, gv]) = (first_of(unpacked(&c.out()?, &shapes)?)?, first_of(unpacked(g, &shapes)?)?);
     let w = real_part(&w)?;
     let gaps = (w.unsqueeze(-2)? - &w.unsqueeze(-1)?)?;
     let x = adjoint(&v)?.matmul(&gv)?;
@@ -117,10 +107,10 @@ pub(super) fn eig_gradient(c: &Ctx<'_>, g: &Tensor, vectors: bool) -> Result<Ten
     let (n, _) = sides(c);
     let shapes: [&[usize]; 2] = [&[n], &[n, n]];
     let whole = if vectors { c.out()? } else { eig_parts(&c.x(0)?, true)? };
-    let [w, v] = two(unpacked(&whole, &shapes)?)?;
+    let [w, v] = first_of(unpacked(&whole, &shapes)?)?;
     let vh = adjoint(&v)?;
     let inner = if vectors {
-        let [gw, gv] = two(unpacked(g, &shapes)?)?;
+        let [gw, gv] = first_of(unpacked(g, &shapes)?)?;
         let x = vh.matmul(&gv)?;
         let own = x.diagonal(0, -2, -1)?;
         refuse_phase("linalg.eig", &own)?;
@@ -148,7 +138,7 @@ pub(super) fn svd_gradient(c: &Ctx<'_>, g: &Tensor, full: bool) -> Result<Tensor
     let (ku, kv) = if full { (m, n) } else { (k, k) };
     let shapes: [&[usize]; 3] = [&[m, ku], &[k], &[kv, n]];
     let thin = |t: &Tensor| -> Result<[Tensor; 3]> {
-        let [u, s, vt] = three(unpacked(t, &shapes)?)?;
+        let [u, s, vt] = first_of(unpacked(t, &shapes)?)?;
         Ok([u.narrow(-1, 0, k as i64)?, s, vt.narrow(-2, 0, k as i64)?])
     };
     let ([u, s, vt], [gu, gs, gvt]) = (thin(&c.out()?)?, thin(g)?);
@@ -182,13 +172,13 @@ pub(super) fn svd_gradient(c: &Ctx<'_>, g: &Tensor, full: bool) -> Result<Tensor
 }
 
 pub(super) fn singular_values_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
-    let [u, _, vt] = three(svd_thin(&c.x(0)?)?)?;
+    let [u, _, vt] = first_of(svd_thin(&c.x(0)?)?)?;
     (u * &g.unsqueeze(-2)?)?.matmul(&vt)
 }
 
 pub(super) fn eigenvalues_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (n, _) = sides(c);
-    let [_, v] = two(unpacked(&eigh_parts(&c.x(0)?)?, &[&[n], &[n, n]])?)?;
+    let [_, v] = first_of(unpacked(&eigh_parts(&c.x(0)?)?, &[&[n], &[n, n]])?)?;
     (&v * &g.unsqueeze(-2)?)?.matmul(&adjoint(&v)?)
 }
 
@@ -211,7 +201,7 @@ pub(super) fn lu_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (m, n) = sides(c);
     let k = m.min(n);
     let shapes: [&[usize]; 3] = [&[m, n], &[k], &[1]];
-    let ([lu, pivots, _], [g, ..]) = (three(unpacked(&c.out()?, &shapes)?)?, three(unpacked(g, &shapes)?)?);
+    let ([lu, pivots, _], [g]) = (first_of(unpacked(&c.out()?, &shapes)?)?, first_of(unpacked(g, &shapes)?)?);
     let (square, rest) = (k as i64, (m.max(n) - k) as i64);
     let corner = |t: &Tensor| t.narrow(-1, 0, square)?.narrow(-2, 0, square);
     let (own, g1) = (corner(&lu)?, corner(&g)?);
@@ -287,7 +277,7 @@ pub(super) fn determinant_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let regular = select::r#where(&singular, &eye, &a)?.inverse()?;
     let regular = adjoint(&regular)?;
     let odd = select::r#where(&singular, &a, &eye)?;
-    let [u, s, vt] = three(svd_thin(&odd)?)?;
+    let [u, s, vt] = first_of(svd_thin(&odd)?)?;
     let others = crate::ops::scan::product_of_others(&s, s.ndim() - 1)?;
     let turn = wide((u.det()? * &vt.det()?)?.conjugated()?)?;
     let cofactors = ((&u * &others.unsqueeze(-2)?)?.matmul(&vt)? * &turn)?;

@@ -4,7 +4,7 @@
 #![allow(non_snake_case)]
 
 use super::factor::{linalg_qr, linalg_svd};
-use super::{adjoint, matrices};
+use super::{adjoint, first_of, matrices};
 use crate::ops::macros::define_ops;
 use crate::ops::random;
 use crate::{Error, Result, Tensor};
@@ -80,8 +80,7 @@ fn svd_lowrank_body(a: &Tensor, q: Option<i64>, niter: Option<i64>, m: Option<&T
         range = basis(&applied(tall, tall_m, &other)?)?;
     }
     let small = adjoint(&applied(back, back_m, &range)?)?;
-    let [u, s, vh]: [Tensor; 3] =
-        linalg_svd(&small, false, None)?.try_into().map_err(|_| Error::runtime(op, "a decomposition lacks a part"))?;
+    let [u, s, vh] = first_of(linalg_svd(&small, false, None)?)?;
     let (u, v) = (range.matmul(&u)?, adjoint(&vh)?);
     Ok(if wide { vec![v, s, u] } else { vec![u, s, v] })
 }

@@ -283,6 +283,12 @@ pub(super) fn handed(t: &Tensor, shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
     unpacked(t, shapes)?.iter().map(Tensor::copy).collect()
 }
 
+/// The first parts of a decomposition, as many as are asked for.
+pub(super) fn first_of<const N: usize>(mut parts: Vec<Tensor>) -> Result<[Tensor; N]> {
+    parts.truncate(N);
+    <[Tensor; N]>::try_from(parts).map_err(|_| Error::runtime("linalg", "a decomposition lacks a part"))
+}
+
 /// The conjugate transposes.
 pub(super) fn adjoint(t: &Tensor) -> Result<Tensor> {
     t.transpose(-2, -1)?.conjugated()

@@ -401,6 +401,9 @@ fn tensorinv_body(a: &Tensor, ind: i64) -> Result<Tensor> {
     let Some(ind) = usize::try_from(ind).ok().filter(|&i| i > 0) else {
         return Err(Error::runtime(op, "Expected a strictly positive integer for 'ind'"));
     };
+    if a.ndim() == 0 {
+        return Err(Error::shape(op, "expected dimensions to invert over, got a tensor without any", &[a.shape()]));
+    }
     let (first, last) = a.shape().split_at(ind.min(a.ndim()));
     let (m, n): (usize, usize) = (first.iter().product(), last.iter().product());
     if m != n {

@@ -109,7 +109,7 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
         }
         return Ok(Item::Tensor(t));
     }
-    if part.is_instance_of::<PyList>() || part.hasattr("__array__")? {
+    if part.is_instance_of::<PyList>() || part.is_instance_of::<PyTuple>() || part.hasattr("__array__")? {
         let t = create::tensor_of(part, None, Some(x.device()))?;
         // A list without elements says nothing of its dtype.
         let t = if t.numel() == 0 && !t.dtype().is_integral() { cross::quick(py, || t.cast(DType::I64))? } else { t };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import lucid
@@ -39,6 +40,16 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         raise errors.RuntimeError(
             f"bilinear(): input sizes do not match the weight's: got {input1.shape[-1]} and {input2.shape[-1]} but "
             f"expected {first} and {second}"
+        )
+    others = (input2, weight) if bias is None else (input2, weight, bias)
+    if any(t.dtype != input1.dtype for t in others):
+        raise errors.DtypeMismatch(
+            f"bilinear(): All tensors must have the same dtype, got input1: {input1.dtype}, input2: {input2.dtype}, "
+            f"weight: {weight.dtype}, bias: {None if bias is None else bias.dtype}"
+        )
+    if bias is not None and bias.shape != (outs,):
+        raise errors.RuntimeError(
+            f"bilinear(): bias size does not match weight size: got {list(bias.shape)} but expected {outs}"
         )
     left = input1.matmul(weight.permute([1, 0, 2]).reshape([first, outs * second]))
     made = (left.reshape([*input1.shape[:-1], outs, second]) * input2.unsqueeze(-2)).sum(-1)
@@ -204,6 +215,12 @@ def instance_norm(
         raise errors.ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
     if input.numel() == 0:
         return _C.batch_norm(input, None, None, weight, bias, True, momentum, eps)
+    for name, statistic in (("running_mean", running_mean), ("running_var", running_var)):
+        if statistic is not None and statistic.requires_grad and lucid.is_grad_enabled():
+            raise errors.RuntimeError(
+                f"The function 'native_batch_norm' is not differentiable with respect to argument '{name}'. This input "
+                "cannot have requires_grad True; detach() it."
+            )
     if running_mean is not None and running_var is not None:
         with lucid.no_grad():
             rows = input.detach().reshape([*input.shape[:2], -1])
@@ -219,6 +236,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         raise errors.ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
     if input.numel() == 0:
         return input
+    if size < 1:
+        raise errors.RuntimeError(f"local_response_norm: kernel size should be greater than zero, but got {size}")
     around = [0, 0] * (input.dim() - 2) + [size // 2, (size - 1) // 2]
     squares = _C.constant_pad_nd(input * input, around)
     if not input.is_floating_point() and not input.is_complex():
@@ -311,7 +330,10 @@ def embedding_bag(
         padding_idx: An index that counts nothing. Default: None.
     """
     if weight.dtype == lucid.int64 and input.is_floating_point():
-        raise errors.ValueError("Argument order of nn.functional.embedding_bag has changed: give input first")
+        warnings.warn(
+            "Argument order of nn.functional.embedding_bag has changed: give input first, then weight", stacklevel=2
+        )
+        input, weight = weight, input
     if mode not in ("sum", "mean", "max"):
         raise errors.ValueError(f"mode has to be one of sum, mean or max, got {mode!r}")
     if per_sample_weights is not None:
@@ -376,7 +398,6 @@ def embedding_bag(
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise AssertionError("padding_idx must be within the number of embeddings")
         padding_idx %= weight.shape[0]
-    flat = flat.to(lucid.int64)
     total = flat.shape[0]
     ends = [*starts[1:], total] if starts else []
     if max_norm is not None:

@@ -268,8 +268,9 @@ def soft_margin_loss(
             "The function 'soft_margin_loss' is not differentiable with respect to argument 'target'. This input "
             "cannot have requires_grad True; detach() it."
         )
-    z = -target * input
-    z = z if z.is_floating_point() else z.to(lucid.get_default_dtype())
+    z = -(target * input)
+    if not z.is_floating_point() and not z.is_complex():
+        raise errors.DtypeMismatch(f"soft_margin_loss: the loss can't be cast to {z.dtype}; give floating point")
     return reduced(-_C.logsigmoid(-z), reduction)
 
 
@@ -322,6 +323,11 @@ def multi_margin_loss(
         raise errors.RuntimeError(
             f"inconsistent target size, got: {list(target.shape)} for an input of {list(input.shape)}"
         )
+    if target.dtype != lucid.int64 or (weight is not None and weight.dtype != input.dtype):
+        raise errors.DtypeMismatch(
+            f"multi_margin_loss: expected target as int64 and weight as {input.dtype}, got {target.dtype} and "
+            f"{None if weight is None else weight.dtype}"
+        )
     classes = x.shape[1]
     with labels_within("multi_margin_loss"):
         picked = x.gather(1, y.unsqueeze(1))
@@ -347,10 +353,13 @@ def multilabel_margin_loss(
 ) -> Tensor:
     """`Σ_{i not in y, j in y} max(0, 1 - x_j + x_i) / C`; each row of `target` lists labels up to the first -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if input.shape != target.shape or input.dim() > 2:
+    one = input.numel() == 1 and target.numel() == 1 and input.dim() < 2 and target.dim() < 2
+    if (input.shape != target.shape and not one) or input.dim() > 2:
         raise errors.RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
         )
+    if target.dtype != lucid.int64:
+        raise errors.DtypeMismatch(f"multilabel_margin_loss: expected target as int64, got {target.dtype}")
     alone = input.dim() < 2
     x, y = (t.reshape([1, -1]) if alone else t for t in (input, target))
     classes = x.shape[1]

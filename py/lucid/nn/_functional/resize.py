@@ -55,11 +55,6 @@ def interpolate(
         raise errors.ValueError(f"only one of size or scale_factor should be defined, got {size} and {scale_factor}")
     if size is None and scale_factor is None:
         raise errors.ValueError("either size or scale_factor should be defined")
-    if n not in (1, 2, 3):
-        raise errors.NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: nearest | "
-            f"linear | bilinear | bicubic | trilinear | area | nearest-exact (got {mode})"
-        )
     given = size if size is not None else scale_factor
     if isinstance(given, (list, tuple)) and len(given) != n:
         what = "output shape" if size is not None else "scale_factor shape"
@@ -68,6 +63,11 @@ def interpolate(
             f"of {list(input.shape[2:])} and {what} of {given}."
         )
     scales: Sequence[float | None] = [None] * n
+    if n not in (1, 2, 3):
+        raise errors.NotImplementedError(
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: nearest | "
+            f"linear | bilinear | bicubic | trilinear | area | nearest-exact (got {mode})"
+        )
     if size is not None:
         sizes = [int(s) for s in each(size, n)]
         if recompute_scale_factor:
