@@ -75,17 +75,31 @@ fn turned_back(z: C) -> C {
     C::new(z.im, -z.re)
 }
 
+/// The angle between an infinite number, or its conjugate above the axis, and the positive real ones.
+fn far(z: C) -> Option<f64> {
+    (z.re.is_infinite() || z.im.is_infinite()).then(|| z.im.abs().atan2(z.re))
+}
+
 fn asin(z: C) -> C {
+    if far(z).is_some() {
+        return C::new(z.re.atan2(z.im.abs()), f64::INFINITY.copysign(z.im));
+    }
     let (a, b) = (sqrt(C::new(1.0 - z.re, -z.im)), sqrt(C::new(1.0 + z.re, z.im)));
     C::new(z.re.atan2((a * b).re), (a.conj() * b).im.asinh())
 }
 
 fn acos(z: C) -> C {
+    if let Some(angle) = far(z) {
+        return C::new(angle, -f64::INFINITY.copysign(z.im));
+    }
     let (a, b) = (sqrt(C::new(1.0 - z.re, -z.im)), sqrt(C::new(1.0 + z.re, z.im)));
     C::new(2.0 * a.re.atan2(b.re), (b.conj() * a).im.asinh())
 }
 
 fn acosh(z: C) -> C {
+    if let Some(angle) = far(z) {
+        return C::new(f64::INFINITY, angle.copysign(z.im));
+    }
     let (a, b) = (sqrt(C::new(z.re - 1.0, z.im)), sqrt(C::new(z.re + 1.0, z.im)));
     C::new((a.conj() * b).re.asinh(), 2.0 * a.im.atan2(b.re))
 }

@@ -117,7 +117,7 @@ class Translator:
     def numbers(self, t: Any) -> Any:
         wide = t.float() if t.dtype == torch.bfloat16 else t
         flat = lucid.tensor(wide.reshape(-1).numpy().copy(), device=self.device).to(getattr(lucid, name_of(t.dtype)))
-        return flat.reshape(tuple(t.shape))
+        return flat.reshape(tuple(t.shape)).clone()
 
     def tensor(self, t: Any) -> Any:
         name = name_of(t.dtype)

@@ -95,6 +95,8 @@ class SGD(Optimizer):
                 together[0].append(param)
                 together[1].append(grad)
                 if param.is_complex():
+                    if group["fused"]:
+                        raise errors.RuntimeError("`fused=True` requires all the params to be floating point Tensors")
                     for tensors in together:
                         tensors[-1] = as_real(tensors[-1])
             options = {

@@ -32,6 +32,8 @@ def check_variants(group: dict[str, Any], param: Tensor) -> None:
         raise AssertionError("If capturable=True, params and state_steps must be on the GPU device.")
     if group.get("foreach") and group.get("differentiable"):
         raise AssertionError("_foreach ops don't support autograd")
+    if group.get("fused") and not param.is_floating_point():
+        raise errors.RuntimeError("`fused=True` requires all the params to be floating point Tensors")
 
 
 def refuse(optimizer: Optimizer, grad: Tensor, instead: str = "", complex: bool = False) -> None:
@@ -131,7 +133,7 @@ class Stepping(Optimizer):
         self, group: dict[str, Any], batches: list[Batch], after: list[tuple[Counts, list[dict[str, Any]]]]
     ) -> None:
         arrays = self._arrays(group)
-        variants = group.get("capturable") or group.get("foreach")
+        variants = group.get("capturable") or group.get("fused") or group.get("foreach")
         known: dict[tuple[int, ...], tuple[float, ...]] = {}
         together: dict[tuple[float, ...], tuple[list[list[Tensor]], list[dict[str, Any]]]] = {}
         for param in group["params"]:

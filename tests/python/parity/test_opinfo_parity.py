@@ -329,6 +329,14 @@ def test_optimizers_refuse_what_pytorchs_do() -> None:
         m.optim.Adam([{"params": [a], "lr": 0.1}, {"params": [("b", b)]}])
 
     refused(mixed)
+    for name in ("Adam", "AdamW", "SGD", "Adagrad"):
+
+        def fused(m: Any, name: str = name) -> None:
+            z = m.zeros(2, dtype=m.complex64, requires_grad=True)
+            z.grad = m.ones_like(z)
+            getattr(m.optim, name)([z], lr=0.1, fused=True).step()
+
+        refused(fused)
     # Neither a leaf, nor with a gradient of its own.
     refused(lambda m: m.optim.SGD([tensors(m)[0] * 2], lr=0.1))
     ends = []
@@ -348,3 +356,11 @@ def test_fractional_pools_of_nothing(device: str) -> None:
     for n, shape in ((2, (0, 1, 4, 5)), (3, (0, 1, 4, 5, 4))):
         pool = f"fractional_max_pool{n}d"
         agree(lambda m, x, f=pool: getattr(m.nn.functional, f)(x, 2, output_size=2), torch.ones(shape), device=device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["acos", "acosh", "asin", "asinh", "atan", "atanh", "sqrt", "log"])
+def test_complex_functions_of_infinite_numbers(device: str, name: str) -> None:
+    ends = (float("inf"), float("-inf"), 0.5)
+    x = torch.tensor([complex(re, im) for re in ends for im in ends])
+    agree(lambda m, x: m.view_as_real(getattr(m, name)(x)), x, device=device)
