@@ -475,7 +475,12 @@ fn polygamma_body(n: i64, x: &Tensor) -> Result<Tensor> {
     wide(&schema::polygamma, x, |x| {
         let size = libm::tgamma(n as f64 + 1.0);
         let order = Tensor::constant(Scalar::Float(n as f64 + 1.0), x.dtype(), x.device())?;
-        super::binary::zeta(&order, x)? * if n % 2 == 0 { -size } else { size }
+        let y = (super::binary::zeta(&order, x)? * if n % 2 == 0 { -size } else { size })?;
+        match n {
+            // PyTorch's trigamma ends at 0, where its zeta, of which it makes the others, gives NaN.
+            1 => y.filled(&x.detach()?.eq(f64::INFINITY)?, 0.0),
+            _ => Ok(y),
+        }
     })
 }
 

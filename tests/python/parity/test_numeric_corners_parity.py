@@ -120,6 +120,16 @@ def test_zeta(device: str) -> None:
         np.testing.assert_allclose(ours, theirs, 2e-6 if dtype == "float32" else 1e-12)
 
 
+@DEVICES
+@pytest.mark.parametrize("order", [0, 1, 2, 3, 4])
+def test_polygamma_far_out(order: int, device: str) -> None:
+    def run(m: Any, k: Any) -> list[float]:
+        found: list[float] = m.polygamma(order, m.tensor([INF, 1e30, 3.0, -0.5, 0.0, NAN], **k)).tolist()
+        return found
+
+    np.testing.assert_allclose(run(lucid, {"device": device}), run(torch, {}), 2e-5, 1e-6)
+
+
 # ---- renorm ----------------------------------------------------------------------------------------------------------
 
 ROWS = [
