@@ -337,6 +337,22 @@ impl Tensor {
         }
     }
 
+    /// This tensor, made of `input`, as a result of its own that lies as a format says: no view, and a copy where it lies
+    /// otherwise or shows the input's elements. Nobody else may have what it is a view of.
+    ///
+    /// # Errors
+    /// As [`Tensor::copy_in`].
+    pub fn result_of(self, input: &Tensor, format: MemoryFormat) -> Result<Tensor> {
+        if self.is_batched() || self.is_sparse() {
+            return Ok(self);
+        }
+        let lies = self.layout().is_contiguous_in(format);
+        match lies && !self.shares_storage(input) {
+            true => Ok(crate::autograd::unviewed(self)),
+            false => self.copy_in(format),
+        }
+    }
+
     /// The tensor in another dtype or on another device, in a format; a copy also where it has both already.
     ///
     /// # Errors

@@ -43,6 +43,9 @@ impl Tensor {
     /// # lucid::Result::<()>::Ok(())
     /// ```
     pub fn copy_(&self, value: &Tensor) -> Result<()> {
+        if self.dtype() != value.dtype() {
+            self.refuse_shared("copy_", value, false)?;
+        }
         // The cast happens where both dtypes exist: the GPU has no float64.
         let value = match self.device() {
             Device::Gpu => value.cast(self.dtype())?.to_device(Device::Gpu)?,

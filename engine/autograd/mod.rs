@@ -40,7 +40,7 @@ pub use modes::{
 pub(crate) use node::{Ctx, Edge, Grads, Pieces};
 pub(crate) use record::{
     apart, before, check_followed, check_in_place, edge_of, record, record_fill, record_pieces, record_view,
-    record_write, requires_grad,
+    record_write, requires_grad, unviewed,
 };
 pub use record::{custom_view, handed_out};
 

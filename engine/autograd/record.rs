@@ -111,6 +111,15 @@ pub fn handed_out(t: Tensor) -> Tensor {
     t
 }
 
+/// What was made of tensors that nobody has any more, as no view of them.
+pub(crate) fn unviewed(t: Tensor) -> Tensor {
+    if t.0.auto.view.is_none() {
+        return t;
+    }
+    refresh(&t);
+    t.alone_on_storage()
+}
+
 impl Tensor {
     /// A binding gives this very tensor to its user.
     pub fn mark_handed_out(&self) {

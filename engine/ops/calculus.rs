@@ -64,7 +64,7 @@ fn diff_body(x: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: O
     }
     if n == 0 {
         // As in PyTorch, neither the dimension nor what is joined on has an effect then.
-        return x.copy();
+        return x.copy_in(crate::MemoryFormat::Preserve);
     }
     let axis = shape::wrap_dim("diff", dim, x.ndim())?;
     let parts: Vec<Tensor> = [prepend, Some(x), append].into_iter().flatten().cloned().collect();

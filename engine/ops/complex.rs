@@ -5,7 +5,7 @@
 
 use super::compare::select::r#where;
 use super::macros::define_ops;
-use super::view::{view_as_complex, view_as_real};
+use super::view::{permute_axes, view_as_complex, view_as_real};
 use crate::{DType, Error, Result, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -97,7 +97,15 @@ fn complex_body(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
     only_float32("complex", real, imag)?;
     let shape = crate::shape::broadcast("complex", real.shape(), imag.shape())?;
     let parts = [super::view::expand_to(real, &shape)?, super::view::expand_to(imag, &shape)?];
-    view_as_complex(&super::index::stack(&parts, -1)?)
+    let made = |parts: &[Tensor]| view_as_complex(&super::index::stack(parts, -1)?);
+    let plain = |t: &Tensor| !t.is_batched() && !t.is_sparse();
+    match crate::format::common_order(&[real.layout(), imag.layout()], &shape).filter(|_| parts.iter().all(plain)) {
+        Some((order, back)) => {
+            let parts = parts.iter().map(|t| permute_axes(t, &order)).collect::<Result<Vec<_>>>()?;
+            permute_axes(&made(&parts)?, &back)
+        }
+        None => made(&parts),
+    }
 }
 
 fn polar_body(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {

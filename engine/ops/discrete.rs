@@ -386,7 +386,7 @@ pub(super) fn multinomial(
     if !replacement && num_samples > 1 {
         let times = (race(key, &p)? / &p)?;
         let times = r#where(&p.gt(0)?, &times, &number(f64::INFINITY, &p)?)?;
-        return times.argsort(-1, false, true)?.narrow(-1, 0, num_samples);
+        return times.argsort(-1, false, true)?.narrow(-1, 0, num_samples)?.contiguous();
     }
     // Weights as integers: their running sums are exact, and so the same on every device.
     let bits = SUM_BITS - n.next_power_of_two().trailing_zeros();

@@ -268,7 +268,7 @@ fn gather_body(x: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
     let axis = shape::wrap_dim("gather", dim, x.ndim())?;
     let wide = as_index("gather", index)?;
     if index.numel() == 0 && index.ndim() != x.ndim() {
-        return super::view::reshape_to(&x.reshape(&[-1])?.narrow(0, 0, 0)?, index.shape());
+        return super::view::reshape_to(&x.reshape(&[-1])?.narrow(0, 0, 0)?.copy()?, index.shape());
     }
     check_extent("gather", index, x, Some(axis))?;
     if x.ndim() == 0 || index.ndim() == 0 {

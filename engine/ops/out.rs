@@ -131,6 +131,11 @@ pub(super) fn linalg_matrix_power(given: &[Given], made: &Tensor, out: DType) ->
     matrix_power(given, made, out)
 }
 
+/// Zeros and ones are written in any real dtype.
+pub(super) fn bernoulli(_given: &[Given], _made: &Tensor, out: DType) -> bool {
+    !out.is_complex()
+}
+
 /// What was made is copied, whatever the dtype.
 pub(super) fn lu(_given: &[Given], _made: &Tensor, _out: DType) -> bool {
     true

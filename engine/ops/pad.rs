@@ -4,7 +4,7 @@
 
 use crate::autograd::Naming;
 use crate::shape::Shape;
-use crate::{Error, Result, Scalar, Tensor};
+use crate::{Error, MemoryFormat, Result, Scalar, Tensor};
 
 pub(super) fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
     if !pad.len().is_multiple_of(2) {
@@ -43,10 +43,7 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scal
         y = pad_dim(&y, x.ndim() - 1 - i, ends[0], ends[1], mode)?;
     }
     let y = if y.is_same(x) { x.copy()? } else { y };
-    match mode {
-        "circular" => y.contiguous(),
-        _ => y.in_format_of(x),
-    }
+    y.result_of(x, if mode == "circular" { MemoryFormat::Contiguous } else { x.suggested_format() })
 }
 
 fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Result<Tensor> {

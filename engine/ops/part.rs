@@ -37,6 +37,8 @@ pub(super) fn masked_scatter_body(to: Target, x: &Tensor, mask: &Tensor, source:
         let why = format!("Number of elements of source < number of ones in mask ({} < {n})", source.numel());
         return Err(Error::shape(OP, why, &[source.shape(), mask.shape()]));
     }
+    // What is written is read first.
+    let source = if x.overlaps_partly(source) { source.copy()? } else { source.clone() };
     put_body(to, &wide, &places, &source.reshape(&[-1])?.narrow(0, 0, n as i64)?, false)
 }
 
@@ -63,7 +65,8 @@ pub(super) fn fill_body(x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
         Operand::Tensor(t) => t.cast(x.dtype())?,
     };
     // Chosen everywhere, so that what was there gets zeros for a gradient.
-    let all = Tensor::full_of(x.shape(), Scalar::Bool(true), crate::DType::Bool, x.device())?;
+    let all = |shape: &[usize]| Tensor::full_of(shape, Scalar::Bool(true), crate::DType::Bool, x.device());
+    let all = x.like_in("fill", crate::MemoryFormat::Preserve, all)?;
     super::compare::select::r#where(&all, &value, x)
 }
 
@@ -87,7 +90,7 @@ pub(super) fn diagonal_scatter_body(x: &Tensor, src: &Tensor, offset: i64, dim1:
     let [(a, i), (b, j)] = at;
     // The diagonal is the source's last dimension, and in an indexed tensor where its axes were.
     let place = super::index::index_position(&[a, b]) as isize;
-    put_axes(Target::Copy, x, &[a, b], &[i, j], &src.movedim(&[-1], &[place])?, false, true)
+    put_axes(Target::Copy, x, &[a, b], &[i, j], &src.movedim(&[-1], &[place])?, false, false)
 }
 
 pub(super) fn as_strided_scatter_body(

@@ -64,7 +64,7 @@ macro_rules! random_ops {
         /// 1 with the probability that the tensor's element gives, or `p` where that is given, else 0. Evaluates, to check
         /// that the elements are within 0 to 1.
         method bernoulli(p: OptFloat = None; generator: OptGenerator = None) -> Tensor {
-            [] Keep Seeded DTypes::FLOAT, Same,
+            [out_rule] Keep Seeded DTypes::FLOAT, Same,
             run bernoulli_body, torch "-", samples [],
             example ["assert_close(tensor([0.0, 1.0])?.bernoulli(None, None)?, [0.0, 1.0]);"]
         }

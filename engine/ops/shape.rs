@@ -445,8 +445,8 @@ fn sum_to_size_body(x: &Tensor, size: &[isize]) -> Result<Tensor> {
     let over = |i: &usize| *i < lead || wanted[*i - lead] != x.shape()[*i];
     let dims: Vec<isize> = (0..x.ndim()).filter(over).map(|i| i as isize).collect();
     match dims.is_empty() {
-        // A number is summed all the same, as in PyTorch: integers give int64.
-        true if x.ndim() == 0 && x.dtype().is_integral() => x.cast(crate::DType::I64),
+        // A number is summed all the same, as in PyTorch: integers give int64, and nothing gives the tensor itself.
+        true if x.ndim() == 0 => x.sum(None, false, None),
         true => Ok(x.clone()),
         false => x.sum(Some(&dims), true, None)?.reshape(size),
     }

@@ -6,6 +6,7 @@ They are made from the table's rows when first asked for; there is no list of th
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 from lucid import _C, errors
@@ -35,6 +36,31 @@ def _slice(input: _C.Tensor, dim: int = 0, start: Any = None, end: Any = None, s
 _WITHOUT_NAME: dict[str, Any] = {"alias": lambda input: input.view_as(input), "slice": _slice}
 
 
+def _copy(shown: _C.Tensor) -> _C.Tensor:
+    """A copy, row-major as PyTorch's."""
+    return shown.clone(memory_format=_C.contiguous_format)
+
+
+def _write(name: str, out: _C.Tensor, shown: _C.Tensor) -> None:
+    """Writes what a view shows to `out`, which is resized where it has another shape."""
+    if out.dtype != shown.dtype:
+        raise errors.RuntimeError(f"Expected out tensor to have dtype {shown.dtype}, but got {out.dtype} instead")
+    if _C.is_grad_enabled() and out.requires_grad:
+        raise errors.RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad."
+        )
+    if out.shape != shown.shape:
+        if out.numel():
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
+                f"match the required output shape {list(shown.shape)}. This behavior is deprecated.",
+                stacklevel=3,
+            )
+        out.resize_(shown.shape)
+    out.copy_(shown.detach())
+
+
 def make(name: str) -> Any:
     """The function of that name.
 
@@ -50,9 +76,9 @@ def make(name: str) -> Any:
         if out is not None:
             targets = out if isinstance(shown, (tuple, list)) else (out,)
             for target, source in zip(targets, shown if targets is out else (shown,), strict=True):
-                target.resize_(source.shape).copy_(source)
+                _write(name, target, source)
             return out
-        return type(shown)(t.clone() for t in shown) if isinstance(shown, (tuple, list)) else shown.clone()
+        return type(shown)(map(_copy, shown)) if isinstance(shown, (tuple, list)) else _copy(shown)
 
     copies.__name__ = copies.__qualname__ = name
     copies.__doc__ = f"A copy of what `{own}` shows, with the same arguments; `out` is resized and written to."

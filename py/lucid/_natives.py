@@ -67,7 +67,8 @@ def native_group_norm(
             f"{C} and {group}"
         )
     out = F.group_norm(input.reshape(N, C, HxW), group, weight, bias, eps).reshape(input.shape)
-    return out, *_statistics(input.reshape(N, group, C // group * HxW), [2], eps, keepdim=False)
+    made = _statistics(input.reshape(N, group, C // group * HxW), [2], eps, keepdim=False)
+    return out._result_of(input), *made
 
 
 def native_batch_norm(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from lucid import errors
-from lucid._C import Tensor
+from lucid._C import Tensor, uint8
 
 
 class _Storage:
@@ -33,6 +33,42 @@ class _Storage:
         """Is it on a CUDA GPU?"""
         return self._tensor.is_cuda
 
+    @property
+    def is_sparse(self) -> bool:
+        """Storages never are."""
+        return False
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Is it memory that GPUs read without help of the CPU?"""
+        return self._tensor.is_pinned()
+
+    def clone(self) -> Self:
+        """A copy of its own."""
+        return self._of(self._tensor.clone())
+
+    def _elements(self) -> Tensor:
+        """What it holds, one by one, to be read and written."""
+        return self._tensor
+
+    def copy_(self, source: Self, non_blocking: bool | None = None) -> Self:
+        """Writes what is in `source`, which has as much, over what is in it."""
+        self._elements().copy_(source._elements())
+        return self
+
+    def fill_(self, value: Any) -> Self:
+        """Writes `value` everywhere."""
+        self._elements().fill_(value)
+        return self
+
+    def cpu(self) -> Self:
+        """Itself, or a copy on the CPU."""
+        return self if self._tensor.is_cpu else self._of(self._tensor.cpu())
+
+    @classmethod
+    def _of(cls, tensor: Tensor) -> Self:
+        """The storage of a tensor."""
+        raise NotImplementedError
+
     def is_shared(self) -> bool:
         """Does it lie in memory that other processes can map?"""
         return self._tensor.is_shared()
@@ -52,7 +88,7 @@ class UntypedStorage(_Storage):
         raise TypeError("a storage is had from a tensor: tensor.untyped_storage()")
 
     @classmethod
-    def _of(cls, tensor: Tensor) -> UntypedStorage:
+    def _of(cls, tensor: Tensor) -> Self:
         made = cls.__new__(cls)
         made._tensor = tensor._storage_vector()
         return made
@@ -67,6 +103,12 @@ class UntypedStorage(_Storage):
     def element_size(self) -> int:
         """Bytes per element: one."""
         return 1
+
+    def _elements(self) -> Tensor:
+        return self._tensor.view(uint8)
+
+    def __setitem__(self, index: int | slice, value: Any) -> None:
+        self._elements()[index] = value
 
     def resize_(self, size: int) -> UntypedStorage:
         """Storages have one size for life: another one is an error."""
@@ -104,7 +146,7 @@ class TypedStorage(_Storage):
         raise TypeError("a storage is had from a tensor: tensor.storage()")
 
     @classmethod
-    def _of(cls, tensor: Tensor) -> TypedStorage:
+    def _of(cls, tensor: Tensor) -> Self:
         made = cls.__new__(cls)
         made._tensor = tensor._storage_vector()
         made._untyped = UntypedStorage._of(tensor)
@@ -134,24 +176,6 @@ class TypedStorage(_Storage):
         """Its elements."""
         elements: list[Any] = self._tensor.tolist()
         return elements
-
-    def clone(self) -> TypedStorage:
-        """A copy of its own."""
-        return TypedStorage._of(self._tensor.clone())
-
-    def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> TypedStorage:
-        """Writes the elements of `source`, of as many, over its own."""
-        self._tensor.copy_(source._tensor)
-        return self
-
-    def fill_(self, value: Any) -> TypedStorage:
-        """Writes `value` to every element."""
-        self._tensor.fill_(value)
-        return self
-
-    def cpu(self) -> TypedStorage:
-        """Itself, or a copy on the CPU."""
-        return self if self._tensor.is_cpu else TypedStorage._of(self._tensor.cpu())
 
     def __getitem__(self, index: int) -> Any:
         if not isinstance(index, int):

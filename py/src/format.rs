@@ -57,10 +57,18 @@ impl PyTensor {
         results::same_or(slf, &t, made, |made| wrap(py, made))
     }
 
-    /// The tensor in the format that the strides of `images` show, as PyTorch gives what it makes of images: itself, or a copy.
-    fn _in_format_of<'py>(slf: &Bound<'py, Self>, images: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
-        let (t, images) = (slf.get().share(), images.get().share());
-        let made = cross::op(slf.py(), crate::args::weight_of(&t), || t.in_format_of(&images))?;
+    /// This tensor, which a function made of `input` and nobody else has seen, as its result: no view, in the format that the
+    /// strides of the input show, or row-major.
+    #[pyo3(signature = (input, row_major=false))]
+    fn _result_of<'py>(
+        slf: &Bound<'py, Self>,
+        input: &Bound<'py, PyTensor>,
+        row_major: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (t, input) = (slf.get().share(), input.get().share());
+        let shown =
+            if row_major || input.ndim() != t.ndim() { MemoryFormat::Contiguous } else { input.suggested_format() };
+        let made = cross::op(slf.py(), crate::args::weight_of(&t), || t.clone().result_of(&input, shown))?;
         results::same_or(slf, &t, made, |made| wrap(slf.py(), made))
     }
 

@@ -39,6 +39,24 @@ pub fn store<'py>(
     made.store(py, op.trim_start_matches("r#"), out, given)
 }
 
+/// Writes a tensor that was made of sizes alone to `out`, which then has these sizes without a warning, as in PyTorch.
+pub fn store_new<'py>(
+    py: Python<'py>,
+    op: &'static str,
+    out: Borrowed<'_, 'py, PyAny>,
+    made: Tensor,
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Ok(target) = out.cast::<PyTensor>() {
+        let (t, op) = (target.get().share(), op.trim_start_matches("r#"));
+        if t.shape() != made.shape() {
+            check(py, op, &t, &made, &[])?;
+            let empty = cross::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, t.dtype(), t.device()))?;
+            target.get().replace(py, empty);
+        }
+    }
+    store(py, op, out, made, &[])
+}
+
 impl Store for Tensor {
     fn store<'py>(
         self,
@@ -158,10 +176,23 @@ pub fn check_apart(py: Python<'_>, op: &'static str, out: Borrowed<'_, '_, PyAny
     const PICK: &[&str] = &["gather", "index_select", "take", "take_along_dim", "masked_select", "nonzero"];
     const AGAIN: &[&str] = &["cross", "linalg_cross", "kron", "outer", "ger"];
     let whole = joins(op) || PICK.contains(&op) || AGAIN.contains(&op);
+    if !whole && copies(op) {
+        return Ok(());
+    }
     for (t, x) in targets.iter().flat_map(|t| inputs.iter().map(move |x| (t, x))) {
         t.refuse_shared(op, x, whole).map_err(|e| errors::raise(py, &e))?;
     }
     Ok(())
+}
+
+/// Does PyTorch let an op's `out` overlap what it reads? Here the result is made first, and is right then.
+fn copies(op: &str) -> bool {
+    const SINGLE: &[&str] =
+        &["softmax", "log_softmax", "logsigmoid", "mvlgamma", "ndtr", "tril", "triu", "slice_scatter"];
+    const POWERS: &[&str] = &["matrix_power", "linalg_matrix_power"];
+    let family = lucid::ops::schemas().find(|s| s.name == op).map_or("", |s| s.family);
+    let whole = ["reduce", "linalg", "contract", "matrix"].contains(&family) && !POWERS.contains(&op);
+    whole || SINGLE.contains(&op)
 }
 
 /// PyTorch's warning where a tensor that holds something is resized.

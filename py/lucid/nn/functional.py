@@ -396,7 +396,7 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
             f"{list(input.shape)}, {list(weight.shape)} and {list(bias.shape)}"
         )
     made = _C.conv1d(input.permute([1, 2, 0]), weight.permute([2, 1, 0]), bias, 1, pad)
-    return made.permute([2, 0, 1])
+    return made.permute([2, 0, 1])._result_of(input, True)
 
 
 def _string_padding(
@@ -486,7 +486,7 @@ def _max_indices(
     found = _C.max_pool_indices(
         input.unsqueeze(0) if alone else input, window, steps, _each(padding, n), _each(dilation, n), ceil_mode
     )
-    return found.squeeze(0) if alone else found
+    return found.squeeze(0)._result_of(input) if alone else found
 
 
 # What is made of several calls looks at its arguments, and says in its errors which function was called.

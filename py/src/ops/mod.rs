@@ -178,7 +178,7 @@ pub fn made_new<'py>(
     match out.0.filter(|o| !o.is_none()) {
         None => results::leaf(py, made, requires_grad),
         Some(out) => {
-            let out = crate::out::store(py, op, out, made, &[])?;
+            let out = crate::out::store_new(py, op, out, made)?;
             if requires_grad {
                 out.cast::<PyTensor>()?.call_method1("requires_grad_", (true,))?;
             }

@@ -6,6 +6,7 @@ Strides of dimensions of size 1 are not compared, nor those of empty results: no
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import lucid
@@ -30,12 +31,9 @@ OTHERWISE = {
     **dict.fromkeys(("linalg_householder_product", "linalg_matrix_power"), COLUMNS),
     **dict.fromkeys(("conv1d", "conv3d", "conv_transpose1d", "conv_transpose3d"), LAST),
     "avg_pool1d": LAST,
-    **dict.fromkeys(("put", "fill"), COPIED),
-    "diagonal_scatter": COPIED,
+    "put": COPIED,
     **dict.fromkeys(("unique", "unique_consecutive", "nonzero", "argwhere", "unravel_index"), "found by columns"),
-    **dict.fromkeys(("complex", "polar"), "PyTorch's lies as its parts do"),
     "isreal": "PyTorch compares elements",
-    "diff": "of order 0 PyTorch's lies as the input does",
     "chain_matmul": "of one matrix PyTorch's lies as the matrix does",
     "addr": "PyTorch's lies as the input does",
     "logsigmoid": "PyTorch's is row-major for its buffer's sake",
@@ -196,6 +194,35 @@ MEETINGS = {
     "max_unpool2d": lambda m: m.nn.functional.max_unpool2d(
         *m.nn.functional.max_pool2d(wide(m), 2, return_indices=True), 2
     ),
+    "complex of transposes": lambda m: m.complex(m.ones(4, 3).t(), m.zeros(4, 3).t()).real,
+    "complex of a transpose and a row": lambda m: m.complex(m.ones(4), m.zeros(4, 3).t()).imag,
+    "polar of transposes": lambda m: m.polar(m.ones(4, 3).t(), m.zeros(4, 3).t()).real,
+    "filled": lambda m: m.fill(m.ones(4, 3).t(), 2.0),
+    "a diagonal put": lambda m: m.diagonal_scatter(m.ones(4, 4).t(), m.zeros(4)),
+    "differences of order 0": lambda m: m.diff(m.ones(4, 3).t(), 0),
+    "permuted, copied": lambda m: m.permute_copy(m.ones(2, 3, 4), (2, 0, 1)),
+    "transposed, copied": lambda m: m.transpose_copy(m.ones(2, 3), 0, 1),
+    "cut, copied": lambda m: m.unbind_copy(counted(m), 1)[1],
+    "windows, copied": lambda m: m.unfold_copy(counted(m), 2, 2, 1),
+    "expanded, copied": lambda m: m.expand_copy(m.ones(4, 1).t(), (3, 4)),
+    "instance_norm": lambda m: m.nn.functional.instance_norm(counted(m)),
+    "interpolate, smoothed": lambda m: m.nn.functional.interpolate(
+        counted(m), size=(3, 3), mode="bilinear", antialias=True
+    ),
+    "interpolate row-major, smoothed": lambda m: m.nn.functional.interpolate(
+        counted(m).contiguous(), size=(3, 3), mode="bicubic", antialias=True
+    ),
+    "interpolate bytes": lambda m: m.nn.functional.interpolate(counted(m).to(m.uint8), size=(3, 3), mode="bilinear"),
+    "adaptive_avg_pool3d": lambda m: m.nn.functional.adaptive_avg_pool3d(volumes(m), (2, 3, 3)),
+    "adaptive_max_pool3d": lambda m: m.nn.functional.adaptive_max_pool3d(volumes(m), (2, 3, 3)),
+    "max_unpool3d": lambda m: m.nn.functional.max_unpool3d(
+        *m.nn.functional.max_pool3d(volumes(m), 2, return_indices=True), 2
+    ),
+    "padded and cut by its edge": lambda m: m.nn.functional.pad(counted(m), (3, -2, -1, -1), mode="replicate"),
+    "grid_sample": lambda m: m.nn.functional.grid_sample(counted(m), m.zeros(2, 3, 2, 2), align_corners=False),
+    "unfold": lambda m: m.nn.functional.unfold(counted(m), 2),
+    "one pixel into space": lambda m: m.nn.functional.pixel_shuffle(counted(m)[..., ::2], 1),
+    "native_group_norm": lambda m: m.native_group_norm(counted(m), None, None, 2, 3, 20, 3, 1e-5)[0],
     "out of nothing": lambda m: m.exp(m.ones(3, 2).t(), out=m.empty(0)),
     "out of nothing, two": lambda m: m.add(m.ones(3, 2).t(), m.ones(2, 3), out=m.empty(0)),
     "out of its own order": lambda m: m.exp(m.ones(2, 3), out=m.empty(3, 2).t()),
@@ -211,6 +238,10 @@ def last(m: Any) -> Any:
 
 def wide(m: Any) -> Any:
     return m.arange(256.0).reshape(2, 8, 4, 4).contiguous(memory_format=m.channels_last)
+
+
+def volumes(m: Any) -> Any:
+    return m.arange(256.0).reshape(1, 4, 4, 4, 4).contiguous(memory_format=m.channels_last_3d)
 
 
 def counted(m: Any) -> Any:
@@ -229,6 +260,119 @@ def test_where_tensors_meet(name: str, device: str) -> None:
     assert ours.stride() == theirs.stride()
     # On a GPU sums have an order of their own.
     torch.testing.assert_close(torch.tensor(ours.tolist()).to(theirs.dtype), theirs)
+
+
+#: Results that are made by way of others, and of which PyTorch makes new tensors.
+NEW: dict[str, Callable[[Any], Any]] = {
+    "pixel_shuffle": lambda m: m.nn.functional.pixel_shuffle(squares(m), 2),
+    "pixel_shuffle by 1": lambda m: m.nn.functional.pixel_shuffle(squares(m), 1),
+    "pixel_unshuffle": lambda m: m.nn.functional.pixel_unshuffle(squares(m), 2),
+    "pixel_unshuffle by 1": lambda m: m.nn.functional.pixel_unshuffle(squares(m), 1),
+    "channel_shuffle": lambda m: m.nn.functional.channel_shuffle(squares(m), 2),
+    "channel_shuffle of one group": lambda m: m.nn.functional.channel_shuffle(squares(m), 1),
+    "max_unpool2d": lambda m: m.nn.functional.max_unpool2d(
+        *m.nn.functional.max_pool2d(squares(m), 2, return_indices=True), 2
+    ),
+    "max_unpool3d": lambda m: m.nn.functional.max_unpool3d(
+        *m.nn.functional.max_pool3d(squares(m)[None], 2, return_indices=True), 2
+    ),
+    "unfold": lambda m: m.nn.functional.unfold(squares(m), 2),
+    "unfold by 1": lambda m: m.nn.functional.unfold(squares(m), 1),
+    "grid_sample": lambda m: m.nn.functional.grid_sample(squares(m), m.zeros(2, 3, 3, 2), align_corners=False),
+    "grid_sample nearest": lambda m: m.nn.functional.grid_sample(
+        squares(m), m.zeros(2, 3, 3, 2), "nearest", align_corners=False
+    ),
+    "interpolate": lambda m: m.nn.functional.interpolate(squares(m), scale_factor=2),
+    "interpolate to the same": lambda m: m.nn.functional.interpolate(squares(m), scale_factor=1),
+    "interpolate, smoothed": lambda m: m.nn.functional.interpolate(squares(m), (2, 2), mode="bilinear", antialias=True),
+    "adaptive_avg_pool2d": lambda m: m.nn.functional.adaptive_avg_pool2d(squares(m), 3),
+    "adaptive_avg_pool2d to one": lambda m: m.nn.functional.adaptive_avg_pool2d(squares(m), 1),
+    "adaptive_avg_pool2d to the same": lambda m: m.nn.functional.adaptive_avg_pool2d(squares(m), 4),
+    "adaptive_max_pool2d": lambda m: m.nn.functional.adaptive_max_pool2d(squares(m), 3),
+    "adaptive_max_pool2d to the same": lambda m: m.nn.functional.adaptive_max_pool2d(squares(m), 4),
+    "places of adaptive_max_pool2d": lambda m: m.nn.functional.adaptive_max_pool2d(squares(m), 3, True)[1],
+    "adaptive_max_pool3d": lambda m: m.nn.functional.adaptive_max_pool3d(squares(m), 3, True)[0],
+    "fractional_max_pool2d": lambda m: m.nn.functional.fractional_max_pool2d(squares(m), 3, 2),
+    "fractional_max_pool3d": lambda m: m.nn.functional.fractional_max_pool3d(squares(m), 2, 2),
+    "cut by its edge": lambda m: m.nn.functional.pad(squares(m), (-1, 0, 0, -1), mode="replicate"),
+    "padded by nothing": lambda m: m.nn.functional.pad(squares(m), (0, 0, 0, 0), mode="reflect"),
+    "gather nothing": lambda m: m.gather(m.ones(5), 0, m.zeros(0, 2, dtype=m.int64)),
+    "a number summed to its size": lambda m: m.tensor(2.0).sum_to_size(()),
+    "multinomial": lambda m: m.multinomial(m.ones(3, 10), 2),
+    "group_norm": lambda m: m.nn.functional.group_norm(squares(m), 2),
+    "fold": lambda m: m.nn.functional.fold(m.ones(2, 12, 4), 3, 2),
+    "fold of padded images": lambda m: m.nn.functional.fold(m.ones(2, 12, 16), 3, 2, padding=1),
+    "affine_grid": lambda m: m.nn.functional.affine_grid(m.ones(2, 2, 3), (2, 3, 4, 4), align_corners=False),
+    "conv_tbc": lambda m: m.conv_tbc(m.ones(5, 2, 3), m.ones(2, 3, 4), m.zeros(4)),
+    "places of max_pool2d of one image": lambda m: m.nn.functional.max_pool2d(squares(m)[0], 2, return_indices=True)[1],
+    "outputs of a recurrent layer": lambda m: m.nn.GRU(3, 4)(m.ones(5, 2, 3))[0],
+    "padded sequences": lambda m: m.nn.utils.rnn.pad_packed_sequence(
+        m.nn.utils.rnn.pack_padded_sequence(m.ones(4, 2, 3), [4, 2])
+    )[0],
+    "native_group_norm": lambda m: m.native_group_norm(squares(m), None, None, 2, 4, 16, 2, 1e-5)[0],
+}
+
+
+def squares(m: Any) -> Any:
+    return m.arange(128.0).reshape(2, 4, 4, 4).clone()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("name", NEW)
+def test_new_results_are_no_views(name: str, recorded: bool, device: str) -> None:
+    def run(m: Any) -> list[Any]:
+        with m.set_grad_enabled(recorded):
+            y = NEW[name](m)
+        size = y.untyped_storage().nbytes() == y.nbytes
+        with m.no_grad():
+            y.mul_(2)
+        y.detach_()
+        return [y._is_view(), y._base is None, y.storage_offset(), y.stride(), size]
+
+    lucid.set_default_device(device)
+    try:
+        ours = run(lucid)
+    finally:
+        lucid.set_default_device("cpu")
+    # PyTorch's `fold` keeps room that its result has no use for.
+    assert ours[:3] == [False, True, 0] and ours[4]
+    assert ours[:4] == run(torch)[:4]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_what_attention_gives_can_be_viewed_as_rows(need_weights: bool, device: str) -> None:
+    # PyTorch's cannot with `batch_first`.
+    for batch_first in (False, True):
+        layer = lucid.nn.MultiheadAttention(4, 2, batch_first=batch_first, device=device)
+        theirs = torch.nn.MultiheadAttention(4, 2, batch_first=batch_first)
+        theirs.load_state_dict({k: torch.tensor(v.tolist()) for k, v in layer.state_dict().items()})
+        x = lucid.arange(40.0, device=device).reshape(5, 2, 4).cos()
+        t = torch.arange(40.0).reshape(5, 2, 4).cos()
+        ours = layer(x, x, x, need_weights=need_weights)[0]
+        want = theirs(t, t, t, need_weights=need_weights)[0]
+        assert ours.view(-1, 4).shape == (10, 4)
+        assert batch_first or ours.stride() == want.stride()
+        torch.testing.assert_close(torch.tensor(ours.tolist()), want, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_new_results_share_no_memory(device: str) -> None:
+    lucid.set_default_device(device)
+    try:
+        for made in (
+            lambda x: lucid.nn.functional.pixel_shuffle(x, 1),
+            lambda x: lucid.nn.functional.unfold(x, 1),
+            lambda x: lucid.nn.functional.channel_shuffle(x, 1),
+            lambda x: lucid.nn.functional.adaptive_max_pool2d(x, 4, True)[0],
+            lambda x: lucid.nn.functional.pad(x, (-1, 0, 0, -1), mode="replicate"),
+        ):
+            x = squares(lucid)
+            made(x).zero_()
+            assert x.equal(squares(lucid))
+    finally:
+        lucid.set_default_device("cpu")
 
 
 def made_of_nothing(m: Any) -> list[Any]:

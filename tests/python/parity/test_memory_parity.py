@@ -254,6 +254,30 @@ OUTS: dict[str, Callable[[Any, Any], Any]] = {
     "masked_select, itself": lambda L, b: L.masked_select(b, b >= 0, out=b),
     "nonzero, itself": lambda L, b: (lambda i: L.nonzero(i, out=i))(L.ones(2, 2, dtype=L.int64, device=b.device)),
     "take, beside": lambda L, b: L.take(b[:4], L.tensor([3, 2, 1, 0], device=b.device), out=b[4:]),
+    "sum over a part": lambda L, b: L.sum(b, 0, out=b[3]),
+    "mean over a part": lambda L, b: L.mean(b, 0, out=b[5]),
+    "amax over a part": lambda L, b: L.amax(b, 0, out=b[5]),
+    "logsumexp over a part": lambda L, b: L.logsumexp(b, 0, out=b[5]),
+    "dot over a part": lambda L, b: L.dot(b, b, out=b[2]),
+    "norm over a part": lambda L, b: L.linalg.vector_norm(b, out=b[2]),
+    "cumsum, shifted": lambda L, b: L.cumsum(b[:-1], 0, out=b[1:]),
+    "zeros, too small": lambda L, b: L.zeros(8, out=L.ones(3, device=b.device)),
+    "ones, too big": lambda L, b: L.ones(2, 2, out=L.zeros(9, device=b.device)),
+    "full, transposed": lambda L, b: L.full((2, 3), 4.0, out=L.zeros(3, 2, device=b.device).t()),
+    "eye, too small": lambda L, b: L.eye(3, out=L.ones(3, device=b.device)),
+    "zeros, of integers": lambda L, b: L.zeros(3, out=L.ones(3, dtype=L.int64, device=b.device)),
+    "bernoulli, of integers": lambda L, b: L.bernoulli((b > 0).to(L.float32), out=L.zeros(8, device=b.device).long()),
+    "bernoulli, complex": lambda L, b: L.bernoulli(b, out=L.zeros(8, dtype=L.complex64, device=b.device)),
+    "a copied view, too small": lambda L, b: L.unsqueeze_copy(b, 0, out=L.ones(3, device=b.device)),
+    "a copied view": lambda L, b: L.transpose_copy(b.view(2, 4), 0, 1, out=L.ones(4, 2, device=b.device)),
+    "a copied view of half": lambda L, b: L.unsqueeze_copy(b, 0, out=L.ones(1, 8, device=b.device).half()),
+    "a copied view requiring gradients": lambda L, b: L.squeeze_copy(
+        b, out=L.ones(8, device=b.device).requires_grad_()
+    ),
+    "a copied view of what does": lambda L, b: L.squeeze_copy(b.requires_grad_(), out=L.ones(8, device=b.device)),
+    "copied views": lambda L, b: (lambda outs: (L.unbind_copy(b.view(2, 4), out=outs), outs[1])[1])(
+        [L.ones(4, device=b.device), L.ones(2, device=b.device)]
+    ),
     "of what requires gradients": lambda L, b: L.exp(b.requires_grad_(), out=L.zeros(8, device=b.device)),
 }
 
@@ -297,6 +321,9 @@ SHARED: dict[str, str] = {
     "the same part": "b[1:].mul_(b[1:])",
     "beside": "b[0].add_(b[1])",
     "every other": "b.view(-1)[::2].add_(b.view(-1)[1::2])",
+    "of another dtype, shifted": "b.view(-1)[:6].copy_(b.view(-1).view(L.int32)[3:9])",
+    "of another dtype, beside": "b.view(-1)[:4].copy_(b.view(-1).view(L.int32)[4:8])",
+    "masked_scatter": "b.view(-1).masked_scatter_(b.view(-1) < 3, b.view(-1)[3:9])",
     "with gaps": "b[:, 1:].add_(b[:, :-1].clone())",
     "a number of its own": "b.masked_fill_(b > 2, b[0, 1])",
     "an index's number of its own": "b[0].index_fill_(0, i, b[0, 1])",
@@ -311,7 +338,7 @@ SHARED: dict[str, str] = {
 def test_writes_that_read_the_same_memory(name: str, device: str) -> None:
     def run(L: Any, device: str) -> Any:
         b = L.arange(12.0, device=device).reshape(3, 4)
-        eval(SHARED[name], {"b": b, "i": L.tensor([0, 1], device=device)})
+        eval(SHARED[name], {"b": b, "i": L.tensor([0, 1], device=device), "L": L})
         return b.tolist()
 
     assert attempt(lambda: run(lucid, device)) == attempt(lambda: run(torch, "cpu"))

@@ -227,7 +227,8 @@ def instance_norm(
             mean, var = rows.mean(2).mean(0), rows.var(2).mean(0)
             running_mean.copy_(running_mean * (1 - momentum) + mean.to(running_mean.dtype) * momentum)
             running_var.copy_(running_var * (1 - momentum) + var.to(running_var.dtype) * momentum)
-    return _C.group_norm(input, input.shape[1], weight, bias, eps)
+    # Row-major, as in PyTorch, whatever the input's format.
+    return _C.group_norm(input.contiguous(), input.shape[1], weight, bias, eps)
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:

@@ -130,6 +130,10 @@ def multi_head_attention_forward(
             shown = shown.mean(1)
     else:
         mixed = _C.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
+    if batched and not query.is_contiguous():
+        # The steps are outermost in memory too, as in what was given: the result can be viewed as rows.
+        rows = mixed.permute([2, 0, 1, 3]).reshape([length, count, size])
+        return _C.linear(rows, out_proj_weight, out_proj_bias), shown
     output: Tensor = _C.linear(mixed.transpose(1, 2).reshape([count, length, size]), out_proj_weight, out_proj_bias)
     if not batched:
         return output.squeeze(0), None if shown is None else shown.squeeze(0)

@@ -128,15 +128,7 @@ def _averages(input: Tensor, sizes: tuple[int, ...], n: int) -> Tensor:
         each = made.index_select(dim, places.reshape([-1])).unflatten(dim, tuple(places.shape))
         total = each.masked_fill(again.reshape(own), 0).sum(dim + 1)
         made = total / count.reshape([*own[:dim], out, *own[dim + 2 :]])
-    return lies_as(made, input)
-
-
-def lies_as(made: Tensor, input: Tensor) -> Tensor:
-    """What was made of images, with the channels innermost where the input has them so."""
-    for dims, last in ((4, lucid.channels_last), (5, lucid.channels_last_3d)):
-        if input.dim() == dims and not input.is_contiguous() and input.is_contiguous(memory_format=last):
-            return made.contiguous(memory_format=last)
-    return made
+    return made._result_of(input, n == 3)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
@@ -195,7 +187,7 @@ def _maxima(input: Tensor, sizes: tuple[int, ...], return_indices: bool, n: int)
         empty = input.new_zeros([*input.shape[:-n], *sizes])
         return (empty, empty.to(lucid.int64)) if return_indices else empty
     places = [_places(input.shape[i - n], out, input) for i, out in enumerate(sizes)]
-    values, indices = (lies_as(found, input) for found in _windowed_max(input, places, n))
+    values, indices = (found._result_of(input, n == 3) for found in _windowed_max(input, places, n))
     return (values, indices) if return_indices else values
 
 
@@ -290,7 +282,7 @@ def _unpool(
     except errors.IndexError as error:
         raise errors.RuntimeError(f"{op}: Found an invalid max index ({error})") from None
     made = made.reshape([*lead, *sizes])
-    return made._in_format_of(input) if n == 2 else made
+    return made._result_of(input, n != 2)
 
 
 def max_unpool1d(
@@ -371,6 +363,7 @@ def _fractional(
     values, indices = found.gather(-1, best).squeeze(-1), table.gather(-1, best).squeeze(-1)
     if alone:
         values, indices = values.squeeze(0), indices.squeeze(0)
+    values, indices = values._result_of(input, True), indices._result_of(input, True)
     return (values, indices) if return_indices else values
 
 

@@ -60,7 +60,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     columns.append(lucid.ones(space, dtype=theta.dtype, device=theta.device))
     base = lucid.stack(columns, -1).reshape([1, -1, n + 1])
     made = base.expand([theta.shape[0], base.shape[1], n + 1]).matmul(theta.transpose(1, 2))
-    return made.reshape([theta.shape[0], *space, n])
+    return made.reshape([theta.shape[0], *space, n])._result_of(theta, True)
 
 
 def grid_sample(
@@ -171,7 +171,7 @@ def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: b
             term = pick(places) * factor.unsqueeze(1)
             made = term if made is None else made + term
     assert made is not None
-    return made.reshape([count, channels, *targets])
+    return made.reshape([count, channels, *targets])._result_of(input, True)
 
 
 def _contained(c: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
@@ -221,7 +221,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     k = len(lead)
     x = input.reshape([*lead, c // (r * r), r, r, h, w])
     y = x.permute([*range(k), k, k + 3, k + 1, k + 4, k + 2]).reshape([*lead, c // (r * r), h * r, w * r])
-    return y._in_format_of(input)
+    return y._result_of(input)
 
 
 @step("pixel_unshuffle")
@@ -241,7 +241,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     k = len(lead)
     x = input.reshape([*lead, c, h // r, r, w // r, r])
     y = x.permute([*range(k), k, k + 2, k + 4, k + 1, k + 3]).reshape([*lead, c * r * r, h // r, w // r])
-    return y._in_format_of(input)
+    return y._result_of(input)
 
 
 @step("channel_shuffle")
@@ -259,7 +259,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
         )
     x = input.reshape([count, groups, channels // groups, *space])
-    return x.transpose(1, 2).reshape([count, channels, *space])._in_format_of(input)
+    return x.transpose(1, 2).reshape([count, channels, *space])._result_of(input)
 
 
 native_channel_shuffle = channel_shuffle
@@ -305,7 +305,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     lead = list(input.shape[:-3])
     flat = x.reshape([*lead, input.shape[-3], padded[0] * padded[1]])
     columns = input.shape[-3] * len(places) // max(counts[0] * counts[1], 1)
-    return flat.index_select(-1, places).reshape([*lead, columns, counts[0] * counts[1]])
+    return flat.index_select(-1, places).reshape([*lead, columns, counts[0] * counts[1]])._result_of(input, True)
 
 
 @step("col2im")
@@ -333,4 +333,4 @@ def fold(
     channels = input.shape[-2] // area
     blank = lucid.zeros([*lead, channels, padded[0] * padded[1]], dtype=input.dtype, device=input.device)
     summed = blank.index_add(-1, places, input.reshape([*lead, channels, -1])).reshape([*lead, channels, *padded])
-    return summed.narrow(-2, p[0], size[0]).narrow(-1, p[1], size[1])
+    return summed.narrow(-2, p[0], size[0]).narrow(-1, p[1], size[1])._result_of(input, True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
-from lucid.nn._functional.pooling import _adaptive_avg, each, lies_as
+from lucid.nn._functional.pooling import _adaptive_avg, each
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -105,9 +105,10 @@ def interpolate(
     dims = list(zip(range(2, 2 + n), sizes, scales, strict=True))
     if whole:
         # Rounding in between makes the order matter.
+        x = input
         for dim, out, factor in reversed(dims):
-            input = _in_bytes(input, dim, _Grid(input.shape[dim], out, factor, bool(align_corners)), mode, antialias)
-        return input
+            x = _in_bytes(x, dim, _Grid(x.shape[dim], out, factor, bool(align_corners)), mode, antialias)
+        return x._result_of(input)
     named = "nearest_exact" if mode == "nearest-exact" else mode
     with _C._Step(f"upsample_{named}{'2d_aa' if antialias else f'{n}d'}"):
         return _along_all(input, dims, mode, bool(align_corners), antialias)
@@ -125,8 +126,7 @@ def _along_all(input: Tensor, dims: list[Any], mode: str, align: bool, antialias
             x = _antialiased(x, dim, grid, mode)
         else:
             x = _resized(x, dim, grid, cubic_too=mode == "bicubic")
-    # As in PyTorch never the input itself.
-    return lies_as(x.to(input.dtype) if half else x.clone() if x is input else x, input)
+    return (x.to(input.dtype) if half else x)._result_of(input)
 
 
 class _Grid:
@@ -224,7 +224,7 @@ def _widened(grid: _Grid, line: Tensor, mode: str) -> tuple[Tensor, Tensor, Call
 def _antialiased(x: Tensor, dim: int, grid: _Grid, mode: str) -> Tensor:
     _, _, weights = _widened(grid, _line(grid.out, x), mode)
     found = weights(_line(grid.size, x).unsqueeze(0)).to(x.dtype)
-    return x.transpose(dim, -1).matmul(found.t()).transpose(dim, -1)
+    return x.matmul(found.t()) if dim == x.dim() - 1 else found.matmul(x)
 
 
 def _in_bytes(x: Tensor, dim: int, grid: _Grid, mode: str, antialias: bool) -> Tensor:

@@ -192,7 +192,7 @@ class RNNBase(Module):
         if packed:
             result: Any = PackedSequence(out, input.batch_sizes, order, unsorted)
         else:
-            result = out.reshape([len(sizes), count, out.shape[1]])
+            result = out.reshape([len(sizes), count, out.shape[1]])._result_of(input, True)
             if alone:
                 result, last = result.squeeze(1), [state.squeeze(1) for state in last]
             elif self.batch_first:

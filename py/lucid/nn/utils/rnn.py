@@ -163,7 +163,7 @@ def pad_packed_sequence(
     view = [-1] + [1] * len(rest)
     blank = lucid.full([total * count, *rest], padding_value, dtype=data.dtype, device=data.device)
     padded = blank.scatter(0, places.reshape(view).expand([places.shape[0], *rest]), data)
-    padded = padded.reshape([total, count, *rest])
+    padded = padded.reshape([total, count, *rest])._result_of(data, True)
     lengths = lucid.tensor([sum(n > i for n in steps) for i in range(count)], device="cpu")
     if unsorted is not None:
         padded, lengths = padded.index_select(1, unsorted), lengths.index_select(0, unsorted.cpu())
