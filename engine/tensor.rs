@@ -194,16 +194,6 @@ impl Tensor {
         Ok(Tensor::with_auto(self.0.storage.clone(), self.0.auto.cut_off()))
     }
 
-    /// The same storage, cut off from the tape, whose [`version`](Tensor::version) is its own: writes through it are seen by both,
-    /// but a gradient that needs what was there does not notice them.
-    ///
-    /// # Errors
-    /// As [`Tensor::detach`].
-    pub fn data(&self) -> Result<Tensor> {
-        let same = self.detach()?;
-        Ok(Tensor::with_auto(same.storage().apart(), self.0.auto.cut_off()))
-    }
-
     /// The elements in row-major order. Evaluates.
     ///
     /// # Errors

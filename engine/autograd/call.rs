@@ -336,12 +336,14 @@ impl Told {
     }
 }
 
-/// The name of what is recorded from here on, with two bits for each argument behind `input`, the last one's lowest.
+/// The name of what is recorded from here on, with two bits for each argument behind `input`, the last one's lowest, and whether
+/// the row is one that bends.
 macro_rules! naming {
-    ($name:ident $(, $p:ident: $k:ident)*) => {{
+    ([$($flag:ident)*] $name:ident $(, $p:ident: $k:ident)*) => {{
         #[allow(unused_mut)]
         let mut given = 0u64;
         $(given = (given << 2) | $crate::autograd::call::mark!($k $p);)*
+        let given = given | const { $crate::autograd::bends($crate::ops::macros::has!(bends [$($flag)*])) };
         $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)), given)
     }};
 }

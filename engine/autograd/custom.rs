@@ -9,6 +9,7 @@ use super::hooks::GradList;
 use super::node::{Edge, InputMeta, Kept, Kind, Node, Saved};
 use super::record::{check_followed, edge_of, requires_grad};
 use super::{grad_enabled, Ctx, Grads};
+use crate::tensor::signed;
 use crate::{Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::{smallvec, SmallVec};
@@ -126,7 +127,7 @@ pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode
 
 /// Puts `out`, computed without recording, on the tape as what a step of that name makes of `inputs`. `backward`
 /// says what goes back to each of them.
-fn step(out: &Tensor, name: &str, inputs: &[&Tensor], backward: Backward) -> Result<()> {
+pub(super) fn step(out: &Tensor, name: &str, inputs: &[&Tensor], backward: Backward) -> Result<()> {
     // The tape knows only what `vmap` computes with.
     let bare = |mut t: &Tensor| {
         while let Some(batch) = t.storage().batch() {
@@ -169,6 +170,12 @@ pub(crate) fn flat(out: &Tensor, name: &str, inputs: &[&Tensor]) -> Result<()> {
         node.0.metas.iter().enumerate().map(zero).collect()
     };
     step(out, name, inputs, Arc::new(zeros))
+}
+
+/// Puts `out`, computed without recording, on the tape as what a step of that name makes of `inputs`, none of which gets a
+/// gradient from it.
+pub(crate) fn leading_nowhere(out: &Tensor, name: &str, inputs: &[&Tensor]) -> Result<()> {
+    step(out, name, inputs, Arc::new(|node, _| Ok(node.0.edges.iter().map(|_| None).collect())))
 }
 
 /// Refuses an argument that requires a gradient where the function has none for it.
@@ -232,8 +239,12 @@ impl Custom {
 /// as PyTorch has it, where it would else lead nowhere.
 pub(crate) fn tied(g: Tensor, of: &Arc<Node>, i: usize) -> Tensor {
     let Some(Some(edge)) = of.edges.get(i) else { return g };
-    if g.is_batched() || g.is_sparse() {
+    if g.is_sparse() {
         return g;
+    }
+    // The tape knows only what `vmap` computes with.
+    if let Some(batch) = g.storage().batch() {
+        return batch.with(tied(batch.value.clone(), of, i));
     }
     let meta = of.metas[i].clone();
     let zeros = meta.clone();
@@ -250,6 +261,33 @@ pub(crate) fn tied(g: Tensor, of: &Arc<Node>, i: usize) -> Tensor {
     let tied = Tensor::with_auto(g.storage().clone(), Auto::recorded(Edge { node, nr: 0 }));
     forward::hand_over(&g, &tied);
     tied
+}
+
+/// What an op is to read of `t` that writes over it: `t` itself, unless it shows windows that overlap. PyTorch writes the
+/// gradient of such an op over that of the tensor in which the windows lie, where the gradient of what reads them is added up;
+/// so of each element the last one that shows it is followed.
+pub(crate) fn rewritten(t: &Tensor) -> Option<Tensor> {
+    if t.0.auto.view.is_none() || !t.layout().may_overlap() || t.layout().repeats() || !grad_enabled() {
+        return None;
+    }
+    let edge = edge_of(t).filter(|_| !t.is_batched() && !t.is_sparse())?;
+    let (layout, meta) = (t.layout().clone(), InputMeta::of(t));
+    let backward: Backward = Arc::new(move |_, grads| {
+        let Some(Some(g)) = grads.first() else { return Ok([None].into_iter().collect()) };
+        let (size, strides) = (signed(&layout.shape), signed(&layout.strides));
+        let line = |n: usize| crate::ops::create::arange_of(n, g.device());
+        let (order, memory) = (line(g.numel())?, line(layout.span() - layout.offset)?);
+        let places = memory.as_strided(&size, &strides, Some(0))?.reshape(&[-1])?;
+        let last = memory.zeros_like()?.scatter_reduce(0, &places, &order, "amax", true)?.gather(0, &places)?;
+        let shows = last.eq(&order)?.reshape(&size)?;
+        Ok([Some(g.where_else_zero(&shows)?)].into_iter().collect())
+    });
+    let name = "AsStridedBackward0";
+    let custom = Custom { name, outputs: smallvec![meta.clone()], materialize: false, backward };
+    let node = Node::new(Kind::Custom(Arc::new(custom)), smallvec![Some(edge)], smallvec![meta], Saved::default());
+    let read = Tensor::with_auto(t.storage().clone(), Auto::recorded(Edge { node, nr: 0 }));
+    forward::hand_over(t, &read);
+    Some(read)
 }
 
 /// A name that lives as long as the process; each is kept once.
@@ -276,17 +314,5 @@ impl Tensor {
     pub fn written_as(&self, value: &Tensor) -> Result<()> {
         super::check_in_place("mark_dirty", self, value)?;
         super::record_write(self, value, false)
-    }
-
-    /// Cuts this tensor off from the tape, in place.
-    ///
-    /// # Errors
-    /// [`Error::Runtime`] for a view that is on the tape: its base would put it back.
-    pub fn detach_(&self) -> Result<()> {
-        if self.is_view() {
-            return Err(Error::runtime("detach_", "Can't detach views in-place. Use detach() instead."));
-        }
-        self.0.auto.set_edge(None);
-        Ok(())
     }
 }

@@ -134,6 +134,25 @@ pub(crate) fn hand_over(from: &Tensor, to: &Tensor) {
     }
 }
 
+/// Gives `to`, a tensor of the same elements, the tangents of `from` at the levels at work.
+pub(super) fn copy_tangents(from: &Tensor, to: &Tensor) -> Result<()> {
+    if !active() {
+        return Ok(());
+    }
+    at_each(|| tangent(from).map(|v| v.into_iter().for_each(|v| put(to, Some(v), false))))
+}
+
+/// Leaves `to` with the tangents that `from` carries, and no others, at the levels at work.
+pub(super) fn take_tangents(from: &Tensor, to: &Tensor) {
+    if active() {
+        let all = at_each(|| {
+            put(to, tangent(from)?, false);
+            Ok(())
+        });
+        debug_assert!(all.is_ok());
+    }
+}
+
 /// The tensor cut off from the tape, with its tangents.
 ///
 /// # Errors

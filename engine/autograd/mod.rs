@@ -22,7 +22,7 @@ mod transforms;
 pub(crate) use auto::Auto;
 pub use call::Told;
 pub use custom::{custom, Backward, CustomNode, Record};
-pub(crate) use custom::{flat, refuse_recorded, refusing};
+pub(crate) use custom::{flat, leading_nowhere, refuse_recorded, refusing, rewritten};
 pub use forward::{cut, make_dual, set_tangent, unpack_dual};
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};
@@ -30,13 +30,13 @@ pub use levels::{
     close_level, enter_dual_level, exit_dual_level, forward_active, forward_enabled, leave_level, open_level,
     set_bound, set_forward_enabled,
 };
-pub(crate) use modes::with_grad;
 pub use modes::Naming;
 pub use modes::{
     anomaly, enable_grad, grad_enabled, inference_mode_enabled, led_by_number, named, no_grad, packing, pop_packing,
     push_packing, restore_mode, set_detect_anomaly, set_grad_enabled, set_inference_mode, set_tracer, Former, Pack,
     Packing, Tracer, Unpack,
 };
+pub(crate) use modes::{bends, with_grad};
 pub(crate) use node::{Ctx, Edge, Grads, Pieces};
 pub(crate) use record::{
     apart, before, check_followed, check_in_place, edge_of, record, record_fill, record_pieces, record_view,
@@ -49,6 +49,8 @@ pub(crate) fn is_followed(t: &crate::Tensor) -> bool {
     grad_enabled() && requires_grad(t) || forward::carries(t)
 }
 
-pub use transforms::{check_hooks, check_untransformed, enter_transform, leave_transform, Transform};
+pub use transforms::{
+    check_hooks, check_untransformed, current_transform, enter_transform, leave_transform, Transform,
+};
 
 pub use run::{backward, current_pass, grad, leads_elsewhere, queue_callback, retire, Keep};

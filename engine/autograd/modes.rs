@@ -160,6 +160,13 @@ impl Naming {
         }
     }
 
+    /// Says of what was called by `from` that it bends, as rows do that always do.
+    pub(crate) fn bend(from: &str) {
+        if let Some((name, given)) = NAME.get().filter(|(name, _)| *name == from) {
+            NAME.set(Some((name, given | bends(true))));
+        }
+    }
+
     /// Nothing is named: for gradient rules, whose ops are called by nobody.
     pub(crate) fn none() -> Naming {
         Naming(NAME.replace(None))
@@ -180,6 +187,11 @@ pub fn named(op: &'static str) -> Naming {
 
 /// The mark of a call with a number before a tensor, `2 ** x`; the tensor is marked, too.
 pub(crate) const LED: u64 = (1 << 63) | 1;
+
+/// The mark of an op that is linear but for bends, so that its gradient depends on its inputs at the bends alone.
+pub(crate) const fn bends(it_does: bool) -> u64 {
+    (it_does as u64) << 62
+}
 
 /// Names what is recorded while the guard lives after an op whose first argument was a number.
 pub fn led_by_number(op: &'static str) -> Naming {

@@ -23,9 +23,6 @@ use crate::ops::view::ViewOp;
 /// The gradients of a node's inputs; `None` where none is needed.
 pub(crate) type Grads = SmallVec<[Option<Tensor>; 3]>;
 
-/// Functions that are made of masks and of what is linear.
-const BENT: [&str; 7] = ["leaky_relu", "rrelu", "prelu", "hardtanh", "hardshrink", "softshrink", "threshold"];
-
 /// Where a gradient goes: a result of a node.
 #[derive(Clone)]
 pub(crate) struct Edge {
@@ -273,7 +270,7 @@ impl Node {
     pub(crate) fn bends(&self) -> bool {
         match &self.kind {
             Kind::Op(Prim::Pool(_)) => true,
-            Kind::Op(_) => BENT.contains(&self.op()),
+            Kind::Op(_) => self.called.is_some_and(|(_, given)| given & modes::bends(true) != 0),
             Kind::Accumulate(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => false,
         }
     }

@@ -4,15 +4,25 @@
 //! a larger one. A tensor knows the call that it was made in, so that a write to one from outside, whose derivative would be
 //! lost, can be told from a write to one of the call's own.
 
+use super::custom::Backward;
 use super::modes::{packing, Packing};
-use crate::{Error, Result, Tensor};
+use super::{custom, forward, levels, record, run};
+use crate::{batching, Error, Result, Tensor};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    static STATE: Cell<Transform> = const { Cell::new(Transform { call: 0, reverse: false }) };
+    static STATE: Cell<Transform> = const { Cell::new(Transform { call: 0, reverse: false, innermost: Mode::None, maps: 0 }) };
+}
+
+/// What the innermost transform does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    None,
+    Reverse,
+    Forward,
 }
 
 /// The transform that a thread is in.
@@ -22,6 +32,9 @@ pub struct Transform {
     call: u64,
     /// Is one of the calls in reverse mode?
     reverse: bool,
+    innermost: Mode,
+    /// How many levels of `vmap` it is inside of.
+    maps: usize,
 }
 
 /// Begins a call of a transform, of reverse or of forward mode, and gives what [`leave_transform`] puts back.
@@ -34,13 +47,19 @@ pub fn enter_transform(reverse: bool) -> Result<Transform> {
     }
     let former = STATE.get();
     let call = NEXT.fetch_add(1, Ordering::Relaxed);
-    STATE.set(Transform { call, reverse: reverse || former.reverse });
+    let innermost = if reverse { Mode::Reverse } else { Mode::Forward };
+    STATE.set(Transform { call, reverse: reverse || former.reverse, innermost, maps: batching::depth() });
     Ok(former)
 }
 
 /// Ends what [`enter_transform`] began.
 pub fn leave_transform(former: Transform) {
     STATE.set(former);
+}
+
+/// The transform that this thread is in, for [`leave_transform`] to put back.
+pub fn current_transform() -> Transform {
+    STATE.get()
 }
 
 /// The innermost call of a transform that the thread is in, 0 for none.
@@ -85,7 +104,9 @@ pub fn check_untransformed(op: &'static str, what: &str) -> Result<()> {
 impl Tensor {
     /// Counts from now on as made in the transform that is at work: an input that it made of one from outside.
     pub fn adopt(&self) {
-        self.0.auto.made_in.store(current(), Ordering::Relaxed);
+        for t in [self, batching::bare(self)] {
+            t.0.auto.made_in.store(current(), Ordering::Relaxed);
+        }
     }
 
     /// Refuses a write in place where the tensor, or what it is a view of, is from outside of the transform that is at work.
@@ -104,6 +125,76 @@ impl Tensor {
                    would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to \
                    explicitly accept the mutated Tensor(s) as inputs.";
         Err(Error::runtime(op, why))
+    }
+
+    /// The transform that it was made in.
+    pub(super) fn call(&self) -> u64 {
+        self.0.auto.made_in.load(Ordering::Relaxed)
+    }
+
+    /// The same storage, cut off from what the innermost transform differentiates by: from the tape where none is at work, else
+    /// from that transform's inputs or tangents alone, while those around it follow it on. Its [`version`](Tensor::version) is its
+    /// own: writes through it are seen by both, but a gradient that needs what was there does not notice them.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] inside of `vmap`, and as [`Tensor::detach`].
+    pub fn data(&self) -> Result<Tensor> {
+        let state = STATE.get();
+        if batching::depth() > state.maps && self.is_batched() {
+            return Err(Error::runtime("data", "accessing `data` under vmap transform is not allowed"));
+        }
+        self.data_in(state)
+    }
+
+    fn data_in(&self, state: Transform) -> Result<Tensor> {
+        if let Some(batch) = self.storage().batch() {
+            let data = batch.with(batch.value.data_in(state)?);
+            data.0.auto.made_where(&self.0.auto);
+            return Ok(data);
+        }
+        let data = self.detach()?;
+        let data = Tensor::with_auto(data.storage().apart(), self.0.auto.cut_off());
+        self.cut_innermost(state, &data)?;
+        Ok(data)
+    }
+
+    /// Gives `to`, which has no history, what of this tensor's the transforms around the innermost one follow.
+    fn cut_innermost(&self, state: Transform, to: &Tensor) -> Result<()> {
+        match state.innermost {
+            _ if self.is_sparse() => Ok(()),
+            Mode::None => Ok(()),
+            Mode::Forward => {
+                to.0.auto.set_edge(record::edge_of(self));
+                levels::around(|| forward::copy_tangents(self, to))
+            }
+            Mode::Reverse => {
+                let call = state.call;
+                if run::leads_out_of(call, self) {
+                    // The pass that is this call's own goes no further; all others do.
+                    let backward: Backward = std::sync::Arc::new(move |_, g| {
+                        let g = g.first().cloned().flatten().filter(|_| !run::is_for(call));
+                        Ok([g].into_iter().collect())
+                    });
+                    custom::step(to, "AliasBackward0", &[self], backward)?;
+                }
+                forward::copy_tangents(self, to)
+            }
+        }
+    }
+
+    /// Cuts this tensor off in place, as [`Tensor::data`] is cut off.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] for a view that is on the tape: its base would put it back.
+    pub fn detach_(&self) -> Result<()> {
+        if self.is_view() {
+            return Err(Error::runtime("detach_", "Can't detach views in-place. Use detach() instead."));
+        }
+        let own = batching::bare(self);
+        let rest = own.data_in(STATE.get())?;
+        own.0.auto.set_edge(rest.0.auto.own_edge());
+        forward::take_tangents(&rest, own);
+        Ok(())
     }
 
     /// Refuses another tensor's data in this one's place inside of a transform.

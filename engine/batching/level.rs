@@ -106,6 +106,11 @@ pub fn is_active() -> bool {
     DEPTH.get() > 0
 }
 
+/// How many levels this thread is inside of.
+pub(crate) fn depth() -> usize {
+    DEPTH.get()
+}
+
 /// The levels that this thread is inside of, the outermost first.
 pub fn active() -> Vec<Level> {
     LEVELS.with_borrow(Clone::clone)

@@ -14,6 +14,7 @@ mod level;
 mod place;
 mod rules;
 
+pub(crate) use level::depth;
 pub use level::{active, depth_of, enter, exit, fallbacks, is_active, resume, suspend, Level, Randomness};
 pub(crate) use place::{bare, bare_by, bare_like, everywhere, levels_of, rewrapped, rewrapped_by, unwrap_at, wrap_at};
 pub use place::{fresh, hide, parts, show, spread};

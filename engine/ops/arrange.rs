@@ -37,7 +37,7 @@ pub(super) fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
     let cast: Vec<Tensor> = parts.iter().map(|t| t.cast(dtype)).collect::<Result<_>>()?;
     let joined = run(IndexOp::Concat { axis }, &cast.iter().collect::<Vec<_>>(), &shape)?;
     let skipped = tensors.iter().filter(|t| !legacy(t) && crate::autograd::is_followed(t));
-    skipped.into_iter().try_fold(joined, |joined, t| joined.also_of(&t.sum(None, false, None)?))
+    skipped.into_iter().try_fold(joined, |joined, t| joined.in_steps_of(&t.sum(None, false, None)?))
 }
 
 pub(super) fn cat_gradient(c: &crate::autograd::Ctx<'_>, g: &Tensor, axis: usize) -> Result<crate::autograd::Grads> {

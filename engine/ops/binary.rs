@@ -401,8 +401,8 @@ fn stepped(a: &Tensor, b: Operand<'_>, run: impl Fn(&Tensor, Operand<'_>) -> Res
         return run(a, b);
     }
     let still = other.map(Tensor::detach).transpose()?;
-    let q = run(&a.detach()?, still.as_ref().map_or(b, Operand::Tensor))?.also_of(a)?;
-    other.map_or(Ok(q.clone()), |b| q.also_of(b))
+    let q = run(&a.detach()?, still.as_ref().map_or(b, Operand::Tensor))?.in_steps_of(a)?;
+    other.map_or(Ok(q.clone()), |b| q.in_steps_of(b))
 }
 
 fn floor_divide_body(a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
@@ -453,6 +453,9 @@ fn pow_checked(a: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
                 -0.5 => return root(a, s, Tensor::rsqrt),
                 _ => {}
             }
+        }
+        if s.to_f64() == 0.0 && autograd::is_followed(a) && s.category() <= Category::Float {
+            return binary(BinaryOp::Pow, &a.detach()?, exponent)?.in_steps_of(a);
         }
         if s.to_f64() == 2.0 && a.dtype() != DType::Bool && !s.outranks(a.dtype()) {
             return a.square();

@@ -255,6 +255,15 @@ impl Tensor {
         select::r#where(condition, self, &Tensor::constant(Scalar::ZERO, self.dtype(), self.device())?)
     }
 
+    /// The same elements, on the tape as made of `of` too, whose gradient is zeros, itself made of nothing: of what an op goes
+    /// by in steps.
+    pub(crate) fn in_steps_of(self, of: &Tensor) -> Result<Tensor> {
+        match autograd::is_followed(of) && !of.dtype().is_complex() {
+            true => self.also_of(&of.floor()?),
+            false => self.also_of(of),
+        }
+    }
+
     /// The same elements, on the tape as made of `of` too, whose gradient is zero: of what an op took and did not need.
     pub(crate) fn also_of(self, of: &Tensor) -> Result<Tensor> {
         if !autograd::is_followed(of) || !self.dtype().is_differentiable() {

@@ -22,7 +22,7 @@ macro_rules! complex_ops {
             }
             /// The complex64 numbers `abs · e^(i angle)`, both float32 (there is no complex128).
             function polar(abs: Tensor, angle: Tensor) -> Tensor {
-                [] FullCpu Yes DTypes::of(&[$crate::DType::F32]), Own,
+                [bends] FullCpu Yes DTypes::of(&[$crate::DType::F32]), Own,
                 run polar_body, torch "", samples ["P(3, 4), N(3, 4)", "P(3, 4), N(4)"],
                 example ["assert_close(polar(&tensor([2.0])?, &tensor([1.57080])?)?, [(0.0, 2.0)]);"]
             }
@@ -138,7 +138,7 @@ fn angle_body(x: &Tensor) -> Result<Tensor> {
     let x = x.cast(dtype)?;
     let angle = (x.lt(0)?.cast(dtype)? * std::f64::consts::PI)?;
     let nan = x.isnan()?;
-    r#where(&nan, &x, &(angle + &(x.filled(&nan, 0.0)?.sign()? * 0.0)?)?)
+    r#where(&nan, &x.detach()?, &(angle + &(x.filled(&nan, 0.0)?.sign()? * 0.0)?)?)
 }
 
 fn sgn_body(x: &Tensor) -> Result<Tensor> {

@@ -4,6 +4,7 @@ use super::sort::search_rows;
 use super::{search, Operand};
 use crate::shape::Shape;
 use crate::{DType, Error, Result, Scalar, Tensor};
+use smallvec::SmallVec;
 
 pub(super) fn bincount_body(x: &Tensor, weights: Option<&Tensor>, minlength: i64) -> Result<Tensor> {
     const OP: &str = "bincount";
@@ -28,6 +29,7 @@ pub(super) fn bincount_body(x: &Tensor, weights: Option<&Tensor>, minlength: i64
         size = size.max(most.saturating_add(1));
     }
     let shape = super::create::sizes(OP, &[size as isize])?;
+    let given = weights;
     let (weights, dtype) = match weights {
         None => (Tensor::full_of(x.shape(), Scalar::ONE, DType::I64, device)?, DType::I64),
         Some(w) => {
@@ -42,7 +44,11 @@ pub(super) fn bincount_body(x: &Tensor, weights: Option<&Tensor>, minlength: i64
     if x.numel() == 0 {
         return Ok(zeros);
     }
-    zeros.index_add(0, &x, &weights, Scalar::ONE)
+    let counts = zeros.index_add(0, &x, &weights, Scalar::ONE)?;
+    if let Some(weights) = given {
+        crate::autograd::refusing(OP, &counts, "NotImplemented", &[weights], || underivable(OP))?;
+    }
+    Ok(counts)
 }
 
 /// The ends of a histogram, as numbers: those given, else the least and the largest element. Evaluates in the latter case.
@@ -115,11 +121,19 @@ pub(super) fn histogram_body(
         let why = "if weight tensor is provided it should have the same shape as the input tensor";
         return Err(Error::runtime("histogram", why));
     }
+    let (own, bins) = (weight, [bins]);
     let weight = weight.map(|w| w.reshape(&[-1])).transpose()?;
     let points = x.reshape(&[-1, 1])?;
-    let (counts, mut edges) = histogramdd_of("histogram", &points, &[bins], range, weight.as_ref(), density)?;
+    let (counts, mut edges) = histogramdd_of("histogram", &points, &bins, range, weight.as_ref(), density)?;
     match edges.pop() {
-        Some(edges) => Ok((counts, edges)),
+        Some(edges) => {
+            let inputs: SmallVec<[&Tensor; 3]> = [Some(x), bins.first(), own].into_iter().flatten().collect();
+            for made in [&counts, &edges] {
+                let why = || underivable("histogram");
+                crate::autograd::refusing("histogram", made, "NotImplemented", &inputs, why)?;
+            }
+            Ok((counts, edges))
+        }
         None => Err(Error::runtime("histogram", "has no edges")),
     }
 }
@@ -137,13 +151,26 @@ pub(super) fn histogramdd_body(
     }
     let d = x.shape()[x.ndim() - 1];
     let points = x.reshape(&[-1, d as isize])?;
-    let weight = weight.map(|w| w.reshape(&[-1])).transpose()?;
-    if weight.as_ref().is_some_and(|w| w.numel() != points.shape()[0]) {
+    if weight.is_some_and(|w| w.numel() != points.shape()[0]) {
         let why = "if weight tensor is provided it should have the same shape as the input tensor excluding its \
                    innermost dimension";
         return Err(Error::runtime("histogramdd", why));
     }
-    histogramdd_of("histogramdd", &points, bins, range, weight.as_ref(), density)
+    let own = weight;
+    let weight = weight.map(|w| w.reshape(&[-1])).transpose()?;
+    let (counts, edges) = histogramdd_of("histogramdd", &points, bins, range, weight.as_ref(), density)?;
+    let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(x).chain(bins).chain(own).collect();
+    let why = || underivable("_histogramdd_from_bin_cts");
+    crate::autograd::refusing("histogramdd", &counts, "NotImplemented", &inputs, why)?;
+    for edges in &edges {
+        let why = || underivable("_histogramdd_bin_edges");
+        crate::autograd::refusing("histogramdd", edges, "NotImplemented", &inputs, why)?;
+    }
+    Ok((counts, edges))
+}
+
+fn underivable(torch: &'static str) -> Box<Error> {
+    Error::runtime(torch, format!("derivative for aten::{torch} is not implemented"))
 }
 
 pub(super) fn histogram2d_body(

@@ -403,14 +403,16 @@ pub(crate) fn put_axes(
 /// Runs an op that writes into its first input, on a copy or in place. Where its gradient needs what was there before, in
 /// place too a copy is made.
 pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) -> Result<Tensor> {
-    let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(x).chain(rest.iter().copied()).collect();
+    let read = if to == Target::Itself { crate::autograd::rewritten(x) } else { None };
+    let read = read.as_ref().unwrap_or(x);
+    let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(read).chain(rest.iter().copied()).collect();
     if to == Target::Copy {
         return run(op, &inputs, x.shape());
     }
     let name = op.schema().name;
     let keeps = matches!(op, IndexOp::Reduce { .. }) && inputs.iter().any(|t| crate::autograd::is_followed(t));
     if keeps || inputs.iter().any(|t| t.is_batched()) {
-        let copy = x.copy()?;
+        let copy = read.copy()?;
         let made = run(
             op,
             &std::iter::once(&copy).chain(rest.iter().copied()).collect::<SmallVec<[&Tensor; 4]>>(),

@@ -28,6 +28,8 @@
 /// `casts_out` and `own_out` say which dtypes `out=` takes, where [`OutDType::of`](crate::ops::OutDType) has another rule.
 /// `out_rule` says that it depends on the arguments, as the row's function in [`out`](crate::ops::out) has it.
 /// `old_numbers` says that PyTorch still takes the numbers of keywords by position too, `add(x, alpha, y)`, with a warning.
+/// `bends` says that the op is made of masks and of what is linear, so that the gradient of its gradient is zeros: PyTorch's ops
+/// have that where their parts lead nowhere.
 /// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
 macro_rules! define_ops {
     ($family:literal $Enum:ident :
@@ -320,7 +322,7 @@ macro_rules! define_fn {
         {
             $(let $p = $crate::ops::macros::pass!($k $p);)*
             $($(let $kp = $crate::ops::macros::pass!($kk $kp);)*)?
-            let _name = $crate::autograd::call::naming!($name $(, $p: $k)* $($(, $kp: $kk)*)?);
+            let _name = $crate::autograd::call::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
             let made = (|| {
                 $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
                 $run($($extra,)* input, $($p,)* $($($kp),*)?)
@@ -353,7 +355,7 @@ macro_rules! define_fn {
         {
             $(let $p = $crate::ops::macros::pass!($k $p);)*
             $($(let $kp = $crate::ops::macros::pass!($kk $kp);)*)?
-            let _name = $crate::autograd::call::naming!($name $(, $p: $k)* $($(, $kp: $kk)*)?);
+            let _name = $crate::autograd::call::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
             let made = (|| {
                 $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
                 $run($($extra,)* $($p,)* $($($kp),*)?)
@@ -526,7 +528,7 @@ macro_rules! define_in_place {
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
                 pub fn [<$name _>]<'op>(&mut self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                     $(let $p = $crate::ops::macros::pass!($k $p);)*
-                    let _name = $crate::autograd::call::naming!([<$name _>] $(, $p: $k)*);
+                    let _name = $crate::autograd::call::naming!([] [<$name _>] $(, $p: $k)*);
                     self.become_view(concat!(stringify!($name), "_"), |x| self::$name(x, $($p),*))
                 }
             }
@@ -547,9 +549,11 @@ macro_rules! in_place_method {
                 $($check(concat!(stringify!($name), "_"), self)?;)?
                 $(let $p = $crate::ops::macros::pass!($k $p);)*
                 $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
-                let mut value = $crate::over::computed(self, &schema::$name, || $name(self, $($p),*))?;
+                let read = $crate::autograd::rewritten(self);
+                let read = read.as_ref().unwrap_or(self);
+                let mut value = $crate::over::computed(self, &schema::$name, || $name(read, $($p),*))?;
                 if self.is_saved_by(&schema::$name, &value) {
-                    value = $name(&self.copy()?, $($p),*)?;
+                    value = $name(&read.copy()?, $($p),*)?;
                 }
                 let _name = $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)), 0);
                 self.write_in_place(concat!(stringify!($name), "_"), value)

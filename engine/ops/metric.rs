@@ -7,7 +7,7 @@ use super::compare::select;
 use super::macros::define_ops;
 use super::reduce::axes_of;
 use crate::shape;
-use crate::{DType, Error, Result, Scalar, Tensor};
+use crate::{autograd, DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -113,6 +113,15 @@ fn p_norm(x: &Tensor, p: f64, dims: Option<&[isize]>, keepdim: bool) -> Result<T
 }
 
 fn norm_body(x: &Tensor, p: Scalar, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    if p.to_f64() != 0.0 || !autograd::is_followed(x) {
+        return normed(x, p, dim, keepdim, dtype);
+    }
+    let count = normed(&x.detach()?, p, dim, keepdim, dtype)?;
+    autograd::leading_nowhere(&count, "LinalgVectorNormBackward0", &[x])?;
+    Ok(count)
+}
+
+fn normed(x: &Tensor, p: Scalar, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     let x = match dtype {
         Some(dtype) => x.cast(dtype)?,
         None => x.clone(),
@@ -125,7 +134,7 @@ fn norm_body(x: &Tensor, p: Scalar, dim: Option<&[isize]>, keepdim: bool, dtype:
 }
 
 fn dist_body(x: &Tensor, other: &Tensor, p: Scalar) -> Result<Tensor> {
-    norm_body(&(x - other)?, p, None, false, None)
+    normed(&(x - other)?, p, None, false, None)
 }
 
 fn cdist_body(x1: &Tensor, x2: &Tensor, p: f64, mode: Option<&str>) -> Result<Tensor> {
@@ -160,7 +169,7 @@ fn cdist_body(x1: &Tensor, x2: &Tensor, p: f64, mode: Option<&str>) -> Result<Te
         return root(&squares.clamp(Some(super::Operand::Scalar(Scalar::ZERO)), None)?);
     }
     let gap = (x1.unsqueeze(-2)? - &x2.unsqueeze(-3)?)?;
-    let far = norm_body(&gap, Scalar::Float(p), Some(&[-1]), false, None)?;
+    let far = normed(&gap, Scalar::Float(p), Some(&[-1]), false, None)?;
     if p != f64::INFINITY || n == 0 || !crate::autograd::is_followed(&gap) {
         return Ok(far);
     }

@@ -68,7 +68,8 @@ pub(super) fn write_where(op: &'static str, x: &Tensor, mask: &Tensor, value: &T
     let plain = !x.is_batched() && !x.is_sparse() && !mask.is_batched() && mask.dtype() == DType::Bool;
     let fits = || shape::broadcast(op, x.shape(), mask.shape()).is_ok_and(|s| s.as_slice() == x.shape());
     if !plain || tracked || !x.layout().may_overlap() || !fits() {
-        let written = super::compare::select::r#where(mask, value, x)?;
+        let read = crate::autograd::rewritten(x);
+        let written = super::compare::select::r#where(mask, value, read.as_ref().unwrap_or(x))?;
         x.write_in_place(op, written)?;
     } else {
         crate::autograd::check_in_place(op, x, value)?;

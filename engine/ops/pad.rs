@@ -19,6 +19,10 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scal
         );
         return Err(Error::shape("pad", why, &[x.shape()]));
     }
+    // PyTorch has these as ops of their own, whose gradients' gradients are zeros; "circular" is made of others there, too.
+    if matches!(mode, "reflect" | "replicate") {
+        Naming::bend("pad");
+    }
     match (mode, pad.len() / 2) {
         ("constant", _) => Naming::rename("pad", "constant_pad_nd"),
         ("reflect", 1) => Naming::rename("pad", "reflection_pad1d"),

@@ -64,10 +64,10 @@ pub(super) fn fill_body(x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
         }
         Operand::Tensor(t) => t.cast(x.dtype())?,
     };
-    // Chosen everywhere, so that what was there gets zeros for a gradient.
+    // Chosen everywhere; what was there gets zeros for a gradient.
     let all = |shape: &[usize]| Tensor::full_of(shape, Scalar::Bool(true), crate::DType::Bool, x.device());
     let all = x.like_in("fill", crate::MemoryFormat::Preserve, all)?;
-    super::compare::select::r#where(&all, &value, x)
+    super::compare::select::r#where(&all, &value, &x.detach()?)?.in_steps_of(x)
 }
 
 pub(super) fn select_scatter_body(x: &Tensor, src: &Tensor, dim: isize, index: i64) -> Result<Tensor> {

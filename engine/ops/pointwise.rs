@@ -401,7 +401,12 @@ fn copysign_body(x: &Tensor, other: Operand<'_>) -> Result<Tensor> {
     let dtype = schema::copysign.result.of(common);
     let size = x.cast(dtype)?.abs()?;
     match other {
-        Operand::Tensor(t) => r#where(&t.detach()?.signbit()?, &(-&size)?, &size)?.also_of(t),
+        // A product, since PyTorch's gradient is one with the sign, which is made of `other`.
+        Operand::Tensor(t) if autograd::is_followed(t) => {
+            let sign = r#where(&t.detach()?.signbit()?, Scalar::Float(-1.0), Scalar::ONE)?.cast(dtype)?;
+            &size * &sign.in_steps_of(t)?
+        }
+        Operand::Tensor(t) => r#where(&t.signbit()?, &(-&size)?, &size),
         Operand::Scalar(s) if s.to_f64().is_sign_negative() => -&size,
         Operand::Scalar(_) => Ok(size),
     }

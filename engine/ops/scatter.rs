@@ -298,6 +298,10 @@ pub(super) fn reduced(
             return Err(Error::runtime(op, why));
         }
     };
+    if mode == ScatterMode::Prod {
+        // PyTorch's gradient is the product by the element, which the latter is in twice.
+        crate::autograd::Naming::bend(op);
+    }
     if x.dtype() == DType::Bool && src.dtype() == DType::Bool {
         // A sum of truths is true where one is, a product where all are; there is no mean.
         let reduce = match mode {

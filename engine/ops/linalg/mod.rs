@@ -21,7 +21,7 @@ use super::compare::select;
 use super::macros::define_ops;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
-use crate::{DType, Error, Result, Scalar, Tensor};
+use crate::{autograd, DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -486,7 +486,12 @@ fn logdet_body(a: &Tensor) -> Result<Tensor> {
 
 fn slogdet_body(a: &Tensor) -> Result<(Tensor, Tensor)> {
     let parts = determinant_parts_body("slogdet", a)?;
-    Ok((parts.select(-1, 0)?.copy()?, real_part(&parts.select(-1, 1)?)?.copy()?))
+    let mut sign = parts.select(-1, 0)?.copy()?;
+    if !a.dtype().is_complex() {
+        sign = sign.detach()?;
+        autograd::leading_nowhere(&sign, "LinalgSlogdetBackward0", &[a])?;
+    }
+    Ok((sign, real_part(&parts.select(-1, 1)?)?.copy()?))
 }
 
 /// LAPACK's word on each matrix: refused where it is not 0, looking also through what `vmap` hides.

@@ -332,7 +332,8 @@ fn triangular_solve_body(
         true => solve_triangle(&turned(&a)?, &b, !upper, unitriangular)?,
         false => solve_triangle(&a, &b, upper, unitriangular)?,
     };
-    Ok(vec![x, a.copy()?])
+    // PyTorch's second result is made of both, with zeros for the gradient of `b`.
+    Ok(vec![x, a.copy()?.in_steps_of(&b.sum(None, false, None)?)?])
 }
 
 fn ldl_solve_body(ld: &Tensor, pivots: &Tensor, b: &Tensor, hermitian: bool) -> Result<Tensor> {

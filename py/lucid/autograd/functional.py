@@ -298,9 +298,16 @@ def _by_columns(func: _Function, inputs: _Tensors, many: bool) -> Any:
     from lucid.func._jacobian import jacfwd
 
     shape: dict[str, bool] = {}
+    outside = _C._current_transform()
 
     def listed(*xs: Tensor) -> _Tensors:
-        shape["many"], outputs = _tupled(func(*xs), "outputs of the user-provided function", "jacobian")
+        # To PyTorch this is no transform, so the function may do what it may not inside of those.
+        inside = _C._current_transform()
+        _C._leave_transform(outside)
+        try:
+            shape["many"], outputs = _tupled(func(*xs), "outputs of the user-provided function", "jacobian")
+        finally:
+            _C._leave_transform(inside)
         return outputs
 
     detached = tuple(x.detach() for x in inputs)

@@ -106,6 +106,12 @@ fn _check_untransformed(py: Python<'_>, what: &str) -> PyResult<()> {
     cross::quick(py, || autograd::check_untransformed("autograd", what))
 }
 
+/// What puts the transform back that is at work.
+#[pyfunction]
+fn _current_transform() -> PyTransform {
+    PyTransform(autograd::current_transform())
+}
+
 #[pyfunction]
 fn _leave_transform(former: &PyTransform) {
     autograd::leave_transform(former.0);
@@ -188,6 +194,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyTransform>()?;
     m.add_class::<PyStep>()?;
     m.add_function(wrap_pyfunction!(_enter_transform, m)?)?;
+    m.add_function(wrap_pyfunction!(_current_transform, m)?)?;
     m.add_function(wrap_pyfunction!(_leave_transform, m)?)?;
     m.add_function(wrap_pyfunction!(_adopt, m)?)?;
     m.add_function(wrap_pyfunction!(_check_untransformed, m)?)?;
