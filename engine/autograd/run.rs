@@ -70,9 +70,13 @@ pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs
         None => walk(roots, keep, None).map(drop),
         Some(inputs) => {
             let targets = targets("backward", inputs)?;
-            for (input, g) in inputs.iter().zip(walk(roots, keep, Some(Wanted { edges: &targets, since: 0 }))?) {
-                if let Some(g) = g {
+            // What is no leaf keeps its gradient as by a call of `retain_grad`, of which this is one in PyTorch too.
+            inputs.iter().filter(|t| !t.is_leaf()).try_for_each(Tensor::retain_grad)?;
+            let found = walk(roots, keep, Some(Wanted { edges: &targets, since: 0 }))?;
+            for ((input, edge), g) in inputs.iter().zip(&targets).zip(found) {
+                if let Some(g) = g.filter(|_| input.is_leaf()) {
                     accumulate(input, g, keep.create_graph)?;
+                    edge.node.with_extra(|e| e.accumulated(input))?;
                 }
             }
             Ok(())
@@ -115,11 +119,8 @@ pub(crate) fn grad_since(
     keep: Keep,
 ) -> Result<Vec<Option<Tensor>>> {
     let targets = targets("grad", inputs)?;
-    CALLS.with_borrow_mut(|calls| calls.push(inputs.iter().map(Tensor::call).filter(|&call| call != 0).collect()));
-    let found = {
-        let _calls = Calls;
-        walk(roots("grad", outputs, grads, keep)?, keep, Some(Wanted { edges: &targets, since }))?
-    };
+    let _for = super::transforms::Differentiated::by(inputs);
+    let found = walk(roots("grad", outputs, grads, keep)?, keep, Some(Wanted { edges: &targets, since }))?;
     let of_input = |(g, t): (Option<Tensor>, &Tensor)| g.map(|g| batching::rewrapped(g, t)).transpose();
     with_grad(keep.create_graph, || found.into_iter().zip(inputs).map(of_input).collect())
 }
@@ -154,27 +155,6 @@ pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor], pushed: bool) -> bool
         stack.extend(node.edges.iter().flatten().map(|e| Arc::clone(&e.node)));
     }
     false
-}
-
-/// Does the history of `t` lead to a leaf that another call of a transform than this one differentiates by, or none?
-pub(super) fn leads_out_of(call: u64, t: &Tensor) -> bool {
-    let mut seen: HashSet<*const Node, Build> = HashSet::default();
-    let mut stack: Vec<Arc<Node>> = t.edge().into_iter().map(|e| e.node).collect();
-    while let Some(node) = stack.pop() {
-        if !seen.insert(key(&node)) {
-            continue;
-        }
-        if matches!(&node.kind, Kind::Accumulate(leaf) if leaf.call() != call && !leaf.0.auto.is_retired()) {
-            return true;
-        }
-        stack.extend(node.edges.iter().flatten().map(|e| Arc::clone(&e.node)));
-    }
-    false
-}
-
-/// Does the pass that runs in this thread differentiate by inputs of this call of a transform?
-pub(super) fn is_for(call: u64) -> bool {
-    CALLS.with_borrow(|calls| calls.last().is_some_and(|calls| calls.contains(&call)))
 }
 
 fn targets(op: &'static str, inputs: &[Tensor]) -> Result<Vec<Edge>> {
@@ -242,20 +222,6 @@ thread_local! {
     static REACHED: RefCell<Vec<HashSet<*const Node, Build>>> = const { RefCell::new(Vec::new()) };
     static PASSES: Cell<u64> = const { Cell::new(0) };
     static PASS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-}
-
-thread_local! {
-    /// The calls of transforms whose inputs the passes running in this thread differentiate by, the innermost last.
-    static CALLS: RefCell<Vec<SmallVec<[u64; 1]>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Forgets the innermost of them when dropped.
-struct Calls;
-
-impl Drop for Calls {
-    fn drop(&mut self) {
-        drop(CALLS.with_borrow_mut(Vec::pop));
-    }
 }
 
 /// What a backward pass does when all gradients are there.

@@ -6,10 +6,14 @@
 
 use super::custom::Backward;
 use super::modes::{packing, Packing};
-use super::{custom, forward, levels, record, run};
+use super::node::{Kind, Node};
+use super::{custom, forward, levels, record};
 use crate::{batching, Error, Result, Tensor};
-use std::cell::Cell;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -101,6 +105,49 @@ pub fn check_untransformed(op: &'static str, what: &str) -> Result<()> {
     Err(Error::runtime(op, why))
 }
 
+thread_local! {
+    /// The calls whose inputs the backward passes running in this thread differentiate by, the innermost last.
+    static CALLS: RefCell<Vec<SmallVec<[u64; 1]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives, the thread's innermost backward pass is one by these inputs.
+pub(super) struct Differentiated;
+
+impl Differentiated {
+    pub(super) fn by(inputs: &[Tensor]) -> Differentiated {
+        let calls = inputs.iter().map(Tensor::call).filter(|&call| call != 0).collect();
+        CALLS.with_borrow_mut(|stack| stack.push(calls));
+        Differentiated
+    }
+}
+
+impl Drop for Differentiated {
+    fn drop(&mut self) {
+        drop(CALLS.with_borrow_mut(Vec::pop));
+    }
+}
+
+/// Does the pass that runs in this thread differentiate by inputs of this call?
+fn is_for(call: u64) -> bool {
+    CALLS.with_borrow(|calls| calls.last().is_some_and(|calls| calls.contains(&call)))
+}
+
+/// Does the history of `t` lead to a leaf that another call than this one differentiates by, or none?
+fn leads_out_of(call: u64, t: &Tensor) -> bool {
+    let mut seen: HashSet<*const Node> = HashSet::new();
+    let mut stack: Vec<Arc<Node>> = t.edge().into_iter().map(|e| e.node).collect();
+    while let Some(node) = stack.pop() {
+        if !seen.insert(Arc::as_ptr(&node)) {
+            continue;
+        }
+        if matches!(&node.kind, Kind::Accumulate(leaf) if leaf.call() != call && !leaf.0.auto.is_retired()) {
+            return true;
+        }
+        stack.extend(node.edges.iter().flatten().map(|e| Arc::clone(&e.node)));
+    }
+    false
+}
+
 impl Tensor {
     /// Counts from now on as made in the transform that is at work: an input that it made of one from outside.
     pub fn adopt(&self) {
@@ -128,7 +175,7 @@ impl Tensor {
     }
 
     /// The transform that it was made in.
-    pub(super) fn call(&self) -> u64 {
+    fn call(&self) -> u64 {
         self.0.auto.made_in.load(Ordering::Relaxed)
     }
 
@@ -169,10 +216,10 @@ impl Tensor {
             }
             Mode::Reverse => {
                 let call = state.call;
-                if run::leads_out_of(call, self) {
+                if leads_out_of(call, self) {
                     // The pass that is this call's own goes no further; all others do.
-                    let backward: Backward = std::sync::Arc::new(move |_, g| {
-                        let g = g.first().cloned().flatten().filter(|_| !run::is_for(call));
+                    let backward: Backward = Arc::new(move |_, g| {
+                        let g = g.first().cloned().flatten().filter(|_| !is_for(call));
                         Ok([g].into_iter().collect())
                     });
                     custom::step(to, "AliasBackward0", &[self], backward)?;

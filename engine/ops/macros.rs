@@ -489,7 +489,7 @@ macro_rules! define_in_place {
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
                 pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                     $(let $p = $crate::ops::macros::pass!($k $p);)*
-                    let _name = $crate::autograd::call::naming!($name $(, $p: $k)*);
+                    let _name = $crate::autograd::call::naming!([] $name $(, $p: $k)*);
                     $run($crate::ops::index::Target::Itself, self, $($p),*).map(drop)
                 }
             }

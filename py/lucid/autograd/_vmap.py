@@ -164,6 +164,8 @@ def _generated(cls: type[Function], info: VmapInfo, in_dims: tuple[int | None, .
                 ctx.mark_non_differentiable(*(o for o, h in zip(listed, outs, strict=True) if id(h) in still))
             ctx.set_materialize_grads(inner._materialize)
             inner._to_save = inner._non_differentiable = ()
+            # They belong to a level that has ended.
+            inner._for_forward = None
             ctx.inner = inner
 
         @staticmethod
