@@ -141,8 +141,11 @@ impl Naming {
     #[inline]
     pub(crate) fn of(name: &'static str, given: u64) -> Naming {
         let former = NAME.get();
-        if former.is_none() {
-            NAME.set(Some((name, given)));
+        match former {
+            None => NAME.set(Some((name, given))),
+            // A row that bends does so within a step of another name, too.
+            Some((first, had)) if given & bends(true) != 0 => NAME.set(Some((first, had | bends(true)))),
+            Some(_) => {}
         }
         Naming(former)
     }

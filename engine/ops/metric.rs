@@ -117,7 +117,10 @@ fn norm_body(x: &Tensor, p: Scalar, dim: Option<&[isize]>, keepdim: bool, dtype:
         return normed(x, p, dim, keepdim, dtype);
     }
     let count = normed(&x.detach()?, p, dim, keepdim, dtype)?;
-    autograd::leading_nowhere(&count, "LinalgVectorNormBackward0", &[x])?;
+    // What PyTorch's pairwise_distance calls is the older norm.
+    let older = matches!(autograd::op_name(), Some(("pairwise_distance", _)));
+    let name = if older { "NormBackward1" } else { "LinalgVectorNormBackward0" };
+    autograd::leading_nowhere(&count, name, &[x])?;
     Ok(count)
 }
 
