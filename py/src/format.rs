@@ -69,7 +69,12 @@ impl PyTensor {
         let shown =
             if row_major || input.ndim() != t.ndim() { MemoryFormat::Contiguous } else { input.suggested_format() };
         let made = cross::op(slf.py(), crate::args::weight_of(&t), || t.clone().result_of(&input, shown))?;
-        results::same_or(slf, &t, made, |made| wrap(slf.py(), made))
+        let made = results::same_or(slf, &t, made, |made| wrap(slf.py(), made))?;
+        match made.get_type().is(slf.get_type()) {
+            true => Ok(made),
+            // What a subclass's functions make is of the subclass.
+            false => made.call_method1("as_subclass", (slf.get_type(),)),
+        }
     }
 
     /// Do the elements lie without gaps as the format says, row-major by default?

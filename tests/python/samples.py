@@ -55,6 +55,17 @@ def layouts(row: dict[str, Any]) -> tuple[str, ...]:
     return LAYOUTS[:-1] if row["name"] in NOT_OF_EQUAL_ROWS else LAYOUTS
 
 
+#: Rows whose in-place forms take nothing but what has the result's dtype already.
+SAME_IN_PLACE = ("float_power",)
+
+
+def fits_in_place(row: dict[str, Any], result: Any, x: Any) -> bool:
+    """Can the row's in-place form write this result over `x`?"""
+    if row["name"] in SAME_IN_PLACE and result.dtype != x.dtype:
+        return False
+    return bool(result.shape == x.shape and lucid.can_cast(result.dtype, x.dtype))
+
+
 @dataclass(frozen=True)
 class Data:
     """Numbers for a tensor argument."""

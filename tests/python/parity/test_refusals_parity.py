@@ -222,6 +222,8 @@ f.einsum('ij,jk', f.ones(2,3), f.ones(2,3))
 f.einsum('ij,j', f.ones(2,3))
 f.einsum('i1', f.ones(2,3))
 F.instance_norm(f.ones(2))
+F.adaptive_avg_pool2d(f.ones(2,3,4,5), (0,7)).shape
+F.adaptive_max_pool3d(f.ones(2,3,4,4,5), (2,0,2)).shape
 F.interpolate(f.ones(2), (5,))
 F.interpolate(f.ones(2, 3), 5)
 F.mse_loss(f.tensor(1.), f.ones(5, dtype=f.bfloat16), reduction='none').dtype

@@ -84,6 +84,8 @@ def _places(size: int, out: int, like: Tensor) -> Tensor:
     index comes again: the first of equal elements wins.
     """
     windows = lucid.arange(out, device=like.device).unsqueeze(1)
+    # Of no windows the longest has one place.
+    out = max(out, 1)
     first, last = (windows * size) // out, ((windows + 1) * size + out - 1) // out - 1
     longest = -(-(out - math.gcd(size, out) + size) // out)
     return (first + lucid.arange(longest, device=like.device)).minimum(last)
