@@ -89,7 +89,7 @@ macro_rules! contract_ops {
         /// `beta * input + alpha * outer(vec1, vec2)`.
         method addr(vec1: Tensor, vec2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
             [old_numbers casts_out inplace] LowGpu Yes DTypes::NUMERIC, Same,
-            run add_product["addr", outer], torch "", samples ["N(3, 4), N(3), N(4)", "N(4), N(3), N(4), beta=0.5, alpha=2"],
+            run add_outer, torch "", samples ["N(3, 4), N(3), N(4)", "N(4), N(3), N(4), beta=0.5, alpha=2"],
             example [
                 "let x = tensor([[1.0, 1.0], [1.0, 1.0]])?;",
                 "assert_close(x.addr(&tensor([1.0, 2.0])?, &tensor([3.0, 4.0])?, 10, 1)?, [[13.0, 14.0], [16.0, 18.0]]);",
@@ -237,9 +237,6 @@ fn add_product(
         "addbmm" | "baddbmm" => check_sizes(op, &[(a, 1), (b, 2)])?,
         "addmv" => check_sizes(op, &[(a, 0), (b, 0)])?,
         _ => {}
-    }
-    if op == "addr" {
-        return add_outer(x, a, b, beta, alpha);
     }
     let y = multiply(a, b)?;
     if x.dtype() != y.dtype() {
