@@ -133,7 +133,7 @@ impl Storage {
 
     /// Is it an array of a backend?
     #[inline]
-    fn is_array(&self) -> bool {
+    pub(crate) fn is_array(&self) -> bool {
         match &self.0 {
             Repr::Cpu(_) | Repr::Gpu(_) => true,
             Repr::Batched(_) | Repr::Sparse(_) => false,
@@ -224,6 +224,7 @@ macro_rules! with_backend {
 }
 
 /// The arrays of an op's inputs, all on `B`'s device.
+#[inline]
 fn arrays<'a, B: Wrapped>(op: &'static str, inputs: &[&'a Tensor]) -> Result<SmallVec<[&'a B::Array; 4]>>
 where
     B::Array: 'a,
@@ -248,6 +249,7 @@ fn strangers(op: &'static str, inputs: &[&Tensor]) -> Box<Error> {
     Error::device(op, "Expected all tensors to be on the same device; move one with .to()", &devices)
 }
 
+#[inline]
 fn refuse_dtype<B: Wrapped>(op: &'static str, dtype: DType) -> Result<()> {
     if B::supports(dtype) {
         return Ok(());
@@ -261,14 +263,15 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
     let x = arrays::<B>(name, inputs)?;
     refuse_dtype::<B>(name, out.dtype)?;
     crate::shape::countable(name, &out.shape)?;
+    let over = || B::DEVICE == Device::Cpu && over::taken(name, inputs, out);
     let array = match (prim, x.as_slice()) {
         (Prim::Create(op), []) => B::create(op, out),
         (Prim::Random(op), []) => B::random(op, out),
         (Prim::Transfer(TransferOp::Cast { dtype }), [x]) => in_order::<B>(&[x], out, |x, _| B::cast(x[0], *dtype)),
         (Prim::Transfer(TransferOp::Copy), [x]) => B::copy(x),
-        (Prim::Unary(op), [x]) if over::taken(name, inputs, out) => B::unary_over(op, x, out),
+        (Prim::Unary(op), [x]) if over() => B::unary_over(op, x, out),
         (Prim::Unary(op), [x]) => in_order::<B>(&[x], out, |x, out| B::unary(op, x[0], out)),
-        (Prim::Binary(op), [a, b]) if over::taken(name, inputs, out) => B::binary_over(op, a, b, out),
+        (Prim::Binary(op), [a, b]) if over() => B::binary_over(op, a, b, out),
         (Prim::Binary(op), [a, b]) => in_order::<B>(&[a, b], out, |x, out| B::binary(op, x[0], x[1], out)),
         (Prim::Compare(op), [a, b]) => in_order::<B>(&[a, b], out, |x, out| B::compare(op, x[0], x[1], out)),
         (Prim::Select(op), [c, a, b]) => in_order::<B>(&[c, a, b], out, |x, out| B::select(op, x[0], x[1], x[2], out)),
@@ -337,13 +340,13 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
             false => sparse::apply(prim, inputs, meta),
         };
     }
-    crate::determinism::check(prim.schema(), inputs[0].device())?;
+    crate::determinism::check(|| prim.schema(), device)?;
     let begun = profile::begin();
     let storage = match prim {
         Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], device)?,
-        _ => with_backend!(inputs[0].device(), execute(&prim, inputs, &meta))?,
+        _ => with_backend!(device, execute(&prim, inputs, &meta))?,
     };
-    profile::end(begun, prim.schema(), inputs.iter().copied(), &meta.shape);
+    profile::end(begun, || prim.schema(), inputs.iter().copied(), &meta.shape);
     debug_assert_eq!(storage.layout().shape, meta.shape, "{prim:?}");
     debug_assert_eq!(storage.dtype(), meta.dtype, "{prim:?}");
     autograd::record(prim, inputs, storage)
@@ -361,7 +364,7 @@ pub(crate) fn create(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
 pub(crate) fn create_plain(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
     let begun = profile::begin();
     let storage = with_backend!(device, execute(&prim, &[], &meta))?;
-    profile::end(begun, prim.schema(), [], &meta.shape);
+    profile::end(begun, || prim.schema(), [], &meta.shape);
     Ok(Tensor::from_storage(storage))
 }
 
@@ -378,7 +381,7 @@ pub(crate) fn view(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
     }
     let begun = profile::begin();
     let storage = with_backend!(x.device(), run(&op, x, layout))?;
-    profile::end(begun, op.schema(), [x], &storage.layout().shape);
+    profile::end(begun, || op.schema(), [x], &storage.layout().shape);
     autograd::record_view(op, x, storage)
 }
 
@@ -463,7 +466,7 @@ pub(crate) fn nonzero(x: &Tensor) -> Result<Tensor> {
     }
     let begun = profile::begin();
     let storage = with_backend!(x.device(), run(x))?;
-    profile::end(begun, &crate::ops::index::schema::nonzero, [x], &[]);
+    profile::end(begun, || &crate::ops::index::schema::nonzero, [x], &[]);
     Ok(Tensor::from_storage(storage))
 }
 
@@ -483,10 +486,10 @@ pub(crate) fn index_into(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result
         let x = arrays::<B>(op.schema().name, &all)?;
         B::index_into(op, x[0], &x[1..])
     }
-    crate::determinism::check(op.schema(), dst.device())?;
+    crate::determinism::check(|| op.schema(), dst.device())?;
     let begun = profile::begin();
     with_backend!(dst.device(), run(op, dst, rest))?;
-    profile::end(begun, op.schema(), std::iter::once(dst).chain(rest.iter().copied()), dst.shape());
+    profile::end(begun, || op.schema(), std::iter::once(dst).chain(rest.iter().copied()), dst.shape());
     Ok(())
 }
 

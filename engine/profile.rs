@@ -196,7 +196,7 @@ fn look() -> Begun {
 #[inline]
 pub(crate) fn end<'a>(
     begun: Option<Begun>,
-    schema: &'static Schema,
+    schema: impl FnOnce() -> &'static Schema,
     inputs: impl IntoIterator<Item = &'a Tensor>,
     made: &[usize],
 ) {
@@ -205,6 +205,7 @@ pub(crate) fn end<'a>(
             true => (inputs.into_iter().map(|t| t.shape().to_vec()).collect(), made.to_vec()),
             false => (Vec::new(), Vec::new()),
         };
+        let schema = schema();
         book(before, schema.name, schema.family, true, shapes);
     }
 }

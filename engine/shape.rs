@@ -56,10 +56,10 @@ pub fn countable(op: &'static str, shape: &[usize]) -> Result<()> {
 
 /// Row-major strides, as PyTorch gives them (a dimension of size 0 counts as 1).
 pub fn contiguous_strides(shape: &[usize]) -> Strides {
-    let mut strides: Strides = smallvec![1; shape.len()];
-    let mut step = 1;
-    for (stride, &n) in strides.iter_mut().zip(shape).rev() {
-        *stride = step;
+    let mut strides = Strides::from_slice(shape);
+    let mut step: usize = 1;
+    for place in strides.iter_mut().rev() {
+        let n = std::mem::replace(place, step);
         step = step.saturating_mul(n.max(1));
     }
     strides
@@ -145,7 +145,8 @@ pub fn infer_size(op: &'static str, target: &[isize], shape: &[usize]) -> Result
         }
     }
     let fail = || Error::shape(op, format!("shape '{target:?}' is invalid for input of size {total}"), &[shape]);
-    let mut out: Shape = target.iter().map(|&n| n.max(0) as usize).collect();
+    let mut out = Shape::from_elem(0, target.len());
+    out.iter_mut().zip(target).for_each(|(out, &n)| *out = n.max(0) as usize);
     match hole {
         Some(_) if known == 0 => {
             let why = format!("cannot reshape tensor of {total} elements into shape {target:?} because the unspecified dimension size -1 can be any value and is ambiguous");
@@ -166,6 +167,13 @@ pub fn reduced_shape(shape: &[usize], axes: &[usize], keepdim: bool) -> Shape {
         true => None,
     };
     shape.iter().enumerate().filter_map(keep).collect()
+}
+
+/// The numbers at these places.
+fn taken(from: &[usize], at: &[usize]) -> SmallVec<[usize; 4]> {
+    let mut taken = SmallVec::from_slice(at);
+    taken.iter_mut().for_each(|place| *place = from[*place]);
+    taken
 }
 
 impl Clone for Layout {
@@ -270,13 +278,11 @@ impl Layout {
         let Layout { shape, strides, offset } = self;
         Some(match op {
             ViewOp::Reshape { shape: to } => {
-                Layout { shape: to.clone(), strides: self.reshape_strides(to)?, offset: *offset }
+                Layout { shape: Shape::from_slice(to), strides: self.reshape_strides(to)?, offset: *offset }
             }
-            ViewOp::Permute { axes } => Layout {
-                shape: axes.iter().map(|&a| shape[a]).collect(),
-                strides: axes.iter().map(|&a| strides[a]).collect(),
-                offset: *offset,
-            },
+            ViewOp::Permute { axes } => {
+                Layout { shape: taken(shape, axes), strides: taken(strides, axes), offset: *offset }
+            }
             ViewOp::Expand { shape: to } => {
                 let lead = to.len() - shape.len();
                 let mut steps: Strides = smallvec![0; to.len()];

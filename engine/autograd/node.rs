@@ -356,6 +356,8 @@ impl Drop for Node {
         self.unlink(&mut stack);
         while let Some(owned) = stack.pop() {
             match owned {
+                // A leaf knows of the node that adds to it, so that it could not be emptied where it lies; it holds nothing.
+                Owned::Node(node) if matches!(node.kind, Kind::Accumulate(_)) => drop(node),
                 Owned::Node(node) => if_last(node, |node| node.unlink(&mut stack)),
                 Owned::Tensor(t) => if_last(t.0, |inner| inner.auto.unlink(&mut stack)),
             }

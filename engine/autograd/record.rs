@@ -19,7 +19,16 @@ use std::sync::Arc;
 const LONGEST_CHAIN: usize = 8;
 
 /// Is a gradient recorded for what is computed from `t`? Looks at the base's writes first.
+#[inline]
 pub(crate) fn requires_grad(t: &Tensor) -> bool {
+    match t.0.auto.view.is_none() && t.storage().is_array() {
+        true => t.0.auto.requires_grad(),
+        false => asks_others(t),
+    }
+}
+
+/// [`requires_grad`] of what has its place on the tape by way of another tensor.
+fn asks_others(t: &Tensor) -> bool {
     // The tape knows only what `vmap` computes with.
     if let Some(batch) = t.storage().batch() {
         return requires_grad(&batch.value);
@@ -171,8 +180,11 @@ pub(crate) fn record(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result
 
 fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tensor> {
     let wanted = grad_enabled() && storage.dtype().is_differentiable() && inputs.iter().any(|t| requires_grad(t));
+    if !wanted {
+        return Ok(Tensor::from_storage(storage));
+    }
     let schema = prim.schema();
-    if !wanted || !schema.differentiable {
+    if !schema.differentiable {
         return Ok(Tensor::from_storage(storage));
     }
     inputs.iter().try_for_each(|t| check_followed(schema.name, t))?;
@@ -220,7 +232,15 @@ fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
         None => (x.clone(), SmallVec::new(), changes(x), Origin::Plain),
     };
     let origin = if grad_enabled() { origin } else { Origin::NoGrad };
-    ops.push(op.clone());
+    let mut auto = match edge {
+        Some(edge) => {
+            let kind = Kind::Op(Prim::View(op.clone()));
+            let node = Node::new(kind, smallvec![edge], smallvec![InputMeta::of(x)], Saved::default());
+            Auto::recorded(Edge { node, nr: 0 })
+        }
+        None => Auto::default(),
+    };
+    ops.push(op);
     let merges = ops.len() > LONGEST_CHAIN && base.dtype() == storage.dtype();
     if merges && base.layout().is_contiguous() && base.layout().offset == 0 {
         ops = smallvec![ViewOp::AsStrided {
@@ -228,14 +248,6 @@ fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
             source: crate::ops::view::Source::Plain
         }];
     }
-    let mut auto = match edge {
-        Some(edge) => {
-            let kind = Kind::Op(Prim::View(op));
-            let node = Node::new(kind, smallvec![edge], smallvec![InputMeta::of(x)], Saved::default());
-            Auto::recorded(Edge { node, nr: 0 })
-        }
-        None => Auto::default(),
-    };
     // A view of what was made outside of inference mode is no more than it.
     auto.inference = x.is_inference();
     auto.made_where(&x.0.auto);

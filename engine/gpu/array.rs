@@ -300,7 +300,7 @@ fn link(
 ) -> Option<Arc<View>> {
     let new = |parent: Option<&Arc<View>>, op: ViewOp, from: &Shape| {
         let depth = parent.map_or(0, |p| p.depth) + 1;
-        let (from, shape) = (from.clone(), layout.shape.clone());
+        let (from, shape) = (Shape::from_slice(from), Shape::from_slice(&layout.shape));
         Some(Arc::new(View { parent: parent.cloned(), op, from, shape, depth, cache: RwLock::new(None) }))
     };
     let strided = || {

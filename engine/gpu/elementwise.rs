@@ -216,10 +216,11 @@ pub(super) fn erfc(x: &Array, scaled: bool) -> Made<Array> {
 /// A number as an array of the other operand's shape: MLX would make one for each op, and these are kept.
 #[inline]
 fn spread<'a>(v: &'a Value, like: &Array) -> Made<Ref<'a>> {
-    if v.array()?.ndim() > 0 || matches!(v.known, Known::Nothing) || like.ndim() == 0 {
-        return Ok(Ref::Held(v.array()?));
+    let array = v.array()?;
+    if v.known == Known::Nothing || array.ndim() > 0 || like.ndim() == 0 {
+        return Ok(Ref::Held(array));
     }
-    Ok(Ref::Fresh(convert::spread(v.array()?, like)?))
+    Ok(Ref::Fresh(convert::spread(array, like)?))
 }
 
 pub(super) fn binary(op: &BinaryOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<GpuArray> {

@@ -37,6 +37,18 @@ struct Later {
     made: OnceLock<Array>,
 }
 
+impl Later {
+    fn array(&self) -> Made<&Array> {
+        match self.made.get() {
+            Some(array) => Ok(array),
+            None => {
+                let array = self.origin.make()?;
+                Ok(self.made.get_or_init(|| array))
+            }
+        }
+    }
+}
+
 impl Slot {
     /// The array, if it has been made.
     fn ready(&self) -> Option<&Array> {
@@ -110,17 +122,11 @@ impl Value {
     }
 
     /// The physical array.
-    #[inline]
+    #[inline(always)]
     pub(super) fn array(&self) -> Made<&Array> {
         match &self.slot {
             Slot::Now(array) => Ok(array),
-            Slot::Later(later) => match later.made.get() {
-                Some(array) => Ok(array),
-                None => {
-                    let array = later.origin.make()?;
-                    Ok(later.made.get_or_init(|| array))
-                }
-            },
+            Slot::Later(later) => later.array(),
         }
     }
 

@@ -289,13 +289,13 @@ fn view_as_complex_body(x: &Tensor) -> Result<Tensor> {
 
 /// A view of `x`; `None` where strides cannot express it.
 fn view_as(op: ViewOp, x: &Tensor) -> Result<Option<Tensor>> {
-    match x.layout().view(&op) {
-        Some(layout) => {
-            shape::countable(op.schema().name, &layout.shape)?;
-            dispatch::view(op, x, layout).map(Some)
-        }
-        None => Ok(None),
-    }
+    x.layout().view(&op).map(|layout| viewed(op, x, layout)).transpose()
+}
+
+/// The view of `x` that has this layout.
+fn viewed(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
+    shape::countable(op.schema().name, &layout.shape)?;
+    dispatch::view(op, x, layout)
 }
 
 pub(super) fn must_view(op: ViewOp, x: &Tensor) -> Result<Tensor> {
@@ -305,8 +305,8 @@ pub(super) fn must_view(op: ViewOp, x: &Tensor) -> Result<Tensor> {
 
 pub(crate) fn reshape_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let op = ViewOp::Reshape { shape: Shape::from_slice(shape) };
-    match view_as(op.clone(), x)? {
-        Some(view) => Ok(view),
+    match x.layout().view(&op) {
+        Some(layout) => viewed(op, x, layout),
         None => {
             let copy = x.copy()?;
             for name in ["reshape", "flatten"] {

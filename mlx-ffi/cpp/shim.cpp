@@ -77,7 +77,42 @@ std::vector<mx::array> collect(const mlx_array* outputs, size_t n) {
   return all;
 }
 
-// Fills the null handles of `made` with the arrays that a primitive makes.
+static_assert(sizeof(mx::array) == 2 * sizeof(void*), "the words that callers keep for an array");
+
+// How many hold an array. An explicit instantiation may name a private member.
+long holders(const mx::array& a);
+template <auto Node>
+struct Holders {
+  friend long holders(const mx::array& a) {
+    return (a.*Node).use_count();
+  }
+};
+template struct Holders<&mx::array::array_desc_>;
+
+// What MLX does where a node ends that was not evaluated: it looks for inputs that end with it, so that long graphs are not taken
+// down by recursion, and makes a table of them for each node. Most have none; those that do wait in a list here.
+void let_go(mx::array a) {
+  std::vector<mx::array> ending;
+  while (true) {
+    if (holders(a) == 1 && a.siblings().empty()) {
+      // What other holders did is done before the inputs are changed.
+      std::atomic_thread_fence(std::memory_order_acquire);
+      for (mx::array& input : a.inputs()) {
+        if (holders(input) == 1) {
+          ending.push_back(std::move(input));
+        }
+      }
+      a.inputs().clear();
+    }
+    if (ending.empty()) {
+      return;
+    }
+    a = std::move(ending.back());
+    ending.pop_back();
+  }
+}
+
+// Fills the empty arrays of `made` with those that a primitive makes.
 void make(
     mlx_array* made,
     const lucid_output* outputs,
@@ -86,7 +121,7 @@ void make(
     std::vector<mx::array> inputs) {
   auto shape = [&](size_t i) { return mx::Shape(outputs[i].shape, outputs[i].shape + outputs[i].ndim); };
   if (n_outputs == 1) {
-    mlx_array_set_(*made, mx::array(shape(0), mlx_dtype_to_cpp(outputs[0].dtype), primitive, std::move(inputs)));
+    new (made->ctx) mx::array(shape(0), mlx_dtype_to_cpp(outputs[0].dtype), primitive, std::move(inputs));
     return;
   }
   std::vector<mx::Shape> shapes;
@@ -209,6 +244,19 @@ extern "C" int lucid_outlive_driver(void) {
 
 extern "C" bool lucid_forked(void) {
   return forked.load(std::memory_order_relaxed);
+}
+
+extern "C" void lucid_array_take(mlx_array to, mlx_array from) {
+  get(to) = std::move(get(from));
+  delete &get(from);
+}
+
+extern "C" void lucid_array_share(mlx_array to, mlx_array from) {
+  new (to.ctx) mx::array(get(from));
+}
+
+extern "C" void lucid_array_end(mlx_array a) {
+  let_go(std::move(get(a)));
 }
 
 extern "C" const int* lucid_array_shape(mlx_array a, size_t* ndim) {

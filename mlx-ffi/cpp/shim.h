@@ -14,6 +14,15 @@ const char* lucid_error_message(size_t* len);
 void lucid_error_clear(void);
 void lucid_error_set(const char* bytes, size_t len);
 
+/* Arrays whose memory is the caller's: two words, of which null is the empty array. mlx-c's functions fill one by a handle that
+ * points there. Such an array may be moved to other words as it is. */
+/* Moves the array of a handle that mlx-c made into an empty one, and frees the handle. */
+void lucid_array_take(mlx_array to, mlx_array from);
+/* Makes an empty array another holder of what `from` holds. */
+void lucid_array_share(mlx_array to, mlx_array from);
+/* Lets go of what the array holds. */
+void lucid_array_end(mlx_array a);
+
 /* The shape, without a copy: valid as long as the handle. */
 const int* lucid_array_shape(mlx_array a, size_t* ndim);
 /* A number that two handles share exactly when they stand for the same array. */
@@ -103,7 +112,7 @@ int lucid_host_node(
     mlx_stream stream);
 
 /* A view of an evaluated array, itself evaluated: another shape and strides (in elements) over the same memory, from the same
- * first element, where it is transposed, reshaped or broadcast. `made` stays null where the array is not evaluated. */
+ * first element, where it is transposed, reshaped or broadcast. `made` stays empty where the array is not evaluated. */
 int lucid_view_now(mlx_array* made, mlx_array a, const int* shape, const int64_t* strides, size_t ndim);
 /* The strides of an evaluated array into `strides`, as many as it has dimensions, and whether its elements lie in row-major
  * order; false where it is not evaluated. */

@@ -1,17 +1,24 @@
-//! [`Array`], the owner of one `mlx_array` handle: making, inspecting, evaluating and reading. Depends on the evaluation
-//! module. Invariant: the handle is never null, and its bytes are read only after its evaluation succeeded.
+//! [`Array`], the owner of one of MLX's arrays: making, inspecting, evaluating and reading. Depends on the evaluation
+//! module. Invariant: it is never empty outside of this crate, and its bytes are read only after its evaluation succeeded.
 
+use std::ffi::c_void;
 use std::fmt;
+use std::ptr::null_mut;
+
+use smallvec::SmallVec;
 
 use crate::element::as_bytes;
 use crate::error::{self, Error, Result};
 use crate::{eval, ops, sys, Dtype, Element};
 
 /// An MLX array: a node in a lazy graph, or its computed value. A clone is a second handle of the same array.
+///
+/// MLX's object lies here itself, a pointer to the node and one to its count of holders, which may be moved as they are; mlx-c's
+/// handle, a pointer to such an object, is made for each call. Both null is the empty object, which only MLX's functions see.
 #[repr(transparent)]
-pub struct Array(sys::mlx_array);
+pub struct Array([*mut c_void; 2]);
 
-// SAFETY: a handle points at a C++ object whose reference counts are atomic and which this crate never changes in
+// SAFETY: an array points at a C++ object whose reference counts are atomic and which this crate never changes in
 // place. What evaluation changes in an array (its state, its links to its inputs) is changed under the evaluation lock,
 // and building a graph reads only what is fixed at creation (shape, dtype) and copies references. The one stream that
 // all operations use is MLX's thread-unsafe kind, meant to be shared under such a lock.
@@ -20,50 +27,78 @@ unsafe impl Send for Array {}
 unsafe impl Sync for Array {}
 
 impl Array {
-    /// Makes an array from a call that fills a null handle.
+    /// The object before MLX fills it.
     #[inline(always)]
-    pub(crate) fn build(call: impl FnOnce(*mut sys::mlx_array) -> std::os::raw::c_int) -> Result<Array> {
-        let mut raw = sys::mlx_array { ctx: std::ptr::null_mut() };
-        error::check(call(&mut raw))?;
-        debug_assert!(!raw.ctx.is_null());
-        // SAFETY: a handle that MLX just filled.
-        eval::note_size(unsafe { sys::lucid_array_nbytes(raw) });
-        Ok(Array(raw))
+    fn empty() -> Array {
+        Array([null_mut(); 2])
     }
 
-    /// Makes two arrays from a call that fills two null handles.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0[0].is_null()
+    }
+
+    /// The handle by which MLX fills an empty array.
+    #[inline(always)]
+    fn slot(&mut self) -> sys::mlx_array {
+        sys::mlx_array { ctx: self.0.as_mut_ptr().cast() }
+    }
+
+    /// Makes an array from a call that may fill it, or leave it empty.
+    #[inline(always)]
+    pub(crate) fn attempt(call: impl FnOnce(*mut sys::mlx_array) -> std::os::raw::c_int) -> Result<Option<Array>> {
+        let mut made = Array::empty();
+        error::check(call(&mut made.slot()))?;
+        Ok((!made.is_empty()).then_some(made))
+    }
+
+    /// Makes an array from a call that fills it.
+    #[inline(always)]
+    pub(crate) fn build(call: impl FnOnce(*mut sys::mlx_array) -> std::os::raw::c_int) -> Result<Array> {
+        let mut made = Array::empty();
+        error::check(call(&mut made.slot()))?;
+        debug_assert!(!made.is_empty());
+        // SAFETY: an array that MLX just filled.
+        eval::note_size(unsafe { sys::lucid_array_nbytes(made.raw()) });
+        Ok(made)
+    }
+
+    /// Makes two arrays from a call that fills both.
     pub(crate) fn build_pair(
         call: impl FnOnce(*mut sys::mlx_array, *mut sys::mlx_array) -> std::os::raw::c_int,
     ) -> Result<(Array, Array)> {
-        let mut first = sys::mlx_array { ctx: std::ptr::null_mut() };
-        let mut second = sys::mlx_array { ctx: std::ptr::null_mut() };
-        error::check(call(&mut first, &mut second))?;
-        Ok((Array(first), Array(second)))
+        let (mut first, mut second) = (Array::empty(), Array::empty());
+        error::check(call(&mut first.slot(), &mut second.slot()))?;
+        Ok((first, second))
     }
 
-    /// Makes `n` arrays from a call that fills as many null handles, or none where it fails.
+    /// Makes `n` arrays from a call that fills as many, or none where it fails.
     pub(crate) fn build_all(
         n: usize,
         call: impl FnOnce(*mut sys::mlx_array) -> std::os::raw::c_int,
     ) -> Result<Vec<Array>> {
-        let mut raw = vec![sys::mlx_array { ctx: std::ptr::null_mut() }; n];
-        error::check(call(raw.as_mut_ptr()))?;
-        raw.into_iter().map(Array::own).collect()
+        let mut made: Vec<Array> = (0..n).map(|_| Array::empty()).collect();
+        let mut slots: SmallVec<[sys::mlx_array; 8]> = made.iter_mut().map(Array::slot).collect();
+        error::check(call(slots.as_mut_ptr()))?;
+        Ok(made)
     }
 
-    /// Takes ownership of a handle that a constructor returned; null means failure.
+    /// Takes the array out of a handle that a constructor returned, and frees the handle; null means failure.
     #[inline]
     pub(crate) fn own(raw: sys::mlx_array) -> Result<Array> {
         if raw.ctx.is_null() {
-            Err(error::take())
-        } else {
-            Ok(Array(raw))
+            return Err(error::take());
         }
+        let mut taken = Array::empty();
+        // SAFETY: an empty array and a handle that nobody else has.
+        unsafe { sys::lucid_array_take(taken.slot(), raw) };
+        Ok(taken)
     }
 
+    /// The handle for a call, good as long as the array is borrowed.
     #[inline(always)]
     pub(crate) fn raw(&self) -> sys::mlx_array {
-        self.0
+        sys::mlx_array { ctx: self.0.as_ptr().cast_mut().cast() }
     }
 
     /// An array of the given shape and dtype with a copy of the bytes, which are in row-major order.
@@ -96,7 +131,7 @@ impl Array {
         // SAFETY: the handle is valid; the shape is fixed at creation and lives as long as the handle, which `self`
         // borrows; MLX's shapes hold 32-bit signed integers.
         unsafe {
-            let data = sys::lucid_array_shape(self.0, &mut ndim);
+            let data = sys::lucid_array_shape(self.raw(), &mut ndim);
             if ndim == 0 {
                 &[]
             } else {
@@ -127,26 +162,26 @@ impl Array {
     #[inline]
     pub fn dtype(&self) -> Dtype {
         // SAFETY: the handle is valid; the dtype is fixed at creation.
-        Dtype::from_raw(unsafe { sys::mlx_array_dtype(self.0) })
+        Dtype::from_raw(unsafe { sys::mlx_array_dtype(self.raw()) })
     }
 
     /// A number that two handles share exactly when they are clones of one another; it is reused once all are dropped.
     #[inline]
     pub fn id(&self) -> usize {
         // SAFETY: the handle is valid.
-        unsafe { sys::lucid_array_id(self.0) }
+        unsafe { sys::lucid_array_id(self.raw()) }
     }
 
     /// Whether nothing is left to schedule: the value is there, or is being computed.
     #[inline]
     pub fn is_evaluated(&self) -> bool {
         // SAFETY: the handle is valid; the call reads one word, which at worst is about to change.
-        unsafe { sys::lucid_array_is_evaluated(self.0) }
+        unsafe { sys::lucid_array_is_evaluated(self.raw()) }
     }
 
     /// Computes the value and waits for it. To evaluate several arrays together see [`crate::transforms::eval`].
     pub fn eval(&self) -> Result<()> {
-        eval::eval_raw(&[self.0])
+        eval::eval_raw(&[self.raw()])
     }
 
     /// Starts computing the value.
@@ -191,7 +226,7 @@ impl Array {
         let mut data = std::ptr::null();
         let _lock = eval::schedule_lock();
         // SAFETY: the caller evaluated the array; finding the bytes may move them to the CPU, hence the lock.
-        error::check(unsafe { sys::lucid_array_data(&mut data, self.0) })?;
+        error::check(unsafe { sys::lucid_array_data(&mut data, self.raw()) })?;
         Ok(data.cast())
     }
 
@@ -213,21 +248,24 @@ impl Array {
 }
 
 impl Clone for Array {
+    #[inline]
     fn clone(&self) -> Self {
-        let mut raw = sys::mlx_array { ctx: std::ptr::null_mut() };
-        // SAFETY: a valid handle is copied into a null one. The only failure is that 16 bytes cannot be allocated.
-        let status = unsafe { sys::mlx_array_set(&mut raw, self.0) };
-        assert!(status == 0 && !raw.ctx.is_null(), "out of memory while copying a handle");
-        Array(raw)
+        let mut shared = Array::empty();
+        // SAFETY: an empty array and a valid one; a counter goes up.
+        unsafe { sys::lucid_array_share(shared.slot(), self.raw()) };
+        shared
     }
 }
 
 impl Drop for Array {
     #[inline]
     fn drop(&mut self) {
+        if self.is_empty() {
+            return;
+        }
         let _guard = eval::drop_guard();
-        // SAFETY: owned, freed once.
-        unsafe { sys::mlx_array_free(self.0) };
+        // SAFETY: owned, ended once.
+        unsafe { sys::lucid_array_end(self.slot()) };
     }
 }
 

@@ -146,6 +146,45 @@ fn a_long_chain_is_built_evaluated_and_dropped() {
     drop(unused);
 }
 
+#[test]
+fn what_is_never_evaluated_ends_whatever_hangs_on_it() {
+    let base = chain(1.0, 3);
+    // Each node twice an input of the next, each beside a part that lives on, and each beside pieces of one node.
+    let mut doubled = base.clone();
+    let mut kept = Vec::new();
+    let mut cut = base.clone();
+    for _ in 0..20_000 {
+        doubled = ops::add(&doubled, &doubled).unwrap();
+        let part = ops::add(&base, &base).unwrap();
+        kept.push(part.clone());
+        let pieces = ops::split(&ops::add(&cut, &part).unwrap(), 2, 0).unwrap();
+        cut = ops::concatenate_axis(&[&pieces[1], &pieces[0]], 0).unwrap();
+    }
+    drop(doubled);
+    drop(cut);
+    assert_eq!(kept[19_999].to_vec::<f32>().unwrap(), [8.0; 256]);
+    drop(kept);
+    // Threads that let go of one chain's ends at once.
+    let ends: Vec<Array> = (0..8).map(|_| chain(1.0, 10)).collect();
+    for _ in 0..200 {
+        let shared = chain(2.0, 100);
+        let barrier = Arc::new(Barrier::new(8));
+        let threads: Vec<_> = ends
+            .iter()
+            .map(|end| {
+                let (mine, barrier) = (ops::add(&shared, end).unwrap(), Arc::clone(&barrier));
+                thread::spawn(move || {
+                    barrier.wait();
+                    drop(mine);
+                })
+            })
+            .collect();
+        drop(shared);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+    }
+    assert_eq!(base.to_vec::<f32>().unwrap(), [4.0; 256]);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_forked_child_gets_an_error_instead_of_hanging() {

@@ -3,7 +3,7 @@
 //! needs no primitive: it is made at once, over the same memory.
 
 use crate::call::wrap;
-use crate::error::{check, Error, Result};
+use crate::error::{Error, Result};
 use crate::{counters, eval, stream, sys, Array};
 use smallvec::SmallVec;
 
@@ -18,7 +18,6 @@ fn at_once(a: &Array, look: impl FnOnce(&[i32], &[i64], bool) -> Option<(Shape, 
     }
     let shape = a.shape();
     let (mut strides, mut row_major) = (Strides::from_elem(0, shape.len()), false);
-    let mut made = sys::mlx_array { ctx: std::ptr::null_mut() };
     let _lock = eval::schedule_lock();
     // SAFETY: a valid handle, room for as many strides as the array has; the lock keeps its state as it is.
     if !unsafe { sys::lucid_array_strides(a.raw(), strides.as_mut_ptr(), &mut row_major) } {
@@ -26,12 +25,8 @@ fn at_once(a: &Array, look: impl FnOnce(&[i32], &[i64], bool) -> Option<(Shape, 
     }
     let Some((to, steps)) = look(shape, &strides, row_major) else { return Ok(None) };
     counters::count_op();
-    // SAFETY: a valid handle, live slices of one length and a null out-parameter; the lock as above.
-    check(unsafe { sys::lucid_view_now(&mut made, a.raw(), to.as_ptr(), steps.as_ptr(), to.len()) })?;
-    if made.ctx.is_null() {
-        return Ok(None);
-    }
-    Array::own(made).map(Some)
+    // SAFETY: a valid handle, live slices of one length and an empty array, which the call may fill; the lock as above.
+    Array::attempt(|made| unsafe { sys::lucid_view_now(made, a.raw(), to.as_ptr(), steps.as_ptr(), to.len()) })
 }
 
 /// MLX's `reshape`.

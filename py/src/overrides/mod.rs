@@ -7,6 +7,7 @@
 mod default;
 mod modes;
 mod older;
+mod property;
 mod wrap;
 
 use crate::errors;
