@@ -265,16 +265,14 @@ macro_rules! binary_ops {
 binary_ops!(define_ops);
 
 fn binary(op: BinaryOp, a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
-    let schema = op.schema();
-    let common = match b {
-        Operand::Tensor(t) if t.dtype() == a.dtype() => a.dtype(),
-        b => result_type([Operand::Tensor(a), b]),
-    };
+    let (schema, own) = (op.schema(), a.dtype());
+    let alike = matches!(b, Operand::Tensor(t) if t.dtype() == own);
+    let common = if alike { own } else { result_type([Operand::Tensor(a), b]) };
     schema.check(common)?;
     let dtype = schema.result.of(common);
     if let Operand::Tensor(b) = b {
         // What most calls are: nothing to convert.
-        if a.dtype() == dtype && b.dtype() == dtype {
+        if alike && dtype == own {
             let shape = shape::broadcast(schema.name, a.shape(), b.shape())?;
             return dispatch::apply1(Prim::Binary(op), &[a, b], Meta { shape, dtype });
         }

@@ -7,7 +7,8 @@ use super::{result_type, Operand};
 use crate::autograd::Naming;
 use crate::dispatch::{self, Meta, Prim};
 use crate::dtype::Category;
-use crate::{shape, DType, Error, Result, Scalar, Tensor};
+use crate::shape::{self, Shape};
+use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -119,15 +120,27 @@ contract_ops!(define_ops);
 
 /// The product of the last two dimensions of tensors of at least two, the others broadcasting.
 fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    let (m, k) = (a.shape()[a.ndim() - 2], a.shape()[a.ndim() - 1]);
-    let (l, n) = (b.shape()[b.ndim() - 2], b.shape()[b.ndim() - 1]);
+    let (left, right) = (a.shape(), b.shape());
+    let (batch, &[m, k]) = matrices(left)?;
+    let (others, &[l, n]) = matrices(right)?;
     if k != l {
         let why = format!("mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {l}x{n})");
-        return Err(Error::shape("matmul", why, &[a.shape(), b.shape()]));
+        return Err(Error::shape("matmul", why, &[left, right]));
     }
-    let mut shape = shape::broadcast("matmul", &a.shape()[..a.ndim() - 2], &b.shape()[..b.ndim() - 2])?;
-    shape.extend_from_slice(&[m, n]);
+    let shape = match batch.is_empty() && others.is_empty() {
+        true => Shape::from_slice(&[m, n]),
+        false => {
+            let mut shape = shape::broadcast("matmul", batch, others)?;
+            shape.extend_from_slice(&[m, n]);
+            shape
+        }
+    };
     dispatch::apply1(Prim::Contract(ContractOp::MatMul), &[a, b], Meta { shape, dtype: a.dtype() })
+}
+
+/// The sizes of a batch of matrices, and of each.
+fn matrices(shape: &[usize]) -> Result<(&[usize], &[usize; 2])> {
+    shape.split_last_chunk().ok_or_else(|| Error::shape("matmul", "expected at least two dimensions", &[shape]))
 }
 
 /// The conjugate transpose of the last two dimensions.
@@ -148,18 +161,20 @@ fn check_dtypes(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
 
 fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     check_dtypes("matmul", a, b)?;
-    if a.ndim() == 0 || b.ndim() == 0 {
-        let why = "both arguments to matmul need to be at least 1D";
-        return Err(Error::shape("matmul", why, &[a.shape(), b.shape()]));
-    }
+    let ranks = (a.ndim(), b.ndim());
     // The steps have the names of what PyTorch calls.
-    match (a.ndim(), b.ndim()) {
+    match ranks {
+        (0, _) | (_, 0) => {
+            let why = "both arguments to matmul need to be at least 1D";
+            return Err(Error::shape("matmul", why, &[a.shape(), b.shape()]));
+        }
+        (2, 2) => return product(a, b),
         (1, 2) => Naming::rename("matmul", "vecmat"),
         (2, 1) => Naming::rename("matmul", "mv"),
         (3.., 2..) => Naming::rename("matmul", "unsafe_view"),
         _ => {}
     }
-    match (a.ndim(), b.ndim()) {
+    match ranks {
         (1, 1) if a.shape() != b.shape() => {
             let why = "inconsistent tensor size, expected 1D tensors to have the same number of elements";
             Err(Error::shape("dot", why, &[a.shape(), b.shape()]))
