@@ -9,10 +9,11 @@ use crate::batching::{self, Batch};
 use crate::cpu::{CpuArray, CpuBackend, Offer};
 use crate::gpu::{self, GpuArray, GpuBackend};
 use crate::ops::{
-    index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp, view::ViewOp,
+    binary::BinaryOp, index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp,
+    view::ViewOp,
 };
 use crate::optim::Step;
-use crate::ordered::{as_first, as_images, as_indexed, in_order, in_order_along, joined};
+use crate::ordered::{as_first, as_images, as_indexed, by_columns, in_order, in_order_along, joined};
 use crate::over;
 use crate::profile;
 use crate::shape::{Layout, Shape};
@@ -272,6 +273,10 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Unary(op), [x]) if over() => B::unary_over(op, x, out),
         (Prim::Unary(op), [x]) => in_order::<B>(&[x], out, |x, out| B::unary(op, x[0], out)),
         (Prim::Binary(op), [a, b]) if over() => B::binary_over(op, a, b, out),
+        // The result that a gradient goes back from comes first in PyTorch.
+        (Prim::Binary(op @ BinaryOp::ReluGradient), [g, y]) => {
+            in_order::<B>(&[y, g], out, |x, out| B::binary(op, x[1], x[0], out))
+        }
         (Prim::Binary(op), [a, b]) => in_order::<B>(&[a, b], out, |x, out| B::binary(op, x[0], x[1], out)),
         (Prim::Compare(op), [a, b]) => in_order::<B>(&[a, b], out, |x, out| B::compare(op, x[0], x[1], out)),
         (Prim::Select(op), [c, a, b]) => in_order::<B>(&[c, a, b], out, |x, out| B::select(op, x[0], x[1], x[2], out)),
@@ -295,6 +300,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         }),
         (Prim::Sort(op), x) => B::sort(op, x, out),
         (Prim::Contract(op), [a, b]) => B::contract(op, a, b, out),
+        (Prim::Linalg(op), x) if op.gives_columns() => B::linalg(op, x, out).and_then(by_columns::<B>),
         (Prim::Linalg(op), x) => B::linalg(op, x, out),
         (Prim::Conv(op), x) => B::conv(op, x, out).and_then(|made| as_images::<B>(x, made)),
         // Means over volumes are row-major in PyTorch.

@@ -120,6 +120,18 @@ pub(crate) fn as_first<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B:
     }
 }
 
+/// Matrices column by column, where they do not lie so yet.
+pub(crate) fn by_columns<B: Backend>(made: B::Array) -> Result<B::Array> {
+    let mut order: Axes = (0..made.layout().ndim()).collect();
+    let last = order.len() - 1;
+    order.swap(last - 1, last);
+    // A single column lies as a row does.
+    match made.layout().shape[last - 1..].contains(&1) {
+        true => Ok(made),
+        false => laid::<B>(made, (order.clone(), order)),
+    }
+}
+
 /// A row-major result in another order.
 fn laid<B: Backend>(made: B::Array, (order, back): (Axes, Axes)) -> Result<B::Array> {
     if made.layout().ndim() != order.len() || !made.layout().is_contiguous() {

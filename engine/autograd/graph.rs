@@ -306,7 +306,7 @@ impl GraphNode {
     /// The primitive, where it is all of the op that was called.
     fn whole(&self) -> Option<&Prim> {
         let Kind::Op(prim) = &self.0.kind else { return None };
-        let product = matches!(prim, Prim::Contract(ContractOp::MatMul));
+        let product = matches!(prim, Prim::Contract(ContractOp::MatMul { .. }));
         let is_it = |(name, _): (&str, u64)| {
             name.trim_end_matches('_') == prim.schema().name || product && matches!(name, "mm" | "bmm" | "mv" | "dot")
         };
@@ -316,7 +316,7 @@ impl GraphNode {
     /// The name of input `i`.
     pub(super) fn input_name(&self, i: usize) -> Option<&'static str> {
         let prim = self.whole()?;
-        if matches!(prim, Prim::Contract(ContractOp::MatMul)) {
+        if matches!(prim, Prim::Contract(ContractOp::MatMul { .. })) {
             return ["self", "mat2"].get(i).copied();
         }
         let tensors = prim.schema().params.iter().filter(|p| p.kind.contains("Tensor") || p.kind.contains("Operand"));

@@ -10,7 +10,7 @@ use crate::{Result, Tensor};
 
 pub(super) fn run(op: ContractOp, x: &[Input<'_>], out: Meta) -> Result<Tensor> {
     match op {
-        ContractOp::MatMul => matmul(&x[0], &x[1], out),
+        ContractOp::MatMul { .. } => matmul(&x[0], &x[1], out),
     }
 }
 

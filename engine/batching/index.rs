@@ -101,7 +101,9 @@ pub(super) fn run(op: IndexOp, x: &[Input<'_>], size: usize, out: Meta) -> Resul
         IndexOp::Reduce { axis, mode } => all(IndexOp::Reduce { axis: axis + 1, mode }, x, size, out),
         IndexOp::Index { axes, strict } => index(&axes, strict, x, size, out),
         IndexOp::IndexPut { axes, accumulate, strict } => put(&axes, accumulate, strict, x, size, out),
-        IndexOp::SliceScatter { dims } => all(IndexOp::SliceScatter { dims: shifted_slices(&dims) }, x, size, out),
+        IndexOp::SliceScatter { dims, pads } => {
+            all(IndexOp::SliceScatter { dims: shifted_slices(&dims), pads }, x, size, out)
+        }
         IndexOp::StridedAdd { layout, shape } => {
             let layout = Box::new(prepended(size, numel(&shape), &layout));
             all(IndexOp::StridedAdd { layout, shape: led(size, &shape) }, x, size, out)

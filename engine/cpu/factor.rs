@@ -1,4 +1,5 @@
-//! Decompositions of matrices, matrix by matrix; each gives its parts one behind the other, in one row per matrix.
+//! Decompositions of matrices, matrix by matrix; each gives its parts one behind the other, in one row per matrix, and those
+//! that are matrices column by column.
 //!
 //! Depends on `blas`, and on `simd` for threads: a batch is split over the pool. Inputs are copied first, as LAPACK works in
 //! place.
@@ -8,6 +9,7 @@ use super::simd::threads;
 use super::CpuArray;
 use crate::dispatch::Meta;
 use crate::dtype::Element;
+use crate::shape::Layout;
 use crate::{Error, Result};
 use num_complex::Complex32;
 use num_traits::{Float, NumCast, Zero};
@@ -69,11 +71,9 @@ fn per_matrix<T: Decompose, O: Element + Zero>(
 pub fn cholesky<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let (n, _) = sizes("linalg.cholesky", a)?;
     per_matrix::<T, T>("linalg.cholesky", a, out, n * n + 1, |n, _, a, out| {
-        out[..n * n].copy_from_slice(a);
-        let info = T::cholesky(n, &mut out[..n * n]);
-        for i in 0..n {
-            out[i * n + i + 1..(i + 1) * n].fill(T::zero());
-        }
+        let mut rows = a.to_vec();
+        let info = T::cholesky(n, &mut rows);
+        (0..n * n).for_each(|i| out[i] = if i / n <= i % n { rows[i % n * n + i / n] } else { T::zero() });
         out[n * n] = number(info);
         0
     })
@@ -87,13 +87,29 @@ pub fn qr<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
         let mut columns = transposed(m, n, a);
         let (q, r) = out.split_at_mut(m * k);
         let info = T::qr(m, n, &mut columns, r);
-        (0..m * k).for_each(|i| q[i] = columns[i % k * m + i / k]);
+        q.copy_from_slice(&columns[..m * k]);
         info
     })
 }
 
-fn transposed<T: Decompose>(m: usize, n: usize, a: &[T]) -> Vec<T> {
+/// The columns of `m` rows of `n`.
+fn transposed<T: Copy>(m: usize, n: usize, a: &[T]) -> Vec<T> {
     (0..m * n).map(|i| a[i % m * n + i / m]).collect()
+}
+
+/// [`transposed`], into `out`.
+pub fn transpose<T: Copy>(m: usize, n: usize, a: &[T], out: &mut [T]) {
+    (0..m * n).for_each(|i| out[i] = a[i % m * n + i / m]);
+}
+
+/// Matrices of the sizes in `out` of which `fill` writes the columns, one after the other.
+pub fn by_columns<T: Element>(out: &Meta, fill: impl FnOnce(&mut [T]) -> Result<()>) -> Result<CpuArray> {
+    let (mut shape, last) = (out.shape.clone(), out.shape.len() - 1);
+    shape.swap(last - 1, last);
+    let mut layout = Layout::contiguous(&shape);
+    layout.shape.swap(last - 1, last);
+    layout.strides.swap(last - 1, last);
+    Ok(CpuArray::build(&shape, fill)?.with_layout(layout))
 }
 
 /// A real number, or what stands for it among complex ones.
@@ -122,7 +138,7 @@ pub fn eigh<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
         let (mut rows, mut values) = (a.to_vec(), vec![T::Real::zero(); n]);
         let info = T::eigh(n, true, &mut rows, &mut values);
         out.iter_mut().zip(values).for_each(|(o, v)| *o = number(v));
-        (0..n * n).for_each(|i| out[n + i] = rows[i % n * n + i / n].conj());
+        out[n..].iter_mut().zip(rows).for_each(|(o, v)| *o = v.conj());
         info
     })
 }
@@ -140,10 +156,7 @@ pub fn eig<T: Eigen>(a: &CpuArray, vectors: bool, out: &Meta) -> Result<CpuArray
         if !vectors {
             return T::eig(n, &mut columns, values, None);
         }
-        let mut found = vec![Complex32::zero(); n * n];
-        let info = T::eig(n, &mut columns, values, Some(&mut found));
-        (0..n * n).for_each(|i| rest[i] = found[i % n * n + i / n]);
-        info
+        T::eig(n, &mut columns, values, Some(rest))
     })
 }
 
@@ -174,7 +187,8 @@ pub fn svd<T: Decompose>(a: &CpuArray, full: bool, out: &Meta) -> Result<CpuArra
         let (u, rest) = out.split_at_mut(m * ku);
         let (s, vt) = rest.split_at_mut(k);
         let mut values = vec![T::Real::zero(); k];
-        let info = T::svd(job, m, n, &mut a.to_vec(), &mut values, u, vt);
+        // The columns are the rows of the transpose, `conj(V) S Uᵀ`; its factors by rows are those of the matrix by columns.
+        let info = T::svd(job, n, m, &mut transposed(m, n, a), &mut values, vt, u);
         s.iter_mut().zip(values).for_each(|(s, v)| *s = number(v));
         info
     })
@@ -220,10 +234,11 @@ pub fn lu<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let (m, n) = sizes("linalg.lu", a)?;
     let k = m.min(n);
     per_matrix::<T, T>("linalg.lu", a, out, m * n + k + 1, |m, n, a, out| {
-        let (mut columns, mut pivots) = (transposed(m, n, a), vec![0; k]);
-        let info = T::lu_columns(m, n, &mut columns, &mut pivots);
-        (0..m * n).for_each(|i| out[i] = columns[i % n * m + i / n]);
-        for (o, p) in out[m * n..].iter_mut().zip(pivots.iter().chain([&info])) {
+        let (columns, rest) = out.split_at_mut(m * n);
+        let mut pivots = vec![0; k];
+        transpose(m, n, a, columns);
+        let info = T::lu_columns(m, n, columns, &mut pivots);
+        for (o, p) in rest.iter_mut().zip(pivots.iter().chain([&info])) {
             *o = number(*p);
         }
         0
@@ -235,11 +250,9 @@ pub fn reflectors<T: Decompose + Packed>(a: &CpuArray, out: &Meta) -> Result<Cpu
     let (m, n) = sizes("geqrf", a)?;
     let k = m.min(n);
     per_matrix::<T, T>("geqrf", a, out, m * n + k, |m, n, a, out| {
-        let mut columns = transposed(m, n, a);
-        let (whole, tau) = out.split_at_mut(m * n);
-        let info = T::reflections(m, n, &mut columns, tau);
-        (0..m * n).for_each(|i| whole[i] = columns[i % n * m + i / n]);
-        info
+        let (columns, tau) = out.split_at_mut(m * n);
+        transpose(m, n, a, columns);
+        T::reflections(m, n, columns, tau)
     })
 }
 
@@ -247,10 +260,12 @@ pub fn reflectors<T: Decompose + Packed>(a: &CpuArray, out: &Meta) -> Result<Cpu
 pub fn ldl<T: Decompose + Packed>(a: &CpuArray, hermitian: bool, out: &Meta) -> Result<CpuArray> {
     let (n, _) = sizes("linalg.ldl_factor", a)?;
     per_matrix::<T, T>("linalg.ldl_factor", a, out, n * n + n + 1, |n, _, a, out| {
-        let (mut columns, mut pivots) = (transposed(n, n, a), vec![0; n]);
-        let info = T::ldl(n, hermitian, &mut columns, &mut pivots);
-        (0..n * n).for_each(|i| out[i] = if i % n <= i / n { columns[i % n * n + i / n] } else { T::zero() });
-        for (o, p) in out[n * n..].iter_mut().zip(pivots.iter().chain([&info])) {
+        let (columns, rest) = out.split_at_mut(n * n);
+        let mut pivots = vec![0; n];
+        transpose(n, n, a, columns);
+        let info = T::ldl(n, hermitian, columns, &mut pivots);
+        (0..n * n).filter(|i| i % n < i / n).for_each(|i| columns[i] = T::zero());
+        for (o, p) in rest.iter_mut().zip(pivots.iter().chain([&info])) {
             *o = number(*p);
         }
         0
@@ -270,15 +285,14 @@ pub fn ldl_solve<T: Decompose + Packed>(
     let (a, pivots, b) = (a.contiguous()?, pivots.contiguous()?, b.contiguous()?);
     let (factors, rows, right) = (a.read::<T>(), pivots.read::<i32>(), b.read::<T>());
     let (factors, rows, right) = (a.slice(&factors), pivots.slice(&rows), b.slice(&right));
-    CpuArray::build(&out.shape, |out: &mut [T]| {
-        for (i, out) in out.chunks_mut((n * k).max(1)).enumerate() {
+    by_columns(out, |out: &mut [T]| {
+        for (i, columns) in out.chunks_mut((n * k).max(1)).enumerate() {
             let of = i * n * n..(i + 1) * n * n;
-            let mut columns = transposed(n, k, &right[i * n * k..(i + 1) * n * k]);
+            transpose(n, k, &right[i * n * k..(i + 1) * n * k], columns);
             let pivots = &rows[i * n..(i + 1) * n];
-            if !T::ldl_solve(n, k, hermitian, &transposed(n, n, &factors[of]), pivots, &mut columns) {
+            if !T::ldl_solve(n, k, hermitian, &transposed(n, n, &factors[of]), pivots, columns) {
                 return Err(Error::runtime(op, "the pivots are not those of a factorization by ldl_factor"));
             }
-            (0..n * k).for_each(|j| out[j] = columns[j % k * n + j / k]);
         }
         Ok(())
     })
@@ -291,14 +305,14 @@ pub fn triangular<T: Decompose>(a: &CpuArray, b: &CpuArray, upper: bool, unit: b
     let (a, b) = (a.contiguous()?, b.contiguous()?);
     let (left, right) = (a.read::<T>(), b.read::<T>());
     let (left, right) = (a.slice(&left), b.slice(&right));
-    CpuArray::build(&out.shape, |out: &mut [T]| {
-        out.copy_from_slice(right);
+    by_columns(out, |out: &mut [T]| {
         if n * k == 0 {
             return Ok(());
         }
         threads::for_chunks(out, n * k, threads::GRAIN / n, |start, out| {
             for (i, out) in out.chunks_mut(n * k).enumerate() {
                 let i = start / (n * k) + i;
+                transpose(n, k, &right[i * n * k..(i + 1) * n * k], out);
                 T::triangular(n, k, upper, unit, &left[i * n * n..(i + 1) * n * n], out);
             }
         });

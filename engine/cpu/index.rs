@@ -35,7 +35,7 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
             let plan = Plan::new("index", x.layout(), (axes, *strict), &inputs[1..], &out.shape)?;
             with_word!(out.dtype, W => read_plan::<W>(x, &plan, &out.shape))
         }
-        IndexOp::SliceScatter { dims } => {
+        IndexOp::SliceScatter { dims, .. } => {
             let part = Layout::contiguous(&out.shape).view(&ViewOp::Slice { dims: dims.clone() });
             let part = part.filter(|p| p.shape.as_slice() == inputs[1].shape());
             let part = part.ok_or_else(|| mismatch("slice_scatter", inputs))?;
@@ -474,7 +474,7 @@ mod tests {
         for x in six() {
             let dims = [SliceDim { axis: 1, start: 0, step: 2, len: 2 }].into_iter().collect();
             let src = array(&[2, 2], &[7f32, 8.0, 9.0, 10.0]);
-            let y = go::<f32>(IndexOp::SliceScatter { dims }, &[&x, &src], &[2, 3]);
+            let y = go::<f32>(IndexOp::SliceScatter { dims, pads: false }, &[&x, &src], &[2, 3]);
             assert_eq!(y, [7.0, 2.0, 8.0, 9.0, 5.0, 10.0]);
             let y = go::<f32>(IndexOp::Concat { axis: 1 }, &[&x, &src], &[2, 5]);
             assert_eq!(y, [1.0, 2.0, 3.0, 7.0, 8.0, 4.0, 5.0, 6.0, 9.0, 10.0]);

@@ -1,6 +1,6 @@
 //! Determinants, inverses and linear systems, matrix by matrix.
 //!
-//! Depends on `blas`. Inputs are copied row-major first: LAPACK works in place.
+//! Depends on `blas`. Inputs are copied first, as LAPACK works in place; what is a matrix is given column by column.
 
 use super::blas::Lapack;
 use super::factor;
@@ -128,9 +128,10 @@ fn inverse<T: Lapack>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let guard = a.read::<T>();
     let data = a.slice(&guard);
     let mut pivots = vec![0; n];
-    CpuArray::build(&out.shape, |out: &mut [T]| {
-        out.copy_from_slice(data);
-        for matrix in out.chunks_mut((n * n).max(1)) {
+    factor::by_columns(out, |out: &mut [T]| {
+        for (matrix, rows) in out.chunks_mut((n * n).max(1)).zip(data.chunks((n * n).max(1))) {
+            // The transpose's inverse by rows is the inverse by columns.
+            factor::transpose(n, n, rows, matrix);
             match T::lu(n, matrix, &mut pivots) {
                 0 => T::inverse(n, matrix, &pivots),
                 pivot => return Err(singular("inverse", pivot)),
@@ -146,18 +147,17 @@ fn solve<T: Lapack>(a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> 
     let (a, b) = (a.contiguous()?, b.contiguous()?);
     let (left, right) = (a.read::<T>(), b.read::<T>());
     let (left, right) = (a.slice(&left), b.slice(&right));
-    let (mut work, mut pivots, mut columns) = (vec![T::zero(); n * n], vec![0; n], vec![T::zero(); n * k]);
-    CpuArray::build(&out.shape, |out: &mut [T]| {
+    let (mut work, mut pivots) = (vec![T::zero(); n * n], vec![0; n]);
+    factor::by_columns(out, |out: &mut [T]| {
         for i in 0..if n * k > 0 { batch } else { 0 } {
             work.copy_from_slice(&left[i * n * n..(i + 1) * n * n]);
             match T::lu(n, &mut work, &mut pivots) {
                 0 => {}
                 pivot => return Err(singular("solve", pivot)),
             }
-            let (rows, out) = (&right[i * n * k..(i + 1) * n * k], &mut out[i * n * k..(i + 1) * n * k]);
-            (0..n * k).for_each(|j| columns[j % k * n + j / k] = rows[j]);
-            T::solve(n, k, &work, &pivots, &mut columns);
-            (0..n * k).for_each(|j| out[j] = columns[j % k * n + j / k]);
+            let columns = &mut out[i * n * k..(i + 1) * n * k];
+            factor::transpose(n, k, &right[i * n * k..(i + 1) * n * k], columns);
+            T::solve(n, k, &work, &pivots, columns);
         }
         Ok(())
     })

@@ -359,7 +359,7 @@ impl Backend for CpuBackend {
 
     fn contract(op: &ContractOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
         match op {
-            ContractOp::MatMul => matmul::matmul(a, b, out),
+            ContractOp::MatMul { .. } => matmul::matmul(a, b, out),
         }
     }
 

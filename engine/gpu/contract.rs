@@ -16,7 +16,7 @@ const AT_ONCE: usize = 1 << 24;
 
 pub(super) fn contract(op: &ContractOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<GpuArray> {
     match op {
-        ContractOp::MatMul => {
+        ContractOp::MatMul { .. } => {
             let array = matmul(a, b, out)?;
             GpuArray::new(Value::plain(array), &out.shape, out.dtype)
         }

@@ -1,4 +1,5 @@
-//! Decompositions of matrices by MLX; each gives its parts one behind the other, in one row per matrix.
+//! Decompositions of matrices by MLX; each gives its parts one behind the other, in one row per matrix, and those that are
+//! matrices column by column.
 //!
 //! MLX has these on its CPU only, also where it has a GPU, and fails on numbers that are not finite only when the result is
 //! evaluated: those are looked for first where it would, which evaluates. Depends on `convert` and mlx-ffi. All are of float32.
@@ -19,12 +20,21 @@ fn sizes(a: &Array) -> (Ints, i32, i32) {
     (Ints::from_slice(&shape[..n - 2]), shape[n - 2], shape[n - 1])
 }
 
-/// The parts, flat, one behind the other.
+/// The matrices with rows and columns exchanged.
+fn turned(a: &Array) -> Made<Array> {
+    let last = int(a.ndim())?;
+    Ok(ops::swapaxes(a, last - 2, last - 1)?)
+}
+
+/// The parts, flat, one behind the other; matrices by columns.
 fn packed(lead: &Ints, parts: &[&Array]) -> Made<Array> {
     let flat = |part: &&Array| -> Made<Array> {
         let mut shape = lead.clone();
         shape.push(part.shape()[lead.len()..].iter().product());
-        Ok(ops::reshape(part, &shape)?)
+        Ok(match part.shape().len() - lead.len() {
+            2 => ops::reshape(&turned(part)?, &shape)?,
+            _ => ops::reshape(part, &shape)?,
+        })
     };
     let flat = parts.iter().map(flat).collect::<Made<Vec<_>>>()?;
     Ok(ops::concatenate_axis(&flat.iter().collect::<Vec<_>>(), int(lead.len())?)?)
@@ -106,8 +116,7 @@ pub(super) fn svd(a: &Array, full: bool) -> Made<Array> {
 
 /// The symmetric matrices whose lower halves these are.
 pub(super) fn both_halves(a: &Array) -> Made<Array> {
-    let last = int(a.ndim())?;
-    Ok(ops::add(&ops::tril(a, 0)?, &ops::swapaxes(&ops::tril(a, -1)?, last - 2, last - 1)?)?)
+    Ok(ops::add(&ops::tril(a, 0)?, &turned(&ops::tril(a, -1)?)?)?)
 }
 
 /// `V S⁺ Uᵀ`, without the singular values that are no larger than the tolerance.
@@ -123,13 +132,12 @@ pub(super) fn pseudo_inverse(a: &Array, atol: f64, rtol: f64) -> Made<Array> {
         let whole: Ints = lead.iter().chain(shape).copied().collect();
         Ok(ops::reshape(&flat, &whole)?)
     };
-    let (u, s, vt) = (part(0, &[m, k])?, part(m * k, &[k, 1])?, part(m * k + k, &[k, n])?);
+    let (ut, s, v) = (part(0, &[k, m])?, part(m * k, &[k, 1])?, part(m * k + k, &[n, k])?);
     let row = int(lead.len())?;
     let least = ops::multiply(&ops::max_axes(&s, &[row], true)?, &number(rtol)?)?;
     let kept = ops::greater(&s, &ops::maximum(&least, &number(atol)?)?)?;
     let by = ops::where_(&kept, &ops::divide(&number(1.0)?, &s)?, &number(0.0)?)?;
-    let scaled = ops::multiply(&vt, &by)?;
-    Ok(ops::matmul(&ops::swapaxes(&scaled, row, row + 1)?, &ops::swapaxes(&u, row, row + 1)?)?)
+    Ok(ops::matmul(&v, &ops::multiply(&ut, &by)?)?)
 }
 
 pub(super) fn singular_values(a: &Array) -> Made<Array> {

@@ -38,7 +38,7 @@ fn value_of(op: &IndexOp, inputs: &[&GpuArray], out: &Meta) -> Made<Value> {
         (IndexOp::IndexPut { axes, accumulate, strict }, [x, values, at @ ..]) => {
             Value::plain(put(x, (axes, *strict), *accumulate, values, at)?)
         }
-        (IndexOp::SliceScatter { dims }, [x, src]) => slice_scatter(x, src, dims)?,
+        (IndexOp::SliceScatter { dims, .. }, [x, src]) => slice_scatter(x, src, dims)?,
         (IndexOp::StridedAdd { layout, shape }, [x]) => Value::plain(strided_add(x, layout, shape)?),
         (IndexOp::Concat { axis }, parts) => concat(parts, *axis)?,
         (IndexOp::Flip { axes }, [x]) => flip(x, axes)?,

@@ -1,6 +1,6 @@
 //! Tensors put together, turned and repeated: the bodies of `cat`, `flip`, `roll`, `repeat` and their kin.
 
-use super::index::{cat, run, slice_scatter_dims, IndexOp, Target};
+use super::index::{cat, run, IndexOp, Target};
 use super::overlap::write_where;
 use super::{result_type, Operand};
 use crate::format::{made_in, MemoryFormat};
@@ -123,6 +123,15 @@ pub(super) fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) ->
 }
 
 pub(super) fn pad_body(x: &Tensor, pad: &[isize], value: Scalar) -> Result<Tensor> {
+    padded_by(x, pad, value, true)
+}
+
+/// Padding on the way to another result: its gradient is a view.
+pub(super) fn padded(x: &Tensor, pad: &[isize], value: Scalar) -> Result<Tensor> {
+    padded_by(x, pad, value, false)
+}
+
+fn padded_by(x: &Tensor, pad: &[isize], value: Scalar, copies: bool) -> Result<Tensor> {
     if !pad.len().is_multiple_of(2) || pad.len() / 2 > x.ndim() {
         let why = format!("Padding length {} must be even and at most twice the number of dimensions", pad.len());
         return Err(Error::shape("constant_pad_nd", why, &[x.shape()]));
@@ -153,7 +162,7 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], value: Scalar) -> Result<Tenso
         format => made_in("constant_pad_nd", &Layout::contiguous(&shape), format, full)?,
     };
     let inner = if pad.iter().any(|&p| p < 0) { super::view::slice_dims(x, from)? } else { x.clone() };
-    slice_scatter_dims(&base, &inner, to)
+    run(IndexOp::SliceScatter { dims: to, pads: copies }, &[&base, &inner], base.shape())
 }
 
 pub(super) fn repeat_body(x: &Tensor, repeats: &[isize]) -> Result<Tensor> {

@@ -43,7 +43,7 @@ macro_rules! binary_ops {
             [inplace] Keep Yes DTypes::ALL, Float,
             prim Div Quotient {|c, g| [
                 g / &c.x(1)?.conjugated()?,
-                -&((g * &(c.x(0)? / &c.x(1)?.square()?)?.conjugated()?)?)
+                (-g)? * &(c.x(0)? / &c.x(1)?.square()?)?.conjugated()?
             ]},
             run div_rounded, torch "", samples ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "N(3, 4), 2", "N(3, 4), P(3, 4), rounding_mode='floor'", "N(3, 4), P(4), rounding_mode='trunc'"],
             example [
@@ -62,14 +62,14 @@ macro_rules! binary_ops {
         /// `input - other * floor(input / other)`: the divisor's sign, as Python's `%`.
         method remainder(other: Operand) -> Tensor {
             [inplace] Keep Yes DTypes::REAL, Same,
-            prim Remainder Remainder {|c, g| [Ok(g.clone()), -&(g * &c.x(0)?.div(&c.x(1)?, Some("floor"))?)?]},
+            prim Remainder Remainder {|c, g| [Ok(g.clone()), (-g)? * &c.x(0)?.div(&c.x(1)?, Some("floor"))?]},
             run binary[BinaryOp::Remainder], torch "", samples ["N(3, 4), P(3, 4)", "I(-9, 9, 3, 4), I(1, 5, 4)", "N(3, 4), 0.7"],
             example ["assert_close(tensor([7, -7])?.remainder(3)?, [1, 2]);"]
         }
         /// `input - other * trunc(input / other)`: the dividend's sign, as C's `fmod`.
         method fmod(other: Operand) -> Tensor {
             [inplace] Keep Yes DTypes::REAL, Same,
-            prim Fmod Remainder {|c, g| [Ok(g.clone()), -&(g * &c.x(0)?.div(&c.x(1)?, Some("trunc"))?)?]},
+            prim Fmod Remainder {|c, g| [Ok(g.clone()), (-g)? * &c.x(0)?.div(&c.x(1)?, Some("trunc"))?]},
             run binary[BinaryOp::Fmod], torch "", samples ["N(3, 4), P(3, 4)", "I(-9, 9, 3, 4), I(1, 5, 4)"],
             example ["assert_close(tensor([7, -7])?.fmod(3)?, [1, -1]);"]
         }
@@ -84,8 +84,8 @@ macro_rules! binary_ops {
         method maximum(other: Tensor) -> Tensor {
             [inplace] Keep Yes DTypes::ORDERED, Same,
             prim Maximum Inputs {|c, g| [
-                g * &tie_share(c, &c.x(0)?.lt(&c.x(1)?)?, g)?,
-                g * &tie_share(c, &c.x(1)?.lt(&c.x(0)?)?, g)?
+                tie_share(c, &c.x(0)?.lt(&c.x(1)?)?, g)? * g,
+                tie_share(c, &c.x(1)?.lt(&c.x(0)?)?, g)? * g
             ]},
             run extremum[BinaryOp::Maximum], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
             example ["assert_close(tensor([1.0, 5.0])?.maximum(&tensor([3.0, 2.0])?)?, [3.0, 5.0]);"]
@@ -94,8 +94,8 @@ macro_rules! binary_ops {
         method minimum(other: Tensor) -> Tensor {
             [inplace] Keep Yes DTypes::ORDERED, Same,
             prim Minimum Inputs {|c, g| [
-                g * &tie_share(c, &c.x(0)?.gt(&c.x(1)?)?, g)?,
-                g * &tie_share(c, &c.x(1)?.gt(&c.x(0)?)?, g)?
+                tie_share(c, &c.x(0)?.gt(&c.x(1)?)?, g)? * g,
+                tie_share(c, &c.x(1)?.gt(&c.x(0)?)?, g)? * g
             ]},
             run extremum[BinaryOp::Minimum], torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
             example ["assert_close(tensor([1.0, 5.0])?.minimum(&tensor([3.0, 2.0])?)?, [1.0, 2.0]);"]

@@ -19,9 +19,9 @@ macro_rules! contract_ops {
         /// dimensions broadcast.
         method matmul(other: Tensor) -> Tensor {
             [] Low Yes DTypes::NUMERIC, Same,
-            prim MatMul Cross {|c, g| [
-                product(g, &adjoint(&c.x(1)?)?),
-                product(&adjoint(&c.x(0)?)?, g)
+            prim MatMul { columns: [bool; 2] } Cross {|c, g| [
+                lying(columns[0], g, &adjoint(&c.x(1)?)?),
+                lying(columns[1], &adjoint(&c.x(0)?)?, g)
             ]},
             run matmul_body, torch "", samples ["N(3, 4), N(4, 5)", "N(4), N(4)", "N(3, 4), N(4)", "N(4), N(4, 3)", "N(2, 3, 4), N(4, 5)", "N(2, 1, 3, 4), N(5, 4, 2)", "N(0, 4), N(4, 3)"],
             example [
@@ -120,6 +120,11 @@ contract_ops!(define_ops);
 
 /// The product of the last two dimensions of tensors of at least two, the others broadcasting.
 fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    product_with(a, b, [by_columns(a), by_columns(b)])
+}
+
+/// [`product`], with the factors whose gradients are to lie by columns.
+fn product_with(a: &Tensor, b: &Tensor, columns: [bool; 2]) -> Result<Tensor> {
     let (left, right) = (a.shape(), b.shape());
     let (batch, &[m, k]) = matrices(left)?;
     let (others, &[l, n]) = matrices(right)?;
@@ -135,7 +140,21 @@ fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             shape
         }
     };
-    dispatch::apply1(Prim::Contract(ContractOp::MatMul), &[a, b], Meta { shape, dtype: a.dtype() })
+    dispatch::apply1(Prim::Contract(ContractOp::MatMul { columns }), &[a, b], Meta { shape, dtype: a.dtype() })
+}
+
+/// Is it one matrix that lies by columns?
+fn by_columns(x: &Tensor) -> bool {
+    matches!((x.shape(), x.strides()), (&[rows, _], &[1, step]) if step == rows)
+}
+
+/// The product of a gradient, by columns where the factor whose gradient it is lies so, as in PyTorch: a transposed weight's
+/// lies as the weight does then.
+fn lying(columns: bool, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    match columns {
+        true => product(&b.transpose(-2, -1)?, &a.transpose(-2, -1)?)?.transpose(-2, -1),
+        false => product(a, b),
+    }
 }
 
 /// The sizes of a batch of matrices, and of each.
@@ -184,7 +203,8 @@ fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             product(&a.unsqueeze(0)?, &b.unsqueeze(1)?)?.reshape(&[])
         }
         (1, _) => product(&a.unsqueeze(0)?, b)?.squeeze(Some(&[-2])),
-        (_, 1) => product(a, &b.unsqueeze(1)?)?.squeeze(Some(&[-1])),
+        // The gradient of the matrix is an outer product, by rows.
+        (_, 1) => product_with(a, &b.unsqueeze(1)?, [false; 2])?.squeeze(Some(&[-1])),
         // A batch of matrices times one matrix is one product of taller matrices.
         (_, 2) if a.ndim() > 2 && a.layout().is_contiguous() && a.numel() > 0 => {
             let mut shape: Vec<isize> = a.shape().iter().map(|&n| n as isize).collect();

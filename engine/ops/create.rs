@@ -558,6 +558,10 @@ impl Tensor {
     /// # Errors
     /// Where the device has no room.
     pub fn zeros_like(&self) -> Result<Tensor> {
-        Tensor::full_of(self.shape(), Scalar::ZERO, self.dtype(), self.device())
+        let zeros = |shape: &[usize]| Tensor::full_of(shape, Scalar::ZERO, self.dtype(), self.device());
+        match self.layout().is_contiguous() || self.is_batched() {
+            true => zeros(self.shape()),
+            false => self.like_in("zeros_like", crate::MemoryFormat::Preserve, zeros),
+        }
     }
 }

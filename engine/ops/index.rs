@@ -125,9 +125,13 @@ macro_rules! index_ops {
         /// A copy of `input` with a slice along `dim` replaced by `src`.
         method slice_scatter(src: Tensor, dim: Dim = 0, start: OptInt = None, end: OptInt = None, step: Int = 1) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
-            prim SliceScatter { dims: Slices } Nothing {|c, g| [
+            prim SliceScatter { dims: Slices, pads: bool } Nothing {|c, g| [
                 slice_scatter_dims(g, &c.zeros(1)?, dims.clone()),
-                super::view::slice_dims(g, dims.clone())
+                // Of padding, PyTorch cuts a copy out.
+                match (super::view::slice_dims(g, dims.clone())?, *pads) {
+                    (part, true) => part.copy(),
+                    (part, false) => Ok(part),
+                }
             ]},
             run slice_scatter_body, torch "", samples ["N(3, 4), N(3, 2), 1, 1, 3", "N(5, 4), N(2, 4), 0, 0, 4, 2"],
             example [
@@ -483,7 +487,7 @@ fn index_put_body(x: &Tensor, dims: &[isize], indices: &[Tensor], values: &Tenso
 }
 
 pub(crate) fn slice_scatter_dims(x: &Tensor, src: &Tensor, dims: Slices) -> Result<Tensor> {
-    run(IndexOp::SliceScatter { dims }, &[x, src], x.shape())
+    run(IndexOp::SliceScatter { dims, pads: false }, &[x, src], x.shape())
 }
 
 fn slice_scatter_body(

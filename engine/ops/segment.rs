@@ -52,11 +52,8 @@ fn bounds(x: &Tensor, list: &Tensor, are_lengths: bool, axis: isize, unchecked: 
     }
     let list = list.detach()?.cast(DType::I64)?;
     let (last, n) = (axis as isize, x.shape()[axis] as i64);
-    let starts = if are_lengths {
-        super::index::constant_pad_nd(&list, &[1, 0], Scalar::ZERO)?.cumsum(last, None)?
-    } else {
-        list
-    };
+    let starts =
+        if are_lengths { super::arrange::padded(&list, &[1, 0], Scalar::ZERO)?.cumsum(last, None)? } else { list };
     if !unchecked {
         let rising = starts.diff(1, last, None, None)?.ge(0)?.all(None, false)?;
         if !everywhere(&rising)? {

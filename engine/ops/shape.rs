@@ -323,7 +323,7 @@ fn block_diag_body(tensors: &[Tensor]) -> Result<Tensor> {
     let mut rows = Vec::with_capacity(blocks.len());
     for b in &blocks {
         let right = cols - left - b.shape()[1];
-        rows.push(super::index::constant_pad_nd(b, &[left as isize, right as isize], Scalar::ZERO)?);
+        rows.push(super::arrange::padded(b, &[left as isize, right as isize], Scalar::ZERO)?);
         left += b.shape()[1];
     }
     match rows.is_empty() {
@@ -482,12 +482,12 @@ fn diag_embed_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<
     super::create::sizes(op, &lead)?;
     // Rows scaled apart by one element more than their length: a padded vector, repeated, is the diagonal.
     let (n, side) = (x.shape()[last] as isize, side as isize);
-    let spread = super::index::constant_pad_nd(&x.unsqueeze(-1)?, &[0, side], Scalar::ZERO)?;
+    let spread = super::arrange::padded(&x.unsqueeze(-1)?, &[0, side], Scalar::ZERO)?;
     let mut flat = signed(&x.shape()[..last]);
     flat.push(n * (side + 1));
     let start = if offset >= 0 { offset as isize } else { -(offset as isize) * side };
     let after = side * side - start - n * (side + 1);
-    let flat = super::index::constant_pad_nd(&spread.reshape(&flat)?, &[start, after], Scalar::ZERO)?;
+    let flat = super::arrange::padded(&spread.reshape(&flat)?, &[start, after], Scalar::ZERO)?;
     let matrix = flat.reshape(&lead)?;
     // As the last two dimensions; a negative `offset` with dims exchanged is the transpose.
     let mut axes: Vec<isize> = (0..last as isize).collect();

@@ -62,7 +62,7 @@ macro_rules! unary_ops {
             example ["assert_close(tensor([-3, 2])?.square()?, [9, 4]);"];
         /// `1 / x`.
         reciprocal = Reciprocal [inplace] FullGpu DTypes::ALL, Float, Output
-            {|c, g| [-&(g * &c.out()?.square()?.conjugated()?)?]}, samples ["P(3, 4)"],
+            {|c, g| [(-g)? * &c.out()?.square()?.conjugated()?]}, samples ["P(3, 4)"],
             example ["assert_close(tensor([4.0, 0.5])?.reciprocal()?, [0.25, 2.0]);"];
         /// The largest integer not above. Its gradient is 0.
         floor = Floor [inplace] Keep DTypes::REAL, Same, Nothing {|c, g| [g.zeros_like()]}, samples ["N(3, 4)"],
@@ -118,15 +118,15 @@ macro_rules! unary_ops {
             example ["assert_close(tensor([0.0, 0.5])?.atanh()?, [0.0, 0.54931]);"];
         /// The error function, `2/√π ∫₀ˣ e^(-t²) dt`.
         erf = Erf [inplace] Keep DTypes::ORDERED, Float, Inputs
-            {|c, g| [(g * &(-&c.x(0)?.square()?)?.exp()?)? * FRAC_2_SQRT_PI]}, samples ["N(3, 4)"],
+            {|c, g| [((-&c.x(0)?.square()?)?.exp()? * FRAC_2_SQRT_PI)? * g]}, samples ["N(3, 4)"],
             example ["assert_close(tensor([0.0, 1.0])?.erf()?, [0.0, 0.84270]);"];
         /// `1 - erf(x)`, accurate for large x.
         erfc = Erfc [inplace] Keep DTypes::ORDERED, Float, Inputs
-            {|c, g| [(g * &(-&c.x(0)?.square()?)?.exp()?)? * -FRAC_2_SQRT_PI]}, samples ["N(3, 4)"],
+            {|c, g| [((-&c.x(0)?.square()?)?.exp()? * -FRAC_2_SQRT_PI)? * g]}, samples ["N(3, 4)"],
             example ["assert_close(tensor([0.0, 1.0])?.erfc()?, [1.0, 0.15730]);"];
         /// The inverse of the error function; ±inf at ±1, NaN beyond.
         erfinv = Erfinv [inplace] FullGpu DTypes::ORDERED, Float, Inputs
-            {|c, g| [(g * &c.x(0)?.erfinv()?.square()?.exp()?)? * (1.0 / FRAC_2_SQRT_PI)]}, samples ["U(3, 4)"],
+            {|c, g| [(c.x(0)?.erfinv()?.square()?.exp()? * (1.0 / FRAC_2_SQRT_PI))? * g]}, samples ["U(3, 4)"],
             example ["assert_close(tensor([0.0, 0.5])?.erfinv()?, [0.0, 0.47694]);"];
         /// The logistic function, `1 / (1 + e^-x)`.
         sigmoid = Sigmoid [inplace] Keep DTypes::ALL, Float, Output
@@ -165,7 +165,7 @@ macro_rules! unary_ops {
             example ["assert_close(tensor([0.0, 1.0])?.i1e()?, [0.0, 0.20791]);"];
         /// The scaled complementary error function, `e^(x²) erfc(x)`.
         erfcx = Erfcx [only_function] Keep DTypes::ORDERED, Float, Both
-            {|c, g| [g * &(((c.x(0)? * 2.0)? * &c.out()?)? - FRAC_2_SQRT_PI)?]}, torch "special.erfcx", samples ["N(3, 4)", "P(3, 4)"],
+            {|c, g| [(((c.x(0)? * 2.0)? * &c.out()?)? - FRAC_2_SQRT_PI)? * g]}, torch "special.erfcx", samples ["N(3, 4)", "P(3, 4)"],
             example ["assert_close(tensor([0.0, 1.0])?.erfcx()?, [1.0, 0.42758]);"];
         /// The entropy of one probability, `-x log x`: 0 at 0, -inf below.
         entr = Entr [only_function] Keep DTypes::ORDERED, Float, Inputs
@@ -173,7 +173,7 @@ macro_rules! unary_ops {
             example ["assert_close(tensor([0.0, 0.5, 1.0])?.entr()?, [0.0, 0.34657, 0.0]);"];
         /// The argument at which the normal distribution [`ndtr`](crate::ops::pointwise::ndtr) has this value; NaN outside 0 to 1.
         ndtri = Ndtri [only_function] Keep DTypes::ORDERED, Float, Output
-            {|c, g| [g * &((c.out()?.square()? * 0.5)?.exp()? * SQRT_TAU)?]}, torch "special.ndtri", samples ["P(3, 4, lo=0.05, hi=0.95)"],
+            {|c, g| [(g * SQRT_TAU)? * &(c.out()?.square()? * 0.5)?.exp()?]}, torch "special.ndtri", samples ["P(3, 4, lo=0.05, hi=0.95)"],
             example ["assert_close(tensor([0.5, 0.97725])?.ndtri()?, [0.0, 2.0]);"];
         /// The Bessel function of the first kind, of order 0. PyTorch has no gradient of this and the following.
         bessel_j0 = J0 [only_function] Keep DTypes::ORDERED, Float, Inputs

@@ -16,8 +16,8 @@ pub trait Decompose: Lapack {
     /// The lower factor `L` of the row-major `A = L Lᴴ`, of which the lower half is read, in its place; what is above the
     /// diagonal stays.
     fn cholesky(n: usize, a: &mut [Self]) -> c_int;
-    /// `Q R` of `m` rows of `n`, stored by columns: the first min(m, n) columns become those of `Q`; `R` goes to `r`, row by
-    /// row.
+    /// `Q R` of `m` rows of `n`, stored by columns: the first min(m, n) columns become those of `Q`; `R` goes to `r`, column by
+    /// column.
     fn qr(m: usize, n: usize, a: &mut [Self], r: &mut [Self]) -> c_int;
     /// Eigenvalues, ascending, of the symmetric or Hermitian matrix whose lower half is read; its rows become the conjugate
     /// eigenvectors if asked.
@@ -28,7 +28,7 @@ pub trait Decompose: Lapack {
         -> c_int;
     /// `P L U` of `m` rows of `n`, stored by columns, in place; the number of the first pivot that is zero, from 1 on, or 0.
     fn lu_columns(m: usize, n: usize, a: &mut [Self], pivots: &mut [c_int]) -> c_int;
-    /// `x` of `A x = b`, row-major and in place, `k` columns, for a triangular `A` whose other half is not read.
+    /// `x` of `A x = b` in place, `k` columns one after the other, for a triangular row-major `A` whose other half is not read.
     fn triangular(n: usize, k: usize, upper: bool, unit: bool, a: &[Self], b: &mut [Self]);
 }
 
@@ -149,9 +149,9 @@ macro_rules! decompose {
                 if info != 0 {
                     return info;
                 }
-                for i in 0..k {
-                    for j in 0..n {
-                        r[i * n + j] = if i <= j { a[j * m + i] } else { <$t>::default() };
+                for j in 0..n {
+                    for i in 0..k {
+                        r[j * k + i] = if i <= j { a[j * m + i] } else { <$t>::default() };
                     }
                 }
                 let room = k.saturating_mul(64);
@@ -281,21 +281,22 @@ macro_rules! decompose {
                 let half = if upper { ffi::UPPER } else { ffi::LOWER };
                 let diagonal = if unit { ffi::UNIT } else { ffi::NON_UNIT };
                 let (size, sides) = (int(n), int(k));
+                // By rows the columns are the transpose, and the system `xᵀ Aᵀ = bᵀ`.
                 // SAFETY: the assertion says that both slices hold what the sizes say, in rows without gaps.
                 unsafe {
                     ffi::$trsm(
                         ffi::ROW_MAJOR,
-                        ffi::LEFT,
+                        ffi::RIGHT,
                         half,
-                        ffi::NO_TRANS,
+                        ffi::TRANS,
                         diagonal,
-                        size,
                         sides,
+                        size,
                         $one,
                         a.as_ptr(),
                         size,
                         b.as_mut_ptr(),
-                        sides,
+                        size,
                     )
                 };
             }

@@ -20,8 +20,8 @@ pub const LOWER: c_int = 122;
 /// A triangle's diagonal as stored, or of ones.
 pub const NON_UNIT: c_int = 131;
 pub const UNIT: c_int = 132;
-/// The triangle is on the left.
-pub const LEFT: c_int = 141;
+/// The triangle is on the right.
+pub const RIGHT: c_int = 142;
 
 macro_rules! declare {
     ($($prefixed:literal fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {

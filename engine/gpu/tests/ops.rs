@@ -127,13 +127,16 @@ fn integer_arithmetic() {
 #[test]
 fn integer_products_wrap() {
     let (a, b) = (put(&[1i64, 2, 3, 4, 5, i64::MAX], &[2, 3]), put(&[1i64, 0, 0, 1, 2, 2], &[3, 2]));
-    let y = B::contract(&ContractOp::MatMul, &a, &b, &Meta::new(&[2, 2], DType::I64)).unwrap();
+    let y = B::contract(&ContractOp::MatMul { columns: [false; 2] }, &a, &b, &Meta::new(&[2, 2], DType::I64)).unwrap();
     assert_eq!(
         get::<i64>(&y),
         [7, 8, 4i64.wrapping_add(i64::MAX.wrapping_mul(2)), 5i64.wrapping_add(i64::MAX.wrapping_mul(2))]
     );
     let (a, b) = (put::<f32>(&[], &[2, 0]), put::<f32>(&[], &[0, 3]));
-    assert_eq!(get::<f32>(&B::contract(&ContractOp::MatMul, &a, &b, &meta(&[2, 3])).unwrap()), [0.0; 6]);
+    assert_eq!(
+        get::<f32>(&B::contract(&ContractOp::MatMul { columns: [false; 2] }, &a, &b, &meta(&[2, 3])).unwrap()),
+        [0.0; 6]
+    );
 }
 
 #[test]

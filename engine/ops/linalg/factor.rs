@@ -5,8 +5,8 @@
 #![allow(non_snake_case)]
 
 use super::{
-    adjoint, batch, eigh_parts, handed, lower_of, lu_parts, matrices, real_part, refuse, refuse_driver, row_order,
-    svd_parts, unpacked,
+    adjoint, batch, by_columns, eigh_parts, handed, lower_of, lu_parts, matrices, real_part, refuse, refuse_driver,
+    row_order, svd_parts, unpacked,
 };
 use crate::ops::macros::define_ops;
 use crate::shape::Shape;
@@ -198,7 +198,15 @@ fn cholesky_ex_body(a: &Tensor, upper: bool, check_errors: bool) -> Result<Vec<T
             Error::runtime(op, why)
         })?;
     }
-    Ok(vec![if upper { adjoint(&parts[0])? } else { parts[0].clone() }, info])
+    Ok(vec![if upper { by_columns(&adjoint(&parts[0])?)? } else { dense(&parts[0])? }, info])
+}
+
+/// The first part of a decomposition, whose others nobody has: columns without gaps. Of one matrix they are that already.
+fn dense(part: &Tensor) -> Result<Tensor> {
+    match part.layout().is_dense() && !part.is_batched() {
+        true => Ok(part.clone()),
+        false => by_columns(part),
+    }
 }
 
 fn cholesky_body(a: &Tensor, upper: bool) -> Result<Tensor> {
@@ -212,7 +220,7 @@ fn qr_body(a: &Tensor, mode: &str) -> Result<Vec<Tensor>> {
     match mode {
         "reduced" => handed(&super::qr_parts(a)?, &[&[m, k], &[k, n]]),
         "r" => {
-            let r = unpacked(&super::qr_parts(a)?, &[&[m, k], &[k, n]])?.swap_remove(1);
+            let r = handed(&super::qr_parts(a)?, &[&[m, k], &[k, n]])?.swap_remove(1);
             Ok(vec![Tensor::full_of(&[0], Scalar::ZERO, a.dtype(), a.device())?, r])
         }
         "complete" if m <= n => handed(&super::qr_parts(a)?, &[&[m, k], &[k, n]]),
@@ -285,7 +293,7 @@ fn lu_of(op: &'static str, a: &Tensor, pivot: bool) -> Result<Vec<Tensor>> {
     }
     let parts = unpacked(&lu_parts(a)?, &[&[m, n], &[m.min(n)], &[]])?;
     let whole = |t: &Tensor| real_part(&t.detach()?)?.cast(DType::I32);
-    Ok(vec![parts[0].clone(), whole(&parts[1])?, whole(&parts[2])?])
+    Ok(vec![dense(&parts[0])?, whole(&parts[1])?, whole(&parts[2])?])
 }
 
 fn lu_factor_ex_body(a: &Tensor, pivot: bool, check_errors: bool) -> Result<Vec<Tensor>> {
@@ -379,7 +387,7 @@ fn svd_method_body(a: &Tensor, some: bool, vectors: bool) -> Result<Vec<Tensor>>
             let shape: Shape = lead.iter().copied().chain([n, n]).collect();
             Tensor::full_of(&shape, Scalar::ZERO, a.dtype(), a.device())
         };
-        return Ok(vec![zeros(m)?, super::linalg_svdvals(a, None)?, zeros(n)?]);
+        return Ok(vec![zeros(m)?, super::linalg_svdvals(a, None)?, zeros(n)?.transpose(-2, -1)?]);
     }
     let mut parts = svd_body(a, !some, None)?;
     parts[2] = adjoint(&parts[2])?;
@@ -391,6 +399,7 @@ fn ldl_factor_ex_body(a: &Tensor, hermitian: bool, check_errors: bool) -> Result
     batch(op, a)?;
     let n = a.shape()[a.ndim() - 1];
     let mut parts = unpacked(&super::ldl_parts(a, hermitian)?, &[&[n, n], &[n], &[]])?;
+    parts[0] = dense(&parts[0])?;
     for part in &mut parts[1..] {
         *part = real_part(&part.detach()?)?.cast(DType::I32)?;
     }

@@ -3,8 +3,8 @@
 //! Each rule names its formula or its source. Depends on the primitives themselves, which the rules call again.
 
 use super::{
-    adjoint, eig_parts, eigh_parts, first_of, linalg_matrix_exp, real_part, reordered, row_order, solve_matrices,
-    solve_triangle, svd_thin, unpacked,
+    adjoint, eig_parts, eigh_parts, first_of, linalg_matrix_exp, real_part, row_order, solve_matrices, solve_triangle,
+    svd_thin, unpacked,
 };
 use crate::autograd::Ctx;
 use crate::ops::compare::select;
@@ -58,8 +58,9 @@ pub(super) fn cholesky_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let upper = adjoint(&l)?;
     let x = upper.matmul(&g)?;
     let phi = ((x.tril(0)? + &adjoint(&x.tril(-1)?)?)? * 0.5)?;
-    let half = adjoint(&solve_triangle(&upper, &phi, true, false)?)?;
-    adjoint(&solve_triangle(&upper, &half, true, false)?)
+    // By columns, as it comes: of Φ's adjoint.
+    let half = adjoint(&solve_triangle(&upper, &adjoint(&phi)?, true, false)?)?;
+    solve_triangle(&upper, &half, true, false)
 }
 
 /// Of a matrix that is not wide `(g_Q + Q sym(R g_Rᵀ - g_Qᵀ Q)) R⁻ᵀ`, where sym copies the lower half up; of a wide one the
@@ -226,7 +227,7 @@ pub(super) fn lu_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
         total = crate::ops::index::cat(&[total, beside], dim)?;
     }
     let back = row_order(&pivots, m)?.argsort(-1, false, true)?;
-    reordered(&total, &back)
+    total.gather(-2, &crate::ops::view::expand_to(&back.unsqueeze(-1)?, total.shape())?)
 }
 
 pub(super) fn triangle_gradient(c: &Ctx<'_>, g: &Tensor, upper: bool, unit: bool) -> Result<crate::autograd::Grads> {
@@ -268,7 +269,7 @@ pub(super) fn determinant_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     }
     let singular = part(&out.detach()?, 0)?.eq(0)?;
     if matches!(singular.any(None, false)?.item_bool(), Ok(false)) {
-        return wide(along)?.mul(&adjoint(&a.inverse()?)?);
+        return wide(along)?.mul(&adjoint(&a)?.inverse()?);
     }
     // Each branch gets matrices that it can take.
     let n = a.shape()[a.ndim() - 1];

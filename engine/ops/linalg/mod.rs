@@ -39,15 +39,15 @@ macro_rules! linalg_ops {
                     "assert_close(parts, [-1.0, 0.69315, -2.0]);",
                 ]
             }
-            /// The lower Cholesky factor of each matrix, row by row, and behind it 0, or the order of the leading minor that is
+            /// The lower Cholesky factor of each matrix, column by column, and behind it 0, or the order of the leading minor that is
             /// not positive. Reads the lower half.
             function cholesky_parts(input: Tensor) -> Tensor {
                 [] Full Yes DTypes::FACTORED, Same,
                 prim CholeskyParts Output {|c, g| [cholesky_gradient(c, g)]},
                 run cholesky_parts_body, torch "-", samples [],
-                example ["assert_close(cholesky_parts(&tensor([[4.0, 2.0], [2.0, 10.0]])?)?, [2.0, 0.0, 1.0, 3.0, 0.0]);"]
+                example ["assert_close(cholesky_parts(&tensor([[4.0, 2.0], [2.0, 10.0]])?)?, [2.0, 1.0, 0.0, 3.0, 0.0]);"]
             }
-            /// Q and R of each matrix, with min(m, n) columns and rows, one behind the other.
+            /// Q and R of each matrix, with min(m, n) columns and rows, one behind the other, each column by column.
             function qr_parts(input: Tensor) -> Tensor {
                 [] Full Yes DTypes::FACTORED, Same,
                 prim QrParts Output {|c, g| [qr_gradient(c, g)]},
@@ -57,7 +57,7 @@ macro_rules! linalg_ops {
                     "assert_close(parts.abs()?, [0.6, 0.8, 5.0]);",
                 ]
             }
-            /// Eigenvalues in ascending order, then eigenvectors as columns, of each symmetric matrix, one behind the other.
+            /// Eigenvalues in ascending order, then the eigenvectors of each symmetric matrix, one behind the other.
             /// Reads the lower half. An error where a number is not finite; on the GPU device that is read back.
             function eigh_parts(input: Tensor) -> Tensor {
                 [] Full Yes DTypes::FACTORED, Same,
@@ -68,7 +68,7 @@ macro_rules! linalg_ops {
                     "assert_close(parts.abs()?, [2.0, 3.0, 0.0, 1.0, 1.0, 0.0]);",
                 ]
             }
-            /// Eigenvalues, then with `vectors` eigenvectors of norm 1 as columns, of each square matrix, one behind the other, as
+            /// Eigenvalues, then with `vectors` eigenvectors of norm 1, of each square matrix, one behind the other, as
             /// complex64. An error where a number is not finite; on the GPU device that is read back.
             function eig_parts(input: Tensor, vectors: Bool) -> Tensor {
                 [] Full Yes DTypes::of(&[$crate::DType::F32, $crate::DType::C64]), Own,
@@ -79,8 +79,8 @@ macro_rules! linalg_ops {
                     "assert_close(parts.abs()?, [1.0f32, 1.0]);",
                 ]
             }
-            /// U, the singular values in descending order, and Vᴴ of each matrix, one behind the other; with `full` all columns of
-            /// U and V. An error where a number is not finite; on the GPU device that is read back.
+            /// U, the singular values in descending order, and Vᴴ of each matrix, one behind the other, column by column; with `full`
+            /// all columns of U and V. An error where a number is not finite; on the GPU device that is read back.
             function svd_parts(input: Tensor, full: Bool) -> Tensor {
                 [] Full Yes DTypes::FACTORED, Same,
                 prim SvdParts { full: bool } Output {|c, g| [svd_gradient(c, g, *full)]},
@@ -90,19 +90,19 @@ macro_rules! linalg_ops {
                     "assert_close(parts.abs()?, [0.0, 1.0, 1.0, 0.0, 3.0, 2.0, 1.0, 0.0, 0.0, 1.0]);",
                 ]
             }
-            /// `P L U` of each matrix: L below the diagonal and U from it on in one matrix, the rows that were exchanged, counted
-            /// from 1, and the number of the first pivot that is zero, or 0, one behind the other.
+            /// `P L U` of each matrix: L below the diagonal and U from it on in one matrix, by columns, the rows that were exchanged,
+            /// counted from 1, and the number of the first pivot that is zero, or 0, one behind the other.
             function lu_parts(input: Tensor) -> Tensor {
                 [] Full Yes DTypes::FACTORED, Same,
                 prim LuParts Output {|c, g| [lu_gradient(c, g)]},
                 run lu_parts_body, torch "-", samples [],
                 example [
                     "let parts = lu_parts(&tensor([[2.0, 1.0], [4.0, 3.0]])?)?;",
-                    "assert_close(parts, [4.0, 3.0, 0.5, -0.5, 2.0, 2.0, 0.0]);",
+                    "assert_close(parts, [4.0, 0.5, 3.0, -0.5, 2.0, 2.0, 0.0]);",
                 ]
             }
-            /// `R` from the diagonal on and the vectors of Householder's reflections below it, in one matrix, then the
-            /// reflections' factors. On the GPU device the matrices are read back, which evaluates.
+            /// `R` from the diagonal on and the vectors of Householder's reflections below it, in one matrix, by columns,
+            /// then the reflections' factors. On the GPU device the matrices are read back, which evaluates.
             function reflector_parts(input: Tensor) -> Tensor {
                 [] Full Yes DTypes::FACTORED, Same,
                 prim ReflectorParts Nothing {|c, g| all c.not_differentiable()},
@@ -112,8 +112,8 @@ macro_rules! linalg_ops {
                     "assert_close(parts, [-5.0, 0.5, 1.6]);",
                 ]
             }
-            /// `L D Lᵀ`, if `hermitian` `L D Lᴴ`, of each symmetric matrix, in the lower half of one matrix; then the pivots of Bunch
-            /// and Kaufman, and the number of the first block of `D` that is zero, or 0. Reads the lower half. On the GPU
+            /// `L D Lᵀ`, if `hermitian` `L D Lᴴ`, of each symmetric matrix, in the lower half of one matrix, by columns; then the
+            /// pivots of Bunch and Kaufman, and the number of the first block of `D` that is zero, or 0. Reads the lower half. On the GPU
             /// device the matrices are read back, which evaluates.
             function ldl_parts(input: Tensor, hermitian: Bool) -> Tensor {
                 [] Full Yes DTypes::FACTORED, Same,
@@ -265,22 +265,43 @@ fn parts(op: LinalgOp, a: &Tensor, lead: &[usize], each: usize) -> Result<Tensor
     dispatch::apply1(Prim::Linalg(op), &[a], Meta { shape, dtype })
 }
 
-/// The parts of the last dimension, each in its shape.
-pub(super) fn unpacked(t: &Tensor, shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
+impl LinalgOp {
+    /// Is the result matrices, which lie column by column, as LAPACK leaves them?
+    pub(crate) fn gives_columns(&self) -> bool {
+        matches!(
+            self,
+            LinalgOp::Inverse | LinalgOp::SolveMatrices | LinalgOp::SolveTriangular { .. } | LinalgOp::LdlSolve { .. }
+        )
+    }
+}
+
+/// The parts of the last dimension, each in its shape, after `own` had them as they lie: matrices by columns.
+fn parted(t: &Tensor, shapes: &[&[usize]], own: impl Fn(Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
     let (mut from, lead) = (0, &t.shape()[..t.ndim() - 1]);
     let mut found = Vec::with_capacity(shapes.len());
     for part in shapes {
         let size: usize = part.iter().product();
-        let shape: Shape = lead.iter().chain(part.iter()).copied().collect();
-        found.push(super::view::reshape_to(&t.narrow(-1, from, size as i64)?, &shape)?);
+        let shape: Shape = lead.iter().chain(part.iter().rev()).copied().collect();
+        let lying = own(super::view::reshape_to(&t.narrow(-1, from, size as i64)?, &shape)?)?;
+        found.push(if part.len() == 2 { lying.transpose(-2, -1)? } else { lying });
         from += size as i64;
     }
     Ok(found)
 }
 
+/// The parts of the last dimension, each in its shape; matrices lie by columns.
+pub(super) fn unpacked(t: &Tensor, shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
+    parted(t, shapes, Ok)
+}
+
 /// [`unpacked`] for the user: tensors of their own, so that a write to one of them is none to the others.
 pub(super) fn handed(t: &Tensor, shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
-    unpacked(t, shapes)?.iter().map(Tensor::copy).collect()
+    parted(t, shapes, |part| part.copy())
+}
+
+/// Matrices in memory of their own, column by column.
+pub(super) fn by_columns(t: &Tensor) -> Result<Tensor> {
+    t.transpose(-2, -1)?.copy()?.transpose(-2, -1)
 }
 
 /// The first parts of a decomposition, as many as are asked for.
@@ -408,8 +429,10 @@ pub(super) fn row_order(pivots: &Tensor, m: usize) -> Result<Tensor> {
 
 /// The rows of `x` in another order, of each matrix its own.
 pub(super) fn reordered(x: &Tensor, order: &Tensor) -> Result<Tensor> {
-    let index = super::view::expand_to(&order.unsqueeze(-1)?, x.shape())?;
-    x.gather(-2, &index)
+    // From columns to columns.
+    let x = x.transpose(-2, -1)?;
+    let index = super::view::expand_to(&order.unsqueeze(-2)?, x.shape())?;
+    x.gather(-1, &index)?.transpose(-2, -1)
 }
 
 fn permutation_body(pivots: &Tensor, n: i64) -> Result<Tensor> {

@@ -65,6 +65,7 @@ fn geqrf_body(a: &Tensor) -> Result<Vec<Tensor>> {
 /// Vectors and factors of reflections, and how they act on columns.
 struct Reflections {
     vectors: Tensor,
+    /// Their negatives, so that the product is a sum.
     factors: Tensor,
     /// `M` of the module's formula.
     inner: Tensor,
@@ -87,19 +88,23 @@ impl Reflections {
         }
         let unit = |rows: usize| crate::ops::create::identity(rows, a.dtype(), a.device());
         let vectors = (a.narrow(-1, 0, k as i64)?.tril(-1)? + &unit(m)?.narrow(-1, 0, k as i64)?)?;
-        let factors = tau.unsqueeze(-1)?;
+        let factors = tau.neg()?.unsqueeze(-1)?;
         let products = adjoint(&vectors)?.matmul(&vectors)?.triu(1)?;
         let inner = ((products * &tau.unsqueeze(-2)?)? + &unit(k)?)?;
         Ok(Reflections { vectors, factors, inner })
     }
 
-    /// The product with the columns `c`, from what `Vᴴ` makes of them.
-    fn act(&self, c: &Tensor, along: &Tensor, adjointed: bool) -> Result<Tensor> {
+    /// The product with the columns `c`, from what `Vᴴ` makes of them; it lies by columns, as LAPACK leaves it, or by rows.
+    fn act(&self, c: &Tensor, along: &Tensor, adjointed: bool, columns: bool) -> Result<Tensor> {
         let middle = match adjointed {
             false => (&self.factors * &solve_triangle(&self.inner, along, true, true)?)?,
             true => solve_triangle(&adjoint(&self.inner)?, &(self.factors.conjugated()? * along)?, false, true)?,
         };
-        c - &self.vectors.matmul(&middle)?
+        let turned = |t: &Tensor| t.transpose(-2, -1);
+        match columns {
+            true => turned(&(turned(&middle)?.matmul(&turned(&self.vectors)?)? + &turned(c)?)?),
+            false => self.vectors.matmul(&middle)? + c,
+        }
     }
 }
 
@@ -114,7 +119,7 @@ fn product_body(op: &'static str, a: &Tensor, tau: &Tensor) -> Result<Tensor> {
     // Of the vectors' adjoint, the first columns are what it makes of the first unit vectors.
     let along = adjoint(&reflections.vectors.narrow(-2, 0, n as i64)?)?;
     let shape: Shape = lead.iter().copied().chain([m, n]).collect();
-    reflections.act(&crate::ops::view::expand_to(&columns, &shape)?, &along, false)
+    reflections.act(&crate::ops::view::expand_to(&columns, &shape)?, &along, false, true)
 }
 
 fn ormqr_body(a: &Tensor, tau: &Tensor, c: &Tensor, left: bool, transpose: bool) -> Result<Tensor> {
@@ -134,7 +139,7 @@ fn ormqr_body(a: &Tensor, tau: &Tensor, c: &Tensor, left: bool, transpose: bool)
     let reflections = Reflections::new(op, a, tau)?;
     // From the right, the adjoint acts on the adjoint.
     let c = if left { c.clone() } else { adjoint(c)? };
-    let y = reflections.act(&c, &adjoint(&reflections.vectors)?.matmul(&c)?, transpose == left)?;
+    let y = reflections.act(&c, &adjoint(&reflections.vectors)?.matmul(&c)?, transpose == left, left)?;
     if left {
         Ok(y)
     } else {

@@ -4,7 +4,7 @@
 //! a batch. Complex ones are solved on the CPU alone.
 #![allow(non_snake_case)]
 
-use super::{adjoint, batch, lu_parts, matrices, real_part, refuse, reordered, row_order, solve_triangle};
+use super::{adjoint, batch, by_columns, lu_parts, matrices, real_part, refuse, reordered, row_order, solve_triangle};
 use crate::ops::compare::select;
 use crate::ops::macros::define_ops;
 use crate::ops::matrix::{above, rounding};
@@ -264,7 +264,7 @@ fn solve_triangular_body(a: &Tensor, b: &Tensor, upper: bool, left: bool, unit: 
     };
     match left {
         true => solve(a, b, upper),
-        false => turned(&solve(&turned(a)?, &turned(b)?, !upper)?),
+        false => by_columns(&turned(&solve(&turned(a)?, &turned(b)?, !upper)?)?),
     }
 }
 
@@ -333,7 +333,7 @@ fn triangular_solve_body(
         false => solve_triangle(&a, &b, upper, unitriangular)?,
     };
     // PyTorch's second result is made of both, with zeros for the gradient of `b`.
-    Ok(vec![x, a.copy()?.in_steps_of(&b.sum(None, false, None)?)?])
+    Ok(vec![x, by_columns(&a)?.in_steps_of(&b.sum(None, false, None)?)?])
 }
 
 fn ldl_solve_body(ld: &Tensor, pivots: &Tensor, b: &Tensor, hermitian: bool) -> Result<Tensor> {
@@ -373,7 +373,8 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
         return Err(Error::shape(op, "input.size(-2) should match other.size(-2)", &[a.shape(), b.shape()]));
     }
     let rtol = rcond.unwrap_or_else(|| rounding(a, m.max(n)));
-    let x = super::pseudo_inverse(a, 0.0, rtol, false)?.matmul(&b)?;
+    // The product by columns.
+    let x = turned(&turned(&b)?.matmul(&turned(&super::pseudo_inverse(a, 0.0, rtol, false)?)?)?)?;
     let values = super::linalg_svdvals(&a.detach()?, None)?;
     let rank = above(&values, 0.0, rtol)?.sum(Some(&[-1]), false, None)?;
     let real = values.dtype();
