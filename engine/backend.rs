@@ -52,6 +52,11 @@ pub(crate) struct Exposed {
 pub(crate) trait Array: Clone + Send + Sync + std::fmt::Debug {
     /// Shape, and strides as PyTorch reports them.
     fn layout(&self) -> &Layout;
+    /// Do the elements lie in row-major order without gaps?
+    #[inline]
+    fn is_contiguous(&self) -> bool {
+        self.layout().is_contiguous()
+    }
     /// Element type.
     fn dtype(&self) -> DType;
     /// How often the storage was written in place; shared by all views.

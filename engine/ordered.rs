@@ -26,7 +26,7 @@ pub(crate) fn in_order_along<B: Backend>(
     out: &Meta,
     run: impl FnOnce(&[&B::Array], &Meta, Option<&[usize]>) -> Result<B::Array>,
 ) -> Result<B::Array> {
-    if x.iter().all(|x| x.layout().is_contiguous()) {
+    if x.iter().all(|x| x.is_contiguous()) {
         return run(x, out, None);
     }
     let layouts: SmallVec<[&Layout; 3]> = x.iter().map(|x| x.layout()).collect();
@@ -86,7 +86,7 @@ pub(crate) fn as_images<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B
 /// PyTorch, where a dimension that is read at indices says nothing of its place.
 pub(crate) fn as_indexed<B: Backend>(axes: &[usize], x: &[&B::Array], made: B::Array) -> Result<B::Array> {
     let (Some((read, indices)), true) = (x.split_first(), made.layout().is_contiguous()) else { return Ok(made) };
-    if x.iter().all(|x| x.layout().is_contiguous()) {
+    if x.iter().all(|x| x.is_contiguous()) {
         return Ok(made);
     }
     let shape = &made.layout().shape;
@@ -111,7 +111,7 @@ pub(crate) fn as_indexed<B: Backend>(axes: &[usize], x: &[&B::Array], made: B::A
 
 /// What was written into a copy of the first input: in the order in which that lies, as in PyTorch.
 pub(crate) fn as_first<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B::Array> {
-    match x.first().filter(|x| !x.layout().is_contiguous()) {
+    match x.first().filter(|x| !x.is_contiguous()) {
         Some(x) => match crate::format::common_order(&[x.layout()], &made.layout().shape) {
             Some(orders) => laid::<B>(made, orders),
             None => Ok(made),

@@ -213,20 +213,21 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
 
 /// A view, which remembers its base, with its node where a gradient may be asked for.
 pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Result<Tensor> {
-    if grad_enabled() && requires_grad(x) {
+    let wanted = grad_enabled() && requires_grad(x);
+    if wanted {
         check_followed(op.schema().name, x)?;
     }
     if !forward::active() {
-        return Ok(record_step_of_view(op, x, storage));
+        return Ok(record_step_of_view(op, x, storage, wanted));
     }
     let same = op.clone();
-    let shown = record_step_of_view(op, x, storage);
+    let shown = record_step_of_view(op, x, storage, wanted);
     forward::view(&same, x, &shown).map(|()| shown)
 }
 
-fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage) -> Tensor {
+fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage, wanted: bool) -> Tensor {
     // A view that was made without recording has no edge, and yet steps from it are recorded.
-    let edge = (grad_enabled() && requires_grad(x)).then(|| edge_of(x));
+    let edge = wanted.then(|| edge_of(x));
     let (base, mut ops, seen, origin) = match &x.0.auto.view {
         Some(v) => (v.base.clone(), v.ops.clone(), changes(&v.base), v.origin),
         None => (x.clone(), SmallVec::new(), changes(x), Origin::Plain),

@@ -114,6 +114,11 @@ impl backend::Array for GpuArray {
         &self.layout
     }
     #[inline]
+    fn is_contiguous(&self) -> bool {
+        // A base's layout is row-major.
+        self.view.is_none() || self.layout.is_contiguous()
+    }
+    #[inline]
     fn dtype(&self) -> DType {
         self.dtype
     }

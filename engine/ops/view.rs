@@ -299,8 +299,10 @@ fn viewed(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
 }
 
 pub(super) fn must_view(op: ViewOp, x: &Tensor) -> Result<Tensor> {
-    let name = op.schema().name;
-    view_as(op, x)?.ok_or_else(|| Error::runtime(name, "no strides can express this view"))
+    match x.layout().view(&op) {
+        Some(layout) => viewed(op, x, layout),
+        None => Err(Error::runtime(op.schema().name, "no strides can express this view")),
+    }
 }
 
 pub(crate) fn reshape_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
@@ -356,11 +358,12 @@ fn permute_body(x: &Tensor, dims: &[isize]) -> Result<Tensor> {
 
 fn transpose_body(x: &Tensor, dim0: isize, dim1: isize) -> Result<Tensor> {
     let (a, b) = (shape::wrap_dim("transpose", dim0, x.ndim())?, shape::wrap_dim("transpose", dim1, x.ndim())?);
-    let mut axes: Axes = (0..x.ndim()).collect();
+    let mut axes = Axes::from_elem(0, x.ndim());
+    axes.iter_mut().enumerate().for_each(|(i, axis)| *axis = i);
     if x.ndim() > 0 {
         axes.swap(a, b);
     }
-    permute_axes(x, &axes)
+    must_view(ViewOp::Permute { axes }, x)
 }
 
 fn t_body(x: &Tensor) -> Result<Tensor> {

@@ -145,13 +145,13 @@ std::atomic<bool> forked{false};
 int exit_status = 0;
 std::terminate_handler earlier_handler = nullptr;
 
-// Handles that MLX destroys when the CUDA driver goes, or has gone, throw in a destructor. The process has ended by then.
+// What MLX destroys, or waits for, when the CUDA driver goes, or has gone, throws in a destructor. The process has ended by then.
 [[noreturn]] void end_as_begun() {
   if (std::exception_ptr error = std::current_exception()) {
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& e) {
-      if (std::strstr(e.what(), "Destroy(handle_) failed") != nullptr) {
+      if (std::strstr(e.what(), "Destroy(handle_) failed") || std::strstr(e.what(), "driver shutting down")) {
         std::fflush(nullptr);
         _exit(exit_status);
       }

@@ -33,8 +33,11 @@ static POOL: RwLock<Option<Arc<Pool>>> = RwLock::new(None);
 struct Job<'a> {
     f: &'a (dyn Fn(usize) + Sync),
     pieces: usize,
-    /// The next piece that nobody has.
-    next: AtomicUsize,
+    /// How many pieces somebody has: whoever runs the loop has the first ones, its helpers the last. So each core gets about the
+    /// same part of a tensor from op to op, and finds it in its caches.
+    taken: AtomicUsize,
+    /// How many of them helpers have.
+    helped: AtomicUsize,
     /// Threads that are at it, beside the one that waits for it.
     helpers: AtomicUsize,
     waits: Thread,
@@ -42,25 +45,34 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Takes pieces until there are none.
-    fn work(&self) {
-        let work = || loop {
-            let i = self.next.fetch_add(1, Ordering::Relaxed);
-            if i >= self.pieces {
-                return;
+    /// Takes pieces from the first on, as the one who runs the loop, until there are none.
+    fn lead(&self) {
+        let mut first = 0..;
+        self.work(|| first.next().unwrap_or_default());
+    }
+
+    /// Takes pieces from the last on.
+    fn help(&self) {
+        self.work(|| self.pieces - 1 - self.helped.fetch_add(1, Ordering::Relaxed));
+    }
+
+    /// Takes pieces until there are none; `next` says which.
+    fn work(&self, mut next: impl FnMut() -> usize) {
+        let work = || {
+            while self.taken.fetch_add(1, Ordering::Relaxed) < self.pieces {
+                (self.f)(next());
             }
-            (self.f)(i);
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
             // The other pieces are not begun any more.
-            self.next.store(self.pieces, Ordering::Relaxed);
+            self.taken.store(self.pieces, Ordering::Relaxed);
             self.panic.lock().get_or_insert(panic);
         }
     }
 
     /// Pieces that nobody has.
     fn left(&self) -> usize {
-        self.pieces.saturating_sub(self.next.load(Ordering::Relaxed))
+        self.pieces.saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 }
 
@@ -97,7 +109,7 @@ impl Team {
             if let Some(job) = self.join() {
                 // SAFETY: the thread is counted among the helpers, for whom the job waits.
                 let job = unsafe { &*job.0 };
-                job.work();
+                job.help();
                 // After the last one has left, the job may be gone.
                 let waits = job.waits.clone();
                 if job.helpers.fetch_sub(1, Ordering::Release) == 1 {
@@ -140,7 +152,8 @@ impl Team {
         let job = Job {
             f,
             pieces,
-            next: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+            helped: AtomicUsize::new(0),
             helpers: AtomicUsize::new(0),
             waits: std::thread::current(),
             panic: Mutex::new(None),
@@ -156,7 +169,7 @@ impl Team {
             seats::make_way(&self.seats);
         }
         self.call(wanted);
-        job.work();
+        job.lead();
         self.list.lock().jobs.retain(|&job| job != posted);
         // Nobody can join any more.
         let left = || job.helpers.load(Ordering::Acquire) == 0;
