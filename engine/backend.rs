@@ -135,8 +135,9 @@ pub(crate) trait Backend {
     /// Computes what is pending for these arrays; waits unless told not to.
     fn eval(arrays: &[&Self::Array], wait: bool) -> Result<()>;
 
-    /// Where the storage of `x` begins, with its elements in the order that layouts mean. Evaluates.
-    fn expose(x: &Self::Array) -> Result<Exposed>;
+    /// Where the storage of `x` begins, with its elements in the order that layouts mean. With `apart` it gets memory of its
+    /// own, if it shares it with another storage that was asked for. Evaluates.
+    fn expose(x: &Self::Array, apart: bool) -> Result<Exposed>;
 
     fn memory() -> MemoryStats;
     fn reset_peak_memory();

@@ -447,12 +447,12 @@ pub(crate) fn to_bytes(x: &Tensor) -> Result<Vec<u8>> {
     Ok(copy)
 }
 
-/// Where the storage of a tensor begins. Evaluates.
-pub(crate) fn expose(x: &Tensor) -> Result<Exposed> {
-    fn run<B: Wrapped>(x: &Tensor) -> Result<Exposed> {
-        B::expose(arrays::<B>("data_ptr", &[x])?[0])
+/// Where the storage of a tensor begins, with `apart` at an address that no other storage has. Evaluates.
+pub(crate) fn expose(x: &Tensor, apart: bool) -> Result<Exposed> {
+    fn run<B: Wrapped>(x: &Tensor, apart: bool) -> Result<Exposed> {
+        B::expose(arrays::<B>("data_ptr", &[x])?[0], apart)
     }
-    with_backend!(x.device(), run(x))
+    with_backend!(x.device(), run(x, apart))
 }
 
 /// The CPU's array of a tensor; `None` for one on the GPU.

@@ -72,8 +72,8 @@ impl Tensor {
     }
 
     /// The address of the first element, as PyTorch gives it: equal for views at one offset of one storage, 0 where there
-    /// are no elements. Evaluates. On the GPU device it is where the host sees the elements, until the next in-place write;
-    /// copies there share it until one of them is written to.
+    /// are no elements. Evaluates. On the GPU device it is where the host sees the elements, until the next in-place write. A
+    /// copy there gets memory of its own when it is written to, or when both are asked for their addresses.
     ///
     /// # Errors
     /// What the evaluation reports.
@@ -81,7 +81,7 @@ impl Tensor {
         if self.numel() == 0 {
             return Ok(0);
         }
-        Ok(dispatch::expose(self)?.address + self.storage_offset() * self.dtype().size())
+        Ok(dispatch::expose(self, true)?.address + self.storage_offset() * self.dtype().size())
     }
 
     /// The elements where they lie, without a copy. Evaluates.
@@ -89,7 +89,7 @@ impl Tensor {
     /// # Errors
     /// What the evaluation reports.
     pub fn export(&self) -> Result<Export> {
-        let Exposed { address, writable, owner } = dispatch::expose(self)?;
+        let Exposed { address, writable, owner } = dispatch::expose(self, false)?;
         let Layout { shape, strides, offset } = self.layout().clone();
         let address = if numel(&shape) == 0 { 0 } else { address + offset * self.dtype().size() };
         Ok(Export { address, shape, strides, dtype: self.dtype(), writable, owner })
@@ -110,7 +110,12 @@ impl Tensor {
     /// # Errors
     /// None on the CPU; on the GPU, what the view reports.
     pub fn storage_vector(&self) -> Result<Tensor> {
-        self.detach()?.as_strided(&[self.storage_numel() as isize], &[1], Some(0))
+        Ok(self.detach()?.as_strided(&[self.storage_numel() as isize], &[1], Some(0))?.alone_on_storage())
+    }
+
+    /// Does this tensor alone show its storage?
+    pub fn storage_is_unshared(&self) -> bool {
+        self.storage().is_unshared()
     }
 
     /// Do the elements lie in memory that other processes can map? On the GPU device they never do.

@@ -415,7 +415,7 @@ impl Backend for CpuBackend {
         Ok(())
     }
 
-    fn expose(x: &CpuArray) -> Result<Exposed> {
+    fn expose(x: &CpuArray, _: bool) -> Result<Exposed> {
         let owner = Box::new(x.buffer.clone());
         Ok(Exposed { address: x.buffer.expose()?, writable: x.buffer.writable(), owner })
     }

@@ -12,11 +12,12 @@ use crate::ops::view::ViewOp;
 use crate::shape::{numel, Layout, Shape, SliceDim, Slices};
 use crate::{backend, DType};
 use mlx_ffi::{ops, Array};
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The longest chain of a view; a longer one becomes a single `as_strided` of the base.
 const MAX_DEPTH: u8 = 8;
@@ -88,6 +89,33 @@ pub(super) struct View {
     shape: Shape,
     depth: u8,
     cache: RwLock<Option<(u32, Arc<Value>)>>,
+}
+
+/// Was a storage that lives, other than this one, told that its elements are at an address, and are they there still? If not,
+/// this one is told.
+fn taken(address: usize, cell: &Arc<Cell>) -> Made<bool> {
+    static TOLD: Mutex<BTreeMap<usize, Weak<Cell>>> = Mutex::new(BTreeMap::new());
+    let other = {
+        let mut told = TOLD.lock();
+        if told.len() >= 1024 {
+            told.retain(|_, cell| cell.strong_count() > 0);
+        }
+        let other = told.get(&address).and_then(Weak::upgrade).filter(|other| !Arc::ptr_eq(other, cell));
+        if other.is_none() {
+            told.insert(address, Arc::downgrade(cell));
+        }
+        other
+    };
+    let Some(other) = other else { return Ok(false) };
+    let array = other.value().ready().cloned();
+    let there = match array {
+        Some(array) => array.address()? == Some(address),
+        None => false,
+    };
+    if !there {
+        TOLD.lock().insert(address, Arc::downgrade(cell));
+    }
+    Ok(there)
 }
 
 /// One array of the GPU backend.
@@ -240,8 +268,9 @@ impl GpuArray {
         }
     }
 
-    /// Where the storage's elements lie in row-major order; puts them there if they do not.
-    pub(super) fn expose(&self) -> Made<backend::Exposed> {
+    /// Where the storage's elements lie in row-major order; puts them there if they do not, and with `apart` elsewhere if
+    /// another storage was told that it is there.
+    pub(super) fn expose(&self, apart: bool) -> Made<backend::Exposed> {
         let (was, array) = {
             let value = self.cell.value();
             (value.array()?.id(), value.logical()?.into_owned())
@@ -258,6 +287,16 @@ impl GpuArray {
                     .ok_or_else(|| crate::Error::backend("data_ptr", "MLX's contiguous copy is not contiguous"))?;
                 (dense, address)
             }
+        };
+        let (array, address) = match apart && taken(address, &self.cell)? {
+            true => {
+                // An op, as MLX's own copies share memory.
+                let own = ops::where_(&Array::scalar(true)?, &array, &array)?;
+                let address = own.address()?.unwrap_or(address);
+                taken(address, &self.cell)?;
+                (own, address)
+            }
+            false => (array, address),
         };
         // Kept, so that the address stays the same until the next write.
         if array.id() != was {

@@ -219,8 +219,8 @@ impl Backend for GpuBackend {
         evaluated().map_err(|e| e.of("eval"))
     }
 
-    fn expose(x: &GpuArray) -> Result<Exposed> {
-        x.expose().map_err(|e| e.of("data_ptr"))
+    fn expose(x: &GpuArray, apart: bool) -> Result<Exposed> {
+        x.expose(apart).map_err(|e| e.of("data_ptr"))
     }
 
     fn memory() -> MemoryStats {

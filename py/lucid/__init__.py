@@ -98,8 +98,20 @@ if TYPE_CHECKING:
     from lucid._repr import get_printoptions as get_printoptions
     from lucid._repr import printoptions as printoptions
     from lucid._repr import set_printoptions as set_printoptions
+    from lucid._storage import BFloat16Storage as BFloat16Storage
+    from lucid._storage import BoolStorage as BoolStorage
+    from lucid._storage import ByteStorage as ByteStorage
+    from lucid._storage import CharStorage as CharStorage
+    from lucid._storage import ComplexFloatStorage as ComplexFloatStorage
+    from lucid._storage import DoubleStorage as DoubleStorage
+    from lucid._storage import FloatStorage as FloatStorage
+    from lucid._storage import HalfStorage as HalfStorage
+    from lucid._storage import IntStorage as IntStorage
+    from lucid._storage import LongStorage as LongStorage
+    from lucid._storage import ShortStorage as ShortStorage
     from lucid._storage import TypedStorage as TypedStorage
     from lucid._storage import UntypedStorage as UntypedStorage
+    from lucid._storage import is_storage as is_storage
     from lucid.amp.autocast_mode import autocast as autocast
     from lucid.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
     from lucid.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
@@ -147,8 +159,20 @@ _PACKAGES = {
     "utils",
 }
 _NAMES = {
+    "BFloat16Storage": "lucid._storage",
+    "BoolStorage": "lucid._storage",
+    "ByteStorage": "lucid._storage",
+    "CharStorage": "lucid._storage",
+    "ComplexFloatStorage": "lucid._storage",
+    "DoubleStorage": "lucid._storage",
+    "FloatStorage": "lucid._storage",
+    "HalfStorage": "lucid._storage",
+    "IntStorage": "lucid._storage",
+    "LongStorage": "lucid._storage",
+    "ShortStorage": "lucid._storage",
     "TypedStorage": "lucid._storage",
     "UntypedStorage": "lucid._storage",
+    "is_storage": "lucid._storage",
     "asarray": "lucid._convert",
     "from_dlpack": "lucid.utils.dlpack",
     "to_dlpack": "lucid.utils.dlpack",

@@ -15,7 +15,7 @@ class tensortype(type):
     dtype: DType
 
     def __call__(cls, *data: Any) -> Tensor:
-        """Uninitialised for sizes, `FloatTensor(2, 3)`; else from a nest of numbers or a tensor, as `lucid.tensor`."""
+        """Uninitialised for sizes, `FloatTensor(2, 3)`; on a storage; else from a nest of numbers or a tensor."""
         if not data:
             return _C.empty(0, dtype=cls.dtype)
         if isinstance(data[0], Tensor):
@@ -23,6 +23,8 @@ class tensortype(type):
                 got = ", ".join(type(d).__name__ for d in data)
                 raise TypeError(f"{cls.__name__}(): expected one tensor of {cls.dtype!r}, got {got}; use .to()")
             return data[0].detach()
+        if len(data) == 1 and hasattr(data[0], "_tensor"):
+            return _C.empty(0, dtype=cls.dtype, device=data[0].device).set_(data[0])
         if isinstance(data[0], int) or type(data[0]).__name__ == "Size":
             return _C.empty(*data, dtype=cls.dtype)
         if len(data) != 1:

@@ -78,6 +78,11 @@ impl PyTensor {
         wrap(py, cross::quick(py, || t.storage_vector())?)
     }
 
+    /// Does this tensor alone show its storage?
+    fn _storage_is_unshared(&self) -> bool {
+        self.read().storage_is_unshared()
+    }
+
     /// May the elements be written to?
     fn _is_writable(&self) -> bool {
         self.read().is_writable()

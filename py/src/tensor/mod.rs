@@ -434,6 +434,8 @@ fn constructed(
             let sizes = crate::args::ints_of(At { op, arg: "size" }, first()?.as_borrowed(), "int")?;
             cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device), None))
         }
+        1 if first()?.hasattr("_tensor")? => restride::of_storage(&first()?, dtype)?
+            .map_or_else(|| crate::create::tensor_of(&first()?, Some(dtype), Some(device)), Ok),
         1 if !first()?.is_instance_of::<pyo3::types::PyInt>() => {
             crate::create::tensor_of(&first()?, Some(dtype), Some(device))
         }

@@ -73,18 +73,16 @@ impl PyTensor {
             let empty = cross::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, dtype, device))?;
             return change(slf, move |t| t.set_(&empty));
         };
-        let whole = match source.cast::<PyTensor>() {
-            Ok(t) => t.get().share(),
-            Err(_) => match source.getattr("_tensor").ok().as_ref().and_then(|t| t.cast::<PyTensor>().ok()) {
-                Some(t) => t.get().share(),
-                None => {
-                    let got = crate::args::kind_name(source);
-                    let why = format!("set_(): argument 'source' must be a Tensor or UntypedStorage, not {got}");
-                    return Err(errors::type_error(py, why));
-                }
-            },
+        let whole = || match source.cast::<PyTensor>() {
+            Ok(t) => Ok(t.get().share()),
+            Err(_) => of_storage(source, dtype)?.ok_or_else(|| {
+                let got = crate::args::kind_name(source);
+                let why = format!("set_(): argument 'source' must be a Tensor or UntypedStorage, not {got}");
+                errors::type_error(py, why)
+            }),
         };
         if size.0.is_none() {
+            let whole = whole()?;
             return change(slf, move |t| t.set_(&whole));
         }
         let offset = optional::<kinds::Int>(At { op, arg: "storage_offset" }, storage_offset, 0)?;
@@ -92,6 +90,15 @@ impl PyTensor {
         let steps = match stride.0 {
             Some(_) => required::<kinds::Sizes>(py, At { op, arg: "stride" }, stride)?.to_vec(),
             None => row_major_strides(&size),
+        };
+        let whole = match (whole()?, reach(&size, &steps, offset)) {
+            // A storage that is too short, and that no tensor shows, gets longer.
+            (t, Some(n)) if n > t.storage_numel() && !source.is_instance_of::<PyTensor>() => {
+                drop(t);
+                source.call_method0("untyped")?.call_method1("resize_", (n.saturating_mul(dtype.size()),))?;
+                whole()?
+            }
+            (t, _) => t,
         };
         change(slf, move |t| t.set_(&whole.detach()?.as_strided(&size, &steps, Some(offset))?))
     }
@@ -151,6 +158,44 @@ impl PyTensor {
         let t = super::constructed(py, "new", args, own_dtype, device.unwrap_or(own_device))?;
         wrap(py, t)
     }
+}
+
+/// What a storage of the package holds, as elements of a dtype; `None` for anything else.
+///
+/// # Errors
+/// For a storage of elements of another dtype.
+pub fn of_storage(source: &Bound<'_, PyAny>, dtype: lucid::DType) -> PyResult<Option<Tensor>> {
+    let py = source.py();
+    let Ok(held) = source.getattr("_tensor") else { return Ok(None) };
+    let Ok(held) = held.cast::<PyTensor>() else { return Ok(None) };
+    let t = held.get().share();
+    if source.hasattr("_dtype")? && t.dtype() != dtype {
+        let why = format!(
+            "Expected a Storage of type {dtype} or an UntypedStorage, but got type {} for argument 1 'storage'",
+            t.dtype()
+        );
+        return Err(errors::runtime_error(py, why));
+    }
+    let elements = cross::quick(py, || {
+        // Of bytes at the end that make no element, nothing is shown.
+        let bytes = t.view_dtype(lucid::DType::U8)?;
+        let whole = bytes.numel() / dtype.size() * dtype.size();
+        if t.dtype() == dtype {
+            Ok(t)
+        } else {
+            bytes.narrow(0, 0, whole as i64)?.view_dtype(dtype)
+        }
+    })?;
+    Ok(Some(elements))
+}
+
+/// How many elements of a storage are needed to show sizes under strides from an offset on.
+fn reach(size: &[isize], steps: &[isize], offset: i64) -> Option<usize> {
+    let offset = usize::try_from(offset).ok()?;
+    size.iter().zip(steps).try_fold(offset.checked_add(1)?, |sum, (&n, &s)| {
+        let last = usize::try_from(n).ok()?.checked_sub(1)?;
+        last.checked_mul(usize::try_from(s).ok()?)?.checked_add(sum)
+    })
 }
 
 fn row_major_strides(size: &[isize]) -> Vec<isize> {

@@ -1,7 +1,10 @@
-"""What is read and written through storages, `set_`, `resize_` and arrays of NumPy, against PyTorch."""
+"""What is made, read and written through storages, `set_`, `resize_` and arrays of NumPy, against PyTorch."""
 
 from __future__ import annotations
 
+import copy
+import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -122,3 +125,172 @@ def test_arrays_of_views_lie_as_they_do() -> None:
         return [*seen, x.tolist(), x.numpy().tolist()]
 
     assert run(lucid) == run(torch)
+
+
+def shown(s: Any, write: Callable[[Any], Any]) -> list[Any]:
+    """What a write gives, and the storage after it."""
+    got = write(s)
+    return [None if got is s else got, s.tolist(), s.nbytes()]
+
+
+def bytes_of_tensor(m: Any) -> list[Any]:
+    u = m.UntypedStorage([0, 0, 128, 63])
+    t = m.Tensor(u)
+    t.add_(1)
+    return [u.tolist(), t.tolist()]
+
+
+def elements_of_tensor(m: Any) -> list[Any]:
+    f = m.FloatStorage([1, 2])
+    t = m.Tensor(f)
+    m.FloatTensor(f).add_(1)
+    return [f.tolist(), t.tolist()]
+
+
+def grown(m: Any) -> list[Any]:
+    s = m.UntypedStorage(16)
+    t = m.empty(0).set_(s, 1, (20,))
+    return [tuple(t.shape), s.nbytes(), t.untyped_storage().nbytes()]
+
+
+def part(m: Any) -> list[Any]:
+    s = m.UntypedStorage([1, 2, 3])
+    p = s[1:]
+    p[0] = 9
+    return [s.tolist(), p.tolist(), len(p)]
+
+
+def wrapped(m: Any) -> list[Any]:
+    u = m.UntypedStorage([0] * 9)
+    f = m.FloatStorage(wrap_storage=u)
+    f[0] = 1.0
+    return [u.tolist(), f.size(), f.untyped() is u]
+
+
+CONVERSIONS = ("float", "double", "half", "bfloat16", "long", "int", "short", "char", "byte", "bool", "complex_float")
+#: Storages that are made by themselves.
+MADE: dict[str, Callable[[Any], Any]] = {
+    "bytes": lambda m: [
+        s.tolist() if k else s.nbytes()
+        for k, s in enumerate((m.UntypedStorage(4), m.UntypedStorage([1, 2, 300]), m.UntypedStorage(b"abc")))
+    ],
+    "sizes": lambda m: [m.UntypedStorage().nbytes(), m.UntypedStorage(size=4).size(), m.FloatStorage(3).nbytes()],
+    "at places": lambda m: [m.UntypedStorage([1, 2, 3])[-1], list(m.UntypedStorage([1, 2])), m.FloatStorage([1, 2])[1]],
+    "filled": lambda m: [m.UntypedStorage(3).fill_(300).tolist(), m.FloatStorage(2).fill_(1.5).tolist()],
+    "longer": lambda m: [s := m.UntypedStorage([1, 2, 3]), s.resize_(5).nbytes(), s[:3].tolist()][1:],
+    "shorter": lambda m: m.UntypedStorage([1, 2, 3]).resize_(2).tolist(),
+    "elements, longer": lambda m: [(s := m.FloatStorage([1, 2])).resize_(5), s.size(), s.nbytes(), s.tolist()[:2]],
+    "written": lambda m: shown(m.FloatStorage([1, 2, 3]), lambda s: s.__setitem__(slice(1, 3), 7)),
+    "a byte written": lambda m: shown(m.UntypedStorage([1, 2, 3]), lambda s: s.__setitem__(0, -1)),
+    "turned around": lambda m: shown(m.UntypedStorage([1, 2, 3, 4]), lambda s: s.byteswap(m.int16)),
+    "converted": lambda m: [
+        (str(t.dtype).rsplit(".", 1)[-1], t.tolist())
+        for s in (m.UntypedStorage([1, 0, 2]), m.FloatStorage([1, 0, 2]))
+        for t in (getattr(s, name)() for name in CONVERSIONS)
+    ],
+    "copied": lambda m: [
+        copy.copy(m.UntypedStorage([1, 2])).tolist(),
+        copy.deepcopy(m.UntypedStorage([1, 2])).tolist(),
+        copy.deepcopy(m.FloatStorage([1, 2])).tolist(),
+        pickle.loads(pickle.dumps(m.FloatStorage([1, 2]))).tolist(),
+    ],
+    "printed": lambda m: [
+        repr(s).replace("torch.storage", "lucid").replace("torch", "lucid")
+        for s in (m.UntypedStorage([1, 2]), m.FloatStorage([1, 2]))
+    ],
+    "named": lambda m: [m.LongStorage(2).type().partition(".")[2], m.HalfStorage(2).pickle_storage_type()],
+    "of dtypes": lambda m: [
+        str(m.TypedStorage(2).dtype).rsplit(".", 1)[-1],
+        m.TypedStorage([1, 2], dtype=m.int32).tolist(),
+        m.TypedStorage(wrap_storage=m.UntypedStorage(9), dtype=m.int32).size(),
+        m.ByteStorage([1, 2]).tolist(),
+    ],
+    "instances": lambda m: [
+        isinstance(m.ones(2).storage(), m.FloatStorage),
+        isinstance(m.ones(2).storage(), m.DoubleStorage),
+        *(m.is_storage(s) for s in (m.UntypedStorage(1), m.FloatStorage(1), m.ones(1))),
+    ],
+    "of buffers": lambda m: [
+        m.FloatStorage.from_buffer(b"\0\0\x80\x3f", "little").tolist(),
+        m.FloatStorage.from_buffer(b"\x3f\x80\0\0", "big").tolist(),
+        m.UntypedStorage.from_buffer(b"ab", dtype=m.uint8).tolist(),
+        m.TypedStorage.from_buffer(b"abcd", dtype=m.uint8).tolist(),
+    ],
+    "set": lambda m: [
+        tuple(m.empty(0).set_(m.UntypedStorage(16)).shape),
+        tuple(m.empty(0).set_(m.UntypedStorage(7)).shape),
+        tuple(m.empty(0).set_(m.UntypedStorage(16), 1, (2,), (1,)).shape),
+        m.empty(0).set_(m.UntypedStorage(16), 1, (1, 2)).stride(),
+        m.empty(0).set_(m.FloatStorage([1, 2, 3])).tolist(),
+        tuple(m.empty(0, dtype=m.int16).set_(m.ones(3).untyped_storage()).shape),
+    ],
+    "tensor of bytes": bytes_of_tensor,
+    "tensor of elements": elements_of_tensor,
+    "grown by a tensor": grown,
+    "part": part,
+    "wrapped": wrapped,
+}
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "negative size": lambda m: m.UntypedStorage(-1),
+    "index": lambda m: m.UntypedStorage([1])[3],
+    "index of elements": lambda m: m.FloatStorage([1])[3],
+    "steps": lambda m: m.UntypedStorage([1, 2, 3, 4])[::2],
+    "slice of elements": lambda m: m.FloatStorage([1, 2])[0:1],
+    "other size": lambda m: m.UntypedStorage(3).copy_(m.UntypedStorage(4)),
+    "other dtype": lambda m: m.Tensor(m.DoubleStorage([1, 2])),
+    "other dtype by name": lambda m: m.FloatTensor(m.DoubleStorage([1, 2])),
+    "other dtype set": lambda m: m.empty(0).set_(m.DoubleStorage([1, 2])),
+    "no dtype": lambda m: m.TypedStorage(wrap_storage=m.UntypedStorage(8)),
+    "text": lambda m: m.UntypedStorage("a"),
+    "a fraction": lambda m: m.UntypedStorage(2.5),
+    "fractions": lambda m: m.UntypedStorage([1.5]),
+    "two sizes": lambda m: m.UntypedStorage(1, 2),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_storages_of_their_own(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert MADE[name](lucid) == MADE[name](torch)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_storages_refuse(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Exception) as theirs:
+            REFUSED[name](torch)
+        with pytest.raises(theirs.type):
+            REFUSED[name](lucid)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_a_tensor_shows_keeps_its_size(device: str) -> None:
+    x = lucid.ones(3, device=device)
+    with pytest.raises(RuntimeError, match="not resizable"):
+        x.untyped_storage().resize_(4)
+    s = lucid.UntypedStorage([1, 2, 3], device=device)
+    assert s.device == x.device and s.resizable() and s.resize_(4).tolist() == [1, 2, 3, 0]
+    t = lucid.empty(0, dtype=lucid.uint8, device=device).set_(s)
+    assert not s.resizable() and t.tolist() == [1, 2, 3, 0]
+    s[1] = 7
+    assert t.tolist() == [1, 7, 3, 0] and x.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_copies_have_addresses_of_their_own(device: str) -> None:
+    def run(m: Any, device: str) -> list[Any]:
+        x = m.arange(12.0, device=device).reshape(3, 4).clone()
+        copies = [x.clone(), copy.deepcopy(x), m.asarray(x, copy=True), x.t().clone().t(), x.detach().clone()]
+        first = [t.data_ptr() for t in (x, *copies)]
+        again = [t.data_ptr() for t in (x, *copies)]
+        views = [
+            x.view(-1).data_ptr() == x.data_ptr(),
+            x[1].data_ptr() - x.data_ptr(),
+            x.detach().data_ptr() == first[0],
+        ]
+        copies[0].add_(1)
+        return [len(set(first)), first == again, views, [t.tolist() for t in (x, *copies)], x.data_ptr() == first[0]]
+
+    assert run(lucid, device) == run(torch, "cpu")
