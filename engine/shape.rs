@@ -161,12 +161,23 @@ pub fn infer_size(op: &'static str, target: &[isize], shape: &[usize]) -> Result
 
 /// Shape after reducing the given axes.
 pub fn reduced_shape(shape: &[usize], axes: &[usize], keepdim: bool) -> Shape {
+    if !keepdim && axes.len() == shape.len() {
+        return Shape::new();
+    }
     let keep = |(i, &n): (usize, &usize)| match axes.contains(&i) {
         false => Some(n),
         true if keepdim => Some(1),
         true => None,
     };
     shape.iter().enumerate().filter_map(keep).collect()
+}
+
+/// All dimensions, in their order.
+pub fn every_axis(ndim: usize) -> Axes {
+    // `SmallVec`'s own collecting pushes one element after the other.
+    let mut axes = Axes::from_elem(0, ndim);
+    axes.iter_mut().enumerate().for_each(|(i, axis)| *axis = i);
+    axes
 }
 
 /// The numbers at these places.

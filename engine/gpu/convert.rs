@@ -46,7 +46,11 @@ pub(super) fn dtype(dtype: DType) -> Made<Dtype> {
 
 /// Sizes as MLX takes them.
 pub(super) fn ints(sizes: &[usize]) -> Made<Ints> {
-    sizes.iter().map(|&n| int(n)).collect()
+    let mut made = Ints::from_elem(0, sizes.len());
+    for (to, &n) in made.iter_mut().zip(sizes) {
+        *to = int(n)?;
+    }
+    Ok(made)
 }
 
 /// A size as MLX takes it.

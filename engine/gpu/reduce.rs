@@ -4,7 +4,7 @@
 //! mlx-ffi. Invariant: as in PyTorch NaN wins extrema, and the first of equals is found.
 
 use super::array::GpuArray;
-use super::convert::{self, constant, int, ints, Ints};
+use super::convert::{self, constant, int, ints};
 use super::fault::Made;
 use super::value::{reduced, Known, Perm, Value};
 use super::view::physical_axis;
@@ -18,7 +18,12 @@ pub(super) fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -
         return GpuArray::new(Value::plain(of_nothing(op, out)?), &out.shape, out.dtype);
     }
     let v = x.value()?;
-    let axes: Ints = how.axes.iter().map(|&a| int(physical_axis(v.perm.as_ref(), a))).collect::<Made<_>>()?;
+    let mut axes = ints(&how.axes)?;
+    if v.perm.is_some() {
+        for axis in &mut axes {
+            *axis = int(physical_axis(v.perm.as_ref(), *axis as usize))?;
+        }
+    }
     let array = match axes.as_slice() {
         [] => v.array()?.clone(),
         axes => match accumulates(op, x.element()) {

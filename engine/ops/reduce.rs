@@ -154,7 +154,7 @@ reduce_ops!(define_ops);
 pub(crate) fn axes_of(op: &'static str, dim: Option<&[isize]>, x: &Tensor) -> Result<Axes> {
     match dim {
         // PyTorch reads an empty list as every dimension.
-        None | Some([]) => Ok((0..x.ndim()).collect()),
+        None | Some([]) => Ok(shape::every_axis(x.ndim())),
         Some(dims) if x.ndim() == 0 => shape::wrap_dims(op, dims, 0).map(|_| Axes::new()),
         Some(dims) => shape::wrap_dims(op, dims, x.ndim()),
     }
@@ -167,9 +167,10 @@ fn reduce(op: ReduceOp, x: &Tensor, axes: Axes, keepdim: bool, dtype: DType) -> 
 
 fn sum_body(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     let schema = op.schema();
-    let x = x.cast(dtype.unwrap_or(schema.result.of(x.dtype())))?;
-    let axes = axes_of(schema.name, dim, &x)?;
-    reduce(op, &x, axes, keepdim, x.dtype())
+    let dtype = dtype.unwrap_or(schema.result.of(x.dtype()));
+    let cast = (dtype != x.dtype()).then(|| x.cast(dtype)).transpose()?;
+    let x = cast.as_ref().unwrap_or(x);
+    reduce(op, x, axes_of(schema.name, dim, x)?, keepdim, dtype)
 }
 
 fn prod_body(x: &Tensor, dim: Option<isize>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {

@@ -358,8 +358,7 @@ fn permute_body(x: &Tensor, dims: &[isize]) -> Result<Tensor> {
 
 fn transpose_body(x: &Tensor, dim0: isize, dim1: isize) -> Result<Tensor> {
     let (a, b) = (shape::wrap_dim("transpose", dim0, x.ndim())?, shape::wrap_dim("transpose", dim1, x.ndim())?);
-    let mut axes = Axes::from_elem(0, x.ndim());
-    axes.iter_mut().enumerate().for_each(|(i, axis)| *axis = i);
+    let mut axes = shape::every_axis(x.ndim());
     if x.ndim() > 0 {
         axes.swap(a, b);
     }

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -94,21 +95,30 @@ template struct Holders<&mx::array::array_desc_>;
 void let_go(mx::array a) {
   std::vector<mx::array> ending;
   while (true) {
+    std::optional<mx::array> next;
     if (holders(a) == 1 && a.siblings().empty()) {
       // What other holders did is done before the inputs are changed.
       std::atomic_thread_fence(std::memory_order_acquire);
       for (mx::array& input : a.inputs()) {
-        if (holders(input) == 1) {
+        if (holders(input) != 1) {
+          continue;
+        }
+        if (!next) {
+          next.emplace(std::move(input));
+        } else {
           ending.push_back(std::move(input));
         }
       }
       a.inputs().clear();
     }
-    if (ending.empty()) {
+    if (next) {
+      a = std::move(*next);
+    } else if (!ending.empty()) {
+      a = std::move(ending.back());
+      ending.pop_back();
+    } else {
       return;
     }
-    a = std::move(ending.back());
-    ending.pop_back();
   }
 }
 
@@ -409,12 +419,14 @@ extern "C" int lucid_repeat_twice(
     lucid_primitive second,
     mlx_array input) {
   return guarded([&] {
-    auto repeat = [&](size_t i, lucid_primitive p, const mx::array& of) {
+    auto repeat = [&](size_t i, lucid_primitive p, mx::array of) {
       const auto& repeated = *static_cast<std::shared_ptr<mx::Primitive>*>(p.ctx);
       mx::Shape shape(outputs[i].shape, outputs[i].shape + outputs[i].ndim);
-      return mx::array(std::move(shape), mlx_dtype_to_cpp(outputs[i].dtype), repeated, std::vector<mx::array>{of});
+      std::vector<mx::array> inputs;
+      inputs.push_back(std::move(of));
+      return mx::array(std::move(shape), mlx_dtype_to_cpp(outputs[i].dtype), repeated, std::move(inputs));
     };
-    mlx_array_set_(*made, repeat(1, second, repeat(0, first, get(input))));
+    new (made->ctx) mx::array(repeat(1, second, repeat(0, first, get(input))));
   });
 }
 
