@@ -378,6 +378,24 @@ macro_rules! mark {
     (Sections $p:ident) => {
         u64::from(matches!($p, $crate::ops::Sections::List(_)))
     };
+    (SomeOperand $p:ident) => {
+        $crate::autograd::call::mark!(OptOperand $p)
+    };
+    (SomeDims $p:ident) => {
+        $crate::autograd::call::mark!(OptDims $p)
+    };
+    (SomeDim $p:ident) => {
+        $crate::autograd::call::mark!(OptDim $p)
+    };
+    (SomeNumber $p:ident) => {
+        $crate::autograd::call::mark!(OptNumber $p)
+    };
+    (SomeText $p:ident) => {
+        $crate::autograd::call::mark!(OptText $p)
+    };
+    (SomeTensor $p:ident) => {
+        $crate::autograd::call::mark!(OptTensor $p)
+    };
     ($other:ident $p:ident) => {
         0
     };
@@ -436,6 +454,7 @@ macro_rules! tell_argument {
     ($told:ident $p:ident Sections) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
     ($told:ident $p:ident Number) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
     ($told:ident $p:ident Bool $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Whether $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
     ($told:ident $p:ident Int $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
     ($told:ident $p:ident Float $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
     ($told:ident $p:ident Dim $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
@@ -450,6 +469,14 @@ macro_rules! tell_argument {
     ($told:ident $p:ident OptDims $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
     ($told:ident $p:ident OptText $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
     ($told:ident $p:ident OptOrder $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident SomeTensor $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptTensor $($d)? } };
+    ($told:ident $p:ident SomeOperand $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptOperand $($d)? } };
+    ($told:ident $p:ident SomeNumber $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptNumber $($d)? } };
+    ($told:ident $p:ident SomeInt $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptInt $($d)? } };
+    ($told:ident $p:ident SomeDim $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptDim $($d)? } };
+    ($told:ident $p:ident SomeDims $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptDims $($d)? } };
+    ($told:ident $p:ident SomeText $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptText $($d)? } };
+    ($told:ident $p:ident SomeOrder $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptOrder $($d)? } };
     // Tensors, dtypes, devices, layouts, generators and what else PyTorch's formulas have no need of.
     ($told:ident $p:ident $other:ident $($d:expr)?) => {};
     (@plain $told:ident $p:ident) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };

@@ -2,7 +2,7 @@
 //!
 //! Sixteen-bit floats are computed in float32 and rounded once, as PyTorch does.
 
-use super::compare::select::r#where;
+use super::compare::select::{clamp, r#where};
 use super::macros::define_ops;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
@@ -121,9 +121,10 @@ fn celu_body(x: &Tensor, alpha: f64) -> Result<Tensor> {
         return Err(Error::runtime("celu", "ZeroDivisionError: alpha cannot be 0 for CELU"));
     }
     wide(x, |x| {
-        let positive = x.gt(0)?;
-        let below = (x.filled(&positive, 0.0)? * (1.0 / alpha))?.expm1()?;
-        r#where(&positive, x, &(below * alpha)?)
+        // NaN is with the positive numbers: its gradient is 1.
+        let low = x.le(0)?;
+        let below = (r#where(&low, x, Scalar::ZERO)? * (1.0 / alpha))?.expm1()?;
+        r#where(&low, &(below * alpha)?, x)
     })
 }
 
@@ -134,12 +135,21 @@ fn mish_body(x: &Tensor) -> Result<Tensor> {
 
 fn hardswish_body(x: &Tensor) -> Result<Tensor> {
     schema::hardswish.check(x.dtype())?;
-    wide(x, |x| (x * &super::nn::relu6(&(x + 3.0)?)?)? * (1.0 / 6.0))
+    wide(x, |x| {
+        // NaN is with the numbers from 3 on: its gradient is 1. A factor without it keeps it from that of the product.
+        let low = x.lt(3)?;
+        let factor = (r#where(&low, x, Scalar::ZERO)? + 3.0)?.relu()?;
+        r#where(&low, &((x * &factor)? * (1.0 / 6.0))?, x)
+    })
 }
 
 fn hardsigmoid_body(x: &Tensor) -> Result<Tensor> {
     schema::hardsigmoid.check(x.dtype())?;
-    wide(x, |x| super::nn::relu6(&(x + 3.0)?)? * (1.0 / 6.0))
+    wide(x, |x| {
+        // Above the bounds, and of NaN, there is no gradient.
+        let y = (x + 3.0)?.relu()?;
+        r#where(&y.lt(6)?, &y, &clamp(&y.detach()?, None, Some(Scalar::Int(6).into()))?)? * (1.0 / 6.0)
+    })
 }
 
 fn constant(value: f64, like: &Tensor) -> Result<Tensor> {

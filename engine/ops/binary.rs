@@ -512,7 +512,8 @@ fn of_length(y: &Tensor, x: &Tensor) -> Result<Tensor> {
 fn addcmul_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
     let dtype = result_type([Operand::Tensor(x), a.into(), b.into()]);
     schema::addcmul.check(dtype)?;
-    let value = if dtype.is_integral() { Scalar::Int(representable("addcmul", value, dtype)?.to_i64()) } else { value };
+    let value =
+        if dtype.is_integral() { Scalar::Int(representable("addcmul", value, dtype)?.to_i64()) } else { number(value) };
     x.add(&(a * b)?, value)
 }
 
@@ -522,7 +523,15 @@ fn addcdiv_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Ten
                    dtype, or add div(a, b, rounding_mode)";
         return Err(Error::dtype("addcdiv", why, &[a.dtype(), b.dtype()]));
     }
-    x.add(&(a / b)?, value)
+    x.add(&(a / b)?, number(value))
+}
+
+/// A flag as the number that it stands for, which `add` would refuse.
+fn number(value: Scalar) -> Scalar {
+    match value {
+        Scalar::Bool(b) => Scalar::Int(i64::from(b)),
+        other => other,
+    }
 }
 
 fn lerp_body(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {

@@ -20,14 +20,14 @@ macro_rules! calculus_ops {
         }
         /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart. `x` is a vector along `dim`, or
         /// broadcasts against `y` once the differences of its neighbours are taken.
-        function trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
+        function trapezoid(y: Tensor, x: SomeTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
             [] Keep Yes DTypes::NUMERIC, Same,
             run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)", "N(2, 1, 3), N(4, 3)", "N(3, 1), N(3, 4), dim=0"],
             example ["assert_close(trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, 4.5);"]
         }
         /// The running integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart, as
         /// [`trapezoid`](crate::ops::calculus::trapezoid) takes them.
-        function cumulative_trapezoid(y: Tensor, x: OptTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
+        function cumulative_trapezoid(y: Tensor, x: SomeTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
             [] Keep Yes DTypes::NUMERIC, Same,
             run cumulative_trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"],
             example ["assert_close(cumulative_trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, [1.5, 4.5]);"]
@@ -158,9 +158,6 @@ fn cumulative_trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: is
 
 fn gradient_body(x: &Tensor, spacing: &Spacing, dim: Option<&[isize]>, edge_order: i64) -> Result<Vec<Tensor>> {
     const OP: &str = "gradient";
-    if !schema::gradient.dtypes.has(x.dtype()) {
-        return Err(Error::not_implemented(OP, format!("torch.gradient does not support {} input", x.dtype())));
-    }
     let given = match spacing {
         Spacing::Number(_) => None,
         Spacing::Numbers(list) => Some(list.len()),
@@ -170,6 +167,9 @@ fn gradient_body(x: &Tensor, spacing: &Spacing, dim: Option<&[isize]>, edge_orde
         Some(dims) => shape::wrap_own_dims(OP, dims, x.ndim())?,
         None => (0..x.ndim()).collect(),
     };
+    if !schema::gradient.dtypes.has(x.dtype()) {
+        return Err(Error::not_implemented(OP, format!("torch.gradient does not support {} input", x.dtype())));
+    }
     if let Some(n) = given.filter(|&n| n != axes.len()) {
         let why =
             format!("expected spacing to be one number, or one for each of {} dimensions, but got {n}", axes.len());

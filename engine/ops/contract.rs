@@ -274,6 +274,8 @@ fn add_product(
         _ => {}
     }
     let y = multiply(a, b)?;
+    // What is a sum of nothing is not multiplied, by infinity say.
+    let alpha = if a.shape().last() == Some(&0) { Scalar::ONE } else { alpha };
     if x.dtype() != y.dtype() {
         let why = "expected the input and both factors to have the same dtype; cast one with .to()";
         return Err(Error::dtype(op, why, &[x.dtype(), y.dtype()]));

@@ -23,7 +23,7 @@ macro_rules! create_ops {
             example ["assert_close(full(&[2, 2], 1.5, None, None)?, [[1.5, 1.5], [1.5, 1.5]]);"]
         }
         /// The numbers from `start` to before `end`, `step` apart: int64 for integers, else the default float.
-        function arange(start: Number, end: OptNumber = None, step: Number = 1; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function arange(start: Number, end: SomeNumber = None, step: Number = 1; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Yes DTypes::REAL, Own,
             prim Arange { start: Scalar, step: Scalar } Nothing {none},
             run arange_body, torch "", samples ["5", "2, 9, 3", "0.5, 3.0, 0.5", "5, 0, -2", "0, 4, dtype=DT.float32"],
@@ -40,7 +40,7 @@ macro_rules! create_ops {
             example ["assert_close(range(1, 4, 1, None, None)?, [1.0, 2.0, 3.0, 4.0]);"]
         }
         /// Ones on the diagonal of an `n` by `m` (by default `n`) matrix, zeros elsewhere.
-        function eye(n: Int, m: OptInt = None; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
+        function eye(n: Int, m: SomeInt = None; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [nograd] Keep Yes DTypes::ALL, Own,
             prim Eye Nothing {none},
             run eye_body, torch "", samples ["3", "2, 4", "4, 2"],

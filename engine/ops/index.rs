@@ -58,7 +58,7 @@ macro_rules! index_ops {
         /// A copy with `src` (a tensor or a number) written at `index` along `dim`: `out[index[i][j]][j] = src[i][j]` for `dim`
         /// 0, and so on. `index` is no larger than `src`, nor than the tensor but along `dim`. With `reduce` "add" or
         /// "multiply" the sources are added to the elements or multiplied with them.
-        method scatter(dim: Dim, index: Tensor, src: OptOperand = None; reduce: OptText = None, value: OptNumber = None) -> Tensor {
+        method scatter(dim: Dim, index: Tensor, src: SomeOperand = None; reduce: SomeText = None, value: SomeNumber = None) -> Tensor {
             [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
             prim Scatter { axis: usize, mode: ScatterMode } Second {|c, g| [
                 match mode {

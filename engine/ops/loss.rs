@@ -490,7 +490,8 @@ fn bce_logits_body(
     let tail = super::activation::one_plus_exp(&(-x)?)?;
     let loss = match pos_weight {
         Some(p) => {
-            let positive = (((p - 1.0)? * t)? + 1.0)?;
+            // Whole numbers less one, so that bytes wrap around as in PyTorch.
+            let positive = (((p - 1)? * t)? + 1)?;
             (((1.0 - t)? * x)? + &(positive * &tail)?)?
         }
         None => (((1.0 - t)? * x)? + &tail)?,

@@ -418,6 +418,12 @@ macro_rules! look {
     (OptOperand $p:ident $casts:ident) => {
         $crate::autocast::Castable::look(&$p, &mut $casts)
     };
+    (SomeTensor $p:ident $casts:ident) => {
+        $crate::ops::macros::look!(OptTensor $p $casts)
+    };
+    (SomeOperand $p:ident $casts:ident) => {
+        $crate::ops::macros::look!(OptOperand $p $casts)
+    };
     ($other:ident $p:ident $casts:ident) => {};
 }
 
@@ -437,6 +443,12 @@ macro_rules! hold {
     };
     (OptOperand $p:ident $casts:ident) => {
         $crate::autocast::Castable::hold($p, $casts)?
+    };
+    (SomeTensor $p:ident $casts:ident) => {
+        $crate::ops::macros::hold!(OptTensor $p $casts)
+    };
+    (SomeOperand $p:ident $casts:ident) => {
+        $crate::ops::macros::hold!(OptOperand $p $casts)
     };
     ($other:ident $p:ident $casts:ident) => {
         $p
@@ -459,6 +471,12 @@ macro_rules! lend {
     };
     (OptOperand $p:ident) => {
         $p.as_ref().map($crate::autocast::HeldOperand::lend)
+    };
+    (SomeTensor $p:ident) => {
+        $crate::ops::macros::lend!(OptTensor $p)
+    };
+    (SomeOperand $p:ident) => {
+        $crate::ops::macros::lend!(OptOperand $p)
     };
     ($other:ident $p:ident) => {
         $p

@@ -126,7 +126,7 @@ macro_rules! matrix_ops {
         }
         /// The norm of each matrix of the dimensions `dim`: "fro" (Frobenius), "nuc" (the sum of the singular values), 2 or -2
         /// (the largest or smallest of them), 1 or -1 (the largest or smallest sum of a column's |x|), ∞ or -∞ (of a row's).
-        function linalg_matrix_norm(A: Tensor, ord: OptOrder = Some($crate::ops::NormOrder::Fro), dim: Dims = &[-2, -1], keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
+        function linalg_matrix_norm(A: Tensor, ord: SomeOrder = Some($crate::ops::NormOrder::Fro), dim: Sizes = &[-2, -1], keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
             [own_out] FullGpu Yes DTypes::INEXACT, Real,
             run matrix_norm_body, torch "linalg.matrix_norm", samples ["N(3, 4)", "N(2, 3, 4), 'nuc'", "N(3, 4), 2, (1, 0), True", "N(3, 4), -2", "N(3, 4), 1", "N(2, 3, 4), -1, (0, 1)", "N(3, 4), float('inf'), (0, 1), True", "N(3, 4), -float('inf')"],
             example [
@@ -142,7 +142,7 @@ macro_rules! matrix_ops {
             example ["assert_close(linalg_norm(&tensor([[1.0, 2.0], [2.0, 4.0]])?, None, None, false, None)?, 5.0);"]
         }
         /// The sum of the singular values of each matrix of the two dimensions `dim`.
-        function nuclear_norm(input: Tensor, dim: OptDims = None, keepdim: Bool = false) -> Tensor {
+        function nuclear_norm(input: Tensor, dim: SomeDims = None, keepdim: Bool = false) -> Tensor {
             [] Full Yes DTypes::FACTORED, Real,
             run nuclear_norm_body, torch "", samples ["N(3, 4)", "N(2, 3, 4), (0, 2)", "N(3, 3), keepdim=True"],
             example ["assert_close(nuclear_norm(&tensor([[3.0, 0.0], [0.0, -2.0]])?, None, false)?, 5.0);"]
@@ -457,7 +457,10 @@ fn linalg_cross_body(a: &Tensor, b: &Tensor, dim: isize) -> Result<Tensor> {
 
 fn cross_body(a: &Tensor, b: &Tensor, dim: Option<isize>) -> Result<Tensor> {
     let dim = match dim {
-        Some(dim) => dim,
+        Some(dim) => {
+            shape::wrap_dim("cross", dim, a.ndim().max(b.ndim()))?;
+            dim
+        }
         None => match a.shape().iter().position(|&n| n == 3) {
             Some(axis) => axis as isize,
             None => return Err(Error::shape("cross", "no dimension of size 3 in input", &[a.shape()])),
@@ -526,6 +529,7 @@ fn matrix_norm_body(
     if rows == columns {
         return Err(Error::runtime(op, format!("dims must be different. Got ({first}, {second})")));
     }
+    super::metric::check_norm_dtype(op, a, dtype)?;
     let a = a.cast(dtype.unwrap_or(a.dtype()))?;
     let (row, column) = (rows as isize, columns as isize);
     let sums = |over: isize, of: isize, largest: bool| {

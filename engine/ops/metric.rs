@@ -124,7 +124,25 @@ fn norm_body(x: &Tensor, p: Scalar, dim: Option<&[isize]>, keepdim: bool, dtype:
     Ok(count)
 }
 
+/// Refuses a norm's `dtype` that would lose something of the input: it is no narrower, and complex as the input is.
+pub fn check_norm_dtype(op: &'static str, x: &Tensor, dtype: Option<DType>) -> Result<()> {
+    let (has, Some(wants)) = (x.dtype(), dtype) else { return Ok(()) };
+    if !has.is_float() && !has.is_complex() {
+        let why = format!("Expected a floating point or complex tensor as input. Got {has}");
+        return Err(Error::not_implemented(op, why));
+    }
+    let why = match (has.is_complex(), wants.is_complex()) {
+        _ if !wants.is_float() && !wants.is_complex() => "should be floating point or complex",
+        (true, false) => "should be complex for complex inputs",
+        (false, true) => "should be real for real inputs",
+        _ if has.promote(wants) != wants => "should hold that of the input without narrowing",
+        _ => return Ok(()),
+    };
+    Err(Error::runtime(op, format!("dtype {why}, but got {wants} for {has}")))
+}
+
 fn normed(x: &Tensor, p: Scalar, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    check_norm_dtype("linalg.vector_norm", x, dtype)?;
     let x = match dtype {
         Some(dtype) => x.cast(dtype)?,
         None => x.clone(),

@@ -185,6 +185,17 @@ pub mod kinds {
     pub type OptGenerator<'a> = Option<&'a Generator>;
     pub type Text<'a> = &'a str;
     pub type OptText<'a> = Option<&'a str>;
+    /// A flag, for which in Python `None` stands for false
+    pub type Whether = bool;
+    // What a call may leave out but, in Python, not give as `None`: PyTorch has overloads with it and without.
+    pub type SomeTensor<'a> = OptTensor<'a>;
+    pub type SomeOperand<'a> = OptOperand<'a>;
+    pub type SomeNumber = OptNumber;
+    pub type SomeInt = OptInt;
+    pub type SomeDim = OptDim;
+    pub type SomeDims<'a> = OptDims<'a>;
+    pub type SomeOrder = OptOrder;
+    pub type SomeText<'a> = OptText<'a>;
 }
 
 /// Rust types of the results that the op table names.

@@ -30,14 +30,14 @@ macro_rules! nn_ops {
             ]
         }
         /// `exp(x) / sum(exp(x))` along `dim`.
-        method softmax(dim: Dim; dtype: OptDtype = None) -> Tensor {
+        method softmax(dim: Dim, dtype: OptDtype = None) -> Tensor {
             [own_out] FullGpu Yes DTypes::FLOAT, Same,
             prim Softmax { axis: usize } Output {|c, g| [softmax_back(g, &c.out()?, *axis, false)]},
             run along[|axis| NnOp::Softmax { axis }], torch "", samples ["N(3, 4), 1", "N(2, 3, 4), 0", "N(), 0"],
             example ["assert_close(tensor([0.0, 3f64.ln()])?.softmax(0, None)?, [0.25, 0.75]);"]
         }
         /// `log(softmax(x))` along `dim`, without overflow.
-        method log_softmax(dim: Dim; dtype: OptDtype = None) -> Tensor {
+        method log_softmax(dim: Dim, dtype: OptDtype = None) -> Tensor {
             [own_out] FullGpu Yes DTypes::FLOAT, Same,
             prim LogSoftmax { axis: usize } Output {|c, g| [softmax_back(g, &c.out()?, *axis, true)]},
             run along[|axis| NnOp::LogSoftmax { axis }], torch "", samples ["N(3, 4), 1", "N(2, 3, 4), 0"],
@@ -293,10 +293,11 @@ fn leaky_relu_body(x: &Tensor, slope: f64) -> Result<Tensor> {
 
 fn elu_body(x: &Tensor, alpha: f64) -> Result<Tensor> {
     schema::elu.check(x.dtype())?;
-    let positive = x.gt(0)?;
+    // NaN is with the positive numbers: its gradient is 1.
+    let low = x.le(0)?;
     // The branch not taken must stay finite, or its gradient is 0 · inf.
-    let below = x.filled(&positive, 0.0)?.expm1()?;
-    super::compare::select::r#where(&positive, x, &(below * alpha)?)
+    let below = super::compare::select::r#where(&low, x, Scalar::ZERO)?.expm1()?;
+    super::compare::select::r#where(&low, &(below * alpha)?, x)
 }
 
 fn softplus_body(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {

@@ -140,21 +140,30 @@ fn shifted(kind: Kind, input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> {
     polynomial(kind, Operand::Tensor(&((x * 2.0)? - 1.0)?), n)
 }
 
+/// 2^63: where whole numbers of 64 bits end.
+const HIGHEST: f64 = 9_223_372_036_854_775_808.0;
+
 fn polynomial(kind: Kind, input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> {
     let x = argument(kind.name, input, n)?;
     schema::chebyshev_polynomial_t.check(x.dtype())?;
     // Sixteen bits are too few to recur in.
     let wide = if x.dtype().size() == 2 { x.cast(DType::F32)? } else { x.clone() };
     let (degrees, most) = match n {
-        Operand::Scalar(s) => (None, s.to_f64().trunc()),
+        // What is no number of 64 bits counts as a degree below 0, as in PyTorch.
+        Operand::Scalar(s) => (None, Some(s.to_f64().trunc()).filter(|n| n.abs() < HIGHEST).unwrap_or(-1.0)),
         Operand::Tensor(t) => {
-            let t = t.detach()?.cast(DType::I64)?;
+            let t = t.detach()?;
+            let t = match t.dtype().is_float() {
+                true => t.filled(&t.lt(HIGHEST)?.logical_not()?, -1.0)?,
+                false => t,
+            };
+            let t = t.cast(DType::I64)?;
             let all = crate::batching::bare(&t);
             let most = if all.numel() == 0 { -1.0 } else { all.amax(None, false)?.item()?.to_f64() };
             (Some(t), most)
         }
     };
-    if !most.is_finite() || most > f64::from(1 << 20) {
+    if most > f64::from(1 << 20) {
         return Err(Error::runtime(kind.name, format!("a degree of {most} is too high; at most 2^20 is taken")));
     }
     let one = Tensor::full_of(wide.shape(), Scalar::ONE, wide.dtype(), wide.device())?;

@@ -327,18 +327,23 @@ fn xlog1py_body(a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
 
 fn logit_body(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
     wide(&schema::logit, x, |x| {
-        let x = match eps {
-            // Of bounds that cross, PyTorch looks at the lower one first.
-            Some(eps) if eps > 0.5 => {
-                let below = r#where(&x.gt(1.0 - eps)?, Scalar::Float(1.0 - eps), x)?;
-                r#where(&x.lt(eps)?, Scalar::Float(eps), &below)?
-            }
-            // As by PyTorch: NaN for a bound above 1, too.
-            Some(eps) => clamp(x, Some(eps.into()), Some((1.0 - eps).into()))?,
-            None => x.clone(),
-        };
         // Not of the quotient, which has no gradient at 0 and 1.
-        x.log()? - &(-&x)?.log1p()?
+        let difference = |x: &Tensor| x.log()? - &(-x)?.log1p()?;
+        match eps.filter(|eps| *eps >= 0.0 || eps.is_nan()) {
+            // Of bounds that cross, PyTorch looks at the lower one first. NaN, and a bound that is NaN, bring nothing within.
+            Some(eps) => {
+                let below = r#where(&x.gt(1.0 - eps)?, Scalar::Float(1.0 - eps), x)?;
+                difference(&r#where(&x.lt(eps)?, Scalar::Float(eps), &below)?)
+            }
+            // The rule has NaN for what the function has no value of, where those of the logarithms have numbers.
+            None if x.requires_grad() => {
+                let still = x.detach()?;
+                let outside = still.lt(0)?.logical_or(&still.gt(1)?)?;
+                let factor = Tensor::constant(f64::NAN.into(), x.dtype(), x.device())?;
+                difference(x)? * &r#where(&outside, &factor, Scalar::ONE)?
+            }
+            None => difference(x),
+        }
     })
 }
 
@@ -504,9 +509,10 @@ fn mvlgamma_body(x: &Tensor, p: i64) -> Result<Tensor> {
     if p > 1 << 16 {
         return Err(Error::runtime("mvlgamma", format!("p has to be at most {}, got {p}", 1 << 16)));
     }
-    wide(&schema::mvlgamma, x, |x| {
-        let halves = (super::create::arange_of(p as usize, x.device())?.cast(x.dtype())? * 0.5)?;
-        let sum = (&x.unsqueeze(-1)? - &halves)?.lgamma()?.sum(Some(&[-1]), false, None)?;
-        sum + (p as f64 * (p as f64 - 1.0) / 4.0 * PI.ln())
-    })
+    schema::mvlgamma.check(x.dtype())?;
+    // Also of 16-bit floats each step is rounded, as by PyTorch: it decides which arguments are poles.
+    let x = if x.dtype().is_integral() { x.cast(crate::default_dtype())? } else { x.clone() };
+    let halves = (super::create::arange_of(p as usize, x.device())?.cast(x.dtype())? * 0.5)?;
+    let sum = (&x.unsqueeze(-1)? - &halves)?.lgamma()?.sum(Some(&[-1]), false, None)?;
+    sum + (p as f64 * (p as f64 - 1.0) / 4.0 * PI.ln())
 }

@@ -150,7 +150,7 @@ macro_rules! pool_ops {
         }
         /// Average pooling over (N, C, H, W) or (C, H, W). `stride` defaults to the window. Means of int64 are cut off towards zero.
         function avg_pool2d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], ceil_mode: Bool = false, count_include_pad: Bool = true, divisor_override: OptInt = None) -> Tensor {
-            [] Keep Yes DTypes::AVERAGED, Same,
+            [own_out] Keep Yes DTypes::AVERAGED, Same,
             run avg_pool_nd[2], torch "nn.functional.avg_pool2d", samples ["N(2, 3, 6, 6), 2", "N(2, 3, 7, 6), 3, 2, 1", "N(2, 3, 7, 6), 3, 2, 1, True, False", "N(1, 2, 7, 7), 2, divisor_override=3"],
             example [
                 "let x = tensor([[[[1.0, 3.0], [2.0, 6.0]]]])?;",
@@ -159,7 +159,7 @@ macro_rules! pool_ops {
         }
         /// Average pooling over (N, C, D, H, W) or (C, D, H, W). Means of int64 are cut off towards zero.
         function avg_pool3d(input: Tensor, kernel_size: Dims, stride: OptDims = None, padding: Dims = &[0], ceil_mode: Bool = false, count_include_pad: Bool = true, divisor_override: OptInt = None) -> Tensor {
-            [] FullCpu Yes DTypes::AVERAGED, Same,
+            [own_out] FullCpu Yes DTypes::AVERAGED, Same,
             run avg_pool_nd[3], torch "nn.functional.avg_pool3d", samples ["N(1, 2, 4, 4, 4), 2", "N(1, 2, 4, 5, 4), 3, 2, 1, True, False", "N(1, 2, 4, 4, 4), 2, divisor_override=3"],
             example [
                 "let x = tensor([[[[[1.0, 3.0], [2.0, 6.0]]]]])?;",

@@ -35,7 +35,7 @@ macro_rules! reduce_ops {
         }
         /// The product over one dimension (all by default); integers and `bool` multiply in int64. Empty products are 1.
         /// A part of the product that overflows, or vanishes, stays so; parts are taken in the order of the elements.
-        method prod(dim: OptDim = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
+        method prod(dim: SomeDim = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
             [] Full Yes DTypes::ALL, Sum,
             prim Prod Both {|c, g| [prod_gradient(c, g)]},
             run prod_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), -1, keepdim=True", "N()", "N(2, 0), 1"],
@@ -327,6 +327,7 @@ fn root(y: &Tensor) -> Result<Tensor> {
 }
 
 fn nansum_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    axes_of("nansum", dim, x)?;
     schema::nansum.check(x.dtype())?;
     if x.dtype().is_integral() {
         return x.sum(dim, keepdim, dtype);

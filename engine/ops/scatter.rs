@@ -358,7 +358,10 @@ impl Tensor {
 
 /// Extrema `y` of `src` alone, whose gradient counts an element of `x` that equals them, though it takes no part: as PyTorch's.
 fn shared_with_former(y: &Tensor, x: &Tensor, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
-    let (x, src, value) = (x.detach()?, src.detach()?, y.detach()?);
+    let (x, value) = (x.detach()?, y.detach()?);
+    // What of the sources has an index.
+    let each = index.shape().iter().enumerate();
+    let src = each.fold(src.detach(), |src, (axis, &n)| src?.narrow(axis as isize, 0, n as i64))?;
     let hit = src.eq(&value.gather(dim, index)?)?.cast(x.dtype())?;
     let hits = x.zeros_like()?.scatter_add(dim, index, &hit)?;
     let tie = x.eq(&value)?.logical_and(&hits.gt(0)?)?.logical_and(&value.isfinite()?)?;

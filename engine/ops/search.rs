@@ -71,7 +71,7 @@ macro_rules! search_ops {
         /// Each element `repeats` times (a number, or one for each index of `dim`); flattened first without `dim`. A tensor of
         /// counts alone gives each index as often as it says. With a tensor of counts it evaluates, unless `output_size` is
         /// given.
-        method repeat_interleave(repeats: OptOperand = None, dim: OptDim = None; output_size: OptInt = None) -> Tensor {
+        method repeat_interleave(repeats: SomeOperand = None, dim: OptDim = None; output_size: OptInt = None) -> Tensor {
             [] Keep Yes DTypes::ALL, Same,
             run repeat_interleave_body, torch "", samples [
                 "N(3, 4), 2", "N(3, 4), 3, 1", "N(3, 4), I(0, 3, 4), dim=1", "N(3, 4), I(0, 3, 3), 0", "N(3, 4), I(2, 3, 1), 0, output_size=6", "I(0, 4, 5)", "N(2), 0"

@@ -44,7 +44,8 @@ fn slices(
     if source.ndim() == 0 && x.ndim() > 0 && index.numel() != 1 && op == "index_add" {
         return Err(Error::index(op, format!("Dimension specified as {dim} but tensor has no dimensions")));
     }
-    let source = if x.ndim() == 0 { with_dims(source)? } else { source.clone() };
+    let alone = source.ndim() == 0 && x.ndim() == 1 && op == "index_copy";
+    let source = if x.ndim() == 0 || alone { with_dims(source)? } else { source.clone() };
     if source.shape() != expected.as_slice() {
         let why =
             format!("source must have the shape {expected:?}: that of the tensor, and along dim {axis} that of index");

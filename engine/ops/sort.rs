@@ -47,7 +47,7 @@ macro_rules! sort_ops {
                 example ["assert_close(argsort_rows(&tensor([[2, 1], [1, 9], [1, 3]])?)?, [2, 1, 0]);"]
             }
             /// The elements in order along `dim`, and the indices they came from. Equal elements keep their order.
-            method sort(dim: Dim = -1, descending: Bool = false, stable: Bool = true) -> ValuesIndices {
+            method sort(dim: Dim = -1, descending: Bool = false, stable: Whether = true) -> ValuesIndices {
                 [] Keep Yes DTypes::ORDERED, Same,
                 run sort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True", "N(), 0", "N(0, 3)"],
                 example [
@@ -84,7 +84,7 @@ macro_rules! sort_ops {
             }
             /// The middle element in order along `dim`, the lower one of two, and its index; without `dim` the middle one of
             /// all elements alone, whose equals share the gradient. NaN where there is one.
-            method median(dim: OptDim = None, keepdim: Bool = false) -> MaybeIndices {
+            method median(dim: SomeDim = None, keepdim: Bool = false) -> MaybeIndices {
                 [] Keep Yes DTypes::REAL, Same,
                 run median_body[false], torch "", samples ["N(3, 4)", "N(3, 5), 1", "N(4, 3), 0, keepdim=True", "N(), 0"],
                 example [
@@ -94,7 +94,7 @@ macro_rules! sort_ops {
                 ]
             }
             /// [`median`] of the elements that are not NaN.
-            method nanmedian(dim: OptDim = None, keepdim: Bool = false) -> MaybeIndices {
+            method nanmedian(dim: SomeDim = None, keepdim: Bool = false) -> MaybeIndices {
                 [] Keep Yes DTypes::REAL, Same,
                 run median_body[true], torch "", samples ["N(3, 4)", "N(3, 5), 1", "N(4, 3), 0, keepdim=True"],
                 example [
@@ -115,7 +115,7 @@ macro_rules! sort_ops {
             /// The `q`-quantiles along `dim` (of all elements by default): of `n` ordered elements the one at place
             /// `q (n - 1)`. Between two places `interpolation` decides: "linear", "lower", "higher", "midpoint" or "nearest".
             /// A vector of several `q` gives a new first dimension. NaN where there is one. float32 and float64 only.
-            method quantile(q: Operand, dim: OptDims = None, keepdim: Bool = false; interpolation: Text = "linear") -> Tensor {
+            method quantile(q: Operand, dim: OptDim = None, keepdim: Bool = false; interpolation: Text = "linear") -> Tensor {
                 [] FullCpu Yes DTypes::FLOAT, Same,
                 run quantile_body[false], torch "", samples [
                     "N(3, 4), 0.3", "N(3, 5), 0.6, 1", "N(4, 3), P(2, lo=0.1, hi=0.9), 0, keepdim=True", "N(3, 5), 0.3, 1, interpolation='lower'",
@@ -129,7 +129,7 @@ macro_rules! sort_ops {
                 ]
             }
             /// [`quantile`] of the elements that are not NaN.
-            method nanquantile(q: Operand, dim: OptDims = None, keepdim: Bool = false; interpolation: Text = "linear") -> Tensor {
+            method nanquantile(q: Operand, dim: OptDim = None, keepdim: Bool = false; interpolation: Text = "linear") -> Tensor {
                 [] FullCpu Yes DTypes::FLOAT, Same,
                 run quantile_body[true], torch "", samples ["N(3, 4), 0.3", "N(3, 5), 0.6, 1", "N(4, 3), P(2, lo=0.1, hi=0.9), 0, keepdim=True"],
                 example [r#"assert_close(tensor([1.0, f64::NAN, 3.0])?.nanquantile(0.5, None, false, "linear")?, 2.0);"#]
@@ -369,10 +369,11 @@ fn quantile_body(
     skip: bool,
     x: &Tensor,
     q: Operand<'_>,
-    dim: Option<&[isize]>,
+    dim: Option<isize>,
     keepdim: bool,
     interpolation: &str,
 ) -> Result<Tensor> {
+    let dim = dim.as_ref().map(std::slice::from_ref);
     let op = if skip { "nanquantile" } else { "quantile" };
     if !matches!(x.dtype(), DType::F32 | DType::F64) {
         return Err(Error::dtype(op, "input tensor must be either float or double dtype", &[x.dtype()]));

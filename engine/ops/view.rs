@@ -109,7 +109,7 @@ macro_rules! view_ops {
             example ["assert_eq!(tensor([[[0.0; 4]; 3]; 2])?.movedim(&[0], &[2])?.shape(), [3, 4, 2]);"]
         }
         /// Dimensions of size 1 removed: those named, else all.
-        method squeeze(dim: OptDims = None) -> Tensor {
+        method squeeze(dim: SomeDims = None) -> Tensor {
             [restrides] Keep Yes DTypes::ALL, Same,
             run squeeze_body, torch "", samples ["N(3, 1, 4, 1)", "N(3, 1, 4), 1", "N(3, 1, 4), 0", "N(1, 3, 1), (0, 2)"],
             example [

@@ -32,8 +32,26 @@ def _slice(input: _C.Tensor, dim: int = 0, start: Any = None, end: Any = None, s
     return input[(slice(None),) * dim + (slice(start, end, step),)]
 
 
-# Views that are no function of their own.
-_WITHOUT_NAME: dict[str, Any] = {"alias": lambda input: input.view_as(input), "slice": _slice}
+def _view(input: _C.Tensor, size: Any = None, *, dtype: Any = None) -> _C.Tensor:
+    """`input` under another shape, whatever its strides, as it is copied anyway; or its bytes as another dtype."""
+    given = size if dtype is None else dtype
+    return input.reshape(given) if isinstance(given, (tuple, list)) else input.view(dtype=given)
+
+
+def _expand(input: _C.Tensor, size: Any, *, implicit: bool = False) -> _C.Tensor:
+    """`expand` of a sequence of sizes."""
+    if not isinstance(size, (tuple, list)):
+        raise errors.TypeError(f"expand_copy(): argument 'size' must be tuple of ints, not {type(size).__name__}")
+    return input.expand(size)
+
+
+# Views that are no function of their own, or whose copies take other arguments.
+_WITHOUT_NAME: dict[str, Any] = {
+    "alias": lambda input: input.view_as(input),
+    "slice": _slice,
+    "view": _view,
+    "expand": _expand,
+}
 
 
 def _copy(shown: _C.Tensor) -> _C.Tensor:

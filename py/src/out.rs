@@ -140,6 +140,40 @@ fn rule(op: &str) -> OutDType {
     lucid::ops::schemas().find(|s| s.name == op).map_or(OutDType::Cast, |s| s.out)
 }
 
+/// Refuses an `out` of another kind than the result's: it is one tensor, or as many as there are results. PyTorch sees that
+/// before it looks at the other arguments.
+#[inline]
+pub fn check_kind(py: Python<'_>, op: &'static str, out: Arg<'_, '_>, result: &'static str) -> PyResult<()> {
+    match out.0 {
+        None => Ok(()),
+        Some(out) if out.is_none() => Ok(()),
+        Some(out) => check_given_kind(py, op, out, result),
+    }
+}
+
+#[cold]
+fn check_given_kind(py: Python<'_>, op: &'static str, out: Borrowed<'_, '_, PyAny>, result: &str) -> PyResult<()> {
+    let op = op.trim_start_matches("r#");
+    let one = out.is_instance_of::<PyTensor>();
+    let expected = match result {
+        "Tensor" if !one => "Tensor",
+        "ValuesIndices" | "MinMax" | "SignLogabsdet" | "MantissaExponent" | "HistEdges" | "Pair" | "Named" if one => {
+            "tuple of Tensors"
+        }
+        _ => return Ok(()),
+    };
+    Err(errors::type_error(py, format!("{op}(): argument 'out' must be {expected}, not {}", kind_name(&out))))
+}
+
+/// Refuses `out` of what is made after a tensor (`zeros_like`): PyTorch has it of sizes alone.
+pub fn check_of_sizes(py: Python<'_>, op: &'static str) -> PyResult<()> {
+    let first = |s: &lucid::ops::Schema| s.params.first().is_some_and(|p| p.kind == "Tensor");
+    match lucid::ops::schemas().find(|s| s.name == op).is_some_and(first) {
+        true => Err(errors::type_error(py, format!("{op}() got an unexpected keyword argument 'out'"))),
+        false => Ok(()),
+    }
+}
+
 /// The `dtype` of a call that writes to `out`: where none is given, `out`'s if the op makes its result in any.
 pub fn asked(py: Python<'_>, op: &'static str, out: Arg<'_, '_>, dtype: Option<DType>) -> PyResult<Option<DType>> {
     let Some(out) = out.0.and_then(|o| Some(o.cast::<PyTensor>().ok()?.get().share())) else {
@@ -284,7 +318,8 @@ impl Store for (Tensor, Option<Tensor>) {
     ) -> PyResult<Bound<'py, PyAny>> {
         match self {
             (values, Some(indices)) => (values, indices).store(py, op, out, given),
-            (values, None) => values.store(py, op, out, given),
+            // The form without indices writes to nothing.
+            (_, None) => Err(errors::type_error(py, format!("{op}(): 'out' goes with 'dim'"))),
         }
     }
 }

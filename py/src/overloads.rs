@@ -86,10 +86,12 @@ impl<'py> Call<'py> {
     }
 
     pub fn flag(&self, name: &'static str, default: bool) -> PyResult<bool> {
-        match self.has(name) {
-            true => optional::<kinds::Bool>(self.at(name), self.arg(name), default),
-            false => Ok(default),
-        }
+        optional::<kinds::Bool>(self.at(name), self.arg(name), default)
+    }
+
+    /// A flag for which `None` stands for false.
+    pub fn loose(&self, name: &'static str) -> PyResult<bool> {
+        optional::<kinds::Whether>(self.at(name), self.arg(name), false)
     }
 
     /// The result, or `out` with the result written to it.
@@ -196,7 +198,9 @@ fn spread<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> Object<'py> {
     const NAMES: &[&str] = &["input", "dim", "unbiased", "keepdim", "correction", "out"];
-    let mut call = Call::read(what.op, (NAMES, 4), slf, args, kwargs)?;
+    // With the mean there is no `out`.
+    let names = if what.mean { &NAMES[..5] } else { NAMES };
+    let mut call = Call::read(what.op, (names, 4), slf, args, kwargs)?;
     let py = call.py;
     if call.given[1].as_ref().is_some_and(|v| v.is_instance_of::<PyBool>()) {
         if call.given[2].is_some() {
@@ -206,6 +210,12 @@ fn spread<'py>(
     }
     if call.get("unbiased").is_some() && call.get("correction").is_some() {
         return Err(errors::type_error(py, format!("{}(): takes 'unbiased' or 'correction', not both", what.op)));
+    }
+    if call.get("unbiased").is_some() && call.get("dim").is_none() && call.has("out") {
+        return Err(errors::type_error(
+            py,
+            format!("{}(): 'out' goes with 'unbiased' where there is a 'dim'", what.op),
+        ));
     }
     let t = call.tensor("input")?;
     let dim = optional::<kinds::OptDims>(call.at("dim"), call.arg("dim"), None)?;
@@ -238,7 +248,9 @@ fn norm_of<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> Object<'py> {
     const NAMES: &[&str] = &["input", "p", "dim", "keepdim", "out", "dtype"];
-    let call = Call::read("norm", (NAMES, if slf.is_some() { 4 } else { 6 }), slf, args, kwargs)?;
+    const METHOD: &[&str] = &["input", "p", "dim", "keepdim", "dtype"];
+    let names = if slf.is_some() { METHOD } else { NAMES };
+    let call = Call::read("norm", (names, names.len()), slf, args, kwargs)?;
     let py = call.py;
     let t = call.tensor("input")?;
     let p = match call.get("p").filter(|p| !p.is_none()) {
@@ -258,7 +270,10 @@ fn norm_of<'py>(
     let dtype = optional::<kinds::OptDtype>(call.at("dtype"), call.arg("dtype"), None)?;
     let made = cross::op(py, weight_of(&t), || match (p, dtype) {
         (Some(p), _) => metric::norm(&t, p, dim.as_deref(), keepdim, dtype),
-        (None, Some(dtype)) => matrix::nuclear_norm(&t.cast(dtype)?, dim.as_deref(), keepdim),
+        (None, Some(dtype)) => {
+            metric::check_norm_dtype("linalg.matrix_norm", &t, Some(dtype))?;
+            matrix::nuclear_norm(&t.cast(dtype)?, dim.as_deref(), keepdim)
+        }
         (None, None) => matrix::nuclear_norm(&t, dim.as_deref(), keepdim),
     })?;
     call.finish(made, |made| wrap(py, made))
@@ -409,6 +424,9 @@ fn r#where<'py>(
         let a = required::<kinds::Operand>(py, At { op, arg: "input" }, input)?;
         let b = required::<kinds::Operand>(py, At { op, arg: "other" }, other)?;
         if let Some(out) = out.0.filter(|o| !o.is_none()) {
+            // Numbers are for the form without `out`.
+            drop(required::<kinds::Tensor>(py, At { op, arg: "input" }, input)?);
+            drop(required::<kinds::Tensor>(py, At { op, arg: "other" }, other)?);
             let mut read = vec![c.clone()];
             <kinds::Operand as Kind>::gather(&a, &mut read);
             <kinds::Operand as Kind>::gather(&b, &mut read);

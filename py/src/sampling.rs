@@ -53,7 +53,7 @@ fn randint<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>)
     let (generator, dtype, device) = options!(call);
     let size = <kinds::Sizes as Kind>::lend(&size);
     let made = cross::op(py, 0, || random::randint(low, high, size, generator.as_ref(), dtype, device))?;
-    made_new(py, "randint", made, call.arg("out"), call.flag("requires_grad", false)?)
+    made_new(py, "randint", made, call.arg("out"), call.loose("requires_grad")?)
 }
 
 /// `randint` in the tensor's shape, dtype and device, where not given: `randint_like(input, high)` or
@@ -81,7 +81,7 @@ fn randint_like<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDi
     let format = crate::format::given("randint_like", call.arg("memory_format"))?;
     let run = || random::randint_like(&t, low, high, generator.as_ref(), dtype, device, format);
     let made = cross::op(py, weight_of(&t), run)?;
-    made_new(py, "randint_like", made, Arg::MISSING, call.flag("requires_grad", false)?)
+    made_new(py, "randint_like", made, Arg::MISSING, call.loose("requires_grad")?)
 }
 
 #[pymethods]

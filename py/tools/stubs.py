@@ -36,6 +36,7 @@ KINDS = {
     "Float": "_float",
     "OptFloat": "_float | None",
     "Bool": "_bool",
+    "Whether": "_bool | None",
     "Dim": "_int",
     "OptDim": "_int | None",
     "Dims": "_Ints",
@@ -55,6 +56,14 @@ KINDS = {
     "Spacing": "_Number | Sequence[_Number] | Sequence[Tensor]",
     "OptFormat": "memory_format | None",
     "Bins": "_int | Sequence[_int | Tensor]",
+    "SomeTensor": "Tensor",
+    "SomeOperand": "_Operand",
+    "SomeNumber": "_Number",
+    "SomeInt": "_int",
+    "SomeDim": "_int",
+    "SomeDims": "_Ints",
+    "SomeOrder": "_Number | str",
+    "SomeText": "str",
 }
 RESULTS = {
     "Tensor": "Tensor",

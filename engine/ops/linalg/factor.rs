@@ -157,7 +157,7 @@ macro_rules! factor_ops {
             ]
         }
         /// [`linalg_lu_factor`], but no error where a pivot is zero; with `get_infos` [`linalg_lu_factor_ex`].
-        method lu(pivot: Bool = true, get_infos: Bool = false) -> Tensors {
+        method lu(pivot: Bool = true, get_infos: Whether = false) -> Tensors {
             [out_rule] Full Yes DTypes::FACTORED, Own,
             run lu_method_body, torch "", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5), get_infos=True"],
             example [

@@ -101,7 +101,7 @@ macro_rules! in_place_method {
     };
 }
 
-/// Refuses an argument whose memory overlaps in part that of the tensor that is written.
+/// Refuses an argument that does not go with the tensor that is written: its memory overlaps that of the tensor in part.
 macro_rules! apart {
     (Tensor $x:ident $p:ident $op:expr) => {
         $x.refuse_shared($op, $p, false)?
@@ -116,6 +116,19 @@ macro_rules! apart {
     (OptOperand $x:ident $p:ident $op:expr) => {
         if let Some($crate::ops::Operand::Tensor(t)) = $p {
             $x.refuse_shared($op, t, false)?
+        }
+    };
+    (SomeOperand $x:ident $p:ident $op:expr) => {
+        $crate::ops::macros::apart!(OptOperand $x $p $op)
+    };
+    // What is written in place cannot have another dtype.
+    (OptDtype $x:ident $p:ident $op:expr) => {
+        if let Some(dtype) = $p.filter(|d| *d != $x.dtype()) {
+            let why = format!(
+                "Bad in-place call: input tensor dtype {} and output tensor dtype {dtype} should match",
+                $x.dtype()
+            );
+            return Err($crate::Error::runtime($op, why));
         }
     };
     ($other:ident $x:ident $p:ident $op:expr) => {};

@@ -6,6 +6,8 @@
 mod operands;
 mod values;
 
+pub use values::sizes_of;
+
 pub use operands::{lead, operand_of, sublists, tensors_of, weight_of, HeldOperand};
 
 use crate::errors;
@@ -155,6 +157,55 @@ pub trait Preset: Kind {
     fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a>;
 }
 
+/// Kinds of what may be left out but not be `None`; otherwise they are the kinds that take that.
+macro_rules! some_kinds {
+    ($($name:ident $of:ident $expected:literal;)*) => {$(
+        impl Kind for kinds::$name {
+            type Held<'a> = <kinds::$of as Kind>::Held<'a>;
+            type Lent<'h> = <kinds::$of as Kind>::Lent<'h>;
+            #[inline]
+            fn hold<'a>(at: At, obj: Borrowed<'a, '_, PyAny>) -> PyResult<Self::Held<'a>> {
+                match obj.is_none() {
+                    true => Err(at.wrong(obj, $expected)),
+                    false => <kinds::$of as Kind>::hold(at, obj),
+                }
+            }
+            #[inline]
+            fn lend<'h>(held: &'h Self::Held<'_>) -> Self::Lent<'h> {
+                <kinds::$of as Kind>::lend(held)
+            }
+            #[inline]
+            fn weight(held: &Self::Held<'_>) -> usize {
+                <kinds::$of as Kind>::weight(held)
+            }
+            #[inline]
+            fn gather(held: &Self::Held<'_>, tensors: &mut Vec<lucid::Tensor>) {
+                <kinds::$of as Kind>::gather(held, tensors);
+            }
+            #[inline]
+            fn given(held: &Self::Held<'_>) -> Given {
+                <kinds::$of as Kind>::given(held)
+            }
+        }
+        impl Preset for kinds::$name {
+            #[inline]
+            fn preset<'a>(default: Self::Lent<'static>) -> Self::Held<'a> {
+                <kinds::$of as Preset>::preset(default)
+            }
+        }
+    )*};
+}
+some_kinds! {
+    SomeTensor OptTensor "Tensor";
+    SomeOperand OptOperand "Tensor or a number";
+    SomeNumber OptNumber "a number";
+    SomeInt OptInt "int";
+    SomeDim OptDim "int";
+    SomeDims OptDims "int or a tuple of ints";
+    SomeOrder OptOrder "a number or str";
+    SomeText OptText "str";
+}
+
 /// Converts an argument that must be there.
 #[inline]
 pub fn required<'a, K: Kind>(py: Python<'_>, at: At, arg: Arg<'a, '_>) -> PyResult<K::Held<'a>> {
@@ -269,6 +320,6 @@ pub mod kinds {
     markers! {
         Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int Start OptInt Float OptFloat Bool Dim OptDim Dims OptDims
         Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText OptFloats Bins OptOrder Spacing
-        OptFormat
+        OptFormat SomeTensor SomeOperand SomeNumber SomeInt SomeDim SomeDims SomeOrder SomeText Whether
     }
 }

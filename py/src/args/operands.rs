@@ -228,12 +228,21 @@ fn number_lead<'py>(
     let Some(Ok(s)) = scalar_of(first) else { return Ok(None) };
     let Some(other) = other else {
         let Some(Ok(t)) = scalar_of(second).filter(|_| NUMBERS.contains(&op)) else { return Ok(None) };
+        if matches!((s, t), (Scalar::Wide(_), Scalar::Int(_)) | (Scalar::Int(_), Scalar::Wide(_))) {
+            let why = format!("{op}(): a number beyond int64 goes with none below it: {} and {}", *first, *second);
+            return Err(errors::runtime_error(py, why));
+        }
         let dtype = match s {
             Scalar::Bool(_) => DType::Bool,
             _ => lucid::ops::result_type([lucid::Operand::Scalar(s), lucid::Operand::Scalar(t)]),
         };
         let made = crate::cross::quick(py, || lucid::Tensor::full_of(&[], s, dtype, lucid::Device::Cpu))?;
         return crate::tensor::wrap(py, made).map(Some);
+    };
+    // A quotient is no whole number, so that one beyond int64 need not wrap around.
+    let s = match s {
+        Scalar::Wide(n) if matches!(op, "div" | "divide" | "true_divide") => Scalar::Float(n as f64),
+        s => s,
     };
     let dtype = match s {
         Scalar::Bool(_) => DType::Bool,

@@ -75,6 +75,10 @@ plain_kinds! {
         Ok(b) => Ok(b.is_true()),
         Err(_) => Err(at.wrong(obj, "bool")),
     };
+    Whether bool: |at, obj| match obj.is_none() {
+        true => Ok(false),
+        false => <kinds::Bool as Kind>::hold(at, obj),
+    };
     Dim isize: |at, obj| dim_of(at, obj, "int");
     OptDim Option<isize>: |at, obj| or_none(obj, || dim_of(at, obj, "int or None"));
     Dtype DType: |at, obj| dtype_of(&obj).ok_or_else(|| at.wrong(obj, "lucid.dtype"));
@@ -148,7 +152,7 @@ list_kinds! {
 }
 
 /// A sequence of integers: what takes one integer too says `Dims`, and methods take them one by one.
-fn sizes_of(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<Ints> {
+pub fn sizes_of(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<Ints> {
     match obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>() {
         true => ints_of(at, obj, expected),
         false => Err(at.wrong(obj, expected)),
@@ -199,7 +203,7 @@ impl Kind for kinds::DimPairs {
             true => {
                 let parts: Vec<Bound<'_, PyAny>> = obj.try_iter()?.collect::<PyResult<_>>()?;
                 let [a, b] = parts.as_slice() else { return Err(at.wrong(obj, EXPECTED)) };
-                let list = |o: &Bound<'_, PyAny>| ints_of(at, o.as_borrowed(), EXPECTED).map(|l| l.to_vec());
+                let list = |o: &Bound<'_, PyAny>| sizes_of(at, o.as_borrowed(), EXPECTED).map(|l| l.to_vec());
                 DimPairs::Lists(list(a)?, list(b)?)
             }
             false => DimPairs::Count(int_of(at, obj, EXPECTED)?),

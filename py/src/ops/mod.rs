@@ -20,7 +20,8 @@ type Object<'py> = PyResult<Bound<'py, PyAny>>;
 pub fn listed(at: At, args: &Bound<'_, PyTuple>, named: Arg<'_, '_>) -> PyResult<crate::args::Ints> {
     let expected = "int or a tuple of ints";
     match (args.len(), named.0) {
-        (0, Some(given)) => crate::args::ints_of(at, given, expected),
+        // By its name one integer is no sequence.
+        (0, Some(given)) => crate::args::sizes_of(at, given, "a tuple of ints"),
         (0, None) => Err(at.missing(args.py())),
         (_, Some(_)) => Err(at.twice(args.py())),
         (1, None) => crate::args::ints_of(at, args.get_borrowed_item(0)?, expected),
@@ -68,7 +69,8 @@ macro_rules! function_item {
             let (made, given) = {
                 $(let $p = held!(py OP $p $k $($d)?);)*
                 $($(let $kp = held!(py OP $kp $kk $kd);)*)?
-                as_asked! { py OP [$($out)?] $($(($kp $kp: $kk))*)? }
+                as_asked! { py OP [$($out)?] $(($p $p: $k))* $($(($kp $kp: $kk))*)? }
+                $(crate::out::check_kind(py, OP, $out, stringify!($ret))?;)?
                 apart! { py OP [$($out)?] $($p: $k)* }
                 let given = given! { [$($out)?] $($p: $k)* };
                 (run!(py, OP, ops::$name, ($($p: $k),* $($(, $kp: $kk)*)?))?, given)
@@ -178,6 +180,7 @@ pub fn made_new<'py>(
     match out.0.filter(|o| !o.is_none()) {
         None => results::leaf(py, made, requires_grad),
         Some(out) => {
+            crate::out::check_of_sizes(py, op)?;
             let out = crate::out::store_new(py, op, out, made)?;
             if requires_grad {
                 out.cast::<PyTensor>()?.call_method1("requires_grad_", (true,))?;
@@ -395,6 +398,10 @@ macro_rules! with_out {
     ("view" $($row:tt)*) => { bind_row! { $($row)* [] } };
     ("transfer" $($row:tt)*) => { bind_row! { $($row)* [] } };
     ("conv" $($row:tt)*) => { bind_row! { $($row)* [] } };
+    // Of these PyTorch's functions write to one where they are native ones.
+    ("pool" $form:ident $docs:tt $name:ident $sig:tt $ret:ident [own_out]) => {
+        bind_row! { $form $docs $name $sig $ret [] [out] }
+    };
     ("pool" $($row:tt)*) => { bind_row! { $($row)* [] } };
     ("norm" $($row:tt)*) => { bind_row! { $($row)* [] } };
     ("loss" $($row:tt)*) => { bind_row! { $($row)* [] } };

@@ -171,3 +171,77 @@ def test_the_gradient_of_logarithms_of_probabilities(zero_infinity: bool, reduct
             return m.nn.functional.ctc_loss(rows, targets, ins, outs, reduction=reduction, zero_infinity=zero_infinity)
 
         same(device, run, (rng.standard_normal((5, 2, 4)) - 2).astype(np.float32).tolist())
+
+
+# ---- activations and special functions -------------------------------------------------------------------------------
+
+EDGES = [NAN, INF, 3.0, -3.0, 0.0, -0.0, 1.0, -1.0, 6.0, 2.0, -2.0, 20.0]
+
+
+@DEVICES
+@pytest.mark.parametrize("name", ["hardsigmoid", "hardswish", "elu", "celu", "selu", "relu6", "hardtanh", "softplus"])
+def test_gradients_of_activations_at_their_bounds_and_nan(name: str, device: str) -> None:
+    same(device, lambda m, x: getattr(m.nn.functional, name)(x), EDGES)
+
+
+@DEVICES
+@pytest.mark.parametrize("eps", [None, 0.1, 0.6, 0.0, -0.5, NAN, 1.5])
+def test_logit_outside_its_domain(eps: float | None, device: str) -> None:
+    same(device, lambda m, x: m.logit(x, eps), [-1.0, -1e-6, 0.0, 0.1, 0.45, 0.5, 0.7, 0.9, 1.0, 2.0, NAN, INF])
+
+
+@DEVICES
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_mvlgamma_is_rounded_step_by_step(dtype: str, device: str) -> None:
+    x = [0.3, -4.03125, 2.3, 4.1, 7.7, 130.0]
+    theirs = torch.tensor(x, dtype=getattr(torch, dtype)).mvlgamma(3)
+    ours = lucid.tensor(x, dtype=getattr(lucid, dtype), device=device).mvlgamma(3)
+    np.testing.assert_allclose(ours.tolist(), theirs.tolist(), 1e-2 if dtype == "bfloat16" else 2e-3)
+
+
+@DEVICES
+@pytest.mark.parametrize("name", ["chebyshev_polynomial_t", "hermite_polynomial_he", "laguerre_polynomial_l"])
+def test_degrees_that_are_no_whole_numbers_of_64_bits(name: str, device: str) -> None:
+    x, n = [0.5, 0.25, 0.1, 2.0, 0.3, 0.4], [INF, -INF, NAN, 3.0, -1.0, 1e30]
+    theirs = getattr(torch.special, name)(torch.tensor(x), torch.tensor(n))
+    ours = getattr(lucid.special, name)(lucid.tensor(x, device=device), lucid.tensor(n, device=device))
+    np.testing.assert_allclose(ours.tolist(), theirs.tolist(), 1e-5)
+    for degree in (INF, NAN, 1e30):
+        ours = getattr(lucid.special, name)(lucid.tensor(x, device=device), degree)
+        assert ours.tolist() == getattr(torch.special, name)(torch.tensor(x), degree).tolist()
+
+
+@DEVICES
+def test_products_over_nothing_are_not_multiplied_by_infinity(device: str) -> None:
+    def run(m: Any, **k: Any) -> list[Any]:
+        made = [
+            m.addbmm(m.ones(2, 3, **k), m.ones(4, 2, 0, **k), m.ones(4, 0, 3, **k), alpha=INF),
+            m.addmm(m.ones(2, 3, **k), m.ones(2, 0, **k), m.ones(0, 3, **k), alpha=NAN),
+            m.addmv(m.ones(2, **k), m.ones(2, 0, **k), m.ones(0, **k), alpha=INF),
+        ]
+        return [t.tolist() for t in made]
+
+    assert run(lucid, device=device) == run(torch)
+
+
+@DEVICES
+def test_weights_of_bytes_wrap_around(device: str) -> None:
+    def run(m: Any, **k: Any) -> list[float]:
+        x, t = m.tensor([0.5, -1.0], **k), m.tensor([0.5, 0.25], **k)
+        weights = m.tensor([0, 2], dtype=m.uint8, **k)
+        loss = m.nn.functional.binary_cross_entropy_with_logits(x, t, pos_weight=weights, reduction="none")
+        return list(loss.tolist())
+
+    np.testing.assert_allclose(run(lucid, device=device), run(torch), 1e-5)
+
+
+@DEVICES
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+@pytest.mark.parametrize("index", [[[0], [1]], [[], []]])
+def test_extrema_of_more_sources_than_indices(reduce: str, index: list[list[int]], device: str) -> None:
+    def run(m: Any, **k: Any) -> Any:
+        src = (m.arange(6.0, **k) - 2).reshape(2, 3).requires_grad_()
+        at = m.tensor(index, dtype=m.int64, **k)
+        return m.ones(2, 2, **k).scatter_reduce(1, at, src, reduce, include_self=False).tolist()
+
+    assert run(lucid, device=device) == run(torch)

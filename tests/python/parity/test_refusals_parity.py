@@ -232,6 +232,101 @@ F.smooth_l1_loss(f.ones(5, dtype=f.float16), f.tensor(2.)).dtype
 F.soft_margin_loss(f.ones(3), f.tensor([1, 0, 1], dtype=f.uint8), reduction='none').tolist()[1]
 F.threshold(f.tensor([-1, -2], dtype=f.int16), -1.7, -4.3).tolist()
 F.threshold(f.tensor([-1, -2], dtype=f.int8), -1.7, 300.)
+f.median(f.ones(3), out=f.empty(0))
+f.median(f.ones(3), 0, out=(f.empty(0), f.empty(0, dtype=f.int64)))[0].dtype
+f.quantile(f.ones(3), 0.5, [0])
+f.nanquantile(f.ones(3), 0.5, -1)
+f.zeros_like(f.ones(3), out=f.empty(0))
+f.full_like(f.ones(3), 2, out=f.empty(0))
+f.var(f.arange(3.), True, out=f.empty(0))
+f.var(f.arange(3.), 0, True, out=f.empty(0))
+f.var(f.arange(3.), unbiased=False, out=f.empty(0))
+f.var(f.arange(3.), correction=0, out=f.empty(0))
+f.std(f.ones(3), 0, keepdim=None)
+f.max(f.ones(3), 0, None)
+f.var_mean(f.ones(3), out=(f.empty(0), f.empty(0)))
+f.var_mean(f.ones(3, dtype=f.int8), out=f.empty(0))
+f.where(f.tensor([True]), f.ones(1), 2., out=f.empty(1))
+f.where(f.tensor([True]), f.ones(1), f.ones(1), out=f.empty(1))
+f.kthvalue(f.ones(3), 100, out=f.empty(0))
+f.linalg.slogdet(f.ones(2), out=f.empty(0))
+f.linalg.qr(f.ones(3), out=f.empty(0))
+f.linalg.lu(f.ones(3), out=f.empty(0))
+f.topk(f.ones(3), -2, out=f.empty(0))
+f.sort(f.ones(3), 2, out=f.empty(0))
+f.aminmax(f.ones(0), out=f.empty(0))
+f.add(f.ones(3), 1, out=(f.empty(0),))
+f.ones(3).cumsum_(0, dtype=f.int64)
+f.ones(3).cumsum_(0, dtype=f.float32)
+f.ones(3).cumprod_(0, dtype=f.float16)
+f.zeros(size=3)
+f.ones(2).reshape(shape=2)
+f.ones(2).flip(dims=0)
+f.ones(2).flip(0)
+f.ones(2).expand(size=2)
+f.ones(2).permute(dims=0)
+f.ones(2).squeeze(dim=0)
+f.view_copy(f.ones(2, 3).t(), (6,))
+f.view_copy(f.ones(6), f.int32)
+f.view_copy(f.ones(6), dtype=f.int32)
+f.view_copy(f.ones(6), size=[2, 3])
+f.view_copy(f.ones(6), 6)
+f.view_copy(f.ones(6))
+f.expand_copy(f.ones(6), 6)
+f.expand_copy(f.ones(1), (6,))
+f.tensordot(f.ones(3), f.ones(3), [0, 0])
+f.tensordot(f.ones(3), f.ones(3), ([0], (0,)))
+f.linalg.matrix_norm(f.ones(3, 3), 2, 1)
+f.linalg.matrix_norm(f.ones(3, 3), 2, (0, 1))
+f.softmax(f.ones(3), 0, f.float16).dtype
+f.ones(3).log_softmax(0, f.float16).dtype
+f.softmax(f.ones(3), 0, f.float16, out=f.empty(0, dtype=f.float16)).dtype
+f.softmax(f.ones(3), 0, f.float16, out=f.empty(0))
+f.ones(3, dtype=f.bfloat16).norm(2, 0, False, f.float32).dtype
+f.norm(f.ones(3, dtype=f.float16), 2, 0, True, None, f.float32).dtype
+f.norm(f.ones(3), 2, 0, True, None, f.float16)
+f.ones(3).norm(2, 0, False, f.int64)
+f.norm(f.ones(3), dtype=f.complex64)
+f.norm(f.ones(3, dtype=f.complex64), dtype=f.complex64).dtype
+f.norm(f.ones(3, dtype=f.complex64), dtype=f.float32)
+f.norm(f.ones(3, dtype=f.int64), dtype=f.float16)
+f.linalg.vector_norm(f.ones(3), dtype=f.bfloat16)
+f.linalg.vector_norm(f.ones(3, dtype=f.bfloat16), dtype=f.float16)
+f.linalg.vector_norm(f.ones(3, dtype=f.bfloat16), dtype=f.float32).dtype
+f.linalg.norm(f.ones(3, 3), dtype=f.float16)
+f.linalg.matrix_norm(f.ones(3, 3), dtype=f.float16)
+f.linalg.matrix_norm(f.ones(3, 3), 1, dtype=f.float16)
+f.linalg.matrix_norm(f.ones(3, 3), 'nuc', dtype=f.complex64)
+f.norm(f.ones(3, 3), 'nuc', dtype=f.float16)
+f.sort(f.ones(3), stable=None)[0].dtype
+F.avg_pool2d(f.ones(1, 2, 2), 2, out=f.empty(0)).shape
+F.avg_pool3d(f.ones(1, 2, 2, 2), 2, out=f.empty(1, 1, 1, 1)).tolist()
+F.avg_pool2d(f.ones(1, 2, 2), 2, out=f.empty(0, dtype=f.float16))
+F.avg_pool2d(f.ones(1, 2, 2), 2, out=None).shape
+F.grid_sample(f.ones(0, 1, 2, 2), f.ones(0, 3, 3, 2)).shape
+F.grid_sample(f.ones(1, 0, 2, 2, 2), f.ones(1, 3, 1, 3, 3), 'nearest').shape
+F.grid_sample(f.ones(1, 2, 2, 2), f.ones(1, 0, 3, 2), 'bicubic').shape
+f.ones(1).index_copy(0, f.tensor([0]), f.tensor(3.)).tolist()
+f.ones(3).index_copy(0, f.tensor([1]), f.tensor(3.)).tolist()
+f.ones(3, 1).index_copy(0, f.tensor([1]), f.tensor(3.))
+F.adaptive_avg_pool2d(f.ones(1, 2, 2), None)
+F.adaptive_max_pool3d(f.ones(1, 2, 2, 2), None)
+F.adaptive_max_pool2d(f.ones(1, 2, 2), (None, 1)).shape
+F.adaptive_max_pool2d(f.ones(1, 2, 2), 'a')
+F.soft_margin_loss(f.ones(5), f.ones(5, 5))
+F.soft_margin_loss(f.ones(5, 5), f.ones(5), reduction='none').shape
+f.lu(f.ones(3, 3), get_infos=None)[0].dtype
+f.ones(3).norm(2, out=f.empty(0))
+f.nansum(f.ones(3, dtype=f.complex64), 5)
+f.gradient(f.ones(3, dtype=f.bool), dim=5)
+f.cross(f.ones(3), f.ones(3, dtype=f.complex64), 5)
+f.add(2**63, 1)
+f.mul(1, 2**64 - 1)
+f.addcmul(f.ones(2), f.ones(2), f.ones(2), value=True).tolist()
+f.addcdiv(f.ones(2), f.ones(2), f.ones(2), value=False).tolist()
+f.addcmul(f.ones(2, dtype=f.int32), f.ones(2, dtype=f.int32), f.ones(2, dtype=f.int32), value=True).tolist()
+f.div(2**63, f.tensor([1, 2])).tolist()
+((2**64 - 1) / f.tensor([1, 2])).tolist()
 """.strip().splitlines()
 
 

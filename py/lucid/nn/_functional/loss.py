@@ -269,6 +269,9 @@ def soft_margin_loss(
             "cannot have requires_grad True; detach() it."
         )
     z = -(target * input)
+    if z.shape != input.shape:
+        why = f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(z.shape)}"
+        raise errors.ShapeMismatch(f"soft_margin_loss: {why}; the target is broadcast to the input")
     if not z.is_floating_point() and not z.is_complex():
         raise errors.DtypeMismatch(f"soft_margin_loss: the loss can't be cast to {z.dtype}; give floating point")
     return reduced(-_C.logsigmoid(-z), reduction)

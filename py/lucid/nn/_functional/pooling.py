@@ -47,6 +47,9 @@ def _adaptive_sizes(op: str, input: Tensor, output_size: Any, n: int) -> tuple[i
         raise errors.ValueError(f"{op}: Input dimension should be at least {len(output_size) + 1}, got {input.dim()}")
     if input.dim() not in (n + 1, n + 2):
         raise errors.RuntimeError(f"{op}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
+    if output_size is None or isinstance(output_size, str):
+        kind = type(output_size).__name__
+        raise errors.TypeError(f"{op}(): argument 'output_size' must be int or a tuple of ints, not {kind}")
     sizes = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * n
     if len(sizes) != n:
         raise errors.RuntimeError(f"{op}: output_size must have {n} elements, got {output_size}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import warnings
 from collections.abc import Sequence
@@ -115,12 +116,13 @@ def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: b
     n = input.dim() - 2
     count, channels = input.shape[:2]
     space = list(input.shape[2:])
-    flat = input.reshape([count, channels, -1])
     targets = list(grid.shape[1:-1])
+    # Without -1, which says nothing where there are no elements.
+    flat, points = input.reshape([count, channels, math.prod(space)]), math.prod(targets)
     coords = []
     for i in range(n):
         # The grid's coordinates are last dimension first.
-        c, size = grid[..., n - 1 - i].reshape([count, -1]), space[i]
+        c, size = grid[..., n - 1 - i].reshape([count, points]), space[i]
         c = (c + 1) * ((size - 1) / 2) if align else ((c + 1) * size - 1) / 2
         if mode != "bicubic":
             c = _contained(c, size, padding_mode, align)
