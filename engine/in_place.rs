@@ -69,6 +69,14 @@ impl Tensor {
         self.write_in_place("copy_", cast)
     }
 
+    /// Writes what an op made of this tensor over it, as the op's form in place does: on the tape, too, it takes this one's place.
+    ///
+    /// # Errors
+    /// As [`Tensor::copy_`], and for a dtype that cannot be cast to this tensor's.
+    pub fn overwrite_(&self, value: Tensor) -> Result<()> {
+        self.write_in_place("overwrite_", value)
+    }
+
     /// May the tape have kept this tensor for the gradient of `value`, so that it must not be written over?
     pub(crate) fn is_saved_by(&self, schema: &crate::ops::Schema, value: &Tensor) -> bool {
         // The tangent's own history may need that of this one, which is written over, too.

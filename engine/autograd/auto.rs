@@ -52,6 +52,8 @@ pub(crate) enum Origin {
     NoGrad,
     /// Inside of a function with a gradient of its own, which the tape would pass by.
     Custom,
+    /// By a transform, as its input: a leaf to the function that is transformed.
+    Input,
 }
 
 #[derive(Default)]

@@ -266,7 +266,7 @@ pub(crate) fn tied(g: Tensor, of: &Arc<Node>, i: usize) -> Tensor {
 /// What an op is to read of `t` that writes over it: `t` itself, unless it shows windows that overlap. PyTorch writes the
 /// gradient of such an op over that of the tensor in which the windows lie, where the gradient of what reads them is added up;
 /// so of each element the last one that shows it is followed.
-pub(crate) fn rewritten(t: &Tensor) -> Option<Tensor> {
+pub fn rewritten(t: &Tensor) -> Option<Tensor> {
     if t.0.auto.view.is_none() || !t.layout().may_overlap() || t.layout().repeats() || !grad_enabled() {
         return None;
     }

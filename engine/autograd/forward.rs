@@ -168,6 +168,16 @@ pub fn cut(t: &Tensor) -> Result<Tensor> {
     Ok(own)
 }
 
+/// A tensor that was made in inference mode as one that the tape may follow.
+pub(crate) fn followable(t: Tensor) -> Tensor {
+    if !t.is_inference() {
+        return t;
+    }
+    let own = Tensor::with_auto(t.storage().clone(), super::Auto::detached(false));
+    hand_over(&t, &own);
+    own
+}
+
 /// `x` with the dimension of a `vmap` level that it is not batched at in front, where a tangent of it is: then each sample has
 /// a tangent of its own. `None` where none is.
 pub(crate) fn spread(x: &Tensor, level: u64, size: usize) -> Result<Option<Tensor>> {
@@ -437,7 +447,7 @@ fn transposed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given, reco
     let node = step(prim, inputs, out, given)?;
     let wanted: SmallVec<[bool; 4]> = given.iter().map(Option::is_some).collect();
     let u = Tensor::full_of(out.shape(), Scalar::ZERO, out.dtype(), out.device())?.requires_grad_(true)?;
-    run::retire(std::slice::from_ref(&u));
+    super::reach::retire(std::slice::from_ref(&u));
     // Nothing that was recorded before `u` was made can lead to it.
     let since = Node::next_number();
     let grads = [Some(u.clone())];

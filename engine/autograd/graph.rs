@@ -35,8 +35,11 @@ impl Node {
             Kind::Custom(custom) => Cow::Borrowed(custom.name),
             Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) => {
                 let (op, given) = self.called.unwrap_or((self.op(), 0));
-                if op == "copy_" {
-                    return Cow::Borrowed("CopyBackwards");
+                match op {
+                    "copy_" => return Cow::Borrowed("CopyBackwards"),
+                    // Around: the other kinds have names of their own. PyTorch fills an empty tensor part by part.
+                    "pad" => return Cow::Borrowed("CopySlices"),
+                    _ => {}
                 }
                 let (name, overload) = torch_name(op, &Given { op, given });
                 Cow::Owned(format!("{}Backward{overload}", camel(name)))
@@ -92,6 +95,7 @@ fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
         "cross_entropy_mean" => ("div", 1),
         "cross_entropy_smooth" => ("add", 0),
         "nll_loss_flat" => ("view", 0),
+        "sum_of_values" => ("sum", 1),
         "lstm_cell" => ("mul", 0),
         "gru_cell" | "lstm_cell_state" => ("add", 0),
         "t_" | "transpose_" | "unsqueeze_" | "as_strided_" => (op.trim_end_matches('_'), 1),
@@ -108,7 +112,7 @@ fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
         "corrcoef" => ("clamp", 1),
         "quantile" | "nanquantile" => ("squeeze", 4),
         "vecmat" => ("squeeze", 4),
-        "max_pool1d" | "avg_pool1d" => ("squeeze", 1),
+        "max_pool1d" | "avg_pool1d" | "conv_unbatched" => ("squeeze", 1),
         "linear" if given.has("bias") == 0 => ("mm", 0),
         "rsub" | "copysign" => (op, given.number("other")),
         "xlogy" => (op, 2 * given.number("other")),
@@ -183,7 +187,7 @@ fn stands_for(op: &str) -> &str {
         "outer" => "mul",
         "diff" | "tanhshrink" => "sub",
         "nanmean" | "softsign" => "div",
-        "norm" => "linalg_vector_norm",
+        "norm" | "linalg_norm" => "linalg_vector_norm",
         "inverse" => "linalg_inv_ex",
         "det" => "linalg_det",
         "slogdet" => "linalg_slogdet",

@@ -4,6 +4,7 @@
 
 use super::auto::Auto;
 use super::node::{Kind, Node};
+use super::reach::Source;
 use super::record::{edge_of, requires_grad};
 use crate::{batching, Error, Result, Tensor};
 use parking_lot::Mutex;
@@ -43,6 +44,8 @@ struct Parts {
     retained: SmallVec<[(u32, Weak<Inner>); 1]>,
     trace: Option<String>,
     metadata: Option<Arc<dyn Any + Send + Sync>>,
+    /// The leaf that the node leads to, once that was asked.
+    source: Option<Source>,
 }
 
 /// Handles are unique in the process, so that any of them can be removed from anywhere.
@@ -71,8 +74,17 @@ impl Extra {
         }
     }
 
+    /// Is there nothing for a walk to do?
     fn is_empty(&self) -> bool {
-        self.0.lock().is_none()
+        self.0.lock().as_ref().is_none_or(|parts| parts.hooks.is_empty() && parts.retained.is_empty())
+    }
+
+    pub(super) fn source(&self) -> Option<Source> {
+        self.0.lock().as_ref()?.source.clone()
+    }
+
+    pub(super) fn set_source(&self, source: Source) {
+        self.0.lock().get_or_insert_default().source = Some(source);
     }
 
     pub(crate) fn set_trace(&self, trace: Option<String>) {

@@ -2,8 +2,8 @@
 //!
 //! `node` is the graph, `auto` a tensor's place on it, `record` writes it while ops run, `run` walks it backwards, `hooks`
 //! watch, `custom` adds functions with gradients of their own, `graph` shows it with what `call` tells, `forward` carries tangents along, at the
-//! `levels` that are open. Rules stand in the op table and are written in tensor ops, so with `create_graph` the walk is
-//! itself recorded. No walk and no drop recurses.
+//! `levels` that are open, `reach` knows what leaf a history goes back to. Rules stand in the op table and are written in tensor
+//! ops, so with `create_graph` the walk is itself recorded. No walk and no drop recurses.
 
 mod accumulate;
 mod auto;
@@ -15,14 +15,16 @@ mod hooks;
 mod levels;
 mod modes;
 mod node;
+mod reach;
 mod record;
 mod run;
 mod transforms;
 
 pub(crate) use auto::Auto;
 pub use call::Told;
-pub use custom::{custom, Backward, CustomNode, Record};
-pub(crate) use custom::{flat, leading_nowhere, refuse_recorded, refusing, rewritten};
+pub use custom::{custom, rewritten, Backward, CustomNode, Record};
+pub(crate) use custom::{flat, leading_nowhere, refuse_recorded, refusing};
+pub(crate) use forward::followable;
 pub use forward::{cut, make_dual, set_tangent, unpack_dual};
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};
@@ -39,7 +41,7 @@ pub use modes::{
 pub(crate) use modes::{bends, op_name, with_grad};
 pub(crate) use node::{Ctx, Edge, Grads, Pieces};
 pub(crate) use record::{
-    apart, before, check_followed, check_in_place, edge_of, record, record_fill, record_pieces, record_view,
+    apart, as_input, before, check_followed, check_in_place, edge_of, record, record_fill, record_pieces, record_view,
     record_write, requires_grad, unviewed,
 };
 pub use record::{custom_view, handed_out};
@@ -50,7 +52,8 @@ pub(crate) fn is_followed(t: &crate::Tensor) -> bool {
 }
 
 pub use transforms::{
-    check_hooks, check_untransformed, current_transform, enter_transform, leave_transform, Transform,
+    check_hooks, check_untransformed, current_transform, enter_transform, is_transformed, leave_transform, Transform,
 };
 
-pub use run::{backward, current_pass, grad, leads_elsewhere, queue_callback, retire, Keep};
+pub use reach::{leads_elsewhere, retire};
+pub use run::{backward, chosen_alone, current_pass, grad, grad_apart, queue_callback, Keep};

@@ -93,7 +93,7 @@ pub(crate) fn before(op: &'static str, error: Box<Error>, t: &Tensor) -> Box<Err
 
 /// A write that nobody recorded counts too: PyTorch goes by the version.
 fn is_lost(t: &Tensor, view: &ViewInfo) -> bool {
-    let unfollowed = view.origin != Origin::Plain && !view.itself;
+    let unfollowed = !matches!(view.origin, Origin::Plain | Origin::Input) && !view.itself;
     unfollowed
         && view.seen.load(Ordering::Acquire) != changes(&view.base)
         && (view.base.0.auto.requires_grad() || !t.0.auto.is_leaf())
@@ -139,7 +139,8 @@ impl Tensor {
 /// Gives a view whose base was written since a new edge: the view's steps over the base's.
 fn refresh(t: &Tensor) {
     let Some(view) = &t.0.auto.view else { return };
-    if is_lost(t, view) {
+    // A transform's inputs stay what they were when it made them.
+    if view.origin == Origin::Input || is_lost(t, view) {
         return;
     }
     let changes = changes(&view.base);
@@ -167,6 +168,7 @@ fn refresh(t: &Tensor) {
         }
     }
     t.0.auto.set_edge(edge);
+    t.0.auto.retain_again(t);
 }
 
 /// The result of a primitive, with its node where a gradient may be asked for.
@@ -282,6 +284,12 @@ pub(crate) fn record_pieces(
     Ok(made)
 }
 
+/// Says that `t`, a view that was made just now, is an input of the transform that is at work.
+pub(crate) fn as_input(mut t: Tensor) -> Tensor {
+    made_by(std::slice::from_mut(&mut t), Origin::Input);
+    t
+}
+
 fn made_by(pieces: &mut [Tensor], origin: Origin) {
     for info in pieces.iter_mut().filter_map(|t| Arc::get_mut(&mut t.0)?.auto.view.as_mut()) {
         info.origin = origin;
@@ -390,7 +398,7 @@ fn lost(origin: Origin) -> &'static str {
              would override the custom backward associated with the custom Function, leading to incorrect gradients. You can \
              fix this by cloning the output of the custom Function."
         }
-        Origin::Plain | Origin::NoGrad => {
+        Origin::Plain | Origin::Input | Origin::NoGrad => {
             "A view was created in no_grad mode and its base or another view of its base has been modified inplace with grad \
              mode enabled. Move both the view and the inplace either inside the no_grad block (if you don't want the inplace \
              to be tracked) or outside (if you want the inplace to be tracked)."
@@ -411,6 +419,10 @@ fn unfollowed(origin: Origin) -> &'static str {
              an input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward \
              associated with the custom Function, leading to incorrect gradients. You can fix this by cloning the output of \
              the custom Function."
+        }
+        Origin::Input => {
+            "a leaf Variable that requires grad is being used in an in-place operation: an input of the function being \
+             transformed. Please write to a clone of it."
         }
         Origin::Plain | Origin::NoGrad => {
             "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Move both the view \

@@ -72,7 +72,7 @@ pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs
             let targets = targets("backward", inputs)?;
             // What is no leaf keeps its gradient as by a call of `retain_grad`, of which this is one in PyTorch too.
             inputs.iter().filter(|t| !t.is_leaf()).try_for_each(Tensor::retain_grad)?;
-            let found = walk(roots, keep, Some(Wanted { edges: &targets, since: 0 }))?;
+            let found = walk(roots, keep, Some(Wanted { edges: &targets, since: 0, ends: None }))?;
             for ((input, edge), g) in inputs.iter().zip(&targets).zip(found) {
                 if let Some(g) = g.filter(|_| input.is_leaf()) {
                     accumulate(input, g, keep.create_graph)?;
@@ -119,42 +119,36 @@ pub(crate) fn grad_since(
     keep: Keep,
 ) -> Result<Vec<Option<Tensor>>> {
     let targets = targets("grad", inputs)?;
+    let wanted = Wanted { edges: &targets, since, ends: None };
+    gradients(inputs, roots("grad", outputs, grads, keep)?, keep, wanted)
+}
+
+/// [`grad`] by inputs none of which leads to another, as those that transforms make: what lies behind them is not walked.
+///
+/// # Errors
+/// As [`grad`].
+pub fn grad_apart(
+    outputs: &[Tensor],
+    inputs: &[Tensor],
+    grads: &[Option<Tensor>],
+    keep: Keep,
+) -> Result<Vec<Option<Tensor>>> {
+    let targets = targets("grad", inputs)?;
+    let ends = targets.iter().filter(|e| !e.node.edges.is_empty()).map(|e| key(&e.node)).collect();
+    let wanted = Wanted { edges: &targets, since: 0, ends: Some(&ends) };
+    gradients(inputs, roots("grad", outputs, grads, keep)?, keep, wanted)
+}
+
+fn gradients(
+    inputs: &[Tensor],
+    roots: Vec<(Edge, Tensor)>,
+    keep: Keep,
+    wanted: Wanted<'_>,
+) -> Result<Vec<Option<Tensor>>> {
     let _for = super::transforms::Differentiated::by(inputs);
-    let found = walk(roots("grad", outputs, grads, keep)?, keep, Some(Wanted { edges: &targets, since }))?;
+    let found = walk(roots, keep, Some(wanted))?;
     let of_input = |(g, t): (Option<Tensor>, &Tensor)| g.map(|g| batching::rewrapped(g, t)).transpose();
     with_grad(keep.create_graph, || found.into_iter().zip(inputs).map(of_input).collect())
-}
-
-/// Says that the gradients of these inputs of a differentiation are not asked for beyond it: see [`leads_elsewhere`].
-pub fn retire(inputs: &[Tensor]) {
-    for t in inputs {
-        batching::bare(t).0.auto.retire();
-    }
-}
-
-/// Does the history of `outputs`, and with `pushed` that of their tangents, lead to a leaf other than `but` and those retired?
-/// Says whether gradients are wanted elsewhere too.
-pub fn leads_elsewhere(outputs: &[Tensor], but: &[Tensor], pushed: bool) -> bool {
-    let own: HashSet<*const Node, Build> = but.iter().filter_map(Tensor::edge).map(|e| key(&e.node)).collect();
-    let mut seen: HashSet<*const Node, Build> = HashSet::default();
-    let mut stack: Vec<Arc<Node>> = outputs.iter().filter_map(Tensor::edge).map(|e| e.node).collect();
-    for t in outputs.iter().filter(|_| pushed) {
-        stack.extend(super::forward::tangents(t).unwrap_or_default().iter().filter_map(Tensor::edge).map(|e| e.node));
-    }
-    while let Some(node) = stack.pop() {
-        if !seen.insert(key(&node)) {
-            continue;
-        }
-        let is_wanted = match &node.kind {
-            Kind::Accumulate(leaf) => !leaf.0.auto.is_retired(),
-            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => node.edges.is_empty(),
-        };
-        if is_wanted && !own.contains(&key(&node)) {
-            return true;
-        }
-        stack.extend(node.edges.iter().flatten().map(|e| Arc::clone(&e.node)));
-    }
-    false
 }
 
 fn targets(op: &'static str, inputs: &[Tensor]) -> Result<Vec<Edge>> {
@@ -210,18 +204,29 @@ fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: K
     tensors.iter().zip(grads).map(root).collect()
 }
 
-/// The gradients that a walk is for, and the number of the first node that can lead there.
+/// The gradients that a walk is for, the number of the first node that can lead there, and the nodes behind which none of them
+/// is.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     edges: &'a [Edge],
     since: u64,
+    ends: Option<&'a HashSet<*const Node, Build>>,
+}
+
+/// Where a walk goes on from a node.
+fn edges_of<'n>(node: &'n Arc<Node>, wanted: Option<Wanted<'_>>) -> &'n [Option<Edge>] {
+    match wanted.and_then(|w| w.ends) {
+        Some(ends) if ends.contains(&key(node)) => &[],
+        _ => &node.edges,
+    }
 }
 
 thread_local! {
-    /// The nodes that the passes running in this thread will reach, the innermost last, and how many passes there were.
+    /// The nodes that the passes running in this thread will reach, the innermost last, and how many passes there were. Then the
+    /// running ones' numbers, and whether chosen gradients alone are asked of them.
     static REACHED: RefCell<Vec<HashSet<*const Node, Build>>> = const { RefCell::new(Vec::new()) };
     static PASSES: Cell<u64> = const { Cell::new(0) };
-    static PASS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static PASS: RefCell<Vec<(u64, bool)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What a backward pass does when all gradients are there.
@@ -261,9 +266,9 @@ fn call_back() -> Result<()> {
 struct Pass;
 
 impl Pass {
-    fn begin(reached: HashSet<*const Node, Build>) -> Pass {
+    fn begin(reached: HashSet<*const Node, Build>, chosen: bool) -> Pass {
         PASSES.set(PASSES.get() + 1);
-        PASS.with_borrow_mut(|passes| passes.push(PASSES.get()));
+        PASS.with_borrow_mut(|passes| passes.push((PASSES.get(), chosen)));
         CALLBACKS.with_borrow_mut(|stack| stack.push(Vec::new()));
         REACHED.with_borrow_mut(|stack| stack.push(reached));
         Pass
@@ -280,7 +285,12 @@ impl Drop for Pass {
 
 /// The number of the pass that runs in this thread, 0 where none does.
 pub fn current_pass() -> u64 {
-    PASS.with_borrow(|passes| passes.last().copied().unwrap_or(0))
+    PASS.with_borrow(|passes| passes.last().map_or(0, |&(number, _)| number))
+}
+
+/// Does a pass run in this thread, be it around others, that is asked for chosen gradients alone?
+pub fn chosen_alone() -> bool {
+    PASS.with_borrow(|passes| passes.iter().any(|&(_, chosen)| chosen))
 }
 
 /// Will the pass that runs in this thread reach the node?
@@ -307,7 +317,7 @@ fn plan(roots: &[(Edge, Tensor)], targets: Option<Wanted<'_>>) -> Plan {
         }
     }
     while let Some(node) = stack.pop() {
-        for edge in node.edges.iter().flatten().filter(|e| e.node.seq >= since) {
+        for edge in edges_of(&node, targets).iter().flatten().filter(|e| e.node.seq >= since) {
             *pending.entry(key(&edge.node)).or_insert(0) += 1;
             if seen.insert(key(&edge.node)) {
                 stack.push(Arc::clone(&edge.node));
@@ -317,13 +327,13 @@ fn plan(roots: &[(Edge, Tensor)], targets: Option<Wanted<'_>>) -> Plan {
             order.push(node);
         }
     }
-    let useful = targets.map(|targets| useful(targets.edges, &order, pending.clone(), roots));
+    let useful = targets.map(|targets| useful(targets, &order, pending.clone(), roots));
     Plan { reached: seen, pending, useful }
 }
 
 /// The nodes from which a target can be reached: found in an order where every node comes after all that lead to it.
 fn useful(
-    targets: &[Edge],
+    targets: Wanted<'_>,
     nodes: &[Arc<Node>],
     mut pending: ByNode<usize>,
     roots: &[(Edge, Tensor)],
@@ -333,7 +343,7 @@ fn useful(
     ready.dedup_by_key(|n| key(n));
     let mut order: Vec<Arc<Node>> = Vec::with_capacity(nodes.len());
     while let Some(node) = ready.pop() {
-        for edge in node.edges.iter().flatten() {
+        for edge in edges_of(&node, Some(targets)).iter().flatten() {
             if let Some(n) = pending.get_mut(&key(&edge.node)) {
                 *n -= 1;
                 if *n == 0 {
@@ -343,9 +353,9 @@ fn useful(
         }
         order.push(node);
     }
-    let mut useful: HashSet<*const Node, Build> = targets.iter().map(|e| key(&e.node)).collect();
+    let mut useful: HashSet<*const Node, Build> = targets.edges.iter().map(|e| key(&e.node)).collect();
     for node in order.iter().rev() {
-        if node.edges.iter().flatten().any(|e| useful.contains(&key(&e.node))) {
+        if edges_of(node, Some(targets)).iter().flatten().any(|e| useful.contains(&key(&e.node))) {
             useful.insert(key(node));
         }
     }
@@ -359,10 +369,11 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<Wanted<'_>>) -> 
 
 fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'_>>) -> Result<Vec<Option<Tensor>>> {
     let Plan { reached, mut pending, useful } = plan(&roots, wanted);
-    let _pass = Pass::begin(match &useful {
+    let reached = match &useful {
         Some(useful) => reached.intersection(useful).copied().collect(),
         None => reached,
-    });
+    };
+    let _pass = Pass::begin(reached, wanted.is_some());
     let targets = wanted.map(|w| w.edges);
     let mut incoming: ByNode<Grads> = ByNode::default();
     let mut ready: BinaryHeap<Ready> = BinaryHeap::new();
@@ -377,9 +388,10 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'
         let grads = incoming.remove(&key(&node)).unwrap_or_default();
         let reached = grads.iter().any(Option::is_some);
         // Where the walk is for some gradients only, a node makes those that lead to them.
+        let edges = edges_of(&node, wanted);
         let leads: Option<SmallVec<[bool; 4]>> = useful
             .as_ref()
-            .map(|u| node.edges.iter().map(|e| e.as_ref().is_some_and(|e| u.contains(&key(&e.node)))).collect());
+            .map(|u| edges.iter().map(|e| e.as_ref().is_some_and(|e| u.contains(&key(&e.node)))).collect());
         let runs = reached && leads.as_ref().is_none_or(|leads| leads.contains(&true));
         let mut capture = |grads: &Grads| {
             for (slot, target) in captured.iter_mut().zip(targets.unwrap_or(&[])) {
@@ -398,7 +410,7 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'
         }
         let out = if runs { run(&node, grads, leads.as_deref(), keep, targets.is_some())? } else { Grads::new() };
         let mut out = out.into_iter();
-        for (i, edge) in node.edges.iter().enumerate() {
+        for (i, edge) in edges.iter().enumerate() {
             let g = out.next().flatten();
             let Some(edge) = edge else { continue };
             let g = g.filter(|_| leads.as_ref().is_none_or(|leads| leads[i]));

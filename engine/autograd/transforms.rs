@@ -6,12 +6,10 @@
 
 use super::custom::Backward;
 use super::modes::{packing, Packing};
-use super::node::{Kind, Node};
-use super::{custom, forward, levels, record};
+use super::{custom, forward, levels, reach, record};
 use crate::{batching, Error, Result, Tensor};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -90,12 +88,17 @@ fn hooks_refused() -> Box<Error> {
     )
 }
 
+/// Is a transform at work in this thread, `vmap` included?
+pub fn is_transformed() -> bool {
+    current() != 0 || batching::is_active()
+}
+
 /// Refuses what is the tape's own business where a transform is at work, `vmap` included: `what` says how it is called.
 ///
 /// # Errors
 /// [`Error::Runtime`] where one is.
 pub fn check_untransformed(op: &'static str, what: &str) -> Result<()> {
-    if current() == 0 && !crate::batching::is_active() {
+    if !is_transformed() {
         return Ok(());
     }
     let why = format!(
@@ -132,20 +135,9 @@ fn is_for(call: u64) -> bool {
     CALLS.with_borrow(|calls| calls.last().is_some_and(|calls| calls.contains(&call)))
 }
 
-/// Does the history of `t` lead to a leaf that another call than this one differentiates by, or none?
+/// Does the history of `t` lead to a leaf that another call than this one, the innermost, differentiates by, or none?
 fn leads_out_of(call: u64, t: &Tensor) -> bool {
-    let mut seen: HashSet<*const Node> = HashSet::new();
-    let mut stack: Vec<Arc<Node>> = t.edge().into_iter().map(|e| e.node).collect();
-    while let Some(node) = stack.pop() {
-        if !seen.insert(Arc::as_ptr(&node)) {
-            continue;
-        }
-        if matches!(&node.kind, Kind::Accumulate(leaf) if leaf.call() != call && !leaf.0.auto.is_retired()) {
-            return true;
-        }
-        stack.extend(node.edges.iter().flatten().map(|e| Arc::clone(&e.node)));
-    }
-    false
+    reach::source(t).is_some_and(|(found, _)| found != call)
 }
 
 impl Tensor {
@@ -175,7 +167,7 @@ impl Tensor {
     }
 
     /// The transform that it was made in.
-    fn call(&self) -> u64 {
+    pub(super) fn call(&self) -> u64 {
         self.0.auto.made_in.load(Ordering::Relaxed)
     }
 

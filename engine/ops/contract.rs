@@ -190,7 +190,7 @@ fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         (2, 2) => return product(a, b),
         (1, 2) => Naming::rename("matmul", "vecmat"),
         (2, 1) => Naming::rename("matmul", "mv"),
-        (3.., 2..) => Naming::rename("matmul", "unsafe_view"),
+        (3.., 1..) | (1, 3..) => Naming::rename("matmul", "unsafe_view"),
         _ => {}
     }
     match ranks {

@@ -4,6 +4,7 @@
 //! input and towards the weight. Kernels are in `cpu/conv/` and `gpu/conv.rs`. Shapes are (batch, channels, space…).
 
 use super::macros::define_ops;
+use crate::autograd::Naming;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::Shape;
 use crate::tensor::signed;
@@ -210,6 +211,7 @@ fn conv_nd(
     }
     let args = conv_args(op, n, stride, padding, dilation, groups)?;
     if x.ndim() == n + 1 {
+        Naming::rename(op, "conv_unbatched");
         return conv_checked(op, &x.unsqueeze(0)?, w, bias, &args)?.squeeze(Some(&[0]));
     }
     conv_checked(op, x, w, bias, &args)
@@ -441,6 +443,7 @@ fn conv_transpose_nd(
         None => check_dtypes(op, x, &[w])?,
     }
     if x.ndim() == n + 1 {
+        Naming::rename(op, "conv_unbatched");
         let batched = x.unsqueeze(0)?;
         return conv_transpose_nd(op, n, &batched, w, bias, stride, padding, output_padding, groups, dilation)?
             .squeeze(Some(&[0]));

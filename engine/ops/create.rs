@@ -256,10 +256,24 @@ fn like(
     device: Option<Device>,
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
+    if let Some(batch) = x.storage().batch() {
+        // One for each sample, so that what differs between them may be written there.
+        return like(value, &batch.value, dtype, device, format).map(|made| batch.with(made));
+    }
     let (dtype, device) = (dtype.unwrap_or(x.dtype()), device.unwrap_or(x.device()));
     check_filled("full_like", value, dtype, x.shape())?;
     let format = format.unwrap_or(MemoryFormat::Preserve);
     x.like_in("empty_like", format, |shape| Tensor::full_of(shape, value, dtype, device))
+}
+
+/// One number in the given sizes, as `x` makes it: inside of `vmap` one such tensor for each of its samples.
+///
+/// # Errors
+/// As [`full`].
+pub fn new_full(x: &Tensor, size: &[isize], value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+    let Some(batch) = x.storage().batch() else { return full(size, value, Some(dtype), Some(device)) };
+    let all: Vec<isize> = std::iter::once(batch.size() as isize).chain(size.iter().copied()).collect();
+    new_full(&batch.value, &all, value, dtype, device).map(|made| batch.with(made))
 }
 
 fn full_like_body(

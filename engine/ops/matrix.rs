@@ -9,7 +9,7 @@ use super::linalg::solve::{regular, zero_pivots};
 use super::linalg::{self, batch, first_of, matrices};
 use super::macros::define_ops;
 use super::{NormOrder, Operand};
-use crate::autograd;
+use crate::autograd::{self, Naming};
 use crate::shape::{self, Shape};
 use crate::{DType, Error, Result, Scalar, Tensor};
 
@@ -530,6 +530,17 @@ fn matrix_norm_body(
         return Err(Error::runtime(op, format!("dims must be different. Got ({first}, {second})")));
     }
     super::metric::check_norm_dtype(op, a, dtype)?;
+    let ord = ord.unwrap_or(NormOrder::Fro);
+    // The last step has the name of what PyTorch calls last.
+    let last = match ord {
+        NormOrder::Fro => "linalg_vector_norm",
+        NormOrder::Nuc | NormOrder::Number(2.0 | -2.0) if keepdim => "permute",
+        NormOrder::Nuc => "sum_of_values",
+        NormOrder::Number(p) if p < 0.0 => "amin",
+        NormOrder::Number(_) => "amax",
+    };
+    Naming::rename("linalg_matrix_norm", last);
+    Naming::rename("linalg_norm", last);
     let a = a.cast(dtype.unwrap_or(a.dtype()))?;
     let (row, column) = (rows as isize, columns as isize);
     let sums = |over: isize, of: isize, largest: bool| {
@@ -547,7 +558,7 @@ fn matrix_norm_body(
             false => Ok(y),
         }
     };
-    match ord.unwrap_or(NormOrder::Fro) {
+    match ord {
         NormOrder::Fro => vector_norm_body(&a, Scalar::Int(2), Some(dim), keepdim, None),
         NormOrder::Nuc => values(|s| s.sum(Some(&[-1]), false, None)),
         NormOrder::Number(2.0) => values(|s| largest_of(s, -1, false)),

@@ -4,7 +4,7 @@
 
 use super::attention;
 use super::macros::define_ops;
-use crate::autograd::Grads;
+use crate::autograd::{Grads, Naming};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
 use crate::{DType, Error, Generator, Result, Scalar, Tensor};
@@ -163,6 +163,13 @@ fn linear_body(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> 
     if !fits {
         let why = "input's last dimension must be the weight's second (out_features, in_features)";
         return Err(Error::shape("linear", why, &[x.shape(), w.shape()]));
+    }
+    // The steps have the names of what PyTorch calls.
+    match (x.ndim(), bias) {
+        (2, _) => {}
+        (1, None) => Naming::rename("linear", "vecmat"),
+        (2.., Some(_)) if !x.layout().is_contiguous() => Naming::rename("linear", "add"),
+        _ => Naming::rename("linear", "unsafe_view"),
     }
     let mut shape = Shape::from_slice(x.shape());
     shape.pop();

@@ -45,6 +45,13 @@ pub(super) fn fill_where(x: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()
     put(&whole, &places, &values, ScatterMode::Set)
 }
 
+/// Writes values at places among the elements of `x`, counted in row-major order, or adds them there.
+pub(super) fn put_at(x: &Tensor, index: &Tensor, values: &Tensor, accumulate: bool) -> Result<()> {
+    let (whole, places) = opened(x)?;
+    let places = index_axes(&places.reshape(&[-1])?, &[0], std::slice::from_ref(index), false)?;
+    put(&whole, &places, values, if accumulate { ScatterMode::Add } else { ScatterMode::Set })
+}
+
 /// What an op that writes at indices into its first input, `x`, does there.
 pub(super) fn write_at(op: &IndexOp, x: &Tensor, rest: &[&Tensor]) -> Result<()> {
     let (whole, places) = opened(x)?;

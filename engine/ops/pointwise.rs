@@ -497,7 +497,8 @@ fn polygamma_body(n: i64, x: &Tensor) -> Result<Tensor> {
 impl Tensor {
     /// In-place form of [`polygamma`]: the derivative of order `n` of `digamma` is written to `self`.
     pub fn polygamma_(&self, n: i64) -> Result<()> {
-        let value = polygamma(n, &self.copy()?)?;
+        let read = crate::autograd::rewritten(self);
+        let value = polygamma(n, &read.as_ref().unwrap_or(self).copy()?)?;
         self.write_in_place("polygamma_", value)
     }
 }

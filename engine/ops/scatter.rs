@@ -14,7 +14,7 @@ use super::part::{
     select_scatter_body,
 };
 use super::Operand;
-use crate::autograd::{Ctx, Grads};
+use crate::autograd::{self, Ctx, Grads};
 use crate::shape::{self, Axes, Shape, SliceDim, Slices};
 use crate::{DType, Error, Result, Scalar, Tensor};
 
@@ -491,7 +491,18 @@ pub(super) fn put_body(to: Target, x: &Tensor, index: &Tensor, source: &Tensor, 
         return Err(Error::index("put", why));
     }
     let source = super::view::reshape_to(source, index.shape())?;
-    if to == Target::Itself && !x.is_contiguous() {
+    if to == Target::Itself && x.layout().may_overlap() && !x.is_batched() {
+        // What shows the same memory beside it keeps what is put there.
+        autograd::check_in_place("put_", x, &source)?;
+        x.refuse_expanded("put_")?;
+        let read = autograd::rewritten(x);
+        let value = put_body(Target::Copy, read.as_ref().unwrap_or(x), &index, &source, accumulate)?;
+        super::overlap::put_at(x, &index, &source, accumulate)?;
+        return autograd::record_write(x, &value, false).map(|()| x.clone());
+    }
+    // What is recorded is a step of its own, not a write over a view of all elements.
+    let followed = x.0.auto.view.is_none() && (autograd::is_followed(x) || autograd::is_followed(&source));
+    if to == Target::Itself && (followed || !x.is_contiguous()) {
         x.write_in_place("put_", put_body(Target::Copy, x, &index, &source, accumulate)?)?;
         return Ok(x.clone());
     }

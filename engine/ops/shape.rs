@@ -456,7 +456,10 @@ fn sum_to_size_body(x: &Tensor, size: &[isize]) -> Result<Tensor> {
 
 fn diag_body(x: &Tensor, diagonal: i64) -> Result<Tensor> {
     match x.ndim() {
-        1 => diag_embed_body(x, diagonal, 0, 1),
+        1 => {
+            crate::autograd::Naming::rename("diag", "diag_embed");
+            diag_embed_body(x, diagonal, 0, 1)
+        }
         2 => x.diagonal(diagonal, 0, 1)?.copy(),
         n => Err(Error::shape("diag", format!("Supports 1D or 2D tensors. Got {n}D"), &[x.shape()])),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -28,6 +29,10 @@ class _Mode:
     def _fresh(self) -> _Mode:
         """A mode of the same kind, for one call of a decorated function."""
         return _Mode(self._mode)
+
+    def clone(self) -> _Mode:
+        """Another of its kind."""
+        return self._fresh()
 
     def __enter__(self) -> None:
         self._former.append(_set_grad_enabled(self._mode))
@@ -75,6 +80,9 @@ class no_grad(_Mode):
     def __init__(self, orig_func: Any = None) -> None:
         super().__init__(False)
 
+    def _fresh(self) -> _Mode:
+        return no_grad()
+
     def __new__(cls, orig_func: Any = None) -> Any:
         # `@lucid.no_grad` without parentheses.
         return object.__new__(cls) if orig_func is None else _Mode(False)(orig_func)
@@ -85,6 +93,9 @@ class enable_grad(_Mode):
 
     def __init__(self, orig_func: Any = None) -> None:
         super().__init__(True)
+
+    def _fresh(self) -> _Mode:
+        return enable_grad()
 
     def __new__(cls, orig_func: Any = None) -> Any:
         return object.__new__(cls) if orig_func is None else _Mode(True)(orig_func)
@@ -132,3 +143,41 @@ class set_grad_enabled(_Mode):
         # As a decorator it must not change the mode where it stands.
         _set_grad_enabled(self._former.pop())
         return super().__call__(function)
+
+    def clone(self) -> set_grad_enabled:
+        """Another of its kind, which sets the mode now."""
+        return set_grad_enabled(self._mode)
+
+
+_threads = threading.local()
+
+
+class set_multithreading_enabled(_Mode):
+    """Says whether backward passes may use threads of their own: at once, and as a context manager for the block only.
+
+    They never do here: a pass runs in the thread that asks for it, with either setting, which belongs to the thread.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            got = type(mode).__name__
+            raise TypeError(f"set_multithreading_enabled(): argument 'mode' must be bool, not {got}")
+        super().__init__(mode)
+        self._former.append(is_multithreading_enabled())
+        _threads.enabled = mode
+
+    def _fresh(self) -> set_multithreading_enabled:
+        return set_multithreading_enabled(self._mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _threads.enabled = self._former[-1]
+
+
+def is_multithreading_enabled() -> bool:
+    """What `set_multithreading_enabled` has set in this thread; `True` at first."""
+    return bool(getattr(_threads, "enabled", True))

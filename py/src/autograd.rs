@@ -132,8 +132,9 @@ fn _backward(
     cross::long(py, || lucid::autograd::backward(&tensors, &grads, keep, inputs.as_deref()))
 }
 
-/// Gradients of outputs with respect to inputs, as `lucid.autograd.grad` documents.
+/// Gradients of outputs with respect to inputs, as `lucid.autograd.grad` documents; with `apart` none of these leads to another.
 #[pyfunction]
+#[pyo3(signature = (outputs, inputs, grads, retain_graph, create_graph, apart=false))]
 fn _grad<'py>(
     py: Python<'py>,
     outputs: &Bound<'_, PyAny>,
@@ -141,12 +142,14 @@ fn _grad<'py>(
     grads: Option<&Bound<'_, PyAny>>,
     retain_graph: bool,
     create_graph: bool,
+    apart: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let outputs = tensors_of(At { op: "grad", arg: "outputs" }, outputs.as_borrowed())?;
     let inputs = tensors_of(At { op: "grad", arg: "inputs" }, inputs.as_borrowed())?;
     let grads = grads_of(py, "grad", grads, outputs.len())?;
     let keep = Keep { graph: retain_graph, create_graph };
-    let found = cross::long(py, || lucid::autograd::grad(&outputs, &inputs, &grads, keep))?;
+    let made = if apart { lucid::autograd::grad_apart } else { lucid::autograd::grad };
+    let found = cross::long(py, || made(&outputs, &inputs, &grads, keep))?;
     grads_tuple(py, &found)
 }
 
@@ -154,6 +157,12 @@ fn _grad<'py>(
 #[pyfunction]
 fn _current_pass() -> u64 {
     lucid::autograd::current_pass()
+}
+
+/// Does a backward pass run in this thread that is asked for chosen gradients alone?
+#[pyfunction]
+fn _chosen_alone() -> bool {
+    lucid::autograd::chosen_alone()
 }
 
 /// Calls `callback()` when the backward pass that runs in this thread has made all its gradients.
@@ -174,5 +183,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_queue_callback, m)?)?;
     m.add_function(wrap_pyfunction!(_backward, m)?)?;
     m.add_function(wrap_pyfunction!(_current_pass, m)?)?;
+    m.add_function(wrap_pyfunction!(_chosen_alone, m)?)?;
     m.add_function(wrap_pyfunction!(_grad, m)?)
 }

@@ -85,13 +85,12 @@ fn _fresh<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>) -> Object<'py> {
     wrap(py, cross::quick(py, || batching::fresh(&t))?)
 }
 
-/// Does the history of `outputs`, and with `pushed` that of their tangents, lead to other leaves than `but`?
+/// Does the history of `outputs`, and with `pushed` that of their tangents, lead to a leaf that is not retired?
 #[pyfunction]
-#[pyo3(signature = (outputs, but, pushed=false))]
-fn _leads_elsewhere(outputs: &Bound<'_, PyAny>, but: &Bound<'_, PyAny>, pushed: bool) -> PyResult<bool> {
+#[pyo3(signature = (outputs, pushed=false))]
+fn _leads_elsewhere(outputs: &Bound<'_, PyAny>, pushed: bool) -> PyResult<bool> {
     let outputs = tensors_of(At { op: "grad", arg: "outputs" }, outputs.as_borrowed())?;
-    let but = tensors_of(At { op: "grad", arg: "inputs" }, but.as_borrowed())?;
-    Ok(lucid::autograd::leads_elsewhere(&outputs, &but, pushed))
+    Ok(lucid::autograd::leads_elsewhere(&outputs, pushed))
 }
 
 /// Says that the gradients of these inputs of a differentiation are not asked for beyond it.

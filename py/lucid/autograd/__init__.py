@@ -12,8 +12,10 @@ from lucid._C import Tensor
 from lucid._C import is_grad_enabled as is_grad_enabled
 from lucid._grad_mode import enable_grad as enable_grad
 from lucid._grad_mode import inference_mode as inference_mode
+from lucid._grad_mode import is_multithreading_enabled as is_multithreading_enabled
 from lucid._grad_mode import no_grad as no_grad
 from lucid._grad_mode import set_grad_enabled as set_grad_enabled
+from lucid._grad_mode import set_multithreading_enabled as set_multithreading_enabled
 from lucid.autograd import _edges
 from lucid.autograd._edges import GradientEdge, Places
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from lucid.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
     from lucid.autograd.function import Function as Function
     from lucid.autograd.function import FunctionCtx as FunctionCtx
+    from lucid.autograd.function import NestedIOFunction as NestedIOFunction
     from lucid.autograd.functional import hessian as hessian
     from lucid.autograd.functional import hvp as hvp
     from lucid.autograd.functional import jacobian as jacobian
@@ -175,6 +178,7 @@ class RemovableHandle:
 _NAMES = {
     "Function": "lucid.autograd.function",
     "FunctionCtx": "lucid.autograd.function",
+    "NestedIOFunction": "lucid.autograd.function",
     "Variable": "lucid.autograd.variable",
     "checkpoint": "lucid.utils.checkpoint",
     "detect_anomaly": "lucid.autograd.anomaly_mode",
@@ -190,7 +194,7 @@ _NAMES = {
     "vjp": "lucid.autograd.functional",
     "set_detect_anomaly": "lucid.autograd.anomaly_mode",
 }
-_MODULES = {"anomaly_mode", "forward_ad", "function", "functional", "graph", "profiler", "variable"}
+_MODULES = {"anomaly_mode", "forward_ad", "function", "functional", "grad_mode", "graph", "profiler", "variable"}
 
 
 def __getattr__(name: str) -> Any:

@@ -63,7 +63,7 @@ def _shaped(numbers: Tensor, like: Tensor) -> Tensor:
 
 def _unit(t: Tensor, j: int) -> Tensor:
     """1 in the place of its number `j`."""
-    numbers = _C.zeros(_size(t), dtype=_C.float64)
+    numbers = _C.zeros(_size(t), dtype=_C.float64, device="cpu")
     numbers[j] = 1
     return _shaped(numbers, t)
 
@@ -124,12 +124,12 @@ class _Projection:
         self.outputs = [self._direction(t) for t in outputs]
 
     def _direction(self, t: Tensor) -> Tensor:
-        numbers = _C.rand(_size(t), generator=self._generator, dtype=_C.float64)
+        numbers = _C.rand(_size(t), generator=self._generator, dtype=_C.float64, device="cpu")
         return numbers / numbers.square().sum().sqrt() if _size(t) else numbers
 
     def along(self, output: int, values: Tensor) -> float:
         """How far `values` lie along the output's direction."""
-        numbers = _C.tensor(_flat(values), dtype=_C.float64)
+        numbers = _C.tensor(_flat(values), dtype=_C.float64, device="cpu")
         return float((numbers * self.outputs[output]).sum())
 
     def numerical(
@@ -158,7 +158,7 @@ class _Projection:
             if dtypes and g is not None and g.dtype != t.dtype:
                 raise GradcheckError(f"Gradient has dtype mismatch: {g.dtype} for an input of {t.dtype}")
             numbers = [0.0] * _size(t) if g is None else _flat(g)
-            found.append(float((_C.tensor(numbers, dtype=_C.float64) * own).sum()))
+            found.append(float((_C.tensor(numbers, dtype=_C.float64, device="cpu") * own).sum()))
         return found
 
     def forward(self, function: Callable[..., Any], inputs: Sequence[Any], place: int, k: int) -> list[float]:
@@ -401,7 +401,7 @@ def _forward(function: Callable[..., Any], inputs: Sequence[Any], which: int) ->
 def _batched(output: Tensor, checked: Sequence[Tensor]) -> list[list[list[float]]]:
     """As `_analytical`, by one pass for all output elements."""
     n = _size(output)
-    weights = _shaped(_C.eye(n, dtype=_C.float64), output)
+    weights = _shaped(_C.eye(n, dtype=_C.float64, device="cpu"), output)
     grads = grad(output, checked, weights, retain_graph=True, allow_unused=True, is_grads_batched=True)
     return [
         [[0.0] * _size(t) for _ in range(n)] if g is None else [_flat(row) for row in g.detach()]
@@ -435,7 +435,7 @@ def _batched_forward(function: Callable[..., Any], inputs: Sequence[Any], which:
         found = jvp(lambda t: tuple(_outputs(function, [*inputs[:which], t, *inputs[which + 1 :]])), (x,), (v,))[1]
         return list(found)
 
-    steps = _shaped(_C.eye(_size(x), dtype=_C.float64), x)
+    steps = _shaped(_C.eye(_size(x), dtype=_C.float64, device="cpu"), x)
     return [[_flat(row) for row in y.detach()] for y in vmap(pushed)(steps)]
 
 

@@ -40,11 +40,6 @@ def call(cls: type[Function], level: int, args: tuple[Any, ...], kwargs: dict[st
 
     name = cls.__name__
     own = cls.vmap is not Function.vmap
-    if cls.setup_context is Function.setup_context:
-        raise RuntimeError(
-            "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
-            f"override the setup_context staticmethod; {name} does not."
-        )
     if cls.generate_vmap_rule and own:
         raise RuntimeError(
             f"You tried to vmap over {name}, but it has both generate_vmap_rule=True and an overriden vmap "

@@ -71,6 +71,8 @@ class dual_level:
     def _fresh(self) -> dual_level:
         return dual_level()
 
+    clone = _fresh
+
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """A view of `tensor` that carries `tangent`, of the same shape.

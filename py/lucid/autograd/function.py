@@ -6,6 +6,7 @@ A `Function` says how a result is computed and how its gradient is; `apply` puts
 from __future__ import annotations
 
 import functools
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -18,6 +19,9 @@ from lucid.autograd import _forward, _vmap
 from lucid.autograd._vmap import VmapInfo
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_bare = threading.local()
+"""How many functions' `forward` this thread is in that no transform sees into."""
 
 
 class FunctionCtx:
@@ -61,6 +65,9 @@ class FunctionCtx:
     def mark_non_differentiable(self, *args: Tensor) -> None:
         """Says which results pass no gradient. `backward` still gets an argument for each."""
         self._non_differentiable = args
+
+    def mark_shared_storage(self, *pairs: Any) -> None:
+        """Does nothing: that a result shows an argument's memory is seen without it."""
 
     def set_materialize_grads(self, value: bool) -> None:
         """With `False`, gradients of results that nothing used are `None` instead of zeros."""
@@ -185,6 +192,12 @@ class Function(metaclass=_FunctionMeta):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Calls `forward` and puts the result on the tape."""
+        old = cls.setup_context is Function.setup_context
+        if old and _C._is_transformed() and not getattr(_bare, "depth", 0):
+            raise RuntimeError(
+                "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it "
+                f"must override the setup_context staticmethod; {cls.__name__} does not."
+            )
         level = _vmap.level_of(args)
         if level is not None:
             return _vmap.call(cls, level, args, kwargs)
@@ -195,10 +208,19 @@ class Function(metaclass=_FunctionMeta):
         return cls._applied(ctx, args, kwargs)
 
     @classmethod
+    def _unseen(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`forward` inside of a transform, which sees nothing of what is in it."""
+        _bare.depth = getattr(_bare, "depth", 0) + 1
+        try:
+            return cls.forward(*args, **kwargs)
+        finally:
+            _bare.depth -= 1
+
+    @classmethod
     def _applied(cls, ctx: FunctionCtx, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with no_grad():
             if cls.setup_context is not Function.setup_context:
-                output = cls.forward(*args, **kwargs)
+                output = cls._unseen(args, kwargs) if _C._is_transformed() else cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, output)
             else:
                 output = cls.forward(ctx, *args, **kwargs)
@@ -339,10 +361,39 @@ def once_differentiable(fn: F) -> F:
 class _Refuse(Function):
     """Passes a tensor on; its gradient is an error."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: FunctionCtx, value: Tensor, *args: Any) -> Tensor:
+    def forward(value: Tensor, *args: Any) -> Tensor:
         return value.detach()
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
 
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Any) -> Any:
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+class InplaceFunction(Function):
+    """A `Function`, as older code names one that may write its arguments."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+class NestedIOFunction(Function):
+    """A `Function` whose arguments older code nests. As in PyTorch it cannot be called any more: use a `Function`."""
+
+    def forward_extended(self, *input: Any) -> Any:
+        """Computes the results. To be defined by the subclass."""
+        raise NotImplementedError
+
+    def backward_extended(self, *grad_output: Any) -> Any:
+        """Computes the gradients. To be defined by the subclass."""
+        raise NotImplementedError
+
+
+FunctionMeta = _FunctionMeta

@@ -26,10 +26,19 @@ __all__ = [
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
+    "queue_callback",
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
+
+
+def queue_callback(callback: Callable[[], object]) -> None:
+    """Calls `callback()` once the backward pass that runs in this thread has made all its gradients.
+
+    For hooks and for the `backward` of functions; elsewhere a `RuntimeError`. What was queued first is called first.
+    """
+    _C._queue_callback(callback)
 
 
 class saved_tensors_hooks:

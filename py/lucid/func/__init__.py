@@ -16,9 +16,11 @@ from lucid.func._jacobian import jacrev as jacrev
 from lucid.func._modules import functional_call as functional_call
 from lucid.func._modules import replace_all_batch_norm_modules_ as replace_all_batch_norm_modules_
 from lucid.func._modules import stack_module_state as stack_module_state
+from lucid.func._vmap import debug_unwrap as debug_unwrap
 from lucid.func._vmap import vmap as vmap
 
 __all__ = [
+    "debug_unwrap",
     "functional_call",
     "functionalize",
     "grad",

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from lucid import _C
 from lucid._C import Tensor
-from lucid._grad_mode import enable_grad
+from lucid._grad_mode import enable_grad, inference_mode
 from lucid.autograd.forward_ad import dual_of as make_dual
 from lucid.func import _tree
 
@@ -81,7 +81,8 @@ class Traced:
         for x in leaves:
             if not isinstance(x, Tensor):
                 raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
-        with enable_grad():
+        # A transform records in inference mode, too.
+        with inference_mode(False) if _C.is_inference_mode_enabled() else enable_grad():
             former = _C._enter_transform(True)
             try:
                 self.inputs = _own([_C._fresh(x) for x in leaves])
@@ -106,23 +107,19 @@ class Traced:
 
     def wanted(self, *tensors: Tensor) -> bool:
         """Is a gradient wanted outside of this call for what these, or their tangents, depend on?"""
-        return (
-            self.recording
-            and any(t.requires_grad for t in tensors)
-            and _C._leads_elsewhere(list(tensors), self.inputs, True)
-        )
+        return self.recording and any(t.requires_grad for t in tensors) and _C._leads_elsewhere(list(tensors), True)
 
-    def kept(self, x: Tensor, but: Sequence[Tensor] = ()) -> bool:
+    def kept(self, x: Tensor) -> bool:
         """Has this result a history that others than this call ask for?"""
-        return self.recording and x.requires_grad and _C._leads_elsewhere([x], [*self.inputs, *but])
+        return self.recording and x.requires_grad and _C._leads_elsewhere([x])
 
-    def outside(self, tree: Any, but: Sequence[Tensor] = ()) -> Any:
+    def outside(self, tree: Any) -> Any:
         """Results as the caller sees them: without a history that only this call has made."""
 
         def one(x: Any) -> Any:
             if not isinstance(x, Tensor):
                 return x
-            return x if self.kept(x, but) else _C._cut(x)
+            return x if self.kept(x) else _C._cut(x)
 
         return _tree.map_leaves(one, tree)
 
@@ -139,7 +136,7 @@ def pulled(
     found: Sequence[Tensor | None] = [None] * len(inputs)
     if pairs:
         ys, ws = zip(*pairs, strict=True)
-        found = _C._grad(list(ys), list(inputs), list(ws), retain_graph, create_graph)
+        found = _C._grad(list(ys), list(inputs), list(ws), retain_graph, create_graph, True)
     return [_C.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
 
 
@@ -216,9 +213,9 @@ def vjp_by(func: Callable[..., Any], primals: tuple[Any, ...], argnums: Argnums 
                 f"function. cotangents: {given}, primal output: {spec}"
             )
         record = _C.is_grad_enabled() if create_graph is None else create_graph
-        elsewhere = record and _C._leads_elsewhere([*leaves, *weights], call.inputs, True)
+        elsewhere = record and _C._leads_elsewhere([*leaves, *weights], True)
         found = pulled(leaves, call.inputs, weights, elsewhere, retain_graph)
-        return _tree.unflatten([g if _C._leads_elsewhere([g], []) else _C._cut(g) for g in found], call.spec)
+        return _tree.unflatten([g if _C._leads_elsewhere([g]) else _C._cut(g) for g in found], call.spec)
 
     value = call.outside(call.output)
     return (value, vjp_fn, call.outside(call.aux)) if has_aux else (value, vjp_fn)
@@ -247,15 +244,13 @@ class Transposed:
         found: Sequence[Tensor | None] = [None] * len(self.weights)
         if pairs and self.weights:
             gs, vs = zip(*pairs, strict=True)
-            record = _C.is_grad_enabled() and _C._leads_elsewhere(
-                [*self.outputs, *vectors], [*self.inputs, *self.weights], True
-            )
+            record = _C.is_grad_enabled() and _C._leads_elsewhere([*self.outputs, *vectors], True)
             found = _C._grad(list(gs), self.weights, list(vs), True, record)
         left = iter(found)
         out = []
         for y in self.outputs:
             t = next(left) if y.requires_grad else None
-            if t is not None and t.requires_grad and not _C._leads_elsewhere([t], []):
+            if t is not None and t.requires_grad and not _C._leads_elsewhere([t]):
                 t = _C._cut(t)
             out.append(_C.zeros_like(y) if t is None else t)
         return out
@@ -302,9 +297,7 @@ class Pushed:
             _C._leave_transform(former)
             _C._close_level(level)
         # A derivative in reverse within the call has left its history in them, which nobody else asks for.
-        self.tangents = [
-            v if not v.requires_grad or _C._leads_elsewhere([v], []) else _C._cut(v) for v in self.tangents
-        ]
+        self.tangents = [v if not v.requires_grad or _C._leads_elsewhere([v]) else _C._cut(v) for v in self.tangents]
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:

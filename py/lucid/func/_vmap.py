@@ -221,3 +221,15 @@ def _shown(func: Callable[..., Any], out: Any, dim: int | None, level: int) -> A
 def _is_batched_at(t: Tensor, level: int) -> bool:
     parts = _C._vmap_parts(t)
     return parts is not None and (parts[1] == level or _is_batched_at(parts[2], level))
+
+
+def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
+    """What a tensor inside of `vmap` is made of: all samples at once, in front. For debuggers, not for computing with.
+
+    At all levels unless `recurse` is off; any other tensor is given back.
+    """
+    while (parts := _C._vmap_parts(tensor)) is not None:
+        tensor = parts[2]
+        if not recurse:
+            break
+    return tensor

@@ -154,7 +154,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def _written(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """`f(x)` written over `x`; of a copy where the gradient needs what is written over."""
-    return x.copy_(f(x.clone() if x.requires_grad else x))
+    return _C._overwrite(x, f(_C._rewritten(x).clone() if x.requires_grad else x))
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -168,15 +168,15 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """`min(max(x, 0), 6)`."""
     if _is_asked(input):
         return _ask(relu6, (input,), input, inplace=inplace)
-    return input.copy_(_C.relu6(input)) if inplace else _C.relu6(input)
+    return _C._overwrite(input, _C.relu6(_C._rewritten(input))) if inplace else _C.relu6(input)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """`x` above 0, `negative_slope · x` below."""
     if _is_asked(input):
         return _ask(leaky_relu, (input,), input, negative_slope=negative_slope, inplace=inplace)
-    made = _C.leaky_relu(input, negative_slope)
-    return input.copy_(made) if inplace else made
+    made = _C.leaky_relu(_C._rewritten(input) if inplace else input, negative_slope)
+    return _C._overwrite(input, made) if inplace else made
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -190,8 +190,8 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`x` above 0, `alpha · (exp(x) - 1)` below."""
     if _is_asked(input):
         return _ask(elu, (input,), input, alpha=alpha, inplace=inplace)
-    made = _C.elu(input, alpha)
-    return input.copy_(made) if inplace else made
+    made = _C.elu(_C._rewritten(input) if inplace else input, alpha)
+    return _C._overwrite(input, made) if inplace else made
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -205,7 +205,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`scale · (max(x, 0) + min(0, alpha · (exp(x) - 1)))` with constants that keep mean 0 and variance 1."""
     if _is_asked(input):
         return _ask(selu, (input,), input, inplace=inplace)
-    return input.copy_(_C.selu(input)) if inplace else _C.selu(input)
+    return _C._overwrite(input, _C.selu(_C._rewritten(input))) if inplace else _C.selu(input)
 
 
 def selu_(input: Tensor) -> Tensor:
@@ -219,8 +219,8 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`."""
     if _is_asked(input):
         return _ask(celu, (input,), input, alpha=alpha, inplace=inplace)
-    made = _C.celu(input, alpha)
-    return input.copy_(made) if inplace else made
+    made = _C.celu(_C._rewritten(input) if inplace else input, alpha)
+    return _C._overwrite(input, made) if inplace else made
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -248,15 +248,15 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """`relu6(x + 3) / 6`."""
     if _is_asked(input):
         return _ask(hardsigmoid, (input,), input, inplace=inplace)
-    return input.copy_(_C.hardsigmoid(input)) if inplace else _C.hardsigmoid(input)
+    return _C._overwrite(input, _C.hardsigmoid(_C._rewritten(input))) if inplace else _C.hardsigmoid(input)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """`x` held within `min_val` to `max_val`."""
     if _is_asked(input):
         return _ask(hardtanh, (input,), input, min_val=min_val, max_val=max_val, inplace=inplace)
-    made = _C.hardtanh(input, min_val, max_val)
-    return input.copy_(made) if inplace else made
+    made = _C.hardtanh(_C._rewritten(input) if inplace else input, min_val, max_val)
+    return _C._overwrite(input, made) if inplace else made
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -319,8 +319,9 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     """Zero with probability `p`, else `x / (1 - p)`; the input itself unless `training`."""
     if _is_asked(input):
         return _ask(dropout, (input,), input, p=p, training=training, inplace=inplace)
-    made = _C.dropout(input, p, training)
-    return input.copy_(made) if inplace and made is not input else made
+    if inplace and training and p > 0:
+        return _C._overwrite(input, _C.dropout(_C._rewritten(input), p, training))
+    return _C.dropout(input, p, training)
 
 
 # ---- layers ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ use super::{call_python, grads_of, grads_tuple};
 use crate::args::{tensors_of, At};
 use crate::cross;
 use crate::tensor::{wrap, PyTensor};
-use lucid::autograd::{custom, custom_view, CustomNode, Record, WeakNode};
+use lucid::autograd::{custom, custom_view, rewritten, CustomNode, Record, WeakNode};
 use lucid::Tensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefMethods, PyWeakrefReference};
@@ -39,6 +39,24 @@ impl PySaved {
     fn address(&self) -> usize {
         self.node.upgrade().map_or(0, |node| node.address())
     }
+}
+
+/// What a function is to read of a tensor that it writes over: see `rewritten`.
+#[pyfunction]
+fn _rewritten<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
+    let py = t.py();
+    match rewritten(&t.get().share()) {
+        Some(read) => wrap(py, read),
+        None => Ok(t.clone().into_any()),
+    }
+}
+
+/// Writes what a function made of a tensor over it, and gives the tensor.
+#[pyfunction]
+fn _overwrite<'py>(t: &Bound<'py, PyTensor>, value: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyTensor>> {
+    let (own, value) = (t.get().share(), value.get().share());
+    cross::quick(t.py(), || own.refuse_captured("overwrite_").and_then(|()| own.overwrite_(value)))?;
+    Ok(t.clone())
 }
 
 /// A result that is an input or a view, as a tensor of its own that nobody may write to: see `custom_view`.
@@ -107,6 +125,8 @@ fn _record_dirty(py: Python<'_>, tensor: &Bound<'_, PyTensor>, value: &Bound<'_,
 /// Adds the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PySaved>()?;
+    m.add_function(wrap_pyfunction!(_rewritten, m)?)?;
+    m.add_function(wrap_pyfunction!(_overwrite, m)?)?;
     m.add_function(wrap_pyfunction!(_custom_view, m)?)?;
     m.add_function(wrap_pyfunction!(_record_function, m)?)?;
     m.add_function(wrap_pyfunction!(_record_dirty, m)?)

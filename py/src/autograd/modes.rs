@@ -106,6 +106,12 @@ fn _check_untransformed(py: Python<'_>, what: &str) -> PyResult<()> {
     cross::quick(py, || autograd::check_untransformed("autograd", what))
 }
 
+/// Is a function transform at work, `vmap` included?
+#[pyfunction]
+fn _is_transformed() -> bool {
+    autograd::is_transformed()
+}
+
 /// What puts the transform back that is at work.
 #[pyfunction]
 fn _current_transform() -> PyTransform {
@@ -198,6 +204,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_leave_transform, m)?)?;
     m.add_function(wrap_pyfunction!(_adopt, m)?)?;
     m.add_function(wrap_pyfunction!(_check_untransformed, m)?)?;
+    m.add_function(wrap_pyfunction!(_is_transformed, m)?)?;
     m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(_set_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(is_inference_mode_enabled, m)?)?;

@@ -98,12 +98,9 @@ impl PyTensor {
         requires_grad: bool,
     ) -> Object<'py> {
         let (dtype, device) = options(op, dtype, device)?;
-        let (own_dtype, own_device) = {
-            let t = self.read();
-            (t.dtype(), t.device())
-        };
-        let (dtype, device) = (dtype.unwrap_or(own_dtype), device.unwrap_or(own_device));
-        let made = cross::quick(py, || lucid::ops::create::full(size, value, Some(dtype), Some(device)))?;
+        let t = self.share();
+        let (dtype, device) = (dtype.unwrap_or(t.dtype()), device.unwrap_or(t.device()));
+        let made = cross::quick(py, || lucid::ops::create::new_full(&t, size, value, dtype, device))?;
         results::leaf(py, made, requires_grad)
     }
 }

@@ -167,3 +167,49 @@ def test_the_forward_mode_of_autograd_is_no_transform(device: str) -> None:
         return m.autograd.functional.jacobian(f, x, strategy="forward-mode", vectorize=True).tolist()
 
     assert columns(lucid, device) == columns(torch, "cpu")
+
+
+def test_a_long_loop_of_data_and_of_inner_gradients() -> None:
+    """What a transform asks of a history it asks of each step once: a round that walks all of it takes no end."""
+    n = 20_000
+
+    def f(x: Any) -> Any:
+        y = x
+        for _ in range(n):
+            y = 0.5 * y + 0.25 * y.data + x
+        return y
+
+    assert abs(lucid.func.grad(f)(lucid.tensor(1.0)).item() - 2.0) < 1e-4
+    w = lucid.tensor(2.0, requires_grad=True)
+    x = w * 1
+    for _ in range(n // 20):
+        x = x - 0.0001 * lucid.func.grad(lambda x: x * x)(x)
+    (slope,) = lucid.autograd.grad(x, w)
+    assert abs(slope.item() - (1 - 0.0002) ** (n // 20)) < 1e-4
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("part", [False, True])
+def test_inputs_of_a_transform_are_leaves(part: bool, device: str) -> None:
+    """They are not written, be they steps on the tape of a transform around; what they were made of may be, later."""
+
+    def inner(m: Any, device: str) -> Any:
+        def f(x: Any, y: Any) -> Any:
+            (x[:1] if part else x).add_(y[:1] if part else y)
+            return (x * y).sum()
+
+        a = m.tensor([1.0, 2.0], device=device)
+        return m.func.grad(lambda a: sum(g.sum() for g in m.func.grad(f, argnums=(0, 1))(a * 1, a * 2)))(a)
+
+    def later(m: Any, device: str) -> Any:
+        w = m.tensor([1.0, 2.0], device=device, requires_grad=True)
+        a = w * 2
+        y, back = m.func.vjp(lambda x: x * w, a)
+        a.add_(1)
+        (g,) = back(m.ones_like(a))
+        return [t.tolist() for t in (y, g, *m.autograd.grad(g.sum(), w))]
+
+    for m, on in ((torch, "cpu"), (lucid, device)):
+        with pytest.raises(RuntimeError, match="leaf Variable"):
+            inner(m, on)
+    assert later(lucid, device) == later(torch, "cpu")

@@ -101,14 +101,15 @@ def rrelu(
     """`x` above 0, `a x` below; `a` is random within the bounds in training, and their mean otherwise."""
     if lower > upper:
         raise errors.RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower}, {upper}")
+    read = _C._rewritten(input) if inplace else input
     if training:
         slope = lucid.rand_like(input) * (upper - lower) + lower
         with _C._Step("rrelu_with_noise"):
-            made = lucid.where(input <= 0, input * slope, input)
+            made = lucid.where(read <= 0, read * slope, read)
     else:
         with _C._Step("rrelu_with_noise"):
-            made = _C.leaky_relu(input, (lower + upper) / 2)
-    return input.copy_(made) if inplace else made
+            made = _C.leaky_relu(read, (lower + upper) / 2)
+    return _C._overwrite(input, made) if inplace else made
 
 
 def _check_p(p: float) -> None:
@@ -136,10 +137,11 @@ def _channel_dropout(input: Tensor, p: float, training: bool, inplace: bool, unb
     alone = unbatched is not None and input.dim() == unbatched
     lead = 1 if alone else 2
     shape = [*input.shape[:lead], *([1] * (input.dim() - lead))]
-    made = _zeroed("feature_dropout", input, p)
+    read = _C._rewritten(input) if inplace else input
+    made = _zeroed("feature_dropout", read, p)
     if made is None:
-        made = input * (_kept(input, shape, p) / (1 - p))
-    return input.copy_(made) if inplace else made
+        made = read * (_kept(input, shape, p) / (1 - p))
+    return _C._overwrite(input, made) if inplace else made
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -173,12 +175,13 @@ def _alpha_dropout(input: Tensor, shape: list[int], p: float, training: bool, in
     _check_p(p)
     if not training or p == 0:
         return input
-    made = _zeroed("alpha_dropout", input, p)
+    read = _C._rewritten(input) if inplace else input
+    made = _zeroed("alpha_dropout", read, p)
     if made is None:
         a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
         kept = _kept(input, shape, p)
-        made = input * (kept * a) + ((1 - kept) * (_ALPHA * a) + _ALPHA * a * -p)
-    return input.copy_(made) if inplace else made
+        made = read * (kept * a) + ((1 - kept) * (_ALPHA * a) + _ALPHA * a * -p)
+    return _C._overwrite(input, made) if inplace else made
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
