@@ -329,8 +329,15 @@ class TypedStorage(_Storage):
         """The same as bytes, in the same memory."""
         return self._untyped
 
-    def type(self) -> str:
-        """The older name for storages of its dtype."""
+    def type(self, dtype: str | storagetype | None = None, non_blocking: bool = False) -> Any:
+        """The older name for storages of its dtype; with that of another dtype, or the class, its elements as such a
+        storage, itself where it is one. PyTorch's own conversion fails for every other dtype."""
+        if dtype is not None:
+            wanted = next((c for c in _CLASSES if dtype is c or dtype == f"lucid.{c.__name__}"), None)
+            if wanted is None:
+                known = ", ".join(f"lucid.{c.__name__}" for c in _CLASSES)
+                raise errors.ValueError(f"type: {dtype!r} names no storage; there are {known}")
+            return self if isinstance(self, wanted) else self._as(wanted.dtype)
         short = _NAMES[self.dtype]
         return f"lucid.{short}" if self._tensor.is_cpu else f"lucid.{self.device.type}.{short}"
 
@@ -432,12 +439,13 @@ LongStorage = _named("LongStorage", _C.int64)
 BoolStorage = _named("BoolStorage", _C.bool)
 ComplexFloatStorage = _named("ComplexFloatStorage", _C.complex64)
 
-_NAMES: dict[DType, str] = {v.dtype: k for k, v in list(globals().items()) if isinstance(v, storagetype)}
+_CLASSES = [v for v in list(globals().values()) if isinstance(v, storagetype)]
+_NAMES: dict[DType, str] = {c.dtype: c.__name__ for c in _CLASSES}
 
 
 def _converter(dtype: DType) -> Any:
-    def convert(self: _Storage) -> TypedStorage:
-        return TypedStorage._of(self._elements().to(dtype, copy=True))
+    def convert(self: _Storage) -> Any:
+        return self._as(dtype)
 
     convert.__doc__ = f"Its elements as {dtype!r}, in memory of their own."
     return convert

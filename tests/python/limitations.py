@@ -173,9 +173,7 @@ STEP_NAMES: dict[str, str] = (
     )
     | dict.fromkeys(
         (
-            "conv2d",
             "diag",
-            "linear",
             "pad",
             "scaled_dot_product_attention",
         ),

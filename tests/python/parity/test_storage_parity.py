@@ -294,3 +294,13 @@ def test_copies_have_addresses_of_their_own(device: str) -> None:
         return [len(set(first)), first == again, views, [t.tolist() for t in (x, *copies)], x.data_ptr() == first[0]]
 
     assert run(lucid, device) == run(torch, "cpu")
+
+
+def test_a_storage_of_another_type() -> None:
+    s = lucid.FloatStorage([1.5, 2.0])
+    assert s.type() == "lucid.FloatStorage" and s.type("lucid.FloatStorage") is s
+    for wanted in ("lucid.LongStorage", lucid.LongStorage):
+        made = s.type(wanted)
+        assert isinstance(made, lucid.LongStorage) and made.tolist() == [1, 2]
+    with pytest.raises(ValueError, match="names no storage"):
+        s.type("lucid.Linear")
