@@ -94,11 +94,13 @@ pub(super) struct View {
 /// Was a storage that lives, other than this one, told that its elements are at an address, and are they there still? If not,
 /// this one is told.
 fn taken(address: usize, cell: &Arc<Cell>) -> Made<bool> {
-    static TOLD: Mutex<BTreeMap<usize, Weak<Cell>>> = Mutex::new(BTreeMap::new());
+    // With how many there may be before those that are gone are looked for: twice what was left, so that each is looked at seldom.
+    static TOLD: Mutex<(BTreeMap<usize, Weak<Cell>>, usize)> = Mutex::new((BTreeMap::new(), 1024));
     let other = {
-        let mut told = TOLD.lock();
-        if told.len() >= 1024 {
+        let (told, most) = &mut *TOLD.lock();
+        if told.len() >= *most {
             told.retain(|_, cell| cell.strong_count() > 0);
+            *most = (2 * told.len()).max(1024);
         }
         let other = told.get(&address).and_then(Weak::upgrade).filter(|other| !Arc::ptr_eq(other, cell));
         if other.is_none() {
@@ -113,7 +115,7 @@ fn taken(address: usize, cell: &Arc<Cell>) -> Made<bool> {
         None => false,
     };
     if !there {
-        TOLD.lock().insert(address, Arc::downgrade(cell));
+        TOLD.lock().0.insert(address, Arc::downgrade(cell));
     }
     Ok(there)
 }

@@ -4,14 +4,17 @@
 //! dimensions, those before them a batch. Complex ones are factored on the CPU alone.
 #![allow(non_snake_case)]
 
+mod norms;
+
 use super::compare::select;
 use super::linalg::solve::{regular, zero_pivots};
 use super::linalg::{self, batch, first_of, matrices};
 use super::macros::define_ops;
 use super::{NormOrder, Operand};
-use crate::autograd::{self, Naming};
+use crate::autograd;
 use crate::shape::{self, Shape};
 use crate::{DType, Error, Result, Scalar, Tensor};
+use norms::{largest_of, linalg_norm_body, matrix_norm_body, nuclear_norm_body, vector_norm_body};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -483,127 +486,3 @@ fn linalg_diagonal_body(a: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Re
 }
 
 // ---- norms -----------------------------------------------------------------------------------------------------------
-
-fn vector_norm_body(
-    x: &Tensor,
-    ord: Scalar,
-    dim: Option<&[isize]>,
-    keepdim: bool,
-    dtype: Option<DType>,
-) -> Result<Tensor> {
-    let op = "linalg.vector_norm";
-    let axes = super::reduce::axes_of(op, dim, x)?;
-    let p = ord.to_f64();
-    if (p < 0.0 || p == f64::INFINITY) && axes.iter().any(|&a| x.shape()[a] == 0) {
-        let why =
-            format!("cannot compute the {p} norm on an empty tensor because the operation does not have an identity");
-        return Err(Error::runtime(op, why));
-    }
-    x.norm(ord, dim, keepdim, dtype)
-}
-
-/// The largest of these numbers, none of which is negative; 0 where there are none.
-fn largest_of(x: &Tensor, dim: isize, keepdim: bool) -> Result<Tensor> {
-    match x.shape()[shape::wrap_dim("amax", dim, x.ndim())?] {
-        0 => x.sum(Some(&[dim]), keepdim, None),
-        _ => x.amax(Some(&[dim]), keepdim),
-    }
-}
-
-fn matrix_norm_body(
-    a: &Tensor,
-    ord: Option<NormOrder>,
-    dim: &[isize],
-    keepdim: bool,
-    dtype: Option<DType>,
-) -> Result<Tensor> {
-    let op = "linalg.matrix_norm";
-    schema::linalg_matrix_norm.check(a.dtype())?;
-    if a.ndim() < 2 {
-        return Err(Error::shape(op, "The input tensor A must have at least 2 dimensions.", &[a.shape()]));
-    }
-    let &[first, second] = dim else {
-        return Err(Error::runtime(op, format!("dim must be a 2-tuple. Got {dim:?}")));
-    };
-    let (rows, columns) = (shape::wrap_dim(op, first, a.ndim())?, shape::wrap_dim(op, second, a.ndim())?);
-    if rows == columns {
-        return Err(Error::runtime(op, format!("dims must be different. Got ({first}, {second})")));
-    }
-    super::metric::check_norm_dtype(op, a, dtype)?;
-    let ord = ord.unwrap_or(NormOrder::Fro);
-    // The last step has the name of what PyTorch calls last.
-    let last = match ord {
-        NormOrder::Fro => "linalg_vector_norm",
-        NormOrder::Nuc | NormOrder::Number(2.0 | -2.0) if keepdim => "permute",
-        NormOrder::Nuc => "sum_of_values",
-        NormOrder::Number(p) if p < 0.0 => "amin",
-        NormOrder::Number(_) => "amax",
-    };
-    Naming::rename("linalg_matrix_norm", last);
-    Naming::rename("linalg_norm", last);
-    let a = a.cast(dtype.unwrap_or(a.dtype()))?;
-    let (row, column) = (rows as isize, columns as isize);
-    let sums = |over: isize, of: isize, largest: bool| {
-        let sums = a.abs()?.sum(Some(&[over]), true, None)?;
-        let y = if largest { largest_of(&sums, of, true)? } else { sums.amin(Some(&[of]), true)? };
-        match keepdim {
-            true => Ok(y),
-            false => y.squeeze(Some(&[row, column])),
-        }
-    };
-    let values = |f: fn(&Tensor) -> Result<Tensor>| {
-        let y = f(&linalg::linalg_svdvals(&a.movedim(&[row, column], &[-2, -1])?, None)?)?;
-        match keepdim {
-            true => y.unsqueeze(rows.min(columns) as isize)?.unsqueeze(rows.max(columns) as isize),
-            false => Ok(y),
-        }
-    };
-    match ord {
-        NormOrder::Fro => vector_norm_body(&a, Scalar::Int(2), Some(dim), keepdim, None),
-        NormOrder::Nuc => values(|s| s.sum(Some(&[-1]), false, None)),
-        NormOrder::Number(2.0) => values(|s| largest_of(s, -1, false)),
-        NormOrder::Number(-2.0) => values(|s| s.amin(Some(&[-1]), false)),
-        NormOrder::Number(1.0) => sums(row, column, true),
-        NormOrder::Number(-1.0) => sums(row, column, false),
-        NormOrder::Number(f64::INFINITY) => sums(column, row, true),
-        NormOrder::Number(f64::NEG_INFINITY) => sums(column, row, false),
-        NormOrder::Number(other) => Err(Error::runtime(op, format!("Order {other} not supported."))),
-    }
-}
-
-fn linalg_norm_body(
-    x: &Tensor,
-    ord: Option<NormOrder>,
-    dim: Option<&[isize]>,
-    keepdim: bool,
-    dtype: Option<DType>,
-) -> Result<Tensor> {
-    let op = "linalg.norm";
-    match (dim, ord) {
-        (Some([_] | [_, _]), _) | (None, None) => {}
-        (Some(dims), _) => {
-            let why = format!("If dim is specified, it must be of length 1 or 2. Got {dims:?}");
-            return Err(Error::runtime(op, why));
-        }
-        (None, Some(_)) if matches!(x.ndim(), 1 | 2) => {}
-        (None, Some(_)) => {
-            let why = "If dim is not specified but ord is, the input must be 1D or 2D";
-            return Err(Error::shape(op, why, &[x.shape()]));
-        }
-    }
-    let pair = dim.map_or(x.ndim(), <[isize]>::len) == 2;
-    match ord {
-        Some(NormOrder::Fro | NormOrder::Nuc) => matrix_norm_body(x, ord, dim.unwrap_or(&[-2, -1]), keepdim, dtype),
-        Some(_) if pair => matrix_norm_body(x, ord, dim.unwrap_or(&[-2, -1]), keepdim, dtype),
-        Some(NormOrder::Number(p)) => vector_norm_body(x, Scalar::Float(p), dim, keepdim, dtype),
-        None => vector_norm_body(x, Scalar::Int(2), dim, keepdim, dtype),
-    }
-}
-
-/// The sum of the singular values, for `norm` as well.
-pub(crate) fn nuclear_norm_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> Result<Tensor> {
-    if dim.is_none() && x.ndim() != 2 {
-        return Err(Error::shape("nuclear_norm", "takes matrices unless 'dim' names two dimensions", &[x.shape()]));
-    }
-    matrix_norm_body(x, Some(NormOrder::Nuc), dim.unwrap_or(&[-2, -1]), keepdim, None)
-}

@@ -296,6 +296,14 @@ def test_copies_have_addresses_of_their_own(device: str) -> None:
     assert run(lucid, device) == run(torch, "cpu")
 
 
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_many_copies_have_addresses_of_their_own(device: str) -> None:
+    x = lucid.arange(12.0, device=device)
+    for count in (1500, 2500):
+        copies = [x.clone() for _ in range(count)]
+        assert len({t.data_ptr() for t in (x, *copies)}) == count + 1
+
+
 def test_a_storage_of_another_type() -> None:
     s = lucid.FloatStorage([1.5, 2.0])
     assert s.type() == "lucid.FloatStorage" and s.type("lucid.FloatStorage") is s
