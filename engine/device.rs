@@ -33,7 +33,8 @@ impl Device {
         }
     }
 
-    /// Reads a device's name: `cpu`, `gpu`, `metal`, `cuda` or `mlx`, with an optional index `:0`.
+    /// Reads a device's name: `cpu`, `gpu`, `metal` (or `mps`, PyTorch's word for it), `cuda` or `mlx`, with an optional
+    /// index `:0`.
     ///
     /// A GPU other than the installed one gives the installed one and a warning, or an error under
     /// `LUCID_STRICT_DEVICE=1`.
@@ -51,8 +52,9 @@ impl Device {
     /// ```
     pub fn parse(text: &str) -> Result<Parsed> {
         let (name, index) = text.split_once(':').unwrap_or((text, "0"));
+        let name = if name == "mps" { "metal" } else { name };
         if !matches!(name, "cpu" | "gpu" | "metal" | "cuda" | "mlx") {
-            let why = format!("expected one of cpu, gpu, metal, cuda, mlx as the device, got {text:?}");
+            let why = format!("expected one of cpu, gpu, metal (or mps), cuda, mlx as the device, got {text:?}");
             return Err(Error::runtime("device", why));
         }
         if index != "0" {

@@ -30,6 +30,8 @@ pub struct Info {
     pub total_memory: Option<usize>,
     /// What of that is free, in bytes (CUDA only).
     pub free_memory: Option<usize>,
+    /// The major and minor number of what it can compute (CUDA only).
+    pub compute_capability: Option<(usize, usize)>,
 }
 
 /// An owned `mlx_device`.
@@ -116,6 +118,7 @@ pub fn info() -> Result<Info> {
             told => told,
         },
         free_memory: info.size(c"free_memory")?,
+        compute_capability: info.size(c"compute_capability_major")?.zip(info.size(c"compute_capability_minor")?),
     })
 }
 

@@ -15,6 +15,7 @@ from lucid import _load as _load
 # Only after `_load` has seen to it that the extension can be imported.
 from lucid import _C, _copies
 from lucid._C import *  # noqa: F403
+from lucid._C import OutOfMemory as OutOfMemoryError
 from lucid._C import __version__ as __version__
 from lucid._constants import e as e
 from lucid._constants import inf as inf
@@ -74,10 +75,14 @@ from lucid._typing import TensorLikeProtocol as TensorLikeProtocol
 from lucid._typing import TensorOrScalar as TensorOrScalar
 
 if TYPE_CHECKING:
+    from lucid import accelerator as accelerator
     from lucid import amp as amp
     from lucid import autograd as autograd
+    from lucid import backends as backends
+    from lucid import cuda as cuda
     from lucid import func as func
     from lucid import linalg as linalg
+    from lucid import mps as mps
     from lucid import overrides as overrides
     from lucid import profiler as profiler
     from lucid import random as random
@@ -87,6 +92,8 @@ if TYPE_CHECKING:
     from lucid._convert import asarray as asarray
     from lucid._convert import from_numpy as from_numpy
     from lucid._convert import frombuffer as frombuffer
+    from lucid._gpu import Event as Event
+    from lucid._gpu import Stream as Stream
     from lucid._natives import frobenius_norm as frobenius_norm
     from lucid._natives import get_device as get_device
     from lucid._natives import native_batch_norm as native_batch_norm
@@ -141,12 +148,16 @@ if TYPE_CHECKING:
 
 # What is imported on first use: sub-packages, and names that live in a module of their own.
 _PACKAGES = {
+    "accelerator",
     "amp",
     "autograd",
+    "backends",
+    "cuda",
     "errors",
     "func",
     "linalg",
     "metal",
+    "mps",
     "multiprocessing",
     "nn",
     "optim",
@@ -191,6 +202,8 @@ _NAMES = {
     "GradScaler": "lucid.amp.grad_scaler",
     "is_anomaly_check_nan_enabled": "lucid.autograd.anomaly_mode",
     "is_anomaly_enabled": "lucid.autograd.anomaly_mode",
+    "Event": "lucid._gpu",
+    "Stream": "lucid._gpu",
     "frobenius_norm": "lucid._natives",
     "get_device": "lucid._natives",
     "native_batch_norm": "lucid._natives",
@@ -320,6 +333,7 @@ __all__ = [
     "DeviceLike",
     "HasShape",
     "OpSchema",
+    "OutOfMemoryError",
     "Scalar",
     "ShapeLike",
     "Size",

@@ -447,10 +447,16 @@ fn _safetensors_header<'py>(path: &Bound<'py, PyAny>, head: &[u8], file_len: u64
     Ok((header.entries.iter().map(entry).collect::<PyResult<_>>()?, header.metadata))
 }
 
-/// The Apple GPU's name.
+/// What MLX says of the GPU device: `name`, `total_memory`, `free_memory` and `compute_capability`, `None` where it does not.
 #[pyfunction]
-fn _metal_device_name(py: Python<'_>) -> PyResult<String> {
-    cross::quick(py, lucid::metal::device_name)
+fn _gpu_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let info = mlx_ffi::device::info().map_err(|e| errors::runtime_error(py, e.to_string()))?;
+    let dict = PyDict::new(py);
+    dict.set_item("name", info.name.or(info.architecture))?;
+    dict.set_item("total_memory", info.total_memory)?;
+    dict.set_item("free_memory", info.free_memory)?;
+    dict.set_item("compute_capability", info.compute_capability)?;
+    Ok(dict)
 }
 
 /// One launch of a kernel in Metal's language; see `lucid.metal.run_kernel`.
@@ -491,7 +497,7 @@ pub fn register_settings(m: &Bound<'_, PyModule>) -> PyResult<()> {
         is_tensor is_storage promote_types can_cast _set_deterministic _get_deterministic
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits set_lowering set_hosting primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
-        _metal_device_name _metal_run_kernel _save_safetensors _safetensors_header_len _safetensors_header
+        _gpu_info _metal_run_kernel _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())
 }

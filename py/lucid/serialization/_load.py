@@ -38,8 +38,7 @@ _UNSAFE = (
 def _device_of(location: str) -> lucid.device:
     """The device that a storage was on, by PyTorch's tag for it."""
     name, _, index = location.partition(":")
-    here = {"cpu": "cpu", "gpu": "gpu", "cuda": "cuda", "mps": "metal", "metal": "metal", "mlx": "mlx"}.get(name)
-    if here is None:
+    if name not in ("cpu", "gpu", "cuda", "mps", "metal", "mlx"):
         raise lucid.errors.RuntimeError(
             f"load: don't know how to restore data tagged with {location!r}; map it with map_location='cpu'"
         )
@@ -47,7 +46,7 @@ def _device_of(location: str) -> lucid.device:
         raise lucid.errors.RuntimeError(
             f"load: the data was on {location}, and there is one {name} device; map it with map_location='cpu'"
         )
-    return lucid.device(here)
+    return lucid.device(name)
 
 
 Restore = Callable[[Tensor, str], Tensor]

@@ -272,7 +272,7 @@ def _device(kind: Any, index: Any = None) -> Device:
     if type(kind) is not str or not (index is None or type(index) is int):
         raise UnpicklingError("a device is named by something else than a string")
     name = kind.split(":")[0]
-    return lucid.device({"mps": "metal"}.get(name, name))
+    return lucid.device(name)
 
 
 class NumpyDtype:

@@ -1,0 +1,263 @@
+"""What the names of the GPU device share (`lucid.accelerator`, `cuda`, `mps` and `metal`).
+
+Which kind of device it is, what can be asked of it, its one queue, and moments in its work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from types import TracebackType
+from typing import ClassVar, TypeVar
+
+from lucid import _C
+from lucid.errors import GpuNotAvailable, RuntimeError, TypeError, ValueError
+
+S = TypeVar("S", bound="Stream")
+
+#: What each kind of device is called, and what it needs.
+_NEEDS = {
+    "cuda": ("CUDA", "CUDA needs an NVIDIA GPU and the package lucid[cuda12] or lucid[cuda13]"),
+    "metal": ("Metal", "Metal needs an Apple chip"),
+    "gpu": ("GPU", "One needs an Apple chip, or an NVIDIA GPU and the package lucid[cuda12] or lucid[cuda13]"),
+}
+
+
+def kind() -> str | None:
+    """The GPU device's kind, `metal` or `cuda`; `None` where MLX offers no GPU."""
+    try:
+        name = _C.device("gpu").type
+    except GpuNotAvailable:
+        return None
+    return name if name in ("cuda", "metal") else None
+
+
+class Named:
+    """The GPU device under a name: of the kind `wanted`, or of any. `ask` is the question that users can put first.
+
+    There is one GPU, whose index is 0: devices that functions take are PyTorch's, and every other is refused.
+    """
+
+    def __init__(self, wanted: str | None, ask: str) -> None:
+        self._wanted, self._ask = wanted, ask
+
+    def is_available(self) -> bool:
+        """Does the installed MLX compute on such a GPU?"""
+        here = kind()
+        return here is not None and self._wanted in (None, here)
+
+    def device_count(self) -> int:
+        """How many such GPUs are used: 1, or 0 where there is none."""
+        return int(self.is_available())
+
+    def need(self, op: str, device: object = None) -> None:
+        """`GpuNotAvailable` where there is no such GPU, and what is wrong with a device that is not it."""
+        if not self.is_available():
+            missing, why = _NEEDS[self._wanted or "gpu"]
+            raise GpuNotAvailable(
+                f"{op}: the installed MLX has no {missing} device, its device is {_C.device('gpu').type!r}. {why}. "
+                f'{self._ask} tells; device="gpu" names what there is'
+            )
+        if device is None or (isinstance(device, int) and not isinstance(device, bool) and device == 0):
+            return
+        if isinstance(device, int) and not isinstance(device, bool):
+            raise RuntimeError(f"{op}: invalid device ordinal: there is one GPU device, with index 0; got {device}")
+        if not isinstance(device, (str, _C.device)):
+            raise TypeError(f"{op}: device must be an int, a str or a device, but got {type(device).__name__}")
+        if (named := _C.device(device)).type == "cpu":
+            raise ValueError(f"{op}: expected a GPU device, but got: {named}")
+
+    def _bytes(self, op: str, device: object, *keys: str) -> int:
+        if not self.is_available():
+            return 0
+        self.need(op, device)
+        stats = _C.memory_stats("gpu")
+        return sum(int(stats[key]) for key in keys)
+
+    def current_device(self) -> int:
+        """The index of the GPU in use: 0."""
+        self.need("current_device")
+        return 0
+
+    def set_device(self, device: object) -> None:
+        """Says which GPU is used: there is one."""
+        self.need("set_device", device)
+
+    def set_stream(self, stream: Stream | None) -> None:
+        """Says which queue is used: there is one."""
+        self.need("set_stream")
+
+    def synchronize(self, device: object = None) -> None:
+        """Waits until the GPU has done all that was started."""
+        self.need("synchronize", device)
+        _C._synchronize("gpu")
+
+    def empty_cache(self) -> None:
+        """Gives memory kept for reuse back to the system; nothing where there is no such GPU."""
+        if self.is_available():
+            _C.empty_cache("gpu")
+
+    def memory_allocated(self, device: object = None) -> int:
+        """Bytes in use by tensors on the GPU; 0 where there is none."""
+        return self._bytes("memory_allocated", device, "current")
+
+    def max_memory_allocated(self, device: object = None) -> int:
+        """The most bytes in use since the start or the last `reset_peak_memory_stats`; 0 where there is no GPU."""
+        return self._bytes("max_memory_allocated", device, "peak")
+
+    def memory_reserved(self, device: object = None) -> int:
+        """Bytes in use by tensors or kept for reuse; 0 where there is no GPU."""
+        return self._bytes("memory_reserved", device, "current", "cached")
+
+    def max_memory_reserved(self, device: object = None) -> int:
+        """The most bytes known to have been in use or kept: MLX counts no peak of what it keeps, so this is the greater
+        of the peak in use and of what is in use or kept now.
+        """
+        return max(self.max_memory_allocated(device), self.memory_reserved(device))
+
+    def memory_stats(self, device: object = None) -> OrderedDict[str, int]:
+        """What is counted, under PyTorch's names: `allocated_bytes` and `reserved_bytes` with `.all.current` and
+        `.all.peak`. Empty where there is no GPU.
+        """
+        if not self.is_available():
+            return OrderedDict()
+        return OrderedDict(
+            (
+                ("allocated_bytes.all.current", self.memory_allocated(device)),
+                ("allocated_bytes.all.peak", self.max_memory_allocated(device)),
+                ("reserved_bytes.all.current", self.memory_reserved(device)),
+                ("reserved_bytes.all.peak", self.max_memory_reserved(device)),
+            )
+        )
+
+    def reset_peak_memory_stats(self, device: object = None) -> None:
+        """Makes the current use the peak."""
+        self.need("reset_peak_memory_stats", device)
+        _C.reset_peak_memory_stats("gpu")
+
+    def memory_info(self, device: object = None) -> tuple[int, int]:
+        """Free and all bytes of the GPU's memory. Where MLX does not tell what is free (on Metal), what this process
+        has not reserved.
+        """
+        self.need("memory_info", device)
+        info = _C._gpu_info()
+        total, free = int(info["total_memory"] or 0), info["free_memory"]
+        return total - self.memory_reserved() if free is None else int(free), total
+
+    def device_name(self, device: object = None) -> str:
+        """The GPU's name, such as "Apple M3 Max"."""
+        self.need("get_device_name", device)
+        return str(_C._gpu_info()["name"])
+
+
+ANY = Named(None, "lucid.accelerator.is_available()")
+
+
+class Pass:
+    """A block in which nothing is otherwise: what PyTorch's blocks choose, there is one of here."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class Stream:
+    """The GPU's queue. There is one, on which all work runs in order: streams are equal, waiting for one another is
+    done already, and `with` changes nothing.
+
+    Args: `device` and `priority` as PyTorch's; there is one device, and nothing to be before or after.
+
+    Raises: `GpuNotAvailable` where there is no such GPU.
+    """
+
+    _named: ClassVar[Named] = ANY
+
+    def __init__(self, device: object = None, priority: int = 0) -> None:
+        self._named.need(type(self).__name__, device)
+
+    @property
+    def device(self) -> _C.device:
+        """The GPU device."""
+        return _C.device("gpu")
+
+    def synchronize(self) -> None:
+        """Waits until all that was started is done."""
+        _C._synchronize("gpu")
+
+    def query(self) -> bool:
+        """Is all that was started done? Waits for it: MLX does not tell."""
+        self.synchronize()
+        return True
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """`event`, or a new one, recorded."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Nothing to wait for: what is recorded later runs later."""
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Nothing to wait for: there is one queue."""
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream)
+
+    def __hash__(self) -> int:
+        return hash(Stream)
+
+    def __repr__(self) -> str:
+        return f"<lucid.{type(self).__name__} of {self.device}>"
+
+
+class Event:
+    """A moment in the GPU's work. `record` waits for what was started, so that the time between two events is that of
+    the work between them; what is pending and was not started (`eval`) is not part of it.
+
+    Args: as PyTorch's; only events made with `enable_timing` tell a time.
+
+    Raises: `GpuNotAvailable` where there is no such GPU.
+    """
+
+    _named: ClassVar[Named] = ANY
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        self._named.need(type(self).__name__)
+        self._timed = bool(enable_timing)
+        self._time: float | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Waits for the work started so far and takes the time."""
+        _C._synchronize("gpu")
+        self._time = time.perf_counter()
+
+    def query(self) -> bool:
+        """Is all before it done? `record` has waited for it."""
+        return True
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Nothing to wait for: `record` has waited."""
+
+    def synchronize(self) -> None:
+        """As `wait`."""
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this event to another. Both must be made with `enable_timing`, and recorded."""
+        if not (self._timed and end_event._timed):
+            raise RuntimeError("elapsed_time: Both events must be created with argument 'enable_timing=True'.")
+        if self._time is None or end_event._time is None:
+            raise RuntimeError("elapsed_time: Both events must be recorded before calculating elapsed time.")
+        return (end_event._time - self._time) * 1000.0

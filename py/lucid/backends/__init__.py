@@ -1,0 +1,17 @@
+"""What there is to compute with, and PyTorch's switches for it, as in `torch.backends`.
+
+Scripts ask `backends.mps.is_available()` and set `backends.cudnn.benchmark`. Lucid's libraries are others: MLX on the
+GPU, Accelerate or OpenBLAS and its own kernels on the CPU. So MKL, oneDNN and OpenMP are not there, and of the switches
+each says in its module what it does here.
+"""
+
+from __future__ import annotations
+
+from lucid.backends import cuda as cuda
+from lucid.backends import cudnn as cudnn
+from lucid.backends import mkl as mkl
+from lucid.backends import mkldnn as mkldnn
+from lucid.backends import mps as mps
+from lucid.backends import openmp as openmp
+
+__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]

@@ -1,0 +1,48 @@
+"""PyTorch's switches for cuDNN, as in `torch.backends.cudnn`: kept and read back, so that scripts can set them.
+
+MLX chooses how it convolves. Which ops may give other numbers when run again `lucid.op_schemas()` says, and
+`lucid.use_deterministic_algorithms` makes such calls an error. Float32 is float32 unless `MLX_ENABLE_TF32=1`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from lucid._gpu import kind
+
+__all__ = ["allow_tf32", "benchmark", "benchmark_limit", "deterministic", "enabled", "flags", "is_available", "version"]
+
+enabled: bool = True
+benchmark: bool = False
+benchmark_limit: int | None = 10
+deterministic: bool = False
+allow_tf32: bool = True
+
+
+def is_available() -> bool:
+    """Does MLX compute on an NVIDIA GPU? It convolves with cuDNN there."""
+    return kind() == "cuda"
+
+
+def version() -> int | None:
+    """`None`: MLX does not tell which cuDNN it loaded."""
+    return None
+
+
+@contextlib.contextmanager
+def flags(
+    enabled: bool = False,
+    benchmark: bool = False,
+    benchmark_limit: int | None = 10,
+    deterministic: bool = False,
+    allow_tf32: bool = True,
+) -> Iterator[None]:
+    """A block in which the switches are as given."""
+    given, here = dict(locals()), globals()
+    former = {name: here[name] for name in given}
+    here.update(given)
+    try:
+        yield
+    finally:
+        here.update(former)

@@ -1,0 +1,214 @@
+"""NVIDIA's GPU by name, as in `torch.cuda`. The device itself is `lucid.device("cuda")`.
+
+Where MLX computes on no such GPU, `is_available` is false, memory is 0, seeding and `empty_cache` do nothing, and all
+else raises `GpuNotAvailable` (a `RuntimeError`). There is one GPU, with index 0, and one queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lucid import _C
+from lucid._gpu import Event as _Event
+from lucid._gpu import Named, Pass
+from lucid._gpu import Stream as _Stream
+from lucid.cuda import amp as amp
+from lucid.errors import OutOfMemory
+
+__all__ = [
+    "Event",
+    "OutOfMemoryError",
+    "Stream",
+    "StreamContext",
+    "amp",
+    "current_device",
+    "current_stream",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "empty_cache",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
+    "init",
+    "initial_seed",
+    "ipc_collect",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "is_tf32_supported",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_max_memory_allocated",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "synchronize",
+]
+
+_CUDA = Named("cuda", "lucid.cuda.is_available()")
+
+OutOfMemoryError = OutOfMemory
+
+is_available = is_initialized = is_tf32_supported = _CUDA.is_available
+device_count = _CUDA.device_count
+current_device = _CUDA.current_device
+set_device = _CUDA.set_device
+set_stream = _CUDA.set_stream
+synchronize = _CUDA.synchronize
+empty_cache = _CUDA.empty_cache
+memory_allocated = _CUDA.memory_allocated
+max_memory_allocated = _CUDA.max_memory_allocated
+memory_reserved = _CUDA.memory_reserved
+max_memory_reserved = _CUDA.max_memory_reserved
+memory_stats = _CUDA.memory_stats
+reset_peak_memory_stats = reset_max_memory_allocated = _CUDA.reset_peak_memory_stats
+mem_get_info = _CUDA.memory_info
+get_device_name = _CUDA.device_name
+
+
+class Stream(_Stream):
+    """The GPU's queue, of which there is one: `lucid.Stream` by CUDA's name."""
+
+    _named = _CUDA
+
+
+class Event(_Event):
+    """A moment in the GPU's work: `lucid.Event` by CUDA's name."""
+
+    _named = _CUDA
+
+
+class device(Pass):
+    """`with device(0):` as PyTorch's: there is one GPU, with index 0. `None` and below 0 is any."""
+
+    def __init__(self, device: Any) -> None:
+        if device is not None and not (isinstance(device, int) and device < 0):
+            _CUDA.need("device", device)
+
+
+class device_of(device):
+    """`with device_of(tensor):` as PyTorch's: tensors of the GPU are all on the one."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(None)
+
+
+class StreamContext(Pass):
+    """`with stream(s):` as PyTorch's: there is one queue."""
+
+    def __init__(self, stream: _Stream | None) -> None:
+        self.stream = stream
+
+
+def stream(stream: _Stream | None) -> StreamContext:
+    """A block whose work goes to a queue: there is one."""
+    return StreamContext(stream)
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The GPU's one queue."""
+    return Stream(device)
+
+
+default_stream = current_stream
+
+
+def init() -> None:
+    """Sees to it that there is such a GPU; it is set up when MLX is."""
+    _CUDA.need("init")
+
+
+def ipc_collect() -> None:
+    """Nothing: no memory of the GPU is shared between processes."""
+    _CUDA.need("ipc_collect")
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Does the GPU have bfloat16? All that MLX computes on do."""
+    return is_available()
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """The major and minor number of what the GPU can compute."""
+    _CUDA.need("get_device_capability", device)
+    major, minor = _C._gpu_info()["compute_capability"] or (0, 0)
+    return int(major), int(minor)
+
+
+@dataclass(frozen=True)
+class _CudaDeviceProperties:
+    """What MLX says of a GPU: its name, the numbers of what it can compute, and the bytes of its memory."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+
+
+def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
+    """What MLX says of the GPU: `name`, `major`, `minor` and `total_memory`."""
+    _CUDA.need("get_device_properties", device)
+    return _CudaDeviceProperties(get_device_name(), *get_device_capability(), int(_C._gpu_info()["total_memory"] or 0))
+
+
+def manual_seed(seed: int) -> None:
+    """Seeds the generator that all devices share; nothing where there is no such GPU."""
+    if is_available():
+        _C.manual_seed(seed)
+
+
+manual_seed_all = manual_seed
+
+
+def seed() -> None:
+    """Seeds the generator that all devices share with a number from the system; nothing where there is no such GPU."""
+    if is_available():
+        _C.seed()
+
+
+seed_all = seed
+
+
+def initial_seed() -> int:
+    """What the generator was seeded with."""
+    _CUDA.need("initial_seed")
+    return _C.initial_seed()
+
+
+def get_rng_state(device: Any = "cuda") -> _C.Tensor:
+    """The state of the generator that all devices share."""
+    _CUDA.need("get_rng_state", device)
+    return _C.get_rng_state()
+
+
+def set_rng_state(new_state: _C.Tensor, device: Any = "cuda") -> None:
+    """Puts back a state of the generator that all devices share."""
+    _CUDA.need("set_rng_state", device)
+    _C.set_rng_state(new_state)
+
+
+def get_rng_state_all() -> list[_C.Tensor]:
+    """The state for each GPU: one, or none."""
+    return [_C.get_rng_state()] if is_available() else []
+
+
+def set_rng_state_all(new_states: list[_C.Tensor]) -> None:
+    """Puts back what `get_rng_state_all` gave."""
+    for state in new_states:
+        set_rng_state(state)

@@ -1,0 +1,217 @@
+"""`cuda`, `mps`, `accelerator` and `backends`: what scripts ask and set; without a GPU the answers are PyTorch's."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import lucid
+import pytest
+import torch
+from lucid import _gpu
+
+#: What each framework is asked.
+ASKED = """
+cuda.is_available()
+cuda.is_initialized()
+cuda.is_bf16_supported()
+cuda.device_count()
+cuda.current_device()
+cuda.synchronize()
+cuda.synchronize("cuda")
+cuda.empty_cache()
+cuda.memory_allocated()
+cuda.memory_allocated(0)
+cuda.max_memory_allocated()
+cuda.memory_reserved()
+cuda.max_memory_reserved()
+cuda.memory_stats()
+cuda.mem_get_info()
+cuda.reset_peak_memory_stats()
+cuda.manual_seed(0)
+cuda.manual_seed_all(0)
+cuda.seed()
+cuda.seed_all()
+cuda.initial_seed()
+cuda.get_rng_state()
+cuda.get_rng_state_all()
+cuda.set_rng_state_all([])
+cuda.get_device_name()
+cuda.get_device_capability()
+cuda.get_device_properties(0)
+cuda.set_device(0)
+cuda.current_stream()
+cuda.default_stream()
+cuda.Stream()
+cuda.init()
+cuda.amp.GradScaler().is_enabled()
+issubclass(cuda.OutOfMemoryError, RuntimeError)
+issubclass(f.OutOfMemoryError, RuntimeError)
+mps.is_available()
+mps.device_count()
+mps.synchronize()
+mps.empty_cache()
+mps.current_allocated_memory()
+mps.driver_allocated_memory()
+mps.manual_seed(0)
+accelerator.is_available()
+accelerator.device_count()
+accelerator.current_device_index()
+accelerator.set_device_index(0)
+accelerator.synchronize()
+accelerator.current_stream()
+accelerator.empty_cache()
+accelerator.memory_allocated()
+accelerator.max_memory_allocated()
+accelerator.memory_reserved()
+accelerator.max_memory_reserved()
+accelerator.memory_stats()
+accelerator.current_accelerator(check_available=True)
+f.Stream()
+backends.mps.is_available()
+backends.cudnn.enabled
+backends.cudnn.benchmark
+backends.cudnn.deterministic
+backends.cudnn.allow_tf32
+backends.cuda.matmul.allow_tf32
+backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+""".strip()
+
+HERE = _gpu.kind()
+
+
+def answer(f: Any, text: str) -> Any:
+    names = {"f": f, **{name: getattr(f, name) for name in ("cuda", "mps", "accelerator", "backends")}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return eval(text, names)
+        except RuntimeError:
+            return RuntimeError
+
+
+@pytest.mark.parametrize("text", ASKED.splitlines())
+def test_answers(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if torch.accelerator.is_available():
+        if HERE is None:
+            pytest.skip("PyTorch has a GPU here and MLX has none")
+        assert type(answer(lucid, text)) is type(answer(torch, text)) or "Stream" in text or "stream" in text
+        return
+    monkeypatch.setattr(_gpu, "kind", lambda: None)
+    if text == "cuda.reset_peak_memory_stats()":
+        assert answer(lucid, text) is RuntimeError  # PyTorch's is one where it was not set up, too.
+    assert answer(lucid, text) == answer(torch, text)
+
+
+@pytest.mark.parametrize("name", ["cuda", "mps", "accelerator", "cuda.amp"])
+def test_parameters_have_the_names_of_pytorchs(name: str) -> None:
+    def found(f: Any) -> Any:
+        for part in name.split("."):
+            f = getattr(f, part)
+        return f
+
+    compared = 0
+    for each in found(lucid).__all__:
+        ours, theirs = getattr(found(lucid), each), getattr(found(torch), each, None)
+        assert theirs is not None, each
+        if inspect.isfunction(theirs) or inspect.ismethod(ours):
+            wanted = [p for p in inspect.signature(theirs).parameters.values() if p.kind is not p.POSITIONAL_ONLY]
+            assert {p.name for p in wanted} <= set(inspect.signature(ours).parameters), each
+            compared += 1
+    assert compared >= 2
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "queries": lambda m: [m.is_available(), m.device_count()],
+    "waiting": lambda m: m.synchronize(),
+    "cache": lambda m: m.empty_cache(),
+    "seeding": lambda m: (m.manual_seed(3), lucid.rand(2).tolist())[1] if hasattr(m, "manual_seed") else None,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", ["cuda", "mps", "accelerator"])
+def test_with_a_gpu_played(name: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_gpu, "kind", lambda: "metal" if name == "mps" else "cuda")
+    found = CALLS[call](getattr(lucid, name))
+    if call == "queries":
+        assert found == [True, 1]
+    if call == "seeding" and found is not None:
+        lucid.manual_seed(3)
+        assert found == lucid.rand(2).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:device")
+def test_memory_streams_and_devices_with_a_gpu_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_gpu, "kind", lambda: HERE or "cuda")
+    cuda = lucid.accelerator if HERE == "metal" else lucid.cuda
+    x = lucid.ones(1 << 18, device="gpu").eval()
+    assert cuda.memory_allocated() >= 1 << 20 and cuda.memory_reserved() >= 1 << 20
+    assert cuda.memory_stats()["allocated_bytes.all.peak"] >= 1 << 20
+    cuda.reset_peak_memory_stats()
+    start, end = lucid.Event(enable_timing=True), lucid.Event(enable_timing=True)
+    stream = lucid.Stream(0)
+    with stream:
+        start.record()
+        (x + 1).eval()
+        assert stream.record_event(end) is end and end.query() and stream.query()
+    assert start.elapsed_time(end) >= 0 and stream == lucid.Stream() and hash(stream) == hash(lucid.Stream())
+    with pytest.raises(RuntimeError, match="enable_timing=True"):
+        lucid.Event().elapsed_time(end)
+    with pytest.raises(RuntimeError, match="recorded"):
+        start.elapsed_time(lucid.Event(enable_timing=True))
+    for wrong, kind in ((1, RuntimeError), ("cpu", ValueError), (2.5, TypeError), (True, TypeError)):
+        with pytest.raises(kind, match=r"synchronize"):
+            cuda.synchronize(wrong)
+    total = lucid._C._gpu_info()["total_memory"]
+    assert total > 1 << 28 and lucid.accelerator.get_memory_info()[1] == total
+    if cuda is lucid.cuda:
+        state = lucid.cuda.get_rng_state()
+        one = lucid.rand(3, device="gpu").tolist()
+        lucid.cuda.set_rng_state(state)
+        assert lucid.rand(3, device="gpu").tolist() == one
+        assert lucid.cuda.get_device_properties(0).total_memory == total
+        assert len(lucid.cuda.get_device_capability()) == 2
+        with lucid.cuda.device(0), lucid.cuda.device_of(x), lucid.cuda.stream(lucid.cuda.current_stream()):
+            pass
+        with pytest.raises(RuntimeError, match="ordinal"), lucid.cuda.device(3):
+            pass
+
+
+def test_amp_under_cudas_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("autocast", "GradScaler"):
+        monkeypatch.setattr(_gpu, "kind", lambda: None)
+        with pytest.warns(UserWarning, match=f"{name} is enabled, but CUDA is not available"):
+            getattr(lucid.cuda.amp, name)()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not lucid.cuda.amp.GradScaler(enabled=False).is_enabled()
+        lucid.cuda.amp.autocast(enabled=False)
+
+
+def test_the_switches_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for f in (lucid, torch):
+        cudnn, matmul = f.backends.cudnn, f.backends.cuda.matmul
+        with cudnn.flags(enabled=True, benchmark=True, deterministic=True):
+            assert cudnn.benchmark and cudnn.deterministic
+        assert not cudnn.benchmark and not cudnn.deterministic
+        former = f.get_float32_matmul_precision()
+        matmul.allow_tf32 = True
+        assert f.get_float32_matmul_precision() == "high" and matmul.allow_tf32
+        matmul.allow_tf32 = False
+        assert f.get_float32_matmul_precision() == "highest"
+        f.set_float32_matmul_precision(former)
+        with pytest.raises(AttributeError):
+            matmul.allow_tf23 = True
+    assert not any(getattr(lucid.backends, name).is_available() for name in ("mkl", "mkldnn", "openmp"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mps_is_metal() -> None:
+    assert lucid.device("mps") == lucid.device("metal") == lucid.device("mps:0")
+    assert lucid.ones(2, device="mps").device == lucid.device("gpu")
+    with pytest.raises(RuntimeError, match="metal \\(or mps\\)"):
+        lucid.device("mpx")
