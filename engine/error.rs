@@ -82,6 +82,14 @@ pub enum Error {
         /// What is wrong, and what to do.
         why: String,
     },
+    /// A matrix that cannot be factored: singular, not positive-definite, or of numbers that are not finite.
+    #[error("{op}: {why}")]
+    LinAlg {
+        /// The op's name.
+        op: &'static str,
+        /// What is wrong with the matrix.
+        why: String,
+    },
     /// A tensor needed by backward was changed in place after it was saved.
     #[error(
         "one of the variables needed for gradient computation has been modified by an inplace operation: {op} saved a \
@@ -173,6 +181,7 @@ constructors! {
     value => InvalidValue;
     kind => InvalidType;
     runtime => Runtime;
+    lin_alg => LinAlg;
     not_implemented => NotImplemented;
     backend => Backend;
 }
@@ -192,6 +201,16 @@ impl Error {
     #[cold]
     pub(crate) fn device(op: &'static str, why: impl Into<String>, devices: &[Device]) -> Box<Error> {
         Box::new(Error::DeviceMismatch { op, why: why.into(), devices: devices.to_vec() })
+    }
+
+    /// A matrix whose pivot of that number, counted from 1, is zero.
+    #[cold]
+    pub(crate) fn singular(op: &'static str, pivot: impl fmt::Display) -> Box<Error> {
+        let why = format!(
+            "The diagonal element {pivot} is zero, the inversion could not be completed because the input matrix is \
+             singular."
+        );
+        Error::lin_alg(op, why)
     }
 
     #[cold]

@@ -62,7 +62,7 @@ fn per_matrix<T: Decompose, O: Element + Zero>(
         let why =
             "The algorithm failed to converge because the input matrix is ill-conditioned or contained non-finite \
                    values.";
-        return Err(Error::runtime(op, why));
+        return Err(Error::lin_alg(op, why));
     }
     Ok(y)
 }

@@ -115,13 +115,6 @@ fn determinant<T: Lapack>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     })
 }
 
-fn singular(op: &'static str, pivot: usize) -> Box<Error> {
-    let why = format!(
-        "The diagonal element {pivot} is zero, the inversion could not be completed because the input matrix is singular."
-    );
-    Error::runtime(op, why)
-}
-
 fn inverse<T: Lapack>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let (n, _) = sizes("inverse", a)?;
     let a = a.contiguous()?;
@@ -134,7 +127,7 @@ fn inverse<T: Lapack>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
             factor::transpose(n, n, rows, matrix);
             match T::lu(n, matrix, &mut pivots) {
                 0 => T::inverse(n, matrix, &pivots),
-                pivot => return Err(singular("inverse", pivot)),
+                pivot => return Err(Error::singular("inverse", pivot)),
             }
         }
         Ok(())
@@ -153,7 +146,7 @@ fn solve<T: Lapack>(a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> 
             work.copy_from_slice(&left[i * n * n..(i + 1) * n * n]);
             match T::lu(n, &mut work, &mut pivots) {
                 0 => {}
-                pivot => return Err(singular("solve", pivot)),
+                pivot => return Err(Error::singular("solve", pivot)),
             }
             let columns = &mut out[i * n * k..(i + 1) * n * k];
             factor::transpose(n, k, &right[i * n * k..(i + 1) * n * k], columns);

@@ -48,7 +48,7 @@ fn refuse_infinite(op: &'static str, a: &Array) -> Made<()> {
     }
     let why =
         "The algorithm failed to converge because the input matrix is ill-conditioned or contained non-finite values.";
-    Err(Error::runtime(op, why).into())
+    Err(Error::lin_alg(op, why).into())
 }
 
 /// The diagonals, as a last dimension.

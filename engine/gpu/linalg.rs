@@ -96,7 +96,7 @@ fn refuse_singular(op: &'static str, a: &Array) -> Made<()> {
     let zero = if axes.is_empty() { zero } else { ops::any_axes(&zero, &axes, false)? };
     if zero.item::<bool>()? {
         let why = "the inversion could not be completed because an input matrix is singular.";
-        return Err(Error::runtime(op, why).into());
+        return Err(Error::lin_alg(op, why).into());
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ from lucid._C import FileNotFoundError as FileNotFoundError
 from lucid._C import GpuNotAvailable as GpuNotAvailable
 from lucid._C import IndexError as IndexError
 from lucid._C import InternalError as InternalError
+from lucid._C import LinAlgError as LinAlgError
 from lucid._C import LucidError as LucidError
 from lucid._C import NotImplementedError as NotImplementedError
 from lucid._C import OutOfMemory as OutOfMemory

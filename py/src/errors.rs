@@ -58,6 +58,8 @@ exceptions! {
     overflow "OverflowError": PyOverflowError;
     /// Something that the state of the tensors or of the graph forbids.
     runtime "RuntimeError": PyRuntimeError;
+    /// A matrix that cannot be factored: singular, not positive-definite, or of numbers that are not finite.
+    lin_alg "LinAlgError" of runtime: PyRuntimeError;
     /// A tensor needed by backward was changed in place after it was saved.
     version "VersionMismatch": PyRuntimeError;
     /// The GPU device was asked for and cannot be had.
@@ -112,6 +114,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::InvalidValue { op, .. } => (&classes.value, *op),
         Error::InvalidType { op, .. } => (&classes.kind, *op),
         Error::Runtime { op, .. } => (&classes.runtime, *op),
+        Error::LinAlg { op, .. } => (&classes.lin_alg, *op),
         Error::VersionMismatch { op, .. } => (&classes.version, *op),
         Error::GpuNotAvailable(_) => (&classes.gpu, "device"),
         Error::OutOfMemory { .. } => (&classes.memory, ""),

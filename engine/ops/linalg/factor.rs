@@ -195,7 +195,7 @@ fn cholesky_ex_body(a: &Tensor, upper: bool, check_errors: bool) -> Result<Vec<T
                 "The factorization could not be completed because the input is not positive-definite (the leading minor \
                  of order {minor} is not positive-definite)."
             );
-            Error::runtime(op, why)
+            Error::lin_alg(op, why)
         })?;
     }
     Ok(vec![if upper { by_columns(&adjoint(&parts[0])?)? } else { dense(&parts[0])? }, info])
@@ -409,7 +409,7 @@ fn ldl_factor_ex_body(a: &Tensor, hermitian: bool, check_errors: bool) -> Result
                 "the diagonal element {n} of D is zero: solving by this factorization would divide by zero. linalg.ldl_factor_ex \
                  gives it without an error"
             );
-            Error::runtime(op, why)
+            Error::lin_alg(op, why)
         })?;
     }
     Ok(parts)

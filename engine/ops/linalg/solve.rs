@@ -170,18 +170,11 @@ pub(in crate::ops) fn regular(a: &Tensor, info: &Tensor) -> Result<(Tensor, Tens
     Ok((select::r#where(&singular, &eye, a)?, singular))
 }
 
-fn singular_error(op: &'static str, pivot: i64) -> Box<Error> {
-    let why = format!(
-        "The diagonal element {pivot} is zero, the inversion could not be completed because the input matrix is singular."
-    );
-    Error::runtime(op, why)
-}
-
 fn inv_ex_body(a: &Tensor, check_errors: bool) -> Result<Vec<Tensor>> {
     batch("linalg.inv_ex", a)?;
     let info = zero_pivots(a)?;
     if check_errors {
-        refuse(&info, |n| singular_error("linalg.inv", n))?;
+        refuse(&info, |n| Error::singular("linalg.inv", n))?;
     }
     let (safe, singular) = regular(a, &info)?;
     Ok(vec![select::r#where(&singular, Scalar::Float(f64::NAN), &safe.inverse()?)?, info])
@@ -223,7 +216,7 @@ fn solve_ex_body(a: &Tensor, b: &Tensor, left: bool, check_errors: bool) -> Resu
     batch("linalg.solve_ex", a)?;
     let info = zero_pivots(a)?;
     if check_errors {
-        refuse(&info, |n| singular_error("linalg.solve", n))?;
+        refuse(&info, |n| Error::singular("linalg.solve", n))?;
     }
     let (safe, singular) = regular(a, &info)?;
     let x = sided("linalg.solve_ex", &safe, b, left, |a, b| {

@@ -6,6 +6,7 @@ batch. They are float32, float64 or, on the CPU device, complex64. On the GPU de
 
 from __future__ import annotations
 
+from lucid._C import LinAlgError as LinAlgError
 from lucid._C import dot as dot
 from lucid._C import inner as inner
 from lucid._C import linalg_cholesky as cholesky
@@ -52,6 +53,7 @@ from lucid._C import matmul as matmul
 from lucid._C import outer as outer
 
 __all__ = [
+    "LinAlgError",
     "cholesky",
     "cholesky_ex",
     "cond",

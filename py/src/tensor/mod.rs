@@ -283,10 +283,33 @@ impl PyTensor {
         self.read().device().name() == "metal"
     }
 
+    /// Is it on a Metal GPU? PyTorch's word for it.
+    #[getter]
+    fn is_mps(&self) -> bool {
+        self.is_metal()
+    }
+
     /// Is it on a CUDA GPU?
     #[getter]
     fn is_cuda(&self) -> bool {
         self.read().device().name() == "cuda"
+    }
+
+    /// Is it on a device of Intel's? There is none here.
+    #[getter]
+    fn is_xpu(&self) -> bool {
+        false
+    }
+
+    /// Is it on a device of XLA's? There is none here.
+    #[getter]
+    fn is_xla(&self) -> bool {
+        false
+    }
+
+    /// Notes that a stream uses the memory: nothing to note, there is one queue, and what it still uses is kept.
+    fn record_stream(&self, stream: &Bound<'_, PyAny>) {
+        let _ = stream;
     }
 
     /// Is it without memory? There are no such tensors here.

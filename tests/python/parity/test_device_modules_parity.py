@@ -215,3 +215,15 @@ def test_mps_is_metal() -> None:
     assert lucid.ones(2, device="mps").device == lucid.device("gpu")
     with pytest.raises(RuntimeError, match="metal \\(or mps\\)"):
         lucid.device("mpx")
+
+
+def test_where_a_tensor_is() -> None:
+    for ours, theirs in ((lucid.ones(2), torch.ones(2)), (lucid.ones(2, device="gpu"), None)):
+        for name in ("is_cuda", "is_mps", "is_xpu", "is_xla", "is_cpu"):
+            want = (
+                getattr(theirs, name)
+                if theirs is not None
+                else name == {"cuda": "is_cuda", "metal": "is_mps"}.get(HERE)
+            )
+            assert getattr(ours, name) is want, name
+    assert lucid.ones(2, device="gpu").record_stream(None) is None
