@@ -59,6 +59,13 @@ macro_rules! pointwise_ops {
                 run sinc_body, torch "", samples ["N(3, 4)"],
                 example ["assert_close(tensor([0.0, 0.5, 1.0])?.sinc()?, [1.0, 0.63662, 0.0]);"]
             }
+            /// The spherical Bessel function of the first kind, of order 0: `sin(x) / x`, 1 at 0 and 0 at infinities. No gradient, as
+            /// in PyTorch.
+            method spherical_bessel_j0() -> Tensor {
+                [nograd only_function] Own Yes DTypes::ORDERED, Float,
+                run spherical_bessel_j0_body, torch "special.spherical_bessel_j0", samples ["N(3, 4)", "P(3, 4, lo=-0.5, hi=9.0)"],
+                example ["assert_close(tensor([0.0, 0.5, 2.0])?.spherical_bessel_j0()?, [1.0, 0.95885, 0.45465]);"]
+            }
             /// 0 below zero, 1 above, `values` at zero. Both need one dtype. Differs from a comparison for NaN: 0.
             /// It has no derivative: backward raises.
             method heaviside(values: Tensor) -> Tensor {
@@ -289,6 +296,22 @@ fn sinc_body(x: &Tensor) -> Result<Tensor> {
         let zero = x.eq(0)?;
         let angle = (x.filled(&zero, 1.0)? * PI)?;
         (angle.sin()? / &angle)?.filled(&zero, 1.0)
+    })
+}
+
+fn spherical_bessel_j0_body(x: &Tensor) -> Result<Tensor> {
+    // 1 / (2k + 1)! with their signs, from k = 6 down to 1.
+    const SERIES: [f64; 6] =
+        [1.0 / 6_227_020_800.0, -1.0 / 39_916_800.0, 1.0 / 362_880.0, -1.0 / 5_040.0, 1.0 / 120.0, -1.0 / 6.0];
+    wide(&schema::spherical_bessel_j0, &x.detach()?, |x| {
+        let (near, far) = (x.abs()?.lt(0.5)?, x.isinf()?);
+        let square = x.filled(&near.logical_not()?, 0.0)?.square()?;
+        let mut y = (&square * SERIES[0])?;
+        for k in &SERIES[1..] {
+            y = ((y + *k)? * &square)?;
+        }
+        let angle = x.filled(&near.logical_or(&far)?, 1.0)?;
+        r#where(&near, &(y + 1.0)?, &(angle.sin()? / &angle)?.filled(&far, 0.0)?)
     })
 }
 

@@ -1,7 +1,7 @@
 """Special functions with PyTorch's names.
 
-The ops are rows of the op table, some under another name (`expit` is `sigmoid`, `gammaln` is `lgamma`). The airy and
-spherical Bessel functions of PyTorch's module are not there.
+The ops are rows of the op table, some under another name (`expit` is `sigmoid`, `gammaln` is `lgamma`). PyTorch's
+`airy_ai` is not there.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from lucid._C import shifted_chebyshev_polynomial_w as shifted_chebyshev_polynom
 from lucid._C import sigmoid as expit
 from lucid._C import sinc as sinc
 from lucid._C import softmax as softmax
+from lucid._C import spherical_bessel_j0 as spherical_bessel_j0
 from lucid._C import xlog1py as xlog1py
 from lucid._C import xlogy as xlogy
 from lucid._C import zeta as zeta
@@ -113,6 +114,7 @@ __all__ = [
     "shifted_chebyshev_polynomial_w",
     "sinc",
     "softmax",
+    "spherical_bessel_j0",
     "xlog1py",
     "xlogy",
     "zeta",
