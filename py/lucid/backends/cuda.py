@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import lucid
-from lucid._gpu import kind
+from lucid import _gpu
 
 __all__ = ["is_built", "matmul"]
 
 
 def is_built() -> bool:
     """Is the installed MLX the one for CUDA, and is there such a GPU?"""
-    return kind() == "cuda"
+    return _gpu.kind() == "cuda"
 
 
 class _Matmul:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from lucid._gpu import kind
+from lucid import _gpu
 
 __all__ = ["allow_tf32", "benchmark", "benchmark_limit", "deterministic", "enabled", "flags", "is_available", "version"]
 
@@ -22,7 +22,7 @@ allow_tf32: bool = True
 
 def is_available() -> bool:
     """Does MLX compute on an NVIDIA GPU? It convolves with cuDNN there."""
-    return kind() == "cuda"
+    return _gpu.kind() == "cuda"
 
 
 def version() -> int | None:

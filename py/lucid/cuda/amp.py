@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import lucid
+from lucid import _gpu
 from lucid import amp as _amp
-from lucid._gpu import kind
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
 def _enabled(name: str, enabled: bool) -> bool:
     """Off where there is no such GPU, with a warning, as in PyTorch."""
-    if enabled and kind() != "cuda":
+    if enabled and _gpu.kind() != "cuda":
         warnings.warn(f"lucid.cuda.amp.{name} is enabled, but CUDA is not available. Disabling.", stacklevel=3)
         return False
     return enabled
