@@ -144,6 +144,28 @@ class Named:
         total, free = int(info["total_memory"] or 0), info["free_memory"]
         return total - self.memory_reserved() if free is None else int(free), total
 
+    def manual_seed(self, seed: int) -> None:
+        """Seeds the generator that all devices share; nothing where there is no such GPU."""
+        if self.is_available():
+            _C.manual_seed(seed)
+
+    def seed(self) -> None:
+        """Seeds the generator that all devices share with a number from the system; nothing where there is no such
+        GPU.
+        """
+        if self.is_available():
+            _C.seed()
+
+    def get_rng_state(self, device: object = None) -> _C.Tensor:
+        """The state of the generator that all devices share."""
+        self.need("get_rng_state", device)
+        return _C.get_rng_state()
+
+    def set_rng_state(self, new_state: _C.Tensor, device: object = None) -> None:
+        """Puts back a state of the generator that all devices share."""
+        self.need("set_rng_state", device)
+        _C.set_rng_state(new_state)
+
     def device_name(self, device: object = None) -> str:
         """The GPU's name, such as "Apple M3 Max"."""
         self.need("get_device_name", device)

@@ -7,7 +7,6 @@ Where MLX has no Metal, `is_available` is false, seeding does nothing, and all e
 
 from __future__ import annotations
 
-from lucid import _C
 from lucid._gpu import Event as _Event
 from lucid._gpu import Named
 
@@ -30,6 +29,10 @@ _MPS = Named("metal", "lucid.mps.is_available()")
 
 is_available = _MPS.is_available
 device_count = _MPS.device_count
+manual_seed = _MPS.manual_seed
+seed = _MPS.seed
+get_rng_state = _MPS.get_rng_state
+set_rng_state = _MPS.set_rng_state
 
 
 def synchronize() -> None:
@@ -59,30 +62,6 @@ def recommended_max_memory() -> int:
     """The bytes of the memory that CPU and GPU share."""
     _MPS.need("recommended_max_memory")
     return _MPS.memory_info()[1]
-
-
-def manual_seed(seed: int) -> None:
-    """Seeds the generator that all devices share; nothing where there is no Metal."""
-    if is_available():
-        _C.manual_seed(seed)
-
-
-def seed() -> None:
-    """Seeds the generator that all devices share with a number from the system; nothing where there is no Metal."""
-    if is_available():
-        _C.seed()
-
-
-def get_rng_state(device: object = "mps") -> _C.Tensor:
-    """The state of the generator that all devices share."""
-    _MPS.need("get_rng_state", device)
-    return _C.get_rng_state()
-
-
-def set_rng_state(new_state: _C.Tensor, device: object = "mps") -> None:
-    """Puts back a state of the generator that all devices share."""
-    _MPS.need("set_rng_state", device)
-    _C.set_rng_state(new_state)
 
 
 class Event(_Event):

@@ -80,6 +80,10 @@ memory_stats = _CUDA.memory_stats
 reset_peak_memory_stats = reset_max_memory_allocated = _CUDA.reset_peak_memory_stats
 mem_get_info = _CUDA.memory_info
 get_device_name = _CUDA.device_name
+manual_seed = manual_seed_all = _CUDA.manual_seed
+seed = seed_all = _CUDA.seed
+get_rng_state = _CUDA.get_rng_state
+set_rng_state = _CUDA.set_rng_state
 
 
 class Stream(_Stream):
@@ -167,40 +171,10 @@ def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
     return _CudaDeviceProperties(get_device_name(), *get_device_capability(), int(_C._gpu_info()["total_memory"] or 0))
 
 
-def manual_seed(seed: int) -> None:
-    """Seeds the generator that all devices share; nothing where there is no such GPU."""
-    if is_available():
-        _C.manual_seed(seed)
-
-
-manual_seed_all = manual_seed
-
-
-def seed() -> None:
-    """Seeds the generator that all devices share with a number from the system; nothing where there is no such GPU."""
-    if is_available():
-        _C.seed()
-
-
-seed_all = seed
-
-
 def initial_seed() -> int:
     """What the generator was seeded with."""
     _CUDA.need("initial_seed")
     return _C.initial_seed()
-
-
-def get_rng_state(device: Any = "cuda") -> _C.Tensor:
-    """The state of the generator that all devices share."""
-    _CUDA.need("get_rng_state", device)
-    return _C.get_rng_state()
-
-
-def set_rng_state(new_state: _C.Tensor, device: Any = "cuda") -> None:
-    """Puts back a state of the generator that all devices share."""
-    _CUDA.need("set_rng_state", device)
-    _C.set_rng_state(new_state)
 
 
 def get_rng_state_all() -> list[_C.Tensor]:
