@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from lucid import random as random
     from lucid import serialization as serialization
     from lucid import special as special
+    from lucid import testing as testing
     from lucid import utils as utils
     from lucid._convert import asarray as asarray
     from lucid._convert import from_numpy as from_numpy
@@ -167,6 +168,7 @@ _PACKAGES = {
     "return_types",
     "serialization",
     "special",
+    "testing",
     "utils",
 }
 _NAMES = {
