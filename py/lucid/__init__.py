@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from lucid.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
     from lucid.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
     from lucid.amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+    from lucid.amp.autocast_mode import is_autocast_available as is_autocast_available
     from lucid.amp.autocast_mode import is_autocast_cache_enabled as is_autocast_cache_enabled
     from lucid.amp.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu_enabled
     from lucid.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
@@ -222,6 +223,7 @@ _NAMES = {
     "set_autocast_gpu_dtype": "lucid.amp.autocast_mode",
     "clear_autocast_cache": "lucid.amp.autocast_mode",
     "get_autocast_dtype": "lucid.amp.autocast_mode",
+    "is_autocast_available": "lucid.amp.autocast_mode",
     "is_autocast_cache_enabled": "lucid.amp.autocast_mode",
     "is_autocast_enabled": "lucid.amp.autocast_mode",
     "set_autocast_cache_enabled": "lucid.amp.autocast_mode",

@@ -1,19 +1,29 @@
 """Tensors between processes: what `multiprocessing` sends of a CPU tensor is a handle on shared memory, not its bytes.
 
-`init_reductions` sees to that, for every pickle that `multiprocessing` makes afterwards in this process;
-`share_memory_` calls it. The receiver and the sender see each other's writes. The memory lives until both have dropped
+All names of Python's `multiprocessing` are here too, so that one import can stand for the other. `init_reductions` sees
+to the handles, for every pickle that `multiprocessing` makes afterwards in this process; importing this module and
+`share_memory_` call it. The receiver and the sender see each other's writes. The memory lives until both have dropped
 it; the sender must live until the tensor is received. GPU tensors are sent as bytes.
 """
 
 from __future__ import annotations
 
 import atexit
+import multiprocessing
+from multiprocessing import *  # noqa: F403
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from lucid import _C
 from lucid._C import Tensor
 
-__all__ = ["init_reductions"]
+__all__ = [
+    "get_all_sharing_strategies",
+    "get_sharing_strategy",
+    "init_reductions",
+    "set_sharing_strategy",
+]
+__all__ += multiprocessing.__all__
 
 
 def _rebuild_shared(
@@ -56,10 +66,28 @@ def init_reductions() -> None:
     if _done:
         return
     _done = True
-    from multiprocessing.reduction import ForkingPickler
-
     from lucid.nn.parameter import Buffer, Parameter
 
     for cls in (Tensor, Parameter, Buffer):
         ForkingPickler.register(cls, _reduce)
     atexit.register(_C._release_shared_memory)
+
+
+def get_all_sharing_strategies() -> set[str]:
+    """The ways in which memory is shared: by names that the system knows, PyTorch's "file_system"."""
+    return {"file_system"}
+
+
+def get_sharing_strategy() -> str:
+    """The way in which memory is shared."""
+    return "file_system"
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Says in which way memory is shared: there is one."""
+    ways = get_all_sharing_strategies()
+    if new_strategy not in ways:
+        raise ValueError(f"set_sharing_strategy: expected one of {ways}, but got {new_strategy!r}")
+
+
+init_reductions()

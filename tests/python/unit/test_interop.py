@@ -518,3 +518,13 @@ def test_copies_keep_layout_and_sharing(device: str, how: str) -> None:
         assert redo(t).dtype is dtype and redo(t).tolist() == t.tolist()
     shallow = copy.copy(x)
     assert shallow.tolist() == x.tolist()
+
+
+def test_multiprocessing_stands_for_pythons() -> None:
+    from multiprocessing import Process
+
+    assert lucid.multiprocessing.Process is Process
+    assert lucid.multiprocessing.get_sharing_strategy() in lucid.multiprocessing.get_all_sharing_strategies()
+    lucid.multiprocessing.set_sharing_strategy("file_system")
+    with pytest.raises(ValueError, match="set_sharing_strategy"):
+        lucid.multiprocessing.set_sharing_strategy("by post")
