@@ -73,6 +73,10 @@ pub(crate) trait Array: Clone + Send + Sync + std::fmt::Debug {
     fn is_unshared(&self) -> bool;
     /// Number of elements of the storage.
     fn storage_numel(&self) -> usize;
+    /// Size of the storage in bytes.
+    fn storage_bytes(&self) -> usize;
+    /// Gives the storage another size: the first bytes as they were, zeros behind them. False where it cannot have it.
+    fn resize_storage(&self, bytes: usize) -> Result<bool>;
 }
 
 /// The families of kernels.

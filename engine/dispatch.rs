@@ -16,28 +16,13 @@ use crate::optim::Step;
 use crate::ordered::{as_first, as_images, as_indexed, by_columns, in_order, in_order_along, joined};
 use crate::over;
 use crate::profile;
-use crate::shape::{Layout, Shape};
+use crate::shape::Layout;
 use crate::sparse::{self, Coo};
 use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-pub(crate) use crate::prim::Prim;
-
-/// Shape and dtype of a result, known before any kernel runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Meta {
-    /// Sizes.
-    pub shape: Shape,
-    /// Element type.
-    pub dtype: DType,
-}
-
-impl Meta {
-    pub(crate) fn new(shape: &[usize], dtype: DType) -> Meta {
-        Meta { shape: Shape::from_slice(shape), dtype }
-    }
-}
+pub(crate) use crate::prim::{Meta, Prim};
 
 /// A tensor's data on one device.
 #[derive(Clone, Debug)]
@@ -96,6 +81,15 @@ impl Storage {
 
     pub(crate) fn storage_numel(&self) -> usize {
         on_device!(self, a => a.storage_numel(), b => b.value.storage_numel(), s => s.parts().values.storage_numel())
+    }
+
+    pub(crate) fn storage_bytes(&self) -> usize {
+        on_device!(self, a => a.storage_bytes(), b => b.value.storage().storage_bytes(), s => s.parts().values.storage().storage_bytes())
+    }
+
+    /// Gives the storage another size; false where it cannot have it.
+    pub(crate) fn resize(&self, bytes: usize) -> Result<bool> {
+        on_device!(self, a => a.resize_storage(bytes), _b => Ok(false), _s => Ok(false))
     }
 
     pub(crate) fn storage_key(&self) -> usize {
@@ -308,7 +302,9 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
             B::pool(op, x, out)
         }
         (Prim::Pool(op), x) => B::pool(op, x, out).and_then(|made| as_images::<B>(&x[..1], made)),
-        (Prim::Nn(op @ NnOp::Gelu { .. }), [x]) => in_order::<B>(&[x], out, |x, out| B::nn(op, x, out)),
+        (Prim::Nn(op @ (NnOp::Gelu { .. } | NnOp::GeluGradient { .. })), x) => {
+            in_order::<B>(x, out, |x, out| B::nn(op, x, out))
+        }
         (Prim::Nn(op), x) => B::nn(op, x, out),
         (Prim::Norm(op @ NormOp::Affine { dims: 0, .. }), x) => {
             B::norm(op, x, out).and_then(|made| as_images::<B>(&x[..1], made))

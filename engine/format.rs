@@ -178,7 +178,7 @@ impl Layout {
     }
 
     /// The dimensions from the innermost in memory on, as far as strides tell.
-    fn memory_order(&self) -> Axes {
+    pub(crate) fn memory_order(&self) -> Axes {
         memory_order(&[self], &self.shape)
     }
 
@@ -390,6 +390,16 @@ impl Tensor {
             ));
         }
         self.copy_in(format)
+    }
+
+    /// The tensor itself where its elements lie without gaps and with the dimensions in this order, the outermost first,
+    /// else a copy that does.
+    pub(crate) fn contiguous_by(&self, order: &[usize]) -> Result<Tensor> {
+        let turned = permute_axes(self, order)?;
+        match turned.layout().is_contiguous() {
+            true => Ok(self.clone()),
+            false => permute_axes(&turned.copy()?, &inverse(order)).map(Tensor::alone_on_storage),
+        }
     }
 
     /// Do the elements lie as the format says, without gaps?

@@ -7,7 +7,7 @@
 use crate::backend::Exposed;
 use crate::cpu::{CpuArray, Foreign, Owner};
 use crate::shape::{numel, Layout, Shape, Strides};
-use crate::{dispatch, DType, Error, Result, Tensor};
+use crate::{dispatch, DType, Device, Error, Result, Scalar, Tensor};
 
 /// A tensor's elements in the memory of this process.
 pub struct Export {
@@ -78,7 +78,7 @@ impl Tensor {
     /// # Errors
     /// What the evaluation reports.
     pub fn data_ptr(&self) -> Result<usize> {
-        if self.numel() == 0 {
+        if self.numel() == 0 || self.storage_bytes() == 0 {
             return Ok(0);
         }
         Ok(dispatch::expose(self, true)?.address + self.storage_offset() * self.dtype().size())
@@ -111,6 +111,42 @@ impl Tensor {
     /// None on the CPU; on the GPU, what the view reports.
     pub fn storage_vector(&self) -> Result<Tensor> {
         Ok(self.detach()?.as_strided(&[self.storage_numel() as isize], &[1], Some(0))?.alone_on_storage())
+    }
+
+    /// Size of the storage in bytes.
+    pub fn storage_bytes(&self) -> usize {
+        self.storage().storage_bytes()
+    }
+
+    /// May the storage get another size? Not where its memory is somebody else's, or another library or process shows it.
+    pub fn is_resizable(&self) -> bool {
+        dispatch::cpu_array(self).is_none_or(|a| a.buffer().is_resizable())
+    }
+
+    /// Says that an array of another library shows the memory: the storage keeps its size from now on.
+    pub fn hold_storage(&self) {
+        if let Some(array) = dispatch::cpu_array(self) {
+            array.buffer().hold();
+        }
+    }
+
+    /// Gives the storage another size in bytes, for all tensors on it: the first bytes as they were, then zeros. Tensors that
+    /// show what is beyond its end keep their sizes, and show zeros (PyTorch's then read memory that is not theirs). The
+    /// version stays. False, and nothing done, where the memory is not the engine's own, and on the GPU device where it would
+    /// become larger than it was at first.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where there is no room.
+    pub fn resize_storage(&self, bytes: usize) -> Result<bool> {
+        if self.device() == Device::Gpu && bytes < self.storage_bytes() {
+            // What is cut off becomes zeros; a count of writes of its own, so that no tensor notices.
+            let whole = Tensor::from_storage(self.storage().apart()).storage_vector()?.view_dtype(DType::U8)?;
+            let kept = bytes as i64;
+            crate::autograd::with_grad(false, || {
+                whole.narrow(0, kept, whole.numel() as i64 - kept)?.fill_(Scalar::ZERO)
+            })?;
+        }
+        self.storage().resize(bytes)
     }
 
     /// Does this tensor alone show its storage?

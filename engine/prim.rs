@@ -1,4 +1,4 @@
-//! A primitive as a value: what the tape records, what the batching rules take apart and what `dispatch` runs.
+//! A primitive as a value, and what is known of its result beforehand: what the tape records, what the batching rules take apart and what `dispatch` runs.
 //!
 //! Depends on the families' enums, which the op table makes. Invariant: every family is named once here.
 
@@ -10,7 +10,23 @@ use crate::ops::{
     random::RandomOp, reduce::ReduceOp, reduce::Reduction, scan::ScanOp, sort::SortOp, transfer::TransferOp,
     unary::UnaryOp, view::ViewOp,
 };
-use crate::Result;
+use crate::shape::Shape;
+use crate::{DType, Result};
+
+/// Shape and dtype of a result, known before any kernel runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// Sizes.
+    pub shape: Shape,
+    /// Element type.
+    pub dtype: DType,
+}
+
+impl Meta {
+    pub(crate) fn new(shape: &[usize], dtype: DType) -> Meta {
+        Meta { shape: Shape::from_slice(shape), dtype }
+    }
+}
 
 /// A primitive with its arguments: all that, with its inputs, says what is computed.
 #[derive(Clone, Debug, PartialEq)]

@@ -64,11 +64,13 @@ impl Tensor {
         crate::ops::view::permute_axes(self, &(0..self.ndim()).collect::<crate::shape::Axes>())
     }
 
-    /// Gives this handle other sizes, row-major from its offset on. Where the storage has too few elements it gets another
-    /// one: the old elements, then zeros (PyTorch lets them be anything); views of the old storage stay there.
+    /// Gives this handle other sizes, row-major from its offset on. Where the storage has too few elements it gets more: zeros
+    /// (PyTorch lets them be anything). On the GPU device the handle then gets another storage, and views of the old one stay
+    /// there.
     ///
     /// # Errors
-    /// [`Error::Runtime`] for tensors that require gradients and for negative sizes.
+    /// [`Error::Runtime`] for tensors that require gradients, for negative sizes, and where a storage would have to grow whose
+    /// memory is not the engine's own, or which an array of another library shows.
     pub fn resize_(&mut self, size: &[isize]) -> Result<()> {
         self.resize_in(size, MemoryFormat::Contiguous)
     }
@@ -94,6 +96,13 @@ impl Tensor {
         let room = self.storage_numel().saturating_sub(self.storage_offset());
         let needed = numel(&shape);
         if needed <= room {
+            let offset = self.storage_offset() as i64;
+            return self.become_view(OP, |x| x.as_strided(size, &strides, Some(offset)));
+        }
+        if !self.is_resizable() {
+            return Err(Error::runtime(OP, "Trying to resize storage that is not resizable"));
+        }
+        if self.storage().resize((self.storage_offset() + needed) * self.dtype().size())? {
             let offset = self.storage_offset() as i64;
             return self.become_view(OP, |x| x.as_strided(size, &strides, Some(offset)));
         }

@@ -38,7 +38,7 @@ pub use modes::{
     push_packing, restore_mode, set_detect_anomaly, set_grad_enabled, set_inference_mode, set_tracer, Former, Pack,
     Packing, Tracer, Unpack,
 };
-pub(crate) use modes::{bends, op_name, with_grad};
+pub(crate) use modes::{bends, laid_back, op_name, with_grad, Lay, Laying};
 pub(crate) use node::{Ctx, Edge, Grads, Pieces};
 pub(crate) use record::{
     apart, as_input, before, check_followed, check_in_place, edge_of, record, record_fill, record_pieces, record_view,

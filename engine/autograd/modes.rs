@@ -183,6 +183,56 @@ impl Drop for Naming {
     }
 }
 
+thread_local! {
+    static LAY: Cell<Lay> = const { Cell::new(Lay::AsMade) };
+}
+
+/// How gradients of the inputs of what is recorded are to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lay {
+    /// As the rules make them.
+    AsMade,
+    /// Each element in a place of its own, without gaps.
+    Dense,
+    /// Row-major.
+    RowMajor,
+    /// Matrices by columns, one after the other.
+    Columns,
+    /// As the input does, row-major where that has gaps or repetitions.
+    AsInput,
+}
+
+/// While it lives, gradients of the inputs of what the thread records are brought to lie so: for ops made of others whose
+/// rules give them otherwise than PyTorch's one rule does. Nothing is copied where they lie so already.
+pub(crate) struct Laying(Lay);
+
+impl Laying {
+    pub(crate) fn set(lay: Lay) -> Laying {
+        Laying(LAY.replace(lay))
+    }
+}
+
+impl Drop for Laying {
+    fn drop(&mut self) {
+        LAY.set(self.0);
+    }
+}
+
+/// The tensor itself, or, where a gradient may come back to it, a view of all of it that has the gradient brought to lie so.
+pub(crate) fn laid_back(t: &Tensor, lay: Lay) -> Result<Tensor> {
+    if !(grad_enabled() && t.requires_grad()) {
+        return Ok(t.clone());
+    }
+    let _lies = Laying::set(lay);
+    crate::ops::view::permute_axes(t, &(0..t.ndim()).collect::<crate::shape::Axes>())
+}
+
+/// What a [`Laying`] says.
+#[inline]
+pub(super) fn laying() -> Lay {
+    LAY.get()
+}
+
 /// Names what is recorded while the guard lives after an op that is no row of its own.
 pub fn named(op: &'static str) -> Naming {
     Naming::of(op, 0)

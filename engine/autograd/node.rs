@@ -7,14 +7,14 @@ use super::auto::Auto;
 use super::custom::Custom;
 use super::forward::{self, Tangent};
 use super::hooks::Extra;
-use super::modes::{self, with_grad, Packing, Unpack};
+use super::modes::{self, with_grad, Lay, Packing, Unpack};
 use crate::dispatch::{Prim, Storage};
 use crate::format::MemoryFormat;
 use crate::shape::{Axes, Shape};
 use crate::tensor::signed;
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
-use smallvec::SmallVec;
+use smallvec::{smallvec, SmallVec};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock};
 
@@ -59,24 +59,65 @@ pub(crate) struct InputMeta {
     pub(crate) shape: Shape,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
-    /// The format that the gradient is to have, as PyTorch gives those of what is made of images.
-    pub(crate) format: MemoryFormat,
+    /// How the gradient is to lie, where the rule may give it otherwise than PyTorch does.
+    pub(crate) lies: Lies,
+}
+
+/// How a gradient is to lie in memory.
+#[derive(Clone)]
+pub(crate) enum Lies {
+    /// As the rule made it.
+    AsMade,
+    /// Each element in a place of its own, without gaps.
+    Dense,
+    /// In a format.
+    In(MemoryFormat),
+    /// With the dimensions in this order, the outermost first.
+    Ordered(Box<Axes>),
 }
 
 impl InputMeta {
     pub(crate) fn of(t: &Tensor) -> InputMeta {
         let (shape, dtype, device) = (Shape::from_slice(t.shape()), t.dtype(), t.device());
-        InputMeta { shape, dtype, device, format: MemoryFormat::Preserve }
+        let lies = match modes::laying() {
+            Lay::AsMade => Lies::AsMade,
+            Lay::Dense => Lies::Dense,
+            Lay::RowMajor => Lies::In(MemoryFormat::Contiguous),
+            Lay::Columns | Lay::AsInput if t.is_batched() || t.is_sparse() || t.ndim() < 2 => Lies::AsMade,
+            Lay::Columns => {
+                let mut order: Axes = (0..t.ndim()).collect();
+                order.swap(t.ndim() - 2, t.ndim() - 1);
+                Lies::Ordered(Box::new(order))
+            }
+            Lay::AsInput => match t.layout() {
+                like if like.is_contiguous() || !like.is_dense() => Lies::In(MemoryFormat::Contiguous),
+                like => Lies::Ordered(Box::new(like.memory_order().into_iter().rev().collect())),
+            },
+        };
+        InputMeta { shape, dtype, device, lies }
     }
 
     /// Of an input of an op on images: its gradient gets its format.
     pub(crate) fn of_images(t: &Tensor) -> InputMeta {
-        let format = match t.layout().suggested_format() {
-            MemoryFormat::Contiguous => MemoryFormat::Preserve,
-            _ if t.is_batched() => MemoryFormat::Preserve,
-            format => format,
+        match t.layout().suggested_format() {
+            MemoryFormat::Contiguous => InputMeta::of(t),
+            _ if t.is_batched() => InputMeta::of(t),
+            format => InputMeta { lies: Lies::In(format), ..InputMeta::of(t) },
+        }
+    }
+
+    /// Of an input of a linear map: PyTorch multiplies by the transposed weight, and gives what lies by columns a gradient
+    /// that does.
+    pub(crate) fn of_factor(i: usize, t: &Tensor) -> InputMeta {
+        let columns = match (i, t.shape(), t.strides()) {
+            (0, &[rows, _], &[down, right]) => right == rows && down == 1 && !t.is_contiguous(),
+            (1, &[_, cols], &[down, right]) => down != cols || right != 1,
+            _ => false,
         };
-        InputMeta { format, ..InputMeta::of(t) }
+        match columns && !t.is_batched() {
+            true => InputMeta { lies: Lies::Ordered(Box::new(smallvec![1, 0])), ..InputMeta::of(t) },
+            false => InputMeta::of(t),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::accumulate::accumulate;
 use super::custom::tied;
-use super::node::{Ctx, Edge, Grads, InputMeta, Kind, Node};
+use super::node::{Ctx, Edge, Grads, InputMeta, Kind, Lies, Node};
 use super::record::{pieces_gradient, write_gradient};
 use super::{grad_enabled, modes, with_grad};
 use crate::batching;
@@ -567,10 +567,13 @@ fn add(incoming: &mut ByNode<Grads>, edge: &Edge, g: Tensor) -> Result<bool> {
 pub(super) fn fit(g: Tensor, meta: &InputMeta) -> Result<Tensor> {
     let g = if g.shape() == meta.shape.as_slice() { g } else { sum_to_shape(&g, &meta.shape)? };
     let g = g.cast(meta.dtype)?;
-    match meta.format {
-        MemoryFormat::Preserve => Ok(g),
+    match &meta.lies {
+        Lies::AsMade => Ok(g),
         _ if g.is_batched() || g.is_sparse() => Ok(g),
-        format => g.contiguous_in(format),
+        Lies::Dense if g.layout().is_dense() => Ok(g),
+        Lies::Dense => g.copy_in(MemoryFormat::Preserve),
+        Lies::In(format) => g.contiguous_in(*format),
+        Lies::Ordered(order) => g.contiguous_by(order),
     }
 }
 

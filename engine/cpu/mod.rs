@@ -279,7 +279,15 @@ impl Array for CpuArray {
     }
 
     fn storage_numel(&self) -> usize {
-        self.buffer.bytes() / self.dtype.size()
+        self.buffer.stated() / self.dtype.size()
+    }
+
+    fn storage_bytes(&self) -> usize {
+        self.buffer.stated()
+    }
+
+    fn resize_storage(&self, bytes: usize) -> Result<bool> {
+        self.buffer.resize(bytes)
     }
 }
 

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The longest chain of a view; a longer one becomes a single `as_strided` of the base.
@@ -29,6 +29,8 @@ pub(super) struct Cell {
     /// How many of the writes went by another count.
     hidden: AtomicU32,
     numel: usize,
+    /// How many bytes the storage says that it has, at most what the value has.
+    stated: AtomicUsize,
     /// The value's dtype; a view may show another.
     dtype: DType,
     /// Will a gradient need what it holds?
@@ -175,7 +177,19 @@ impl backend::Array for GpuArray {
         Arc::strong_count(&self.cell) == 1
     }
     fn storage_numel(&self) -> usize {
-        self.cell.numel * self.cell.dtype.size() / self.dtype.size()
+        self.storage_bytes() / self.dtype.size()
+    }
+    fn storage_bytes(&self) -> usize {
+        self.cell.stated.load(Ordering::Acquire)
+    }
+    fn resize_storage(&self, bytes: usize) -> crate::Result<bool> {
+        // A base's shape is for ever; what was cut off is zero already.
+        let room = self.cell.numel * self.cell.dtype.size();
+        let fits = bytes <= room;
+        if fits {
+            self.cell.stated.store(bytes, Ordering::Release);
+        }
+        Ok(fits)
     }
 }
 
@@ -208,6 +222,7 @@ impl GpuArray {
             version: AtomicU32::new(0),
             hidden: AtomicU32::new(0),
             numel: layout.numel(),
+            stated: AtomicUsize::new(layout.numel() * dtype.size()),
             dtype,
             kept: AtomicBool::new(false),
         };

@@ -224,7 +224,9 @@ pub(super) fn gradient(c: &Ctx<'_>, g: &Tensor, causal: bool, scale: f64) -> Res
         true => Some(reshape_to(&(ds.matmul(&k)? * scale)?, q.shape())?),
         false => None,
     });
-    grads.push(if c.needs(1) { Some((ds.transpose(-2, -1)?.matmul(&q2)? * scale)?) } else { None });
+    // As PyTorch gives it: the keys are transposed for the product that it goes back through.
+    let of_keys = || (q2.transpose(-2, -1)?.matmul(&ds)? * scale)?.transpose(-2, -1);
+    grads.push(if c.needs(1) { Some(of_keys()?) } else { None });
     grads.push(if c.needs(2) { Some(p.transpose(-2, -1)?.matmul(&g2)?) } else { None });
     if c.len() > 3 {
         grads.push(if c.needs(3) { Some(reshape_to(&ds, &full)?) } else { None });

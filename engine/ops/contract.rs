@@ -294,6 +294,9 @@ fn added(op: &'static str, x: &Tensor, y: Tensor, beta: Scalar, alpha: Scalar) -
     // With beta 0 the input is ignored, NaN included.
     match beta {
         b if b.to_f64() == 0.0 => y.also_of(x),
+        // Element by element: it lies as the input does.
+        Scalar::ONE if op == "addr" => x + &y,
+        _ if op == "addr" => x.mul(beta)? + &y,
         Scalar::ONE => y + x,
         _ => y + &x.mul(beta)?,
     }

@@ -4,6 +4,7 @@
 //! input and towards the weight. Kernels are in `cpu/conv/` and `gpu/conv.rs`. Shapes are (batch, channels, space…).
 
 use super::macros::define_ops;
+use super::pool::are_channels_last;
 use crate::autograd::Naming;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::Shape;
@@ -210,6 +211,16 @@ fn conv_nd(
         return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
     }
     let args = conv_args(op, n, stride, padding, dilation, groups)?;
+    if n == 1 && x.ndim() == 3 && are_channels_last(w) {
+        // In PyTorch images of one row, whose format is that of the weight.
+        let args = ConvArgs {
+            stride: of_images(&args.stride, 1),
+            padding: of_images(&args.padding, 0),
+            dilation: of_images(&args.dilation, 1),
+            groups: args.groups,
+        };
+        return conv_checked(op, &x.contiguous()?.unsqueeze(2)?, &w.unsqueeze(2)?, bias, &args)?.squeeze(Some(&[2]));
+    }
     if x.ndim() == n + 1 {
         Naming::rename(op, "conv_unbatched");
         return conv_checked(op, &x.unsqueeze(0)?, w, bias, &args)?.squeeze(Some(&[0]));
@@ -425,6 +436,14 @@ fn weight_gradient_body(
     conv_weight_gradient(x, g, &args, &shape)
 }
 
+/// Arguments for sequences as those for images of one row.
+fn of_images(args: &[usize], of_row: usize) -> Spatial {
+    args.iter().fold(Spatial::from_elem(of_row, 1), |mut all, &n| {
+        all.push(n);
+        all
+    })
+}
+
 #[allow(clippy::too_many_arguments)]
 fn conv_transpose_nd(
     op: &'static str,
@@ -447,6 +466,15 @@ fn conv_transpose_nd(
         let batched = x.unsqueeze(0)?;
         return conv_transpose_nd(op, n, &batched, w, bias, stride, padding, output_padding, groups, dilation)?
             .squeeze(Some(&[0]));
+    }
+    if n == 1 && x.ndim() == 3 && are_channels_last(w) {
+        let args = conv_args(op, n, stride, padding, dilation, groups)?;
+        let extra = spatial(op, "output_padding", output_padding, n, 0)?;
+        let of = |list: &[usize], of_row| of_images(list, of_row).iter().map(|&n| n as isize).collect::<Vec<_>>();
+        let (stride, padding, dilation) = (of(&args.stride, 1), of(&args.padding, 0), of(&args.dilation, 1));
+        let (x, w, extra) = (x.contiguous()?.unsqueeze(2)?, w.unsqueeze(2)?, of(&extra, 0));
+        return conv_transpose_nd(op, 2, &x, &w, bias, &stride, &padding, &extra, groups, &dilation)?
+            .squeeze(Some(&[2]));
     }
     let args = conv_args(op, n, stride, padding, dilation, groups)?;
     let extra = spatial(op, "output_padding", output_padding, n, 0)?;

@@ -148,8 +148,14 @@ fn difference(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         .map_err(|_| Error::shape(op, "input and target must have shapes that broadcast", &[x.shape(), y.shape()]))
 }
 
+/// [`difference`], with row-major gradients, as PyTorch's kernels make them.
+fn apart(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let _lies = autograd::Laying::set(autograd::Lay::RowMajor);
+    difference(op, x, y)
+}
+
 fn mse_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
-    reduce("mse_loss", difference("mse_loss", x, y)?.square()?, reduction)
+    reduce("mse_loss", apart("mse_loss", x, y)?.square()?, reduction)
 }
 
 fn l1_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
@@ -158,7 +164,8 @@ fn l1_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
         "sum" => Naming::rename("l1_loss", "sum"),
         _ => {}
     }
-    reduce("l1_loss", difference("l1_loss", x, y)?.abs()?, reduction)
+    let d = if reduction == "none" { difference("l1_loss", x, y)? } else { apart("l1_loss", x, y)? };
+    reduce("l1_loss", d.abs()?, reduction)
 }
 
 fn smooth_l1_body(x: &Tensor, y: &Tensor, reduction: &str, beta: f64) -> Result<Tensor> {
@@ -168,7 +175,7 @@ fn smooth_l1_body(x: &Tensor, y: &Tensor, reduction: &str, beta: f64) -> Result<
     if beta == 0.0 {
         return l1_body(x, y, reduction);
     }
-    let d = difference("smooth_l1_loss", x, y)?;
+    let d = apart("smooth_l1_loss", x, y)?;
     let a = d.abs()?;
     let loss = r#where(&a.lt(beta)?, &(near(&d, &a.ge(beta)?)? * (0.5 / beta))?, &(&a - 0.5 * beta)?)?;
     reduce("smooth_l1_loss", loss, reduction)
@@ -186,7 +193,7 @@ fn huber_body(x: &Tensor, y: &Tensor, reduction: &str, delta: f64) -> Result<Ten
             format!("does not support non-positive values for delta, got {delta}"),
         ));
     }
-    let d = difference("huber_loss", x, y)?;
+    let d = apart("huber_loss", x, y)?;
     // The result has the input's dtype, whatever the target's.
     check_holds("huber_loss", d.dtype(), x.dtype())?;
     let a = d.abs()?;

@@ -276,8 +276,20 @@ fn group_norm_body(
         let why = format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape());
         return Err(Error::value("group_norm", why));
     }
-    let y = standardize(&x.reshape(&[x.shape()[0] as isize, groups as isize, inner as isize])?, 1, eps)?;
+    let rows = {
+        let _lies = autograd::Laying::set(as_images(x));
+        x.reshape(&[x.shape()[0] as isize, groups as isize, inner as isize])?
+    };
+    let y = standardize(&rows, 1, eps)?;
     scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref(), x.dtype())?.in_format_of(x)
+}
+
+/// How a gradient lies in PyTorch: as images do that have their channels last, else row-major.
+fn as_images(x: &Tensor) -> autograd::Lay {
+    match x.suggested_format() {
+        MemoryFormat::Contiguous => autograd::Lay::RowMajor,
+        _ => autograd::Lay::AsInput,
+    }
 }
 
 /// `(x - mean) / sqrt(var + eps)`.
@@ -293,7 +305,11 @@ fn by_channels(batch: usize, x: &[&Tensor], f: impl Fn(&[&Tensor], usize) -> Res
     axes.swap(batch, batch + 1);
     let rows: Vec<Tensor> =
         x.iter().map(|x| super::view::permute_axes(&x.contiguous()?, &axes)).collect::<Result<_>>()?;
-    let y = f(&rows.iter().collect::<Vec<_>>(), ndim - batch - 1)?;
+    let y = {
+        // Gradients come back through the permutation: row-major behind it.
+        let _lies = autograd::Laying::set(autograd::Lay::AsInput);
+        f(&rows.iter().collect::<Vec<_>>(), ndim - batch - 1)?
+    };
     let y = super::view::permute_axes(&y, &axes)?;
     match x[0].layout().suggested_format() {
         MemoryFormat::Contiguous => y.contiguous(),
@@ -414,6 +430,7 @@ fn batch_norm_body(
             return Err(Error::value(OP, format!("batch_norm eps must be positive during training, but got {eps}")));
         }
         let n = x.numel() / x.shape()[1].max(1);
+        let x = &autograd::laid_back(x, as_images(x))?;
         // The CPU's kernels find mean and variance by themselves: there these are for the running ones only.
         let fused = x.device() == Device::Cpu;
         let statistics = match fused && running_mean.is_none() && running_var.is_none() {
@@ -447,7 +464,10 @@ fn batch_norm_body(
         }
     } else {
         match (per_channel(OP, x, running_mean)?, per_channel(OP, x, running_var)?) {
-            (Some(mean), Some(var)) => centred(x, &mean, &var, eps)?,
+            (Some(mean), Some(var)) => {
+                let _lies = autograd::Laying::set(as_images(x));
+                centred(x, &mean, &var, eps)?
+            }
             _ => return Err(Error::runtime(OP, UNKNOWN)),
         }
     };

@@ -13,7 +13,12 @@ pub(super) fn masked_select_body(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
     let shape = shape::broadcast("masked_select", x.shape(), mask.shape())?;
     let flat = super::view::expand_to(mask, &shape)?.reshape(&[-1])?;
     let places = flat.nonzero()?.reshape(&[-1])?;
-    index_axes(&super::view::expand_to(x, &shape)?.reshape(&[-1])?, &[0], &[places], true)
+    let all = {
+        // PyTorch's gradient is scattered into zeros that lie as the input does.
+        let _lies = crate::autograd::Laying::set(crate::autograd::Lay::AsInput);
+        super::view::expand_to(x, &shape)?.reshape(&[-1])?
+    };
+    index_axes(&all, &[0], &[places], true)
 }
 
 pub(super) fn masked_scatter_body(to: Target, x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tensor> {

@@ -256,7 +256,8 @@ fn round_body(x: &Tensor, decimals: i64) -> Result<Tensor> {
 
 fn frac_body(x: &Tensor) -> Result<Tensor> {
     schema::frac.check(x.dtype())?;
-    x - &x.trunc()?
+    // What is taken away is constant between integers, and so is no part of the gradient.
+    x - &x.detach()?.trunc()?
 }
 
 fn cube_body(x: &Tensor) -> Result<Tensor> {

@@ -9,7 +9,8 @@ use super::conv::{spatial, Spatial};
 use super::macros::define_ops;
 use crate::autograd;
 use crate::dispatch::{self, Meta, Prim};
-use crate::shape::{numel, Shape};
+use crate::format::MemoryFormat;
+use crate::shape::{numel, Layout, Shape};
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 
 /// How a pool's windows lie.
@@ -268,6 +269,23 @@ fn average_spread(g: &Tensor, args: &PoolArgs, shape: &[usize]) -> Result<Tensor
     run(PoolOp::AverageSpread { args: Box::new(args.clone()), shape: shape.clone() }, &[g], shape, g.dtype())
 }
 
+/// Do sequences lie as images of one row do that have their channels last? PyTorch pools, and convolves, them as such.
+pub(crate) fn are_channels_last(x: &Tensor) -> bool {
+    let &[n, c, l] = x.shape() else { return false };
+    if x.is_batched() || x.is_contiguous() {
+        return false;
+    }
+    let (shape, own) = ([n, c, 1, l], x.strides());
+    let strides = [own[0], own[1], own[2].saturating_mul(l), own[2]];
+    let layout = Layout { shape: shape.as_slice().into(), strides: strides.as_slice().into(), offset: 0 };
+    layout.suggested_format() == MemoryFormat::ChannelsLast
+}
+
+/// Arguments for sequences as those for images of one row.
+fn of_images(args: &[isize], of_row: isize) -> [isize; 2] {
+    [of_row, args.first().copied().unwrap_or(of_row)]
+}
+
 /// Runs a pool on a batch of one where the input has no batch dimension.
 fn batched(n: usize, x: &Tensor, pool: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     match x.ndim() == n + 1 {
@@ -286,6 +304,14 @@ fn max_pool_nd(
     ceil_mode: bool,
 ) -> Result<Tensor> {
     let op = ["max_pool1d", "max_pool2d", "max_pool3d"][n - 1];
+    if n == 1 && are_channels_last(x) && autograd::grad_enabled() && x.requires_grad() {
+        pool_args(op, x.shape(), kernel, stride.unwrap_or(&[]), padding, dilation, ceil_mode, n)?;
+        let stride = stride.filter(|s| !s.is_empty()).map(|s| of_images(s, 1));
+        let (kernel, padding, dilation) = (of_images(kernel, 1), of_images(padding, 0), of_images(dilation, 1));
+        let images = x.unsqueeze(2)?;
+        return max_pool_nd(2, &images, &kernel, stride.as_ref().map(|s| &s[..]), &padding, &dilation, ceil_mode)?
+            .squeeze(Some(&[2]));
+    }
     batched(n, x, |x| max(x, pool_args(op, x.shape(), kernel, stride.unwrap_or(&[]), padding, dilation, ceil_mode, n)?))
 }
 
@@ -481,6 +507,14 @@ fn avg_pool_nd(
 ) -> Result<Tensor> {
     let op = ["avg_pool1d", "avg_pool2d", "avg_pool3d"][n - 1];
     schema::avg_pool1d.check(x.dtype())?;
+    if n == 1 && are_channels_last(x) {
+        avg_args(op, x.shape(), kernel, stride.unwrap_or(&[]), padding, ceil_mode, count_include_pad, divisor, n)?;
+        let stride = stride.filter(|s| !s.is_empty()).map(|s| of_images(s, 1));
+        let (kernel, padding, images) = (of_images(kernel, 1), of_images(padding, 0), x.unsqueeze(2)?);
+        let stride = stride.as_ref().map(|s| &s[..]);
+        return avg_pool_nd(2, &images, &kernel, stride, &padding, ceil_mode, count_include_pad, divisor)?
+            .squeeze(Some(&[2]));
+    }
     batched(n, x, |x| {
         let stride = stride.unwrap_or(&[]);
         let args = avg_args(op, x.shape(), kernel, stride, padding, ceil_mode, count_include_pad, divisor, n)?;

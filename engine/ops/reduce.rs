@@ -3,7 +3,7 @@
 //! Kernels are in `cpu/reduce.rs` and `gpu/reduce.rs`; they get the wrapped axes and whether to keep them.
 
 use super::macros::define_ops;
-use crate::autograd::Ctx;
+use crate::autograd::{self, Ctx};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Axes};
 use crate::{DType, Device, Error, Result, Tensor};
@@ -239,8 +239,14 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
     }
     let x = x.cast(dtype)?;
     let n: usize = axes_of("mean", dim, &x)?.iter().map(|&a| x.shape()[a]).product();
+    let sum = {
+        // PyTorch divides the gradient behind repeating it: it can be written to. Not so within other ops.
+        let called = matches!(autograd::op_name(), Some(("mean", _)));
+        let _lies = called.then(|| autograd::Laying::set(autograd::Lay::Dense));
+        x.sum(dim, keepdim, None)?
+    };
     // The mean of nothing is 0/0.
-    x.sum(dim, keepdim, None)?.mul(1.0 / n as f64)
+    sum.mul(1.0 / n as f64)
 }
 
 fn var_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {

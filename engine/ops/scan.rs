@@ -227,6 +227,8 @@ fn logcumsumexp_body(x: &Tensor, dim: isize) -> Result<Tensor> {
     if x.ndim() == 0 {
         return logcumsumexp_body(&x.reshape(&[1])?, 0)?.reshape(&[]);
     }
+    // PyTorch's gradient of it is row-major.
+    let _lies = crate::autograd::Laying::set(crate::autograd::Lay::RowMajor);
     scan(ScanOp::LogSumExp { axis }, &[x], x.dtype())
 }
 

@@ -324,6 +324,10 @@ pub(super) fn reduced(
         x.write_in_place(op, reduced(op, Target::Copy, (x, dim), (index, src), reduce, include_self)?)?;
         return Ok(x.clone());
     }
+    // PyTorch's gradients of extrema meet the tensors themselves, or for `scatter_reduce` a row-major copy.
+    let extremum = matches!(mode, ScatterMode::Max | ScatterMode::Min);
+    let as_input = |on: bool| on.then(|| autograd::Laying::set(autograd::Lay::AsInput));
+    let lies = as_input(extremum && op == "index_reduce");
     let start = match include_self {
         true => x.clone(),
         false => {
@@ -332,9 +336,12 @@ pub(super) fn reduced(
             scatter_mode(op, Target::Copy, (x, dim), (index, &unit), ScatterMode::Set)?
         }
     };
-    let y = scatter_mode(op, to, (&start, dim), (index, src), mode)?;
+    drop(lies);
+    let y = {
+        let _lies = as_input(extremum);
+        scatter_mode(op, to, (&start, dim), (index, src), mode)?
+    };
     if reduce != "mean" {
-        let extremum = matches!(mode, ScatterMode::Max | ScatterMode::Min);
         return match extremum && !include_self && crate::autograd::is_followed(src) {
             true => shared_with_former(&y, x, dim, index, src),
             false => Ok(y),
@@ -476,7 +483,12 @@ pub fn index_assign(x: &Tensor, dims: &[isize], indices: &[Tensor], values: &Ten
 
 fn take_body(x: &Tensor, index: &Tensor) -> Result<Tensor> {
     let index = as_index("take", index)?.contiguous()?;
-    index_axes(&x.reshape(&[-1])?, &[0], std::slice::from_ref(&index), false)
+    let flat = {
+        // PyTorch's gradient is put into zeros that lie as the input does.
+        let _lies = autograd::Laying::set(autograd::Lay::AsInput);
+        x.reshape(&[-1])?
+    };
+    index_axes(&flat, &[0], std::slice::from_ref(&index), false)
 }
 
 pub(super) fn put_body(to: Target, x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {

@@ -145,6 +145,7 @@ fn extremum(start: &Tensor, dim: isize, index: &Tensor, x: &Tensor, mode: &str) 
     if !(crate::grad_enabled() && x.requires_grad()) {
         return start.scatter_reduce(dim, index, x, mode, false);
     }
+    let _lies = crate::autograd::Laying::set(crate::autograd::Lay::RowMajor);
     let nan = x.detach()?.isnan()?;
     let best = start.scatter_reduce(dim, index, &x.filled(&nan, 0.0)?, mode, false)?;
     let counts = start.zeros_like()?.scatter_add(dim, index, &nan.cast(x.dtype())?)?;

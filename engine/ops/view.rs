@@ -279,6 +279,9 @@ fn view_as_complex_body(x: &Tensor) -> Result<Tensor> {
             return Err(Error::shape("view_as_complex", "Tensor must have a last dimension of size 2", &[x.shape()]))
         }
     }
+    // As PyTorch's, the gradient is row-major. Not so within other ops.
+    let called = matches!(crate::autograd::op_name(), Some(("view_as_complex", _)));
+    let _lies = called.then(|| crate::autograd::Laying::set(crate::autograd::Lay::RowMajor));
     match view_as(ViewOp::AsComplex, x)? {
         Some(view) => Ok(view),
         None if x.strides()[x.ndim() - 1] != 1 => fail("Tensor must have a last dimension with stride 1"),

@@ -304,6 +304,7 @@ def to_numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     shape, strides = tuple(tensor.shape), tensor.stride()
     if tensor.numel() == 0:
         return numpy.empty(shape, dtype)  # type: ignore[no-any-return]
+    tensor._hold_storage()
     interface = {
         "version": 3,
         "typestr": dtype.str,

@@ -1,4 +1,4 @@
-"""`finfo` and `iinfo`: the limits of dtypes; `dtypes`: all of them."""
+"""`finfo` and `iinfo`: the limits of dtypes; `dtypes`: all of them; `CLASSES`: what older classes call them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,21 @@ from lucid._C import dtype as DType
 dtypes: tuple[DType, ...] = tuple(
     sorted({v for v in vars(_C).values() if isinstance(v, DType)}, key=lambda d: (d.is_complex, d.itemsize, repr(d)))
 )
+
+#: How PyTorch's older classes of each dtype begin: `FloatTensor`, `FloatStorage`.
+CLASSES: dict[str, DType] = {
+    "Bool": _C.bool,
+    "Byte": _C.uint8,
+    "Char": _C.int8,
+    "Short": _C.int16,
+    "Int": _C.int32,
+    "Long": _C.int64,
+    "Half": _C.float16,
+    "BFloat16": _C.bfloat16,
+    "Float": _C.float32,
+    "Double": _C.float64,
+    "ComplexFloat": _C.complex64,
+}
 
 # name: (bits of the significand after the point, largest exponent, decimal digits)
 _FLOATS = {

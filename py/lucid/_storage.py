@@ -12,6 +12,7 @@ from typing import Any, Self
 from lucid import _C, errors
 from lucid._C import Tensor, uint8
 from lucid._C import dtype as DType
+from lucid._dtypes import CLASSES
 
 
 def _made(op: str, args: tuple[Any, ...], dtype: DType, device: Any, size: Any = None) -> Tensor:
@@ -128,8 +129,8 @@ class _Storage:
         return type(self)._of, (self._tensor,)
 
     def resizable(self) -> bool:
-        """Can it get another size? Only where no tensor shows it."""
-        return self.untyped()._whole._storage_is_unshared()
+        """Can it get another size? Not where its memory is that of an array, or shared with other processes."""
+        return not self.untyped()._is_part and self._tensor._is_resizable()
 
     def untyped(self) -> UntypedStorage:
         """The same as bytes, in the same memory."""
@@ -157,22 +158,31 @@ class _Storage:
 class UntypedStorage(_Storage):
     """A storage as PyTorch's `Tensor.untyped_storage()` gives it. Two are equal where tensors on them share memory."""
 
-    __slots__ = ("_whole",)
+    __slots__ = ("_is_part", "_whole")
     _whole: Tensor
+    #: Is it a part of another one?
+    _is_part: bool
 
     def __init__(self, *args: Any, size: int | None = None, device: Any = None) -> None:
         """So many bytes, all 0, or the bytes of a sequence; none by default."""
-        self._whole = _made("UntypedStorage", args, uint8, device, size)
+        self._whole, self._is_part = _made("UntypedStorage", args, uint8, device, size), False
 
     @classmethod
     def _of(cls, tensor: Tensor) -> Self:
         made = cls.__new__(cls)
-        made._whole = tensor._storage_vector()
+        made._whole, made._is_part = tensor._storage_vector(), False
         return made
 
     @property
     def _tensor(self) -> Tensor:
+        # It may have got another size since.
+        if not self._is_part and self._whole.nbytes != self._whole._storage_nbytes():
+            self._whole = self._whole._storage_vector()
         return self._whole
+
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self._whole.nbytes if self._is_part else self._whole._storage_nbytes()
 
     @classmethod
     def from_buffer(cls, buffer: Any, *, dtype: DType = uint8) -> Self:
@@ -189,10 +199,10 @@ class UntypedStorage(_Storage):
 
     def size(self) -> int:
         """Its size in bytes."""
-        return self._tensor.nbytes
+        return self.nbytes()
 
     def __len__(self) -> int:
-        return self._tensor.nbytes
+        return self.nbytes()
 
     def element_size(self) -> int:
         """Bytes per element: one."""
@@ -238,14 +248,18 @@ class UntypedStorage(_Storage):
         parts.copy_(parts.flip(1))
 
     def resize_(self, size: int) -> Self:
-        """Another number of bytes: the old ones, then zeros. An error where a tensor shows the memory."""
+        """Another number of bytes, for all tensors that show it: the old ones, then zeros. Tensors keep their sizes;
+        what they show beyond its end is zeros. An error where it is not resizable, and on the GPU device where it would
+        become larger than it was made while a tensor shows it."""
         had = self.nbytes()
-        if size == had:
-            return self
         if size < 0:
             raise errors.RuntimeError(f"resize_(): a storage cannot have {size} bytes")
-        if not self.resizable():
-            why = f"it has {had} bytes, which a tensor or another storage shows"
+        if size == had:
+            return self
+        if self.resizable() and self._whole._resize_storage(size):
+            return self
+        if self._whole.is_cpu or self._is_part or not self._whole._storage_is_unshared():
+            why = f"it has {had} bytes, which are not its own, or which a tensor on the GPU device shows"
             raise errors.RuntimeError(f"Trying to resize storage that is not resizable: {why}")
         new, kept = _C.zeros(size, dtype=uint8, device=self.device), min(size, had)
         new[:kept].copy_(self._elements()[:kept])
@@ -261,7 +275,7 @@ class UntypedStorage(_Storage):
         if not isinstance(place, slice):
             return self._elements()[place].item()
         part = type(self).__new__(type(self))
-        part._whole = self._elements()[place]
+        part._whole, part._is_part = self._elements()[place], True
         return part
 
     def __iter__(self) -> Iterator[int]:
@@ -314,7 +328,7 @@ class TypedStorage(_Storage):
 
     @property
     def _tensor(self) -> Tensor:
-        whole = self._untyped._whole
+        whole = self._untyped._tensor
         if whole.dtype is self._dtype:
             return whole
         bytes_ = self._untyped._elements()
@@ -346,7 +360,7 @@ class TypedStorage(_Storage):
         return _NAMES[self.dtype]
 
     def resize_(self, size: int) -> None:
-        """Another number of elements: the old ones, then zeros. An error where a tensor shows the memory."""
+        """Another number of elements, as `UntypedStorage.resize_`."""
         self._untyped.resize_(size * self._dtype.itemsize)
 
     @property
@@ -423,21 +437,23 @@ class storagetype(type):
         return f"<class 'lucid.{cls.__name__}'>"
 
 
-def _named(name: str, dtype: DType) -> storagetype:
-    return storagetype(name, (), {"dtype": dtype, "__module__": "lucid", "__doc__": f"{dtype!r} storages on the CPU."})
+def _named(short: str) -> storagetype:
+    dtype = CLASSES[short]
+    body = {"dtype": dtype, "__module__": "lucid", "__doc__": f"{dtype!r} storages on the CPU."}
+    return storagetype(f"{short}Storage", (), body)
 
 
-FloatStorage = _named("FloatStorage", _C.float32)
-DoubleStorage = _named("DoubleStorage", _C.float64)
-HalfStorage = _named("HalfStorage", _C.float16)
-BFloat16Storage = _named("BFloat16Storage", _C.bfloat16)
-ByteStorage = _named("ByteStorage", _C.uint8)
-CharStorage = _named("CharStorage", _C.int8)
-ShortStorage = _named("ShortStorage", _C.int16)
-IntStorage = _named("IntStorage", _C.int32)
-LongStorage = _named("LongStorage", _C.int64)
-BoolStorage = _named("BoolStorage", _C.bool)
-ComplexFloatStorage = _named("ComplexFloatStorage", _C.complex64)
+FloatStorage = _named("Float")
+DoubleStorage = _named("Double")
+HalfStorage = _named("Half")
+BFloat16Storage = _named("BFloat16")
+ByteStorage = _named("Byte")
+CharStorage = _named("Char")
+ShortStorage = _named("Short")
+IntStorage = _named("Int")
+LongStorage = _named("Long")
+BoolStorage = _named("Bool")
+ComplexFloatStorage = _named("ComplexFloat")
 
 _CLASSES = [v for v in list(globals().values()) if isinstance(v, storagetype)]
 _NAMES: dict[DType, str] = {c.dtype: c.__name__ for c in _CLASSES}

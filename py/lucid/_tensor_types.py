@@ -7,6 +7,7 @@ from typing import Any
 from lucid import _C
 from lucid._C import Tensor
 from lucid._C import dtype as DType
+from lucid._dtypes import CLASSES
 
 
 class tensortype(type):
@@ -38,23 +39,25 @@ class tensortype(type):
         return f"<class 'lucid.{cls.__name__}'>"
 
 
-def _of(name: str, dtype: DType) -> tensortype:
-    return tensortype(name, (), {"dtype": dtype, "__module__": "lucid", "__doc__": f"{dtype!r} tensors on the CPU."})
+def _of(short: str) -> tensortype:
+    dtype = CLASSES[short]
+    body = {"dtype": dtype, "__module__": "lucid", "__doc__": f"{dtype!r} tensors on the CPU."}
+    return tensortype(f"{short}Tensor", (), body)
 
 
-FloatTensor = _of("FloatTensor", _C.float32)
-DoubleTensor = _of("DoubleTensor", _C.float64)
-HalfTensor = _of("HalfTensor", _C.float16)
-BFloat16Tensor = _of("BFloat16Tensor", _C.bfloat16)
-ByteTensor = _of("ByteTensor", _C.uint8)
-CharTensor = _of("CharTensor", _C.int8)
-ShortTensor = _of("ShortTensor", _C.int16)
-IntTensor = _of("IntTensor", _C.int32)
-LongTensor = _of("LongTensor", _C.int64)
-BoolTensor = _of("BoolTensor", _C.bool)
-ComplexFloatTensor = _of("ComplexFloatTensor", _C.complex64)
+FloatTensor = _of("Float")
+DoubleTensor = _of("Double")
+HalfTensor = _of("Half")
+BFloat16Tensor = _of("BFloat16")
+ByteTensor = _of("Byte")
+CharTensor = _of("Char")
+ShortTensor = _of("Short")
+IntTensor = _of("Int")
+LongTensor = _of("Long")
+BoolTensor = _of("Bool")
+ComplexFloatTensor = _of("ComplexFloat")
 
-_TYPES: dict[DType, str] = {v.dtype: k for k, v in list(globals().items()) if isinstance(v, tensortype)}
+_TYPES: dict[DType, str] = {dtype: f"{short}Tensor" for short, dtype in CLASSES.items()}
 
 
 def name_of(dtype: DType, device: str) -> str:

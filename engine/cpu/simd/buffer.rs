@@ -15,13 +15,16 @@ use mlx_ffi::Lasting;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::{fmt, slice};
 
 /// A piece of memory holding elements of one dtype.
 pub struct Buffer {
-    len: usize,
+    /// How many elements there is memory for; it never becomes less, since arrays may show them all.
+    len: AtomicUsize,
+    /// How many bytes the storage says that it has.
+    stated: AtomicUsize,
     dtype: DType,
     version: AtomicU32,
     /// Is it seen as `bool` and as something else? Then what is written as something else is made 0 or 1.
@@ -37,6 +40,8 @@ struct Place {
     left: Vec<Memory>,
     /// Was the address handed out? Then others read and write there without asking.
     exposed: bool,
+    /// Does an array of another library show it, which could not follow if it moved?
+    held: bool,
 }
 
 // SAFETY: the memory is as long-lived as the place, and its elements are reached only under the buffer's lock.
@@ -46,7 +51,7 @@ unsafe impl Sync for Place {}
 
 impl From<Memory> for Place {
     fn from(memory: Memory) -> Place {
-        Place { ptr: memory.as_ptr(), memory, left: Vec::new(), exposed: false }
+        Place { ptr: memory.as_ptr(), memory, left: Vec::new(), exposed: false, held: false }
     }
 }
 
@@ -56,7 +61,7 @@ impl Place {
         let read = match &self.memory {
             Memory::Lent(lasting) => !lasting.alone(),
             Memory::Kept(block) => Arc::strong_count(block) > 1,
-            Memory::Own(_) | Memory::Foreign(_) | Memory::Shared(_) => false,
+            Memory::Own(_) | Memory::Foreign(_) | Memory::Shared(_) | Memory::Hollow(_) => false,
         };
         if read {
             let block = Block::new(len, dtype.size(), false)?;
@@ -80,7 +85,8 @@ impl Buffer {
 
     fn on(memory: Memory, dtype: DType, len: usize) -> Buffer {
         let (version, truths) = (AtomicU32::new(0), AtomicBool::new(false));
-        Buffer { len, dtype, version, truths, place: RwLock::new(memory.into()) }
+        let (len, stated) = (AtomicUsize::new(len), AtomicUsize::new(len * dtype.size()));
+        Buffer { len, stated, dtype, version, truths, place: RwLock::new(memory.into()) }
     }
 
     /// A buffer of the elements that lie in somebody else's memory.
@@ -167,9 +173,10 @@ impl Buffer {
     /// done, where the address of either is known to others or the memory is not the engine's own.
     pub fn swap(&self, other: &Buffer) -> bool {
         let free = |b: &Buffer, place: &Place| {
-            matches!(place.memory, Memory::Own(_)) && !place.exposed && !b.truths.load(Ordering::Acquire)
+            let whole = b.stated() == b.bytes() && !b.truths.load(Ordering::Acquire);
+            matches!(place.memory, Memory::Own(_)) && !place.exposed && whole
         };
-        if std::ptr::eq(self, other) || self.dtype != other.dtype || self.len != other.len {
+        if std::ptr::eq(self, other) || self.dtype != other.dtype || self.len() != other.len() {
             return false;
         }
         // In the order of `both`.
@@ -195,7 +202,7 @@ impl Buffer {
     /// `OutOfMemory` where the elements must move for it and there is no room.
     pub fn expose(&self) -> Result<usize> {
         let mut place = self.place.write();
-        place.part(self.dtype, self.len)?;
+        place.part(self.dtype, self.len())?;
         place.exposed = true;
         Ok(place.ptr as usize)
     }
@@ -248,7 +255,7 @@ impl Buffer {
     pub fn lend(&self) -> Option<String> {
         match &self.place.read_recursive().memory {
             Memory::Shared(segment) => Some(segment.lend().to_owned()),
-            Memory::Own(_) | Memory::Kept(_) | Memory::Foreign(_) | Memory::Lent(_) => None,
+            Memory::Own(_) | Memory::Kept(_) | Memory::Foreign(_) | Memory::Hollow(_) | Memory::Lent(_) => None,
         }
     }
 
@@ -309,12 +316,61 @@ impl Buffer {
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.len
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// How many bytes the storage has, as its users see it.
+    pub fn stated(&self) -> usize {
+        self.stated.load(Ordering::Acquire)
+    }
+
+    /// May the storage get another size?
+    pub fn is_resizable(&self) -> bool {
+        let place = self.place.read_recursive();
+        !place.held && place.memory.is_resizable()
+    }
+
+    /// Says that an array of another library shows the memory: it keeps its size from now on.
+    pub fn hold(&self) {
+        self.place.write().held = true;
+    }
+
+    /// Gives the storage another number of bytes: the first ones as they were, then zeros. What is beyond its end is zero, too,
+    /// to those arrays that still show it, and takes no memory until it is written. False, and nothing done, where the memory is
+    /// not the engine's own.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn resize(&self, bytes: usize) -> Result<bool> {
+        let mut place = self.place.write();
+        if place.held || !place.memory.is_resizable() {
+            return Ok(false);
+        }
+        let width = self.dtype.size();
+        let len = bytes.div_ceil(width).max(self.len());
+        let mut memory = match bytes < len * width {
+            true => Memory::Hollow(vec![0; (len * width).div_ceil(size_of::<u128>())]),
+            false => Memory::Own(Block::new(len, width, true)?),
+        };
+        let at = match &mut memory {
+            Memory::Hollow(zeros) => zeros.as_mut_ptr().cast(),
+            memory => memory.as_ptr(),
+        };
+        // SAFETY: both have that many bytes, the new ones are nobody else's, and the lock keeps readers and writers away.
+        unsafe { std::ptr::copy_nonoverlapping(place.ptr, at, bytes.min(self.stated())) };
+        place.ptr = at;
+        let old = std::mem::replace(&mut place.memory, memory);
+        if place.exposed {
+            place.left.push(old);
+        }
+        self.len.store(len, Ordering::Release);
+        self.stated.store(bytes, Ordering::Release);
+        Ok(true)
     }
 
     /// Size in bytes.
     pub fn bytes(&self) -> usize {
-        self.len * self.dtype.size()
+        self.len() * self.dtype.size()
     }
 
     /// The elements' dtype.
@@ -349,7 +405,7 @@ impl Buffer {
     fn exclusive(&self) -> Result<RwLockWriteGuard<'_, Place>> {
         let mut place = self.place.write();
         assert!(place.memory.writable(), "a write to read-only memory");
-        place.part(self.dtype, self.len)?;
+        place.part(self.dtype, self.len())?;
         Ok(place)
     }
 
@@ -447,7 +503,7 @@ impl Buffer {
     pub fn fill_from_bytes(&mut self, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.bytes(), "bytes of another buffer");
         // SAFETY: `&mut self` makes this the only access; u8 has no alignment.
-        let to = unsafe { slice::from_raw_parts_mut(self.own_mut(), self.len * self.dtype.size()) };
+        let to = unsafe { slice::from_raw_parts_mut(self.own_mut(), bytes.len()) };
         match self.dtype {
             DType::Bool => to.iter_mut().zip(bytes).for_each(|(t, &b)| *t = u8::from(b != 0)),
             _ => to.copy_from_slice(bytes),
@@ -485,7 +541,7 @@ impl Buffer {
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} x {} at {:#x})", self.len, self.dtype, self.address())
+        write!(f, "Buffer({} x {} at {:#x})", self.len(), self.dtype, self.address())
     }
 }
 

@@ -92,6 +92,8 @@ pub(super) enum Memory {
     Shared(Segment),
     /// The engine's own, offered to MLX, which may keep it.
     Kept(Arc<Block>),
+    /// The engine's own, most of it zeros that the system has not given pages to: what a storage was that has shrunk.
+    Hollow(Vec<u128>),
     /// An MLX array's too: copied before it is written, unless that array is held here alone.
     Lent(Lasting),
 }
@@ -103,13 +105,19 @@ impl Memory {
             Memory::Kept(b) => b.as_ptr(),
             Memory::Foreign(f) => f.ptr,
             Memory::Shared(s) => s.as_ptr(),
+            Memory::Hollow(v) => v.as_ptr().cast_mut().cast(),
             Memory::Lent(l) => l.as_ptr(),
         }
     }
 
+    /// May it be exchanged for memory of another size?
+    pub(super) fn is_resizable(&self) -> bool {
+        !matches!(self, Memory::Foreign(_) | Memory::Shared(_))
+    }
+
     pub(super) fn writable(&self) -> bool {
         match self {
-            Memory::Own(_) | Memory::Kept(_) | Memory::Shared(_) | Memory::Lent(_) => true,
+            Memory::Own(_) | Memory::Kept(_) | Memory::Shared(_) | Memory::Hollow(_) | Memory::Lent(_) => true,
             Memory::Foreign(f) => {
                 let _kept_alive = &f.owner;
                 f.writable

@@ -5,6 +5,7 @@
 #![allow(non_snake_case)]
 
 use super::{adjoint, batch, by_columns, lu_parts, matrices, real_part, refuse, reordered, row_order, solve_triangle};
+use crate::autograd::{laid_back, Lay};
 use crate::ops::compare::select;
 use crate::ops::macros::define_ops;
 use crate::ops::matrix::{above, rounding};
@@ -203,7 +204,7 @@ fn sided(
     match left {
         true => solve(a, b),
         false if b.ndim() < 2 => Err(Error::shape(op, "B must have at least 2 dimensions", &[b.shape()])),
-        false => turned(&solve(&turned(a)?, &turned(b)?)?),
+        false => turned(&solve(&turned(&laid_back(a, Lay::RowMajor)?)?, &turned(b)?)?),
     }
 }
 
@@ -257,7 +258,10 @@ fn solve_triangular_body(a: &Tensor, b: &Tensor, upper: bool, left: bool, unit: 
     };
     match left {
         true => solve(a, b, upper),
-        false => by_columns(&turned(&solve(&turned(a)?, &turned(b)?, !upper)?)?),
+        false => {
+            let (a, b) = (laid_back(a, Lay::RowMajor)?, laid_back(b, Lay::Columns)?);
+            by_columns(&turned(&solve(&turned(&a)?, &turned(&b)?, !upper)?)?)
+        }
     }
 }
 
@@ -289,7 +293,8 @@ fn lu_solve_body(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool, adjoint: 
     }
     let order = row_order(pivots, n)?;
     let b = if left { b.clone() } else { turned(b)? };
-    let (lu, b) = spread(op, lu, &b)?;
+    let lu = if left && !adjoint { lu.clone() } else { laid_back(lu, Lay::RowMajor)? };
+    let (lu, b) = spread(op, &lu, &b)?;
     let lead = &b.shape()[..b.ndim() - 2];
     let wide: Shape = lead.iter().copied().chain([n]).collect();
     let order = crate::ops::view::expand_to(&order, &wide)?;
@@ -322,7 +327,7 @@ fn triangular_solve_body(
 ) -> Result<Vec<Tensor>> {
     let (a, b) = spread("triangular_solve", a, b)?;
     let x = match transpose {
-        true => solve_triangle(&turned(&a)?, &b, !upper, unitriangular)?,
+        true => solve_triangle(&turned(&laid_back(&a, Lay::RowMajor)?)?, &b, !upper, unitriangular)?,
         false => solve_triangle(&a, &b, upper, unitriangular)?,
     };
     // PyTorch's second result is made of both, with zeros for the gradient of `b`.
@@ -365,6 +370,8 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
     if b.ndim() < 2 || b.shape()[b.ndim() - 2] != m {
         return Err(Error::shape(op, "input.size(-2) should match other.size(-2)", &[a.shape(), b.shape()]));
     }
+    // By columns, as LAPACK takes the matrix.
+    let (plain, a, b) = (a, &laid_back(a, Lay::Columns)?, laid_back(&b, Lay::RowMajor)?);
     let rtol = rcond.unwrap_or_else(|| rounding(a, m.max(n)));
     // The product by columns.
     let x = turned(&turned(&b)?.matmul(&turned(&super::pseudo_inverse(a, 0.0, rtol, false)?)?)?)?;
@@ -377,7 +384,7 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
         Ok(ranks.numel() > 0 && ranks.amin(None, false)?.item()?.to_i64() == n as i64)
     };
     let residuals = match m > n && driver != "gelsy" && (driver == "gels" || full()?) {
-        true => (a.matmul(&x)? - &b)?.abs()?.square()?.sum(Some(&[-2]), false, None)?,
+        true => (laid_back(plain, Lay::RowMajor)?.matmul(&x)? - &b)?.abs()?.square()?.sum(Some(&[-2]), false, None)?,
         // A part of the graph, as PyTorch's.
         false if x.requires_grad() => x.reshape(&[-1])?.narrow(0, 0, 0)?.abs()?,
         false => none(real)?,

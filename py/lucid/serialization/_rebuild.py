@@ -14,23 +14,12 @@ import lucid
 from lucid import Tensor
 from lucid._C import device as Device
 from lucid._C import dtype as DType
+from lucid._dtypes import CLASSES
 from lucid.serialization._errors import UnpicklingError
 from lucid.serialization._unpickle import check_key
 
 # PyTorch's storage class of each dtype.
-STORAGES: dict[str, DType] = {
-    "BoolStorage": lucid.bool,
-    "ByteStorage": lucid.uint8,
-    "CharStorage": lucid.int8,
-    "ShortStorage": lucid.int16,
-    "IntStorage": lucid.int32,
-    "LongStorage": lucid.int64,
-    "HalfStorage": lucid.float16,
-    "BFloat16Storage": lucid.bfloat16,
-    "FloatStorage": lucid.float32,
-    "DoubleStorage": lucid.float64,
-    "ComplexFloatStorage": lucid.complex64,
-}
+STORAGES: dict[str, DType] = {f"{short}Storage": dtype for short, dtype in CLASSES.items()}
 # What PyTorch has and this has not; named, so that the error can say so.
 _MISSING_STORAGES = (
     "ComplexDoubleStorage",

@@ -66,6 +66,27 @@ impl PyTensor {
         self.read().storage_numel()
     }
 
+    /// Size of the storage in bytes.
+    fn _storage_nbytes(&self) -> usize {
+        self.read().storage_bytes()
+    }
+
+    /// Gives the storage another size in bytes, for all tensors on it; false where it cannot have it.
+    fn _resize_storage(&self, py: Python<'_>, bytes: usize) -> PyResult<bool> {
+        let t = self.share();
+        cross::long(py, || t.resize_storage(bytes))
+    }
+
+    /// May the storage get another size?
+    fn _is_resizable(&self) -> bool {
+        self.read().is_resizable()
+    }
+
+    /// Says that an array of another library shows the memory: the storage keeps its size from now on.
+    fn _hold_storage(&self) {
+        self.read().hold_storage();
+    }
+
     /// What identifies the storage, while a tensor on it lives.
     fn _storage_key(&self) -> (u8, usize) {
         let t = self.read();

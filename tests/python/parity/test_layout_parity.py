@@ -6,7 +6,7 @@ Strides of dimensions of size 1 are not compared, nor those of empty results: no
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import lucid
@@ -17,19 +17,17 @@ import torch
 from tests.python.parity.test_table_parity import lucid_tensor, named, torch_function, torch_tensor
 from tests.python.samples import Data, Sample, layouts, lucid_function, results, rows, samples
 
-LAST = "PyTorch keeps channels last"
+SMALL = "PyTorch has another kernel for single small volumes, which knows no channels last"
 COPIED = "PyTorch writes into a copy that lies as the input does"
 #: What lies otherwise in PyTorch, and why. Each has a sample that shows it.
 OTHERWISE = {
     "linalg_lstsq": "PyTorch's lies in what the right side took, with gaps below it",
     "linalg_solve": "of a batch of vectors PyTorch's lies as a matrix of them would, by columns",
-    **dict.fromkeys(("conv1d", "conv3d", "conv_transpose1d", "conv_transpose3d"), LAST),
-    "avg_pool1d": LAST,
+    **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
     "put": COPIED,
     **dict.fromkeys(("unique", "unique_consecutive", "nonzero", "argwhere", "unravel_index"), "found by columns"),
     "isreal": "PyTorch compares elements",
     "chain_matmul": "of one matrix PyTorch's lies as the matrix does",
-    "addr": "PyTorch's lies as the input does",
     "logsigmoid": "PyTorch's is row-major for its buffer's sake",
 }
 ROWS = [r for r in rows() if r["torch"] != "-"]
@@ -41,34 +39,46 @@ def channels_last(d: Data) -> Data:
     return Data(np.ascontiguousarray(np.moveaxis(d.values, 1, -1)), d.varies, d.gradient, d.symmetric, d.distinct)
 
 
-def made(m: Any, row: Any, sample: Sample, layout: str, device: str) -> tuple[list[Any], list[Any]]:
-    """An op's arguments that are tensors, and its results that are."""
+def made(
+    m: Any, row: Any, sample: Sample, layout: str, device: str, leaf: Callable[[Data, Any], bool] | None = None
+) -> tuple[list[Any], list[Any]]:
+    """An op's arguments that are tensors, or those that are to be leaves, and its results that are tensors."""
     given: list[Any] = []
 
     def tensor(d: Data) -> Any:
         last = layout == "channels last" and d.values.ndim > 2
         plain = "contiguous" if layout == "channels last" else layout
-        d = channels_last(d) if last else d
+        shown = channels_last(d) if last else d
         dtype = "float32" if "float32" in row["dtypes"] else row["dtypes"][0]
-        t = torch_tensor(d, dtype, plain, False) if m is torch else lucid_tensor(d, dtype, plain, False, device)
-        given.append(t.movedim(-1, 1) if last else t)
+        t = torch_tensor(shown, dtype, plain, False) if m is torch else lucid_tensor(shown, dtype, plain, False, device)
+        t = t.movedim(-1, 1) if last else t
+        if leaf is not None and not leaf(d, t):
+            return t
+        given.append(t if leaf is None else t.detach().requires_grad_())
         return given[-1]
 
     args, kwargs = sample.map(tensor)
     function = torch_function(row) if m is torch else lucid_function(row)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        value = function(*[named(a, m) for a in args], **{k: named(v, m) for k, v in kwargs.items()})
+    value = function(*[named(a, m) for a in args], **{k: named(v, m) for k, v in kwargs.items()})
     return given, [r for r in results(value) if isinstance(r, m.Tensor) and r.layout == m.strided]
 
 
-def both(row: Any, sample: Sample, layout: str, device: str) -> tuple[tuple[list[Any], list[Any]], ...] | None:
-    """What PyTorch and Lucid make; `None` for a layout that PyTorch refuses."""
-    try:
-        theirs = made(torch, row, sample, layout, "cpu")
-    except RuntimeError:
-        return None
-    return theirs, made(lucid, row, sample, layout, device)
+Made = tuple[list[Any], list[Any]]
+
+
+def both(
+    row: Any, device: str, of: Sequence[str] | None = None, leaf: Callable[[Data, Any], bool] | None = None
+) -> Iterator[tuple[Sample, str, Made, Made]]:
+    """What PyTorch and Lucid make of each sample in each layout that PyTorch takes."""
+    for sample in samples(row, device):
+        for layout in (*layouts(row), "channels last") if of is None else of:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    theirs = made(torch, row, sample, layout, "cpu", leaf)
+                except RuntimeError:
+                    continue
+                yield sample, layout, theirs, made(lucid, row, sample, layout, device, leaf)
 
 
 def steps(t: Any) -> list[int]:
@@ -79,12 +89,10 @@ def steps(t: Any) -> list[int]:
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r["name"])
 def test_strides(row: Any, device: str) -> None:
     differ = []
-    for sample in samples(row, device):
-        for layout in (*layouts(row), "channels last"):
-            pair = both(row, sample, layout, device)
-            for theirs, ours in zip(pair[0][1], pair[1][1], strict=True) if pair else ():
-                if tuple(theirs.shape) == tuple(ours.shape) and steps(theirs) != steps(ours):
-                    differ.append((sample.text, layout, tuple(theirs.shape), theirs.stride(), ours.stride()))
+    for sample, layout, (_, wanted), (_, got) in both(row, device):
+        for theirs, ours in zip(wanted, got, strict=True):
+            if tuple(theirs.shape) == tuple(ours.shape) and steps(theirs) != steps(ours):
+                differ.append((sample.text, layout, tuple(theirs.shape), theirs.stride(), ours.stride()))
     assert bool(differ) == (row["name"] in OTHERWISE), differ
 
 
@@ -92,13 +100,12 @@ def test_strides(row: Any, device: str) -> None:
 def test_only_views_are_views(row: Any) -> None:
     # A view of what nobody has cannot be detached in place, nor be written to behind `no_grad`.
     views, aliases = [], []
-    for sample in samples(row, "cpu"):
-        pair = both(row, sample, "contiguous", "cpu")
-        for theirs, ours in zip(pair[0][1], pair[1][1], strict=True) if pair else ():
+    for sample, _, (inputs, wanted), (given, got) in both(row, "cpu", ["contiguous"]):
+        places = [t.untyped_storage().data_ptr() for t in inputs]
+        for theirs, ours in zip(wanted, got, strict=True):
             if ours._is_view() and not theirs._is_view():
                 views.append(sample.text)
-            shown = [t for t in pair[1][0] if t._shares_storage(ours)] if pair and ours.numel() else []
-            places = [t.untyped_storage().data_ptr() for t in pair[0][0]] if pair else []
+            shown = [t for t in given if t._shares_storage(ours)] if ours.numel() else []
             if shown and theirs.untyped_storage().data_ptr() not in places:
                 aliases.append(sample.text)
     assert not views
@@ -501,3 +508,27 @@ def test_gradients_lie_as_their_leaves(leaf: str, function: str, create_graph: b
         if isinstance(a, (bool, list)) and a == b:
             continue
         np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}, {"proj_size": 2}], ids=str)
+@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+def test_recurrent_layers(name: str, options: dict[str, Any], batch_first: bool, device: str) -> None:
+    if "proj_size" in options and (name != "LSTM" or batch_first):
+        # PyTorch has another kernel for these, which turns the result in place.
+        return
+
+    def seen(m: Any, **where: str) -> list[Any]:
+        layer = getattr(m.nn, name)(3, 4, batch_first=batch_first, **options).to(**where)
+        found = []
+        for shape in ((2, 5, 3), (5, 3)):
+            for grad in (True, False):
+                with m.set_grad_enabled(grad), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    out, last = layer(m.ones(shape, **where))
+                each = (out, *last) if isinstance(last, tuple) else (out, last)
+                found += [(tuple(t.shape), t.stride(), t._is_view(), t.storage_offset()) for t in each]
+        return found
+
+    assert seen(lucid, device=device) == seen(torch, device="cpu")

@@ -265,17 +265,129 @@ def test_what_storages_refuse(name: str) -> None:
             REFUSED[name](lucid)
 
 
+def shrunk_and_back(m: Any) -> list[Any]:
+    """What a module does to its parameters between uses of them, to have their memory for others."""
+    x = counted(m, 2, 3).requires_grad_()
+    y, part, s, kept = (x * x).sum(), x.detach()[1], x.untyped_storage(), x.detach().clone()
+    version = x._version
+    s.resize_(0)
+    seen = [s.nbytes(), x.untyped_storage().nbytes(), tuple(x.shape), x.stride(), x.data_ptr(), s.data_ptr()]
+    s.resize_(24)
+    seen += [s.nbytes(), x._version - version]
+    x.data.copy_(kept)
+    y.backward()
+    return [*seen, x.tolist(), part.tolist(), x.grad.tolist(), part.data_ptr() - x.data_ptr()]
+
+
+def cut(m: Any) -> list[Any]:
+    x = counted(m, 6)
+    s, view = x.untyped_storage(), x[:2]
+    s.resize_(8)
+    return [len(s), view.tolist(), x.set_(s, 0, (2,), (1,)).tolist(), s.resizable()]
+
+
+RESIZED: dict[str, Callable[[Any], Any]] = {"shrunk and back": shrunk_and_back, "cut": cut}
+
+
+def resized(m: Any) -> list[Any]:
+    x = counted(m, 2, 3)
+    s, view, version = x.untyped_storage(), x.t()[1:], x._version
+    s.resize_(40)
+    same = [s.nbytes(), view.untyped_storage().nbytes(), s.data_ptr() == x.data_ptr(), x._version - version]
+    view.fill_(9)
+    return [*same, x.tolist(), tuple(x.resize_(10).shape), x[:6].tolist(), s == x.untyped_storage()]
+
+
+def set_beyond(m: Any) -> list[Any]:
+    x, y = counted(m, 6), m.empty(0)
+    y.set_(x.untyped_storage(), 4, (2, 4))
+    x.fill_(3)
+    return [y.stride(), y[0, :2].tolist(), x.untyped_storage().nbytes(), y.data_ptr() - x.data_ptr()]
+
+
+def larger(m: Any) -> list[Any]:
+    x = counted(m, 6)
+    view, version = x.view(2, 3), x._version
+    x.resize_(20)
+    view.fill_(7)
+    return [x[:6].tolist(), view.data_ptr() == x.data_ptr(), view.untyped_storage().nbytes(), x._version - version]
+
+
+#: What a storage on the GPU device cannot have: more memory than it was made with, while tensors show it.
+GROWN: dict[str, Callable[[Any], Any]] = {
+    "grown": resized,
+    "set beyond the end": set_beyond,
+    "a larger tensor": larger,
+    "elements": lambda m: [(x := counted(m, 6)).storage().resize_(3), x.untyped_storage().nbytes()],
+    "from nothing": lambda m: [
+        (x := m.empty(0)).untyped_storage().resize_(8).nbytes(),
+        x.set_(x.untyped_storage(), 0, (2,)).fill_(1.0).tolist(),
+    ],
+}
+
+
 @pytest.mark.parametrize("device", DEVICES)
-def test_what_a_tensor_shows_keeps_its_size(device: str) -> None:
-    x = lucid.ones(3, device=device)
-    with pytest.raises(RuntimeError, match="not resizable"):
-        x.untyped_storage().resize_(4)
+@pytest.mark.parametrize("name", {**RESIZED, **GROWN})
+def test_storages_that_tensors_show_change_their_size(name: str, device: str) -> None:
+    make = RESIZED.get(name) or GROWN[name]
+    lucid.set_default_device(device)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = make(torch)
+            if name in GROWN and device == "gpu" and name not in ("elements", "a larger tensor"):
+                with pytest.raises(RuntimeError, match="not resizable"):
+                    make(lucid)
+                return
+            ours = make(lucid)
+    finally:
+        lucid.set_default_device("cpu")
+    if name == "a larger tensor" and device == "gpu":
+        # It gets a storage of its own.
+        assert ours[0] == list(range(6)) and not ours[1]
+        return
+    assert ours == theirs
+
+
+def test_what_lies_beyond_the_end_of_a_storage_is_zero() -> None:
+    # In PyTorch such a read is one of memory that is not the tensor's.
+    for device in DEVICES:
+        x = counted(lucid, 6).to(device)
+        x.untyped_storage().resize_(8)
+        assert x.tolist() == [0, 1, 0, 0, 0, 0] and (x + 1).sum().item() == 7
+        x.fill_(2)
+        x.untyped_storage().resize_(24)
+        assert x.tolist()[:2] == [2, 2]
+
+
+HELD: dict[str, Callable[[Any], Any]] = {
+    "shown by an array": lambda m: ((x := m.ones(3)), x.numpy(), x)[0],
+    "of an array": lambda m: m.from_numpy(np.ones(3, np.float32)),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_storages_that_arrays_show_keep_their_size(name: str) -> None:
+    for m in (torch, lucid):
+        x = HELD[name](m)
+        s = x.untyped_storage()
+        assert not s.resizable()
+        with pytest.raises(RuntimeError, match="not resizable"):
+            s.resize_(40)
+        assert x.tolist() == [1, 1, 1] and s.nbytes() == 12
+        with pytest.raises(RuntimeError, match="not resizable"):
+            x.resize_(10)
+    # PyTorch's tensor has other sizes now, and reads memory that is not its own.
+    assert x.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_storages_of_bytes_grow(device: str) -> None:
     s = lucid.UntypedStorage([1, 2, 3], device=device)
-    assert s.device == x.device and s.resizable() and s.resize_(4).tolist() == [1, 2, 3, 0]
+    assert s.resizable() and s.resize_(4).tolist() == [1, 2, 3, 0]
     t = lucid.empty(0, dtype=lucid.uint8, device=device).set_(s)
-    assert not s.resizable() and t.tolist() == [1, 2, 3, 0]
     s[1] = 7
-    assert t.tolist() == [1, 7, 3, 0] and x.tolist() == [1, 1, 1]
+    assert t.tolist() == [1, 7, 3, 0]
 
 
 @pytest.mark.parametrize("device", DEVICES)

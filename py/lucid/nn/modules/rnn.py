@@ -196,7 +196,8 @@ class RNNBase(Module):
             if alone:
                 result, last = result.squeeze(1), [state.squeeze(1) for state in last]
             elif self.batch_first:
-                result = result.transpose(0, 1)
+                # To PyTorch an LSTM's is a view of what nobody has, the others' are turned in place.
+                result = result.transpose(0, 1) if lstm else result.transpose_(0, 1)
         return result, (tuple(last) if lstm else last[0])
 
     def _run(self, x: Tensor, hidden: tuple[Tensor, ...], sizes: list[int]) -> tuple[Tensor, list[Tensor]]:
