@@ -16,6 +16,9 @@ fn exp(z: C) -> C {
     if size == 0.0 && !z.im.is_finite() {
         return C::new(0.0, 0.0);
     }
+    if size == f64::INFINITY && !z.im.is_finite() {
+        return C::new(size, f64::NAN);
+    }
     C::new(size * z.im.cos(), size * z.im.sin())
 }
 

@@ -20,6 +20,13 @@ pub(super) fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     let x = inputs[0];
     if let ScanOp::Recur { axis } = *op {
         let (factors, terms) = (x.value()?.logical()?.clone(), inputs[1].value()?.logical()?.clone());
+        if x.numel() == 0 {
+            return GpuArray::new(
+                Value::plain(cast_array(&terms, inputs[1].element(), out.dtype)?),
+                &out.shape,
+                out.dtype,
+            );
+        }
         return GpuArray::new(Value::plain(recur(&factors, &terms, axis, out.dtype)?), &out.shape, out.dtype);
     }
     let v = x.value()?;

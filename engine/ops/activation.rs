@@ -14,13 +14,13 @@ macro_rules! activation_ops {
         $cb! { "activation" ActivationOp :
             /// `scale · (max(x, 0) + min(0, alpha (e^x - 1)))` with the constants of Klambauer et al. (2017).
             function selu(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::FLOAT, Same,
+                [no_out] Keep Yes DTypes::FLOAT, Same,
                 run selu_body, torch "", samples ["N(3, 4)"],
                 example ["assert_close(selu(&tensor([-1.0, 1.0])?)?, [-1.11133, 1.05070]);"]
             }
             /// `max(x, 0) + min(0, alpha (e^(x/alpha) - 1))` (Barron, 2017).
             function celu(input: Tensor, alpha: Float = 1.0) -> Tensor {
-                [] Keep Yes DTypes::FLOAT, Same,
+                [no_out] Keep Yes DTypes::FLOAT, Same,
                 run celu_body, torch "", samples ["N(3, 4)", "N(3, 4), 0.6"],
                 example ["assert_close(celu(&tensor([-1.0, 1.0])?, 2.0)?, [-0.78694, 1.0]);"]
             }
@@ -56,13 +56,13 @@ macro_rules! activation_ops {
             }
             /// `x / (1 + |x|)`.
             function softsign(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::ALL, Float,
+                [no_out] Keep Yes DTypes::ALL, Float,
                 run softsign_body, torch "nn.functional.softsign", samples ["N(3, 4)"],
                 example ["assert_close(softsign(&tensor([-1.0, 3.0])?)?, [-0.5, 0.75]);"]
             }
             /// `x - tanh(x)`.
             function tanhshrink(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::NUMERIC, Float,
+                [no_out] Keep Yes DTypes::NUMERIC, Float,
                 run tanhshrink_body, torch "nn.functional.tanhshrink", samples ["N(3, 4)"],
                 example ["assert_close(tanhshrink(&tensor([0.0, 1.0])?)?, [0.0, 0.23841]);"]
             }
@@ -86,13 +86,13 @@ macro_rules! activation_ops {
             }
             /// `x` above 0, `weight · x` below; `weight` has one element, or one per channel (the second dimension).
             function prelu(input: Tensor, weight: Tensor) -> Tensor {
-                [bends] Low Yes DTypes::FLOAT, Same,
+                [no_out bends] Low Yes DTypes::FLOAT, Same,
                 run prelu_body, torch "nn.functional.prelu", samples ["N(3, 4), N(1)", "N(2, 3, 4), N(3)"],
                 example ["assert_close(prelu(&tensor([[-1.0, -1.0]])?, &tensor([0.1, 0.2])?)?, [[-0.1, -0.2]]);"]
             }
             /// The first half along `dim` times the sigmoid of the second (Dauphin et al., 2017).
             function glu(input: Tensor, dim: Dim = -1) -> Tensor {
-                [] Keep Yes DTypes::FLOAT, Same,
+                [no_out] Keep Yes DTypes::FLOAT, Same,
                 run glu_body, torch "nn.functional.glu", samples ["N(3, 4)", "N(4, 3, 2), 0"],
                 example ["assert_close(glu(&tensor([4.0, 0.0])?, -1)?, [2.0]);"]
             }

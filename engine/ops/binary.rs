@@ -232,7 +232,7 @@ macro_rules! binary_ops {
         }
         /// `other - alpha * input`.
         method rsub(other: Operand; alpha: Number = 1) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Same,
+            [no_out] Keep Yes DTypes::NUMERIC, Same,
             run rsub_scaled, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), 2.5"],
             example ["assert_close(tensor([1, 2])?.rsub(10, 1)?, [9, 8]);"]
         }

@@ -21,14 +21,14 @@ macro_rules! calculus_ops {
         /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart. `x` is a vector along `dim`, or
         /// broadcasts against `y` once the differences of its neighbours are taken.
         function trapezoid(y: Tensor, x: SomeTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Same,
+            [no_out] Keep Yes DTypes::NUMERIC, Same,
             run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)", "N(2, 1, 3), N(4, 3)", "N(3, 1), N(3, 4), dim=0"],
             example ["assert_close(trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, 4.5);"]
         }
         /// The running integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart, as
         /// [`trapezoid`](crate::ops::calculus::trapezoid) takes them.
         function cumulative_trapezoid(y: Tensor, x: SomeTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Same,
+            [no_out] Keep Yes DTypes::NUMERIC, Same,
             run cumulative_trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"],
             example ["assert_close(cumulative_trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, [1.5, 4.5]);"]
         }
@@ -37,7 +37,7 @@ macro_rules! calculus_ops {
         /// coordinates. Inside it is second order, from both neighbours; at the ends of order `edge_order`, 1 or 2, from the
         /// nearest `edge_order + 1` elements, which every dimension must have. Integers give the default float.
         function gradient(input: Tensor; spacing: Spacing = &$crate::ops::Spacing::Number($crate::Scalar::ONE), dim: OptDims = None, edge_order: Int = 1) -> Tensors {
-            [] Keep Yes DTypes::NUMERIC.less(DTypes::of(&[$crate::DType::U8])), Own,
+            [no_out] Keep Yes DTypes::NUMERIC.less(DTypes::of(&[$crate::DType::U8])), Own,
             run gradient_body, torch "", samples [
                 "N(5)", "N(3, 4)", "N(3, 4), dim=1, spacing=0.5", "N(3, 4), spacing=[2, 0.5], edge_order=2", "N(3, 4), spacing=[ASC(3), ASC(4)], edge_order=2",
                 "N(3, 4), dim=[-1], spacing=[ASC(4)]", "N(4, 3, 3), dim=(2, 0), spacing=-2"

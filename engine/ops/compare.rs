@@ -69,7 +69,7 @@ pub mod select {
             }
             /// `value` where `mask` holds, else the tensor's own element.
             method masked_fill(mask: Tensor, value: Operand) -> Tensor {
-                [updates] Keep Yes DTypes::ALL, Same,
+                [no_out updates] Keep Yes DTypes::ALL, Same,
                 run masked_fill_body[Target::Copy], torch "", samples ["N(3, 4), B(3, 4), 2.0", "N(3, 4), B(4), -1.0"],
                 example ["assert_close(tensor([1.0, 2.0])?.masked_fill(&tensor([true, false])?, -1.0)?, [-1.0, 2.0]);"]
             }
@@ -82,19 +82,19 @@ pub mod select {
             }
             /// True where `|input - other| <= atol + rtol * |other|`.
             method isclose(other: Tensor, rtol: Float = 1e-5, atol: Float = 1e-8, equal_nan: Bool = false) -> Tensor {
-                [nograd] Keep Yes DTypes::ALL, Bool,
+                [no_out nograd] Keep Yes DTypes::ALL, Bool,
                 run isclose_body, torch "", samples ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "N(3, 4), N(3, 4), atol=0.5"],
                 example ["assert_close(tensor([1.0, 2.0])?.isclose(&tensor([1.000001, 2.1])?, 1e-5, 1e-8, false)?, [true, false]);"]
             }
             /// Are all elements close, as [`isclose`] has it? Evaluates.
             method allclose(other: Tensor, rtol: Float = 1e-5, atol: Float = 1e-8, equal_nan: Bool = false) -> Truth {
-                [nograd] Keep Yes DTypes::ALL, Bool,
+                [no_out nograd] Keep Yes DTypes::ALL, Bool,
                 run allclose_body, torch "", samples ["N(3, 4), N(3, 4), atol=0.5"],
                 example ["assert!(tensor([1.0, 2.0])?.allclose(&tensor([1.000001, 2.0])?, 1e-5, 1e-8, false)?);"]
             }
             /// Have both the same shape and elements? Evaluates.
             method equal(other: Tensor) -> Truth {
-                [nograd] Keep Yes DTypes::ALL, Bool,
+                [no_out nograd] Keep Yes DTypes::ALL, Bool,
                 run equal_body, torch "", samples ["I(0, 1, 3), I(0, 1, 3)", "N(3), N(4)"],
                 example [
                     "assert!(tensor([1, 2])?.equal(&tensor([1, 2])?)?);",
@@ -224,7 +224,8 @@ pub mod select {
         let dtype = if x.dtype().is_integral() { DType::F32 } else { x.dtype() };
         let (a, b) = (x.detach()?.cast(dtype)?, y.detach()?.cast(dtype)?);
         let bound = ((b.abs()? * rtol)? + atol)?;
-        let near = (&a - &b)?.abs()?.le(&bound)?.logical_and(&b.isfinite()?)?;
+        let apart = (&a - &b)?.abs()?;
+        let near = apart.le(&bound)?.logical_and(&apart.isfinite()?)?;
         let close = a.eq(&b)?.logical_or(&near)?;
         match equal_nan {
             true => close.logical_or(&a.isnan()?.logical_and(&b.isnan()?)?),

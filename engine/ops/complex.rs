@@ -28,13 +28,13 @@ macro_rules! complex_ops {
             }
             /// The real part, a view; a real tensor itself.
             function real(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::ALL, Real,
+                [no_out] Keep Yes DTypes::ALL, Real,
                 run real_body, torch "", samples ["N(3, 4)", "N()"],
                 example ["assert_close(real(&tensor([(1.0, 3.0), (2.0, 4.0)])?)?, [1.0, 2.0]);"]
             }
             /// The imaginary part of a complex tensor, a view.
             function imag(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::of(&[$crate::DType::C64]), Real,
+                [no_out] Keep Yes DTypes::of(&[$crate::DType::C64]), Real,
                 run imag_body, torch "", samples ["N(3, 4)", "N()"],
                 example ["assert_close(imag(&tensor([(1.0, 3.0), (2.0, 4.0)])?)?, [3.0, 4.0]);"]
             }
@@ -52,31 +52,31 @@ macro_rules! complex_ops {
             }
             /// True where the imaginary part is zero: everywhere for real tensors.
             method isreal() -> Tensor {
-                [nograd] Keep Yes DTypes::ALL, Bool,
+                [no_out nograd] Keep Yes DTypes::ALL, Bool,
                 run isreal_body, torch "", samples ["N(3, 4)"],
                 example ["assert_close(tensor([(1.0, 0.0), (1.0, 2.0)])?.isreal()?, [true, false]);"]
             }
             /// The tensor itself: conjugation is never put off here.
             method resolve_conj() -> Tensor {
-                [] Keep Yes DTypes::ALL, Same,
+                [no_out] Keep Yes DTypes::ALL, Same,
                 run itself, torch "", samples ["N(3, 4)"],
                 example ["assert_close(tensor([(1.0, 2.0)])?.resolve_conj()?, [(1.0, 2.0)]);"]
             }
             /// The tensor itself: negation is never put off here.
             method resolve_neg() -> Tensor {
-                [] Keep Yes DTypes::ALL, Same,
+                [no_out] Keep Yes DTypes::ALL, Same,
                 run itself, torch "", samples ["N(3, 4)"],
                 example ["assert_close(tensor([1.0, -2.0])?.resolve_neg()?, [1.0, -2.0]);"]
             }
             /// Is conjugation put off? Never.
             method is_conj() -> Truth {
-                [nograd] Keep Yes DTypes::ALL, Bool,
+                [no_out nograd] Keep Yes DTypes::ALL, Bool,
                 run never, torch "", samples ["N(3, 4)"],
                 example ["assert!(!tensor([(1.0, 2.0)])?.conj_physical()?.is_conj()?);"]
             }
             /// Is negation put off? Never.
             method is_neg() -> Truth {
-                [nograd] Keep Yes DTypes::ALL, Bool,
+                [no_out nograd] Keep Yes DTypes::ALL, Bool,
                 run never, torch "", samples ["N(3, 4)"],
                 example ["assert!(!tensor([1.0])?.neg()?.is_neg()?);"]
             }
@@ -110,6 +110,19 @@ fn complex_body(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
 
 fn polar_body(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
     only_float32("polar", abs, angle)?;
+    let turned;
+    let abs = match crate::autograd::is_followed(abs) {
+        // As in PyTorch the gradient of the length is along the result: none at 0, and turned round where it is negative.
+        true => {
+            let fixed = abs.detach()?;
+            let finite = fixed.isfinite()?;
+            let moved = ((abs - &fixed)? * &fixed.sgn()?)?;
+            let moved = r#where(&fixed.eq(0)?, &fixed, &(moved + &fixed)?)?;
+            turned = r#where(&finite, &moved, abs)?;
+            &turned
+        }
+        false => abs,
+    };
     complex_body(&(abs * &angle.cos()?)?, &(abs * &angle.sin()?)?)
 }
 

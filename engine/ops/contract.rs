@@ -227,7 +227,7 @@ fn check_sizes(op: &'static str, sizes: &[(&Tensor, isize)]) -> Result<()> {
 
 fn of_rank(op: &'static str, rank_a: usize, rank_b: usize, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if op == "mv" {
-        check_sizes(op, &[(a, 0), (b, 0)])?;
+        check_sizes(op, &[(a, 0)])?;
     }
     if a.ndim() != rank_a || b.ndim() != rank_b {
         let why = format!("expected tensors of {rank_a} and {rank_b} dimensions, got {} and {}", a.ndim(), b.ndim());
@@ -270,7 +270,10 @@ fn add_product(
 ) -> Result<Tensor> {
     match op {
         "addbmm" | "baddbmm" => check_sizes(op, &[(a, 1), (b, 2)])?,
-        "addmv" => check_sizes(op, &[(a, 0), (b, 0)])?,
+        "addmv" if a.ndim() != 2 || b.ndim() != 1 => {
+            let why = format!("vector + matrix @ vector expected, got {}, {}, {}", x.ndim(), a.ndim(), b.ndim());
+            return Err(Error::shape(op, why, &[x.shape(), a.shape(), b.shape()]));
+        }
         _ => {}
     }
     let y = multiply(a, b)?;

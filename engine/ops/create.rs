@@ -88,7 +88,7 @@ macro_rules! create_ops {
         }
         /// A 0-d tensor of a number, in the default dtype unless given.
         function scalar_tensor(s: Number; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Yes DTypes::ALL, Own,
+            [no_out nograd] Keep Yes DTypes::ALL, Own,
             run scalar_tensor_body, torch "", samples ["1.5", "7", "True", "3, dtype=DT.int64"],
             example ["assert_close(scalar_tensor(7, None, None)?, 7.0);"]
         }
@@ -112,32 +112,32 @@ macro_rules! create_ops {
         /// The row and column numbers of the lower triangle of a `row` by `col` matrix, up to diagonal `offset`: a (2, n)
         /// matrix, int64 unless given.
         function tril_indices(row: Int, col: Int, offset: Int = 0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Yes DTypes::REAL, Index,
+            [no_out nograd] Keep Yes DTypes::REAL, Index,
             run triangle_indices[true], torch "", samples ["3, 4", "4, 3, -1", "3, 5, 2", "3, 3, -5", "0, 3", "2, 2, 9, dtype=DT.int32"],
             example ["assert_close(tril_indices(2, 2, 0, None, None)?, [[0, 1, 1], [0, 0, 1]]);"]
         }
         /// The row and column numbers of the upper triangle of a `row` by `col` matrix, from diagonal `offset` on: a (2, n)
         /// matrix, int64 unless given.
         function triu_indices(row: Int, col: Int, offset: Int = 0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Yes DTypes::REAL, Index,
+            [no_out nograd] Keep Yes DTypes::REAL, Index,
             run triangle_indices[false], torch "", samples ["3, 4", "4, 3, -1", "3, 5, 2", "3, 3, 5", "0, 3", "2, 2, -9, dtype=DT.int32"],
             example ["assert_close(triu_indices(2, 2, 0, None, None)?, [[0, 0, 1], [0, 1, 1]]);"]
         }
         /// Zeros of the tensor's shape, dtype and device, where not given.
         function zeros_like(input: Tensor; dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
-            [nograd] Keep Yes DTypes::ALL, Own,
+            [no_out nograd] Keep Yes DTypes::ALL, Own,
             run like[Scalar::ZERO], torch "", samples ["N(2, 3)"],
             example ["assert_close(zeros_like(&tensor([1, 2])?, None, None, None)?, [0, 0]);"]
         }
         /// Ones of the tensor's shape, dtype and device, where not given.
         function ones_like(input: Tensor; dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
-            [nograd] Keep Yes DTypes::ALL, Own,
+            [no_out nograd] Keep Yes DTypes::ALL, Own,
             run like[Scalar::ONE], torch "", samples ["N(2, 3)"],
             example ["assert_close(ones_like(&tensor([1, 2])?, Some(DType::F32), None, None)?, [1.0, 1.0]);"]
         }
         /// One number in the tensor's shape, dtype and device, where not given.
         function full_like(input: Tensor, fill_value: Number; dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
-            [nograd] Keep Yes DTypes::ALL, Own,
+            [no_out nograd] Keep Yes DTypes::ALL, Own,
             run full_like_body, torch "", samples ["N(2, 3), 4"],
             example ["assert_close(full_like(&tensor([1, 2])?, 7, None, None, None)?, [7, 7]);"]
         }

@@ -164,20 +164,20 @@ macro_rules! index_ops {
         }
         /// The order of elements reversed along `dims`. A copy, as in PyTorch.
         method flip(dims: Sizes) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             prim Flip { axes: Axes } Nothing {|c, g| [flip_axes(g, axes)]},
             run flip_body, torch "", samples ["N(3, 4), (0,)", "N(2, 3, 4), (0, -1)"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.flip(&[0])?, [[3, 4], [1, 2]]);"]
         }
         /// Elements shifted along `dims`, those pushed out coming in at the other end; flattened first without `dims`.
         method roll(shifts: Dims, dims: OptDims = None) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run roll_body, torch "", samples ["N(3, 4), 1", "N(3, 4), -1, 0", "N(3, 4), (1, 2), (0, 1)"],
             example ["assert_close(tensor([1, 2, 3, 4])?.roll(&[1], None)?, [4, 1, 2, 3]);"]
         }
         /// `value` put around the tensor: `pad` lists (before, after) from the last dimension on; negative sizes crop.
         function constant_pad_nd(input: Tensor, pad: Sizes, value: Number = 0) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run pad_body, torch "", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 1.5", "N(3, 4), (-1, 1)"],
             example ["assert_close(constant_pad_nd(&tensor([1, 2])?, &[1, 2], 7)?, [7, 1, 2, 7, 7]);"]
         }
@@ -207,7 +207,7 @@ macro_rules! index_ops {
         }
         /// The indices of the elements that are not zero, one row each, as [`nonzero`] gives them. Evaluates.
         method argwhere() -> Tensor {
-            [nograd] Keep Yes DTypes::ALL, Index,
+            [no_out nograd] Keep Yes DTypes::ALL, Index,
             run nonzero_body, torch "", samples ["I(0, 2, 3, 4)", "B(5)", "N()"],
             example ["assert_close(tensor([0, 5, 6])?.argwhere()?, [[1], [2]]);"]
         }

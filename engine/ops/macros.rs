@@ -28,6 +28,8 @@ mod in_place;
 /// `unrecorded` makes one whose write the tape does not see.
 /// `only_inplace` rows have the in-place form alone in Python (`exponential_`), as PyTorch has no other.
 /// `casts_out` and `own_out` say which dtypes `out=` takes, where [`OutDType::of`](crate::ops::OutDType) has another rule.
+/// `no_out` says that PyTorch's function has no `out=` though those of the family have; `out_with p` that only the overload
+/// with the parameter `p` has.
 /// `out_rule` says that it depends on the arguments, as the row's function in [`out`](crate::ops::out) has it.
 /// `old_numbers` says that PyTorch still takes the numbers of keywords by position too, `add(x, alpha, y)`, with a warning.
 /// `bends` says that the op is made of masks and of what is linear, so that the gradient of its gradient is zeros: PyTorch's ops

@@ -71,13 +71,13 @@ macro_rules! matrix_ops {
         }
         /// The exponential of each square matrix.
         method matrix_exp() -> Tensor {
-            [] Full Yes DTypes::INEXACT, Same,
+            [no_out] Full Yes DTypes::INEXACT, Same,
             run linalg::linalg_matrix_exp, torch "", samples ["N(3, 3)", "N(2, 2, 2)"],
             example ["assert_close(tensor([[0.0, 1.0], [0.0, 0.0]])?.matrix_exp()?, [[1.0, 1.0], [0.0, 1.0]]);"]
         }
         /// The pseudoinverse; singular values up to `rcond` times the largest count as 0.
         method pinverse(rcond: Float = 1e-15) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Same,
+            [no_out] Full Yes DTypes::FACTORED, Same,
             run pinverse_body, torch "", samples ["REG(3, 3)", "N(4, 2)"],
             example ["assert_close(tensor([[2.0], [0.0]])?.pinverse(1e-15)?, [[0.5, 0.0]]);"]
         }
@@ -92,13 +92,13 @@ macro_rules! matrix_ops {
         }
         /// The powers 0 to `N - 1` (by default as many as elements) of the elements of each vector, one row for each element.
         function linalg_vander(x: Tensor; N: OptInt = None) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC.less(DTypes::of(&[$crate::DType::F16, $crate::DType::BF16])), Sum,
+            [no_out] Keep Yes DTypes::NUMERIC.less(DTypes::of(&[$crate::DType::F16, $crate::DType::BF16])), Sum,
             run linalg_vander_body, torch "linalg.vander", samples ["N(3)", "N(2, 3), N=4", "N(4), N=2", "I(-3, 4, 4)"],
             example ["assert_close(linalg_vander(&tensor([2, 3])?, Some(3))?, [[1, 2, 4], [1, 3, 9]]);"]
         }
         /// The powers of a vector's elements, one row for each, from the highest on, or with `increasing` from 0 on.
         function vander(x: Tensor, N: OptInt = None, increasing: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Sum,
+            [no_out] Keep Yes DTypes::NUMERIC, Sum,
             run vander_body, torch "", samples ["N(3)", "N(3), 5", "N(4), 2, True", "I(-3, 4, 4), increasing=True", "N(3), 1", "N(3), 0"],
             example ["assert_close(vander(&tensor([2, 3])?, Some(3), false)?, [[4, 2, 1], [9, 3, 1]]);"]
         }
@@ -152,7 +152,7 @@ macro_rules! matrix_ops {
         }
         /// [`diagonal`](crate::ops::view::diagonal) of the last two dimensions by default.
         function linalg_diagonal(A: Tensor; offset: Int = 0, dim1: Dim = -2, dim2: Dim = -1) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run linalg_diagonal_body, torch "linalg.diagonal", samples ["N(2, 3, 4)", "N(3, 4), offset=1"],
             example ["assert_close(linalg_diagonal(&tensor([[1, 2], [3, 4]])?, 0, -2, -1)?, [1, 4]);"]
         }

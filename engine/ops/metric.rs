@@ -27,14 +27,14 @@ macro_rules! metric_ops {
         }
         /// The `p`-norm of `input - other`.
         method dist(other: Tensor, p: Number = 2) -> Tensor {
-            [] FullGpu Yes DTypes::FLOAT, Same,
+            [no_out] FullGpu Yes DTypes::FLOAT, Same,
             run dist_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4), 1", "N(3), N(3), float('inf')", "N(3), N(3), 3.5"],
             example ["assert_close(tensor([1.0, 2.0])?.dist(&tensor([4.0, 6.0])?, 2)?, 5.0);"]
         }
         /// The `p`-norms between each two rows of two (batches of) matrices. `compute_mode` says where for `p` = 2 the matrix
         /// product is used, which is faster and less exact: by default above 25 rows.
         function cdist(x1: Tensor, x2: Tensor, p: Float = 2.0, compute_mode: OptText = None) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [no_out] Full Yes DTypes::FLOAT, Same,
             run cdist_body, torch "", samples ["N(3, 4), N(2, 4)", "N(2, 3, 4), N(5, 4), 1.0", "N(3, 4), N(2, 4), 3.0", "N(3, 4), N(2, 4), float('inf')", "N(30, 2), N(2, 2)", "N(3, 0), N(2, 0)", "N(0, 4), N(2, 4)"],
             example [
                 "let (a, b) = (tensor([[0.0, 0.0]])?, tensor([[3.0, 4.0], [1.0, 0.0]])?);",
@@ -50,13 +50,13 @@ macro_rules! metric_ops {
         /// The covariance matrix of variables in rows, observed in columns, over `n - correction`; `fweights` count
         /// observations, `aweights` weigh them.
         method cov(; correction: Int = 1, fweights: OptTensor = None, aweights: OptTensor = None) -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Float,
+            [no_out] Keep Yes DTypes::NUMERIC, Float,
             run cov_body, torch "", samples ["N(3, 5)", "N(5)", "N(3, 5), correction=0", "N(3, 5), fweights=I(1, 4, 5)", "N(3, 5), aweights=FIXED(P(5))", "N(2, 5), fweights=I(1, 4, 5), aweights=FIXED(P(5))"],
             example ["assert_close(tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])?.cov(1, None, None)?, [[1.0, -1.0], [-1.0, 1.0]]);"]
         }
         /// The correlation coefficients of variables in rows, observed in columns (Pearson).
         method corrcoef() -> Tensor {
-            [] Keep Yes DTypes::NUMERIC, Float,
+            [no_out] Keep Yes DTypes::NUMERIC, Float,
             run corrcoef_body, torch "", samples ["N(3, 5)", "N(2, 6)"],
             example ["assert_close(tensor([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])?.corrcoef()?, [[1.0, -1.0], [-1.0, 1.0]]);"]
         }

@@ -117,7 +117,7 @@ macro_rules! nn_ops {
         }
         /// One-hot vectors (int64) of indices (int64): `num_classes` elements; -1 takes the largest index plus one, which evaluates.
         function one_hot(input: Tensor, num_classes: Int = -1) -> Tensor {
-            [nograd] Keep Yes DTypes::of(&[$crate::DType::I64]), Index,
+            [no_out nograd] Keep Yes DTypes::of(&[$crate::DType::I64]), Index,
             run one_hot_body, torch "nn.functional.one_hot", samples ["I(0, 5, 2, 3), 5", "I(0, 5, 4)"],
             example ["assert_close(one_hot(&tensor([2, 0])?, 3)?, [[0, 0, 1], [1, 0, 0]]);"]
         }
@@ -128,7 +128,7 @@ macro_rules! nn_ops {
         /// `enable_gqa` the last dimension but two counts heads, and several of the query share one of key and value.
         /// `dropout_p` above 0 drops weights, whether in training or not, and makes the result from its parts.
         function scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: OptTensor = None, dropout_p: Float = 0.0, is_causal: Bool = false; scale: OptFloat = None, enable_gqa: Bool = false) -> Tensor {
-            [] Low Yes DTypes::FLOAT, Same,
+            [no_out] Low Yes DTypes::FLOAT, Same,
             prim Attention { causal: bool, scale: f64 } Inputs {|c, g| all attention::gradient(c, g, *causal, *scale)},
             run attention::body, torch "nn.functional.scaled_dot_product_attention", samples ["N(2, 3, 4), N(2, 5, 4), N(2, 5, 6)", "N(2, 2, 3, 4), N(2, 2, 3, 4), N(2, 2, 3, 4), is_causal=True", "N(2, 3, 4), N(2, 5, 4), N(2, 5, 6), N(3, 5)", "N(3, 4), N(5, 4), N(5, 2), is_causal=True, scale=0.3", "N(2, 4, 3, 2), N(2, 2, 5, 2), N(2, 2, 5, 3), N(2, 4, 3, 5), enable_gqa=True", "N(4, 3, 2), N(2, 3, 2), N(2, 3, 3), is_causal=True, enable_gqa=True", "N(2, 1, 3, 4), N(2, 5, 4), N(5, 6)", "N(1, 2, 2, 3, 4), N(1, 2, 2, 5, 4), N(1, 2, 2, 5, 6), N(1, 1, 3, 5)"],
             example [

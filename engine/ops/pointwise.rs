@@ -18,7 +18,7 @@ macro_rules! pointwise_ops {
         $cb! { "pointwise" PointwiseOp :
             /// The tensor itself; an error for `bool`, which has no sign.
             method positive() -> Tensor {
-                [] Keep Yes DTypes::NUMERIC, Same,
+                [no_out] Keep Yes DTypes::NUMERIC, Same,
                 run positive_body, torch "", samples ["N(3, 4)"],
                 example ["assert_close(tensor([1.0, -2.0])?.positive()?, [1.0, -2.0]);"]
             }
@@ -333,10 +333,18 @@ fn heaviside_body(x: &Tensor, values: &Tensor) -> Result<Tensor> {
 fn x_log(a: &Tensor, b: &Tensor, one: bool) -> Result<Tensor> {
     let edge = if one { -1.0 } else { 0.0 };
     let unsafe_log = b.le(edge)?.logical_or(&b.isposinf()?)?;
-    let flat = a.eq(0)?.logical_and(&unsafe_log)?;
-    let b = r#where(&flat, 1.0, b)?;
-    let log = if one { b.log1p()? } else { b.log()? };
-    r#where(&flat, 0.0, &(a * &log)?)
+    let zero = a.eq(0)?;
+    let flat = zero.logical_and(&unsafe_log)?;
+    let held = r#where(&flat, 1.0, b)?;
+    let log = if one { held.log1p()? } else { held.log()? };
+    let y = r#where(&flat, 0.0, &(a * &log)?)?;
+    if !crate::autograd::is_followed(b) {
+        return Ok(y);
+    }
+    // The rule of PyTorch has a/b for `b`: NaN where both are 0. The root adds 0, and its gradient there is NaN.
+    let elsewhere = zero.logical_and(&b.eq(edge)?)?.logical_not()?;
+    let root = (r#where(&elsewhere, 0.0, &(b - edge)?)? * 0.0)?.sqrt()?;
+    y + &r#where(&elsewhere, 0.0, &root)?
 }
 
 fn xlogy_body(a: &Tensor, b: Operand<'_>) -> Result<Tensor> {

@@ -201,14 +201,15 @@ fn pool_args(
             return Err(Error::runtime(op, why));
         }
         let (size, reach) = (x[i + 2] + 2 * padding[i], dilation[i] * (kernel[i] - 1) + 1);
-        let room = size
-            .checked_sub(reach)
-            .filter(|_| x[i + 2] > 0)
-            .ok_or_else(|| Error::shape(op, format!("the window {kernel:?} is larger than the padded input"), &[x]))?;
-        let mut count = if ceil_mode { room.div_ceil(stride[i]) } else { room / stride[i] } + 1;
+        // Rounded up, even the first window may hang over.
+        let room = if ceil_mode { (size + stride[i] - 1).checked_sub(reach) } else { size.checked_sub(reach) };
+        let mut count = room.filter(|_| x[i + 2] > 0).map_or(0, |room| room / stride[i] + 1);
         // A window must start inside the input or the padding before it.
-        if ceil_mode && (count - 1) * stride[i] >= x[i + 2] + padding[i] {
+        if ceil_mode && count > 0 && (count - 1) * stride[i] >= x[i + 2] + padding[i] {
             count -= 1;
+        }
+        if count == 0 {
+            return Err(Error::shape(op, format!("the window {kernel:?} is larger than the padded input"), &[x]));
         }
         output.push(count);
     }
@@ -518,6 +519,10 @@ fn avg_pool_nd(
     batched(n, x, |x| {
         let stride = stride.unwrap_or(&[]);
         let args = avg_args(op, x.shape(), kernel, stride, padding, ceil_mode, count_include_pad, divisor, n)?;
+        // PyTorch has this limit in three dimensions alone, and does not count the padding.
+        if n == 3 && args.kernel.iter().zip(&x.shape()[2..]).any(|(k, size)| k > size) {
+            return Err(Error::shape(op, format!("input is smaller than the window {:?}", args.kernel), &[x.shape()]));
+        }
         let mean = if x.dtype() == DType::I64 { average_of_integers(x, &args)? } else { average(x, &args)? };
         if divisor.is_some_and(|d| d < 0) {
             mean.neg()

@@ -70,7 +70,7 @@ macro_rules! random_ops {
         }
         /// [`rand`] in the tensor's shape, dtype and device, where not given.
         function rand_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::INEXACT, Own,
+            [no_out nograd] Keep Seeded DTypes::INEXACT, Own,
             run rand_like_body, torch "-", samples [],
             example [
                 "let x = rand_like(&tensor([[1.0f32, 2.0]])?, None, Some(DType::F64), None, None)?;",
@@ -79,7 +79,7 @@ macro_rules! random_ops {
         }
         /// [`randn`] in the tensor's shape, dtype and device, where not given.
         function randn_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::INEXACT, Own,
+            [no_out nograd] Keep Seeded DTypes::INEXACT, Own,
             run randn_like_body, torch "-", samples [],
             example [
                 "let x = tensor([[1.0, 2.0]])?;",
@@ -90,7 +90,7 @@ macro_rules! random_ops {
         }
         /// [`randint`] in the tensor's shape, dtype and device, where not given.
         function randint_like(input: Tensor, low: Int, high: Int; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::ORDERED, Own,
+            [no_out nograd] Keep Seeded DTypes::ORDERED, Own,
             run randint_like_body, torch "-", samples [],
             example [
                 "let x = randint_like(&tensor([[1, 2, 3]])?, 5, 7, None, None, None, None)?;",
@@ -113,7 +113,7 @@ macro_rules! random_ops {
         /// Inversion below a mean of 10; above it transformed rejection (Hörmann, "The transformed rejection method for
         /// generating Poisson random variables", 1993).
         method poisson(generator: OptGenerator = None) -> Tensor {
-            [only_function] Keep Seeded DTypes::FLOAT, Same,
+            [no_out only_function] Keep Seeded DTypes::FLOAT, Same,
             run discrete::poisson, torch "-", samples [],
             example [
                 "assert_close(tensor([0.0, f64::INFINITY])?.poisson(None)?, [0.0, f64::INFINITY]);",
@@ -127,7 +127,7 @@ macro_rules! random_ops {
         /// Inversion below a mean of 10; above it transformed rejection (Hörmann, "The generation of binomial random
         /// variates", 1993).
         function binomial(count: Tensor, prob: Tensor, generator: OptGenerator = None) -> Tensor {
-            [] Keep Seeded DTypes::FLOAT, Same,
+            [no_out] Keep Seeded DTypes::FLOAT, Same,
             run discrete::binomial, torch "-", samples [],
             example [
                 "let heads = binomial(&tensor([10.0, 10.0, 10.0])?, &tensor([0.0, 0.5, 1.0])?, None)?.to_vec::<f32>()?;",

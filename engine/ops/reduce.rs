@@ -24,7 +24,7 @@ macro_rules! reduce_ops {
     ($cb:ident) => { $cb! { "reduce" ReduceOp :
         /// The sum over `dim` (all by default); integers and `bool` sum in int64. Empty sums are 0.
         method sum(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] FullGpu Yes DTypes::ALL, Sum,
+            [out_with dim] FullGpu Yes DTypes::ALL, Sum,
             prim Sum Nothing {|c, g| [c.spread(g)]},
             run sum_body[ReduceOp::Sum], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True", "N(0, 3), 0", "N()"],
             example [
@@ -36,7 +36,7 @@ macro_rules! reduce_ops {
         /// The product over one dimension (all by default); integers and `bool` multiply in int64. Empty products are 1.
         /// A part of the product that overflows, or vanishes, stays so; parts are taken in the order of the elements.
         method prod(dim: SomeDim = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [] Full Yes DTypes::ALL, Sum,
+            [out_with dim] Full Yes DTypes::ALL, Sum,
             prim Prod Both {|c, g| [prod_gradient(c, g)]},
             run prod_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), -1, keepdim=True", "N()", "N(2, 0), 1"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.prod(Some(1), false, None)?, [2, 12]);"]
@@ -131,7 +131,7 @@ macro_rules! reduce_ops {
         }
         /// The sum of a matrix's diagonal.
         method trace() -> Tensor {
-            [] FullCpu Yes DTypes::NUMERIC, Sum,
+            [no_out] FullCpu Yes DTypes::NUMERIC, Sum,
             run trace_body, torch "", samples ["N(3, 3)", "N(2, 4)", "N(0, 3)"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.trace()?, 5);"]
         }
@@ -143,7 +143,7 @@ macro_rules! reduce_ops {
         }
         /// The number of elements that are not zero, over `dim` (all by default).
         method count_nonzero(dim: OptDims = None) -> Tensor {
-            [nograd] Keep Yes DTypes::ALL, Index,
+            [no_out nograd] Keep Yes DTypes::ALL, Index,
             run count_nonzero_body, torch "", samples ["I(0, 2, 3, 4)", "I(0, 2, 3, 4), 1"],
             example ["assert_close(tensor([[0, 1], [2, 3]])?.count_nonzero(Some(&[1]))?, [1, 2]);"]
         }
@@ -156,7 +156,11 @@ pub(crate) fn axes_of(op: &'static str, dim: Option<&[isize]>, x: &Tensor) -> Re
         // PyTorch reads an empty list as every dimension.
         None | Some([]) => Ok(shape::every_axis(x.ndim())),
         Some(dims) if x.ndim() == 0 => shape::wrap_dims(op, dims, 0).map(|_| Axes::new()),
-        Some(dims) => shape::wrap_dims(op, dims, x.ndim()),
+        Some(dims) => {
+            // One that does not exist is named before one that comes twice.
+            dims.iter().try_for_each(|&dim| shape::wrap_dim(op, dim, x.ndim()).map(drop))?;
+            shape::wrap_dims(op, dims, x.ndim())
+        }
     }
 }
 
@@ -271,9 +275,18 @@ fn var_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdi
 /// The mean of the squared distances from the mean, in the elements' own precision.
 fn plain_var(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
     let n: usize = axes_of("var", dim, x)?.iter().map(|&a| x.shape()[a]).product();
-    let centred = (x - &x.mean(dim, true, None)?)?;
+    let mean = x.mean(dim, true, None)?;
     let freedom = (n as f64 - correction.to_f64()).max(0.0);
-    centred.square()?.sum(dim, keepdim, None)?.mul(1.0 / freedom)
+    if !crate::autograd::is_followed(x) {
+        return (x - &mean)?.square()?.sum(dim, keepdim, None)?.mul(1.0 / freedom);
+    }
+    // The mean passes nothing to the gradient, nor the NaN that it has beside infinities, but to the gradient's own: by
+    // what the squares of the distances from a fixed point have more than those from the mean, which is 0 there.
+    let fixed = mean.detach()?;
+    let squares = (x - &fixed)?.square()?.sum(dim, keepdim, None)?;
+    let moved = (mean - &fixed)?.filled(&fixed.isfinite()?.logical_not()?, 0.0)?.square()?;
+    let moved = if keepdim { moved } else { without(x, dim, false, moved)? };
+    (squares - &(moved * n as f64)?)?.mul(1.0 / freedom)
 }
 
 /// May squares have overflowed? Asked on the CPU alone, where nothing waits for the answer.

@@ -52,7 +52,7 @@ macro_rules! scatter_ops {
         }
         /// A copy with a number, or a 0-d tensor, written over the slices of `dim` that `index` lists.
         method index_fill(dim: Dim, index: Tensor, value: Operand) -> Tensor {
-            [updates] Keep Yes DTypes::ALL, Same,
+            [no_out updates] Keep Yes DTypes::ALL, Same,
             run super::slices::index_fill_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(-4, 4, 3), 2", "N(3, 4), 0, I(0, 3, 2), N()"],
             example ["assert_close(tensor([1, 2, 3])?.index_fill(0, &tensor([0, 2])?, 7)?, [7, 2, 7]);"]
         }
@@ -72,7 +72,7 @@ macro_rules! scatter_ops {
         /// A copy with `values`, which broadcast, written (or with `accumulate` added) at the index tensors, as
         /// `x[indices] = values`. Masks count as the indices where they hold.
         method index_put(indices: Tensors, values: Tensor, accumulate: Bool = false) -> Tensor {
-            [updates] PromoteGpu ["the order of writes to one element is not defined"] DTypes::ALL, Same,
+            [no_out updates] PromoteGpu ["the order of writes to one element is not defined"] DTypes::ALL, Same,
             run index_put_body[Target::Copy], torch "", samples [
                 "N(3, 4), [I(0, 3, 2), I(0, 4, 2)], N(2), True", "N(3, 4), [I(1, 2, 1)], N(4)", "N(3, 4), [B(3, 4)], N()", "N(3, 4), [B(3)], N(1)"
             ],
@@ -86,7 +86,7 @@ macro_rules! scatter_ops {
         }
         /// A copy with `source` written (or with `accumulate` added) at `index` of the flattened tensor.
         method put(index: Tensor, source: Tensor, accumulate: Bool = false) -> Tensor {
-            [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
+            [no_out updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
             run put_body[Target::Copy], torch "", samples ["N(3, 4), I(-12, 12, 2, 5), N(2, 5), True", "N(3, 4), ORDER(12), N(12)"],
             example [
                 "let x = tensor([[1, 2], [3, 4]])?;",
@@ -112,7 +112,7 @@ macro_rules! scatter_ops {
         /// A copy with the elements of `source`, in order, where `mask`, which broadcasts, holds. Evaluates: how many are needed
         /// depends on the data.
         method masked_scatter(mask: Tensor, source: Tensor) -> Tensor {
-            [updates] Keep Yes DTypes::ALL, Same,
+            [no_out updates] Keep Yes DTypes::ALL, Same,
             run masked_scatter_body[Target::Copy], torch "", samples ["N(3, 4), B(3, 4), N(3, 4)", "N(3, 4), B(4), N(15)"],
             example [
                 "let x = tensor([1, 2, 3])?;",
@@ -121,26 +121,26 @@ macro_rules! scatter_ops {
         }
         /// A number, or a 0-d tensor, in the tensor's shape and dtype.
         method fill(value: Operand) -> Tensor {
-            [only_function] Keep Yes DTypes::ALL, Same,
+            [no_out only_function] Keep Yes DTypes::ALL, Same,
             run fill_body, torch "", samples ["N(3, 4), 2.5", "N(3, 4), N()", "N(), 1"],
             example ["assert_close(tensor([1, 2])?.fill(7)?, [7, 7]);"]
         }
         /// A copy with index `index` of dimension `dim` replaced by `src`.
         method select_scatter(src: Tensor, dim: Dim, index: Int) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run select_scatter_body, torch "", samples ["N(3, 4), N(3), 1, -2", "N(3, 4), N(4), 0, 1"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.select_scatter(&tensor([8, 9])?, 0, 1)?, [[1, 2], [8, 9]]);"]
         }
         /// A copy with a diagonal replaced by `src`.
         method diagonal_scatter(src: Tensor, offset: Int = 0, dim1: Dim = 0, dim2: Dim = 1) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run diagonal_scatter_body, torch "", samples ["N(3, 4), N(3)", "N(3, 4), N(2), -1", "N(2, 3, 4), N(2, 3), 1, 1, 2"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.diagonal_scatter(&tensor([8, 9])?, 0, 0, 1)?, [[8, 2], [3, 9]]);"]
         }
         /// A copy with the elements that `as_strided` would show replaced by `src`. What is replaced gets no gradient (in PyTorch
         /// it gets that of what replaces it, and the rest gets none).
         method as_strided_scatter(src: Tensor, size: Sizes, stride: Sizes, storage_offset: OptInt = None) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run as_strided_scatter_body, torch "-", samples [],
             example ["assert_close(tensor([1, 2, 3, 4])?.as_strided_scatter(&tensor([8, 9])?, &[2], &[2], None)?, [8, 2, 9, 4]);"]
         }

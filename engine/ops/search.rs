@@ -46,7 +46,7 @@ macro_rules! search_ops {
         /// each element went, with `return_counts` also how often each occurs. NaN equals nothing. Evaluates.
         /// The elements have no derivative: backward raises.
         method unique(sorted: Bool = true, return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None) -> Packed {
-            [nograd] Keep Yes DTypes::ORDERED, Same,
+            [no_out nograd] Keep Yes DTypes::ORDERED, Same,
             run unique_body, torch "", samples [
                 "I(0, 5, 3, 4)", "I(0, 5, 3, 4), return_inverse=True, return_counts=True", "N(7), return_counts=True", "I(0, 2, 6, 2), True, True, True, 0",
                 "I(0, 2, 2, 6), return_inverse=True, dim=1", "N(0)", "N(3, 4), return_inverse=True"
@@ -62,7 +62,7 @@ macro_rules! search_ops {
         /// where each element went, with `return_counts` also how long each run is. Evaluates. The elements have no
         /// derivative: backward raises.
         method unique_consecutive(return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None) -> Packed {
-            [nograd] Keep Yes DTypes::ALL, Same,
+            [no_out nograd] Keep Yes DTypes::ALL, Same,
             run unique_consecutive_body, torch "", samples [
                 "I(0, 2, 3, 4)", "I(0, 2, 12), True, True", "I(0, 2, 8, 1), return_counts=True, dim=0", "I(0, 2, 2, 6), return_inverse=True, dim=-1", "N(0)"
             ],
@@ -72,7 +72,7 @@ macro_rules! search_ops {
         /// counts alone gives each index as often as it says. With a tensor of counts it evaluates, unless `output_size` is
         /// given.
         method repeat_interleave(repeats: SomeOperand = None, dim: OptDim = None; output_size: OptInt = None) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run repeat_interleave_body, torch "", samples [
                 "N(3, 4), 2", "N(3, 4), 3, 1", "N(3, 4), I(0, 3, 4), dim=1", "N(3, 4), I(0, 3, 3), 0", "N(3, 4), I(2, 3, 1), 0, output_size=6", "I(0, 4, 5)", "N(2), 0"
             ],
@@ -81,7 +81,7 @@ macro_rules! search_ops {
         /// How often each number occurs in a vector of integers from 0 on, or with `weights` the sum of theirs; at least
         /// `minlength` counts. Evaluates.
         method bincount(weights: OptTensor = None, minlength: Int = 0) -> Tensor {
-            [nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::INTEGER, Own,
+            [no_out nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::INTEGER, Own,
             run bincount_body, torch "", samples ["I(0, 6, 12)", "I(0, 6, 12), minlength=9", "I(0, 1, 0), minlength=3", "I(0, 1, 0)"],
             example ["assert_close(tensor([0, 2, 2])?.bincount(None, 4)?, [1, 0, 2, 0]);"]
         }
@@ -107,7 +107,7 @@ macro_rules! search_ops {
         /// [`histogram`] in several dimensions: `input` holds one point in each row. `bins` lists for each dimension a number
         /// of parts or the edges, `range` the ends of all, two by two.
         method histogramdd(bins: Bins, range: OptFloats = None, weight: OptTensor = None, density: Bool = false) -> HistEdgesList {
-            [nograd only_function] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
+            [no_out nograd only_function] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
             run histogramdd_body, torch "", samples ["N(30, 2), [3, 5]", "N(30, 3), [1, 3, 3], density=True", "N(20, 2), [3, 4], [-1.0, 1.0, -2.0, 0.5], P(20)", "N(20, 2), 3"],
             example [
                 "let points = tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])?;",
@@ -129,13 +129,13 @@ macro_rules! search_ops {
         /// The combinations of `r` elements of a vector, in order, one in each row; with `with_replacement` also of one element
         /// several times.
         method combinations(r: Int = 2, with_replacement: Bool = false) -> Tensor {
-            [only_function] Keep Yes DTypes::ALL, Same,
+            [no_out only_function] Keep Yes DTypes::ALL, Same,
             run combinations_body, torch "", samples ["N(5)", "N(4), 3", "N(3), 2, with_replacement=True", "N(2), 3", "N(3), 1"],
             example ["assert_close(tensor([1, 2, 3])?.combinations(2, false)?, [[1, 2], [1, 3], [2, 3]]);"]
         }
         /// Every way to take one element of each vector, in order, one in each row; one vector alone as it is.
         function cartesian_prod(tensors: Tensors) -> Tensor {
-            [variadic] Keep Yes DTypes::ALL, Same,
+            [no_out variadic] Keep Yes DTypes::ALL, Same,
             run cartesian_body, torch "", samples ["N(3), N(2)", "N(3), N(2), N(4)", "N(3)"],
             example ["assert_close(cartesian_prod(&[tensor([1, 2])?, tensor([3, 4])?])?, [[1, 3], [1, 4], [2, 3], [2, 4]]);"]
         }
@@ -375,7 +375,15 @@ fn repeat_interleave_body(
     output_size: Option<i64>,
 ) -> Result<Tensor> {
     const OP: &str = "repeat_interleave";
-    let Some(repeats) = repeats else { return repeated_places(x, output_size) };
+    let Some(repeats) = repeats else {
+        return match (dim, x.dtype()) {
+            (Some(_), _) => {
+                let why = "received an invalid combination of arguments: 'dim' goes with 'repeats'".into();
+                Err(Error::InvalidType { op: OP, why }.into())
+            }
+            (None, _) => repeated_places(x, output_size),
+        };
+    };
     let (x, axis) = match dim {
         None => (x.reshape(&[-1])?, 0),
         Some(dim) => (x.clone(), shape::wrap_own_dims(OP, &[dim], x.ndim())?[0]),
@@ -417,8 +425,11 @@ fn repeat_interleave_body(
 /// Each index as often as its count says.
 fn repeated_places(counts: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
     const OP: &str = "repeat_interleave";
-    if counts.ndim() != 1 || !matches!(counts.dtype(), DType::I32 | DType::I64) {
-        let why = format!("repeats must be a vector of int64 or int32, got {:?} of {}", counts.shape(), counts.dtype());
+    if !counts.dtype().is_integral() || counts.dtype() == DType::Bool {
+        return Err(Error::not_implemented(OP, format!("repeats must be integers, not {}", counts.dtype())));
+    }
+    if counts.ndim() != 1 {
+        let why = format!("repeats must be a vector, got {:?}", counts.shape());
         return Err(Error::shape(OP, why, &[counts.shape()]));
     }
     let n = counts.numel();

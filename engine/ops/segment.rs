@@ -19,7 +19,7 @@ macro_rules! segment_ops {
         /// number of elements), and is what an empty one gives; by default that is 0, NaN, -inf, inf and 1. The gradient of
         /// an extremum goes to all that are equal to it, in equal parts. `indices` is there for PyTorch's signature alone.
         function segment_reduce(data: Tensor, reduce: Text; lengths: OptTensor = None, indices: OptTensor = None, offsets: OptTensor = None, axis: Dim = 0, r#unsafe: Bool = false, initial: OptNumber = None) -> Tensor {
-            [] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
+            [no_out] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
             run segment_reduce_body, torch "", samples [
                 "N(5), 'sum', lengths=I(5, 6, 1)", "N(6, 2), 'mean', offsets=OFFSETS(6, 4)", "N(6, 2), 'max', lengths=LENGTHS(6, 3)",
                 "N(2, 4), 'min', lengths=LENGTHS(4, 2, 3), axis=1", "P(6), 'prod', lengths=LENGTHS(6, 4), initial=2", "N(6), 'mean', lengths=LENGTHS(6, 2), initial=1.5",

@@ -15,7 +15,7 @@ macro_rules! shape_ops {
     ($cb:ident) => { $cb! { "shape" ShapeOp :
         /// The tensor repeated `dims` times along the last dimensions; missing numbers count as 1. A copy.
         method tile(dims: Sizes) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run tile_body, torch "", samples ["N(3, 4), (2,)", "N(3), (2, 2)", "N(2, 1, 3), (2, 1, 2)", "N(2, 3), ()", "N(0, 3), (2, 1)"],
             example ["assert_close(tensor([1, 2])?.tile(&[2, 2])?, [[1, 2, 1, 2], [1, 2, 1, 2]]);"]
         }
@@ -45,25 +45,25 @@ macro_rules! shape_ops {
         }
         /// Each tensor with at least one dimension. Views.
         function atleast_1d(tensors: Tensors) -> Each {
-            [variadic] Keep Yes DTypes::ALL, Same,
+            [no_out variadic] Keep Yes DTypes::ALL, Same,
             run each[at_least_1], torch "", samples ["N()", "N(3)", "[N(), N(2, 3)]"],
             example ["assert_close(&atleast_1d(&[tensor(5)?])?[0], [5]);"]
         }
         /// Each tensor with at least two dimensions: vectors become rows. Views.
         function atleast_2d(tensors: Tensors) -> Each {
-            [variadic] Keep Yes DTypes::ALL, Same,
+            [no_out variadic] Keep Yes DTypes::ALL, Same,
             run each[at_least_2], torch "", samples ["N()", "N(3)", "[N(), N(2, 3)]"],
             example ["assert_close(&atleast_2d(&[tensor([5, 6])?])?[0], [[5, 6]]);"]
         }
         /// Each tensor with at least three dimensions: (n) becomes (1, n, 1), (m, n) becomes (m, n, 1). Views.
         function atleast_3d(tensors: Tensors) -> Each {
-            [variadic] Keep Yes DTypes::ALL, Same,
+            [no_out variadic] Keep Yes DTypes::ALL, Same,
             run each[at_least_3], torch "", samples ["N()", "N(3)", "[N(2, 3), N(2, 3, 1)]"],
             example ["assert_close(&atleast_3d(&[tensor([5, 6])?])?[0], [[[5], [6]]]);"]
         }
         /// The tensors expanded to their common shape. Views.
         function broadcast_tensors(tensors: Tensors) -> Tensors {
-            [variadic] Keep Yes DTypes::ALL, Same,
+            [no_out variadic] Keep Yes DTypes::ALL, Same,
             run broadcast_tensors_body, torch "", samples ["N(3, 1), N(4)", "N(2)"],
             example [
                 "let both = broadcast_tensors(&[tensor([[1], [2]])?, tensor([3, 4])?])?;",
@@ -74,7 +74,7 @@ macro_rules! shape_ops {
         /// Pieces of dimension `dim`, as views: so many, the first ones longer by one where it does not divide evenly, or
         /// cut at the indices listed.
         method tensor_split(indices_or_sections: Sections, dim: Dim = 0) -> Tensors {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run tensor_split_body, torch "", samples ["N(7, 2), 3", "N(7), (1, 4)", "N(3, 5), (2,), 1", "N(4), (3, 1, -1, 9)", "N(2), 3"],
             example [
                 "let pieces = tensor([1, 2, 3, 4, 5])?.tensor_split(2, 0)?;",
@@ -84,37 +84,37 @@ macro_rules! shape_ops {
         }
         /// [`tensor_split`] along the second dimension, along the only one of a vector; must divide evenly.
         method hsplit(indices_or_sections: Sections) -> Tensors {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run split_along["hsplit", 1, 1], torch "", samples ["N(2, 6), 3", "N(6), (2, 3)", "N(2, 6), (1,)"],
             example ["let pieces = tensor([[1, 2], [3, 4]])?.hsplit(2)?;", "assert_close(&pieces[0], [[1], [3]]);"]
         }
         /// [`tensor_split`] along the first dimension; must divide evenly.
         method vsplit(indices_or_sections: Sections) -> Tensors {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run split_along["vsplit", 0, 2], torch "", samples ["N(6, 2), 3", "N(6, 2), (1, 4)"],
             example ["let pieces = tensor([[1, 2], [3, 4]])?.vsplit(2)?;", "assert_close(&pieces[0], [[1, 2]]);"]
         }
         /// [`tensor_split`] along the third dimension; must divide evenly.
         method dsplit(indices_or_sections: Sections) -> Tensors {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run split_along["dsplit", 2, 3], torch "", samples ["N(1, 2, 4), 2", "N(1, 2, 4), (1, 3)"],
             example ["let pieces = tensor([[[1, 2], [3, 4]]])?.dsplit(2)?;", "assert_close(&pieces[0], [[[1], [3]]]);"]
         }
         /// The tensor turned by `k` quarters from the first of `dims` towards the second. A copy.
         method rot90(k: Int = 1, dims: Sizes = &[0, 1]) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run rot90_body, torch "", samples ["N(2, 3)", "N(2, 3), 2", "N(2, 3, 4), -1, (1, 2)", "N(2, 3), 4", "N(2, 3), 7, (1, 0)"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.rot90(1, &[0, 1])?, [[2, 4], [1, 3]]);"]
         }
         /// The second dimension reversed. A copy.
         method fliplr() -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run mirror["fliplr", 1], torch "", samples ["N(2, 3)", "N(2, 3, 2)"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.fliplr()?, [[2, 1], [4, 3]]);"]
         }
         /// The first dimension reversed. A copy.
         method flipud() -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run mirror["flipud", 0], torch "", samples ["N(3)", "N(2, 3)"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.flipud()?, [[3, 4], [1, 2]]);"]
         }
@@ -122,7 +122,7 @@ macro_rules! shape_ops {
         /// `mode` is `"constant"` (`value`, by default 0), `"reflect"` (mirrored without the edge), `"replicate"` (the edge)
         /// or `"circular"`. Other than in PyTorch, the last three take any rank.
         method pad(pad: Sizes, mode: Text = "constant", value: OptNumber = None) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run super::pad::pad_body, torch "_C._nn.pad", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 'constant', 1.5", "N(2, 3, 4), (2, 3), 'reflect'", "N(2, 4, 4), (1, 2, 3, 0), mode='reflect'", "N(2, 4), (3, 5), mode='replicate'", "N(2, 3, 4), (2, 1, 1, 3), 'circular'", "N(2, 3, 4), (-1, 2), 'replicate'"],
             example [
                 r#"assert_close(tensor([1, 2, 3])?.pad(&[1, 2], "constant", None)?, [0, 1, 2, 3, 0, 0]);"#,
@@ -132,7 +132,7 @@ macro_rules! shape_ops {
         /// Grids of coordinates: of vectors, tensors of all their sizes together, each vector along its own dimension.
         /// `indexing="xy"` exchanges the first two dimensions; `"ij"` is the default. Views.
         function meshgrid(tensors: Tensors; indexing: OptText = None) -> Tensors {
-            [variadic] Keep Yes DTypes::ALL, Same,
+            [no_out variadic] Keep Yes DTypes::ALL, Same,
             run meshgrid_body, torch "", samples ["N(2), N(3)", "N(2), N(3), N(), indexing='xy'", "N(2), indexing='ij'"],
             example [
                 "let grids = meshgrid(&[tensor([1, 2])?, tensor([3, 4])?], None)?;",
@@ -142,7 +142,7 @@ macro_rules! shape_ops {
         }
         /// A matrix with the given ones (vectors as rows, numbers as 1 by 1) along its diagonal, zeros elsewhere.
         function block_diag(tensors: Tensors) -> Tensor {
-            [variadic] Promote Yes DTypes::ALL, Same,
+            [no_out variadic] Promote Yes DTypes::ALL, Same,
             run block_diag_body, torch "", samples ["N(2, 3), N(1, 2)", "N(), N(3), N(2, 2)", "N(2, 2)"],
             example ["assert_close(block_diag(&[tensor([[1, 2]])?, tensor(3)?])?, [[1, 2, 0], [0, 0, 3]]);"]
         }
@@ -157,20 +157,20 @@ macro_rules! shape_ops {
         }
         /// The last dimension as diagonal `offset` of new matrices over `dim1` and `dim2`, zeros elsewhere.
         method diag_embed(offset: Int = 0, dim1: Dim = -2, dim2: Dim = -1) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run diag_embed_body, torch "", samples ["N(3)", "N(2, 3), 1", "N(2, 3), -1, 0, 2", "N(2, 3), 0, 2, 1"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.diag_embed(0, -2, -1)?, [[[1, 0], [0, 2]], [[3, 0], [0, 4]]]);"]
         }
         /// The elements, flattened, on diagonal `offset` of a matrix.
         method diagflat(offset: Int = 0) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run diagflat_body, torch "", samples ["N(2, 2)", "N(3), -2", "N()"],
             example ["assert_close(tensor([1, 2])?.diagflat(1)?, [[0, 1, 0], [0, 0, 2], [0, 0, 0]]);"]
         }
         /// The coordinates, one int64 tensor for each dimension of a tensor of that `shape`, of elements whose places in the
         /// flattened tensor are `indices`. Negative ones count from the end, and what is beyond begins again at the front.
         function unravel_index(indices: Tensor, shape: Dims) -> Tensors {
-            [plain nograd] Keep Yes DTypes::INTEGER, Index,
+            [no_out plain nograd] Keep Yes DTypes::INTEGER, Index,
             run unravel_index_body, torch "", samples ["I(0, 12, 5), (3, 4)", "I(-30, 30, 2, 3), (2, 5, 1)", "I(0, 3), (3,)", "I(0, 9, 4), ()", "I(0, 9, 0), (2, 0)"],
             example [
                 "let places = unravel_index(&tensor([0, 5])?, &[2, 3])?;",
@@ -180,7 +180,7 @@ macro_rules! shape_ops {
         }
         /// The conjugate transpose of matrices: the last two dimensions exchanged.
         method adjoint() -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [no_out] Keep Yes DTypes::ALL, Same,
             run adjoint_body, torch "", samples ["N(2, 3)", "N(4, 2, 3)"],
             example ["assert_close(tensor([[(1.0, 2.0), (3.0, 4.0)]])?.adjoint()?, [[(1.0, -2.0)], [(3.0, -4.0)]]);"]
         }

@@ -18,7 +18,7 @@ macro_rules! sort_ops {
         $cb! { "sort" SortOp :
             /// The indices that sort along `dim`; equal elements keep their order, NaN is largest.
             method argsort(dim: Dim = -1, descending: Bool = false, stable: Bool = true) -> Tensor {
-                [] Keep Yes DTypes::ORDERED, Index,
+                [out_with stable] Keep Yes DTypes::ORDERED, Index,
                 prim ArgSort { axis: usize, descending: bool } Nothing {none},
                 run argsort_body, torch "", samples ["N(3, 4)", "N(3, 4), 0, descending=True", "N(), 0", "N(3, 0)"],
                 example ["assert_close(tensor([3, 1, 2])?.argsort(-1, false, true)?, [1, 2, 0]);"]
@@ -85,7 +85,7 @@ macro_rules! sort_ops {
             /// The middle element in order along `dim`, the lower one of two, and its index; without `dim` the middle one of
             /// all elements alone, whose equals share the gradient. NaN where there is one.
             method median(dim: SomeDim = None, keepdim: Bool = false) -> MaybeIndices {
-                [] Keep Yes DTypes::REAL, Same,
+                [out_with dim] Keep Yes DTypes::REAL, Same,
                 run median_body[false], torch "", samples ["N(3, 4)", "N(3, 5), 1", "N(4, 3), 0, keepdim=True", "N(), 0"],
                 example [
                     "let (value, index) = tensor([3, 1, 4, 2])?.median(Some(0), false)?;",
@@ -95,7 +95,7 @@ macro_rules! sort_ops {
             }
             /// [`median`] of the elements that are not NaN.
             method nanmedian(dim: SomeDim = None, keepdim: Bool = false) -> MaybeIndices {
-                [] Keep Yes DTypes::REAL, Same,
+                [out_with dim] Keep Yes DTypes::REAL, Same,
                 run median_body[true], torch "", samples ["N(3, 4)", "N(3, 5), 1", "N(4, 3), 0, keepdim=True"],
                 example [
                     "let (value, _) = tensor([3.0, f64::NAN, 1.0, 2.0])?.nanmedian(None, false)?;",

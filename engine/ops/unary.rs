@@ -133,7 +133,7 @@ macro_rules! unary_ops {
             {|c, g| [(g * &c.out()?.conjugated()?)? * &(1.0 - &c.out()?.conjugated()?)?]}, samples ["N(3, 4)"],
             example ["assert_close(tensor([0.0, 1.0])?.sigmoid()?, [0.5, 0.73106]);"];
         /// `max(x, 0)`. The gradient at 0 is 0; NaN stays NaN and lets its gradient by.
-        relu = Relu [inplace] Keep DTypes::REAL, Same, Output
+        relu = Relu [no_out inplace] Keep DTypes::REAL, Same, Output
             {|c, g| [super::binary::relu_gradient(g, &c.out()?)]}, samples ["N(3, 4)"],
             example ["assert_close(tensor([-1.0, 2.0])?.relu()?, [0.0, 2.0]);"];
         /// `x * sigmoid(x)`, also called swish (Ramachandran et al., 2017).
@@ -225,13 +225,13 @@ macro_rules! unary_ops {
         bitwise_not = BitwiseNot [inplace] Keep DTypes::INTEGRAL, Same, Nothing {none}, samples ["I(0, 100, 3, 4)"],
             example ["assert_close(tensor([0, 5])?.bitwise_not()?, [-1, -6]);"];
         /// True where the element is not a number.
-        isnan = IsNan [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)"],
+        isnan = IsNan [no_out] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)"],
             example ["assert_close(tensor([1.0, f64::NAN])?.isnan()?, [false, true]);"];
         /// True where the element is infinite.
-        isinf = IsInf [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)"],
+        isinf = IsInf [no_out] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)"],
             example ["assert_close(tensor([1.0, f64::NEG_INFINITY])?.isinf()?, [false, true]);"];
         /// True where the element is neither infinite nor NaN.
-        isfinite = IsFinite [] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)"],
+        isfinite = IsFinite [no_out] Keep DTypes::ALL, Bool, Nothing {none}, samples ["N(3, 4)"],
             example ["assert_close(tensor([1.0, f64::NAN, f64::INFINITY])?.isfinite()?, [true, false, false]);"];
     }};
 }

@@ -381,6 +381,8 @@ fn movedim_body(x: &Tensor, source: &[isize], destination: &[isize]) -> Result<T
         let why = format!("source {source:?} and destination {destination:?} must have the same number of dims");
         return Err(Error::runtime("movedim", why));
     }
+    // One that does not exist is named before one that comes twice.
+    source.iter().chain(destination).try_for_each(|&dim| shape::wrap_dim("movedim", dim, x.ndim()).map(drop))?;
     let source = shape::wrap_dims("movedim", source, x.ndim())?;
     let destination = shape::wrap_dims("movedim", destination, x.ndim())?;
     if x.ndim() == 0 {

@@ -157,7 +157,10 @@ fn check_given_kind(py: Python<'_>, op: &'static str, out: Borrowed<'_, '_, PyAn
     let one = out.is_instance_of::<PyTensor>();
     let expected = match result {
         "Tensor" if !one => "Tensor",
-        "ValuesIndices" | "MinMax" | "SignLogabsdet" | "MantissaExponent" | "HistEdges" | "Pair" | "Named" if one => {
+        "ValuesIndices" | "MaybeIndices" | "MinMax" | "SignLogabsdet" | "MantissaExponent" | "HistEdges" | "Pair"
+        | "Named"
+            if one =>
+        {
             "tuple of Tensors"
         }
         _ => return Ok(()),
@@ -165,13 +168,17 @@ fn check_given_kind(py: Python<'_>, op: &'static str, out: Borrowed<'_, '_, PyAn
     Err(errors::type_error(py, format!("{op}(): argument 'out' must be {expected}, not {}", kind_name(&out))))
 }
 
-/// Refuses `out` of what is made after a tensor (`zeros_like`): PyTorch has it of sizes alone.
-pub fn check_of_sizes(py: Python<'_>, op: &'static str) -> PyResult<()> {
-    let first = |s: &lucid::ops::Schema| s.params.first().is_some_and(|p| p.kind == "Tensor");
-    match lucid::ops::schemas().find(|s| s.name == op).is_some_and(first) {
-        true => Err(errors::type_error(py, format!("{op}() got an unexpected keyword argument 'out'"))),
-        false => Ok(()),
+/// Refuses an `out` beside an argument that is left out: PyTorch's overload without it writes to nothing.
+#[inline]
+pub fn check_with(py: Python<'_>, op: &'static str, out: Arg<'_, '_>, with: Arg<'_, '_>) -> PyResult<()> {
+    if out.0.is_none() || with.0.is_some() {
+        return Ok(());
     }
+    let op = op.trim_start_matches("r#");
+    Err(errors::type_error(
+        py,
+        format!("{op}() received an invalid combination of arguments: no overload has 'out' alone"),
+    ))
 }
 
 /// The `dtype` of a call that writes to `out`: where none is given, `out`'s if the op makes its result in any.

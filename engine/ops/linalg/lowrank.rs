@@ -17,7 +17,7 @@ macro_rules! lowrank_ops {
         /// `U`, singular values and `V` of about `A` (of `A - M` where that is given), of rank up to `q`, by `niter` rounds of power
         /// iteration on a random sample. More rounds and a larger `q` come nearer; `q` a little above the rank sought is best.
         function svd_lowrank(A: Tensor, q: OptInt = Some(6), niter: OptInt = Some(2), M: OptTensor = None) -> Tensors {
-            [] Full Seeded DTypes::FACTORED, Same,
+            [no_out] Full Seeded DTypes::FACTORED, Same,
             run svd_lowrank_body, torch "", samples [],
             example [
                 "let a = tensor([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])?;",
@@ -28,7 +28,7 @@ macro_rules! lowrank_ops {
         /// [`svd_lowrank`] of `A` with the mean of each column taken off, unless `center` is false: principal components, in
         /// the columns of `V`. `q` is 6 by default, or the smaller side.
         function pca_lowrank(A: Tensor, q: OptInt = None, center: Bool = true, niter: Int = 2) -> Tensors {
-            [] Full Seeded DTypes::FACTORED, Same,
+            [no_out] Full Seeded DTypes::FACTORED, Same,
             run pca_lowrank_body, torch "", samples [],
             example [
                 "let made = pca_lowrank(&tensor([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])?, Some(1), true, 2)?;",

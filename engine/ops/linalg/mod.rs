@@ -184,7 +184,7 @@ macro_rules! linalg_ops {
             /// The exponential of each matrix, `Σ Aᵏ / k!`, by scaling and squaring (Moler and Van Loan, 2003). On the GPU device the
             /// largest norm is read back, which evaluates.
             function linalg_matrix_exp(A: Tensor) -> Tensor {
-                [] Full Yes DTypes::INEXACT, Same,
+                [no_out] Full Yes DTypes::INEXACT, Same,
                 prim Exponential First {|c, g| [exponential_gradient(c, g)]},
                 run exponential_body, torch "linalg.matrix_exp", samples ["N(3, 3)", "N(2, 2, 2)", "N(1, 1)", "N(0, 0)"],
                 example ["assert_close(linalg_matrix_exp(&tensor([[0.0, 1.0], [0.0, 0.0]])?)?, [[1.0, 1.0], [0.0, 1.0]]);"]
@@ -209,13 +209,13 @@ macro_rules! linalg_ops {
             }
             /// The determinant of each matrix. The gradient is that of its cofactors, also where the matrix is singular.
             method det() -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
+                [no_out] Full Yes DTypes::FACTORED, Same,
                 run part_body["det", 2], torch "", samples ["N(2, 3, 3)", "N(1, 2, 2)", "N(2, 0, 0)"],
                 example ["assert_close(tensor([[1.0, 2.0], [3.0, 4.0]])?.det()?, -2.0);"]
             }
             /// The logarithm of the determinant of each matrix: -inf where it is 0, NaN where it is negative.
             method logdet() -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
+                [no_out] Full Yes DTypes::FACTORED, Same,
                 run logdet_body, torch "", samples ["P(2, 1, 1)"],
                 example ["assert_close(tensor([[2.0, 0.0], [0.0, 3.0]])?.logdet()?, 6f64.ln());"]
             }

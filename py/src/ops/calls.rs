@@ -142,6 +142,16 @@ macro_rules! lead {
     ($py:ident $sig:tt) => {};
 }
 
+/// The first where there is one, else the second.
+macro_rules! first {
+    ([$a:expr] $b:expr) => {
+        $a
+    };
+    ([] $b:expr) => {
+        $b
+    };
+}
+
 /// Where the row makes its result in the `dtype` that it is told, that of `out`.
 macro_rules! as_asked {
     ($py:ident $op:ident [$($out:ident)?]) => {};

@@ -38,19 +38,19 @@ macro_rules! function_item {
             [#[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]]
             ($($p: $k $(= $d)?),* $(; $($kp: $kk = $kd),*)?) }
     };
-    ($docs:tt $name:ident $ret:ident [$out:ident]
+    ($docs:tt $name:ident $ret:ident [$out:ident $($with:ident)?]
         ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) []) => {
-        function_item! { @item $docs $name $ret [$out]
+        function_item! { @item $docs $name $ret [$out $($with)?]
             [#[pyo3(signature = ($($p $(= missing!($d))?,)* *, $($($kp = missing!($kd),)*)? $out = Arg::MISSING))]]
             ($($p: $k $(= $d)?),* $(; $($kp: $kk = $kd),*)?) }
     };
-    ($docs:tt $name:ident $ret:ident [$($out:ident)?]
+    ($docs:tt $name:ident $ret:ident [$($out:ident $($with:ident)?)?]
         ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) [$(($other:ident $of:ident))+]) => {
-        function_item! { @item $docs $name $ret [$($out)?]
+        function_item! { @item $docs $name $ret [$($out $($with)?)?]
             [#[pyo3(signature = ($($p = Arg::MISSING,)* *, $($($kp = missing!($kd),)*)? $($other = Arg::MISSING,)+ $($out = Arg::MISSING)?))]]
             ($($p: $k $(= $d)?),* $(; $($kp: $kk = $kd),*)?) $(($other $of))+ }
     };
-    (@item [$($doc:tt)*] $name:ident $ret:ident [$($out:ident)?] [$($attr:tt)*]
+    (@item [$($doc:tt)*] $name:ident $ret:ident [$($out:ident $($with:ident)?)?] [$($attr:tt)*]
         ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),*)?) $(($other:ident $of:ident))*) => {
         $($doc)*
         #[pyfunction]
@@ -66,6 +66,7 @@ macro_rules! function_item {
             const OP: &str = stringify!($name);
             either! { py OP $(($other $of))* }
             lead! { py ($($p: $k),*) }
+            $($(crate::out::check_with(py, OP, $out, $with)?;)?)?
             let (made, given) = {
                 $(let $p = held!(py OP $p $k $($d)?);)*
                 $($(let $kp = held!(py OP $kp $kk $kd);)*)?
@@ -83,26 +84,26 @@ macro_rules! function_item {
 /// The row's function: body and, unless it is for methods only, the Python function.
 macro_rules! bind_function {
     // What makes new tensors also takes requires_grad. Sizes may be listed: zeros(2, 3).
-    ($docs:tt $name:ident ($p:ident: Sizes $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] $out:tt) => {
-        bind_function! { @new $docs $name py [*args, $p = Arg::MISSING,] [args: &Bound<'py, PyTuple>, $p: Arg<'_, 'py>,]
+    ($docs:tt $name:ident ($p:ident: Sizes $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] [$($out:ident)?]) => {
+        bind_function! { @new $docs $name py [$($out)?] [*args, $p = Arg::MISSING,] [args: &Bound<'py, PyTuple>, $p: Arg<'_, 'py>,]
             [let $p = listed(At { op: OP, arg: stringify!($p) }, args, $p)?;] ($p: Sizes) ($($($kp: $kk = $kd),*)?) }
     };
-    ($docs:tt $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] $out:tt) => {
-        bind_function! { @new $docs $name py [$($p $(= missing!($d))?,)* *,] [$($p: Arg<'_, 'py>,)*]
+    ($docs:tt $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] [$($out:ident)?]) => {
+        bind_function! { @new $docs $name py [$($out)?] [$($p $(= missing!($d))?,)* *,] [$($p: Arg<'_, 'py>,)*]
             [$(let $p = held!(py OP $p $k $($d)?);)*] ($($p: $k),*) ($($($kp: $kk = $kd),*)?) }
     };
     // With the signature's head, its parameters, and what makes arguments of them.
-    (@new [$($doc:tt)*] $name:ident $py:ident [$($head:tt)*] [$($taken:tt)*] [$($held:tt)*] ($($p:ident: $k:ident),*)
+    (@new [$($doc:tt)*] $name:ident $py:ident [$($out:ident)?] [$($head:tt)*] [$($taken:tt)*] [$($held:tt)*] ($($p:ident: $k:ident),*)
         ($($kp:ident: $kk:ident = $kd:expr),*)) => {
         $($doc)*
         #[pyfunction]
-        #[pyo3(signature = ($($head)* $($kp = missing!($kd),)* out = Arg::MISSING, layout = Arg::MISSING, pin_memory = Arg::MISSING, requires_grad = Flag::OFF))]
+        #[pyo3(signature = ($($head)* $($kp = missing!($kd),)* $($out = Arg::MISSING,)? layout = Arg::MISSING, pin_memory = Arg::MISSING, requires_grad = Flag::OFF))]
         #[allow(clippy::too_many_arguments)]
         pub fn $name<'py>(
             $py: Python<'py>,
             $($taken)*
             $($kp: Arg<'_, 'py>,)*
-            out: Arg<'_, 'py>,
+            $($out: Arg<'_, 'py>,)?
             layout: Arg<'_, 'py>,
             pin_memory: Arg<'_, 'py>,
             requires_grad: Flag,
@@ -112,18 +113,18 @@ macro_rules! bind_function {
             let made = {
                 $($held)*
                 $(let $kp = held!($py OP $kp $kk $kd);)*
-                as_asked! { $py OP [out] $(($kp $kp: $kk))* }
+                as_asked! { $py OP [$($out)?] $(($kp $kp: $kk))* }
                 run!($py, OP, ops::$name, ($($p: $k,)* $($kp: $kk),*))?
             };
-            made_new($py, OP, made, out, requires_grad.of($py, OP)?)
+            made_new($py, OP, made, first!([$($out)?] Arg::MISSING), requires_grad.of($py, OP)?)
         }
     };
     // The tensors one by one, or as one sequence: atleast_1d(x, y).
-    ([$($doc:tt)*] $name:ident ($p:ident: Tensors $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [variadic $($flag:ident)*] $out:tt) => {
+    ([$($doc:tt)*] $name:ident ($p:ident: Tensors $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [variadic $($flag:ident)*] [$($out:ident)?]) => {
         $($doc)*
         #[pyfunction]
-        #[pyo3(signature = (*$p, $($($kp = missing!($kd),)*)? out = Arg::MISSING))]
-        pub fn $name<'py>(py: Python<'py>, $p: &Bound<'py, PyTuple>, $($($kp: Arg<'_, 'py>,)*)? out: Arg<'_, 'py>) -> Object<'py> {
+        #[pyo3(signature = (*$p, $($($kp = missing!($kd),)*)? $($out = Arg::MISSING)?))]
+        pub fn $name<'py>(py: Python<'py>, $p: &Bound<'py, PyTuple>, $($($kp: Arg<'_, 'py>,)*)? $($out: Arg<'_, 'py>)?) -> Object<'py> {
             const OP: &str = stringify!($name);
             let (at, alone) = (At { op: OP, arg: stringify!($p) }, $p.len() == 1);
             let alone = if alone { Some($p.get_item(0)?) } else { None };
@@ -131,12 +132,12 @@ macro_rules! bind_function {
             let arguments = alone_sequence.unwrap_or($p.as_any());
             let $p = crate::args::tensors_of(at, arguments.as_borrowed())?;
             $($(let $kp = held!(py OP $kp $kk $kd);)*)?
-            let count = $p.len();
-            apart! { py OP [out] $p: Tensors }
+            $(let count = $p.len();
+            apart! { py OP [$out] $p: Tensors })?
             let made = run!(py, OP, ops::$name, ($p: Tensors $($(, $kp: $kk)*)?))?;
-            if let Some(out) = out.0.filter(|o| !o.is_none()) {
+            $(if let Some(out) = $out.0.filter(|o| !o.is_none()) {
                 return crate::out::store(py, OP, out, made, &[Given::Tensors(count)]);
-            }
+            })?
             // One tensor by itself gives one tensor.
             let made = results::variadic::$ret(py, OP, made, alone.is_some() && alone_sequence.is_none())?;
             results::or_arguments(made, arguments)
@@ -180,7 +181,6 @@ pub fn made_new<'py>(
     match out.0.filter(|o| !o.is_none()) {
         None => results::leaf(py, made, requires_grad),
         Some(out) => {
-            crate::out::check_of_sizes(py, op)?;
             let out = crate::out::store_new(py, op, out, made)?;
             if requires_grad {
                 out.cast::<PyTensor>()?.call_method1("requires_grad_", (true,))?;
@@ -314,6 +314,13 @@ macro_rules! bind_restride {
 
 /// What a row gives, by its form and flags. `$out` is `[out]` where the family's functions write to one.
 macro_rules! bind_row {
+    // Functions that write to nothing, and those that do where an argument is given.
+    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [no_out $($flag:ident)*] $out:tt) => {
+        bind_row! { $form $docs $name $sig $ret [$($flag)*] [] }
+    };
+    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [out_with $with:ident $($flag:ident)*] [$out:ident]) => {
+        bind_row! { $form $docs $name $sig $ret [$($flag)*] [$out $with] }
+    };
     // What these say the schema holds.
     ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [old_numbers $($flag:ident)*] $out:tt) => {
         bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
@@ -411,6 +418,8 @@ macro_rules! with_out {
 /// Adds a row's function to the module, if it has one.
 macro_rules! add_row {
     ($m:ident $form:ident $name:ident [old_numbers $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
+    ($m:ident $form:ident $name:ident [no_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
+    ($m:ident $form:ident $name:ident [out_with $with:ident $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [own_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [casts_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [out_rule $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };

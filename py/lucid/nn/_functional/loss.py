@@ -268,13 +268,16 @@ def soft_margin_loss(
             "The function 'soft_margin_loss' is not differentiable with respect to argument 'target'. This input "
             "cannot have requires_grad True; detach() it."
         )
-    z = -(target * input)
+    if not lucid.can_cast(target.dtype, input.dtype):
+        raise errors.DtypeMismatch(f"soft_margin_loss: {target.dtype} can't be cast to the input's {input.dtype}")
+    z = -(target * input).to(input.dtype)
     if z.shape != input.shape:
         why = f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(z.shape)}"
         raise errors.ShapeMismatch(f"soft_margin_loss: {why}; the target is broadcast to the input")
     if not z.is_floating_point() and not z.is_complex():
         raise errors.DtypeMismatch(f"soft_margin_loss: the loss can't be cast to {z.dtype}; give floating point")
-    return reduced(-_C.logsigmoid(-z), reduction)
+    # As PyTorch has it, which overflows for large `z`.
+    return reduced(z.exp().log1p(), reduction)
 
 
 def multilabel_soft_margin_loss(
@@ -404,7 +407,7 @@ def ctc_loss(
         zero_infinity: Whether losses of sequences that cannot be aligned are 0, not infinite. Default: False.
 
     The gradient of `log_probs` is PyTorch's: the derivative and the probabilities, which a `log_softmax` before takes
-    out again; by itself it is the derivative of no function. Of an infinite loss it is 0, where PyTorch's is NaN.
+    out again; by itself it is the derivative of no function. Of an infinite loss it is NaN, without `zero_infinity`.
     """
     alone = log_probs.dim() == 2
     if alone:
@@ -434,7 +437,7 @@ def ctc_loss(
     targets = targets.narrow(1, 0, longest).to(device)
     in_length, out_length = (lucid.tensor(n, device=device) for n in (ins, outs))
     with _C._Step("ctc_loss"):
-        loss = _ctc(log_probs, targets, in_length, out_length, blank)
+        loss = _ctc(log_probs, targets, in_length, out_length, blank, zero_infinity)
     if zero_infinity:
         loss = loss.where(loss.detach() != math.inf, 0.0)
     if alone and reduction == "none":
@@ -442,8 +445,10 @@ def ctc_loss(
     return reduced(loss / out_length.clamp(min=1).to(loss.dtype) if reduction == "mean" else loss, reduction)
 
 
-def _ctc(log_probs: Tensor, targets: Tensor, in_length: Tensor, out_length: Tensor, blank: int) -> Tensor:
-    """The loss of each sequence, of padded targets."""
+def _ctc(
+    log_probs: Tensor, targets: Tensor, in_length: Tensor, out_length: Tensor, blank: int, zero_infinity: bool
+) -> Tensor:
+    """The loss of each sequence, of padded targets; with `zero_infinity` infinite ones have no gradient."""
     steps, count, _ = log_probs.shape
     device, longest = log_probs.device, targets.shape[1]
     # Labels with blanks around them, and where a step may skip the blank between two.
@@ -480,9 +485,14 @@ def _ctc(log_probs: Tensor, targets: Tensor, in_length: Tensor, out_length: Tens
         loss = lucid.where((in_length == 0) & (out_length == 0), 0.0, loss)
         loss = loss.masked_fill(loss.detach() > -0.5 * _NEVER, math.inf)
     if log_probs.requires_grad and lucid.is_grad_enabled() and steps > 0:
-        read = (lucid.arange(steps, device=device).unsqueeze(1) < in_length) & (loss.detach() != math.inf)
+        read = lucid.arange(steps, device=device).unsqueeze(1) < in_length
         sums = log_probs.exp().masked_fill(read.logical_not().unsqueeze(2), 0.0).sum([0, 2])
-        loss = loss + (sums - sums.detach())
+        infinite = loss.detach() == math.inf
+        finite = sums.masked_fill(infinite, 0.0)
+        loss = loss + (finite - finite.detach())
+        if not zero_infinity:
+            # The root adds 0, and its gradient there is NaN.
+            loss = loss + (sums.masked_fill(infinite.logical_not(), 0.0) * 0.0).sqrt()
     return loss
 
 
