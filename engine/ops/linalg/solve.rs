@@ -199,7 +199,9 @@ fn sided(
             let why = "Vector broadcasting of the left hand side is not supported for left=False.";
             return Err(Error::runtime(op, why));
         }
-        return solve(a, &b.unsqueeze(-1)?)?.squeeze(Some(&[-1]));
+        let x = solve(a, &b.unsqueeze(-1)?)?.squeeze(Some(&[-1]))?;
+        // In PyTorch a batch of vectors lies as a matrix of them does, by columns.
+        return if x.ndim() > 1 { by_columns(&x) } else { Ok(x) };
     }
     match left {
         true => solve(a, b),
@@ -389,6 +391,7 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
         false if x.requires_grad() => x.reshape(&[-1])?.narrow(0, 0, 0)?.abs()?,
         false => none(real)?,
     };
+    let x = in_room_of(x, m)?;
     let x = if vector { x.squeeze(Some(&[-1]))? } else { x };
     Ok(vec![
         x,
@@ -396,6 +399,19 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
         if driver == "gels" { none(DType::I64)? } else { rank },
         if matches!(driver, "gelsd" | "gelss") { values } else { none(real)? },
     ])
+}
+
+/// Solutions by columns, each in a column of so many elements: as in PyTorch, where they take the place of the right sides.
+fn in_room_of(x: Tensor, rows: usize) -> Result<Tensor> {
+    let n = x.shape()[x.ndim() - 2];
+    if rows <= n || x.is_batched() {
+        return Ok(x);
+    }
+    let columns = turned(&x)?;
+    let mut rest = Shape::from_slice(columns.shape());
+    rest[x.ndim() - 1] = rows - n;
+    let rest = Tensor::full_of(&rest, Scalar::ZERO, x.dtype(), x.device())?;
+    turned(&crate::ops::index::cat(&[columns, rest], -1)?.narrow(-1, 0, n as i64)?).map(Tensor::alone_on_storage)
 }
 
 fn tensorinv_body(a: &Tensor, ind: i64) -> Result<Tensor> {

@@ -21,8 +21,6 @@ SMALL = "PyTorch has another kernel for single small volumes, which knows no cha
 COPIED = "PyTorch writes into a copy that lies as the input does"
 #: What lies otherwise in PyTorch, and why. Each has a sample that shows it.
 OTHERWISE = {
-    "linalg_lstsq": "PyTorch's lies in what the right side took, with gaps below it",
-    "linalg_solve": "of a batch of vectors PyTorch's lies as a matrix of them would, by columns",
     **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
     "put": COPIED,
     **dict.fromkeys(("unique", "unique_consecutive", "nonzero", "argwhere", "unravel_index"), "found by columns"),
