@@ -139,7 +139,7 @@ impl Tensor {
     }
 
     /// Puts the elements of `source`, with its sizes, dtype and device, in the place of this handle's, and leaves the rest as
-    /// it is: its place on the tape, its gradient, and whether it was made in inference mode. No gradient notices.
+    /// it is: its place on the tape and its gradient. No gradient notices.
     ///
     /// # Errors
     /// [`Error::Runtime`] where a gradient is wanted that the new dtype cannot have.
@@ -156,7 +156,7 @@ impl Tensor {
         }
         let same =
             |a: &Tensor, b: &Tensor| a.shape() == b.shape() && a.dtype() == b.dtype() && a.device() == b.device();
-        let new = Tensor::with_auto(shown.storage().clone(), Auto::detached(self.is_inference()));
+        let new = Tensor::with_auto(shown.storage().clone(), Auto::detached(source.is_inference()));
         match self.edge().filter(|_| !self.is_leaf()) {
             Some(edge) => {
                 new.0.auto.set_edge(Some(edge));
@@ -165,7 +165,7 @@ impl Tensor {
                 }
             }
             None if wanted => {
-                new.requires_grad_(true)?;
+                new.0.auto.set_requires_grad(true);
                 if same(self, &new) {
                     self.0.auto.pass_to(&new);
                 }

@@ -48,7 +48,7 @@ pub(super) fn accumulate(leaf: &Tensor, g: Tensor, create_graph: bool) -> Result
                 let _name = super::modes::named("copy_");
                 g.copy_lying_as(leaf)?
             }
-            None if g.is_unshared() && lies_as(&g, leaf) => g.detach()?,
+            None if g.is_unshared() && (lies_as(&g, leaf) || !super::modes::layout_enforced()) => g.detach()?,
             // An expanded or shared gradient must not be seen through another's in-place write.
             None => g.detach()?.copy_lying_as(leaf)?,
         };

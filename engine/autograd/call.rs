@@ -4,7 +4,7 @@
 //! are told of ops alone that are made of others: by them what these saved is found. Gradient rules do not read it.
 
 use super::graph::GraphNode;
-use super::node::{Kept, Node};
+use super::node::{Kept, Kind, Node};
 use super::record::requires_grad;
 use crate::ops::schema::Param;
 use crate::ops::{NormOrder, Operand, Sections};
@@ -151,6 +151,34 @@ impl Node {
         find(name).or_else(|| if name == "self" { find("input") } else { None })
     }
 
+    /// The indices that sorted or chose what the op gave: what the step saved that took the elements, in the result's shape.
+    ///
+    /// # Errors
+    /// As [`Node::saved`].
+    pub(crate) fn saved_indices(self: &Arc<Node>) -> Result<Option<Tensor>> {
+        // Those that are given indices call them `index`.
+        if self.told.get().is_none() || matches!(self.op(), "gather" | "take_along_dim") {
+            return Ok(None);
+        }
+        let mut node = Arc::clone(self);
+        while !matches!(&node.kind, Kind::Op(prim) if prim.schema().name == "gather") {
+            match node.edges.first() {
+                Some(Some(edge)) if edge.node.called == self.called && edge.node.told.get().is_none() => {
+                    node = Arc::clone(&edge.node);
+                }
+                _ => return Ok(None),
+            }
+        }
+        let Some(indices) = node.saved(1)? else { return Ok(None) };
+        if matches!(self.told_as("self_sym_sizes"), Some(Told::Ints(sizes)) if sizes.is_empty()) {
+            return indices.reshape(&[]).map(Some);
+        }
+        match (self.told_as("keepdim"), self.told_as("dim")) {
+            (Some(Told::Truth(false)), Some(Told::Int(dim))) => indices.squeeze(Some(&[dim as isize])).map(Some),
+            _ => Ok(Some(indices)),
+        }
+    }
+
     /// That tensor, unless it is gone, where this node or one that the same call recorded before it saved it or all of its elements.
     ///
     /// # Errors
@@ -214,6 +242,7 @@ impl GraphNode {
         let tensors = self.0.told.get().into_iter().flat_map(|told| told.iter()).map(|(name, _)| *name);
         let tensors = tensors.map(|name| if name == "input" && !of_input { "self" } else { name });
         names.extend(tensors.filter(|name| matches!(self.0.saved_argument(name), Ok(Some(_)) | Err(_))));
+        names.extend(matches!(self.0.saved_indices(), Ok(Some(_)) | Err(_)).then_some("indices"));
         names
     }
 

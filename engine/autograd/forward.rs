@@ -161,7 +161,7 @@ pub fn cut(t: &Tensor) -> Result<Tensor> {
     if let Some(batch) = t.storage().batch() {
         return Ok(batch.with(cut(&batch.value)?));
     }
-    let own = t.detach()?;
+    let own = followable(t.detach()?);
     if active() && !t.is_sparse() {
         at_each(|| tangent(t).map(|v| v.into_iter().for_each(|v| put(&own, Some(v), false))))?;
     }

@@ -95,9 +95,11 @@ fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
         "cross_entropy_mean" => ("div", 1),
         "cross_entropy_smooth" => ("add", 0),
         "nll_loss_flat" => ("view", 0),
-        "sum_of_values" => ("sum", 1),
+        "sum_over" => ("sum", 1),
         "lstm_cell" => ("mul", 0),
         "gru_cell" | "lstm_cell_state" => ("add", 0),
+        "elu_" | "selu_" => ("elu", 1),
+        "celu_" | "leaky_relu_" | "threshold_" | "rrelu_with_noise_" => (op.trim_end_matches('_'), 1),
         "t_" | "transpose_" | "unsqueeze_" | "as_strided_" => (op.trim_end_matches('_'), 1),
         "div" => (op, 2 * given.has("rounding_mode")),
         "remainder" | "fmod" => (op, given.tensor("other")),
@@ -112,7 +114,7 @@ fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
         "corrcoef" => ("clamp", 1),
         "quantile" | "nanquantile" => ("squeeze", 4),
         "vecmat" => ("squeeze", 4),
-        "max_pool1d" | "avg_pool1d" | "conv_unbatched" => ("squeeze", 1),
+        "max_pool1d" | "avg_pool1d" | "unbatched" => ("squeeze", 1),
         "linear" if given.has("bias") == 0 => ("mm", 0),
         "rsub" | "copysign" => (op, given.number("other")),
         "xlogy" => (op, 2 * given.number("other")),
@@ -152,6 +154,7 @@ fn stands_for(op: &str) -> &str {
         "imag" => "select",
         "tile" => "repeat",
         "hstack" | "vstack" | "dstack" | "column_stack" => "cat",
+        "lstm_sequence" | "gru_sequence" | "rnn_sequence" => "cat",
         "cartesian_prod" => "stack",
         "combinations" => "index",
         "fliplr" | "flipud" => "flip",
@@ -347,7 +350,10 @@ impl GraphNode {
             if name == "self" && self.0.metas.len() == 1 && row.is_some_and(|row| row.primitive) {
                 return Ok(self.0.saved(0)?.map(Some));
             }
-            return Ok(self.0.saved_argument(name)?.map(Some));
+            return Ok(match self.0.saved_argument(name)? {
+                None if name == "indices" => self.0.saved_indices()?.map(Some),
+                found => found.map(Some),
+            });
         };
         let row = prim.schema();
         if name == "result" && row.saves.output(|_| true) {

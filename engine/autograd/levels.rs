@@ -40,7 +40,7 @@ pub fn enter_dual_level() -> Result<()> {
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     let free = LEVELS.with_borrow(Vec::is_empty);
     if !free || LEVEL.compare_exchange(0, id, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        return Err(Error::runtime("enter_dual_level", "Nested forward mode AD is not supported at the moment"));
+        return Err(nested("enter_dual_level"));
     }
     OPEN.fetch_add(1, Ordering::Relaxed);
     Ok(())
@@ -49,12 +49,22 @@ pub fn enter_dual_level() -> Result<()> {
 /// Opens a level of the calling thread alone, inside of those that are open, and gives its id for [`close_level`]. Ops carry
 /// its tangents on, also where they were told not to before. `recorded`: the tape follows what tangents are made of also
 /// where a function says that nothing is recorded, since it is not the function's to say.
-pub fn open_level(recorded: bool) -> u64 {
+///
+/// # Errors
+/// [`Error::Runtime`] where the level for all threads is open: PyTorch has no other inside of it.
+pub fn open_level(recorded: bool) -> Result<u64> {
+    if LEVEL.load(Ordering::Acquire) != 0 {
+        return Err(nested("open_level"));
+    }
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     let mode = if modes::inference_mode_enabled() { Mode::On } else { Mode::Usual };
     LEVELS.with_borrow_mut(|levels| levels.push((id, MODE.replace(mode), recorded)));
     OPEN.fetch_add(1, Ordering::Relaxed);
-    id
+    Ok(id)
+}
+
+fn nested(op: &'static str) -> Box<Error> {
+    Error::runtime(op, "Nested forward mode AD is not supported at the moment")
 }
 
 /// Closes a level of this thread, and those inside of it that are still open; their tangents are gone.

@@ -24,7 +24,6 @@ pub(crate) use auto::Auto;
 pub use call::Told;
 pub use custom::{custom, rewritten, Backward, CustomNode, Record};
 pub(crate) use custom::{flat, leading_nowhere, refuse_recorded, refusing};
-pub(crate) use forward::followable;
 pub use forward::{cut, make_dual, set_tangent, unpack_dual};
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};
@@ -34,9 +33,9 @@ pub use levels::{
 };
 pub use modes::Naming;
 pub use modes::{
-    anomaly, enable_grad, grad_enabled, inference_mode_enabled, led_by_number, named, no_grad, packing, pop_packing,
-    push_packing, restore_mode, set_detect_anomaly, set_grad_enabled, set_inference_mode, set_tracer, Former, Pack,
-    Packing, Tracer, Unpack,
+    anomaly, enable_grad, grad_enabled, inference_mode_enabled, layout_enforced, led_by_number, named, no_grad,
+    packing, pop_packing, push_packing, restore_mode, set_detect_anomaly, set_grad_enabled, set_inference_mode,
+    set_layout_enforced, set_tracer, Former, Pack, Packing, Tracer, Unpack,
 };
 pub(crate) use modes::{bends, laid_back, op_name, with_grad, Lay, Laying};
 pub(crate) use node::{Ctx, Edge, Grads, Pieces};

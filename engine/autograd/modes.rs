@@ -23,6 +23,17 @@ thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Recording) };
     static PACKS: RefCell<Vec<Packing>> = const { RefCell::new(Vec::new()) };
     static NAME: Cell<Option<Called>> = const { Cell::new(None) };
+    static LAYOUT: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Must the first gradient of a leaf that this thread makes lie as the leaf does?
+pub fn layout_enforced() -> bool {
+    LAYOUT.get()
+}
+
+/// Says whether it must, and gives the former answer.
+pub fn set_layout_enforced(on: bool) -> bool {
+    LAYOUT.replace(on)
 }
 
 /// What happens to tensors that the tape saves.

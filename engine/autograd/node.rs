@@ -146,7 +146,7 @@ pub(crate) enum Place {
 impl Kept {
     /// Keeps an input, through the hooks that are set.
     pub(crate) fn input(t: &Tensor) -> Result<Kept> {
-        if t.is_inference() {
+        if t.is_inference() && !super::transforms::is_captured(t) {
             let why = "Inference tensors cannot be saved for backward. To work around you can make a clone to get a \
                        normal tensor and use it in autograd.";
             return Err(Error::runtime("autograd", why));

@@ -382,7 +382,9 @@ pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Re
             "a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or .detach()";
         return Err(Error::runtime(op, why));
     }
-    if t.0.auto.view.as_ref().is_some_and(|v| leaf(&v.base)) {
+    // The base may be a leaf without a gradient, of which this view, or one between, was made a leaf with one.
+    let of_leaf = |v: &ViewInfo| v.base.is_leaf() && requires_grad(if v.itself { &v.base } else { t });
+    if t.0.auto.view.as_ref().is_some_and(|v| of_leaf(v)) {
         let why = "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad()";
         return Err(Error::runtime(op, why));
     }

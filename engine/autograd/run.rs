@@ -452,8 +452,12 @@ impl Ord for Ready {
 fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, captures: bool) -> Result<Grads> {
     if let Kind::Accumulate(leaf) = &node.kind {
         if !captures {
-            arrive(node, leaf, &grads, keep.create_graph)?;
-            node.with_extra(|e| e.after(node.op(), Grads::new(), &grads).map(drop))?;
+            node.with_extra(|e| {
+                // Given away, unless a hook asks for it afterwards: what nothing else holds is kept as it is.
+                let shown = if e.is_empty() { Grads::new() } else { grads.clone() };
+                arrive(node, leaf, grads, keep.create_graph)?;
+                e.after(node.op(), Grads::new(), &shown).map(drop)
+            })?;
         }
         return Ok(Grads::new());
     }
@@ -466,15 +470,15 @@ fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, capt
 }
 
 /// Adds what comes to a leaf's node to the leaf's gradient.
-fn arrive(node: &Node, leaf: &Tensor, grads: &Grads, create_graph: bool) -> Result<()> {
+fn arrive(node: &Node, leaf: &Tensor, grads: Grads, create_graph: bool) -> Result<()> {
     let heir = leaf.0.auto.heir();
     let leaf = heir.as_ref().unwrap_or(leaf);
     if !leaf.0.auto.requires_grad() {
         // Nobody wants its gradient any more.
         return Ok(());
     }
-    for g in grads.iter().flatten() {
-        accumulate(leaf, g.clone(), create_graph)?;
+    for g in grads.into_iter().flatten() {
+        accumulate(leaf, g, create_graph)?;
     }
     node.with_extra(|e| e.accumulated(leaf))
 }
@@ -507,7 +511,7 @@ pub(crate) fn alone(node: &Arc<Node>, grads: &[Option<Tensor>]) -> Result<Vec<Op
     let grads: Grads = grads.iter().cloned().collect();
     let out = match &node.kind {
         Kind::Accumulate(leaf) => {
-            arrive(node, leaf, &grads, false)?;
+            arrive(node, leaf, grads, false)?;
             Grads::new()
         }
         _ => gradient(node, &grads, None)?,

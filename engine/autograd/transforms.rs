@@ -70,6 +70,12 @@ pub(super) fn current() -> u64 {
     STATE.get().call
 }
 
+/// Is a transform of reverse mode at work in this thread, and the tensor from outside of the innermost call? Then it may be
+/// saved, also if it was made in inference mode.
+pub(super) fn is_captured(t: &Tensor) -> bool {
+    STATE.get().reverse && t.call() < current()
+}
+
 /// Refuses hooks on saved tensors where a transform of reverse mode is at work.
 ///
 /// # Errors

@@ -176,6 +176,18 @@ pub(crate) fn draw(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
     Ok(drawn)
 }
 
+/// Refuses numbers drawn by parameters that differ between samples where all samples are to get the same, as PyTorch does.
+pub(crate) fn refuse_same(op: &'static str, parameters: &[&Tensor]) -> Result<()> {
+    if !parameters.iter().any(|t| t.is_batched()) {
+        return Ok(());
+    }
+    let same = |id: u64| level::active().iter().any(|l| l.id == id && l.randomness == Randomness::Same);
+    match parameters.iter().flat_map(|t| levels_of(t)).any(|(id, _)| same(id)) {
+        true => Err(Error::runtime(op, "Vmap does not currently support same randomness with a batched tensor input.")),
+        false => Ok(()),
+    }
+}
+
 const RANDOM: &str =
     "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' \
      randomness flags on vmap or perform the randomness operation out of vmap";

@@ -198,7 +198,7 @@ fn fresh_value(x: &Tensor) -> Result<Tensor> {
             let same = crate::ops::view::ViewOp::Permute { axes: (0..x.ndim()).collect() };
             crate::dispatch::view(same, x, x.layout().clone()).map(crate::autograd::as_input)
         }
-        false => crate::autograd::followable(crate::autograd::cut(x)?).requires_grad_(true),
+        false => crate::autograd::cut(x)?.requires_grad_(true),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::nn::{dropout, schema, NnOp};
 use super::view::{expand_to, reshape_to};
-use crate::autograd::{Ctx, Grads};
+use crate::autograd::{requires_grad, Ctx, Grads, Naming};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
 use crate::{DType, Error, Result, Tensor};
@@ -104,6 +104,17 @@ pub(super) fn body(
         && lead(q, shared) == lead(&k, shared)
         && lead(&k, 2) == lead(&v, 2)
         && [q, &k, &v].iter().all(|x| x.numel() > 0);
+    let plain = dropout_p <= 0.0 && alike && !mask.as_ref().is_some_and(requires_grad);
+    Naming::rename(
+        OP,
+        match (q.ndim(), q.dtype()) {
+            (3, _) => "unbatched",
+            (4, _) if plain && size(q, 0) == size(&v, 0) => "scaled_dot_product_flash_attention_for_cpu",
+            (_, DType::F16 | DType::BF16) => "cast",
+            (2, _) => "mm",
+            _ => "unsafe_view",
+        },
+    );
     if dropout_p > 0.0 || !alike {
         if gqa {
             (k, v) = (for_heads(&k, size(q, 2))?, for_heads(&v, size(q, 2))?);

@@ -4,6 +4,7 @@
 
 use super::random::{defaults, draw, key_of, largest, linked, schema, uniform_bits, working, RandomOp};
 use super::Operand;
+use crate::batching::refuse_same;
 use crate::random::Key;
 use crate::shape::Shape;
 use crate::{DType, Device, Error, Generator, Result, Scalar, Tensor};
@@ -20,6 +21,7 @@ pub(super) fn normal(
     let std = std.unwrap_or(Operand::Scalar(Scalar::Int(1)));
     check_std(OP, &std)?;
     let tensors: Vec<&Tensor> = [mean, std].into_iter().filter_map(tensor).collect();
+    refuse_same(OP, &tensors)?;
     if let Some(first) = tensors.first() {
         // A binding names the device that a result is written to.
         if size.is_some() || dtype.is_some() || device.is_some_and(|d| d != first.device()) {

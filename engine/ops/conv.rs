@@ -222,7 +222,7 @@ fn conv_nd(
         return conv_checked(op, &x.contiguous()?.unsqueeze(2)?, &w.unsqueeze(2)?, bias, &args)?.squeeze(Some(&[2]));
     }
     if x.ndim() == n + 1 {
-        Naming::rename(op, "conv_unbatched");
+        Naming::rename(op, "unbatched");
         return conv_checked(op, &x.unsqueeze(0)?, w, bias, &args)?.squeeze(Some(&[0]));
     }
     conv_checked(op, x, w, bias, &args)
@@ -462,7 +462,7 @@ fn conv_transpose_nd(
         None => check_dtypes(op, x, &[w])?,
     }
     if x.ndim() == n + 1 {
-        Naming::rename(op, "conv_unbatched");
+        Naming::rename(op, "unbatched");
         let batched = x.unsqueeze(0)?;
         return conv_transpose_nd(op, n, &batched, w, bias, stride, padding, output_padding, groups, dilation)?
             .squeeze(Some(&[0]));

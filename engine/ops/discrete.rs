@@ -6,7 +6,7 @@
 
 use super::compare::select::r#where;
 use super::random::{draw, key_of, linked, schema, working, RandomOp};
-use crate::batching::everywhere;
+use crate::batching::{everywhere, refuse_same};
 use crate::random::Key;
 use crate::shape::Shape;
 use crate::{DType, Error, Generator, Result, Scalar, Tensor};
@@ -229,6 +229,7 @@ fn peak(x: &Tensor) -> Result<f64> {
 pub(super) fn poisson(x: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
     const OP: &str = "poisson";
     schema::poisson.check(x.dtype())?;
+    refuse_same(OP, &[x])?;
     let rate = x.detach()?.cast(working(x.dtype()))?;
     if rate.numel() > 0 && !everywhere(&rate.ge(0)?.all(None, false)?)? {
         return Err(Error::runtime(OP, "invalid Poisson rate, expected rate to be non-negative"));
@@ -262,6 +263,7 @@ pub(super) fn poisson(x: &Tensor, generator: Option<&Generator>) -> Result<Tenso
 /// [`super::random::binomial`].
 pub(super) fn binomial(count: &Tensor, prob: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
     const OP: &str = "binomial";
+    refuse_same(OP, &[count, prob])?;
     for (name, t) in [("count", count), ("prob", prob)] {
         if !t.dtype().is_float() {
             let why = format!("binomial only supports floating-point dtypes for {name}, got: {}", t.dtype());
@@ -347,6 +349,7 @@ pub(super) fn multinomial(
     generator: Option<&Generator>,
 ) -> Result<Tensor> {
     const OP: &str = "multinomial";
+    refuse_same(OP, &[x])?;
     let fail = |why: &str| Err(Error::runtime(OP, why));
     if !x.dtype().is_float() {
         let why = format!("multinomial only supports floating-point dtypes for input, got: {}", x.dtype());

@@ -4,6 +4,7 @@
 
 use super::macros::define_ops;
 use super::DimPairs;
+use crate::autograd::Naming;
 use crate::shape;
 use crate::tensor::signed;
 use crate::{Error, Result, Tensor};
@@ -189,6 +190,16 @@ fn einsum_body(equation: &str, operands: &[Tensor]) -> Result<Tensor> {
     let all: Vec<Label> = output.iter().copied().chain(summed).collect();
     let aligned: Vec<Tensor> =
         operands.iter().zip(&inputs).map(|(x, own)| align(x, own, &all)).collect::<Result<_>>()?;
+    // Steps have the names of those that PyTorch ends with.
+    Naming::rename(
+        "einsum",
+        match (operands.len(), all.len() > output.len()) {
+            (1, false) => "permute",
+            (1, true) => "sum_over",
+            (_, false) => "mul",
+            (_, true) => "view",
+        },
+    );
     contract(&aligned, output.len())
 }
 
@@ -341,7 +352,7 @@ fn chain_matmul_body(matrices: &[Tensor]) -> Result<Tensor> {
         return Err(Error::runtime(op, "Expecting at least 1 matrix"));
     }
     if n == 1 {
-        crate::autograd::Naming::rename(op, "clone");
+        Naming::rename(op, "clone");
         return matrices[0].copy();
     }
     // The cheapest way to multiply matrices i to j, and where to split them (Cormen et al., chapter 14.2).

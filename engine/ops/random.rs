@@ -8,6 +8,7 @@
 
 use super::macros::define_ops;
 use super::{continuous, discrete, Operand};
+use crate::batching::refuse_same;
 use crate::dispatch::{self, Meta, Prim};
 use crate::random::{self, Key};
 use crate::shape::Shape;
@@ -385,6 +386,7 @@ fn randperm_body(
 }
 
 fn bernoulli_body(x: &Tensor, p: Option<f64>, generator: Option<&Generator>) -> Result<Tensor> {
+    refuse_same("bernoulli", &[x])?;
     let drawn = match p {
         Some(p) => successes("bernoulli", p, x, generator)?,
         None => {

@@ -13,7 +13,7 @@ from typing import Any
 import lucid
 from lucid import Tensor, errors
 from lucid.nn import functional as F
-from lucid.nn._functional.recurrent import direction, layers
+from lucid.nn._functional.recurrent import direction, layers, over_steps
 
 _REDUCTIONS = ("none", "mean", "sum")
 
@@ -371,8 +371,8 @@ def _recurrent(op: str, mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     dropout = given["dropout"] if given["train"] else 0.0
     out, last = layers(mode, x, hidden, sizes, weights, bidirectional, dropout)
     if not packed:
-        out = out.reshape([len(sizes), sizes[0] if sizes else 0, out.shape[1]])
-        out = out.transpose(0, 1) if batch_first else out
+        projected = any(own[-1] is not None for own in weights)
+        out = over_steps(mode, out, sizes, bidirectional, projected, batch_first)
     return (out, *last)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from lucid._C import _restore_mode, _set_grad_enabled, _set_inference_mode
+from lucid._C import _restore_mode, _set_grad_enabled, _set_inference_mode, _set_layout_enforced
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -147,6 +147,33 @@ class set_grad_enabled(_Mode):
     def clone(self) -> set_grad_enabled:
         """Another of its kind, which sets the mode now."""
         return set_grad_enabled(self._mode)
+
+
+class enforce_grad_layout_policy(_Mode):
+    """Says whether the first gradient of a leaf must lie as the leaf does: at once, and for the block, of this thread.
+
+    With `False`, a gradient that nothing else holds is kept as it was made.
+    """
+
+    def __init__(self, enable: bool = True) -> None:
+        super().__init__(bool(enable))
+        self._former.append(_set_layout_enforced(self._mode))
+
+    def _fresh(self) -> enforce_grad_layout_policy:
+        return enforce_grad_layout_policy(self._mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _set_layout_enforced(self._former[-1])
+
+    def __call__(self, function: F) -> F:
+        # As a decorator it must not change the mode where it stands.
+        _set_layout_enforced(self._former[-1])
+        return super().__call__(function)
 
 
 _threads = threading.local()

@@ -56,7 +56,7 @@ pub(super) fn matrix_norm_body(
     let last = match ord {
         NormOrder::Fro => "linalg_vector_norm",
         NormOrder::Nuc | NormOrder::Number(2.0 | -2.0) if keepdim => "permute",
-        NormOrder::Nuc => "sum_of_values",
+        NormOrder::Nuc => "sum_over",
         NormOrder::Number(p) if p < 0.0 => "amin",
         NormOrder::Number(_) => "amax",
     };

@@ -11,6 +11,7 @@ from lucid import _C
 from lucid._C import Tensor
 from lucid._C import is_grad_enabled as is_grad_enabled
 from lucid._grad_mode import enable_grad as enable_grad
+from lucid._grad_mode import enforce_grad_layout_policy as enforce_grad_layout_policy
 from lucid._grad_mode import inference_mode as inference_mode
 from lucid._grad_mode import is_multithreading_enabled as is_multithreading_enabled
 from lucid._grad_mode import no_grad as no_grad

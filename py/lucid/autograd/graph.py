@@ -88,22 +88,19 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         _C._pop_saved_tensors_hooks()
 
 
-class _Handles:
+class _MultiHandle(RemovableHandle):
     """The handles of one hook on several tensors."""
 
     def __init__(self, handles: Sequence[RemovableHandle]) -> None:
-        self._handles = tuple(handles)
+        self.handles = tuple(handles)
 
     def remove(self) -> None:
         """Takes the hook away from all of them."""
-        for handle in self._handles:
+        for handle in self.handles:
             handle.remove()
 
-    def __enter__(self) -> _Handles:
+    def __enter__(self) -> _MultiHandle:
         return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
 
 
 def register_multi_grad_hook(
@@ -111,23 +108,18 @@ def register_multi_grad_hook(
     fn: Callable[[Sequence[Tensor | None]], None] | Callable[[Tensor], None],
     *,
     mode: Literal["all", "any"] = "all",
-) -> _Handles:
+) -> RemovableHandle:
     """Calls `fn` in each backward pass: with the gradients of all `tensors` that the pass reaches, `None` for the
     others, once they are there, or with the first one.
 
-    The gradients come in the order of `tensors`.
+    The gradients come in the order of `tensors`. For "all" each must require a gradient; "any" passes over others.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     lock = threading.Lock()
     got: dict[int, dict[int, Tensor]] = {}
     seen: dict[int, None] = {}
-    nodes = []
-    for t in tensors:
-        edge = t._gradient_edge()
-        if edge is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-        nodes.append(edge[0])
+    nodes: list[Node] = []
 
     def first(grad: Tensor) -> None:
         key = _C._current_pass()
@@ -151,8 +143,13 @@ def register_multi_grad_hook(
         fn([grads.get(j) for j in range(len(nodes))])  # type: ignore[arg-type]
 
     if mode == "any":
-        return _Handles([t.register_hook(first) for t in tensors])
-    return _Handles([t.register_hook(functools.partial(gather, i)) for i, t in enumerate(tensors)])
+        return _MultiHandle([t.register_hook(first) for t in tensors if t.requires_grad])
+    for t in tensors:
+        edge = t._gradient_edge()
+        if edge is None:
+            raise AssertionError("Expected gradient function to be set")
+        nodes.append(edge[0])
+    return _MultiHandle([t.register_hook(functools.partial(gather, i)) for i, t in enumerate(tensors)])
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

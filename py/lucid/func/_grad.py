@@ -298,6 +298,9 @@ class Pushed:
             _C._close_level(level)
         # A derivative in reverse within the call has left its history in them, which nobody else asks for.
         self.tangents = [v if not v.requires_grad or _C._leads_elsewhere([v]) else _C._cut(v) for v in self.tangents]
+        if _C.is_inference_mode_enabled():
+            # What a transform makes is no inference tensor.
+            self.values, self.tangents = ([_C._cut(t) for t in made] for made in (self.values, self.tangents))
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:

@@ -157,6 +157,12 @@ def _written(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return _C._overwrite(x, f(_C._rewritten(x).clone() if x.requires_grad else x))
 
 
+def _over(x: Tensor, f: Callable[..., Tensor], *args: float) -> Tensor:
+    """`f(x, *args)` written over `x`, as one of the steps to which PyTorch gives a number of their own in place."""
+    with _C._Step(f.__name__ + "_"):
+        return _C._overwrite(x, f(_C._rewritten(x), *args))
+
+
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """`x · sigmoid(x)`."""
     if _is_asked(input):
@@ -175,8 +181,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     """`x` above 0, `negative_slope · x` below."""
     if _is_asked(input):
         return _ask(leaky_relu, (input,), input, negative_slope=negative_slope, inplace=inplace)
-    made = _C.leaky_relu(_C._rewritten(input) if inplace else input, negative_slope)
-    return _C._overwrite(input, made) if inplace else made
+    return _over(input, _C.leaky_relu, negative_slope) if inplace else _C.leaky_relu(input, negative_slope)
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -190,8 +195,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`x` above 0, `alpha · (exp(x) - 1)` below."""
     if _is_asked(input):
         return _ask(elu, (input,), input, alpha=alpha, inplace=inplace)
-    made = _C.elu(_C._rewritten(input) if inplace else input, alpha)
-    return _C._overwrite(input, made) if inplace else made
+    return _over(input, _C.elu, alpha) if inplace else _C.elu(input, alpha)
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -205,7 +209,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`scale · (max(x, 0) + min(0, alpha · (exp(x) - 1)))` with constants that keep mean 0 and variance 1."""
     if _is_asked(input):
         return _ask(selu, (input,), input, inplace=inplace)
-    return _C._overwrite(input, _C.selu(_C._rewritten(input))) if inplace else _C.selu(input)
+    return _over(input, _C.selu) if inplace else _C.selu(input)
 
 
 def selu_(input: Tensor) -> Tensor:
@@ -219,8 +223,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`."""
     if _is_asked(input):
         return _ask(celu, (input,), input, alpha=alpha, inplace=inplace)
-    made = _C.celu(_C._rewritten(input) if inplace else input, alpha)
-    return _C._overwrite(input, made) if inplace else made
+    return _over(input, _C.celu, alpha) if inplace else _C.celu(input, alpha)
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -280,7 +283,8 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """`threshold` in place."""
     if _is_asked(input):
         return _ask(threshold_, (input,), input, threshold, value)
-    made: Tensor = input.masked_fill_(input.detach() <= threshold, value)
+    with _C._Step("threshold_"):
+        made: Tensor = input.masked_fill_(input.detach() <= threshold, value)
     return made
 
 

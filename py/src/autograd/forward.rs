@@ -19,8 +19,8 @@ fn _exit_dual_level(py: Python<'_>) -> PyResult<()> {
 
 /// Opens a level of this thread inside of those that are open, and gives its id.
 #[pyfunction]
-fn _open_level(recorded: bool) -> u64 {
-    autograd::open_level(recorded)
+fn _open_level(py: Python<'_>, recorded: bool) -> PyResult<u64> {
+    cross::quick(py, || autograd::open_level(recorded))
 }
 
 /// Closes a level of this thread; its tangents are gone.

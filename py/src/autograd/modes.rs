@@ -21,6 +21,12 @@ fn _set_grad_enabled(mode: bool) -> bool {
     lucid::set_grad_enabled(mode)
 }
 
+/// Says whether the first gradients of leaves lie as these do, in the calling thread, and gives the former answer.
+#[pyfunction]
+fn _set_layout_enforced(on: bool) -> bool {
+    autograd::set_layout_enforced(on)
+}
+
 /// Is the calling thread in inference mode?
 #[pyfunction]
 fn is_inference_mode_enabled() -> bool {
@@ -207,6 +213,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_is_transformed, m)?)?;
     m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(_set_grad_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_layout_enforced, m)?)?;
     m.add_function(wrap_pyfunction!(is_inference_mode_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(_set_inference_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_restore_mode, m)?)?;

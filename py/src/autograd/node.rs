@@ -157,6 +157,12 @@ impl PyNode {
         grads_tuple(py, &saved)
     }
 
+    /// Leads it to something that requires a gradient? Always, since no other steps are recorded.
+    #[getter]
+    fn requires_grad(&self) -> bool {
+        true
+    }
+
     /// A dictionary that lives with the node.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -112,7 +112,6 @@ def test_randomness(device: str) -> None:
         lambda x: lucid.rand(3, device=device),
         lambda x: x + lucid.randn_like(x),
         lambda x: lucid.nn.functional.dropout(x + 1, 0.5),
-        lambda x: lucid.bernoulli(x + 0.5),
         lambda x: x.clone().uniform_(),
         lambda x: lucid.randperm(30, device=device),
     ):

@@ -52,7 +52,8 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"bilinear(): bias size does not match weight size: got {list(bias.shape)} but expected {outs}"
         )
     left = input1.matmul(weight.permute([1, 0, 2]).reshape([first, outs * second]))
-    made = (left.reshape([*input1.shape[:-1], outs, second]) * input2.unsqueeze(-2)).sum(-1)
+    with _C._Step("view"):
+        made = (left.reshape([*input1.shape[:-1], outs, second]) * input2.unsqueeze(-2)).sum(-1)
     if not made.is_floating_point() and not made.is_complex():
         # Sums of integers are int64; what is summed keeps its dtype here.
         made = made.to(input1.dtype)
@@ -102,12 +103,11 @@ def rrelu(
     if lower > upper:
         raise errors.RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower}, {upper}")
     read = _C._rewritten(input) if inplace else input
-    if training:
-        slope = lucid.rand_like(input) * (upper - lower) + lower
-        with _C._Step("rrelu_with_noise"):
+    with _C._Step("rrelu_with_noise_" if inplace else "rrelu_with_noise"):
+        if training:
+            slope = lucid.rand_like(input) * (upper - lower) + lower
             made = lucid.where(read <= 0, read * slope, read)
-    else:
-        with _C._Step("rrelu_with_noise"):
+        else:
             made = _C.leaky_relu(read, (lower + upper) / 2)
     return _C._overwrite(input, made) if inplace else made
 
@@ -210,7 +210,8 @@ def instance_norm(
     With `use_input_stats` the running statistics, if given, are updated by the mean over the samples.
     """
     if not use_input_stats:
-        return _C.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        with _C._Step("view"):
+            return _C.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     count = 1
     for size in input.shape[2:]:
         count *= size
@@ -231,7 +232,8 @@ def instance_norm(
             running_mean.copy_(running_mean * (1 - momentum) + mean.to(running_mean.dtype) * momentum)
             running_var.copy_(running_var * (1 - momentum) + var.to(running_var.dtype) * momentum)
     # Row-major, as in PyTorch, whatever the input's format.
-    return _C.group_norm(input.contiguous(), input.shape[1], weight, bias, eps)
+    with _C._Step("view"):
+        return _C.group_norm(input.contiguous(), input.shape[1], weight, bias, eps)
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:

@@ -122,9 +122,10 @@ def multi_head_attention_forward(
     shown = None
     if need_weights:
         scores = (q * (1.0 / math.sqrt(head))).matmul(k.transpose(-2, -1))
-        shown = _C.softmax(scores if mask is None else scores + mask, -1)
-        if dropout > 0:
-            shown = _C.dropout(shown, dropout)
+        with _C._Step("view"):
+            shown = _C.softmax(scores if mask is None else scores + mask, -1)
+            if dropout > 0:
+                shown = _C.dropout(shown, dropout)
         mixed = shown.matmul(v)
         if average_attn_weights:
             shown = shown.mean(1)
@@ -133,7 +134,8 @@ def multi_head_attention_forward(
     if batched and not query.is_contiguous():
         # The steps are outermost in memory too, as in what was given: the result can be viewed as rows.
         rows = mixed.permute([2, 0, 1, 3]).reshape([length, count, size])
-        return _C.linear(rows, out_proj_weight, out_proj_bias), shown
+        with _C._Step("view"):
+            return _C.linear(rows, out_proj_weight, out_proj_bias), shown
     output: Tensor = _C.linear(mixed.transpose(1, 2).reshape([count, length, size]), out_proj_weight, out_proj_bias)
     if not batched:
         return output.squeeze(0), None if shown is None else shown.squeeze(0)

@@ -6,6 +6,7 @@ A layer's direction is one call of the engine.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import lucid
 from lucid import _C, Tensor
@@ -62,3 +63,20 @@ def layers(
             lasts.append(tuple(last))
         x = outs[0] if directions == 1 else lucid.cat(outs, 1)
     return x, [lucid.stack(list(states)) for states in zip(*lasts, strict=True)]
+
+
+def over_steps(
+    mode: str, rows: Tensor, sizes: list[int], bidirectional: bool, projected: bool, batch_first: bool, like: Any = None
+) -> Tensor:
+    """Packed rows of sequences of one length as (L, N, size), or (N, L, size); the steps have the names of PyTorch's.
+
+    In memory the result lies as that of an op on `like`, where it is given.
+    """
+    fused = mode == "LSTM" and rows.dtype == lucid.float32 and not projected
+    with _C._Step("cat" if bidirectional else "mkldnn_rnn_layer" if fused else "stack"):
+        made = rows.reshape([len(sizes), sizes[0] if sizes else 0, rows.shape[1]])
+    made = made if like is None else made._result_of(like, True)
+    if not batch_first:
+        return made
+    # To PyTorch an LSTM's is a view of what nobody has, the others' are turned in place.
+    return made.transpose(0, 1) if mode == "LSTM" else made.transpose_(0, 1)

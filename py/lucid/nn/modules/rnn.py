@@ -9,7 +9,7 @@ from typing import Any
 import lucid
 from lucid import _C, Tensor, errors
 from lucid.nn import init
-from lucid.nn._functional.recurrent import layers
+from lucid.nn._functional.recurrent import layers, over_steps
 from lucid.nn.modules.module import Module
 from lucid.nn.parameter import Parameter
 from lucid.nn.utils.rnn import PackedSequence
@@ -192,12 +192,10 @@ class RNNBase(Module):
         if packed:
             result: Any = PackedSequence(out, input.batch_sizes, order, unsorted)
         else:
-            result = out.reshape([len(sizes), count, out.shape[1]])._result_of(input, True)
+            swaps, projected = self.batch_first and not alone, self.proj_size > 0
+            result = over_steps(self.mode, out, sizes, self.bidirectional, projected, swaps, input)
             if alone:
                 result, last = result.squeeze(1), [state.squeeze(1) for state in last]
-            elif self.batch_first:
-                # To PyTorch an LSTM's is a view of what nobody has, the others' are turned in place.
-                result = result.transpose(0, 1) if lstm else result.transpose_(0, 1)
         return result, (tuple(last) if lstm else last[0])
 
     def _run(self, x: Tensor, hidden: tuple[Tensor, ...], sizes: list[int]) -> tuple[Tensor, list[Tensor]]:

@@ -21,11 +21,9 @@ class WeightNorm:
 
     def compute_weight(self, module: Any) -> Tensor:
         """The weight, from its length and direction."""
-        from lucid.nn.utils.parametrizations import norm_except
+        from lucid.nn.utils.parametrizations import scaled
 
-        g, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
-        made: Tensor = v * (g / norm_except(v, self.dim))
-        return made
+        return scaled(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
 
     def __call__(self, module: Any, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module))

@@ -20,6 +20,14 @@ def norm_except(v: Tensor, dim: int | None) -> Tensor:
     return v.square().sum(dims, dim is not None).sqrt()
 
 
+def scaled(v: Tensor, g: Tensor, dim: int | None) -> Tensor:
+    """`g · v / ‖v‖`; over the first or the last dimension it is one step in PyTorch."""
+    if dim is None or dim % v.dim() not in (0, v.dim() - 1):
+        return v * (g / norm_except(v, dim))
+    with _C._Step("weight_norm_interface"):
+        return v * (g / norm_except(v, dim))
+
+
 class _WeightNorm(Module):
     """`g · v / ‖v‖` (Salimans and Kingma, 2016)."""
 
@@ -28,7 +36,7 @@ class _WeightNorm(Module):
         self.dim = None if dim == -1 else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        return weight_v * (weight_g / norm_except(weight_v, self.dim))
+        return scaled(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Length and direction."""
