@@ -43,6 +43,7 @@ impl Tensor {
                 if let Some(info) = Arc::get_mut(&mut view.0).and_then(|own| own.auto.view.as_mut()) {
                     info.itself = itself;
                 }
+                autograd::has_seen(&view);
                 *self = view;
                 return Ok(());
             }

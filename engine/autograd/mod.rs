@@ -40,8 +40,8 @@ pub use modes::{
 pub(crate) use modes::{bends, laid_back, op_name, with_grad, Lay, Laying};
 pub(crate) use node::{Ctx, Edge, Grads, Pieces};
 pub(crate) use record::{
-    apart, as_input, before, check_followed, check_in_place, edge_of, record, record_fill, record_pieces, record_view,
-    record_write, requires_grad, unviewed,
+    apart, as_input, before, check_followed, check_in_place, edge_of, has_seen, record, record_fill, record_pieces,
+    record_view, record_write, requires_grad, unviewed,
 };
 pub use record::{custom_view, handed_out};
 

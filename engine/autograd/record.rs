@@ -104,6 +104,13 @@ fn changes(base: &Tensor) -> u32 {
     base.version().wrapping_add(base.0.auto.writes.load(Ordering::Acquire))
 }
 
+/// Says of a view that was made just now that it has seen all changes of its base: the last one wrote no element.
+pub(crate) fn has_seen(t: &Tensor) {
+    if let Some(view) = &t.0.auto.view {
+        view.seen.store(changes(&view.base), Ordering::Release);
+    }
+}
+
 /// A tensor that a binding gives to its user. What shows the elements of a tensor that the user never had, since an op made
 /// it on its way, is no view to the user but a tensor of its own, as the results of PyTorch's ops are.
 pub fn handed_out(t: Tensor) -> Tensor {

@@ -159,7 +159,6 @@ STEP_NAMES: dict[str, str] = (
             "cdist",
             "cumulative_trapezoid",
             "diff",
-            "einsum",
             "gradient",
             "inner",
             "matrix_power",
@@ -175,7 +174,6 @@ STEP_NAMES: dict[str, str] = (
         (
             "diag",
             "pad",
-            "scaled_dot_product_attention",
         ),
         BY_SHAPE,
     )
