@@ -19,6 +19,7 @@ impl Tensor {
         // Without other tensors on the storage, nothing that is written later can have to find its way to a base.
         let alone = !self.is_batched() && !self.is_view() && self.storage().is_unshared();
         let (wanted, leaf) = (self.requires_grad(), self.is_leaf());
+        let retains = wanted && !leaf && self.retains_grad();
         // A recorded tensor stays one, whatever the mode: its gradient must have its new shape.
         let view = autograd::with_grad(wanted && !leaf || autograd::grad_enabled(), || make(self))?;
         self.storage().touch();
@@ -45,12 +46,16 @@ impl Tensor {
                 }
                 autograd::has_seen(&view);
                 *self = view;
-                return Ok(());
+                return if retains { self.retain_grad() } else { Ok(()) };
             }
         };
         autograd::forward::hand_over(&view, &new);
         *self = new;
-        Ok(())
+        if retains {
+            self.retain_grad()
+        } else {
+            Ok(())
+        }
     }
 
     /// A view that shows all of the tensor as it is.

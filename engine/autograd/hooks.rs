@@ -136,7 +136,12 @@ impl Extra {
                     continue;
                 }
                 let g = batching::rewrapped(g.clone(), &tensor)?;
-                let total = tensor.0.auto.grad().map_or(Ok(g.clone()), |old| old + &g)?;
+                let total = match tensor.0.auto.grad() {
+                    Some(old) => old + &g,
+                    // Who asked for this gradient may write to it.
+                    None if !g.is_sparse() => g.copy(),
+                    None => Ok(g),
+                }?;
                 tensor.0.auto.set_grad(Some(total));
             }
         }

@@ -257,11 +257,28 @@ def by_rows(enforced: bool) -> Callable[[Any], Any]:
     return program
 
 
+def kept(change: Callable[[Any, Any, Any], Any]) -> Callable[[Any], Any]:
+    """The gradient that a result keeps, and the gradients after `change`."""
+
+    def program(m: Any) -> Any:
+        x = made_of(2, 3)(m)
+        y = x * 1
+        y.retain_grad()
+        found = change(m, x, y)
+        (y * y).sum().backward()
+        return found, y.grad, x.grad
+
+    return program
+
+
 def written_view(of: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda m: of(m)[1:].mul_(2)
 
 
 REST: dict[str, Callable[[Any], Any]] = {
+    "kept, asked for and written": kept(lambda m, x, y: m.autograd.grad((y * 2).sum(), y)[0].mul_(5)),
+    "kept, asked for twice": kept(lambda m, x, y: m.autograd.grad((y * 2).sum(), [y, x], retain_graph=True)),
+    "kept, unsqueezed and squeezed": kept(lambda m, x, y: y.unsqueeze_(0).squeeze_(0).shape),
     "view of a leaf that is a view": written_view(lambda m: m.arange(6.0).reshape(2, 3).requires_grad_()),
     "view of a leaf": written_view(lambda m: m.ones(2, 3).requires_grad_()),
     "view of a result": written_view(lambda m: m.ones(2, 3).requires_grad_() * 1),
