@@ -59,40 +59,48 @@ pub(crate) struct InputMeta {
     pub(crate) shape: Shape,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
-    /// How the gradient is to lie, where the rule may give it otherwise than PyTorch does.
-    pub(crate) lies: Lies,
+    /// How the gradient is to lie, where the rule may give it otherwise than PyTorch does. Seldom, so in memory of its own.
+    pub(crate) lies: Option<Box<Lies>>,
 }
 
 /// How a gradient is to lie in memory.
 #[derive(Clone)]
 pub(crate) enum Lies {
-    /// As the rule made it.
-    AsMade,
     /// Each element in a place of its own, without gaps.
     Dense,
     /// In a format.
     In(MemoryFormat),
     /// With the dimensions in this order, the outermost first.
-    Ordered(Box<Axes>),
+    Ordered(Axes),
+}
+
+impl Lies {
+    /// How the gradient of an input is to lie; `None` as the rule makes it.
+    fn of(t: &Tensor, lay: Lay) -> Option<Lies> {
+        Some(match lay {
+            Lay::AsMade => return None,
+            Lay::Dense => Lies::Dense,
+            Lay::RowMajor => Lies::In(MemoryFormat::Contiguous),
+            Lay::Columns | Lay::AsInput if t.is_batched() || t.is_sparse() || t.ndim() < 2 => return None,
+            Lay::Columns => {
+                let mut order: Axes = (0..t.ndim()).collect();
+                order.swap(t.ndim() - 2, t.ndim() - 1);
+                Lies::Ordered(order)
+            }
+            Lay::AsInput => match t.layout() {
+                like if like.is_contiguous() || !like.is_dense() => Lies::In(MemoryFormat::Contiguous),
+                like => Lies::Ordered(like.memory_order().into_iter().rev().collect()),
+            },
+        })
+    }
 }
 
 impl InputMeta {
     pub(crate) fn of(t: &Tensor) -> InputMeta {
         let (shape, dtype, device) = (Shape::from_slice(t.shape()), t.dtype(), t.device());
         let lies = match modes::laying() {
-            Lay::AsMade => Lies::AsMade,
-            Lay::Dense => Lies::Dense,
-            Lay::RowMajor => Lies::In(MemoryFormat::Contiguous),
-            Lay::Columns | Lay::AsInput if t.is_batched() || t.is_sparse() || t.ndim() < 2 => Lies::AsMade,
-            Lay::Columns => {
-                let mut order: Axes = (0..t.ndim()).collect();
-                order.swap(t.ndim() - 2, t.ndim() - 1);
-                Lies::Ordered(Box::new(order))
-            }
-            Lay::AsInput => match t.layout() {
-                like if like.is_contiguous() || !like.is_dense() => Lies::In(MemoryFormat::Contiguous),
-                like => Lies::Ordered(Box::new(like.memory_order().into_iter().rev().collect())),
-            },
+            Lay::AsMade => None,
+            lay => Lies::of(t, lay).map(Box::new),
         };
         InputMeta { shape, dtype, device, lies }
     }
@@ -102,7 +110,7 @@ impl InputMeta {
         match t.layout().suggested_format() {
             MemoryFormat::Contiguous => InputMeta::of(t),
             _ if t.is_batched() => InputMeta::of(t),
-            format => InputMeta { lies: Lies::In(format), ..InputMeta::of(t) },
+            format => InputMeta { lies: Some(Box::new(Lies::In(format))), ..InputMeta::of(t) },
         }
     }
 
@@ -115,7 +123,7 @@ impl InputMeta {
             _ => false,
         };
         match columns && !t.is_batched() {
-            true => InputMeta { lies: Lies::Ordered(Box::new(smallvec![1, 0])), ..InputMeta::of(t) },
+            true => InputMeta { lies: Some(Box::new(Lies::Ordered(smallvec![1, 0]))), ..InputMeta::of(t) },
             false => InputMeta::of(t),
         }
     }

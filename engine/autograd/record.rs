@@ -4,7 +4,7 @@
 //! by the count of changes that they have seen.
 
 use super::auto::{Auto, Origin, ViewInfo};
-use super::node::{Edge, InputMeta, Kept, Kind, Lies, Node, Pieces, Saved};
+use super::node::{Edge, InputMeta, Kept, Kind, Node, Pieces, Saved};
 use super::{forward, grad_enabled, inference_mode_enabled, Ctx};
 use crate::dispatch::{Prim, Storage};
 use crate::ops::{contract::ContractOp, index, nn::NnOp, norm::NormOp, pool::PoolOp, view::ViewOp};
@@ -164,7 +164,7 @@ fn refresh(t: &Tensor) {
     let _name = super::modes::Naming::of("as_strided", 0);
     let (mut layout, mut dtype) = (view.base.layout().clone(), view.base.dtype());
     for op in &view.ops {
-        let meta = InputMeta { shape: layout.shape.clone(), dtype, device: t.device(), lies: Lies::AsMade };
+        let meta = InputMeta { shape: layout.shape.clone(), dtype, device: t.device(), lies: None };
         let kind = Kind::Op(Prim::View(op.clone()));
         edge = Some(Edge { node: Node::new(kind, smallvec![edge], smallvec![meta], Saved::default()), nr: 0 });
         dtype = op.dtype(dtype);
@@ -208,22 +208,22 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
     if schema.saves.output(needs) {
         saved.output = Some(Kept::output(&storage, 0)?);
     }
-    let of: fn(usize, &Tensor) -> InputMeta = match &prim {
+    let of: Option<fn(usize, &Tensor) -> InputMeta> = match &prim {
         // Means over volumes have row-major gradients in PyTorch.
-        Prim::Pool(PoolOp::Average { .. }) if storage.layout().ndim() > 4 => |_, t| InputMeta::of(t),
+        Prim::Pool(PoolOp::Average { .. }) if storage.layout().ndim() > 4 => None,
         Prim::Conv(_)
         | Prim::Pool(_)
         | Prim::Norm(NormOp::Standardize { dims: 0, .. } | NormOp::Affine { dims: 0, .. }) => {
-            |_, t| InputMeta::of_images(t)
+            Some(|_, t| InputMeta::of_images(t))
         }
-        Prim::Nn(NnOp::Linear) => InputMeta::of_factor,
+        Prim::Nn(NnOp::Linear) => Some(InputMeta::of_factor),
         // The gradient of one matrix for a batch is a sum, which is by rows.
         Prim::Contract(ContractOp::MatMul { columns: [_, true] }) if storage.layout().ndim() > 2 => {
-            InputMeta::of_factor
+            Some(InputMeta::of_factor)
         }
-        _ => |_, t| InputMeta::of(t),
+        _ => None,
     };
-    inputs.iter().enumerate().for_each(|(i, t)| metas.push(of(i, t)));
+    inputs.iter().enumerate().for_each(|(i, t)| metas.push(of.map_or_else(|| InputMeta::of(t), |of| of(i, t))));
     let node = Node::new(Kind::Op(prim), edges, metas, saved);
     Ok(Tensor::with_auto(storage, Auto::recorded(Edge { node, nr: 0 })))
 }

@@ -571,8 +571,8 @@ fn add(incoming: &mut ByNode<Grads>, edge: &Edge, g: Tensor) -> Result<bool> {
 pub(super) fn fit(g: Tensor, meta: &InputMeta) -> Result<Tensor> {
     let g = if g.shape() == meta.shape.as_slice() { g } else { sum_to_shape(&g, &meta.shape)? };
     let g = g.cast(meta.dtype)?;
-    match &meta.lies {
-        Lies::AsMade => Ok(g),
+    let Some(lies) = &meta.lies else { return Ok(g) };
+    match &**lies {
         _ if g.is_batched() || g.is_sparse() => Ok(g),
         Lies::Dense if g.layout().is_dense() => Ok(g),
         Lies::Dense => g.copy_in(MemoryFormat::Preserve),

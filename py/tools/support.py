@@ -3,12 +3,14 @@
 
     python py/tools/support.py [--check]
 
-One line an op: the dtypes that it takes on each device, and what does not work there.
+One line an op: the dtypes that it takes on each device, and what does not work there. After it, what else is known to
+differ from PyTorch, from the lists that the tests of it read.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -16,7 +18,8 @@ sys.path.insert(0, str(ROOT))
 
 import lucid  # noqa: E402
 
-from tests.python.limitations import LIMITATIONS  # noqa: E402
+from tests.python import limitations as known  # noqa: E402
+from tests.python.differences import DIFFERENCES  # noqa: E402
 
 HEAD = """# Which op takes what, and where
 
@@ -48,7 +51,7 @@ def table() -> str:
     lines = []
     for op in sorted(lucid.op_schemas(), key=lambda s: s.name):
         dtypes = [str(d).removeprefix("lucid.") for d in op.dtypes]
-        gaps = [f"{g.device} {g.dtype}: {g.reason}" for g in LIMITATIONS if g.op == op.name]
+        gaps = [f"{g.device} {g.dtype}: {g.reason}" for g in known.LIMITATIONS if g.op == op.name]
         absent = "float64" if "float64" in dtypes else ""
         sure = "yes" if op.determinism is True or op.determinism == "yes" else str(op.determinism)
         cells = (
@@ -64,9 +67,49 @@ def table() -> str:
     return HEAD + "\n".join(lines) + "\n"
 
 
+def code(text: str) -> str:
+    """As code in a cell of a table."""
+    return "<br>".join(f"`{line}`" for line in text.replace("|", "\\|").splitlines())
+
+
+def listed(title: str, head: str, reasons: Iterable[tuple[str, str]]) -> str:
+    """A section: names by their reasons."""
+    by: dict[str, list[str]] = {}
+    for name, reason in reasons:
+        by.setdefault(reason, []).append(f"`{name}`")
+    lines = [f"- {reason}: {', '.join(names)}" for reason, names in by.items()]
+    return f"\n## {title}\n\n{head}\n\n" + "\n".join(lines) + "\n"
+
+
+def rest() -> str:
+    """What else is known to differ."""
+    rows = [(d.program, code(d.torch), code(d.lucid), d.reason) for d in DIFFERENCES]
+    rows += [(c, "another error", code(kind.__name__), why) for c, (kind, why) in known.OTHER_KINDS.items()]
+    rows += [(c, "an error", "none on the gpu", "it would have to wait for the numbers") for c in known.UNSEEN_ON_GPU]
+    lines = [f"| {code(program)} | {there} | {here} | {why} |" for program, there, here, why in rows]
+    strides = [*known.GRADIENT_STRIDES.items(), *known.GRADIENT_STRIDES_ON_GPU.items()]
+    return (
+        "\n## Calls that end otherwise\n\nThe tests run each on both sides; `torch` and `f` are either framework.\n\n"
+        + "| call | PyTorch | Lucid | why |\n|---|---|---|---|\n"
+        + "\n".join(lines)
+        + "\n"
+        + listed("Strides of results", "Some layouts of inputs give others.", known.RESULT_STRIDES.items())
+        + listed("Strides of gradients", "What `autograd.grad` gives lies otherwise, for some inputs.", strides)
+        + listed("Names of steps", "`grad_fn` has another name.", known.STEP_NAMES.items())
+        + listed(
+            "Attributes of steps",
+            "What `grad_fn._saved_…` shows is another value.",
+            ((f"{op}.{name}", why) for (op, name), why in known.SAVED_ATTRIBUTES.items()),
+        )
+        + listed("`None`", "Some arguments may be `None` in other calls.", known.NONE_ARGUMENTS.items())
+        + listed("`out=`", "Some calls take it, or do not, unlike PyTorch's.", known.OUT_ARGUMENTS.items())
+        + listed("Under `vmap`", "Refused, as in PyTorch.", known.VMAP_REFUSED.items())
+    )
+
+
 def main() -> int:
     """Writes the page, or with --check compares it."""
-    page, made = ROOT / "docs" / "support.md", table()
+    page, made = ROOT / "docs" / "support.md", table() + rest()
     if "--check" not in sys.argv[1:]:
         page.write_text(made)
         return 0

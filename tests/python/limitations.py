@@ -219,3 +219,86 @@ UNSEEN_ON_GPU = (
     "F.binary_cross_entropy(f.full((2,), -0.5), f.ones(2))",
     "F.binary_cross_entropy(f.full((2,), float('nan')), f.ones(2))",
 )
+
+SMALL = "PyTorch has another kernel for single small volumes, which knows no channels last"
+COPIED = "PyTorch writes into a copy that lies as the input does"
+#: Rows whose results lie otherwise than in PyTorch (their strides), and why. Each has a sample that shows it.
+RESULT_STRIDES = {
+    **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
+    "put": COPIED,
+    **dict.fromkeys(("unique", "unique_consecutive", "nonzero", "argwhere", "unravel_index"), "found by columns"),
+    "isreal": "PyTorch compares elements",
+    "chain_matmul": "of one matrix PyTorch's lies as the matrix does",
+    "logsigmoid": "PyTorch's is row-major for its buffer's sake",
+}
+
+MEETING = "of operands that lie otherwise another one says how the result does, or the gradient"
+CHOSEN = "made of choices, whose conditions come first; PyTorch has a kernel that takes the gradient first"
+EXPANDED = "an expanded gradient stays so, or gets memory, where PyTorch's does not, or does"
+DIAGONAL = "a diagonal of the gradient here is one of PyTorch's, or a copy"
+MOVED = "made along dimensions that were moved to the end, which PyTorch does in another order"
+GRADIENT_COPIED = "written into a copy of another order than PyTorch's"
+#: The same of gradients, and on the gpu device alone.
+GRADIENT_STRIDES = {
+    "polar": "PyTorch's lies among the parts of complex numbers",
+    "scaled_dot_product_attention": "PyTorch's lies as its kernel's blocks do",
+    "linear": "of one vector PyTorch's bias gets the expanded gradient of a sum as it is",
+    "cdist": "PyTorch's kernel writes by rows",
+    "triangular_solve": "PyTorch's zeros for the second result are expanded",
+    **dict.fromkeys(("rot90", "cat", "block_diag"), EXPANDED),
+    **dict.fromkeys(("diag", "diag_embed", "diagflat", "diagonal_scatter"), DIAGONAL),
+    **dict.fromkeys(("linalg_matrix_norm", "linalg_norm"), MOVED),
+    **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
+    **dict.fromkeys(("put", "chain_matmul"), GRADIENT_COPIED),
+    **dict.fromkeys(("binary_cross_entropy_with_logits", "logsigmoid", "lerp", "addmm", "matrix_power"), MEETING),
+    **dict.fromkeys(("atanh", "atan2", "igammac", "ldexp", "mvlgamma", "nextafter", "sgn", "polygamma"), MEETING),
+    **dict.fromkeys(("logit", "log_ndtr", "copysign", "pow", "float_power"), MEETING),
+    **dict.fromkeys(("xlogy", "xlog1py", "nan_to_num", "fmax", "fmin"), CHOSEN),
+    **dict.fromkeys(("elu", "selu", "celu", "relu6", "softplus", "hardtanh", "hardswish", "hardsigmoid"), CHOSEN),
+    **dict.fromkeys(("hardshrink", "softshrink"), CHOSEN),
+}
+GRADIENT_STRIDES_ON_GPU = {"prod": "made of the products of the others, beside zeros"}
+
+#: Rows that take `None` where PyTorch does not, or the other way, and why.
+NONE_ARGUMENTS = {
+    "to": "its overloads differ in what stands before `None`",
+    "gradient": "`spacing` may be None unless `dim` is a list",
+    "repeat_interleave": "`dim` may be None where there are `repeats`",
+    "histogram": "`range` may be None where `bins` is a number",
+    "sort": "`stable` may be None where `dim` has its name, too",
+    "cdist": "PyTorch looks `compute_mode` up, and has no None there",
+}
+
+#: Rows whose `out=` is told apart otherwise than in PyTorch, and how.
+OUT_ARGUMENTS = {
+    "conj_physical": "`lucid.conj` is another name for it, and writes to `out`, too",
+    "bucketize": "PyTorch writes the places of a tensor, not of a number",
+    "nonzero": "with `as_tuple` PyTorch gives a tuple, and here `out` is looked at no more",
+    "where": "PyTorch has `out` where both are tensors",
+}
+
+LAST = "PyTorch's is that of the last op that it makes this one of"
+NONE = "none given: PyTorch has another word for it"
+#: Attributes `_saved_…` of steps that differ from PyTorch's, by row and name, and why.
+SAVED_ATTRIBUTES = {
+    **dict.fromkeys([(op, "self_sym_sizes") for op in ("avg_pool1d", "max_pool1d", "cov", "kron")], LAST),
+    **dict.fromkeys([(op, n) for op in ("quantile", "nanquantile") for n in ("dim", "self_sym_sizes")], LAST),
+    **dict.fromkeys([("repeat_interleave", "self_sym_sizes"), ("outer", "self"), ("rms_norm", "self")], LAST),
+    **dict.fromkeys([("prelu", "weight"), ("nll_loss", "target"), ("take_along_dim", "dim")], LAST),
+    **dict.fromkeys(
+        [
+            ("std", "correction"),
+            ("var", "correction"),
+            ("cross", "dim"),
+            ("embedding", "padding_idx"),
+            ("linalg_norm", "ord"),
+        ],
+        NONE,
+    ),
+    **dict.fromkeys([(op, "dim") for op in ("amax", "amin")], NONE),
+    **dict.fromkeys([(op, "dims") for op in ("flip", "roll")], NONE),
+    **dict.fromkeys([(f"{op}_pool{n}d", "stride") for op in ("avg", "max") for n in (2, 3)], NONE),
+    ("narrow", "start"): "counted from the front there",
+    ("matmul", "self_sym_strides"): "those of a tensor without elements",
+    ("scatter_add", "index"): "kept here for the gradient of its second argument",
+}

@@ -12,36 +12,9 @@ import lucid
 import pytest
 import torch
 
-from tests.python.parity.test_layout_parity import DEVICES, ROWS, SMALL, both, steps
+from tests.python.limitations import GRADIENT_STRIDES, GRADIENT_STRIDES_ON_GPU
+from tests.python.parity.test_layout_parity import DEVICES, ROWS, both, steps
 from tests.python.samples import Data
-
-MEETING = "of operands that lie otherwise another one says how the result does, or the gradient"
-CHOSEN = "made of choices, whose conditions come first; PyTorch has a kernel that takes the gradient first"
-EXPANDED = "an expanded gradient stays so, or gets memory, where PyTorch's does not, or does"
-DIAGONAL = "a diagonal of the gradient here is one of PyTorch's, or a copy"
-MOVED = "made along dimensions that were moved to the end, which PyTorch does in another order"
-COPIED = "written into a copy of another order than PyTorch's"
-#: What lies otherwise in PyTorch, and why. Each has a sample that shows it.
-OTHERWISE = {
-    "polar": "PyTorch's lies among the parts of complex numbers",
-    "scaled_dot_product_attention": "PyTorch's lies as its kernel's blocks do",
-    "linear": "of one vector PyTorch's bias gets the expanded gradient of a sum as it is",
-    "cdist": "PyTorch's kernel writes by rows",
-    "triangular_solve": "PyTorch's zeros for the second result are expanded",
-    **dict.fromkeys(("rot90", "cat", "block_diag"), EXPANDED),
-    **dict.fromkeys(("diag", "diag_embed", "diagflat", "diagonal_scatter"), DIAGONAL),
-    **dict.fromkeys(("linalg_matrix_norm", "linalg_norm"), MOVED),
-    **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
-    **dict.fromkeys(("put", "chain_matmul"), COPIED),
-    **dict.fromkeys(("binary_cross_entropy_with_logits", "logsigmoid", "lerp", "addmm", "matrix_power"), MEETING),
-    **dict.fromkeys(("atanh", "atan2", "igammac", "ldexp", "mvlgamma", "nextafter", "sgn", "polygamma"), MEETING),
-    **dict.fromkeys(("logit", "log_ndtr", "copysign", "pow", "float_power"), MEETING),
-    **dict.fromkeys(("xlogy", "xlog1py", "nan_to_num", "fmax", "fmin"), CHOSEN),
-    **dict.fromkeys(("elu", "selu", "celu", "relu6", "softplus", "hardtanh", "hardswish", "hardsigmoid"), CHOSEN),
-    **dict.fromkeys(("hardshrink", "softshrink"), CHOSEN),
-}
-#: The same on the gpu device alone.
-OTHERWISE_ON_GPU = {"prod": "made of the products of the others, beside zeros"}
 
 
 def is_leaf(d: Data, t: Any) -> bool:
@@ -83,7 +56,9 @@ def test_strides_of_gradients(row: Any, device: str) -> None:
             for want, got in pairs:
                 if want and got and want[0] == got[0] and want[1] != got[1]:
                     differ.append((sample.text, layout, coming, want[0], want[2], got[2]))
-    assert bool(differ) == (row["name"] in OTHERWISE or (device == "gpu" and row["name"] in OTHERWISE_ON_GPU)), differ
+    assert bool(differ) == (
+        row["name"] in GRADIENT_STRIDES or (device == "gpu" and row["name"] in GRADIENT_STRIDES_ON_GPU)
+    ), differ
 
 
 @pytest.mark.parametrize("device", DEVICES)

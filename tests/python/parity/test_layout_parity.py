@@ -14,20 +14,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.limitations import RESULT_STRIDES
 from tests.python.parity.test_table_parity import lucid_tensor, named, torch_function, torch_tensor
 from tests.python.samples import Data, Sample, layouts, lucid_function, results, rows, samples
 
-SMALL = "PyTorch has another kernel for single small volumes, which knows no channels last"
-COPIED = "PyTorch writes into a copy that lies as the input does"
-#: What lies otherwise in PyTorch, and why. Each has a sample that shows it.
-OTHERWISE = {
-    **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
-    "put": COPIED,
-    **dict.fromkeys(("unique", "unique_consecutive", "nonzero", "argwhere", "unravel_index"), "found by columns"),
-    "isreal": "PyTorch compares elements",
-    "chain_matmul": "of one matrix PyTorch's lies as the matrix does",
-    "logsigmoid": "PyTorch's is row-major for its buffer's sake",
-}
 ROWS = [r for r in rows() if r["torch"] != "-"]
 DEVICES = ("cpu", "gpu")
 
@@ -91,7 +81,7 @@ def test_strides(row: Any, device: str) -> None:
         for theirs, ours in zip(wanted, got, strict=True):
             if tuple(theirs.shape) == tuple(ours.shape) and steps(theirs) != steps(ours):
                 differ.append((sample.text, layout, tuple(theirs.shape), theirs.stride(), ours.stride()))
-    assert bool(differ) == (row["name"] in OTHERWISE), differ
+    assert bool(differ) == (row["name"] in RESULT_STRIDES), differ
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r["name"])

@@ -12,18 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.limitations import NONE_ARGUMENTS
 from tests.python.samples import Data, DType, Sample, rows, samples
 
 ROWS = [r for r in rows() if r["torch"] != "-" and r["samples"] and r["family"] != "random"]
-# What is told apart by other arguments than the one that is None, or by PyTorch's Python alone.
-OTHERWISE = {
-    "to": "its overloads differ in what stands before `None`",
-    "gradient": "`spacing` may be None unless `dim` is a list",
-    "repeat_interleave": "`dim` may be None where there are `repeats`",
-    "histogram": "`range` may be None where `bins` is a number",
-    "sort": "`stable` may be None where `dim` has its name, too",
-    "cdist": "PyTorch looks `compute_mode` up, and has no None there",
-}
 
 
 def value(x: Any, f: Any) -> Any:
@@ -77,7 +69,7 @@ def trials(row: dict[str, Any], sample: Sample, method: bool) -> Iterator[tuple[
         yield args, {**kwargs, name: None}
 
 
-@pytest.mark.parametrize("row", [r for r in ROWS if r["name"] not in OTHERWISE], ids=lambda r: str(r["name"]))
+@pytest.mark.parametrize("row", [r for r in ROWS if r["name"] not in NONE_ARGUMENTS], ids=lambda r: str(r["name"]))
 def test_none_is_taken_where_pytorch_takes_it(row: dict[str, Any]) -> None:
     for form in forms(row):
         for sample in list(samples(row))[:4]:

@@ -9,17 +9,11 @@ import lucid
 import pytest
 import torch
 
+from tests.python.limitations import OUT_ARGUMENTS
 from tests.python.parity.test_none_parity import found, value
 from tests.python.samples import Sample, rows, samples
 
 ROWS = [r for r in rows() if r["torch"] != "-" and r["samples"] and not r["torch"].startswith("Tensor.")]
-# What is told apart by other arguments than those of which the row speaks.
-OTHERWISE = {
-    "conj_physical": "`lucid.conj` is another name for it, and writes to `out`, too",
-    "bucketize": "PyTorch writes the places of a tensor, not of a number",
-    "nonzero": "with `as_tuple` PyTorch gives a tuple, and here `out` is looked at no more",
-    "where": "PyTorch has `out` where both are tensors",
-}
 
 
 def made_by(f: Any, path: str, sample: Sample, out: Any) -> Any:
@@ -47,7 +41,7 @@ def like(f: Any, made: Any) -> Any:
 @pytest.mark.parametrize("row", ROWS, ids=[r["name"] for r in ROWS])
 def test_out_is_taken_where_pytorch_takes_it(row: dict[str, Any]) -> None:
     path = row["torch"]
-    if row["name"] in OTHERWISE or not found(torch, path) or not found(lucid, path):
+    if row["name"] in OUT_ARGUMENTS or not found(torch, path) or not found(lucid, path):
         return
     for sample in list(samples(row, "cpu"))[:6]:
         if "out" in sample.kwargs:

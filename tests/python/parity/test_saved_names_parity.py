@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.limitations import SAVED_ATTRIBUTES
 from tests.python.parity.test_table_parity import run_lucid, run_torch
 from tests.python.samples import rows, samples
 
@@ -21,31 +22,6 @@ DEVICES = ["cpu", "gpu"]
 ROWS = [r for r in rows() if r["torch"] != "-" and r["differentiable"] and "float32" in r["dtypes"]]
 #: How many attributes of the table's samples are the same, at least. More have no counterpart here.
 AS_MANY = {"cpu": 1313, "gpu": 1320}
-#: Where both have one and they differ.
-LAST = "PyTorch's is that of the last op that it makes this one of"
-NONE = "none given: PyTorch has another word for it"
-OTHERWISE = {
-    **dict.fromkeys([(op, "self_sym_sizes") for op in ("avg_pool1d", "max_pool1d", "cov", "kron")], LAST),
-    **dict.fromkeys([(op, n) for op in ("quantile", "nanquantile") for n in ("dim", "self_sym_sizes")], LAST),
-    **dict.fromkeys([("repeat_interleave", "self_sym_sizes"), ("outer", "self"), ("rms_norm", "self")], LAST),
-    **dict.fromkeys([("prelu", "weight"), ("nll_loss", "target"), ("take_along_dim", "dim")], LAST),
-    **dict.fromkeys(
-        [
-            ("std", "correction"),
-            ("var", "correction"),
-            ("cross", "dim"),
-            ("embedding", "padding_idx"),
-            ("linalg_norm", "ord"),
-        ],
-        NONE,
-    ),
-    **dict.fromkeys([(op, "dim") for op in ("amax", "amin")], NONE),
-    **dict.fromkeys([(op, "dims") for op in ("flip", "roll")], NONE),
-    **dict.fromkeys([(f"{op}_pool{n}d", "stride") for op in ("avg", "max") for n in (2, 3)], NONE),
-    ("narrow", "start"): "counted from the front there",
-    ("matmul", "self_sym_strides"): "those of a tensor without elements",
-    ("scatter_add", "index"): "kept here for the gradient of its second argument",
-}
 
 
 def plain(value: Any) -> Any:
@@ -90,7 +66,7 @@ def test_attributes_of_the_table(device: str) -> None:
                 a, b = saved(wanted[0], name), saved(got[0], name)
                 if a == b:
                     same += 1
-                elif b != "missing" and (row["name"], name[7:]) not in OTHERWISE:
+                elif b != "missing" and (row["name"], name[7:]) not in SAVED_ATTRIBUTES:
                     other.append((row["name"], sample.text, name, a, b))
             for name in listed:
                 if name.startswith("_saved_"):
