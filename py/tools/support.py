@@ -89,7 +89,8 @@ def rest() -> str:
     lines = [f"| {code(program)} | {there} | {here} | {why} |" for program, there, here, why in rows]
     strides = [*known.GRADIENT_STRIDES.items(), *known.GRADIENT_STRIDES_ON_GPU.items()]
     return (
-        "\n## Calls that end otherwise\n\nThe tests run each on both sides; `torch` and `f` are either framework.\n\n"
+        "\n## Calls that end otherwise\n\n"
+        "The tests run each on both sides. `torch` and `f` are either framework, `gpu` is Lucid's GPU device.\n\n"
         + "| call | PyTorch | Lucid | why |\n|---|---|---|---|\n"
         + "\n".join(lines)
         + "\n"
