@@ -491,6 +491,14 @@ DIFFERENCES: tuple[Difference, ...] = (
             "tensor(0.)",
         ),
     ),
+    *because(
+        "the same numbers are compared with each sample's chance",
+        (
+            'torch.vmap(lambda s: s.clone().bernoulli_(s), randomness="same")(torch.ones(2, 3)).shape',
+            "raises RuntimeError",
+            "torch.Size([2, 3])",
+        ),
+    ),
 )
 
 
