@@ -62,6 +62,7 @@ from lucid._tensor_types import HalfTensor as HalfTensor
 from lucid._tensor_types import IntTensor as IntTensor
 from lucid._tensor_types import LongTensor as LongTensor
 from lucid._tensor_types import ShortTensor as ShortTensor
+from lucid._tensor_types import set_default_tensor_type as set_default_tensor_type
 from lucid._typing import DeviceLike as DeviceLike
 from lucid._typing import DTypeLike as DTypeLike
 from lucid._typing import HasShape as HasShape
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from lucid import amp as amp
     from lucid import autograd as autograd
     from lucid import backends as backends
+    from lucid import cpu as cpu
     from lucid import cuda as cuda
     from lucid import func as func
     from lucid import linalg as linalg
@@ -88,13 +90,17 @@ if TYPE_CHECKING:
     from lucid import random as random
     from lucid import serialization as serialization
     from lucid import special as special
+    from lucid import storage as storage
     from lucid import testing as testing
+    from lucid import types as types
     from lucid import utils as utils
+    from lucid import version as version
     from lucid._convert import asarray as asarray
     from lucid._convert import from_numpy as from_numpy
     from lucid._convert import frombuffer as frombuffer
     from lucid._gpu import Event as Event
     from lucid._gpu import Stream as Stream
+    from lucid._gpu import get_device_module as get_device_module
     from lucid._natives import frobenius_norm as frobenius_norm
     from lucid._natives import get_device as get_device
     from lucid._natives import native_batch_norm as native_batch_norm
@@ -120,6 +126,14 @@ if TYPE_CHECKING:
     from lucid._storage import TypedStorage as TypedStorage
     from lucid._storage import UntypedStorage as UntypedStorage
     from lucid._storage import is_storage as is_storage
+    from lucid._symbols import sym_float as sym_float
+    from lucid._symbols import sym_int as sym_int
+    from lucid._symbols import sym_ite as sym_ite
+    from lucid._symbols import sym_max as sym_max
+    from lucid._symbols import sym_min as sym_min
+    from lucid._symbols import sym_not as sym_not
+    from lucid._symbols import sym_sqrt as sym_sqrt
+    from lucid._symbols import sym_sum as sym_sum
     from lucid.amp.autocast_mode import autocast as autocast
     from lucid.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
     from lucid.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
@@ -154,6 +168,7 @@ _PACKAGES = {
     "amp",
     "autograd",
     "backends",
+    "cpu",
     "cuda",
     "errors",
     "func",
@@ -169,8 +184,11 @@ _PACKAGES = {
     "return_types",
     "serialization",
     "special",
+    "storage",
     "testing",
+    "types",
     "utils",
+    "version",
 }
 _NAMES = {
     "BFloat16Storage": "lucid._storage",
@@ -207,6 +225,7 @@ _NAMES = {
     "is_anomaly_enabled": "lucid.autograd.anomaly_mode",
     "Event": "lucid._gpu",
     "Stream": "lucid._gpu",
+    "get_device_module": "lucid._gpu",
     "frobenius_norm": "lucid._natives",
     "get_device": "lucid._natives",
     "native_batch_norm": "lucid._natives",
@@ -229,6 +248,14 @@ _NAMES = {
     "set_autocast_cache_enabled": "lucid.amp.autocast_mode",
     "set_autocast_dtype": "lucid.amp.autocast_mode",
     "set_autocast_enabled": "lucid.amp.autocast_mode",
+    "sym_float": "lucid._symbols",
+    "sym_int": "lucid._symbols",
+    "sym_ite": "lucid._symbols",
+    "sym_max": "lucid._symbols",
+    "sym_min": "lucid._symbols",
+    "sym_not": "lucid._symbols",
+    "sym_sqrt": "lucid._symbols",
+    "sym_sum": "lucid._symbols",
     "vmap": "lucid.func",
 }
 

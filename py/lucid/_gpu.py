@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from types import TracebackType
+from importlib import import_module
+from types import ModuleType, TracebackType
 from typing import ClassVar, TypeVar
 
 from lucid import _C
@@ -173,6 +174,24 @@ class Named:
 
 
 ANY = Named(None, "lucid.accelerator.is_available()")
+
+
+def get_device_module(device: _C.device | str | None = None) -> ModuleType:
+    """The module of a device, named or given: `lucid.cpu`, `lucid.cuda`, `lucid.mps` or `lucid.metal`. For `None` that
+    of the GPU, or `lucid.cpu` where there is none.
+
+    Raises:
+        RuntimeError: it is no device, or one without a module, as the GPU device is where MLX offers no GPU.
+    """
+    if not (device is None or isinstance(device, (str, _C.device))):
+        raise RuntimeError(f"Invalid value of device '{device}', expect lucid.device, str, or None")
+    name = (kind() or "cpu") if device is None else str(device).partition(":")[0]
+    # What is named need not be here: scripts ask its module whether it is.
+    if name not in ("cpu", "cuda", "mps", "metal"):
+        name = _C.device(name).type
+    if name not in ("cpu", "cuda", "mps", "metal"):
+        raise RuntimeError(f"Device '{name}' does not have a corresponding module registered as 'lucid.{name}'.")
+    return import_module(f"lucid.{name}")
 
 
 class Pass:

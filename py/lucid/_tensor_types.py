@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
-from lucid import _C
+from lucid import _C, errors
 from lucid._C import Tensor
 from lucid._C import dtype as DType
 from lucid._dtypes import CLASSES
@@ -76,3 +77,23 @@ def parse(name: object) -> tuple[DType, str] | None:
         if last == short and dot and head.partition(".")[0] in ("lucid", "torch"):
             return dtype, head.partition(".")[2] or "cpu"
     return None
+
+
+def set_default_tensor_type(t: type[Tensor] | tensortype | str, /) -> None:
+    """Makes the dtype and the device of a type above, or of one by name, those that new tensors get. An old name for
+    `set_default_dtype` and `set_default_device` together, of which it warns.
+
+    Raises:
+        TypeError: it is no such type, or not one of floating-point numbers.
+    """
+    found = parse(t)
+    if found is None or not found[0].is_floating_point:
+        got = t if isinstance(t, str) else t.__name__ if isinstance(t, type) else type(t).__name__
+        raise errors.TypeError(
+            f"set_default_tensor_type(): only floating-point types are supported as the default type, got {got}; "
+            "e.g. lucid.DoubleTensor"
+        )
+    text = "set_default_tensor_type() is deprecated, use set_default_dtype() and set_default_device() instead."
+    warnings.warn(text, UserWarning, stacklevel=2)
+    _C.set_default_device(found[1])
+    _C.set_default_dtype(found[0])

@@ -111,7 +111,7 @@ pub fn leaf_hook_of(tensor: &Bound<'_, PyTensor>, hook: &Bound<'_, PyAny>) -> Py
 /// What removes a hook again.
 pub fn handle<'py, T>(owner: &Bound<'py, T>, id: u64) -> PyResult<Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    CLASS.import(owner.py(), "lucid.autograd", "RemovableHandle")?.call1((owner.as_any(), id))
+    CLASS.import(owner.py(), "lucid.utils.hooks", "EngineHandle")?.call1((owner.as_any(), id))
 }
 
 /// Adds gradients to leaves, as `lucid.autograd.backward` documents.

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import Any, Self, TypeAlias, final, overload
 
 from lucid._size import Size
-from lucid.autograd import RemovableHandle
+from lucid.utils.hooks import RemovableHandle
 from lucid.return_types import HistEdges, HistEdgesList, MantissaExponent, MinMax, SignLogabsdet, ValuesIndices
 
 _Number: TypeAlias = _bool | _int | _float | _complex

@@ -19,6 +19,7 @@ from lucid._grad_mode import set_grad_enabled as set_grad_enabled
 from lucid._grad_mode import set_multithreading_enabled as set_multithreading_enabled
 from lucid.autograd import _edges
 from lucid.autograd._edges import GradientEdge, Places
+from lucid.utils.hooks import RemovableHandle as RemovableHandle
 
 if TYPE_CHECKING:
     from lucid.autograd._gradcheck import gradcheck as gradcheck
@@ -153,26 +154,6 @@ def _batched_grad(
     listed = (grads,) if isinstance(grads, Tensor) else tuple(grads)
     made = iter(vmap(one)(listed))
     return tuple(next(made) if u else None for u in used)
-
-
-class RemovableHandle:
-    """What registering a hook on a tensor or a node gives: `remove()` takes the hook away again."""
-
-    def __init__(self, owner: Any, id: int) -> None:
-        self._owner: Any = owner
-        self.id = id
-
-    def remove(self) -> None:
-        """Takes the hook away; a second time it does nothing."""
-        if self._owner is not None:
-            self._owner._remove_hook(self.id)
-        self._owner = None
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
 
 
 # What is imported on first use, and where it lives.

@@ -16,8 +16,8 @@ from typing import Any, Literal
 from lucid import _C
 from lucid._C import Tensor
 from lucid._C import _Node as Node
-from lucid.autograd import RemovableHandle
 from lucid.autograd._edges import GradientEdge, get_gradient_edge
+from lucid.utils.hooks import RemovableHandle
 
 __all__ = [
     "GradientEdge",

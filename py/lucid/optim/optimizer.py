@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 import lucid
 from lucid import Tensor, errors
 from lucid._naming import NamedInErrors, named_by_class
-from lucid.nn.modules.hooks import RemovableHandle, register
+from lucid.nn.modules.hooks import register
 from lucid.nn.modules.state import as_tensor
+from lucid.utils.hooks import RemovableHandle
 
 __all__ = ["Optimizer"]
 

@@ -1,4 +1,4 @@
-"""Tools around tensors and training: data loading, checkpointing, DLPack."""
+"""Tools around tensors and training: data loading, checkpointing, DLPack, hooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """Loads `checkpoint`, `data` and `dlpack` when they are first asked for."""
-    if name not in ("checkpoint", "data", "dlpack"):
+    """Loads the modules when they are first asked for."""
+    if name not in ("checkpoint", "data", "dlpack", "hooks"):
         raise AttributeError(f"module 'lucid.utils' has no attribute {name!r}")
     return importlib.import_module(f"lucid.utils.{name}")

@@ -71,6 +71,23 @@ accelerator.max_memory_reserved()
 accelerator.memory_stats()
 accelerator.current_accelerator(check_available=True)
 f.Stream()
+f.cpu.is_available()
+f.cpu.is_initialized()
+f.cpu.device_count()
+f.cpu.current_device()
+f.cpu.synchronize("cpu")
+f.cpu.set_device(0)
+f.cpu.Stream().record_event()
+f.cpu.stream(f.cpu.current_stream()).__enter__()
+f.cpu.Event().query()
+f.get_device_module("cpu") is f.cpu
+f.get_device_module(f.device("cpu")) is f.cpu
+f.get_device_module("cuda") is f.cuda
+f.get_device_module("cuda:0") is f.cuda
+f.get_device_module("mps") is f.mps
+f.get_device_module("nope")
+f.get_device_module("meta")
+f.get_device_module(0)
 backends.mps.is_available()
 backends.cudnn.enabled
 backends.cudnn.benchmark
@@ -107,7 +124,7 @@ def test_answers(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer(lucid, text) == answer(torch, text)
 
 
-@pytest.mark.parametrize("name", ["cuda", "mps", "accelerator", "cuda.amp"])
+@pytest.mark.parametrize("name", ["cpu", "cuda", "mps", "accelerator", "cuda.amp"])
 def test_parameters_have_the_names_of_pytorchs(name: str) -> None:
     def found(f: Any) -> Any:
         for part in name.split("."):
@@ -123,6 +140,12 @@ def test_parameters_have_the_names_of_pytorchs(name: str) -> None:
             assert {p.name for p in wanted} <= set(inspect.signature(ours).parameters), each
             compared += 1
     assert compared >= 2
+
+
+@pytest.mark.parametrize("name", ["cuda", "metal", None])
+def test_the_module_of_no_device_is_the_gpus(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_gpu, "kind", lambda: name)
+    assert lucid.get_device_module() is getattr(lucid, name or "cpu")
 
 
 @pytest.mark.parametrize("name", ["cuda", "mps", "accelerator"])

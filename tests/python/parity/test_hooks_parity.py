@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -199,5 +201,53 @@ def test_hooks_outlive_new_data() -> None:
         (g,) = m.autograd.grad(y.sum(), x)
         (x * 5).sum().backward()
         return g, x.grad, seen
+
+    same(f)
+
+
+def test_one_class_of_handles() -> None:
+    def f(m: Any) -> Any:
+        x, layer = leaf(m), m.nn.Linear(2, 2)
+        y = x * 2
+        handles = [
+            x.register_hook(lambda g: g),
+            y.grad_fn.register_hook(lambda *g: None),
+            layer.register_forward_hook(lambda *a: None),
+            m.optim.SGD([x]).register_step_post_hook(lambda *a: None),
+            m.autograd.graph.register_multi_grad_hook([x], lambda g: None),
+        ]
+        return [isinstance(h, m.utils.hooks.RemovableHandle) for h in handles]
+
+    same(f)
+
+
+@pytest.mark.parametrize("kinds", [{}, {"with_kwargs": True}, {"with_kwargs": True, "always_call": True}])
+def test_the_handle_of_a_copied_module_removes_its_copys_hook(kinds: dict[str, bool]) -> None:
+    def f(m: Any) -> Any:
+        layer, seen = m.nn.Linear(2, 2), []
+        layer.handle = layer.register_forward_hook(lambda *a: seen.append(1), **kinds)
+        other = copy.deepcopy(layer)
+        other(m.ones(2))
+        other.handle.remove()
+        other.handle.remove()
+        other(m.ones(2))
+        layer(m.ones(2))
+        again = other.register_forward_hook(lambda *a: None)
+        return len(seen), again.id > other.handle.id, len(other._forward_hooks_with_kwargs)
+
+    same(f)
+
+
+def test_a_copied_handle_without_its_module() -> None:
+    def f(m: Any) -> Any:
+        layer = m.nn.Linear(2, 2)
+        handle = layer.register_forward_hook(print)
+        lone = copy.deepcopy(handle)
+        lone.remove()
+        kept = len(layer._forward_hooks)
+        hooks = OrderedDict(a=1)
+        with m.utils.hooks.RemovableHandle(hooks) as own:
+            hooks[own.id] = 2
+        return kept, lone.id == handle.id, list(hooks)
 
     same(f)

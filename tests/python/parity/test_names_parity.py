@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -186,6 +187,76 @@ def test_switches() -> None:
         for bad, kind in (("x", RuntimeError), (3, RuntimeError), (1.5, TypeError)):
             with pytest.raises(kind):
                 L.set_deterministic_debug_mode(bad)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.sym_int(-2.7),
+        lambda m: m.sym_int("3"),
+        lambda m: m.sym_float(3),
+        lambda m: m.sym_not(0),
+        lambda m: m.sym_ite(True, 2, 3),
+        lambda m: m.sym_max(1, 2.0),
+        lambda m: m.sym_max(2, 1.0),
+        lambda m: m.sym_max(True, 1),
+        lambda m: m.sym_min(2, 1),
+        lambda m: m.sym_min(np.float32(2), 1),
+        lambda m: m.sym_sum([1, 2, 3]),
+        lambda m: m.sym_sum(1, 2.5),
+        lambda m: m.sym_sum(()),
+        lambda m: m.sym_sqrt(2),
+        lambda m: m.sym_sqrt(-1),
+    ],
+)
+def test_symbols_are_numbers(call: Callable[[Any], Any]) -> None:
+    def told(m: Any) -> Any:
+        try:
+            value = call(m)
+        except ValueError:
+            return ValueError
+        return value, type(value)
+
+    assert told(lucid) == told(torch)
+
+
+def test_symbols_of_other_kinds_are_refused() -> None:
+    for call in (
+        lambda m: m.sym_ite(1, 2, 3),
+        lambda m: m.sym_ite(True, 2, 3.0),
+        lambda m: m.sym_max("a", 1),
+        lambda m: m.sym_min(1, None),
+    ):
+        with pytest.raises(TypeError):
+            call(lucid)
+        with pytest.raises(AssertionError):
+            call(torch)
+
+
+@pytest.mark.parametrize("name", ["DoubleTensor", "HalfTensor", "BFloat16Tensor", "LongTensor", "BoolTensor", "Tensor"])
+@pytest.mark.parametrize("by_name", [False, True])
+def test_default_tensor_types(name: str, by_name: bool) -> None:
+    def told(m: Any) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                m.set_default_tensor_type(f"torch.{name}" if by_name else getattr(m, name))
+            return str(m.tensor([1.0]).dtype).rpartition(".")[2], str(m.zeros(2).device)
+        except TypeError:
+            return TypeError
+        finally:
+            m.set_default_dtype(m.float32)
+
+    assert told(lucid) == told(torch)
+
+
+def test_default_tensor_types_on_the_gpu_device_and_their_warning() -> None:
+    try:
+        with pytest.warns(UserWarning, match="deprecated"):
+            lucid.set_default_tensor_type(lucid.ones(1, device="gpu").type())
+        assert lucid.ones(1).device == lucid.device("gpu")
+    finally:
+        lucid.set_default_device("cpu")
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -98,9 +98,6 @@ from lucid.nn.modules.flatten import (
     Unflatten,
     Unfold,
 )
-from lucid.nn.modules.hooks import (
-    RemovableHandle,
-)
 from lucid.nn.modules.lazy import (
     LazyModuleMixin,
 )
@@ -233,6 +230,7 @@ from lucid.nn.modules.vision import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+from lucid.utils.hooks import RemovableHandle
 
 __all__ = [
     "CELU",

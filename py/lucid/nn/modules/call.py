@@ -13,7 +13,8 @@ from typing import Any
 import lucid
 from lucid import _C, Tensor, errors
 from lucid._naming import name_call
-from lucid.nn.modules.hooks import RemovableHandle, register
+from lucid.nn.modules.hooks import register
+from lucid.utils.hooks import RemovableHandle
 
 __all__ = [
     "CallMixin",
@@ -52,7 +53,7 @@ def register_module_forward_hook(
     """Calls `hook(module, args, output)` after every module's `forward`, before the module's own hooks."""
     flags = [_POST_WITH_KWARGS] if with_kwargs else []
     flags += [_POST_ALWAYS] if always_call else []
-    return register(_POST, hook, False, tuple(flags))
+    return register(_POST, hook, False, flags)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -190,7 +191,7 @@ class CallMixin:
 
         With `with_kwargs` it is `hook(module, args, kwargs)`, which returns None or both. `prepend` runs it first.
         """
-        flags = (self._forward_pre_hooks_with_kwargs,) if with_kwargs else ()
+        flags = [self._forward_pre_hooks_with_kwargs] if with_kwargs else []
         return register(self._forward_pre_hooks, hook, prepend, flags)
 
     def register_forward_hook(
@@ -203,7 +204,7 @@ class CallMixin:
         """
         flags = [self._forward_hooks_with_kwargs] if with_kwargs else []
         flags += [self._forward_hooks_always_called] if always_call else []
-        return register(self._forward_hooks, hook, prepend, tuple(flags))
+        return register(self._forward_hooks, hook, prepend, flags)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Calls `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are known.

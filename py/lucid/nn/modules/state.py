@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lucid
 from lucid import Tensor, errors
-from lucid.nn.modules.hooks import RemovableHandle, register
+from lucid.nn.modules.hooks import register
 from lucid.nn.parameter import Parameter, is_lazy
+from lucid.utils.hooks import RemovableHandle
 
 if TYPE_CHECKING:
     from lucid.nn.modules.module import Module
