@@ -192,7 +192,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
     if not isinstance(requires_grad, bool):
         raise TypeError(f"frombuffer(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if not view.c_contiguous:
-        raise ValueError("frombuffer(): the buffer's memory must be contiguous")
+        raise errors.RuntimeError("frombuffer(): the buffer's memory must be contiguous")
     data = view.cast("B") if view.nbytes else memoryview(b"")
     size, length = dtype.itemsize, len(data)
     if length == 0 or count == 0:

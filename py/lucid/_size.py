@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,19 +16,34 @@ class Size(tuple[int, ...]):
 
     __slots__ = ()
 
+    def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
+        """Of integers, or of what stands for one: a tensor of one element, NumPy's integers. TypeError for others."""
+        made = tuple.__new__(cls, sizes)
+        if all(type(n) is int for n in made):
+            return made
+        for i, n in enumerate(made):
+            if not hasattr(n, "__index__"):
+                raise TypeError(f"lucid.Size() takes an iterable of 'int' (item {i} is '{type(n).__name__}')")
+        return tuple.__new__(cls, (operator.index(n) for n in made))
+
     def numel(self) -> int:
         """The number of elements of a tensor of these sizes."""
         return math.prod(self)
 
     def __getitem__(self, index: Any) -> Any:
         item = tuple.__getitem__(self, index)
-        return Size(item) if type(item) is tuple else item
+        return tuple.__new__(Size, item) if type(item) is tuple else item
 
     def __add__(self, other: Any) -> Any:
         return Size(tuple.__add__(self, tuple(other))) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other: Any) -> Any:
         return Size(tuple(other) + tuple(self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        return Size(tuple.__mul__(self, other))
+
+    __rmul__ = __mul__
 
     def __repr__(self) -> str:
         return f"lucid.Size({list(self)})"

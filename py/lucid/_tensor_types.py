@@ -27,10 +27,13 @@ class tensortype(type):
             return data[0].detach()
         if len(data) == 1 and hasattr(data[0], "_tensor"):
             return _C.empty(0, dtype=cls.dtype, device=data[0].device).set_(data[0])
-        if isinstance(data[0], int) or type(data[0]).__name__ == "Size":
+        integer = hasattr(data[0], "__index__") and not hasattr(data[0], "__len__")
+        if integer or type(data[0]).__name__ == "Size":
             return _C.empty(*data, dtype=cls.dtype)
         if len(data) != 1:
             raise TypeError(f"{cls.__name__}(): expected sizes or one sequence, got {len(data)} arguments")
+        if data[0] is None or isinstance(data[0], (float, complex)):
+            raise TypeError(f"{cls.__name__}(): data must be a sequence (got {type(data[0]).__name__})")
         return _C.tensor(data[0], dtype=cls.dtype)
 
     def __instancecheck__(cls, instance: object) -> bool:

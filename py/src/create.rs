@@ -37,6 +37,12 @@ struct Nested {
     large: Option<String>,
 }
 
+/// Is it indexed by position: a list, a range, an array, text, or of a class with `__getitem__`? A dict is not, nor a set.
+pub fn is_sequence(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = obj.get_type();
+    Ok(class.hasattr("__getitem__")? && class.hasattr("__len__")? && !obj.is_instance_of::<PyDict>())
+}
+
 fn sequence<'py>(obj: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     if let Ok(l) = obj.cast::<PyList>() {
         return Some(l.iter().collect());
@@ -119,12 +125,7 @@ impl Nested {
         if obj.is_instance_of::<PyBytes>() && self.wanted.is_none() {
             return Err(invalid(obj));
         }
-        let class = obj.get_type();
-        if class.hasattr("__getitem__")?
-            && class.hasattr("__len__")?
-            && !obj.is_instance_of::<PyDict>()
-            && !obj.hasattr("__array__")?
-        {
+        if is_sequence(obj)? && !obj.hasattr("__array__")? {
             let parts: Vec<_> = (0..obj.len()?).map(|i| obj.get_item(i)).collect::<PyResult<_>>()?;
             self.gather(PyList::new(py, parts)?.as_any(), depth)?;
             return Ok(None);

@@ -40,10 +40,22 @@ impl PyTensor {
     }
 
     /// The gradient that backward passes have summed up, or `None`. The same object each time, until it is another tensor.
+    /// Warns where none will come: of what is no leaf, unless `retain_grad()` was called.
     #[getter]
     fn grad<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTensor>>> {
         let Some(g) = self.read().grad() else {
             self.keep_grad(None);
+            let none_comes = {
+                let x = self.read();
+                x.requires_grad() && !x.is_leaf() && !x.retains_grad()
+            };
+            if none_comes {
+                let why = c"The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute \
+                    won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a \
+                    non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by \
+                    mistake, make sure you access the leaf Tensor instead.";
+                PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), why, 1)?;
+            }
             return Ok(None);
         };
         let kept = self.others.lock().grad.as_ref().map(|kept| kept.clone_ref(py));

@@ -5,13 +5,14 @@
 
 use super::{wrap, PyTensor};
 use crate::args::{operand_of, weight_of, At, HeldOperand};
+use crate::create::is_sequence;
 use crate::overrides::asked;
 use crate::{create, cross, errors, results};
 use lucid::ops::index::{beside, index};
 use lucid::ops::scatter::{check_mask, index_assign};
-use lucid::{DType, Error, Operand, Result, Scalar, Tensor};
+use lucid::{DType, Device, Error, Operand, Result, Scalar, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyEllipsis, PyInt, PyList, PySequence, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyEllipsis, PyFloat, PyInt, PySlice, PyString, PyTuple};
 
 /// One part of a key.
 enum Item {
@@ -41,26 +42,67 @@ fn is_mask(t: &Tensor) -> bool {
 }
 
 fn key_items(x: &Tensor, key: &Bound<'_, PyAny>) -> PyResult<Vec<Item>> {
-    match key.cast::<PyTuple>() {
-        Ok(parts) => parts.iter().map(|p| item_of(x, &p)).collect(),
-        Err(_) => match key.cast::<PyList>() {
-            Ok(parts) if stands_for_tuple(parts) => parts.iter().map(|p| item_of(x, &p)).collect(),
-            _ => Ok(vec![item_of(x, key)?]),
-        },
+    if let Ok(parts) = key.cast::<PyTuple>() {
+        return parts.iter().map(|p| item_of(x, &p)).collect();
+    }
+    let alone = key.is_instance_of::<PyTensor>() || key.is_instance_of::<PySlice>() || key.is_none();
+    match if alone { None } else { standing_for_tuple(key)? } {
+        Some(parts) => parts.iter().map(|p| item_of(x, p)).collect(),
+        None => Ok(vec![item_of(x, key)?]),
     }
 }
 
-/// PyTorch's rule, NumPy's of old: a short list that holds a sequence, a tensor, a slice, `...` or `None` is a tuple of
+/// PyTorch's rule, NumPy's of old: a short sequence that holds a sequence, a tensor, a slice, `...` or `None` is a tuple of
 /// indices, not one index of more dimensions.
-fn stands_for_tuple(key: &Bound<'_, PyList>) -> bool {
-    key.len() < 32
-        && key.iter().any(|p| {
-            p.is_none()
-                || p.is_instance_of::<PyTensor>()
-                || p.is_instance_of::<PySlice>()
-                || p.is_instance_of::<PyEllipsis>()
-                || p.cast::<PySequence>().is_ok()
-        })
+fn standing_for_tuple<'py>(key: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+    // An array is one index, whatever its dimensions.
+    if !is_sequence(key)? || key.len().is_ok_and(|n| n >= 32) || key.hasattr("__array__")? {
+        return Ok(None);
+    }
+    let Ok(parts) = (0..key.len().unwrap_or(0)).map(|i| key.get_item(i)).collect::<PyResult<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let one = |p: &Bound<'_, PyAny>| {
+        p.is_none()
+            || p.is_instance_of::<PyTensor>()
+            || p.is_instance_of::<PySlice>()
+            || p.is_instance_of::<PyEllipsis>()
+            || is_sequence(p).unwrap_or(false)
+    };
+    if !parts.iter().any(one) {
+        return Ok(None);
+    }
+    let why = c"Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq], or \
+        x[lucid.tensor(seq)] where one index of more dimensions is meant.";
+    warn(key.py(), why)?;
+    Ok(Some(parts))
+}
+
+fn warn(py: Python<'_>, why: &std::ffi::CStr) -> PyResult<()> {
+    PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), why, 1)
+}
+
+/// The index tensor of a sequence: a mask where it holds truths or bytes, else int64, to which PyTorch casts all others.
+fn index_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let py = part.py();
+    let array = part.hasattr("__array__")?;
+    // An array of a dtype that no tensor has may still hold integers.
+    let unsigned = |d: Bound<'_, PyAny>| -> PyResult<bool> {
+        Ok(d.getattr("kind")?.eq("u")? && d.getattr("itemsize")?.extract::<usize>()? > 1)
+    };
+    // Cast where it is: not every device has every dtype.
+    let here = Some(Device::Cpu);
+    let t = match array && part.getattr("dtype").and_then(unsigned).unwrap_or(false) {
+        true => create::tensor_of(&part.call_method1("astype", ("int64",))?, None, here)?,
+        false => create::tensor_of(part, None, here)?,
+    };
+    let t = match t.dtype() {
+        DType::I64 | DType::Bool | DType::U8 => t,
+        // The elements again, for what is no number or too large.
+        _ if !array && t.numel() > 0 => create::tensor_of(part, Some(DType::I64), here)?,
+        _ => cross::quick(py, || t.cast(DType::I64))?,
+    };
+    cross::quick(py, || t.to_device(x.device()))
 }
 
 fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
@@ -95,8 +137,16 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
     if part.is_instance_of::<PyEllipsis>() {
         return Ok(Item::Ellipsis);
     }
-    if let Ok(t) = part.cast::<PyTensor>() {
-        let t = t.get().share();
+    let given = match part.cast::<PyTensor>() {
+        Ok(t) => Some(t.get().share()),
+        Err(_) if part.is_instance_of::<PyString>() || part.is_instance_of::<PyBytes>() => {
+            // It might be meant as a tensor's data, of which PyTorch complains.
+            return Err(errors::type_error(py, invalid(part)));
+        }
+        Err(_) if is_sequence(part)? => Some(index_of(x, part)?),
+        Err(_) => None,
+    };
+    if let Some(t) = given {
         // Within `vmap` one number for each sample gathers; a truth for each would give results of different shapes.
         let gathers = t.is_batched() && !matches!(t.dtype(), DType::Bool | DType::U8);
         if t.ndim() == 0 && t.dtype().is_integral() && !gathers {
@@ -107,26 +157,20 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
                 s => Item::Int(s.to_i64()),
             });
         }
+        if t.dtype() == DType::U8 {
+            warn(py, c"indexing with dtype lucid.uint8 is now deprecated, please use a dtype lucid.bool instead.")?;
+        }
         return Ok(Item::Tensor(t));
     }
-    if part.is_instance_of::<PyList>() || part.is_instance_of::<PyTuple>() || part.hasattr("__array__")? {
-        let t = create::tensor_of(part, None, Some(x.device()))?;
-        // A list without elements says nothing of its dtype.
-        let t = if t.numel() == 0 && !t.dtype().is_integral() { cross::quick(py, || t.cast(DType::I64))? } else { t };
-        return Ok(Item::Tensor(t));
-    }
-    if let Ok(i) = part.extract::<i64>() {
-        return Ok(Item::Int(i));
-    }
+    // Whatever has an `__index__`, NumPy's integers among them.
+    part.extract().map(Item::Int).map_err(|_| errors::index_error(py, invalid(part)))
+}
+
+fn invalid(part: &Bound<'_, PyAny>) -> String {
     let got = crate::args::kind_name(part);
-    let why = format!(
+    format!(
         "only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are valid indices (got {got})"
-    );
-    // Text might be meant as a tensor's data, of which PyTorch complains.
-    match part.is_instance_of::<PyString>() || part.is_instance_of::<PyBytes>() {
-        true => Err(errors::type_error(py, why)),
-        false => Err(errors::index_error(py, why)),
-    }
+    )
 }
 
 /// An end of a slice: beyond 64 bits is beyond every tensor.
@@ -258,9 +302,20 @@ fn set(slf: &Bound<'_, PyTensor>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAn
     let py = slf.py();
     let x = slf.get().share();
     cross::quick(py, || x.refuse_captured("__setitem__"))?;
-    let Some(value) = operand_of(At { op: "__setitem__", arg: "value" }, value.as_borrowed())? else {
+    let wrong = || {
         let got = crate::args::kind_name(value);
-        return Err(errors::type_error(py, format!("can't assign a {got} to a {} tensor", x.dtype())));
+        errors::type_error(py, format!("can't assign a {got} to a {} tensor", x.dtype()))
+    };
+    // Python's numbers and NumPy's integers, as in PyTorch: arrays and NumPy's other numbers go through a tensor.
+    let number = value.is_instance_of::<PyFloat>()
+        || value.is_instance_of::<PyBool>()
+        || value.is_instance_of::<PyComplex>()
+        || value.hasattr("__index__")? && !is_sequence(value)?;
+    if !number && !value.is_instance_of::<PyTensor>() {
+        return Err(wrong());
+    }
+    let Some(value) = operand_of(At { op: "__setitem__", arg: "value" }, value.as_borrowed())? else {
+        return Err(wrong());
     };
     if let HeldOperand::Scalar(Scalar::Wide(i)) = value {
         return Err(errors::value_error(py, format!("__setitem__(): {i} does not fit into int64")));
@@ -291,6 +346,20 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
         let Some(Item::Tensor(mask)) = items.pop() else { return Ok(()) };
         return fill_where(x, &mask, value);
     }
+    // A truth alone is no index: it writes all, as `None` does, or nothing.
+    match items.as_slice() {
+        [Item::Bool(true)] => items = vec![Item::New],
+        [Item::Bool(false)] => return Ok(()),
+        _ => {}
+    }
+    // PyTorch fills where one mask is all that gathers, and filling casts; what else is put has to have the dtype.
+    let fills = match value {
+        Value::Tensor(t) if t.numel() == 1 => {
+            let mut gather = items.iter().filter(|i| matches!(i, Item::Tensor(_) | Item::Bool(_)));
+            matches!((gather.next(), gather.next()), (Some(Item::Tensor(m)), None) if is_mask(m))
+        }
+        _ => false,
+    };
     let r = resolve(x, items)?;
     if r.dims.is_empty() {
         return match value {
@@ -306,6 +375,10 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
         };
     }
     let other = |(a, &n): (usize, &usize)| n == 0 && r.dims != [a as isize];
+    let lent = |t: &Tensor| match fills && (x.dtype().is_complex() || !t.dtype().is_complex()) {
+        true => t.cast(x.dtype()),
+        false => Ok(t.clone()),
+    };
     let values = match value {
         // As in PyTorch one index and a number fill, and an index into nothing is not looked at.
         Value::Scalar(s) if r.dims.len() == 1 && r.view.shape().iter().enumerate().any(other) => {
@@ -313,7 +386,7 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
             return r.view.fill_(*s);
         }
         Value::Scalar(s) => number(*s, x)?,
-        Value::Tensor(t) if t.ndim() == 0 => t.to_device(x.device())?.cast(x.dtype())?,
+        Value::Tensor(t) if t.ndim() == 0 => lent(&t.to_device(x.device())?)?,
         Value::Tensor(t) => {
             if t.device() != x.device() {
                 let why = "the value and the tensor assigned to must be on one device; move one with .to()".into();
@@ -324,7 +397,7 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
                 }));
             }
             let index_ndim = r.tensors.iter().map(Tensor::ndim).max().unwrap_or(0);
-            fitting(t, r.view.ndim() - r.dims.len() + index_ndim)?.cast(x.dtype())?
+            lent(&fitting(t, r.view.ndim() - r.dims.len() + index_ndim)?)?
         }
     };
     index_assign(&r.view, &r.dims, &r.tensors, &values)

@@ -115,7 +115,11 @@ pub fn asks_for_grad(object: &Bound<'_, PyTensor>, asks: bool) -> PyResult<()> {
 /// A `lucid.Size`.
 pub fn size_object<'py>(py: Python<'py>, sizes: &[usize]) -> PyResult<Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    CLASS.import(py, "lucid._size", "Size")?.call1((PyTuple::new(py, sizes)?,))
+    static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = CLASS.import(py, "lucid._size", "Size")?;
+    // These are integers: the class's own look at them is passed by.
+    let new = NEW.get_or_try_init(py, || py.get_type::<PyTuple>().getattr("__new__").map(Bound::unbind))?;
+    new.bind(py).call1((class, PyTuple::new(py, sizes)?))
 }
 
 #[pymethods]
@@ -459,7 +463,14 @@ fn constructed(
         }
         1 if first()?.hasattr("_tensor")? => restride::of_storage(&first()?, dtype)?
             .map_or_else(|| crate::create::tensor_of(&first()?, Some(dtype), Some(device)), Ok),
-        1 if !first()?.is_instance_of::<pyo3::types::PyInt>() => {
+        1 if !is_size(&first()?)? => {
+            let one = first()?;
+            // One number is neither data nor a size, unless it is an integer.
+            let number = one.is_none() || one.is_instance_of::<pyo3::types::PyFloat>();
+            if number || one.is_instance_of::<pyo3::types::PyComplex>() {
+                let got = crate::args::kind_name(&one);
+                return Err(errors::type_error(py, format!("{op}(): data must be a sequence (got {got})")));
+            }
             crate::create::tensor_of(&first()?, Some(dtype), Some(device))
         }
         _ => {
@@ -467,6 +478,12 @@ fn constructed(
             cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device), None))
         }
     }
+}
+
+/// Is it an integer, Python's or NumPy's?
+fn is_size(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(obj.is_instance_of::<pyo3::types::PyInt>()
+        || obj.hasattr("__index__")? && !crate::create::is_sequence(obj)? && obj.extract::<i64>().is_ok())
 }
 
 /// A dimension from 0 on, or an IndexError.

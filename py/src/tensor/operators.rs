@@ -65,6 +65,25 @@ fn reflected<'py>(
     wrap(py, y)
 }
 
+/// The right side of an operator in place. For what is neither tensor nor number nor of a class that is asked the operator is
+/// not there, and Python goes on with the one that makes a new tensor: `x += array` is `x = x + array`, as in PyTorch.
+struct Beside<'a, 'py>(Borrowed<'a, 'py, PyAny>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Beside<'a, 'py> {
+    type Error = PyErr;
+    #[inline]
+    fn extract(obj: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let taken = obj.cast_exact::<PyTensor>().is_ok()
+            // What is too large is so later, by the op's name.
+            || !matches!(operand_of(At { op: "in place", arg: "other" }, obj), Ok(None))
+            || obj.hasattr("__torch_function__")?;
+        match taken {
+            true => Ok(Beside(obj)),
+            false => Err(errors::type_error(obj.py(), kind_name(&obj))),
+        }
+    }
+}
+
 /// Writes `op(self, other)` over `self`. The object stays the same: what a class that is asked gives back is dropped.
 fn in_place(
     slf: &Bound<'_, PyTensor>,
@@ -151,8 +170,8 @@ macro_rules! in_place_operators {
     ($($name:ident $called:literal |$a:ident, $b:ident| $body:expr;)*) => {
         #[pymethods]
         impl PyTensor {
-            $(fn $name(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-                in_place(slf, other, ($called, stringify!($name)), |$a, $b| $body)
+            $(fn $name(slf: &Bound<'_, Self>, other: Beside<'_, '_>) -> PyResult<()> {
+                in_place(slf, &other.0, ($called, stringify!($name)), |$a, $b| $body)
             })*
         }
     };
@@ -223,9 +242,9 @@ impl PyTensor {
         reflected(slf, other, ("__rpow__", "pow"), |a, b| binary::pow(a, b))
     }
 
-    fn __ipow__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, modulo: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn __ipow__(slf: &Bound<'_, Self>, other: Beside<'_, '_>, modulo: &Bound<'_, PyAny>) -> PyResult<()> {
         refuse_modulo(modulo)?;
-        in_place(slf, other, ("pow_", "__ipow__"), |a, b| a.pow_(b))
+        in_place(slf, &other.0, ("pow_", "__ipow__"), |a, b| a.pow_(b))
     }
 
     fn __neg__<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
