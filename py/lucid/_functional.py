@@ -193,7 +193,7 @@ def embedding_bag(
     table = weight.detach()
     none = lucid.zeros(table.shape[1], dtype=indices.dtype, device=indices.device)
     rows = [whole(bag)[table[whole(bag)].argmax(0)] if bag else none for bag in bags]
-    return out, of_each, sizes, lucid.stack(rows) if rows else lucid.zeros((0, table.shape[1]), dtype=indices.dtype)
+    return out, of_each, sizes, lucid.stack(rows) if rows else none[None][:0]
 
 
 # ---- convolution and sampling ----------------------------------------------------------------------------------------

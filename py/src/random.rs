@@ -47,9 +47,10 @@ impl PyGenerator {
         state_tensor(py, &self.0)
     }
 
-    /// Goes on from a state that `get_state` gave.
-    fn set_state(&self, py: Python<'_>, state: &Bound<'_, PyTensor>) -> PyResult<()> {
-        set_state(py, &self.0, state)
+    /// Goes on from a state that `get_state` gave. Gives the generator back.
+    fn set_state<'py>(slf: &Bound<'py, Self>, state: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, Self>> {
+        set_state(slf.py(), &slf.get().0, state)?;
+        Ok(slf.clone())
     }
 
     /// A generator of its own in the same state.
@@ -73,7 +74,7 @@ impl PyGenerator {
     }
 
     fn __setstate__(&self, py: Python<'_>, state: &Bound<'_, PyTensor>) -> PyResult<()> {
-        self.set_state(py, state)
+        set_state(py, &self.0, state)
     }
 }
 

@@ -54,11 +54,12 @@ def _flat(t: Tensor) -> list[float]:
 
 def _shaped(numbers: Tensor, like: Tensor) -> Tensor:
     """Real numbers as a tensor like that; several rows of them as several."""
-    numbers = numbers.to(like.device)
     if like.is_complex():
         pairs = numbers.reshape((*numbers.shape[:-1], like.numel(), 2))
         numbers = _C.view_as_complex(pairs.to(_C.float32))
-    return numbers.to(like.dtype).reshape((*numbers.shape[: numbers.ndim - 1], *like.shape))
+    # Cast first: not every device has float64.
+    cast = numbers.to(like.dtype).to(like.device)
+    return cast.reshape((*numbers.shape[: numbers.ndim - 1], *like.shape))
 
 
 def _unit(t: Tensor, j: int) -> Tensor:

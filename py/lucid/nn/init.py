@@ -266,12 +266,12 @@ def _orthonormal(a: Tensor) -> Tensor:
         a[j:, j:] = block - 2.0 * v.unsqueeze(1) * v.unsqueeze(0).matmul(block)
         reflections.append(v)
         signs.append(-sign)
-    q = lucid.eye(tall, wide, dtype=a.dtype)
+    q = lucid.eye(tall, wide, dtype=a.dtype, device=a.device)
     for j in reversed(range(wide)):
         v = reflections[j]
         block = q[j:, :]
         q[j:, :] = block - 2.0 * v.unsqueeze(1) * v.unsqueeze(0).matmul(block)
-    return q * lucid.tensor(signs, dtype=a.dtype)
+    return q * lucid.tensor(signs, dtype=a.dtype, device=a.device)
 
 
 @named
