@@ -461,7 +461,7 @@ pub(crate) fn of_cpu_array(array: CpuArray) -> Tensor {
     Tensor::from_storage(CpuBackend::wrap(array))
 }
 
-/// Indices of the elements that are not zero. Evaluates.
+/// Indices of the elements that are not zero, one column each. Evaluates.
 pub(crate) fn nonzero(x: &Tensor) -> Result<Tensor> {
     fn run<B: Wrapped>(x: &Tensor) -> Result<Storage> {
         B::nonzero(arrays::<B>("nonzero", &[x])?[0]).map(B::wrap)

@@ -85,21 +85,18 @@ pub fn with_bytes(x: &CpuArray, f: &mut dyn FnMut(&[u8])) -> Result<()> {
     Ok(())
 }
 
-/// Indices of the elements that are not zero, one row of `ndim` numbers each.
+/// Indices of the elements that are not zero, one column of `ndim` numbers each.
 pub fn nonzero(x: &CpuArray) -> Result<CpuArray> {
     let flags = super::cast::cast(x, crate::DType::Bool)?.contiguous()?;
     let guard = flags.read::<bool>();
     let flags = flags.slice(&guard);
     let count = flags.iter().filter(|&&f| f).count();
     let shape = x.shape();
-    CpuArray::build::<i64>(&[count, shape.len()], |out| {
-        if shape.is_empty() {
-            return Ok(());
-        }
+    CpuArray::build::<i64>(&[shape.len(), count], |out| {
         let hits = flags.iter().enumerate().filter(|&(_, &f)| f);
-        for (row, (mut i, _)) in out.chunks_mut(shape.len()).zip(hits) {
-            for (to, &n) in row.iter_mut().zip(shape).rev() {
-                *to = (i % n) as i64;
+        for (at, (mut i, _)) in hits.enumerate() {
+            for (axis, &n) in shape.iter().enumerate().rev() {
+                out[axis * count + at] = (i % n) as i64;
                 i /= n;
             }
         }
@@ -146,7 +143,7 @@ mod tests {
     fn nonzero_lists_indices() {
         let x = array(&[2, 2], &[0f32, f32::NAN, -1.0, 0.0]);
         assert_eq!(show::<i64>(&nonzero(&x).unwrap()), [0, 1, 1, 0]);
-        assert_eq!(nonzero(&array(&[], &[true])).unwrap().shape(), [1, 0]);
-        assert_eq!(nonzero(&array::<f32>(&[0, 3], &[])).unwrap().shape(), [0, 2]);
+        assert_eq!(nonzero(&array(&[], &[true])).unwrap().shape(), [0, 1]);
+        assert_eq!(nonzero(&array::<f32>(&[0, 3], &[])).unwrap().shape(), [2, 0]);
     }
 }

@@ -74,7 +74,9 @@ pub fn cholesky<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
         let mut rows = a.to_vec();
         let info = T::cholesky(n, &mut rows);
         (0..n * n).for_each(|i| out[i] = if i / n <= i % n { rows[i % n * n + i / n] } else { T::zero() });
-        out[n * n] = number(info);
+        // OpenBLAS takes NaN for positive; LAPACK names the first one.
+        let nan = || (0..n).find(|&i| is_nan(out[i * n + i])).map_or(0, |i| i as c_int + 1);
+        out[n * n] = number(if info == 0 { nan() } else { info });
         0
     })
 }
@@ -90,6 +92,12 @@ pub fn qr<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
         q.copy_from_slice(&columns[..m * k]);
         info
     })
+}
+
+/// Is the number, or a part of it, unlike itself?
+fn is_nan<T: PartialEq + Copy>(x: T) -> bool {
+    let same = x;
+    x != same
 }
 
 /// The columns of `m` rows of `n`.
@@ -168,8 +176,13 @@ fn lower_half<T: Decompose>(n: usize, a: &[T]) -> impl Iterator<Item = T> + '_ {
 pub fn singular_values<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let (m, n) = sizes("linalg.svd", a)?;
     per_matrix::<T, T::Real>("linalg.svd", a, out, m.min(n), |m, n, a, out| {
-        if a.iter().any(|x| !x.is_finite()) {
+        if a.iter().any(|&x| is_nan(x)) {
             return 1;
+        }
+        if a.iter().any(|x| !x.is_finite()) {
+            // As LAPACK has it, which tells by NaN that it found none.
+            out.fill(T::Real::nan());
+            return 0;
         }
         T::svd(b'N', m, n, &mut a.to_vec(), out, &mut [], &mut [])
     })

@@ -61,8 +61,11 @@ pub(super) fn int(n: usize) -> Made<i32> {
 /// How many constants a thread keeps.
 const KEPT: usize = 64;
 
+/// A constant by its dtype, whether it was given as a float, and the bits it was given in.
+type Kept = (DType, bool, u64, Array);
+
 thread_local! {
-    static CONSTANTS: RefCell<[Option<(DType, u64, Array)>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
+    static CONSTANTS: RefCell<[Option<Kept>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
 }
 
 /// A 0-d array of one number; those used lately are kept.
@@ -74,12 +77,12 @@ pub(super) fn constant(value: impl Into<Scalar>, dtype: DType) -> Made<Array> {
         Scalar::Float(f) => f.to_bits(),
         Scalar::Wide(_) | Scalar::Complex(..) => return scalar(value, dtype),
     };
-    // Numbers of different kinds may share bits: the kind is part of the key.
-    let kind = u64::from(matches!(value, Scalar::Float(_)));
-    let key = bits.rotate_left(1) ^ kind;
-    let slot = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize ^ dtype as usize;
+    // Numbers of different kinds may share bits: the kind is part of the key, beside all of these.
+    let float = matches!(value, Scalar::Float(_));
+    let slot =
+        ((bits.rotate_left(1) ^ u64::from(float)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize ^ dtype as usize;
     let kept = CONSTANTS.try_with(|c| match &c.borrow()[slot % KEPT] {
-        Some((d, k, array)) if *d == dtype && *k == key => Some(array.clone()),
+        Some((d, f, b, array)) if (*d, *f, *b) == (dtype, float, bits) => Some(array.clone()),
         _ => None,
     });
     if let Ok(Some(array)) = kept {
@@ -87,7 +90,7 @@ pub(super) fn constant(value: impl Into<Scalar>, dtype: DType) -> Made<Array> {
     }
     let array = scalar(value, dtype)?;
     // A thread that is ending keeps nothing.
-    let _ = CONSTANTS.try_with(|c| c.borrow_mut()[slot % KEPT].replace((dtype, key, array.clone())));
+    let _ = CONSTANTS.try_with(|c| c.borrow_mut()[slot % KEPT].replace((dtype, float, bits, array.clone())));
     Ok(array)
 }
 

@@ -182,24 +182,23 @@ pub(super) fn with_bytes<R>(x: &GpuArray, f: impl FnOnce(&[u8]) -> R) -> Made<R>
     Ok(result)
 }
 
-/// The indices of elements that are not zero, in rows. Evaluates.
+/// The indices of elements that are not zero, in columns. Evaluates.
 pub(super) fn nonzero(x: &GpuArray) -> Made<GpuArray> {
     let bytes = with_bytes(x, <[u8]>::to_vec)?;
     let size = x.element().size();
     let places: Vec<usize> =
         (0..x.numel()).filter(|i| !is_zero(&bytes[i * size..(i + 1) * size], x.element())).collect();
-    let mut rows: Vec<i64> = Vec::with_capacity(places.len() * x.ndim());
-    for place in &places {
-        let at = rows.len();
+    let mut found = vec![0; places.len() * x.ndim()];
+    for (at, place) in places.iter().enumerate() {
         let mut rest = *place;
-        for &n in x.shape().iter().rev() {
-            rows.insert(at, (rest % n) as i64);
+        for (axis, &n) in x.shape().iter().enumerate().rev() {
+            found[axis * places.len() + at] = (rest % n) as i64;
             rest /= n;
         }
     }
     let known = Known::Within(0, x.shape().iter().max().map_or(0, |&n| n as i64 - 1));
-    let array = Array::from_slice(&rows, &[int(places.len())?, int(x.ndim())?])?;
-    GpuArray::new(Value::plain(array).knowing(known), &[places.len(), x.ndim()], DType::I64)
+    let array = Array::from_slice(&found, &[int(x.ndim())?, int(places.len())?])?;
+    GpuArray::new(Value::plain(array).knowing(known), &[x.ndim(), places.len()], DType::I64)
 }
 
 /// Is the number zero, of either sign?

@@ -173,7 +173,8 @@ fn hardtanh_body(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
 
 fn logsigmoid_body(x: &Tensor) -> Result<Tensor> {
     schema::logsigmoid.check(x.dtype())?;
-    wide(x, |x| -&one_plus_exp(&(-x)?)?)
+    // PyTorch's is row-major.
+    wide(&x.contiguous()?, |x| -&one_plus_exp(&(-x)?)?)
 }
 
 /// `log(1 + e^x)`, without overflow and with its gradients everywhere: made of `|x|` it had none at 0.

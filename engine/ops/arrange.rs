@@ -146,7 +146,7 @@ fn padded_by(x: &Tensor, pad: &[isize], value: Scalar, copies: bool) -> Result<T
         let n = x.shape()[axis] as isize;
         let size = n + ends[0] + ends[1];
         let len = (n + ends[0].min(0) + ends[1].min(0)).max(0) as usize;
-        if size < 0 {
+        if size < 0 || n + ends[0].min(0) + ends[1].min(0) < 0 {
             let why = format!("the padding {ends:?} makes dimension {axis} of size {n} negative");
             return Err(Error::shape("constant_pad_nd", why, &[x.shape()]));
         }

@@ -370,9 +370,24 @@ fn log_add_exp(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         return extremum(BinaryOp::LogAddExp, a, b);
     }
     let (a, b) = (a.cast(dtype)?, b.cast(dtype)?);
-    let real = |x: &Tensor| super::complex::real(&x.detach()?);
-    let top = super::compare::select::r#where(&real(&a)?.ge(&real(&b)?)?, &a.detach()?, &b.detach()?)?;
-    ((a - &top)?.exp()? + &(b - &top)?.exp()?)?.log()? + &top
+    let select = super::compare::select::r#where;
+    let (still_a, still_b) = (a.detach()?, b.detach()?);
+    let (ra, rb) = (super::complex::real(&still_a)?, super::complex::real(&still_b)?);
+    let first = ra.ge(&rb)?;
+    // What is decided by infinities: nothing is added to one, and beside -inf the other one stays.
+    let (high, low) = (ra.maximum(&rb)?, ra.minimum(&rb)?);
+    let decided = high.isinf()?.logical_or(&low.isinf()?)?;
+    let zero = |x: &Tensor| x.filled(&decided, 0.0);
+    let top = zero(&select(&first, &still_a, &still_b)?)?;
+    let usual = (((zero(&a)? - &top)?.exp()? + &(zero(&b)? - &top)?.exp()?)?.log()? + &top)?;
+    let even = ra.eq(&rb)?;
+    let sum = (still_a.exp()? + &still_b.exp()?)?.log()?;
+    let larger = select(&first, &a, &b)?;
+    let larger = select(&even.logical_and(&ra.lt(0)?)?, &b, &larger)?;
+    let edge = select(&even.logical_and(&ra.gt(0)?)?, &sum, &larger)?;
+    let nan = still_a.isnan()?.logical_or(&still_b.isnan()?)?;
+    let none = Tensor::constant(Scalar::Complex(f64::NAN, f64::NAN), dtype, a.device())?;
+    select(&nan, &none, &select(&decided, &edge, &usual)?)
 }
 
 fn sub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {

@@ -165,7 +165,10 @@ fn sgn_body(x: &Tensor) -> Result<Tensor> {
 fn isreal_body(x: &Tensor) -> Result<Tensor> {
     match x.dtype().is_complex() {
         true => imag_body(&x.detach()?)?.eq(0),
-        false => Tensor::full_of(x.shape(), true.into(), DType::Bool, x.device()),
+        false => {
+            let all = |shape: &[usize]| Tensor::full_of(shape, true.into(), DType::Bool, x.device());
+            x.like_in("isreal", crate::MemoryFormat::Preserve, all)
+        }
     }
 }
 

@@ -178,8 +178,23 @@ fn check_dtypes(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
     }
 }
 
+/// Truth values are not multiplied, but PyTorch sees that where something is to be: the product of matrices if it has no
+/// elements, or is a sum of nothing.
+fn product_of_nothing(a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
+    if a.dtype() != DType::Bool || b.dtype() != DType::Bool || a.ndim() < 2 || b.ndim() < 2 {
+        return None;
+    }
+    let whole = || product(&a.cast(DType::U8)?, &b.cast(DType::U8)?)?.cast(DType::Bool);
+    match whole() {
+        Ok(y) if y.numel() > 0 && a.shape()[a.ndim() - 1] > 0 => None,
+        y => Some(y),
+    }
+}
+
 fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    check_dtypes("matmul", a, b)?;
+    if let Err(refused) = check_dtypes("matmul", a, b) {
+        return product_of_nothing(a, b).unwrap_or(Err(refused));
+    }
     let ranks = (a.ndim(), b.ndim());
     // The steps have the names of what PyTorch calls.
     match ranks {
@@ -282,6 +297,10 @@ fn add_product(
     if x.dtype() != y.dtype() {
         let why = "expected the input and both factors to have the same dtype; cast one with .to()";
         return Err(Error::dtype(op, why, &[x.dtype(), y.dtype()]));
+    }
+    if y.numel() > 0 {
+        // Sums of nothing are added all the same.
+        schema::matmul.check(y.dtype())?;
     }
     added(op, x, y, beta, alpha)
 }

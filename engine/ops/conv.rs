@@ -240,6 +240,9 @@ fn conv_checked(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Tensor>,
         );
         return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
     }
+    if x.shape()[2..].contains(&0) {
+        return Err(Error::shape(op, "expected an input with elements in each place", &[x.shape()]));
+    }
     if let Some(b) = bias {
         check_dtypes(op, x, &[b])?;
         if b.shape() != [out] {
@@ -457,10 +460,14 @@ fn conv_transpose_nd(
     groups: i64,
     dilation: &[isize],
 ) -> Result<Tensor> {
-    match bias {
-        Some(bias) => check_dtypes(op, x, &[w, bias])?,
-        None => check_dtypes(op, x, &[w])?,
+    check_dtypes(op, x, &[w])?;
+    // PyTorch adds a bias in place to most dtypes' results, which casts it.
+    let added = matches!(x.dtype(), DType::F32 | DType::F64 | DType::I64);
+    if let Some(bias) = bias.filter(|b| !(added && b.dtype().can_cast(x.dtype()))) {
+        check_dtypes(op, x, &[bias])?;
     }
+    let cast = bias.filter(|b| b.dtype() != x.dtype()).map(|b| b.cast(x.dtype())).transpose()?;
+    let bias = cast.as_ref().or(bias);
     if x.ndim() == n + 1 {
         Naming::rename(op, "unbatched");
         let batched = x.unsqueeze(0)?;
@@ -488,6 +495,10 @@ fn conv_transpose_nd(
     {
         let why =
             format!("expected a {}D input whose channels are the weight's first dimension, groups={groups}", n + 2);
+        return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
+    }
+    if x.shape()[1..].contains(&0) || w.shape().contains(&0) {
+        let why = "expected an input with elements, but for the batch, and a weight that is not empty";
         return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
     }
     let mut shape = Shape::from_slice(&[x.shape()[0], w.shape()[1] * args.groups]);

@@ -467,6 +467,14 @@ fn spaced(
     if let Some(odd) = ends.iter().find(|s| !holds(s)) {
         return Err(Error::runtime(op, format!("value {odd} cannot be converted to {dtype} without overflow")));
     }
+    if n == 1 && !dtype.is_complex() {
+        // One number is filled in, and has to fit.
+        let first = base.map_or(start, |base| Scalar::Float(base.powf(start.to_f64())));
+        if !matches!(dtype, DType::F16 | DType::BF16) {
+            check_held(op, first, dtype)?;
+        }
+        return Tensor::full_of(&[1], first, dtype, device.unwrap_or(crate::default_device()));
+    }
     create(CreateOp::Linspace { start, end, base }, &[n], dtype, device.unwrap_or(crate::default_device()))
 }
 

@@ -7,7 +7,7 @@ use super::DimPairs;
 use crate::autograd::Naming;
 use crate::shape;
 use crate::tensor::signed;
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -149,10 +149,6 @@ fn einsum_body(equation: &str, operands: &[Tensor]) -> Result<Tensor> {
     if terms.len() != operands.len() {
         return fail(format!("{} operands were given for the {} terms of {equation:?}", operands.len(), terms.len()));
     }
-    if let Some(x) = operands.iter().find(|x| x.dtype() != operands[0].dtype()) {
-        let why = "expected all operands to have the same dtype; cast them with .to()";
-        return Err(Error::dtype("einsum", why, &[operands[0].dtype(), x.dtype()]));
-    }
     let inputs: Vec<Vec<Label>> =
         terms.iter().zip(operands).map(|(t, x)| labels(t, Some(x.ndim()), 0)).collect::<Result<_>>()?;
     let mut sizes: Vec<(Label, usize)> = Vec::new();
@@ -206,12 +202,13 @@ fn einsum_body(equation: &str, operands: &[Tensor]) -> Result<Tensor> {
 /// The product of tensors of one rank, summed over all but the first `kept` dimensions, from left to right.
 fn contract(operands: &[Tensor], kept: usize) -> Result<Tensor> {
     let rank = operands[0].ndim();
+    let mixed = operands.iter().any(|x| x.dtype() != operands[0].dtype());
     let mut y = operands[0].clone();
     for (i, x) in operands.iter().enumerate().skip(1) {
         // What no later operand has can be summed now.
         let last = |d: &usize| operands[i + 1..].iter().all(|later| later.shape()[*d] == 1);
         let over: Vec<usize> = (kept..rank).filter(last).collect();
-        y = pair(&y, x, &over)?;
+        y = pair(&y, x, &over, mixed)?;
     }
     // A sum of one operand is one over a single element, too: it gives whole numbers of 64 bits.
     let alone = operands.len() == 1;
@@ -222,8 +219,9 @@ fn contract(operands: &[Tensor], kept: usize) -> Result<Tensor> {
     y.reshape(&signed(&y.shape()[..kept]))
 }
 
-/// `a * b` summed over the dimensions `over`, which stay with size 1, as one batched product of matrices.
-fn pair(a: &Tensor, b: &Tensor, over: &[usize]) -> Result<Tensor> {
+/// `a * b` summed over the dimensions `over`, which stay with size 1, as one batched product of matrices. Of operands that
+/// came with several dtypes no sum is taken over both.
+fn pair(a: &Tensor, b: &Tensor, over: &[usize], mixed: bool) -> Result<Tensor> {
     let (mut a, mut b) = (a.clone(), b.clone());
     let (mut both, mut only_a, mut only_b, mut summed) = (vec![], vec![], vec![], vec![]);
     for d in 0..a.ndim() {
@@ -242,6 +240,15 @@ fn pair(a: &Tensor, b: &Tensor, over: &[usize]) -> Result<Tensor> {
             (false, false, true) => only_b.push(d),
             (_, _, false) => only_a.push(d),
         }
+    }
+    // A product without a sum promotes, and takes truth values, as all products of elements do.
+    let unlike = a.dtype() != b.dtype();
+    if summed.is_empty() && (unlike || a.dtype() == DType::Bool) {
+        return a.mul(&b);
+    }
+    if unlike && mixed {
+        let why = "expected all operands to have the same dtype; cast them with .to()";
+        return Err(Error::dtype("einsum", why, &[a.dtype(), b.dtype()]));
     }
     // Sums of integers are int64.
     let dtype = a.dtype().promote(b.dtype());

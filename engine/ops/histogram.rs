@@ -112,8 +112,15 @@ pub(super) fn histogram_body(
     weight: Option<&Tensor>,
     density: bool,
 ) -> Result<(Tensor, Tensor)> {
+    const OP: &str = "histogram";
     search::schema::histogram.check(x.dtype())?;
     let bins = match bins {
+        Operand::Scalar(s @ (Scalar::Bool(_) | Scalar::Float(_) | Scalar::Complex(..))) => {
+            return Err(Error::kind(OP, format!("argument 'bins' must be int or Tensor, not {s}")));
+        }
+        Operand::Tensor(_) if range.is_some() => {
+            return Err(Error::kind(OP, "'range' goes with a number of bins, not with their edges"));
+        }
         Operand::Scalar(s) => Tensor::constant(s, DType::I64, x.device())?,
         Operand::Tensor(t) => t.clone(),
     };

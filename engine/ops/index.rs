@@ -502,6 +502,9 @@ fn slice_scatter_body(
         return Err(Error::index("slice_scatter", "cannot be applied to a 0-dim tensor."));
     }
     let axis = shape::wrap_dim("slice_scatter", dim, x.ndim())?;
+    if step < 1 {
+        return Err(Error::runtime("slice_scatter", "slice step must be positive"));
+    }
     let slice = slice_of("slice_scatter", x, axis, start, end, step)?;
     let mut expected = Shape::from_slice(x.shape());
     expected[axis] = slice.len;
@@ -557,7 +560,7 @@ fn strided_add_unit(x: &Tensor, size: &[isize]) -> Result<Tensor> {
 }
 
 fn nonzero_body(x: &Tensor) -> Result<Tensor> {
-    dispatch::nonzero(&x.detach()?)
+    dispatch::nonzero(&x.detach()?)?.transpose(0, 1)
 }
 
 fn nonzero_static_body(x: &Tensor, size: Option<i64>, fill_value: i64) -> Result<Tensor> {

@@ -42,6 +42,12 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scal
     if value.is_some_and(|v| v.to_f64() != 0.0) {
         return Err(Error::runtime("pad", format!("Padding mode \"{mode}\" doesn't take in value argument")));
     }
+    // Its own kernels are for elements; only the batch may be empty.
+    let batch = usize::from(x.ndim() == pad.len() / 2 + 2);
+    if mode != "circular" && x.shape()[batch..].contains(&0) {
+        let why = "expected a tensor with possibly 0 batch size and other non-zero dimensions for input";
+        return Err(Error::shape("pad", why, &[x.shape()]));
+    }
     let mut y = x.clone();
     for (i, ends) in pad.chunks(2).enumerate() {
         y = pad_dim(&y, x.ndim() - 1 - i, ends[0], ends[1], mode)?;
@@ -52,6 +58,9 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scal
 
 fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Result<Tensor> {
     let (dim, n) = (axis as isize, x.shape()[axis] as isize);
+    if (low, high) == (0, 0) {
+        return Ok(x.clone());
+    }
     let (before, after) = (low.max(0), high.max(0));
     let rest = n.saturating_add(low.min(0)).saturating_add(high.min(0));
     let size = rest.saturating_add(before).saturating_add(after);

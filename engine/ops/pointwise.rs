@@ -546,6 +546,7 @@ fn mvlgamma_body(x: &Tensor, p: i64) -> Result<Tensor> {
     // Also of 16-bit floats each step is rounded, as by PyTorch: it decides which arguments are poles.
     let x = if x.dtype().is_integral() { x.cast(crate::default_dtype())? } else { x.clone() };
     let halves = (super::create::arange_of(p as usize, x.device())?.cast(x.dtype())? * 0.5)?;
-    let sum = (&x.unsqueeze(-1)? - &halves)?.lgamma()?.sum(Some(&[-1]), false, None)?;
+    // From 0 on, so that no zero is negative: its sign decides the gradient's.
+    let sum = (&x.unsqueeze(-1)? + &((-&halves)? + 0.0)?)?.lgamma()?.sum(Some(&[-1]), false, None)?;
     sum + (p as f64 * (p as f64 - 1.0) / 4.0 * PI.ln())
 }

@@ -183,13 +183,25 @@ fn prod_body(x: &Tensor, dim: Option<isize>, keepdim: bool, dtype: Option<DType>
 
 fn extremum(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> Result<Tensor> {
     let schema = op.schema();
-    schema.check(x.dtype())?;
-    let axes = axes_of(schema.name, dim, x)?;
+    let axes = match axes_of(schema.name, dim, x) {
+        Ok(axes) => axes,
+        // One that comes twice is named behind one without elements.
+        Err(twice) if x.ndim() == 0 => return Err(twice),
+        Err(twice) => {
+            let each = dim.unwrap_or_default().iter().map(|&d| shape::wrap_dim(schema.name, d, x.ndim()));
+            refuse_empty(schema.name, x, &each.collect::<Result<Axes>>()?)?;
+            return Err(twice);
+        }
+    };
     if dim.is_none_or(<[isize]>::is_empty) && x.numel() == 0 {
         let why = "Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.";
         return Err(Error::runtime(schema.name, why));
     }
     refuse_empty(schema.name, x, &axes)?;
+    if let Err(refused) = schema.check(x.dtype()) {
+        let nothing = x.numel() == 0;
+        return if nothing { x.sum(dim, keepdim, Some(x.dtype())) } else { Err(refused) };
+    }
     reduce(op, x, axes, keepdim, x.dtype())
 }
 
@@ -367,6 +379,7 @@ fn nanmean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<
 
 fn aminmax_body(x: &Tensor, dim: Option<isize>, keepdim: bool) -> Result<(Tensor, Tensor)> {
     let dims = dim.as_ref().map(std::slice::from_ref);
+    schema::amax.check(x.dtype())?;
     if dim.is_none() && x.numel() == 0 {
         let why = "cannot compute aminmax over an empty dimension as the operation has no identity";
         return Err(Error::runtime("aminmax", why));

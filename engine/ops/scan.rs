@@ -118,9 +118,10 @@ fn arg_scan(op: fn(usize) -> ScanOp, x: &Tensor, dim: isize) -> Result<Tensor> {
 }
 
 fn gather_scan(arg: fn(&Tensor, isize) -> Result<Tensor>, x: &Tensor, dim: isize) -> Result<(Tensor, Tensor)> {
-    if x.ndim() == 0 {
-        let (values, indices) = gather_scan(arg, &x.reshape(&[1])?, dim)?;
-        return Ok((values.reshape(&[])?, indices.reshape(&[])?));
+    if x.ndim() == 0 || x.numel() == 0 {
+        // Nothing is compared, so that any dtype will do.
+        shape::wrap_dim("cummax", dim, x.ndim())?;
+        return Ok((x.copy()?, x.zeros_like()?.cast(DType::I64)?));
     }
     let indices = if x.dtype() == DType::Bool { arg(&x.cast(DType::U8)?, dim)? } else { arg(x, dim)? };
     Ok((x.gather(dim, &indices)?, indices))

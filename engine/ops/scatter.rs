@@ -175,9 +175,11 @@ fn scattering(
     write: impl Fn(&Tensor, usize, &Tensor, &Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let axis = shape::wrap_dim(op, dim, x.ndim())?;
-    let index = as_index(op, index)?;
-    check_extent(op, &index, x, Some(axis))?;
-    check_extent(op, &index, src, None)?;
+    let index = if index.numel() == 0 { index.clone() } else { as_index(op, index)? };
+    if index.numel() > 0 {
+        check_extent(op, &index, x, Some(axis))?;
+        check_extent(op, &index, src, None)?;
+    }
     same_dtype(op, x, src, "Expected self.dtype to be equal to src.dtype")?;
     if index.numel() == 0 {
         if to == Target::Copy {
@@ -450,9 +452,31 @@ pub fn places(mask: &Tensor) -> Result<Vec<Tensor>> {
     mask.nonzero()?.unbind(1)
 }
 
+/// One mask and one number are a `masked_fill` in PyTorch, which casts.
+fn as_filled(x: &Tensor, indices: &[Tensor], values: &Tensor) -> Result<Option<Tensor>> {
+    if !(matches!(indices, [mask] if mask.dtype() == DType::Bool) && values.numel() == 1) {
+        return Ok(None);
+    }
+    let values = values.reshape(&[])?;
+    if values.dtype() == x.dtype() {
+        return Ok(Some(values));
+    }
+    if values.dtype().is_complex() {
+        super::create::check_held("index_put", values.detach()?.item()?, x.dtype())?;
+        return super::complex::real(&values)?.cast(x.dtype()).map(Some);
+    }
+    values.cast(x.dtype()).map(Some)
+}
+
 fn index_put_body(to: Target, x: &Tensor, indices: &[Tensor], values: &Tensor, accumulate: bool) -> Result<Tensor> {
-    same_dtype("index_put", x, values, "Index put requires the source and destination dtypes match")?;
-    let given = indices;
+    if let Err(odd) = same_dtype("index_put", x, values, "Index put requires the source and destination dtypes match") {
+        return match if accumulate { None } else { as_filled(x, indices, values)? } {
+            Some(values) => index_put_body(to, x, indices, &values, false),
+            None => Err(odd),
+        };
+    }
+    let filled = if values.ndim() > 1 && !accumulate { as_filled(x, indices, values)? } else { None };
+    let (given, values) = (indices, filled.as_ref().unwrap_or(values));
     let (axes, indices) = spread_masks("index_put", x, given)?;
     if axes.is_empty() {
         if given.is_empty() {

@@ -326,7 +326,8 @@ fn unique_body(
     let heads = order.index_select(0, &runs.starts)?;
     let values = match dim {
         None => rows.index_select(0, &heads)?,
-        Some(dim) => x.index_select(dim, &heads)?,
+        // Found as rows, and turned back.
+        Some(dim) => x.movedim(&[dim], &[0])?.contiguous()?.index_select(0, &heads)?.movedim(&[0], &[dim])?,
     };
     match dim {
         None => autograd::refusing("unique", &values, "Unique2Backward0", &[given], || underivable("_unique2"))?,
@@ -356,7 +357,7 @@ fn unique_consecutive_body(
     let runs = runs(&rows)?;
     let values = match dim {
         None => rows.index_select(0, &runs.starts)?,
-        Some(dim) => x.index_select(dim, &runs.starts)?,
+        Some(dim) => x.movedim(&[dim], &[0])?.contiguous()?.index_select(0, &runs.starts)?.movedim(&[0], &[dim])?,
     };
     const OP: &str = "unique_consecutive";
     autograd::refusing(OP, &values, "UniqueConsecutiveBackward0", &[given], || underivable(OP))?;

@@ -515,18 +515,21 @@ fn unravel_index_body(indices: &Tensor, shape: &[isize]) -> Result<Vec<Tensor>> 
         return Err(Error::runtime(OP, format!("a tensor of shape {shape:?} has more elements than can be numbered")));
     }
     let indices = indices.detach()?.cast(crate::DType::I64)?;
-    let one = |i: usize| -> Result<Tensor> {
-        let apart: isize = shape[i + 1..].iter().product();
-        if apart == 0 || shape[i] == 0 {
-            // There is no element: of no indices there are no coordinates.
-            return match indices.numel() {
-                0 => indices.copy(),
-                _ => Err(Error::runtime(OP, format!("a tensor of shape {shape:?} has no elements"))),
-            };
-        }
-        indices.floor_divide(apart as i64)?.remainder(shape[i] as i64)
-    };
-    (0..shape.len()).map(one).collect()
+    if shape.contains(&0) {
+        // There is no element: of no indices there are no coordinates.
+        return match indices.numel() {
+            0 => shape.iter().map(|_| indices.copy()).collect(),
+            _ => Err(Error::runtime(OP, format!("a tensor of shape {shape:?} has no elements"))),
+        };
+    }
+    if shape.is_empty() {
+        return Ok(vec![]);
+    }
+    // As in PyTorch one tensor, of which they are the columns.
+    let along = |list: Vec<i64>| Tensor::from_slice(&list, &[shape.len()], indices.device());
+    let apart = along((0..shape.len()).map(|i| shape[i + 1..].iter().map(|&n| n as i64).product()).collect())?;
+    let sizes = along(shape.iter().map(|&n| n as i64).collect())?;
+    indices.unsqueeze(-1)?.floor_divide(&apart)?.remainder(&sizes)?.unbind(-1)
 }
 
 fn narrow_copy_body(x: &Tensor, dim: isize, start: i64, length: i64) -> Result<Tensor> {

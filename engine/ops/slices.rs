@@ -34,14 +34,20 @@ fn slices(
     source: &Tensor,
 ) -> Result<(Tensor, usize, Tensor, Tensor)> {
     let axis = shape::wrap_dim(op, dim, x.ndim())?;
-    let index = vector_index(op, index)?;
-    same_dtype(op, x, source, "self and source expected to have the same dtype")?;
+    let found = vector_index(op, index)
+        .and_then(|i| same_dtype(op, x, source, "self and source expected to have the same dtype").map(|()| i));
+    let index = match found {
+        Ok(index) => index,
+        // `index_copy` looks at its dtypes last.
+        Err(odd) if op == "index_copy" && index.ndim() < 2 => return check_ranks(x, index, source).and(Err(odd)),
+        Err(odd) => return Err(odd),
+    };
     let wide = with_dims(x)?;
     let (expected, _) = indexed_shape(op, &wide, &[axis], std::slice::from_ref(&index))?;
     if op == "index_copy" {
         check_copied(x, axis, &index, source)?;
     }
-    if source.ndim() == 0 && x.ndim() > 0 && index.numel() != 1 && op == "index_add" {
+    if source.ndim() == 0 && index.numel() != 1 && op == "index_add" {
         return Err(Error::index(op, format!("Dimension specified as {dim} but tensor has no dimensions")));
     }
     let alone = source.ndim() == 0 && x.ndim() == 1 && op == "index_copy";
@@ -56,16 +62,24 @@ fn slices(
 
 /// What `index_copy` says of its source is an `IndexError`.
 fn check_copied(x: &Tensor, axis: usize, index: &Tensor, source: &Tensor) -> Result<()> {
+    check_ranks(x, index, source)?;
+    match (source.shape().get(axis), index.numel()) {
+        (Some(&size), n) if size != n => {
+            let why = format!("Number of indices ({n}) should be equal to source.size(dim) ({size})");
+            Err(Error::index("index_copy", why))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_ranks(x: &Tensor, index: &Tensor, source: &Tensor) -> Result<()> {
     let why = match (x.ndim(), source.ndim(), index.numel()) {
         (_, 0, 1) => return Ok(()),
         (_, 0, n) => format!("When source is scalar, index should have one element (got {n})"),
         (from, to, _) if from > 0 && from != to => {
             format!("When source and destination are not scalars, their dimensionality must match, got {to} and {from}")
         }
-        (_, _, n) => match source.shape()[axis] {
-            size if size == n => return Ok(()),
-            size => format!("Number of indices ({n}) should be equal to source.size(dim) ({size})"),
-        },
+        _ => return Ok(()),
     };
     Err(Error::index("index_copy", why))
 }

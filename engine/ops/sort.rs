@@ -246,7 +246,7 @@ fn topk_body(x: &Tensor, k: i64, dim: isize, largest: bool, _sorted: bool) -> Re
         return Err(Error::runtime("topk", why));
     }
     if x.ndim() == 0 {
-        return Ok((x.copy()?, x.zeros_like()?.cast(DType::I64)?));
+        return one_alone(x);
     }
     let indices = first_of_argsort(x, k, dim, largest)?;
     Ok((x.gather(dim, &indices)?, indices))
@@ -261,17 +261,41 @@ fn picked(x: &Tensor, dim: isize, at: Tensor, keepdim: bool) -> Result<(Tensor, 
     Ok((values.squeeze(Some(&[dim]))?, at.squeeze(Some(&[dim]))?))
 }
 
+/// Zeros in the shape of a reduction along `axis`, which is kept with one element.
+fn first_of_each(x: &Tensor, axis: usize) -> Result<Tensor> {
+    let mut shape = Shape::from_slice(x.shape());
+    shape[axis] = 1;
+    Tensor::full_of(&shape, Scalar::ZERO, DType::I64, x.device())
+}
+
 fn kthvalue_body(x: &Tensor, k: i64, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
-    schema::kthvalue.check(x.dtype())?;
     let axis = shape::wrap_dim("kthvalue", dim, x.ndim())?;
     let n = length(x, axis);
+    refuse_nothing("kthvalue", x, axis)?;
     if k < 1 || k as usize > n {
         let why = format!("selected number k out of range for dimension {axis}: k is {k}, of {n} elements");
         return Err(Error::runtime("kthvalue", why));
     }
-    let order = x.argsort(dim, false, true)?;
-    let at = if x.ndim() == 0 { order } else { order.narrow(dim, k - 1, 1)?.contiguous()? };
+    if x.ndim() == 0 {
+        return one_alone(x);
+    }
+    schema::kthvalue.check(x.dtype())?;
+    let at = x.argsort(dim, false, true)?.narrow(dim, k - 1, 1)?.contiguous()?;
     picked(x, dim, at, keepdim)
+}
+
+/// Refuses a dimension without elements, of which none can be chosen.
+fn refuse_nothing(op: &'static str, x: &Tensor, axis: usize) -> Result<()> {
+    if length(x, axis) > 0 {
+        return Ok(());
+    }
+    let why = format!("Expected reduction dim {axis} to have non-zero size (shape: {:?})", x.shape());
+    Err(Error::index(op, why))
+}
+
+/// The one element of a tensor without dimensions, and its place. It is of any dtype: nothing is compared.
+fn one_alone(x: &Tensor) -> Result<(Tensor, Tensor)> {
+    Ok((x.copy()?, x.zeros_like()?.cast(DType::I64)?))
 }
 
 /// How many elements along `dim` are NaN, with that dimension kept; NaN is last in order.
@@ -281,14 +305,11 @@ fn count_nan(x: &Tensor, dim: isize) -> Result<Tensor> {
 
 fn median_body(skip: bool, x: &Tensor, dim: Option<isize>, keepdim: bool) -> Result<(Tensor, Option<Tensor>)> {
     let op = if skip { "nanmedian" } else { "median" };
-    schema::median.check(x.dtype())?;
     let Some(dim) = dim else { return median_of_all(skip, x).map(|m| (m, None)) };
     let axis = shape::wrap_dim(op, dim, x.ndim())?;
     let n = length(x, axis) as i64;
-    if n == 0 {
-        let why = format!("Expected reduction dim {axis} to have non-zero size (shape: {:?})", x.shape());
-        return Err(Error::index(op, why));
-    }
+    refuse_nothing(op, x, axis)?;
+    schema::median.check(x.dtype())?;
     let order = x.argsort(dim, false, true)?;
     let at = if x.ndim() == 0 {
         order
@@ -310,7 +331,11 @@ fn median_body(skip: bool, x: &Tensor, dim: Option<isize>, keepdim: bool) -> Res
 fn median_of_all(skip: bool, x: &Tensor) -> Result<Tensor> {
     let flat = x.reshape(&[-1])?;
     if flat.numel() == 0 {
-        let nothing = if x.dtype().is_float() { Scalar::Float(f64::NAN) } else { Scalar::Int(i64::MIN) };
+        let nothing = match x.dtype() {
+            DType::Bool => Scalar::Bool(true),
+            d if d.is_integral() => Scalar::Int(i64::MIN),
+            _ => Scalar::Float(f64::NAN),
+        };
         return Tensor::constant(nothing, x.dtype(), x.device());
     }
     let (value, _) = median_body(skip, &flat.detach()?, Some(0), false)?;
@@ -322,15 +347,14 @@ fn median_of_all(skip: bool, x: &Tensor) -> Result<Tensor> {
 }
 
 fn mode_body(x: &Tensor, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
-    schema::mode.check(x.dtype())?;
     let axis = shape::wrap_dim("mode", dim, x.ndim())?;
+    refuse_nothing("mode", x, axis)?;
     if x.ndim() == 0 {
-        return Ok((x.copy()?, x.zeros_like()?.cast(DType::I64)?));
+        return one_alone(x);
     }
     let n = x.shape()[axis] as i64;
-    if n == 0 {
-        let why = format!("Expected reduction dim {axis} to have non-zero size (shape: {:?})", x.shape());
-        return Err(Error::index("mode", why));
+    if let Err(refused) = schema::mode.check(x.dtype()) {
+        return if x.numel() == 0 { picked(x, dim, first_of_each(x, axis)?, keepdim) } else { Err(refused) };
     }
     let order = x.argsort(dim, false, true)?;
     let sorted = x.detach()?.gather(dim, &order)?;
@@ -452,6 +476,10 @@ fn wide(rows: &Tensor, n: usize) -> Shape {
 }
 
 fn extremum_dim(largest: bool, x: &Tensor, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    if x.dtype().is_complex() {
+        // The dimension is looked at before the dtype.
+        refuse_nothing("max", x, shape::wrap_dim("max", dim, x.ndim())?)?;
+    }
     let order = if x.dtype() == DType::Bool { x.cast(DType::U8)? } else { x.clone() };
     let at = if largest { order.argmax(Some(dim), true)? } else { order.argmin(Some(dim), true)? };
     picked(x, dim, at, keepdim)

@@ -203,6 +203,11 @@ fn spread<'py>(
     let mut call = Call::read(what.op, (names, 4), slf, args, kwargs)?;
     let py = call.py;
     if call.given[1].as_ref().is_some_and(|v| v.is_instance_of::<PyBool>()) {
+        // By its name it is no flag.
+        let named = |name: &str| kwargs.is_some_and(|k| k.contains(name).unwrap_or(false));
+        if named("dim") || named("axis") {
+            return Err(call.wrong("dim", "int, a tuple of ints or None"));
+        }
         if call.given[2].is_some() {
             return Err(call.wrong("dim", "int, a tuple of ints or None"));
         }

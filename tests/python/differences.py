@@ -53,15 +53,6 @@ DIFFERENCES: tuple[Difference, ...] = (
     *because(
         "a decomposition that fails raises; PyTorch's answer is that of its LAPACK",
         ('torch.linalg.eigvalsh(torch.full((2, 2), float("nan")))', "tensor([nan, nan])", "raises LinAlgError"),
-        ('torch.linalg.cond(torch.tensor([[float("inf"), 1.0], [1.0, 1.0]]), 2)', "tensor(nan)", "raises LinAlgError"),
-    ),
-    *because(
-        "NaN is not looked for in complex matrices",
-        (
-            'torch.linalg.cholesky(torch.full((2, 2), complex(float("nan"), 0)))',
-            "raises LinAlgError",
-            "tensor([[nan+0.j, 0.+0.j], [nan+nanj, nan+0.j]])",
-        ),
     ),
     *because(
         "the reflections are whole products",
@@ -81,63 +72,24 @@ DIFFERENCES: tuple[Difference, ...] = (
         "one row for overloads that PyTorch tells apart by another argument",
         ("torch.bucketize(2, torch.arange(3), out=torch.tensor(0))", "raises TypeError", "tensor(2)"),
         ("torch.tensor([1, 2]).repeat_interleave()", "raises TypeError", "tensor([0, 1, 1])"),
-        (
-            "torch.histogram(torch.ones(2), torch.tensor([0.0, 2.0]), range=(0.0, 1.0)).hist",
-            "raises TypeError",
-            "tensor([2.])",
-        ),
     ),
     *because(
         "another fault of the call is named first",
         ("torch.movedim(torch.ones(2, 3), 5, (0, 1))", "raises TypeError", "raises RuntimeError"),
-        ("torch.amax(torch.ones(0, 3), (0, 0))", "raises IndexError", "raises RuntimeError"),
-        ("torch.tensordot(torch.ones(2), torch.ones(2), (1,))", "raises ValueError", "raises TypeError"),
         ("F.batch_norm(torch.ones(1, 2), 0.5, None, training=True)", "raises ValueError", "raises TypeError"),
-        ("torch.kthvalue(torch.ones(0), 2, 0)", "raises IndexError", "raises RuntimeError"),
-        (
-            "torch.index_copy(torch.ones(2), 0, torch.tensor([0]), torch.ones(1, 2, dtype=torch.float64))",
-            "raises IndexError",
-            "raises RuntimeError, TypeError",
-        ),
-    ),
-    *because(
-        "the kind of slicing's, and of Python's own conversion",
-        ("torch.slice_scatter(torch.ones(4), torch.ones(4), 0, 0, 4, -1)", "raises RuntimeError", "raises ValueError"),
-        ('F.interpolate(torch.ones(1, 1, 2), scale_factor=float("nan"))', "raises RuntimeError", "raises ValueError"),
     ),
     *because(
         "here 1, as in PyTorch where the exponent is a number",
         ("torch.pow(torch.tensor([0j]), torch.tensor(0j))", "tensor([nan+nanj])", "tensor([1.+0.j])"),
     ),
     *because(
-        "no rules of its own for complex infinities",
-        (
-            'torch.logaddexp(torch.tensor(complex(float("inf"), 0)), torch.tensor(1 + 1j))',
-            "tensor(inf+0.j)",
-            "tensor(nan+nanj)",
-        ),
-    ),
-    *because(
         "the series' sum is 0; PyTorch's loop divides infinities",
         ("torch.special.zeta(torch.tensor(1e20), torch.tensor(2.0))", "tensor(nan)", "tensor(0.)"),
-    ),
-    *because(
-        "PyTorch has a way of its own for one element",
-        ('torch.linalg.vector_norm(torch.tensor(2.0), float("nan"))', "tensor(2.)", "tensor(nan)"),
-    ),
-    *because(
-        "PyTorch compares NaN with 0 and leaves it out",
-        ('F.multi_margin_loss(torch.tensor([[float("nan"), 1, 2]]), torch.tensor([0]))', "tensor(0.)", "tensor(nan)"),
     ),
     *because(
         "the sign of a zero that is a limit from above here",
         (
             "x = torch.tensor([-0.0], requires_grad=True)\ntorch.float_power(x, 0.5).backward()\nx.grad",
-            "tensor([-inf])",
-            "tensor([inf])",
-        ),
-        (
-            "x = torch.tensor([-0.0], requires_grad=True)\ntorch.mvlgamma(x, 1).backward()\nx.grad",
             "tensor([-inf])",
             "tensor([inf])",
         ),
@@ -153,113 +105,12 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     *because(
-        "PyTorch cuts the margin to an integer",
-        (
-            'F.hinge_embedding_loss(torch.tensor([1]), torch.tensor([-1]), margin=8.4, reduction="none").dtype',
-            "torch.int64",
-            "torch.float32",
-        ),
-    ),
-    *because(
-        "batches are broadcast as elsewhere",
-        (
-            "torch.linalg.lstsq(torch.eye(3), torch.ones(3, 3, 2)).solution.shape",
-            "raises RuntimeError",
-            "torch.Size([3, 3, 2])",
-        ),
-    ),
-    *because(
-        "sizes of nothing give results of zeros, or of nothing",
-        (
-            "F.conv_transpose1d(torch.ones(1, 1, 0), torch.ones(1, 1, 2)).shape",
-            "raises RuntimeError",
-            "torch.Size([1, 1, 2])",
-        ),
-        ('F.pad(torch.ones(1, 0, 2), (1, 1), mode="replicate").shape', "raises RuntimeError", "torch.Size([1, 0, 4])"),
-    ),
-    *because(
-        "the power is computed before it is looked at",
-        ("torch.logspace(100, -3, 1)", "raises RuntimeError", "tensor([inf])"),
-    ),
-    *because(
-        "a bool is an int, as in Python",
-        ("torch.var_mean(torch.ones(2, 2), dim=True)", "raises TypeError", "(tensor(0.), tensor(1.))"),
-        ("torch.histogram(torch.ones(2), True).hist", "raises TypeError", "tensor([2.])"),
-    ),
-    *because(
-        "all sizes but that of the batch are checked",
-        ("F.adaptive_avg_pool2d(torch.ones(1, 0, 4, 3), 5).shape", "torch.Size([1, 0, 5, 5])", "raises RuntimeError"),
-    ),
-    *because(
-        "operands need one dtype, also where they are not summed over",
-        (
-            'torch.einsum("i,j->ij", torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.int64)).dtype',
-            "torch.float64",
-            "raises RuntimeError, TypeError",
-        ),
-    ),
-    *because(
-        "an index without elements has to fit, too",
-        (
-            'torch.scatter(torch.ones(2, 2), 0, torch.ones(0, dtype=torch.int64), torch.ones(1), reduce="add")',
-            "tensor([[1., 1.], [1., 1.]])",
-            "raises RuntimeError",
-        ),
-    ),
-    *because(
-        "PyTorch makes it a `masked_fill`, which casts",
-        (
-            "torch.ones(3).index_put((torch.tensor([True, False, True]),), torch.tensor(2, dtype=torch.int64))",
-            "tensor([2., 1., 2.])",
-            "raises RuntimeError, TypeError",
-        ),
-    ),
-    *because(
-        "a dtype that the op does not take is refused before it is seen that there is nothing to do",
-        (
-            "torch.softmax(torch.ones(0, dtype=torch.int64), 0)",
-            "tensor([], dtype=torch.int64)",
-            "raises NotImplementedError, RuntimeError, TypeError",
-        ),
-        (
-            "torch.mm(torch.ones(0, 2, dtype=torch.bool), torch.ones(2, 0, dtype=torch.bool)).shape",
-            "torch.Size([0, 0])",
-            "raises NotImplementedError, RuntimeError, TypeError",
-        ),
-        (
-            "torch.cummin(torch.tensor(1j), 0)",
-            "torch.return_types.cummin( values=tensor(0.+1.j), indices=tensor(0))",
-            "raises NotImplementedError, RuntimeError, TypeError",
-        ),
-        ("torch.tensor(True).cumsum_(0)", "tensor(True)", "raises RuntimeError, TypeError"),
-    ),
-    *because(
-        "a write to elements that several places show is refused",
-        (
-            "F.embedding_bag(torch.tensor([[0]]), torch.ones(1, 2).expand(3, 2), max_norm=1.0).shape",
-            "torch.Size([1, 2])",
-            "raises RuntimeError",
-        ),
-    ),
-    *because(
         "in place nothing changes its size",
         (
             "torch.ones(5).addbmm_(torch.ones(1, 3, 2), torch.ones(1, 2, 5)).shape",
             "torch.Size([3, 5])",
             "raises RuntimeError",
         ),
-    ),
-    *because(
-        "found row by row; PyTorch finds by columns",
-        ("torch.nonzero(torch.ones(2, 3)).stride()", "(1, 6)", "(2, 1)"),
-    ),
-    *because(
-        "made by a comparison, whose result is row-major",
-        ("torch.isreal(torch.ones(3, 4).t()).stride()", "(1, 4)", "(3, 1)"),
-    ),
-    *because(
-        "keeps the format, which PyTorch drops",
-        ("F.logsigmoid(torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last)).is_contiguous()", "True", "False"),
     ),
     *because(
         "takes any layout",
@@ -362,14 +213,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         ("torch.autograd.profiler.EventList.__name__", "EventList", "raises AttributeError"),
     ),
     *because(
-        "dtype, dimensions and shapes are looked at in another order",
-        (
-            "torch.amax(torch.ones(2, dtype=torch.complex64), (7,))",
-            "raises IndexError",
-            "raises NotImplementedError, RuntimeError, TypeError",
-        ),
-    ),
-    *because(
         "an infinity beside the length would change the value that is kept for the gradient",
         (
             'r = torch.tensor([float("inf")], requires_grad=True)\n'
@@ -391,60 +234,8 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     *because(
-        "the running variance's dtype is not looked at",
-        (
-            "F.instance_norm(torch.ones(1, 2, 3), torch.zeros(2), torch.ones(2, dtype=torch.int16)).shape",
-            "raises RuntimeError",
-            "torch.Size([1, 2, 3])",
-        ),
-    ),
-    *because(
-        "integers are taken",
-        (
-            "x = torch.ones(2, dtype=torch.uint8)\nF.gaussian_nll_loss(x, x, x).dtype",
-            "raises RuntimeError",
-            "torch.float32",
-        ),
-    ),
-    *because(
         "a number of truth and a dimension are told apart later",
         ("torch.trapezoid(torch.ones(3, dtype=torch.complex64), dx=True)", "raises RuntimeError", "tensor(2.+0.j)"),
-    ),
-    *because(
-        "a bias of another dtype is refused on every way",
-        (
-            "F.conv_transpose1d(torch.ones(1, 1, 3), torch.ones(1, 1, 2), torch.ones(1, dtype=torch.float64)).dtype",
-            "torch.float32",
-            "raises RuntimeError, TypeError",
-        ),
-    ),
-    *because(
-        "the way is not there without a GPU, for a matrix without elements either",
-        ("torch.linalg.lu_factor(torch.ones(0, 0), pivot=False).LU.shape", "torch.Size([0, 0])", "raises RuntimeError"),
-    ),
-    *because(
-        "looked at before it is seen that there is nothing to do",
-        (
-            "torch.median(torch.ones(0, dtype=torch.complex64))",
-            "tensor(nan+0.j)",
-            "raises NotImplementedError, RuntimeError, TypeError",
-        ),
-        (
-            "torch.kthvalue(torch.tensor(True), 1)",
-            "torch.return_types.kthvalue( values=tensor(True), indices=tensor(0))",
-            "raises NotImplementedError, RuntimeError, TypeError",
-        ),
-        (
-            "torch.log_softmax(torch.ones(0, dtype=torch.int64), 0)",
-            "tensor([], dtype=torch.int64)",
-            "raises NotImplementedError, RuntimeError, TypeError",
-        ),
-        (
-            "torch.mode(torch.tensor(1j))",
-            "torch.return_types.mode( values=tensor(0.+1.j), indices=tensor(0))",
-            "raises NotImplementedError, RuntimeError, TypeError",
-        ),
-        ("F.adaptive_max_pool1d(torch.ones(0, 4), 3).shape", "torch.Size([0, 3])", "raises RuntimeError"),
     ),
     *because(
         "no asymptotic series: so far out the answer is of few digits, or 1",

@@ -226,10 +226,7 @@ COPIED = "PyTorch writes into a copy that lies as the input does"
 RESULT_STRIDES = {
     **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
     "put": COPIED,
-    **dict.fromkeys(("unique", "unique_consecutive", "nonzero", "argwhere", "unravel_index"), "found by columns"),
-    "isreal": "PyTorch compares elements",
     "chain_matmul": "of one matrix PyTorch's lies as the matrix does",
-    "logsigmoid": "PyTorch's is row-major for its buffer's sake",
 }
 
 MEETING = "of operands that lie otherwise another one says how the result does, or the gradient"
@@ -250,7 +247,7 @@ GRADIENT_STRIDES = {
     **dict.fromkeys(("linalg_matrix_norm", "linalg_norm"), MOVED),
     **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
     **dict.fromkeys(("put", "chain_matmul"), GRADIENT_COPIED),
-    **dict.fromkeys(("binary_cross_entropy_with_logits", "logsigmoid", "lerp", "addmm", "matrix_power"), MEETING),
+    **dict.fromkeys(("binary_cross_entropy_with_logits", "lerp", "addmm", "matrix_power"), MEETING),
     **dict.fromkeys(("atanh", "atan2", "igammac", "ldexp", "mvlgamma", "nextafter", "sgn", "polygamma"), MEETING),
     **dict.fromkeys(("logit", "log_ndtr", "copysign", "pow", "float_power"), MEETING),
     **dict.fromkeys(("xlogy", "xlog1py", "nan_to_num", "fmax", "fmin"), CHOSEN),

@@ -269,6 +269,9 @@ macro_rules! decompose {
             fn lu_columns(m: usize, n: usize, a: &mut [$t], pivots: &mut [c_int]) -> c_int {
                 assert!(m.min(n) > 0 && a.len() >= m * n && pivots.len() >= m.min(n), "lu: too short");
                 super::one_thread();
+                if let Some(info) = super::unlike::lu(m, n, a, pivots) {
+                    return info;
+                }
                 let (rows, columns, mut info) = (int(m), int(n), 0);
                 // SAFETY: the assertion says that both slices hold what an m by n matrix needs.
                 unsafe { ffi::$getrf(&rows, &columns, a.as_mut_ptr(), &rows, pivots.as_mut_ptr(), &mut info) };

@@ -32,6 +32,9 @@ macro_rules! lapack {
             fn lu(n: usize, a: &mut [$t], pivots: &mut [c_int]) -> usize {
                 assert!(n > 0 && n < c_int::MAX as usize && a.len() >= n * n && pivots.len() >= n, "lu: too short");
                 super::one_thread();
+                if let Some(info) = super::unlike::lu(n, n, a, pivots) {
+                    return usize::try_from(info).unwrap_or(0);
+                }
                 let (size, mut info) = (int(n), 0);
                 // SAFETY: the assertion says that both slices hold what an n by n matrix needs; they are exclusive.
                 unsafe { ffi::$getrf(&size, &size, a.as_mut_ptr(), &size, pivots.as_mut_ptr(), &mut info) };

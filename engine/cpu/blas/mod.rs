@@ -15,6 +15,7 @@ mod lapack;
 mod ldl;
 #[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
 mod pairs;
+mod unlike;
 
 pub use factor::{Decompose, Eigen};
 pub use lapack::Lapack;

@@ -291,7 +291,7 @@ fn svd_body(a: &Tensor, full: bool, driver: Option<&str>) -> Result<Vec<Tensor>>
 /// The factors in one matrix, pivots and zero pivots.
 fn lu_of(op: &'static str, a: &Tensor, pivot: bool) -> Result<Vec<Tensor>> {
     let (_, m, n) = matrices(op, a)?;
-    if !pivot {
+    if !pivot && a.numel() > 0 {
         return Err(Error::runtime(op, "LU without pivoting is not implemented on the CPU"));
     }
     let parts = unpacked(&lu_parts(a)?, &[&[m, n], &[m.min(n)], &[]])?;
@@ -323,7 +323,8 @@ fn lu_factor_body(a: &Tensor, pivot: bool) -> Result<Vec<Tensor>> {
 fn lu_body(a: &Tensor, pivot: bool) -> Result<Vec<Tensor>> {
     let parts = lu_of("linalg.lu", a, pivot)?;
     let [l, u] = halves(&parts[0])?;
-    Ok(vec![permutation(&parts[0], &parts[1])?, l, u])
+    let p = if pivot { permutation(&parts[0], &parts[1])? } else { a.detach()?.reshape(&[-1])?.narrow(0, 0, 0)? };
+    Ok(vec![p, l, u])
 }
 
 /// The batch's sizes, then rows and columns, of matrices of any dtype.

@@ -369,6 +369,10 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
     if a.dtype() != b.dtype() {
         return Err(Error::dtype(op, "Expected A and B to have the same dtype", &[a.dtype(), b.dtype()]));
     }
+    if b.ndim() != a.ndim() {
+        let why = "input.dim() must be equal to other.dim(), or greater by one";
+        return Err(Error::shape(op, why, &[a.shape(), b.shape()]));
+    }
     if b.ndim() < 2 || b.shape()[b.ndim() - 2] != m {
         return Err(Error::shape(op, "input.size(-2) should match other.size(-2)", &[a.shape(), b.shape()]));
     }

@@ -20,6 +20,16 @@ pub(super) fn vector_norm_body(
             format!("cannot compute the {p} norm on an empty tensor because the operation does not have an identity");
         return Err(Error::runtime(op, why));
     }
+    // Of one number each the norm is its size, whatever the order.
+    let alone = (x.ndim() > 0 || dim.is_none_or(<[isize]>::is_empty))
+        && x.numel() > 0
+        && p != 0.0
+        && axes.iter().all(|&a| x.shape()[a] == 1);
+    if alone && !crate::autograd::is_followed(x) && schema::linalg_vector_norm.dtypes.has(x.dtype()) {
+        crate::ops::metric::check_norm_dtype(op, x, dtype)?;
+        let size = dtype.map_or(Ok(x.clone()), |d| x.cast(d))?.abs()?;
+        return super::super::view::reshape_to(&size, &shape::reduced_shape(x.shape(), &axes, keepdim));
+    }
     x.norm(ord, dim, keepdim, dtype)
 }
 

@@ -202,7 +202,10 @@ impl Kind for kinds::DimPairs {
         let pairs = match obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>() {
             true => {
                 let parts: Vec<Bound<'_, PyAny>> = obj.try_iter()?.collect::<PyResult<_>>()?;
-                let [a, b] = parts.as_slice() else { return Err(at.wrong(obj, EXPECTED)) };
+                let [a, b] = parts.as_slice() else {
+                    let why = format!("{}(): '{}' must be {EXPECTED}, not {} of them", at.op, at.arg, parts.len());
+                    return Err(errors::value_error(obj.py(), why));
+                };
                 let list = |o: &Bound<'_, PyAny>| sizes_of(at, o.as_borrowed(), EXPECTED).map(|l| l.to_vec());
                 DimPairs::Lists(list(a)?, list(b)?)
             }

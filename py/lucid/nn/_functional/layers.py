@@ -209,7 +209,15 @@ def instance_norm(
 
     With `use_input_stats` the running statistics, if given, are updated by the mean over the samples.
     """
+    if running_mean is not None and running_var is not None and running_mean.dtype == input.dtype != running_var.dtype:
+        raise errors.DtypeMismatch(
+            f"instance_norm: expected running_var to have the dtype of input and running_mean, {input.dtype}, but "
+            f"got {running_var.dtype}"
+        )
     if not use_input_stats:
+        if running_mean is not None and running_var is not None and running_mean.dtype != input.dtype:
+            # Statistics of any other dtype will do here.
+            running_mean, running_var = running_mean.to(input.dtype), running_var.to(input.dtype)
         with _C._Step("view"):
             return _C.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     count = 1
@@ -260,6 +268,13 @@ def _renormed(weight: Tensor, rows: Tensor, max_norm: float, norm_type: float) -
 
     with lucid.no_grad():
         table, used = weight.detach(), rows.reshape([-1])
+        if table.shape[0] > 1 and table.stride(0) == 0:
+            # One row, shown as several: it is scaled once for each that is used, as far as it still needs it.
+            for row in (table[i] for i in used.unique().tolist()):
+                length = norm(row, norm_type, 0).item()
+                if length > max_norm:
+                    row.mul_(max_norm / (length + 1e-7))
+            return
         found = table.index_select(0, used)
         size = norm(found, norm_type, 1)
         scale = lucid.where(size > max_norm, max_norm / (size + 1e-7), 1.0)

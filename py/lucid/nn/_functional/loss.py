@@ -69,6 +69,11 @@ def _hinge(x: Tensor) -> Tensor:
     return x.clamp(min=0)
 
 
+def _positive(x: Tensor) -> Tensor:
+    """The positive elements, and zeros for others: NaN counts nothing."""
+    return lucid.where(x.detach() > 0, x, 0.0)
+
+
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -98,6 +103,11 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """`x` where y = 1, `max(0, margin - x)` where y = -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    if not (input.is_floating_point() or input.is_complex() or input.dtype == lucid.bool):
+        # As in PyTorch it is a number of the input's dtype.
+        if (input.dtype == lucid.uint8 and margin < 0) or not math.isfinite(margin):
+            raise errors.RuntimeError(f"value {margin} cannot be converted to {input.dtype} without overflow")
+        margin = int(margin)
     apart = _hinge(margin - input).masked_fill(target == 1, 0.0)
     return reduced(apart + input.masked_fill(target == -1, 0.0), reduction)
 
@@ -229,9 +239,11 @@ def gaussian_nll_loss(
     may not be negative. No gradient passes the limit by `eps`.
     """
     if not isinstance(var, Tensor):
+        if not isinstance(var, float):
+            raise errors.TypeError(f"var must be a Tensor or a float, not {type(var).__name__}")
         if var < 0:
             raise errors.ValueError(f"var has negative entry/entries, got {var}")
-        var = lucid.full_like(input, var)
+        var = var * lucid.ones_like(input)
     elif (var < 0).any().item():
         raise errors.ValueError(f"var has negative entry/entries, the least is {var.min().item()}")
     if var.shape != input.shape:
@@ -245,6 +257,8 @@ def gaussian_nll_loss(
             )
     if reduction not in ("none", "mean", "sum"):
         raise errors.ValueError(f"{reduction} is not valid")
+    if not var.is_floating_point():
+        raise errors.DtypeMismatch(f"gaussian_nll_loss: var has to be limited by eps, which {var.dtype} does not hold")
     # The limit acts on the value alone, not on its gradient.
     held = var + (var.detach().clamp(min=eps) - var.detach())
     loss = 0.5 * (held.log() + (input - target).square() / held)
@@ -337,7 +351,7 @@ def multi_margin_loss(
     classes = x.shape[1]
     with labels_within("multi_margin_loss"):
         picked = x.gather(1, y.unsqueeze(1))
-    terms = _hinge(margin - picked + x)
+    terms = _positive(margin - picked + x)
     if p == 2:
         terms = terms * terms
     if weight is not None and weight.shape[0] != classes:
@@ -377,7 +391,7 @@ def multilabel_margin_loss(
     labelled = matches.any(1)
     with labels_within("multilabel_margin_loss"):
         picked = x.gather(1, safe).unsqueeze(2)
-    terms = _hinge(1 - picked + x.unsqueeze(1))
+    terms = _positive(1 - picked + x.unsqueeze(1))
     counted = listed.unsqueeze(2) & labelled.logical_not().unsqueeze(1)
     loss = terms.masked_fill(counted.logical_not(), 0.0).sum([1, 2]) / classes
     return reduced(loss.squeeze(0) if alone else loss, reduction)

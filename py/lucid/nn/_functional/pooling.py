@@ -45,11 +45,11 @@ def each(value: Any, n: int) -> tuple[Any, ...]:
 def _adaptive_sizes(op: str, input: Tensor, output_size: Any, n: int) -> tuple[int, ...]:
     if n > 1 and isinstance(output_size, Sequence) and input.dim() <= len(output_size):
         raise errors.ValueError(f"{op}: Input dimension should be at least {len(output_size) + 1}, got {input.dim()}")
-    if input.dim() not in (n + 1, n + 2):
-        raise errors.RuntimeError(f"{op}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
     if output_size is None or isinstance(output_size, str):
         kind = type(output_size).__name__
         raise errors.TypeError(f"{op}(): argument 'output_size' must be int or a tuple of ints, not {kind}")
+    if input.dim() not in (n + 1, n + 2):
+        raise errors.RuntimeError(f"{op}: Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
     sizes = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * n
     if len(sizes) != n:
         raise errors.RuntimeError(f"{op}: output_size must have {n} elements, got {output_size}")
@@ -64,7 +64,9 @@ def _adaptive_sizes(op: str, input: Tensor, output_size: Any, n: int) -> tuple[i
         raise errors.RuntimeError(f"{op}: output_size is out of range: {made}")
     if not input.is_floating_point():
         raise errors.NotImplementedError(f"{op}: not implemented for {input.dtype}")
-    if any(size == 0 for size in input.shape[-n - 1 :]):
+    # Means are of places alone; maxima are of channels, too, unless those come first.
+    needed = input.shape[-n:] if op.startswith("adaptive_avg") and n < 3 else input.shape[1:]
+    if 0 in needed:
         raise errors.RuntimeError(
             f"{op}: Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
         )
@@ -104,6 +106,10 @@ def _even(input: Tensor, sizes: tuple[int, ...]) -> list[int] | None:
 
 
 def _adaptive_avg(op: str, input: Tensor, output_size: Any, n: int) -> Tensor:
+    whole = output_size == 1 or (isinstance(output_size, (list, tuple)) and list(output_size) == [1] * n)
+    if whole and not isinstance(output_size, bool) and input.is_floating_point() and (n > 1 or input.dim() in (2, 3)):
+        # Of any number of dimensions, and of nothing, as in PyTorch.
+        return input.mean(tuple(range(-n, 0)), keepdim=True)
     sizes = _adaptive_sizes(op, input, output_size, n)
     if all(size == 1 for size in sizes):
         return input.mean(tuple(range(-n, 0)), keepdim=True)
@@ -184,11 +190,11 @@ def _adaptive_max(op: str, input: Tensor, output_size: Any, return_indices: bool
 
 
 def _maxima(input: Tensor, sizes: tuple[int, ...], return_indices: bool, n: int) -> Any:
-    windows = _even(input, sizes)
+    windows = _even(input, sizes) if input.numel() > 0 else None
     if windows is not None and not return_indices:
         pool: Any = (_C.max_pool1d, _C.max_pool2d, _C.max_pool3d)[n - 1]
         return pool(input, windows)
-    if 0 in sizes:
+    if 0 in sizes or input.numel() == 0:
         empty = input.new_zeros([*input.shape[:-n], *sizes])
         return (empty, empty.to(lucid.int64)) if return_indices else empty
     places = [_places(input.shape[i - n], out, input) for i, out in enumerate(sizes)]

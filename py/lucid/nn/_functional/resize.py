@@ -74,13 +74,18 @@ def interpolate(
             raise errors.ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     else:
         factors = [float(f) for f in each(scale_factor, n)]
+        if not (recompute_scale_factor or mode == "area" or all(map(math.isfinite, factors))):
+            raise errors.RuntimeError(f"scale_factor must be of finite numbers, but got {scale_factor}")
         sizes = [math.floor(s * f) for s, f in zip(input.shape[2:], factors, strict=True)]
         if not recompute_scale_factor:
             scales = factors
     if mode == "lanczos" and (align_corners or not antialias):
         what = "does not support align_corners=True" if align_corners else "requires antialias=True"
         raise errors.ValueError(f"Lanczos mode {what}")
-    if any(s <= 0 for s in sizes) or 0 in input.shape[2:]:
+    if mode == "area" and all(s >= 0 for s in sizes):
+        # Of nothing there are means, and none of them.
+        pass
+    elif any(s <= 0 for s in sizes) or 0 in input.shape[2:]:
         raise errors.RuntimeError(
             f"Input and output sizes should be greater than 0, but got input {list(input.shape[2:])} output {sizes}"
         )
