@@ -290,6 +290,46 @@ DIFFERENCES: tuple[Difference, ...] = (
             "torch.Size([2, 3])",
         ),
     ),
+    *because(
+        "computed when it is asked for: no view that is turned around later",
+        ("torch.ones(2, dtype=torch.complex64).conj().is_conj()", "True", "False"),
+    ),
+    *because(
+        "a mask of bytes takes numbers as it takes tensors",
+        (
+            "x = torch.zeros(2)\nx[torch.tensor([1, 0], dtype=torch.uint8)] = 5\nx",
+            "raises RuntimeError",
+            "tensor([5., 0.])",
+        ),
+    ),
+    *because(
+        "row-major; PyTorch's result lies as the query does",
+        (
+            "x = torch.ones(1, 3, 2, 4).transpose(1, 2)\nF.scaled_dot_product_attention(x, x, x).stride()",
+            "(24, 4, 8, 1)",
+            "(24, 12, 4, 1)",
+        ),
+    ),
+    *because(
+        "tensors of one memory that are pickled together stay so",
+        (
+            "import pickle\nx = torch.zeros(2)\na, b = pickle.loads(pickle.dumps([x, x[1:]]))\na.fill_(1.0)\nb",
+            "tensor([0.])",
+            "tensor([1.])",
+        ),
+    ),
+    *because(
+        "no warning: the NaN says it",
+        (
+            "import warnings\n"
+            "with warnings.catch_warnings(record=True) as seen:\n"
+            '    warnings.simplefilter("always")\n'
+            "    torch.std(torch.ones(1))\n"
+            "len(seen)",
+            "1",
+            "0",
+        ),
+    ),
 )
 
 
