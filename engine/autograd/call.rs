@@ -5,7 +5,7 @@
 
 use super::graph::GraphNode;
 use super::node::{Kept, Kind, Node};
-use super::record::requires_grad;
+use super::record::{edge_of, requires_grad};
 use crate::ops::schema::Param;
 use crate::ops::{NormOrder, Operand, Sections};
 use crate::tensor::Inner;
@@ -33,9 +33,33 @@ pub enum Told {
 }
 
 /// An argument as a node has it.
+#[derive(Clone)]
 pub(crate) enum Known {
     Told(Told),
-    Tensor(Weak<Inner>),
+    Tensor(Weak<Inner>, Came),
+    /// No argument: which of the call's results it is, where that is not the first.
+    Result(u32),
+}
+
+/// Where a tensor that an op was called with came from.
+#[derive(Clone, Copy)]
+pub(crate) enum Came {
+    /// Its dtype has no gradient.
+    Apart,
+    /// It needed no gradient.
+    Off,
+    /// It was this result of the node at that address, which the op's steps keep where its gradient goes there.
+    From(usize, u32),
+}
+
+/// A tensor that an op is called with.
+pub(crate) fn argument(t: &Tensor) -> Known {
+    let came = match requires_grad(t).then(|| edge_of(t)).flatten() {
+        Some(edge) => Came::From(Arc::as_ptr(&edge.node).addr(), edge.nr),
+        None if t.dtype().is_differentiable() => Came::Off,
+        None => Came::Apart,
+    };
+    Known::Tensor(Arc::downgrade(&t.0), came)
 }
 
 /// The arguments of a call, by name.
@@ -44,72 +68,96 @@ pub(crate) type Call = Arc<[(&'static str, Known)]>;
 /// The same while it is gathered.
 pub(crate) type Telling = SmallVec<[(&'static str, Known); 4]>;
 
+/// The same of one in whose place a number could be: it may be of any dtype.
+pub(crate) fn operand(t: &Tensor) -> Known {
+    match argument(t) {
+        Known::Tensor(weak, Came::Apart) => Known::Tensor(weak, Came::Off),
+        known => known,
+    }
+}
+
 /// What a call has to tell whose arguments are all tensors or defaults.
 fn nothing() -> Call {
     static NOTHING: OnceLock<Call> = OnceLock::new();
     Arc::clone(NOTHING.get_or_init(|| Arc::new([])))
 }
 
+/// What is told of what gave itself another name on its way: that it was called.
+fn renamed() -> Call {
+    static RENAMED: OnceLock<Call> = OnceLock::new();
+    Arc::clone(RENAMED.get_or_init(|| Arc::new([])))
+}
+
 /// What an op gave, to find the nodes that it recorded.
 pub(crate) trait Made {
-    /// Calls `f` with each tensor.
-    fn each(&self, f: &mut dyn FnMut(&Tensor));
+    /// Calls `f` with each tensor, and with the number of the result that it is, from `at` on: those of a list count where they
+    /// are `named`, as what one step of PyTorch's gives.
+    fn each(&self, at: u32, named: bool, f: &mut dyn FnMut(u32, &Tensor));
 }
 
 impl Made for bool {
-    fn each(&self, _f: &mut dyn FnMut(&Tensor)) {}
+    fn each(&self, _at: u32, _named: bool, _f: &mut dyn FnMut(u32, &Tensor)) {}
 }
 
 impl Made for Tensor {
     #[inline]
-    fn each(&self, f: &mut dyn FnMut(&Tensor)) {
-        f(self);
+    fn each(&self, at: u32, _named: bool, f: &mut dyn FnMut(u32, &Tensor)) {
+        f(at, self);
     }
 }
 
 impl Made for Vec<Tensor> {
-    fn each(&self, f: &mut dyn FnMut(&Tensor)) {
-        self.iter().for_each(f);
+    fn each(&self, at: u32, named: bool, f: &mut dyn FnMut(u32, &Tensor)) {
+        (at..).zip(self).for_each(|(i, t)| f(if named { i } else { at }, t));
     }
 }
 
 impl<T: Made> Made for (Tensor, T) {
-    fn each(&self, f: &mut dyn FnMut(&Tensor)) {
-        f(&self.0);
-        self.1.each(f);
+    fn each(&self, at: u32, named: bool, f: &mut dyn FnMut(u32, &Tensor)) {
+        f(at, &self.0);
+        self.1.each(at + 1, named, f);
     }
 }
 
 impl Made for Option<Tensor> {
-    fn each(&self, f: &mut dyn FnMut(&Tensor)) {
-        self.iter().for_each(f);
+    fn each(&self, at: u32, _named: bool, f: &mut dyn FnMut(u32, &Tensor)) {
+        self.iter().for_each(|t| f(at, t));
     }
 }
 
-/// Lets the nodes of what an op gave know what it was called with. `tell` is asked where there is one.
+/// Lets the nodes of what an op gave know what it was called with. `tell` is asked where there is one, and whether the tensors
+/// are to be among it: those of an op that is `made_of` others, or that took several steps.
 #[inline]
-pub(crate) fn tell(made: &impl Made, op: &'static str, tell: impl FnOnce() -> Telling) {
+pub(crate) fn tell(made: &impl Made, named: bool, op: &'static str, made_of: bool, tell: impl FnOnce(bool) -> Telling) {
     if !super::grad_enabled() {
         return;
     }
     let mut tell = Some(tell);
     let mut call: Option<Call> = None;
-    made.each(&mut |t| {
+    made.each(0, named, &mut |at, t| {
         if !requires_grad(t) {
             return;
         }
         let Some(edge) = t.0.auto.own_edge() else { return };
-        // An op may give back what another one made.
-        if edge.node.called.is_none_or(|(name, _)| name != op) {
+        let Some(called) = &edge.node.called else { return };
+        if called.name != op {
+            // An op may give back what another one made.
+            if super::modes::called().is_some_and(|now| now.since == called.since) {
+                let _first = edge.node.told.set(renamed());
+            }
             return;
         }
         if let Some(tell) = tell.take() {
-            let told = tell();
+            let told = tell(made_of || edge.node.seq != called.since);
             call = Some(if told.is_empty() { nothing() } else { told.into_iter().collect() });
         }
         if let Some(call) = &call {
+            let own = match at {
+                0 => Arc::clone(call),
+                _ => call.iter().cloned().chain([("", Known::Result(at))]).collect(),
+            };
             // One node may be of several results.
-            let _first = edge.node.told.set(Arc::clone(call));
+            let _first = edge.node.told.set(own);
         }
     });
 }
@@ -117,11 +165,11 @@ pub(crate) fn tell(made: &impl Made, op: &'static str, tell: impl FnOnce() -> Te
 impl Node {
     /// What was told under that name; the row's default where nothing was. None for a step within another op's.
     fn told_as(&self, name: &str) -> Option<Told> {
-        let told = self.told.get()?;
+        let told = self.told.get().filter(|told| !Arc::ptr_eq(told, &renamed()))?;
         let row = crate::ops::schemas().find(|row| row.name == self.op())?;
         let own = told.iter().find_map(|(own, known)| match known {
             Known::Told(told) if *own == name => Some(told.clone()),
-            Known::Told(_) | Known::Tensor(_) => None,
+            Known::Told(_) | Known::Tensor(..) | Known::Result(_) => None,
         });
         let param = || row.params.iter().find(|p| p.name == name && is_told(p));
         let told = own.or_else(|| Told::of_default(param()?.default?));
@@ -143,8 +191,8 @@ impl Node {
         let told = self.told.get()?;
         let find = |name: &str| {
             told.iter().find_map(|(own, known)| match known {
-                Known::Tensor(weak) if *own == name => weak.upgrade().map(Tensor),
-                Known::Tensor(_) | Known::Told(_) => None,
+                Known::Tensor(weak, _) if *own == name => weak.upgrade().map(Tensor),
+                Known::Tensor(..) | Known::Told(_) | Known::Result(_) => None,
             })
         };
         // In PyTorch it is `input` to few: convolutions and norms.
@@ -163,7 +211,7 @@ impl Node {
         let mut node = Arc::clone(self);
         while !matches!(&node.kind, Kind::Op(prim) if prim.schema().name == "gather") {
             match node.edges.first() {
-                Some(Some(edge)) if edge.node.called == self.called && edge.node.told.get().is_none() => {
+                Some(Some(edge)) if edge.node.is_within(self) => {
                     node = Arc::clone(&edge.node);
                 }
                 _ => return Ok(None),
@@ -186,7 +234,7 @@ impl Node {
     pub(crate) fn saved_argument(self: &Arc<Node>, name: &str) -> Result<Option<Tensor>> {
         let told = self.told.get().into_iter().flat_map(|told| told.iter());
         let names = |own: &str| own == name || (own, name) == ("input", "self");
-        if !told.into_iter().any(|(own, known)| names(own) && matches!(known, Known::Tensor(_))) {
+        if !told.into_iter().any(|(own, known)| names(own) && matches!(known, Known::Tensor(..))) {
             return Ok(None);
         }
         // What nobody has any more was not saved, or is freed.
@@ -206,11 +254,8 @@ impl Node {
             if let Some(i) = place {
                 return node.saved(i).map(|_| argument);
             }
-            let within = |other: &Arc<Node>| {
-                other.called == self.called
-                    && other.told.get().is_none()
-                    && !nodes.iter().any(|known| Arc::ptr_eq(known, other))
-            };
+            let within =
+                |other: &Arc<Node>| other.is_within(self) && !nodes.iter().any(|known| Arc::ptr_eq(known, other));
             let earlier: Vec<_> = node.edges.iter().flatten().map(|e| &e.node).filter(|n| within(n)).cloned().collect();
             if nodes.len() < MOST_STEPS {
                 nodes.extend(earlier);
@@ -240,6 +285,8 @@ impl GraphNode {
         let mut names: Vec<_> = names.filter(|name| self.told(name).is_some()).collect();
         let of_input = row.is_some_and(|row| matches!(row.family, "conv" | "norm"));
         let tensors = self.0.told.get().into_iter().flat_map(|told| told.iter()).map(|(name, _)| *name);
+        // What a primitive saved goes by its inputs.
+        let tensors = tensors.filter(|name| !name.is_empty() && self.whole().is_none());
         let tensors = tensors.map(|name| if name == "input" && !of_input { "self" } else { name });
         names.extend(tensors.filter(|name| matches!(self.0.saved_argument(name), Ok(Some(_)) | Err(_))));
         names.extend(matches!(self.0.saved_indices(), Ok(Some(_)) | Err(_)).then_some("indices"));
@@ -373,7 +420,10 @@ macro_rules! naming {
         let mut given = 0u64;
         $(given = (given << 2) | $crate::autograd::call::mark!($k $p);)*
         let given = given | const { $crate::autograd::bends($crate::ops::macros::has!(bends [$($flag)*])) };
-        $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)), given)
+        match const { $crate::ops::macros::has!(steps [$($flag)*]) } {
+            true => $crate::autograd::Naming::steps(),
+            false => $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)), given),
+        }
     }};
 }
 
@@ -433,19 +483,23 @@ macro_rules! mark {
 /// Tells the nodes of `$made` the arguments of the op's row, where no other op has called it; of an op that is made of
 /// others also the first tensor's sizes, which its nodes do not have.
 macro_rules! tell_call {
-    ($made:ident $naming:ident $name:ident [$($input:ident)?] $(($p:ident $k:ident $($d:expr)?))*) => {
+    ($made:ident $ret:ident $naming:ident $name:ident [$($input:ident)?] $(($p:ident $k:ident $($d:expr)?))*) => {
         if $naming.is_outermost() && let Ok(made) = &$made {
             #[allow(dead_code)]
             const COMPOSITE: bool = !schema::$name.primitive;
-            $crate::autograd::call::tell(made, $crate::ops::macros::plain(stringify!($name)), || {
+            const NAMED: bool = $crate::ops::macros::has!(Named [$ret]);
+            $crate::autograd::call::tell(made, NAMED, $crate::ops::macros::plain(stringify!($name)), COMPOSITE, |tensors| {
                 #[allow(unused_mut)]
                 let mut told = $crate::autograd::call::Telling::new();
-                $(if COMPOSITE {
+                $(if tensors {
                     use $crate::autograd::{call::Known, Told};
                     let sizes = $input.shape().iter().map(|&n| n as i64).collect();
                     told.push(("self_sym_sizes", Known::Told(Told::Ints(sizes))));
-                    told.push(("self", Known::Tensor(std::sync::Arc::downgrade(&$input.0))));
+                    told.push(("self", $crate::autograd::call::argument($input)));
                 })?
+                if tensors {
+                    $($crate::autograd::call::tell_tensor!{ told $p $k })*
+                }
                 $($crate::autograd::call::tell_argument!{ told $p $k $($d)? })*
                 told
             });
@@ -453,22 +507,46 @@ macro_rules! tell_call {
     };
 }
 
+/// One argument, where it is a tensor or several. `None` is told too.
+macro_rules! tell_tensor {
+    ($told:ident $p:ident Tensor) => {
+        $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::call::argument($p)))
+    };
+    ($told:ident $p:ident OptTensor) => {
+        $told.push((
+            $crate::ops::macros::plain(stringify!($p)),
+            match $p {
+                Some(t) => $crate::autograd::call::argument(t),
+                None => $crate::autograd::call::Known::Told($crate::autograd::Told::Nothing),
+            },
+        ))
+    };
+    ($told:ident $p:ident SomeTensor) => {
+        $crate::autograd::call::tell_tensor! { $told $p OptTensor }
+    };
+    ($told:ident $p:ident Operand) => {
+        if let $crate::ops::Operand::Tensor(t) = $p {
+            $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::call::operand(t)));
+        }
+    };
+    ($told:ident $p:ident OptOperand) => {
+        if let Some($crate::ops::Operand::Tensor(t)) = $p {
+            $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::call::operand(t)));
+        }
+    };
+    ($told:ident $p:ident SomeOperand) => {
+        $crate::autograd::call::tell_tensor! { $told $p OptOperand }
+    };
+    // They have no name each.
+    ($told:ident $p:ident Tensors) => {
+        $told.extend($p.iter().map(|t| ("", $crate::autograd::call::argument(t))))
+    };
+    ($told:ident $p:ident $other:ident) => {};
+}
+
 /// One argument, unless it is a tensor or the default.
 macro_rules! tell_argument {
     ($told:ident other Operand) => {};
-    ($told:ident $p:ident Tensor) => {
-        if COMPOSITE {
-            $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::call::Known::Tensor(std::sync::Arc::downgrade(&$p.0))));
-        }
-    };
-    ($told:ident $p:ident OptTensor $($d:expr)?) => {
-        if COMPOSITE {
-            $told.push(($crate::ops::macros::plain(stringify!($p)), match $p {
-                Some(t) => $crate::autograd::call::Known::Tensor(std::sync::Arc::downgrade(&t.0)),
-                None => $crate::autograd::call::Known::Told($crate::autograd::Told::Nothing),
-            }));
-        }
-    };
     ($told:ident $p:ident Operand $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
     ($told:ident $p:ident OptOperand $d:expr) => {
         if $p.is_some() {
@@ -498,7 +576,6 @@ macro_rules! tell_argument {
     ($told:ident $p:ident OptDims $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
     ($told:ident $p:ident OptText $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
     ($told:ident $p:ident OptOrder $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident SomeTensor $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptTensor $($d)? } };
     ($told:ident $p:ident SomeOperand $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptOperand $($d)? } };
     ($told:ident $p:ident SomeNumber $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptNumber $($d)? } };
     ($told:ident $p:ident SomeInt $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptInt $($d)? } };
@@ -519,4 +596,4 @@ macro_rules! tell_argument {
     };
 }
 
-pub(crate) use {mark, naming, tell_argument, tell_call};
+pub(crate) use {mark, naming, tell_argument, tell_call, tell_tensor};

@@ -2,6 +2,7 @@
 
 use super::auto::Auto;
 use super::hooks::{PostHook, PreHook};
+use super::modes::Called;
 use super::node::{Ctx, Edge, Kind, Node};
 use super::record::{edge_of, requires_grad};
 use crate::dispatch::Prim;
@@ -34,9 +35,10 @@ impl Node {
             Kind::Write(ops, _) if !ops.is_empty() || self.called.is_none() => Cow::Borrowed("CopySlices"),
             Kind::Custom(custom) => Cow::Borrowed(custom.name),
             Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) => {
-                let (op, given) = self.called.unwrap_or((self.op(), 0));
+                let (op, given) = self.called.map_or((self.op(), 0), |called| (called.name, called.given));
                 match op {
                     "copy_" => return Cow::Borrowed("CopyBackwards"),
+                    "diag" => return Cow::Borrowed("DiagonalBackward0_copy"),
                     // Around: the other kinds have names of their own. PyTorch fills an empty tensor part by part.
                     "pad" => return Cow::Borrowed("CopySlices"),
                     _ => {}
@@ -49,9 +51,9 @@ impl Node {
 }
 
 /// Which arguments an op was called with, as `mark!` of the op table says it.
-struct Given {
-    op: &'static str,
-    given: u64,
+pub(super) struct Given {
+    pub(super) op: &'static str,
+    pub(super) given: u64,
 }
 
 impl Given {
@@ -63,12 +65,12 @@ impl Given {
     }
 
     /// 1 where the parameter was given.
-    fn has(&self, param: &str) -> u64 {
+    pub(super) fn has(&self, param: &str) -> u64 {
         self.mark(param).min(1)
     }
 
     /// Was there a number before the tensor?
-    fn led(&self) -> bool {
+    pub(super) fn led(&self) -> bool {
         self.given >> 63 == 1
     }
 
@@ -78,7 +80,7 @@ impl Given {
     }
 
     /// 1 where it is a number in a tensor's place.
-    fn number(&self, param: &str) -> u64 {
+    pub(super) fn number(&self, param: &str) -> u64 {
         u64::from(self.mark(param) == 2)
     }
 }
@@ -87,6 +89,7 @@ impl Given {
 fn torch_name<'a>(op: &'a str, given: &Given) -> (&'a str, u64) {
     // PyTorch numbers overloads in the order in which it declares their derivatives.
     match op {
+        _ if op.ends_with("_number") => (op.trim_end_matches("_number"), 1),
         "sum" | "mean" | "prod" | "median" | "nanmedian" => (op, given.has("dim")),
         "squeeze" => (op, given.mark("dim")),
         "squeeze_" => ("squeeze", 3 + given.mark("dim")),
@@ -260,16 +263,6 @@ impl GraphNode {
         self.0.name()
     }
 
-    /// Where the gradients of the inputs go: a node and which of its results, or `None` for an input without gradient.
-    /// Inputs of an op that never have one, such as indices and masks, are not among them, nor what a step of an op that is
-    /// made of several takes beside what the op was called with.
-    pub fn next(&self) -> Vec<Option<(GraphNode, u32)>> {
-        let (op, whole) = (matches!(self.0.kind, Kind::Op(_)), self.whole().is_some());
-        let inputs = self.0.edges.iter().zip(&self.0.metas);
-        let shown = inputs.filter(|(edge, meta)| !op || edge.is_some() || whole && meta.dtype.is_differentiable());
-        shown.map(|(e, _)| e.as_ref().map(|e| (GraphNode(Arc::clone(&e.node)), e.nr))).collect()
-    }
-
     /// The leaf that this node adds to, if it is one that does.
     pub fn leaf(&self) -> Option<Tensor> {
         match &self.0.kind {
@@ -282,6 +275,7 @@ impl GraphNode {
     /// to one, else one that shows the elements of `like`, of the result's shape where it is to be a root.
     pub fn stand_in(&self, nr: u32, like: &Tensor) -> Tensor {
         self.leaf().unwrap_or_else(|| {
+            let nr = nr.saturating_sub(self.0.place());
             Tensor::with_auto(like.storage().clone(), Auto::recorded(Edge { node: Arc::clone(&self.0), nr }))
         })
     }
@@ -311,10 +305,11 @@ impl GraphNode {
     }
 
     /// The primitive, where it is all of the op that was called.
-    fn whole(&self) -> Option<&Prim> {
+    pub(super) fn whole(&self) -> Option<&Prim> {
         let Kind::Op(prim) = &self.0.kind else { return None };
         let product = matches!(prim, Prim::Contract(ContractOp::MatMul { .. }));
-        let is_it = |(name, _): (&str, u64)| {
+        let is_it = |called: Called| {
+            let name = called.name;
             name.trim_end_matches('_') == prim.schema().name || product && matches!(name, "mm" | "bmm" | "mv" | "dot")
         };
         self.0.called.is_none_or(is_it).then_some(prim)
@@ -322,12 +317,17 @@ impl GraphNode {
 
     /// The name of input `i`.
     pub(super) fn input_name(&self, i: usize) -> Option<&'static str> {
+        self.input_param(i).map(|(name, _)| name)
+    }
+
+    /// The name of input `i`, and what the op takes there.
+    pub(super) fn input_param(&self, i: usize) -> Option<(&'static str, &'static str)> {
         let prim = self.whole()?;
         if matches!(prim, Prim::Contract(ContractOp::MatMul { .. })) {
-            return ["self", "mat2"].get(i).copied();
+            return ["self", "mat2"].get(i).map(|name| (*name, "Tensor"));
         }
         let tensors = prim.schema().params.iter().filter(|p| p.kind.contains("Tensor") || p.kind.contains("Operand"));
-        tensors.map(|p| if p.name == "input" { "self" } else { p.name }).nth(i)
+        tensors.map(|p| (if p.name == "input" { "self" } else { p.name }, p.kind)).nth(i)
     }
 
     /// What the node saved under that one of [`GraphNode::saved_names`]; `None` where there is none of that name, and
@@ -348,7 +348,9 @@ impl GraphNode {
             // A primitive may call another one of one tensor in its place: a square for a power.
             let row = crate::ops::schemas().find(|row| row.name == self.0.op());
             if name == "self" && self.0.metas.len() == 1 && row.is_some_and(|row| row.primitive) {
-                return Ok(self.0.saved(0)?.map(Some));
+                if let Some(found) = self.0.saved(0)? {
+                    return Ok(Some(Some(found)));
+                }
             }
             return Ok(match self.0.saved_argument(name)? {
                 None if name == "indices" => self.0.saved_indices()?.map(Some),
@@ -498,11 +500,11 @@ impl Tensor {
 
     /// Where this tensor's gradient goes: its node (for a leaf, the one that adds to it) and which result it is.
     pub fn gradient_edge(&self) -> Option<(GraphNode, u32)> {
-        edge_of(self).map(|Edge { node, nr }| (GraphNode(node), nr))
+        edge_of(self).map(|Edge { node, nr }| (GraphNode(Arc::clone(&node)), nr + node.place()))
     }
 
     /// Which result of its node this tensor is; 0 for a leaf.
     pub fn output_nr(&self) -> u32 {
-        self.0.auto.own_edge().map_or(0, |e| e.nr)
+        self.0.auto.own_edge().map_or(0, |e| e.nr + e.node.place())
     }
 }

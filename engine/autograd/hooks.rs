@@ -79,6 +79,12 @@ impl Extra {
         self.0.lock().as_ref().is_none_or(|parts| parts.hooks.is_empty() && parts.retained.is_empty())
     }
 
+    /// Does anything wait for the node to have run?
+    pub(super) fn has_after(&self) -> bool {
+        let after = |(_, hook): &(u64, Registered)| matches!(hook, Registered::After(_));
+        self.0.lock().as_ref().is_some_and(|parts| parts.hooks.iter().any(after))
+    }
+
     pub(super) fn source(&self) -> Option<Source> {
         self.0.lock().as_ref()?.source.clone()
     }

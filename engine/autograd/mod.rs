@@ -1,14 +1,17 @@
 //! The dynamic tape: what was computed from what, and the gradients that follow.
 //!
 //! `node` is the graph, `auto` a tensor's place on it, `record` writes it while ops run, `run` walks it backwards, `hooks`
-//! watch, `custom` adds functions with gradients of their own, `graph` shows it with what `call` tells, `forward` carries tangents along, at the
-//! `levels` that are open, `reach` knows what leaf a history goes back to. Rules stand in the op table and are written in tensor
-//! ops, so with `create_graph` the walk is itself recorded. No walk and no drop recurses.
+//! watch, `custom` adds functions with gradients of their own, `graph` shows it with what `call` tells, the steps of a call as one
+//! `region`, `forward` carries tangents along, at the `levels` that are open, `reach` knows what leaf a history goes back to.
+//! Rules stand in the op table and are written in tensor ops, so with `create_graph` the walk is itself recorded. No walk and no
+//! drop recurses.
 
 mod accumulate;
+mod anomaly;
 mod auto;
 pub(crate) mod call;
 mod custom;
+mod fit;
 pub(crate) mod forward;
 mod graph;
 mod hooks;
@@ -17,6 +20,7 @@ mod modes;
 mod node;
 mod reach;
 mod record;
+mod region;
 mod run;
 mod transforms;
 

@@ -22,8 +22,15 @@ enum Mode {
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Recording) };
     static PACKS: RefCell<Vec<Packing>> = const { RefCell::new(Vec::new()) };
-    static NAME: Cell<Option<Called>> = const { Cell::new(None) };
+    static TAPE: Tape = const { Tape { name: Cell::new(None), next: Cell::new(0) } };
     static LAYOUT: Cell<bool> = const { Cell::new(true) };
+}
+
+/// What each step of this thread's is made with, found by one look.
+struct Tape {
+    name: Cell<Option<Called>>,
+    /// The number of the next step.
+    next: Cell<u64>,
 }
 
 /// Must the first gradient of a leaf that this thread makes lie as the leaf does?
@@ -145,20 +152,53 @@ pub(crate) fn unpacked<T>(f: impl FnOnce() -> T) -> T {
 /// first counts: it is the one that the user called.
 pub struct Naming(Option<Called>);
 
-/// An op that was called: its name, and which arguments it got, as `naming!` of the op table says them.
-pub(crate) type Called = (&'static str, u64);
+/// An op that was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Called {
+    pub(crate) name: &'static str,
+    /// Which arguments it got, as `naming!` of the op table says them.
+    pub(crate) given: u64,
+    /// The number of the first step that could be its own: the same for all steps of one call, and for no other's.
+    pub(crate) since: u64,
+}
 
 impl Naming {
     #[inline]
     pub(crate) fn of(name: &'static str, given: u64) -> Naming {
-        let former = NAME.get();
-        match former {
-            None => NAME.set(Some((name, given))),
-            // A row that bends does so within a step of another name, too.
-            Some((first, had)) if given & bends(true) != 0 => NAME.set(Some((first, had | bends(true)))),
-            Some(_) => {}
-        }
-        Naming(former)
+        TAPE.with(|tape| {
+            let former = tape.name.get();
+            match former {
+                None => tape.name.set(Some(Called { name, given, since: tape.next.get() })),
+                // A row that bends does so within a step of another name, too.
+                Some(first) if given & bends(true) != 0 => {
+                    tape.name.set(Some(Called { given: first.given | bends(true), ..first }));
+                }
+                Some(_) => {}
+            }
+            Naming(former)
+        })
+    }
+
+    /// For an op that PyTorch makes of steps that can be seen: where nothing has a name yet it has none either, and those that it
+    /// calls have their own.
+    #[inline]
+    pub(crate) fn steps() -> Naming {
+        Naming(TAPE.with(|tape| tape.name.get()))
+    }
+
+    /// What follows is a step of its own, of the name `to`, where one of `from` was called; with `None` those that are called
+    /// have their own names.
+    pub(crate) fn apart(from: &[&str], to: Option<&'static str>) -> Naming {
+        TAPE.with(|tape| {
+            let former = tape.name.get();
+            if former.is_some_and(|called| from.contains(&called.name)) {
+                // A number is left out, by which its steps are told apart from the others.
+                let since = tape.next.get() + 1;
+                tape.next.set(since);
+                tape.name.set(to.map(|name| Called { name, given: 0, since }));
+            }
+            Naming(former)
+        })
     }
 
     /// Did nothing have a name before?
@@ -169,28 +209,33 @@ impl Naming {
 
     /// Names what was called by `from` after another op, one of those that PyTorch makes it of.
     pub(crate) fn rename(from: &str, to: &'static str) {
-        if let Some((_, given)) = NAME.get().filter(|(name, _)| *name == from) {
-            NAME.set(Some((to, given)));
-        }
+        change(from, |called| Called { name: to, ..called });
     }
 
     /// Says of what was called by `from` that it bends, as rows do that always do.
     pub(crate) fn bend(from: &str) {
-        if let Some((name, given)) = NAME.get().filter(|(name, _)| *name == from) {
-            NAME.set(Some((name, given | bends(true))));
-        }
+        change(from, |called| Called { given: called.given | bends(true), ..called });
     }
 
     /// Nothing is named: for gradient rules, whose ops are called by nobody.
     pub(crate) fn none() -> Naming {
-        Naming(NAME.replace(None))
+        Naming(TAPE.with(|tape| tape.name.replace(None)))
     }
+}
+
+/// Changes what is said of what was called by `from`.
+fn change(from: &str, f: impl FnOnce(Called) -> Called) {
+    TAPE.with(|tape| {
+        if let Some(called) = tape.name.get().filter(|called| called.name == from) {
+            tape.name.set(Some(f(called)));
+        }
+    });
 }
 
 impl Drop for Naming {
     #[inline]
     fn drop(&mut self) {
-        NAME.set(self.0);
+        TAPE.with(|tape| tape.name.set(self.0));
     }
 }
 
@@ -263,8 +308,23 @@ pub fn led_by_number(op: &'static str) -> Naming {
 }
 
 /// The op that a [`Naming`] names.
-pub(crate) fn op_name() -> Option<Called> {
-    NAME.get()
+pub(crate) fn op_name() -> Option<&'static str> {
+    called().map(|called| called.name)
+}
+
+/// The call that is at work.
+pub(super) fn called() -> Option<Called> {
+    TAPE.with(|tape| tape.name.get())
+}
+
+/// The call that is at work, and a number for a step of it.
+pub(super) fn numbered() -> (Option<Called>, u64) {
+    TAPE.with(|tape| (tape.name.get(), tape.next.replace(tape.next.get() + 1)))
+}
+
+/// The number that this thread's next step gets.
+pub(super) fn next_number() -> u64 {
+    TAPE.with(|tape| tape.next.get())
 }
 
 // ---- anomaly mode ----------------------------------------------------------------------------------------------------

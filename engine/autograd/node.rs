@@ -15,7 +15,7 @@ use crate::tensor::signed;
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::{smallvec, SmallVec};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
 use crate::ops::view::ViewOp;
@@ -263,10 +263,6 @@ pub(crate) struct Node {
     pub(crate) told: OnceLock<super::call::Call>,
 }
 
-thread_local! {
-    static SEQ: Cell<u64> = const { Cell::new(0) };
-}
-
 impl Node {
     /// A node that is recorded now.
     pub(crate) fn new(
@@ -275,41 +271,32 @@ impl Node {
         metas: SmallVec<[InputMeta; 2]>,
         saved: Saved,
     ) -> Arc<Node> {
-        let seq = match kind {
+        let (called, seq) = match kind {
             // Leaves take their gradients as soon as these are complete.
-            Kind::Accumulate(_) => u64::MAX,
-            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => SEQ.replace(SEQ.get() + 1),
+            Kind::Accumulate(_) => (None, u64::MAX),
+            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => modes::numbered(),
         };
         let extra = Extra::default();
         if modes::anomaly().0 && seq != u64::MAX {
             extra.set_trace(modes::trace());
         }
-        Arc::new(Node {
-            kind,
-            called: modes::op_name(),
-            seq,
-            edges,
-            metas,
-            saved: Mutex::new(saved),
-            extra,
-            told: OnceLock::new(),
-        })
+        Arc::new(Node { kind, called, seq, edges, metas, saved: Mutex::new(saved), extra, told: OnceLock::new() })
     }
 
     /// The number that this thread's next node gets.
     pub(crate) fn next_number() -> u64 {
-        SEQ.get()
+        modes::next_number()
     }
 
     /// The op's name, for messages.
     pub(crate) fn op(&self) -> &'static str {
         match &self.kind {
-            Kind::Op(prim) => self.called.map_or(prim.schema().name, |(name, _)| name),
+            Kind::Op(prim) => self.called.map_or(prim.schema().name, |called| called.name),
             Kind::Accumulate(_) => "accumulate_grad",
             // A write over a whole tensor that has no history of its own: `uniform_`.
-            Kind::Write(ops, _) if ops.is_empty() => self.called.map_or("copy_slices", |(name, _)| name),
+            Kind::Write(ops, _) if ops.is_empty() => self.called.map_or("copy_slices", |called| called.name),
             Kind::Write(..) => "copy_slices",
-            Kind::Pieces(_) => self.called.map_or("split", |(name, _)| name),
+            Kind::Pieces(_) => self.called.map_or("split", |called| called.name),
             Kind::Custom(custom) => custom.name,
         }
     }
@@ -319,7 +306,7 @@ impl Node {
     pub(crate) fn bends(&self) -> bool {
         match &self.kind {
             Kind::Op(Prim::Pool(_)) => true,
-            Kind::Op(_) => self.called.is_some_and(|(_, given)| given & modes::bends(true) != 0),
+            Kind::Op(_) => self.called.is_some_and(|called| called.given & modes::bends(true) != 0),
             Kind::Accumulate(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => false,
         }
     }
@@ -561,7 +548,7 @@ impl<'a> Ctx<'a> {
     pub(crate) fn spread_to_ties(&self, g: &Tensor) -> Result<Tensor> {
         let (x, top) = (self.x(0)?, self.spread(&self.out()?)?);
         let mut ties = x.eq(&top)?;
-        if matches!(self.node.called, Some(("max_all" | "min_all" | "median" | "nanmedian", _))) {
+        if matches!(self.node.op(), "max_all" | "min_all" | "median" | "nanmedian") {
             ties = ties.logical_or(&x.isnan()?.logical_and(&top.isnan()?)?)?;
         }
         let ties = ties.cast(g.dtype())?;

@@ -4,13 +4,14 @@
 //! to the input's shape and cast to its dtype here, so rules need not know about broadcasting.
 
 use super::accumulate::accumulate;
+use super::anomaly::examined;
 use super::custom::tied;
-use super::node::{Ctx, Edge, Grads, InputMeta, Kind, Lies, Node};
+use super::fit::fit;
+use super::node::{Ctx, Edge, Grads, Kind, Node};
 use super::record::{pieces_gradient, write_gradient};
+use super::region::Region;
 use super::{grad_enabled, modes, with_grad};
 use crate::batching;
-use crate::format::MemoryFormat;
-use crate::ops::view::reshape_to;
 use crate::{sparse, Error, Result, Scalar, Tensor};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -408,6 +409,35 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'
         if !runs {
             capture(&grads);
         }
+        let region = if runs { Region::watched(&node, |step| pending.get(&key(step)).copied(), targets) } else { None };
+        let mut passed = |edge: &Edge| {
+            if let Some(n) = pending.get_mut(&key(&edge.node)) {
+                *n -= 1;
+                if *n == 0 {
+                    ready.push(Ready(Arc::clone(&edge.node)));
+                }
+            }
+        };
+        if let Some(region) = region {
+            let useful = useful.as_ref();
+            let leads = |e: &Edge| useful.is_none_or(|u| u.contains(&key(&e.node)));
+            let made = region.gradients(&grads, |step, grads| {
+                let leads: SmallVec<[bool; 4]> = step.edges.iter().map(|e| e.as_ref().is_some_and(&leads)).collect();
+                match leads.contains(&true) {
+                    true => run_step(step, &grads, useful.map(|_| &*leads), keep, |made| made),
+                    false => Ok(Grads::new()),
+                }
+            })?;
+            let (edges, made): (Vec<_>, Grads) = made.into_iter().unzip();
+            let made = node.extra.after(node.op(), made, &grads)?;
+            for (edge, g) in edges.iter().zip(made) {
+                if let (Some(edge), Some(g)) = (edge, g) {
+                    add(&mut incoming, edge, g)?;
+                }
+            }
+            region.left().iter().for_each(&mut passed);
+            continue;
+        }
         let out = if runs { run(&node, grads, leads.as_deref(), keep, targets.is_some())? } else { Grads::new() };
         let mut out = out.into_iter();
         for (i, edge) in edges.iter().enumerate() {
@@ -417,12 +447,7 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'
             if let Some(g) = g {
                 add(&mut incoming, edge, fit(g, &node.metas[i])?)?;
             }
-            if let Some(n) = pending.get_mut(&key(&edge.node)) {
-                *n -= 1;
-                if *n == 0 {
-                    ready.push(Ready(Arc::clone(&edge.node)));
-                }
-            }
+            passed(edge);
         }
     }
     call_back()?;
@@ -461,7 +486,25 @@ fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, capt
         }
         return Ok(Grads::new());
     }
-    let made = gradient(node, &grads, wanted).and_then(|out| node.extra.after(node.op(), out, &grads));
+    run_step(node, &grads, wanted, keep, |made| match node.extra.has_after() {
+        true => {
+            // Hooks see them as the inputs have them.
+            let fitted = made?.into_iter().zip(&node.metas).map(|(g, meta)| g.map(|g| fit(g, meta)).transpose());
+            node.extra.after(node.op(), fitted.collect::<Result<_>>()?, &grads)
+        }
+        false => made,
+    })
+}
+
+/// Runs a node that is no leaf's, with what comes after it.
+fn run_step(
+    node: &Arc<Node>,
+    grads: &Grads,
+    wanted: Option<&[bool]>,
+    keep: Keep,
+    after: impl FnOnce(Result<Grads>) -> Result<Grads>,
+) -> Result<Grads> {
+    let made = after(gradient(node, grads, wanted));
     let made = if modes::anomaly().0 { examined(node, made) } else { made };
     if !keep.graph && !keep.create_graph && !matches!(node.kind, Kind::Write(..)) {
         node.free();
@@ -509,44 +552,19 @@ fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<
 /// Runs one node on gradients given for its results, without its hooks, which belong to a backward pass.
 pub(crate) fn alone(node: &Arc<Node>, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
     let grads: Grads = grads.iter().cloned().collect();
+    let region = Region::of(node);
     let out = match &node.kind {
         Kind::Accumulate(leaf) => {
             arrive(node, leaf, grads, false)?;
             Grads::new()
         }
+        _ if region.nodes.len() > 1 => {
+            let made = region.gradients(&grads, |step, grads| gradient(step, &grads, None))?;
+            return Ok(made.into_iter().map(|(_, g)| g).collect());
+        }
         _ => gradient(node, &grads, None)?,
     };
     out.into_iter().enumerate().map(|(i, g)| g.map(|g| fit(g, &node.metas[i])).transpose()).collect()
-}
-
-/// In anomaly mode: an error where a gradient holds NaN, and a report of any error.
-fn examined(node: &Arc<Node>, made: Result<Grads>) -> Result<Grads> {
-    let found = made.and_then(|grads| {
-        if modes::anomaly().1 {
-            for (i, g) in grads.iter().enumerate() {
-                let Some(g) = g else { continue };
-                let g = if g.is_sparse() { &g.sparse_values()? } else { g };
-                if with_grad(false, || g.isnan()?.any(None, false)?.item_bool())? {
-                    let place = node.extra.trace().map(|t| format!(" It was called at {}", last_frame(&t)));
-                    let place = place.unwrap_or_default();
-                    let why = format!("Function '{}' returned nan values in its {i}th output.{place}", node.name());
-                    return Err(Error::runtime(node.op(), why));
-                }
-            }
-        }
-        Ok(grads)
-    });
-    if found.is_err() {
-        modes::report(&node.name(), node.extra.trace().as_deref());
-    }
-    found
-}
-
-/// The innermost place of a trace: its last two lines.
-fn last_frame(trace: &str) -> String {
-    let mut lines: Vec<&str> = trace.lines().rev().map(str::trim).filter(|l| !l.is_empty()).take(2).collect();
-    lines.reverse();
-    lines.join(": ")
 }
 
 /// Adds a gradient to those that wait for a node. Says whether it is the first one.
@@ -565,30 +583,4 @@ fn add(incoming: &mut ByNode<Grads>, edge: &Edge, g: Tensor) -> Result<bool> {
         None => g,
     });
     Ok(first)
-}
-
-/// Sums what was broadcast and casts what was promoted.
-pub(super) fn fit(g: Tensor, meta: &InputMeta) -> Result<Tensor> {
-    let g = if g.shape() == meta.shape.as_slice() { g } else { sum_to_shape(&g, &meta.shape)? };
-    let g = g.cast(meta.dtype)?;
-    let Some(lies) = &meta.lies else { return Ok(g) };
-    match &**lies {
-        _ if g.is_batched() || g.is_sparse() => Ok(g),
-        Lies::Dense if g.layout().is_dense() => Ok(g),
-        Lies::Dense => g.copy_in(MemoryFormat::Preserve),
-        Lies::In(format) => g.contiguous_in(*format),
-        Lies::Ordered(order) => g.contiguous_by(order),
-    }
-}
-
-/// The sum over the dimensions that broadcasting `shape` had added or stretched.
-pub(crate) fn sum_to_shape(g: &Tensor, shape: &[usize]) -> Result<Tensor> {
-    let lead = g.ndim().checked_sub(shape.len()).ok_or_else(|| {
-        Error::shape("backward", "a gradient has fewer dimensions than its tensor", &[g.shape(), shape])
-    })?;
-    let stretched = |(i, &n): (usize, &usize)| (shape[i] == 1 && n != 1).then_some((i + lead) as isize);
-    let dims: Vec<isize> =
-        (0..lead as isize).chain(g.shape()[lead..].iter().enumerate().filter_map(stretched)).collect();
-    let sum = if dims.is_empty() { g.clone() } else { g.sum(Some(&dims), true, None)? };
-    reshape_to(&sum, shape)
 }

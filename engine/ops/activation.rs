@@ -56,13 +56,13 @@ macro_rules! activation_ops {
             }
             /// `x / (1 + |x|)`.
             function softsign(input: Tensor) -> Tensor {
-                [no_out] Keep Yes DTypes::ALL, Float,
+                [steps no_out] Keep Yes DTypes::ALL, Float,
                 run softsign_body, torch "nn.functional.softsign", samples ["N(3, 4)"],
                 example ["assert_close(softsign(&tensor([-1.0, 3.0])?)?, [-0.5, 0.75]);"]
             }
             /// `x - tanh(x)`.
             function tanhshrink(input: Tensor) -> Tensor {
-                [no_out] Keep Yes DTypes::NUMERIC, Float,
+                [steps no_out] Keep Yes DTypes::NUMERIC, Float,
                 run tanhshrink_body, torch "nn.functional.tanhshrink", samples ["N(3, 4)"],
                 example ["assert_close(tanhshrink(&tensor([0.0, 1.0])?)?, [0.0, 0.23841]);"]
             }
@@ -226,6 +226,7 @@ fn prelu_body(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
         let why = "Type promoting not supported: input and weight must have the same dtype";
         return Err(Error::dtype("prelu", why, &[x.dtype(), weight.dtype()]));
     }
+    let apart = crate::autograd::Naming::apart(&["prelu"], None);
     let weight = match weight.numel() {
         _ if weight.ndim() > 1 => {
             return Err(Error::shape("prelu", "weight needs to be a scalar or 1D tensor", &[weight.shape()]));
@@ -244,6 +245,7 @@ fn prelu_body(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
             weight.reshape(&wide)?
         }
     };
+    drop(apart);
     r#where(&x.gt(0)?, x, &(x * &weight)?)
 }
 

@@ -14,21 +14,21 @@ macro_rules! calculus_ops {
         /// The `n`-th differences of neighbours along `dim`, with `prepend` and `append` joined on first. For `bool`, where
         /// neighbours differ.
         method diff(n: Int = 1, dim: Dim = -1, prepend: OptTensor = None, append: OptTensor = None) -> Tensor {
-            [out_rule] Keep Yes DTypes::ALL, Same,
+            [steps out_rule] Keep Yes DTypes::ALL, Same,
             run diff_body, torch "", samples ["N(5)", "N(3, 4), 2, 0", "N(3, 4), 1, 1, N(3, 2), N(3, 1)", "N(3, 4), 0", "N(3), 5"],
             example ["assert_close(tensor([1, 4, 9, 16])?.diff(1, -1, None, None)?, [3, 5, 7]);"]
         }
         /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart. `x` is a vector along `dim`, or
         /// broadcasts against `y` once the differences of its neighbours are taken.
         function trapezoid(y: Tensor, x: SomeTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
-            [no_out] Keep Yes DTypes::NUMERIC, Same,
+            [steps no_out] Keep Yes DTypes::NUMERIC, Same,
             run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)", "N(2, 1, 3), N(4, 3)", "N(3, 1), N(3, 4), dim=0"],
             example ["assert_close(trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, 4.5);"]
         }
         /// The running integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart, as
         /// [`trapezoid`](crate::ops::calculus::trapezoid) takes them.
         function cumulative_trapezoid(y: Tensor, x: SomeTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
-            [no_out] Keep Yes DTypes::NUMERIC, Same,
+            [steps no_out] Keep Yes DTypes::NUMERIC, Same,
             run cumulative_trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"],
             example ["assert_close(cumulative_trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, [1.5, 4.5]);"]
         }
@@ -37,7 +37,7 @@ macro_rules! calculus_ops {
         /// coordinates. Inside it is second order, from both neighbours; at the ends of order `edge_order`, 1 or 2, from the
         /// nearest `edge_order + 1` elements, which every dimension must have. Integers give the default float.
         function gradient(input: Tensor; spacing: Spacing = &$crate::ops::Spacing::Number($crate::Scalar::ONE), dim: OptDims = None, edge_order: Int = 1) -> Tensors {
-            [no_out] Keep Yes DTypes::NUMERIC.less(DTypes::of(&[$crate::DType::U8])), Own,
+            [steps no_out] Keep Yes DTypes::NUMERIC.less(DTypes::of(&[$crate::DType::U8])), Own,
             run gradient_body, torch "", samples [
                 "N(5)", "N(3, 4)", "N(3, 4), dim=1, spacing=0.5", "N(3, 4), spacing=[2, 0.5], edge_order=2", "N(3, 4), spacing=[ASC(3), ASC(4)], edge_order=2",
                 "N(3, 4), dim=[-1], spacing=[ASC(4)]", "N(4, 3, 3), dim=(2, 0), spacing=-2"
@@ -92,10 +92,23 @@ fn widths(op: &'static str, y: &Tensor, x: &Tensor, axis: usize) -> Result<Tenso
         shape = vec![1; y.ndim()];
         shape[axis] = -1;
     }
-    let (x, dim) = (x.reshape(&shape)?, axis as isize);
+    let x = if shape.len() == x.ndim() && x.ndim() > 1 { x.clone() } else { x.reshape(&shape)? };
+    let dim = axis as isize;
     let rest = (x.shape()[axis] as i64 - 1).max(0);
     let start = x.shape()[axis] as i64 - rest;
     x.narrow(dim, start, rest)? - &x.narrow(dim, 0, rest)?
+}
+
+/// A step that multiplies by a number, as PyTorch's own functions take it.
+fn times(x: Tensor, number: impl Into<Scalar>) -> Result<Tensor> {
+    let _name = crate::autograd::named("mul_number");
+    x.mul(number.into())
+}
+
+/// The same of a quotient.
+fn over(x: Tensor, number: impl Into<Scalar>) -> Result<Tensor> {
+    let _name = crate::autograd::named("div_number");
+    x.div(number.into(), None)
 }
 
 fn neighbour_sums(y: &Tensor, axis: usize) -> Result<Tensor> {
@@ -127,12 +140,12 @@ fn trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: isize) -> Res
     let dim = axis as isize;
     match x {
         Some(x) => {
-            (neighbour_sums(y, axis)? * &widths("trapezoid", y, x, axis)?)?.sum(Some(&[dim]), false, None)? / 2.0
+            over((neighbour_sums(y, axis)? * &widths("trapezoid", y, x, axis)?)?.sum(Some(&[dim]), false, None)?, 2.0)
         }
         // All but half of the two ends, as PyTorch computes it.
         None => {
-            let ends = ((y.select(dim, 0)? + &y.select(dim, -1)?)? * 0.5)?;
-            (y.sum(Some(&[dim]), false, None)? - &ends)? * dx
+            let ends = times((y.select(dim, 0)? + &y.select(dim, -1)?)?, 0.5)?;
+            times((y.sum(Some(&[dim]), false, None)? - &ends)?, dx)
         }
     }
 }
@@ -144,12 +157,15 @@ fn cumulative_trapezoid_body(y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: is
         return y.copy();
     }
     let areas = match x {
-        Some(x) => (widths(op, y, x, axis)? * &neighbour_sums(y, axis)?)?,
-        None => (neighbour_sums(y, axis)? * (dx.to_f64() / 2.0))?,
+        Some(x) => {
+            let widths = widths(op, y, x, axis)?;
+            (neighbour_sums(y, axis)? * &widths)?
+        }
+        None => times(neighbour_sums(y, axis)?, dx.to_f64() / 2.0)?,
     };
-    let sums = areas.cumsum(axis as isize, None)?;
+    let sums = areas.cumsum(dim, None)?;
     match x {
-        Some(_) => sums / 2.0,
+        Some(_) => over(sums, 2.0),
         None => Ok(sums),
     }
 }
@@ -199,19 +215,15 @@ fn slice(x: &Tensor, axis: usize, i: i64) -> Result<Tensor> {
 /// Neighbours `h` apart: `(f[i + 1] - f[i - 1]) / 2h`, and one-sided at the ends.
 fn even_gradient(x: &Tensor, h: Scalar, axis: usize, second: bool) -> Result<Tensor> {
     let inner = x.shape()[axis] as i64 - 2;
-    let twice = match h {
-        Scalar::Complex(re, im) => Scalar::Complex(2.0 * re, 2.0 * im),
-        Scalar::Float(h) => Scalar::Float(2.0 * h),
-        whole => Scalar::Float(2.0 * whole.to_f64()),
-    };
-    let middle = (x.narrow(axis as isize, 2, inner)? - &x.narrow(axis as isize, 0, inner)?)? / twice;
+    let rise = (x.narrow(axis as isize, 2, inner)? - &x.narrow(axis as isize, 0, inner)?)?;
+    let middle = over(over(rise, h)?, 2.0);
     let end = |at: [i64; 3], sign: f64| -> Result<Tensor> {
         let at = |i: usize| slice(x, axis, at[i]);
         if second {
-            let three = (((at(0)? * (-1.5 * sign))? + &(at(1)? * (2.0 * sign))?)? + &(at(2)? * (-0.5 * sign))?)?;
-            return three / h;
+            let (first, next, third) = (times(at(0)?, -1.5 * sign)?, times(at(1)?, 2.0)?, times(at(2)?, 0.5)?);
+            return over((if sign > 0.0 { (first + &next)? - &third } else { (first - &next)? + &third })?, h);
         }
-        (if sign > 0.0 { at(1)? - &at(0)? } else { at(0)? - &at(1)? })? / h
+        over((if sign > 0.0 { at(1)? - &at(0)? } else { at(0)? - &at(1)? })?, h)
     };
     super::index::cat(&[end([0, 1, 2], 1.0)?, middle?, end([-1, -2, -3], -1.0)?], axis as isize)
 }
@@ -247,12 +259,11 @@ fn uneven_gradient(x: &Tensor, points: &Tensor, axis: usize, second: bool) -> Re
         let first = ((&near + &both)? / &(&near * &both)?)?;
         let next = (&both / &(&near * &far)?)?;
         let third = (&near / &(&far * &both)?)?;
-        let slope = (((next * &at(1)?)? - &(first * &at(0)?)?)? - &(third * &at(2)?)?)?;
-        if last {
-            -&slope
-        } else {
-            Ok(slope)
-        }
+        let (first, next, third) = match last {
+            true => (Ok(first), -&next, Ok(third)),
+            false => (-&first, Ok(next), -&third),
+        };
+        ((first? * &at(0)?)? + &(next? * &at(1)?)?)? + &(third? * &at(2)?)?
     };
     super::index::cat(&[end([0, 1, 2], [0, 1], false)?, middle, end([-1, -2, -3], [-1, -2], true)?], dim)
 }

@@ -34,7 +34,7 @@ macro_rules! complex_ops {
             }
             /// The imaginary part of a complex tensor, a view.
             function imag(input: Tensor) -> Tensor {
-                [no_out] Keep Yes DTypes::of(&[$crate::DType::C64]), Real,
+                [steps no_out] Keep Yes DTypes::of(&[$crate::DType::C64]), Real,
                 run imag_body, torch "", samples ["N(3, 4)", "N()"],
                 example ["assert_close(imag(&tensor([(1.0, 3.0), (2.0, 4.0)])?)?, [3.0, 4.0]);"]
             }

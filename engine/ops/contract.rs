@@ -65,7 +65,7 @@ macro_rules! contract_ops {
         }
         /// The products of all pairs of elements of two vectors.
         method outer(vec2: Tensor) -> Tensor {
-            [casts_out] Keep Yes DTypes::NUMERIC, Same,
+            [steps casts_out] Keep Yes DTypes::NUMERIC, Same,
             run outer_body, torch "", samples ["N(3), N(4)"],
             example ["assert_close(tensor([1.0, 2.0])?.outer(&tensor([3.0, 4.0])?)?, [[3.0, 4.0], [6.0, 8.0]]);"]
         }
@@ -203,7 +203,6 @@ fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             return Err(Error::shape("matmul", why, &[a.shape(), b.shape()]));
         }
         (2, 2) => return product(a, b),
-        (1, 2) => Naming::rename("matmul", "vecmat"),
         (2, 1) => Naming::rename("matmul", "mv"),
         (3.., 1..) | (1, 3..) => Naming::rename("matmul", "unsafe_view"),
         _ => {}
@@ -217,15 +216,23 @@ fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             Naming::rename("matmul", "dot");
             product(&a.unsqueeze(0)?, &b.unsqueeze(1)?)?.reshape(&[])
         }
+        (1, 2) => {
+            let _steps = Naming::apart(&["matmul"], None);
+            let y = mm(&a.unsqueeze(0)?, b)?;
+            let _name = Naming::of("vecmat", 0);
+            y.squeeze(Some(&[-2]))
+        }
         (1, _) => product(&a.unsqueeze(0)?, b)?.squeeze(Some(&[-2])),
         // The gradient of the matrix is an outer product, by rows.
         (_, 1) => product_with(a, &b.unsqueeze(1)?, [false; 2])?.squeeze(Some(&[-1])),
         // A batch of matrices times one matrix is one product of taller matrices.
         (_, 2) if a.ndim() > 2 && a.layout().is_contiguous() && a.numel() > 0 => {
             let mut shape: Vec<isize> = a.shape().iter().map(|&n| n as isize).collect();
+            let _steps = Naming::apart(&["matmul", "unsafe_view"], None);
             let rows = a.reshape(&[-1, shape[shape.len() - 1]])?;
-            let flat = product(&rows, b)?;
+            let flat = mm(&rows, b)?;
             *shape.last_mut().unwrap_or(&mut 0) = b.shape()[1] as isize;
+            let _name = Naming::of("unsafe_view", 0);
             flat.reshape(&shape)
         }
         _ => product(a, b),
@@ -262,7 +269,7 @@ fn outer_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.ndim() != 1 || b.ndim() != 1 {
         return Err(Error::shape("outer", "expected two vectors", &[a.shape(), b.shape()]));
     }
-    a.unsqueeze(1)?.mul(b)
+    a.reshape(&[-1, 1])?.mul(b)
 }
 
 fn vdot_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {

@@ -222,8 +222,13 @@ fn conv_nd(
         return conv_checked(op, &x.contiguous()?.unsqueeze(2)?, &w.unsqueeze(2)?, bias, &args)?.squeeze(Some(&[2]));
     }
     if x.ndim() == n + 1 {
-        Naming::rename(op, "unbatched");
-        return conv_checked(op, &x.unsqueeze(0)?, w, bias, &args)?.squeeze(Some(&[0]));
+        let _steps = Naming::apart(&[op], None);
+        let x = x.unsqueeze(0)?;
+        let y = {
+            let _name = Naming::of(op, 0);
+            conv_checked(op, &x, w, bias, &args)?
+        };
+        return y.squeeze(Some(&[0]));
     }
     conv_checked(op, x, w, bias, &args)
 }
@@ -469,10 +474,13 @@ fn conv_transpose_nd(
     let cast = bias.filter(|b| b.dtype() != x.dtype()).map(|b| b.cast(x.dtype())).transpose()?;
     let bias = cast.as_ref().or(bias);
     if x.ndim() == n + 1 {
-        Naming::rename(op, "unbatched");
+        let _steps = Naming::apart(&[op], None);
         let batched = x.unsqueeze(0)?;
-        return conv_transpose_nd(op, n, &batched, w, bias, stride, padding, output_padding, groups, dilation)?
-            .squeeze(Some(&[0]));
+        let y = {
+            let _name = Naming::of(op, 0);
+            conv_transpose_nd(op, n, &batched, w, bias, stride, padding, output_padding, groups, dilation)?
+        };
+        return y.squeeze(Some(&[0]));
     }
     if n == 1 && x.ndim() == 3 && are_channels_last(w) {
         let args = conv_args(op, n, stride, padding, dilation, groups)?;

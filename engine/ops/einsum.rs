@@ -29,7 +29,7 @@ macro_rules! einsum_ops {
         }
         /// The sum of products over pairs of dimensions: the last `dims` of `a` with the first of `b`, or the two lists given.
         function tensordot(a: Tensor, b: Tensor, dims: DimPairs = &$crate::ops::DimPairs::Count(2)) -> Tensor {
-            [] PromoteGpu Yes DTypes::NUMERIC, Same,
+            [steps] PromoteGpu Yes DTypes::NUMERIC, Same,
             run tensordot_body, torch "", samples ["N(2, 3, 4), N(3, 4, 2)", "N(2, 3), N(3, 4), 1", "N(2), N(3), 0", "N(2, 3, 4), N(4, 2), ([0, 2], [1, 0])", "N(2, 3), N(1, 3), ([0], [0])"],
             example [
                 "let (a, b) = (tensor([[1.0, 2.0], [3.0, 4.0]])?, tensor([10.0, 1.0])?);",
@@ -39,19 +39,19 @@ macro_rules! einsum_ops {
         }
         /// The sum of products over the last dimension of both; with a 0-d tensor, the plain product.
         method inner(other: Tensor) -> Tensor {
-            [out_rule] Keep Yes DTypes::NUMERIC, Same,
+            [steps out_rule] Keep Yes DTypes::NUMERIC, Same,
             run inner_body, torch "", samples ["N(3), N(3)", "N(2, 3), N(4, 3)", "N(2, 3), N()", "N(2, 3), N(3)"],
             example ["assert_close(tensor([[1.0, 2.0], [3.0, 4.0]])?.inner(&tensor([10.0, 1.0])?)?, [12.0, 34.0]);"]
         }
         /// The Kronecker product: every element of the first times the whole second tensor.
         method kron(other: Tensor) -> Tensor {
-            [casts_out] Keep Yes DTypes::NUMERIC, Same,
+            [steps casts_out] Keep Yes DTypes::NUMERIC, Same,
             run kron_body, torch "", samples ["N(2, 3), N(3, 2)", "N(2), N(2, 2)", "N(), N(2)"],
             example ["assert_close(tensor([1, 10])?.kron(&tensor([[1, 2], [3, 4]])?)?, [[1, 2, 10, 20], [3, 4, 30, 40]]);"]
         }
         /// The product of several matrices, in the order of multiplication that costs least.
         function chain_matmul(matrices: Tensors) -> Tensor {
-            [out_rule variadic] Low Yes DTypes::NUMERIC, Same,
+            [steps out_rule variadic] Low Yes DTypes::NUMERIC, Same,
             run chain_matmul_body, torch "", samples ["N(2, 3), N(3, 4)", "N(2, 3), N(3, 4), N(4, 2), N(2, 5)", "N(2, 3)"],
             example [
                 "let (a, b) = (tensor([[1.0, 2.0]])?, tensor([[3.0], [4.0]])?);",
@@ -335,7 +335,7 @@ fn inner_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
     if (a.ndim(), b.ndim()) == (1, 1) {
         // As PyTorch does it, which autocast sees.
-        return a.dot(b);
+        return a.permute(&[0])?.dot(&b.permute(&[0])?)?.view(&[]);
     }
     tensordot_body(a, b, &DimPairs::Lists(vec![-1], vec![-1]))
 }
@@ -346,7 +346,11 @@ fn kron_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let left: Vec<isize> = (0..rank).flat_map(|d| [size(a, d), 1]).collect();
     let right: Vec<isize> = (0..rank).flat_map(|d| [1, size(b, d)]).collect();
     let out: Vec<isize> = (0..rank).map(|d| size(a, d).saturating_mul(size(b, d))).collect();
-    a.reshape(&left)?.mul(&b.reshape(&right)?)?.reshape(&out)
+    let unsafe_view = |x: &Tensor, shape: &[isize]| {
+        let _name = Naming::of("unsafe_view", 0);
+        x.reshape(shape)
+    };
+    unsafe_view(&unsafe_view(a, &left)?.mul(&unsafe_view(b, &right)?)?, &out)
 }
 
 fn chain_matmul_body(matrices: &[Tensor]) -> Result<Tensor> {
@@ -359,9 +363,16 @@ fn chain_matmul_body(matrices: &[Tensor]) -> Result<Tensor> {
         return Err(Error::runtime(op, "Expecting at least 1 matrix"));
     }
     if n == 1 {
-        Naming::rename(op, "clone");
+        let _name = crate::autograd::named("clone");
         return matrices[0].copy();
     }
+    let y = product_of(matrices)?;
+    y.view(&signed(y.shape()))
+}
+
+/// The product of several matrices.
+pub(super) fn product_of(matrices: &[Tensor]) -> Result<Tensor> {
+    let n = matrices.len();
     // The cheapest way to multiply matrices i to j, and where to split them (Cormen et al., chapter 14.2).
     let sides: Vec<f64> =
         matrices.iter().map(|x| x.shape()[0]).chain([matrices[n - 1].shape()[1]]).map(|n| n as f64).collect();

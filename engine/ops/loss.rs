@@ -5,7 +5,7 @@
 
 use super::compare::select::r#where;
 use super::macros::define_ops;
-use crate::autograd::{self, Naming};
+use crate::autograd;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::Shape;
 use crate::{DType, Error, Result, Scalar, Tensor};
@@ -23,7 +23,7 @@ macro_rules! loss_ops {
         }
         /// `|input - target|`; of complex numbers too.
         function l1_loss(input: Tensor, target: Tensor; reduction: Text = "mean") -> Tensor {
-            [] Full Yes DTypes::INEXACT, Real,
+            [steps] Full Yes DTypes::INEXACT, Real,
             run l1_body, torch "nn.functional.l1_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), reduction='none'"],
             example [r#"assert_close(l1_loss(&tensor([1.0, 2.0])?, &tensor([1.0, 4.0])?, "sum")?, 2.0);"#]
         }
@@ -92,7 +92,7 @@ macro_rules! loss_ops {
         }
         /// `target (log target - input)` for log-probabilities `input`; `log_target` says that the target is one too.
         function kl_div(input: Tensor, target: Tensor; reduction: Text = "mean", log_target: Bool = false) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
+            [steps] Full Yes DTypes::FLOAT, Same,
             run kl_div_body, torch "nn.functional.kl_div", samples ["N(3, 4), P(3, 4), reduction='sum'", "N(3, 4), N(3, 4), log_target=True, reduction='batchmean'"],
             example [
                 "let log_half = tensor([-0.69315, -0.69315])?;",
@@ -159,11 +159,6 @@ fn mse_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
 }
 
 fn l1_body(x: &Tensor, y: &Tensor, reduction: &str) -> Result<Tensor> {
-    match reduction {
-        "none" => Naming::rename("l1_loss", "abs"),
-        "sum" => Naming::rename("l1_loss", "sum"),
-        _ => {}
-    }
     let d = if reduction == "none" { difference("l1_loss", x, y)? } else { apart("l1_loss", x, y)? };
     reduce("l1_loss", d.abs()?, reduction)
 }
@@ -511,13 +506,6 @@ fn bce_logits_body(
 
 fn kl_div_body(x: &Tensor, t: &Tensor, reduction: &str, log_target: bool) -> Result<Tensor> {
     schema::kl_div.check(x.dtype())?;
-    match (reduction, log_target) {
-        ("batchmean", _) => Naming::rename("kl_div", "div"),
-        ("mean", _) => Naming::rename("kl_div", "mean"),
-        ("sum", _) => Naming::rename("kl_div", "sum"),
-        (_, true) => Naming::rename("kl_div", "mul"),
-        (_, false) => Naming::rename("kl_div", "sub"),
-    }
     let loss = match log_target {
         true => (t.exp()? * &(t - x)?)?,
         false => {
@@ -527,7 +515,7 @@ fn kl_div_body(x: &Tensor, t: &Tensor, reduction: &str, log_target: bool) -> Res
     };
     match (reduction, x.ndim()) {
         ("batchmean", 0) => loss.sum(None, false, None),
-        ("batchmean", _) => loss.sum(None, false, None)? * (1.0 / x.shape()[0] as f64),
+        ("batchmean", _) => loss.sum(None, false, None)? / x.shape()[0] as f64,
         _ => reduce("kl_div", loss, reduction),
     }
 }

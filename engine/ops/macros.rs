@@ -34,6 +34,7 @@ mod in_place;
 /// `old_numbers` says that PyTorch still takes the numbers of keywords by position too, `add(x, alpha, y)`, with a warning.
 /// `bends` says that the op is made of masks and of what is linear, so that the gradient of its gradient is zeros: PyTorch's ops
 /// have that where their parts lead nowhere.
+/// `steps` says that PyTorch makes it of other ops, whose steps the graph shows: it has no step of its own name.
 /// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
 macro_rules! define_ops {
     ($family:literal $Enum:ident :
@@ -331,7 +332,7 @@ macro_rules! define_fn {
                 $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
                 $run($($extra,)* input, $($p,)* $($($kp),*)?)
             })();
-            $crate::autograd::call::tell_call!{ made _name $name [input] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
+            $crate::autograd::call::tell_call!{ made $ret _name $name [input] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
             made.map_err(|e| $crate::autograd::before($crate::ops::macros::plain(stringify!($name)), e, input))
         }
         impl $crate::Tensor {
@@ -364,7 +365,7 @@ macro_rules! define_fn {
                 $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
                 $run($($extra,)* $($p,)* $($($kp),*)?)
             })();
-            $crate::autograd::call::tell_call!{ made _name $name [] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
+            $crate::autograd::call::tell_call!{ made $ret _name $name [] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
             made
         }
     };

@@ -13,6 +13,7 @@ use super::macros::define_ops;
 use super::{NormOrder, Operand};
 use crate::autograd;
 use crate::shape::{self, Shape};
+use crate::tensor::signed;
 use crate::{DType, Error, Result, Scalar, Tensor};
 use norms::{largest_of, linalg_norm_body, matrix_norm_body, nuclear_norm_body, vector_norm_body};
 
@@ -59,13 +60,13 @@ macro_rules! matrix_ops {
         }
         /// Each square matrix to the power `n`; of negative powers the inverse's.
         method matrix_power(n: Int) -> Tensor {
-            [out_rule] Keep Yes DTypes::NUMERIC, Same,
+            [steps out_rule] Keep Yes DTypes::NUMERIC, Same,
             run matrix_power_body["matrix_power"], torch "", samples ["N(3, 3), 3", "N(2, 2, 2), 0", "REG(3, 3), -2", "N(2, 2), 5", "N(2, 2), 1"],
             example ["assert_close(tensor([[1.0, 1.0], [0.0, 1.0]])?.matrix_power(5)?, [[1.0, 5.0], [0.0, 1.0]]);"]
         }
         /// [`matrix_power`].
         function linalg_matrix_power(A: Tensor, n: Int) -> Tensor {
-            [out_rule] Keep Yes DTypes::NUMERIC, Same,
+            [steps out_rule] Keep Yes DTypes::NUMERIC, Same,
             run matrix_power_body["linalg.matrix_power"], torch "linalg.matrix_power", samples ["N(3, 3), 2", "REG(2, 2, 2), -1"],
             example ["assert_close(linalg_matrix_power(&tensor([[2.0, 0.0], [0.0, 4.0]])?, -1)?, [[0.5, 0.0], [0.0, 0.25]]);"]
         }
@@ -83,7 +84,7 @@ macro_rules! matrix_ops {
         }
         /// The product of two or more matrices, the first and the last of which may be vectors, in the order that costs least.
         function linalg_multi_dot(tensors: Tensors) -> Tensor {
-            [] Low Yes DTypes::NUMERIC, Same,
+            [steps] Low Yes DTypes::NUMERIC, Same,
             run multi_dot_body, torch "linalg.multi_dot", samples ["[N(2, 3), N(3, 4)]", "[N(2, 3), N(3, 4), N(4, 2), N(2, 5)]", "[N(3), N(3, 4), N(4)]", "[N(2, 3), N(3)]"],
             example [
                 "let (a, b) = (tensor([[1.0, 2.0]])?, tensor([[3.0], [4.0]])?);",
@@ -92,7 +93,7 @@ macro_rules! matrix_ops {
         }
         /// The powers 0 to `N - 1` (by default as many as elements) of the elements of each vector, one row for each element.
         function linalg_vander(x: Tensor; N: OptInt = None) -> Tensor {
-            [no_out] Keep Yes DTypes::NUMERIC.less(DTypes::of(&[$crate::DType::F16, $crate::DType::BF16])), Sum,
+            [steps no_out] Keep Yes DTypes::NUMERIC.less(DTypes::of(&[$crate::DType::F16, $crate::DType::BF16])), Sum,
             run linalg_vander_body, torch "linalg.vander", samples ["N(3)", "N(2, 3), N=4", "N(4), N=2", "I(-3, 4, 4)"],
             example ["assert_close(linalg_vander(&tensor([2, 3])?, Some(3))?, [[1, 2, 4], [1, 3, 9]]);"]
         }
@@ -116,7 +117,7 @@ macro_rules! matrix_ops {
         }
         /// The sum of the products along `dim`, with broadcasting; the first factors are conjugated.
         function linalg_vecdot(x: Tensor, y: Tensor; dim: Dim = -1) -> Tensor {
-            [] Low Yes DTypes::INEXACT, Same,
+            [steps] Low Yes DTypes::INEXACT, Same,
             run vecdot_body, torch "linalg.vecdot", samples ["N(3), N(3)", "N(2, 3), N(2, 3)", "N(3, 4), N(3, 1), dim=0", "N(2, 1, 3), N(4, 3)"],
             example ["assert_close(linalg_vecdot(&tensor([[1.0, 2.0], [3.0, 4.0]])?, &tensor([10.0, 1.0])?, -1)?, [12.0, 34.0]);"]
         }
@@ -130,7 +131,7 @@ macro_rules! matrix_ops {
         /// The norm of each matrix of the dimensions `dim`: "fro" (Frobenius), "nuc" (the sum of the singular values), 2 or -2
         /// (the largest or smallest of them), 1 or -1 (the largest or smallest sum of a column's |x|), ∞ or -∞ (of a row's).
         function linalg_matrix_norm(A: Tensor, ord: SomeOrder = Some($crate::ops::NormOrder::Fro), dim: Sizes = &[-2, -1], keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [own_out] FullGpu Yes DTypes::INEXACT, Real,
+            [steps own_out] FullGpu Yes DTypes::INEXACT, Real,
             run matrix_norm_body, torch "linalg.matrix_norm", samples ["N(3, 4)", "N(2, 3, 4), 'nuc'", "N(3, 4), 2, (1, 0), True", "N(3, 4), -2", "N(3, 4), 1", "N(2, 3, 4), -1, (0, 1)", "N(3, 4), float('inf'), (0, 1), True", "N(3, 4), -float('inf')"],
             example [
                 "let order = Some(lucid::ops::NormOrder::Number(1.0));",
@@ -140,13 +141,13 @@ macro_rules! matrix_ops {
         /// [`linalg_vector_norm`] or [`linalg_matrix_norm`]: of two dimensions with an `ord` the matrix norm, else the vector
         /// norm, by default 2, of all elements.
         function linalg_norm(input: Tensor, ord: OptOrder = None, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [own_out] FullGpu Yes DTypes::INEXACT, Real,
+            [steps own_out] FullGpu Yes DTypes::INEXACT, Real,
             run linalg_norm_body, torch "linalg.norm", samples ["N(3, 4)", "N(2, 3, 4), dim=(0, 2)", "N(3, 4), 1", "N(4), 3", "N(2, 3, 4), 'nuc', (1, 2)", "N(3, 4), 'fro', keepdim=True", "N(2, 3, 4), float('inf'), 1"],
             example ["assert_close(linalg_norm(&tensor([[1.0, 2.0], [2.0, 4.0]])?, None, None, false, None)?, 5.0);"]
         }
         /// The sum of the singular values of each matrix of the two dimensions `dim`.
         function nuclear_norm(input: Tensor, dim: SomeDims = None, keepdim: Bool = false) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Real,
+            [steps] Full Yes DTypes::FACTORED, Real,
             run nuclear_norm_body, torch "", samples ["N(3, 4)", "N(2, 3, 4), (0, 2)", "N(3, 3), keepdim=True"],
             example ["assert_close(nuclear_norm(&tensor([[3.0, 0.0], [0.0, -2.0]])?, None, false)?, 5.0);"]
         }
@@ -346,6 +347,7 @@ fn matrix_power_body(op: &'static str, a: &Tensor, n: i64) -> Result<Tensor> {
     schema::matrix_power.check(a.dtype())?;
     if n == 0 {
         let eye = super::create::identity(a.shape()[a.ndim() - 1], a.dtype(), a.device())?;
+        let _name = crate::autograd::named(op);
         let y = super::view::expand_to(&eye, a.shape())?.copy()?;
         // The gradient is there, and 0.
         return y.in_steps_of(a);
@@ -356,7 +358,8 @@ fn matrix_power_body(op: &'static str, a: &Tensor, n: i64) -> Result<Tensor> {
         if left & 1 == 1 {
             y = Some(match y {
                 None => square.clone(),
-                Some(y) => square.matmul(&y)?,
+                Some(y) if n == 3 => square.matmul(&y)?,
+                Some(y) => y.matmul(&square)?,
             });
         }
         left >>= 1;
@@ -382,14 +385,10 @@ fn multi_dot_body(tensors: &[Tensor]) -> Result<Tensor> {
     let mut all = vec![if first.ndim() == 1 { first.unsqueeze(0)? } else { first.clone() }];
     all.extend_from_slice(middle);
     all.push(if last.ndim() == 1 { last.unsqueeze(-1)? } else { last.clone() });
-    let mut y = super::einsum::chain_matmul(&all)?;
-    if last.ndim() == 1 {
-        y = y.squeeze(Some(&[-1]))?;
-    }
-    match first.ndim() {
-        1 => y.squeeze(Some(&[0])),
-        _ => Ok(y),
-    }
+    let y = super::einsum::product_of(&all)?;
+    let rows = (first.ndim() > 1).then(|| y.shape()[0] as isize);
+    let columns = (last.ndim() > 1).then(|| y.shape()[1] as isize);
+    y.view(&rows.into_iter().chain(columns).collect::<Vec<_>>())
 }
 
 /// The powers 0 to `n - 1`, as a new last dimension.
@@ -402,7 +401,7 @@ fn powers(x: &Tensor, n: usize) -> Result<Tensor> {
         return Ok(ones);
     }
     shape[x.ndim()] = n - 1;
-    let repeated = super::view::expand_to(&x.cast(dtype)?.unsqueeze(-1)?, &shape)?;
+    let repeated = x.cast(dtype)?.unsqueeze(-1)?.expand(&signed(&shape))?;
     super::index::cat(&[ones, repeated.cumprod(-1, None)?], -1)
 }
 
@@ -477,6 +476,9 @@ fn vecdot_body(x: &Tensor, y: &Tensor, dim: isize) -> Result<Tensor> {
     if x.dtype() != y.dtype() {
         let why = "Expected x and y to have the same dtype";
         return Err(Error::dtype("linalg.vecdot", why, &[x.dtype(), y.dtype()]));
+    }
+    if x.ndim() == 1 && y.ndim() == 1 {
+        return x.vdot(y);
     }
     (x.conjugated()? * y)?.sum(Some(&[dim]), false, Some(x.dtype()))
 }

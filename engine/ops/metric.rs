@@ -50,13 +50,13 @@ macro_rules! metric_ops {
         /// The covariance matrix of variables in rows, observed in columns, over `n - correction`; `fweights` count
         /// observations, `aweights` weigh them.
         method cov(; correction: Int = 1, fweights: OptTensor = None, aweights: OptTensor = None) -> Tensor {
-            [no_out] Keep Yes DTypes::NUMERIC, Float,
+            [steps no_out] Keep Yes DTypes::NUMERIC, Float,
             run cov_body, torch "", samples ["N(3, 5)", "N(5)", "N(3, 5), correction=0", "N(3, 5), fweights=I(1, 4, 5)", "N(3, 5), aweights=FIXED(P(5))", "N(2, 5), fweights=I(1, 4, 5), aweights=FIXED(P(5))"],
             example ["assert_close(tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])?.cov(1, None, None)?, [[1.0, -1.0], [-1.0, 1.0]]);"]
         }
         /// The correlation coefficients of variables in rows, observed in columns (Pearson).
         method corrcoef() -> Tensor {
-            [no_out] Keep Yes DTypes::NUMERIC, Float,
+            [steps no_out] Keep Yes DTypes::NUMERIC, Float,
             run corrcoef_body, torch "", samples ["N(3, 5)", "N(2, 6)"],
             example ["assert_close(tensor([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])?.corrcoef()?, [[1.0, -1.0], [-1.0, 1.0]]);"]
         }
@@ -118,7 +118,7 @@ fn norm_body(x: &Tensor, p: Scalar, dim: Option<&[isize]>, keepdim: bool, dtype:
     }
     let count = normed(&x.detach()?, p, dim, keepdim, dtype)?;
     // What PyTorch's pairwise_distance calls is the older norm.
-    let older = matches!(autograd::op_name(), Some(("pairwise_distance", _)));
+    let older = matches!(autograd::op_name(), Some("pairwise_distance"));
     let name = if older { "NormBackward1" } else { "LinalgVectorNormBackward0" };
     autograd::leading_nowhere(&count, name, &[x])?;
     Ok(count)
@@ -270,12 +270,12 @@ fn cov_body(x: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Op
     }
     let (average, freedom) = match &w {
         None => (
-            x.mean(Some(&[1]), true, None)?,
+            (x.sum(Some(&[1]), false, None)? / &Tensor::full_of(&[], Scalar::Float(n as f64), float, x.device())?)?,
             Tensor::full_of(&[], Scalar::Float(n as f64 - correction as f64), float, x.device())?,
         ),
         Some(w) => {
             let total = w.sum(None, false, None)?;
-            let average = ((&x * w)?.sum(Some(&[1]), true, None)? / &total)?;
+            let average = ((&x * w)?.sum(Some(&[1]), false, None)? / &total)?;
             let spent = match aweights {
                 Some(a) => ((w * &a.reshape(&[-1])?)?.sum(None, false, None)? / &total)?,
                 None => Tensor::full_of(&[], Scalar::ONE, float, x.device())?,
@@ -283,7 +283,7 @@ fn cov_body(x: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Op
             (average, (total - &(spent * correction as f64)?)?)
         }
     };
-    let centred = (x - &average)?;
+    let centred = (x - &average.unsqueeze(1)?)?;
     let weighted = w.map_or(Ok(centred.clone()), |w| &centred * &w)?;
     let product = centred.matmul(&weighted.t()?.conj_physical()?)?;
     // PyTorch warns and divides by 0 where no degrees of freedom are left.
@@ -303,7 +303,7 @@ fn corrcoef_body(x: &Tensor) -> Result<Tensor> {
         return c.div(&c, None);
     }
     let deviation = c.diagonal(0, 0, 1)?.sqrt()?;
-    let c = ((c / &deviation.unsqueeze(1)?)? / &deviation.unsqueeze(0)?)?;
+    let c = ((c / &deviation.view(&[-1, 1])?)? / &deviation.view(&[1, -1])?)?;
     match c.dtype().is_complex() {
         true => Ok(c),
         false => c.clamp(Some(super::Operand::Scalar(Scalar::Int(-1))), Some(super::Operand::Scalar(Scalar::ONE))),

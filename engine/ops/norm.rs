@@ -54,7 +54,7 @@ macro_rules! norm_ops {
         }
         /// `x / sqrt(mean(x²) + eps) * weight` over the last dimensions (Zhang and Sennrich, 2019).
         function rms_norm(input: Tensor, normalized_shape: Sizes, weight: OptTensor = None, eps: OptFloat = None) -> Tensor {
-            [] FullGpu Yes DTypes::INEXACT, Same,
+            [steps] FullGpu Yes DTypes::INEXACT, Same,
             run rms_norm_body, torch "nn.functional.rms_norm", samples ["N(3, 4), (4,), None, 1e-5", "N(2, 3, 4), (4,), N(4)"],
             example ["assert_close(rms_norm(&tensor([[3.0, 4.0]])?, &[2], None, Some(0.0))?, [[0.84853, 1.13137]]);"]
         }
@@ -231,7 +231,12 @@ fn rms_norm_body(x: &Tensor, normalized: &[isize], weight: Option<&Tensor>, eps:
     let over: Vec<isize> = (1..=normalized.len() as isize).map(|d| -d).collect();
     // Squares of 16-bit numbers overflow.
     let wide = if x.dtype().size() == 2 { x.contiguous()?.cast(DType::F32)? } else { x.contiguous()? };
-    let scale = (wide.square()?.mean(Some(&over), true, None)? + eps)?.rsqrt()?;
+    let mean = wide.square()?.mean(Some(&over), true, None)?;
+    let scale = {
+        let _name = crate::autograd::named("add_number");
+        (mean + eps)?
+    };
+    let scale = scale.rsqrt()?;
     // A weight of any dtype changes nothing about the result's.
     scale_and_shift((wide * &scale)?.cast(x.dtype())?, weight, None, x.dtype())?.cast(x.dtype())
 }

@@ -115,7 +115,7 @@ macro_rules! pointwise_ops {
             /// `input` to the power `exponent`, in float64 (complex numbers in complex64, where PyTorch takes complex128). The
             /// GPU device has no float64; there it is computed in float32.
             method float_power(exponent: Operand) -> Tensor {
-                [own_out inplace of_doubles] Keep Yes DTypes::ALL, Own,
+                [steps own_out inplace of_doubles] Keep Yes DTypes::ALL, Own,
                 run float_power_body, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "P(3, 4), 0.5"],
                 example ["assert_close(tensor([2, 4])?.float_power(-1)?, [0.5, 0.25]);"]
             }

@@ -115,7 +115,7 @@ macro_rules! reduce_ops {
         }
         /// The mean over `dim` (all by default) of what is not NaN; NaN where nothing is left.
         method nanmean(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [out_rule] Own Yes DTypes::FLOAT, Same,
+            [steps out_rule] Own Yes DTypes::FLOAT, Same,
             run nanmean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"],
             example ["assert_close(tensor([1.0, f64::NAN, 3.0])?.nanmean(None, false, None)?, 2.0);"]
         }
@@ -257,7 +257,7 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
     let n: usize = axes_of("mean", dim, &x)?.iter().map(|&a| x.shape()[a]).product();
     let sum = {
         // PyTorch divides the gradient behind repeating it: it can be written to. Not so within other ops.
-        let called = matches!(autograd::op_name(), Some(("mean", _)));
+        let called = matches!(autograd::op_name(), Some("mean"));
         let _lies = called.then(|| autograd::Laying::set(autograd::Lay::Dense));
         x.sum(dim, keepdim, None)?
     };

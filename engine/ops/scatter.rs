@@ -96,7 +96,7 @@ macro_rules! scatter_ops {
         /// `out[i][j] = input[indices[i][j]][j]` for `dim` 0, and so on, where both broadcast together but along `dim`. Without
         /// `dim` both are flattened.
         method take_along_dim(indices: Tensor, dim: OptDim = None) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
+            [steps] Keep Yes DTypes::ALL, Same,
             run take_along_body, torch "", samples ["N(3, 4), I(0, 4, 3, 2), 1", "N(3, 4), I(0, 3, 2, 1), dim=0", "N(12), I(0, 12, 5)"],
             example [
                 "let x = tensor([[30, 10, 20]])?;",
@@ -567,7 +567,7 @@ fn take_along_body(x: &Tensor, indices: &Tensor, dim: Option<isize>) -> Result<T
     let spread = |t: &Tensor| {
         let mut shape = common.clone();
         shape[axis] = t.shape()[axis];
-        super::view::expand_to(t, &shape)
+        t.expand(&crate::tensor::signed(&shape))
     };
     let spread_out = spread(&indices)?;
     let from_the_end = spread_out.add(x.shape()[axis] as i64, 1)?;

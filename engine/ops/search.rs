@@ -72,7 +72,7 @@ macro_rules! search_ops {
         /// counts alone gives each index as often as it says. With a tensor of counts it evaluates, unless `output_size` is
         /// given.
         method repeat_interleave(repeats: SomeOperand = None, dim: OptDim = None; output_size: OptInt = None) -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
+            [steps no_out] Keep Yes DTypes::ALL, Same,
             run repeat_interleave_body, torch "", samples [
                 "N(3, 4), 2", "N(3, 4), 3, 1", "N(3, 4), I(0, 3, 4), dim=1", "N(3, 4), I(0, 3, 3), 0", "N(3, 4), I(2, 3, 1), 0, output_size=6", "I(0, 4, 5)", "N(2), 0"
             ],
@@ -386,6 +386,7 @@ fn repeat_interleave_body(
         };
     };
     let (x, axis) = match dim {
+        None if x.ndim() == 1 => (x.clone(), 0),
         None => (x.reshape(&[-1])?, 0),
         Some(dim) => (x.clone(), shape::wrap_own_dims(OP, &[dim], x.ndim())?[0]),
     };
@@ -398,7 +399,10 @@ fn repeat_interleave_body(
             }
             return x.index_select(axis as isize, &repeated_places(t, output_size)?);
         }
-        Operand::Tensor(t) => t.detach()?.item()?,
+        Operand::Tensor(t) => {
+            let counts = t.reshape(&[1])?.expand(&[n as isize])?;
+            return x.index_select(axis as isize, &repeated_places(&counts, output_size)?);
+        }
         Operand::Scalar(s) => s,
     };
     let Scalar::Int(r) = counts else {

@@ -21,43 +21,43 @@ macro_rules! shape_ops {
         }
         /// The tensors side by side: joined along the second dimension, vectors along their only one.
         function hstack(tensors: Tensors) -> Tensor {
-            [casts_out] Promote Yes DTypes::ALL, Same,
+            [steps casts_out] Promote Yes DTypes::ALL, Same,
             run hstack_body, torch "", samples ["[N(2), N(3)]", "[N(2, 3), N(2, 1)]", "[N(), N()]"],
             example ["assert_close(hstack(&[tensor([1, 2])?, tensor([3])?])?, [1, 2, 3]);"]
         }
         /// The tensors on top of each other: joined along the first dimension, vectors as rows.
         function vstack(tensors: Tensors) -> Tensor {
-            [casts_out] Promote Yes DTypes::ALL, Same,
+            [steps casts_out] Promote Yes DTypes::ALL, Same,
             run vstack_body, torch "", samples ["[N(3), N(3)]", "[N(2, 3), N(1, 3)]", "[N(), N()]"],
             example ["assert_close(vstack(&[tensor([1, 2])?, tensor([3, 4])?])?, [[1, 2], [3, 4]]);"]
         }
         /// The tensors behind each other: joined along the third dimension, which vectors and matrices get.
         function dstack(tensors: Tensors) -> Tensor {
-            [casts_out] Promote Yes DTypes::ALL, Same,
+            [steps casts_out] Promote Yes DTypes::ALL, Same,
             run dstack_body, torch "", samples ["[N(3), N(3)]", "[N(2, 3), N(2, 3)]", "[N(2, 3, 1), N(2, 3, 2)]"],
             example ["assert_close(dstack(&[tensor([1, 2])?, tensor([3, 4])?])?, [[[1, 3], [2, 4]]]);"]
         }
         /// The tensors as columns: vectors are one each, matrices are joined along the second dimension.
         function column_stack(tensors: Tensors) -> Tensor {
-            [casts_out] Promote Yes DTypes::ALL, Same,
+            [steps casts_out] Promote Yes DTypes::ALL, Same,
             run column_stack_body, torch "", samples ["[N(3), N(3)]", "[N(3, 2), N(3)]", "[N(), N()]"],
             example ["assert_close(column_stack(&[tensor([1, 2])?, tensor([3, 4])?])?, [[1, 3], [2, 4]]);"]
         }
         /// Each tensor with at least one dimension. Views.
         function atleast_1d(tensors: Tensors) -> Each {
-            [no_out variadic] Keep Yes DTypes::ALL, Same,
+            [steps no_out variadic] Keep Yes DTypes::ALL, Same,
             run each[at_least_1], torch "", samples ["N()", "N(3)", "[N(), N(2, 3)]"],
             example ["assert_close(&atleast_1d(&[tensor(5)?])?[0], [5]);"]
         }
         /// Each tensor with at least two dimensions: vectors become rows. Views.
         function atleast_2d(tensors: Tensors) -> Each {
-            [no_out variadic] Keep Yes DTypes::ALL, Same,
+            [steps no_out variadic] Keep Yes DTypes::ALL, Same,
             run each[at_least_2], torch "", samples ["N()", "N(3)", "[N(), N(2, 3)]"],
             example ["assert_close(&atleast_2d(&[tensor([5, 6])?])?[0], [[5, 6]]);"]
         }
         /// Each tensor with at least three dimensions: (n) becomes (1, n, 1), (m, n) becomes (m, n, 1). Views.
         function atleast_3d(tensors: Tensors) -> Each {
-            [no_out variadic] Keep Yes DTypes::ALL, Same,
+            [steps no_out variadic] Keep Yes DTypes::ALL, Same,
             run each[at_least_3], torch "", samples ["N()", "N(3)", "[N(2, 3), N(2, 3, 1)]"],
             example ["assert_close(&atleast_3d(&[tensor([5, 6])?])?[0], [[[5], [6]]]);"]
         }
@@ -132,7 +132,7 @@ macro_rules! shape_ops {
         /// Grids of coordinates: of vectors, tensors of all their sizes together, each vector along its own dimension.
         /// `indexing="xy"` exchanges the first two dimensions; `"ij"` is the default. Views.
         function meshgrid(tensors: Tensors; indexing: OptText = None) -> Tensors {
-            [no_out variadic] Keep Yes DTypes::ALL, Same,
+            [steps no_out variadic] Keep Yes DTypes::ALL, Same,
             run meshgrid_body, torch "", samples ["N(2), N(3)", "N(2), N(3), N(), indexing='xy'", "N(2), indexing='ij'"],
             example [
                 "let grids = meshgrid(&[tensor([1, 2])?, tensor([3, 4])?], None)?;",
@@ -163,7 +163,7 @@ macro_rules! shape_ops {
         }
         /// The elements, flattened, on diagonal `offset` of a matrix.
         method diagflat(offset: Int = 0) -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
+            [steps no_out] Keep Yes DTypes::ALL, Same,
             run diagflat_body, torch "", samples ["N(2, 2)", "N(3), -2", "N()"],
             example ["assert_close(tensor([1, 2])?.diagflat(1)?, [[0, 1, 0], [0, 0, 2], [0, 0, 0]]);"]
         }
@@ -192,7 +192,7 @@ macro_rules! shape_ops {
         }
         /// Summed over what broadcasting would repeat to get this tensor from one of `size`.
         method sum_to_size(size: Sizes) -> Tensor {
-            [only_method] Keep Yes DTypes::NUMERIC, Same,
+            [steps only_method] Keep Yes DTypes::NUMERIC, Same,
             run sum_to_size_body, torch "Tensor.sum_to_size", samples ["N(2, 3, 4), (3, 1)", "N(3, 4), (3, 4)", "N(3, 4), (1,)"],
             example ["assert_close(tensor([[1, 2], [3, 4]])?.sum_to_size(&[1, 2])?, [[4, 6]]);"]
         }
@@ -205,12 +205,6 @@ macro_rules! shape_ops {
     }};
 }
 shape_ops!(define_ops);
-
-fn insert_ones(x: &Tensor, lead: usize) -> Result<Tensor> {
-    let mut shape = signed(x.shape());
-    shape.insert_many(0, std::iter::repeat_n(1, lead));
-    x.reshape(&shape)
-}
 
 fn tile_body(x: &Tensor, dims: &[isize]) -> Result<Tensor> {
     let lead = x.ndim().saturating_sub(dims.len());
@@ -255,21 +249,24 @@ fn each(f: impl Fn(&Tensor) -> Result<Tensor>, tensors: &[Tensor]) -> Result<Vec
 
 fn at_least_1(x: &Tensor) -> Result<Tensor> {
     match x.ndim() {
-        0 => insert_ones(x, 1),
+        0 => x.reshape(&[1]),
         _ => Ok(x.clone()),
     }
 }
 
 fn at_least_2(x: &Tensor) -> Result<Tensor> {
     match x.ndim() {
-        n @ 0..=1 => insert_ones(x, 2 - n),
+        0 => x.reshape(&[1, 1]),
+        1 => x.unsqueeze(0),
         _ => Ok(x.clone()),
     }
 }
 
 fn at_least_3(x: &Tensor) -> Result<Tensor> {
     match x.ndim() {
-        0..=2 => at_least_2(x)?.unsqueeze(-1),
+        0 => x.reshape(&[1, 1, 1]),
+        1 => x.unsqueeze(0)?.unsqueeze(-1),
+        2 => x.unsqueeze(-1),
         _ => Ok(x.clone()),
     }
 }
@@ -307,7 +304,7 @@ fn meshgrid_body(tensors: &[Tensor], indexing: Option<&str>) -> Result<Vec<Tenso
     let grid = |(i, t): (usize, &Tensor)| {
         let mut own = vec![1; tensors.len()];
         own[order[i]] = -1;
-        super::view::expand_to(&t.reshape(&own)?, &sizes)
+        t.reshape(&own)?.expand(&signed(&sizes))
     };
     tensors.iter().enumerate().map(grid).collect()
 }
@@ -466,7 +463,7 @@ fn diag_body(x: &Tensor, diagonal: i64) -> Result<Tensor> {
 }
 
 fn diagflat_body(x: &Tensor, offset: i64) -> Result<Tensor> {
-    diag_embed_body(&x.reshape(&[-1])?, offset, 0, 1)
+    diag_embed(&x.reshape(&[-1])?, offset, -2, -1)
 }
 
 fn diag_embed_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<Tensor> {

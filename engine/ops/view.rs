@@ -280,7 +280,7 @@ fn view_as_complex_body(x: &Tensor) -> Result<Tensor> {
         }
     }
     // As PyTorch's, the gradient is row-major. Not so within other ops.
-    let called = matches!(crate::autograd::op_name(), Some(("view_as_complex", _)));
+    let called = matches!(crate::autograd::op_name(), Some("view_as_complex"));
     let _lies = called.then(|| crate::autograd::Laying::set(crate::autograd::Lay::RowMajor));
     match view_as(ViewOp::AsComplex, x)? {
         Some(view) => Ok(view),
@@ -311,9 +311,19 @@ pub(super) fn must_view(op: ViewOp, x: &Tensor) -> Result<Tensor> {
 pub(crate) fn reshape_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let op = ViewOp::Reshape { shape: Shape::from_slice(shape) };
     match x.layout().view(&op) {
-        Some(layout) => viewed(op, x, layout),
+        Some(layout) => {
+            if !x.is_contiguous() {
+                for name in ["reshape", "flatten"] {
+                    Naming::rename(name, "reshape_alias");
+                }
+            }
+            viewed(op, x, layout)
+        }
         None => {
-            let copy = x.copy()?;
+            let copy = {
+                let _name = Naming::apart(&["reshape", "flatten", "ravel"], Some("clone"));
+                x.copy()?
+            };
             for name in ["reshape", "flatten"] {
                 Naming::rename(name, "unsafe_view");
             }

@@ -88,6 +88,7 @@ def rest() -> str:
     rows += [(c, "an error", "none on the gpu", "it would have to wait for the numbers") for c in known.UNSEEN_ON_GPU]
     lines = [f"| {code(program)} | {there} | {here} | {why} |" for program, there, here, why in rows]
     strides = [*known.GRADIENT_STRIDES.items(), *known.GRADIENT_STRIDES_ON_GPU.items()]
+    graphs = [(name, why) for name, why in (known.GRAPHS | known.GRAPHS_ON_GPU).items() if name not in known.STEP_NAMES]
     return (
         "\n## Calls that end otherwise\n\n"
         "The tests run each on both sides. `torch` and `f` are either framework, `gpu` is Lucid's GPU device.\n\n"
@@ -97,6 +98,7 @@ def rest() -> str:
         + listed("Strides of results", "Some layouts of inputs give others.", known.RESULT_STRIDES.items())
         + listed("Strides of gradients", "What `autograd.grad` gives lies otherwise, for some inputs.", strides)
         + listed("Names of steps", "`grad_fn` has another name.", known.STEP_NAMES.items())
+        + listed("Graphs", "`grad_fn.next_functions` lead over other steps.", graphs)
         + listed(
             "Attributes of steps",
             "What `grad_fn._saved_…` shows is another value.",

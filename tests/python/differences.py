@@ -126,14 +126,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         ("x = torch.ones(4)\nx.untyped_storage().resize_(8)\nx[2:].shape", "raises RuntimeError", "torch.Size([2])"),
     ),
     *because(
-        "a composite's steps are all named after the function that was called",
-        (
-            "x = torch.ones(2, requires_grad=True)\nF.mse_loss(x, torch.zeros(2)).grad_fn.next_functions[0][0].name()",
-            "torch::autograd::AccumulateGrad",
-            "MseLossBackward0",
-        ),
-    ),
-    *because(
         "the hook goes with the tensor",
         (
             "x = torch.ones(2, 3, requires_grad=True)\n"

@@ -149,34 +149,13 @@ def vmap_refuses(op: str, sample: str) -> bool:
 LAST_OF_SEVERAL = "PyTorch makes it of several ops and shows the last of them; here the step has the op's own name"
 BY_SHAPE = "PyTorch takes another op for other numbers of dimensions, and shows that one's last step"
 
+NO_GRADIENT = "PyTorch has no gradient of it"
+FAILING = "with reduce PyTorch records a step that fails when it is gone back through"
+
 #: Rows whose last step of the tape has another name in PyTorch, and why.
 STEP_NAMES: dict[str, str] = (
-    dict.fromkeys(
-        (
-            "atleast_1d",
-            "atleast_2d",
-            "atleast_3d",
-            "cdist",
-            "cumulative_trapezoid",
-            "diff",
-            "gradient",
-            "inner",
-            "matrix_power",
-            "nuclear_norm",
-            "sum_to_size",
-            "svd",
-            "trapezoid",
-            "vander",
-        ),
-        LAST_OF_SEVERAL,
-    )
-    | dict.fromkeys(
-        (
-            "diag",
-            "pad",
-        ),
-        BY_SHAPE,
-    )
+    dict.fromkeys(("cdist", "linalg_cond", "matrix_power", "svd", "vander"), LAST_OF_SEVERAL)
+    | dict.fromkeys(("diff", "pad"), BY_SHAPE)
     | dict.fromkeys(
         (
             "chebyshev_polynomial_t",
@@ -194,12 +173,22 @@ STEP_NAMES: dict[str, str] = (
             "shifted_chebyshev_polynomial_v",
             "shifted_chebyshev_polynomial_w",
         ),
-        "PyTorch has no gradient of it",
+        NO_GRADIENT,
     )
+    | {"scatter": FAILING}
 )
-STEP_NAMES |= {
-    "scatter": "with reduce PyTorch records a step that fails when it is gone back through",
+
+ONE_PASS = "one step here, which PyTorch makes of several"
+#: Rows whose steps lead on otherwise than in PyTorch, for some samples, and why.
+GRAPHS: dict[str, str] = STEP_NAMES | {
+    **dict.fromkeys(("linear", "max_pool1d", "avg_pool1d", "nll_loss", "cross_entropy"), ONE_PASS),
+    **dict.fromkeys(("scaled_dot_product_attention", "matmul", "logdet", "cartesian_prod"), ONE_PASS),
+    **dict.fromkeys(("quantile", "nanquantile", "einsum"), "made of other steps, in another order"),
+    "ndtr": "made of `erfc`, which is right where `1 + erf` has lost its digits",
+    "linalg_lstsq": "the residuals are made of the solution, whose step comes between",
 }
+#: The same on the gpu device alone.
+GRAPHS_ON_GPU = {"float_power": "in float32, which needs no conversion there"}
 
 #: Calls that PyTorch refuses with another kind, and the kind here, with the reason.
 OTHER_KINDS: dict[str, tuple[type[Exception], str]] = {
@@ -278,24 +267,23 @@ LAST = "PyTorch's is that of the last op that it makes this one of"
 NONE = "none given: PyTorch has another word for it"
 #: Attributes `_saved_…` of steps that differ from PyTorch's, by row and name, and why.
 SAVED_ATTRIBUTES = {
-    **dict.fromkeys([(op, "self_sym_sizes") for op in ("avg_pool1d", "max_pool1d", "cov", "kron")], LAST),
+    **dict.fromkeys([(op, "self_sym_sizes") for op in ("avg_pool1d", "max_pool1d")], LAST),
     **dict.fromkeys([(op, n) for op in ("quantile", "nanquantile") for n in ("dim", "self_sym_sizes")], LAST),
-    **dict.fromkeys([("repeat_interleave", "self_sym_sizes"), ("outer", "self"), ("rms_norm", "self")], LAST),
-    **dict.fromkeys([("prelu", "weight"), ("nll_loss", "target"), ("take_along_dim", "dim")], LAST),
+    **dict.fromkeys([("prelu", "weight"), ("nll_loss", "target")], LAST),
     **dict.fromkeys(
         [
             ("std", "correction"),
             ("var", "correction"),
             ("cross", "dim"),
             ("embedding", "padding_idx"),
-            ("linalg_norm", "ord"),
         ],
         NONE,
     ),
     **dict.fromkeys([(op, "dim") for op in ("amax", "amin")], NONE),
-    **dict.fromkeys([(op, "dims") for op in ("flip", "roll")], NONE),
+    ("roll", "dims"): NONE,
     **dict.fromkeys([(f"{op}_pool{n}d", "stride") for op in ("avg", "max") for n in (2, 3)], NONE),
     ("narrow", "start"): "counted from the front there",
     ("matmul", "self_sym_strides"): "those of a tensor without elements",
+    ("linalg_tensorsolve", "self_sym_sizes"): "solved as a column",
     ("scatter_add", "index"): "kept here for the gradient of its second argument",
 }

@@ -103,7 +103,7 @@ macro_rules! solve_ops {
         }
         /// The inverse of a tensor as a linear map from its last dimensions to its first `ind`.
         function linalg_tensorinv(A: Tensor, ind: Int = 2) -> Tensor {
-            [casts_out] Full Yes DTypes::FACTORED, Same,
+            [steps casts_out] Full Yes DTypes::FACTORED, Same,
             run tensorinv_body, torch "linalg.tensorinv", samples ["REG(2, 3, 6)", "REG(4, 2, 2), ind=1"],
             example [
                 "let made = linalg_tensorinv(&tensor([[2.0, 0.0], [0.0, 4.0]])?.reshape(&[2, 2, 1])?, 1)?;",
@@ -112,7 +112,7 @@ macro_rules! solve_ops {
         }
         /// `X` with `tensordot(A, X, X.ndim) = B`; the dimensions `dims` of `A` are moved to its end first.
         function linalg_tensorsolve(A: Tensor, B: Tensor, dims: OptDims = None) -> Tensor {
-            [casts_out] Full Yes DTypes::FACTORED, Same,
+            [steps casts_out] Full Yes DTypes::FACTORED, Same,
             run tensorsolve_body, torch "linalg.tensorsolve", samples ["REG(2, 3, 6), N(2, 3)", "REG(6, 2, 3), N(2, 3), dims=(0,)"],
             example [
                 "let x = linalg_tensorsolve(&tensor([[2.0, 1.0], [1.0, 3.0]])?, &tensor([3.0, 4.0])?, None)?;",
@@ -433,7 +433,9 @@ fn tensorinv_body(a: &Tensor, ind: i64) -> Result<Tensor> {
         return Err(Error::shape(op, why, &[a.shape()]));
     }
     let shape: Shape = last.iter().chain(first).copied().collect();
-    crate::ops::view::reshape_to(&crate::ops::view::reshape_to(a, &[m, n])?.inverse()?, &shape)
+    let inverse = crate::ops::view::reshape_to(a, &[m, n])?.inverse()?;
+    let _name = crate::autograd::named("reshape_alias");
+    crate::ops::view::reshape_to(&inverse, &shape)
 }
 
 fn tensorsolve_body(a: &Tensor, b: &Tensor, dims: Option<&[isize]>) -> Result<Tensor> {
@@ -453,5 +455,10 @@ fn tensorsolve_body(a: &Tensor, b: &Tensor, dims: Option<&[isize]>) -> Result<Te
         return Err(Error::shape(op, why, &[a.shape(), b.shape()]));
     }
     let flat = crate::ops::view::reshape_to(b, &[m, 1])?;
-    crate::ops::view::reshape_to(&super::solve_matrices(&crate::ops::view::reshape_to(&a, &[m, n])?, &flat)?, &result)
+    let a = a.reshape(&[m as isize, n as isize])?;
+    let solved = {
+        let _name = crate::autograd::named("linalg_solve_ex");
+        super::solve_matrices(&a, &flat)?
+    };
+    crate::ops::view::reshape_to(&solved, &result)
 }

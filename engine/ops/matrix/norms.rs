@@ -1,7 +1,6 @@
 //! What the norms of vectors and matrices are made of; their rows are the family's.
 
-use super::schema;
-use crate::autograd::Naming;
+use super::{linalg_vector_norm, schema};
 use crate::ops::{linalg, NormOrder};
 use crate::{shape, DType, Error, Result, Scalar, Tensor};
 
@@ -62,38 +61,29 @@ pub(super) fn matrix_norm_body(
     }
     crate::ops::metric::check_norm_dtype(op, a, dtype)?;
     let ord = ord.unwrap_or(NormOrder::Fro);
-    // The last step has the name of what PyTorch calls last.
-    let last = match ord {
-        NormOrder::Fro => "linalg_vector_norm",
-        NormOrder::Nuc | NormOrder::Number(2.0 | -2.0) if keepdim => "permute",
-        NormOrder::Nuc => "sum_over",
-        NormOrder::Number(p) if p < 0.0 => "amin",
-        NormOrder::Number(_) => "amax",
-    };
-    Naming::rename("linalg_matrix_norm", last);
-    Naming::rename("linalg_norm", last);
     let a = a.cast(dtype.unwrap_or(a.dtype()))?;
     let (row, column) = (rows as isize, columns as isize);
     let sums = |over: isize, of: isize, largest: bool| {
-        let sums = a.abs()?.sum(Some(&[over]), true, None)?;
-        let y = if largest { largest_of(&sums, of, true)? } else { sums.amin(Some(&[of]), true)? };
-        match keepdim {
-            true => Ok(y),
-            false => y.squeeze(Some(&[row, column])),
+        let sums = linalg_vector_norm(&a, Scalar::Int(1), Some(&[over]), keepdim, None)?;
+        let of = if !keepdim && of > over { of - 1 } else { of };
+        if largest {
+            largest_of(&sums, of, keepdim)
+        } else {
+            sums.amin(Some(&[of]), keepdim)
         }
     };
-    let values = |f: fn(&Tensor) -> Result<Tensor>| {
-        let y = f(&linalg::linalg_svdvals(&a.movedim(&[row, column], &[-2, -1])?, None)?)?;
+    let values = |f: fn(&Tensor, bool) -> Result<Tensor>| {
+        let y = f(&linalg::linalg_svdvals(&a.movedim(&[row, column], &[-2, -1])?, None)?, keepdim)?;
         match keepdim {
-            true => y.unsqueeze(rows.min(columns) as isize)?.unsqueeze(rows.max(columns) as isize),
+            true => y.unsqueeze(-1)?.movedim(&[-2, -1], &[row, column]),
             false => Ok(y),
         }
     };
     match ord {
-        NormOrder::Fro => vector_norm_body(&a, Scalar::Int(2), Some(dim), keepdim, None),
-        NormOrder::Nuc => values(|s| s.sum(Some(&[-1]), false, None)),
-        NormOrder::Number(2.0) => values(|s| largest_of(s, -1, false)),
-        NormOrder::Number(-2.0) => values(|s| s.amin(Some(&[-1]), false)),
+        NormOrder::Fro => linalg_vector_norm(&a, Scalar::Int(2), Some(&[row, column]), keepdim, None),
+        NormOrder::Nuc => values(|s, keepdim| s.sum(Some(&[-1]), keepdim, None)),
+        NormOrder::Number(2.0) => values(|s, keepdim| largest_of(s, -1, keepdim)),
+        NormOrder::Number(-2.0) => values(|s, keepdim| s.amin(Some(&[-1]), keepdim)),
         NormOrder::Number(1.0) => sums(row, column, true),
         NormOrder::Number(-1.0) => sums(row, column, false),
         NormOrder::Number(f64::INFINITY) => sums(column, row, true),

@@ -325,6 +325,9 @@ macro_rules! bind_row {
     ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [old_numbers $($flag:ident)*] $out:tt) => {
         bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
     };
+    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [steps $($flag:ident)*] $out:tt) => {
+        bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
+    };
     ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [own_out $($flag:ident)*] $out:tt) => {
         bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
     };
@@ -420,6 +423,7 @@ macro_rules! add_row {
     ($m:ident $form:ident $name:ident [old_numbers $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [no_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [out_with $with:ident $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
+    ($m:ident $form:ident $name:ident [steps $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [own_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [casts_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
     ($m:ident $form:ident $name:ident [out_rule $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };

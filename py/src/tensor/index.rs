@@ -199,7 +199,7 @@ fn resolve(x: &Tensor, items: Vec<Item>) -> Result<Resolved> {
         return fail(format!("too many indices for tensor of dimension {}", x.ndim()));
     }
     let mut r = Resolved { view: x.clone(), dims: Vec::new(), tensors: Vec::new() };
-    let mut dim = 0isize;
+    let (mut dim, lone) = (0isize, items.len() == 1);
     for item in items {
         // Each `...` skips as many dimensions as one alone would: two leave none for what follows, as in PyTorch.
         let (needed, ndim) = (item.takes(), r.view.ndim());
@@ -217,6 +217,12 @@ fn resolve(x: &Tensor, items: Vec<Item>) -> Result<Resolved> {
                     return fail(format!("index {i} is out of bounds for dimension {dim} with size {n}"));
                 }
                 r.view = r.view.select(dim, i)?;
+            }
+            // As in PyTorch all of a dimension takes no step, beside others.
+            Item::Slice { start: None | Some(0), stop, step: 1 }
+                if !lone && stop.is_none_or(|stop| stop >= r.view.shape()[dim as usize] as i64) =>
+            {
+                dim += 1;
             }
             Item::Slice { start, stop, step } => {
                 r.view = slice(&r.view, dim, start, stop, step)?;

@@ -1,0 +1,32 @@
+//! Gradients in the shape and dtype of what they are of: rules need not know about broadcasting and promotion.
+
+use super::node::{InputMeta, Lies};
+use crate::format::MemoryFormat;
+use crate::ops::view::reshape_to;
+use crate::{Error, Result, Tensor};
+
+/// Sums what was broadcast and casts what was promoted.
+pub(super) fn fit(g: Tensor, meta: &InputMeta) -> Result<Tensor> {
+    let g = if g.shape() == meta.shape.as_slice() { g } else { sum_to_shape(&g, &meta.shape)? };
+    let g = g.cast(meta.dtype)?;
+    let Some(lies) = &meta.lies else { return Ok(g) };
+    match &**lies {
+        _ if g.is_batched() || g.is_sparse() => Ok(g),
+        Lies::Dense if g.layout().is_dense() => Ok(g),
+        Lies::Dense => g.copy_in(MemoryFormat::Preserve),
+        Lies::In(format) => g.contiguous_in(*format),
+        Lies::Ordered(order) => g.contiguous_by(order),
+    }
+}
+
+/// The sum over the dimensions that broadcasting `shape` had added or stretched.
+fn sum_to_shape(g: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let lead = g.ndim().checked_sub(shape.len()).ok_or_else(|| {
+        Error::shape("backward", "a gradient has fewer dimensions than its tensor", &[g.shape(), shape])
+    })?;
+    let stretched = |(i, &n): (usize, &usize)| (shape[i] == 1 && n != 1).then_some((i + lead) as isize);
+    let dims: Vec<isize> =
+        (0..lead as isize).chain(g.shape()[lead..].iter().enumerate().filter_map(stretched)).collect();
+    let sum = if dims.is_empty() { g.clone() } else { g.sum(Some(&dims), true, None)? };
+    reshape_to(&sum, shape)
+}
