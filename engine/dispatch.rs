@@ -249,7 +249,8 @@ fn refuse_dtype<B: Wrapped>(op: &'static str, dtype: DType) -> Result<()> {
     if B::supports(dtype) {
         return Ok(());
     }
-    let why = format!("the {} device has no {dtype}; use float32, or keep the tensor on the cpu", B::DEVICE);
+    let (device, single) = (B::DEVICE, dtype.to_single());
+    let why = format!("the {device} device has no {dtype}; use {single}, or keep the tensor on the cpu");
     Err(Error::dtype(op, why, &[dtype]))
 }
 

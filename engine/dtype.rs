@@ -3,7 +3,7 @@
 //! Depends on nothing else in the engine. Invariant: `promote` is commutative and associative over tensors' dtypes.
 
 use half::{bf16, f16};
-use num_complex::Complex32;
+use num_complex::{Complex, Complex32, Complex64};
 use std::fmt;
 
 macro_rules! dtypes {
@@ -82,6 +82,8 @@ dtypes! {
     F64 "float64" f64, 8, "double";
     /// Two float32: real and imaginary part.
     C64 "complex64" num_complex::Complex32, 8, "cfloat";
+    /// Two float64: real and imaginary part. CPU only.
+    C128 "complex128" num_complex::Complex64, 16, "cdouble";
 }
 
 /// PyTorch's dtype categories, in promotion order.
@@ -104,7 +106,7 @@ impl DType {
             DType::Bool => Category::Bool,
             DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => Category::Integer,
             DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Category::Float,
-            DType::C64 => Category::Complex,
+            DType::C64 | DType::C128 => Category::Complex,
         }
     }
 
@@ -115,7 +117,37 @@ impl DType {
 
     /// True for complex dtypes.
     pub const fn is_complex(self) -> bool {
-        matches!(self, DType::C64)
+        matches!(self, DType::C64 | DType::C128)
+    }
+
+    /// The complex dtype whose parts hold this dtype's numbers; of float16 and bfloat16, which have none, and of
+    /// integers complex64.
+    pub const fn to_complex(self) -> DType {
+        match self {
+            DType::F64 | DType::C128 => DType::C128,
+            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => DType::C64,
+            DType::F16 | DType::BF16 | DType::F32 | DType::C64 => DType::C64,
+        }
+    }
+
+    /// The dtype of a complex dtype's parts; any other dtype itself.
+    pub const fn to_real(self) -> DType {
+        match self {
+            DType::C64 => DType::F32,
+            DType::C128 => DType::F64,
+            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => self,
+            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => self,
+        }
+    }
+
+    /// What a device without double precision has in this dtype's place.
+    pub(crate) const fn to_single(self) -> DType {
+        match self {
+            DType::F64 => DType::F32,
+            DType::C128 => DType::C64,
+            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => self,
+            DType::F16 | DType::BF16 | DType::F32 | DType::C64 => self,
+        }
     }
 
     /// True for integers, and `bool` too.
@@ -144,6 +176,7 @@ impl DType {
             (a, b) if a == b => a,
             (U8, I8) => I16,
             (F16, BF16) => F32,
+            (F64, C64) => C128,
             (_, hi) => hi,
         }
     }
@@ -171,7 +204,7 @@ impl DTypes {
     /// No dtype at all.
     pub const NONE: DTypes = DTypes(0);
     /// Every dtype.
-    pub const ALL: DTypes = DTypes((1 << 11) - 1);
+    pub const ALL: DTypes = DTypes((1 << 12) - 1);
     /// Only `bool`.
     pub const BOOL: DTypes = DTypes::of(&[DType::Bool]);
     /// Integers without `bool`.
@@ -184,16 +217,18 @@ impl DTypes {
     pub const AVERAGED: DTypes = DTypes::FLOAT.and(DTypes::of(&[DType::I64]));
     /// float32 and float64: what matrices are factored in.
     pub const WIDE: DTypes = DTypes::of(&[DType::F32, DType::F64]);
-    /// What LAPACK factors: float32, float64 and complex64.
-    pub const FACTORED: DTypes = DTypes::WIDE.and(DTypes::of(&[DType::C64]));
+    /// complex64 and complex128.
+    pub const COMPLEX: DTypes = DTypes::of(&[DType::C64, DType::C128]);
+    /// What LAPACK factors: real and complex numbers, their parts float32 or float64.
+    pub const FACTORED: DTypes = DTypes::WIDE.and(DTypes::COMPLEX);
     /// Floating and complex.
-    pub const INEXACT: DTypes = DTypes::FLOAT.and(DTypes::of(&[DType::C64]));
+    pub const INEXACT: DTypes = DTypes::FLOAT.and(DTypes::COMPLEX);
     /// Integers and floats, neither `bool` nor complex.
     pub const REAL: DTypes = DTypes::INTEGER.and(DTypes::FLOAT);
     /// `bool`, integers and floats: what has an order.
     pub const ORDERED: DTypes = DTypes::BOOL.and(DTypes::REAL);
     /// All but `bool`.
-    pub const NUMERIC: DTypes = DTypes::REAL.and(DTypes::of(&[DType::C64]));
+    pub const NUMERIC: DTypes = DTypes::REAL.and(DTypes::COMPLEX);
 
     /// The set of the listed dtypes.
     pub const fn of(list: &[DType]) -> DTypes {
@@ -224,6 +259,32 @@ impl DTypes {
     pub fn iter(self) -> impl Iterator<Item = DType> {
         DType::ALL.iter().copied().filter(move |d| self.has(*d))
     }
+}
+
+/// The parts of complex elements.
+pub(crate) trait Part: num_traits::Float + Into<f64> {
+    /// Rounded from double precision.
+    fn of(x: f64) -> Self;
+}
+impl Part for f32 {
+    fn of(x: f64) -> f32 {
+        x as f32
+    }
+}
+impl Part for f64 {
+    fn of(x: f64) -> f64 {
+        x
+    }
+}
+
+/// A complex number in double precision.
+pub(crate) fn wide<P: Part>(z: Complex<P>) -> Complex64 {
+    Complex64::new(z.re.into(), z.im.into())
+}
+
+/// Rounded from double precision.
+pub(crate) fn narrow<P: Part>(z: Complex64) -> Complex<P> {
+    Complex::new(P::of(z.re), P::of(z.im))
 }
 
 /// A number that is not a tensor.
@@ -268,6 +329,14 @@ impl Scalar {
         }
     }
 
+    /// As a complex number, with an imaginary part of 0 where there is none.
+    pub fn to_complex(self) -> Complex64 {
+        match self {
+            Scalar::Complex(re, im) => Complex64::new(re, im),
+            real => Complex64::new(real.to_f64(), 0.0),
+        }
+    }
+
     /// The real part as an integer (floats are truncated).
     pub fn to_i64(self) -> i64 {
         match self {
@@ -286,7 +355,8 @@ impl Scalar {
             DType::I16 => (-32768.0, 32767.0),
             DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
             DType::I64 => (i64::MIN as f64, i64::MAX as f64),
-            DType::Bool | DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 => return true,
+            DType::Bool | DType::F16 | DType::BF16 | DType::F32 | DType::F64 => return true,
+            DType::C64 | DType::C128 => return true,
         };
         !matches!(self, Scalar::Wide(_)) && (low..=high).contains(&self.to_f64().trunc())
     }
@@ -305,7 +375,8 @@ impl Scalar {
             DType::BF16 => within(|part| half::bf16::from_f64(part).is_finite()),
             DType::F32 | DType::C64 => within(|part| (part as f32).is_finite() && part.abs() <= f64::from(f32::MAX)),
             DType::U8 if matches!(self, Scalar::Int(-255..0)) => true,
-            DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::Bool | DType::F64 => self.fits(dtype),
+            DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::Bool => self.fits(dtype),
+            DType::F64 | DType::C128 => self.fits(dtype),
         }
     }
 
@@ -347,6 +418,11 @@ impl From<bf16> for Scalar {
 impl From<Complex32> for Scalar {
     fn from(v: Complex32) -> Scalar {
         Scalar::Complex(v.re.into(), v.im.into())
+    }
+}
+impl From<Complex64> for Scalar {
+    fn from(v: Complex64) -> Scalar {
+        Scalar::Complex(v.re, v.im)
     }
 }
 

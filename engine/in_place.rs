@@ -19,11 +19,11 @@ pub(crate) fn refuse_complex(op: &'static str, t: &Tensor) -> Result<()> {
     }
 }
 
-/// Refuses to write doubles over narrower numbers. On the GPU device float32 stands in for them.
+/// Refuses to write doubles over narrower numbers. On the GPU device float32 stands in for them, complex64 for pairs.
 pub(crate) fn refuse_narrower(op: &'static str, t: &Tensor) -> Result<()> {
     use crate::DType;
     match (t.device(), t.dtype()) {
-        (_, DType::F64 | DType::C64) | (Device::Gpu, DType::F32) => Ok(()),
+        (_, DType::F64 | DType::C128) | (Device::Gpu, DType::F32 | DType::C64) => Ok(()),
         (_, d) => Err(Error::dtype(op, "the base has another dtype than the result, which is float64", &[d])),
     }
 }

@@ -130,7 +130,10 @@ pub fn save_with(
     let mut at = 0;
     let mut infos = Vec::with_capacity(order.len());
     for (name, t) in &order {
-        let dtype = DTYPES.iter().find(|(d, _)| *d == t.dtype()).map_or(Dtype::U8, |(_, d)| *d);
+        let Some(&(_, dtype)) = DTYPES.iter().find(|(d, _)| *d == t.dtype()) else {
+            let why = format!("the format has no {}; save the parts, view_as_real shows them, of {name:?}", t.dtype());
+            return Err(Error::dtype("save_safetensors", why, &[t.dtype()]));
+        };
         let end = at + t.numel() * t.dtype().size();
         infos.push(((*name).clone(), TensorInfo { dtype, shape: t.shape().to_vec(), data_offsets: (at, end) }));
         at = end;

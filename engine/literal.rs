@@ -2,9 +2,10 @@
 //!
 //! Depends on `tensor` and the op table. Arrays of Rust have their sizes in their types, so that no ragged one exists.
 
+use crate::dtype::Category;
 use crate::{Device, Element, Result, Tensor};
 use half::{bf16, f16};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 
 /// A number, or arrays of numbers nested to any depth: what [`tensor`] takes.
 pub trait Nested {
@@ -44,7 +45,8 @@ numbers! {
     bf16, bf16, false, |x| x;
     f32, f32, false, |x| x;
     Complex32, Complex32, false, |x| x;
-    (f64, f64), Complex32, false, |x| Complex32::new(x.0 as f32, x.1 as f32);
+    Complex64, Complex64, false, |x| x;
+    (f64, f64), Complex64, true, |x| Complex64::new(x.0, x.1);
 }
 
 impl<T: Nested, const N: usize> Nested for [T; N] {
@@ -80,7 +82,12 @@ impl<T: Nested, const N: usize> Nested for [T; N] {
 /// ```
 pub fn tensor<N: Nested>(numbers: N) -> Result<Tensor> {
     let made = on_cpu(&numbers)?;
-    let made = if N::PLAIN && made.dtype().is_float() { made.cast(crate::default_dtype())? } else { made };
+    let default = crate::default_dtype();
+    let made = match made.dtype().category() {
+        Category::Float if N::PLAIN => made.cast(default)?,
+        Category::Complex if N::PLAIN => made.cast(default.to_complex())?,
+        Category::Bool | Category::Integer | Category::Float | Category::Complex => made,
+    };
     made.to_device(crate::default_device())
 }
 

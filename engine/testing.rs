@@ -60,7 +60,7 @@ fn tolerance(dtype: DType) -> (f64, f64) {
         DType::F16 => (1e-3, 1e-5),
         DType::BF16 => (1.6e-2, 1e-5),
         DType::F32 | DType::C64 => (1.3e-6, 1e-5),
-        DType::F64 => (1e-7, 1e-7),
+        DType::F64 | DType::C128 => (1e-7, 1e-7),
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => (0.0, 0.0),
     }
 }

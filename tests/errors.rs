@@ -139,9 +139,12 @@ fn files_give_back_what_was_written() -> Result<()> {
     let path = folder.path().join("all.safetensors");
     let x = counting(&[2, 3], Device::Cpu)?;
     let mut tensors = std::collections::BTreeMap::new();
-    for &dtype in DType::ALL {
+    // The format has no complex128, and a tensor of it is refused.
+    for &dtype in DType::ALL.iter().filter(|&&d| d != DType::C128) {
         tensors.insert(dtype.name().to_string(), x.cast(dtype)?);
     }
+    let wide = [("wide".to_string(), x.cast(DType::C128)?)].into_iter().collect();
+    assert!(matches!(*lucid::io::save(&path, &wide).unwrap_err(), lucid::Error::DtypeMismatch { .. }));
     tensors.insert("view".into(), x.t()?);
     tensors.insert("gpu".into(), x.to_device(Device::Gpu)?.exp()?);
     lucid::io::save(&path, &tensors)?;

@@ -11,7 +11,7 @@ use crate::backend::Array;
 use crate::dtype::Element;
 use crate::{DType, Result};
 use half::{bf16, f16};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 
 /// A conversion between the types that are computed in.
 trait To<O> {
@@ -29,6 +29,10 @@ macro_rules! from_integer {
             impl To<Complex32> for $t {
                 #[inline(always)]
                 fn to(self) -> Complex32 { Complex32::new(self as f32, 0.0) }
+            }
+            impl To<Complex64> for $t {
+                #[inline(always)]
+                fn to(self) -> Complex64 { Complex64::new(self as f64, 0.0) }
             }
         )*
     };
@@ -54,6 +58,10 @@ macro_rules! from_float {
                 #[inline(always)]
                 fn to(self) -> Complex32 { Complex32::new(self as f32, 0.0) }
             }
+            impl To<Complex64> for $t {
+                #[inline(always)]
+                fn to(self) -> Complex64 { Complex64::new(self as f64, 0.0) }
+            }
         )*
     };
     (@ $t:ty => $($o:ty as $via:ty),*) => {
@@ -76,8 +84,9 @@ macro_rules! by_way_of {
         })*
     };
 }
-by_way_of!(bool as x => u8::from(x) => u8, i8, i16, i32, i64, f32, f64, Complex32);
+by_way_of!(bool as x => u8::from(x) => u8, i8, i16, i32, i64, f32, f64, Complex32, Complex64);
 by_way_of!(Complex32 as x => x.re => u8, i8, i16, i32, i64, f32, f64);
+by_way_of!(Complex64 as x => x.re => u8, i8, i16, i32, i64, f32, f64);
 impl To<bool> for bool {
     #[inline(always)]
     fn to(self) -> bool {
@@ -90,10 +99,22 @@ impl To<bool> for Complex32 {
         self.re != 0.0 || self.im != 0.0
     }
 }
-impl To<Complex32> for Complex32 {
+impl To<bool> for Complex64 {
+    #[inline(always)]
+    fn to(self) -> bool {
+        self.re != 0.0 || self.im != 0.0
+    }
+}
+impl To<Complex64> for Complex32 {
+    #[inline(always)]
+    fn to(self) -> Complex64 {
+        Complex64::new(self.re.into(), self.im.into())
+    }
+}
+impl To<Complex32> for Complex64 {
     #[inline(always)]
     fn to(self) -> Complex32 {
-        self
+        Complex32::new(self.re as f32, self.im as f32)
     }
 }
 
@@ -114,6 +135,7 @@ fn hub(dtype: DType) -> DType {
     match dtype {
         DType::I8 | DType::I16 => DType::I32,
         DType::F16 | DType::BF16 | DType::C64 => DType::F32,
+        DType::C128 => DType::F64,
         DType::Bool | DType::U8 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => dtype,
     }
 }
@@ -131,6 +153,7 @@ pub fn cast(x: &CpuArray, dtype: DType) -> Result<CpuArray> {
                 $($((DType::$A, DType::$O) => convert::<$a, $o>(x),)+)*
                 // A complex number is true where its imaginary part is not zero, too.
                 (DType::C64, DType::Bool) => convert::<Complex32, bool>(x),
+                (DType::C128, DType::Bool) => convert::<Complex64, bool>(x),
                 (_, to) if to != hub(to) && from != hub(to) => cast(&cast(x, hub(to))?, to),
                 (from, to) => cast(&cast(x, hub(from))?, to),
             }
@@ -142,12 +165,13 @@ pub fn cast(x: &CpuArray, dtype: DType) -> Result<CpuArray> {
         I32 i32 => Bool bool, U8 u8, I64 i64, F32 f32, F64 f64, I8 i8, I16 i16;
         I64 i64 => Bool bool, U8 u8, I32 i32, F32 f32, F64 f64;
         F32 f32 => Bool bool, U8 u8, I32 i32, I64 i64, F64 f64, F16 f16, BF16 bf16, C64 Complex32;
-        F64 f64 => Bool bool, U8 u8, I32 i32, I64 i64, F32 f32;
+        F64 f64 => Bool bool, U8 u8, I32 i32, I64 i64, F32 f32, C128 Complex64;
         I8 i8 => I32 i32;
         I16 i16 => I32 i32;
         F16 f16 => F32 f32;
         BF16 bf16 => F32 f32;
-        C64 Complex32 => F32 f32;
+        C64 Complex32 => F32 f32, C128 Complex64;
+        C128 Complex64 => F64 f64, C64 Complex32;
     }
 }
 

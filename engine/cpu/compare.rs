@@ -13,7 +13,7 @@ use crate::ops::compare::select::SelectOp;
 use crate::ops::compare::CompareOp;
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 
 macro_rules! comparisons {
     ($($K:ident $Trait:ident $op:tt;)*) => {
@@ -57,6 +57,7 @@ struct Loops<'f> {
     f32: &'f F<'f, f32, bool>,
     f64: &'f F<'f, f64, bool>,
     c64: Option<&'f F<'f, Complex32, bool>>,
+    c128: Option<&'f F<'f, Complex64, bool>>,
 }
 
 impl Loops<'_> {
@@ -76,12 +77,22 @@ impl Loops<'_> {
                 Some(f) => apply2(a, b, shape, GRAIN, f)?,
                 None => return Ok(None),
             },
+            DType::C128 => match self.c128 {
+                Some(f) => apply2(a, b, shape, GRAIN, f)?,
+                None => return Ok(None),
+            },
         }))
     }
 }
 
 macro_rules! loops {
-    ($light:ident $K:ident $c64:expr) => {
+    ($light:ident $K:ident) => {
+        loops!(@ $light $K; None, None)
+    };
+    ($light:ident $K:ident complex) => {
+        loops!(@ $light $K; Some(&|a, b, out| $light($K, a, b, out)), Some(&|a, b, out| $light($K, a, b, out)))
+    };
+    (@ $light:ident $K:ident; $c64:expr, $c128:expr) => {
         Loops {
             bool: &|a, b, out| $light($K, a, b, out),
             u8: &|a, b, out| $light($K, a, b, out),
@@ -90,6 +101,7 @@ macro_rules! loops {
             f32: &|a, b, out| $light($K, a, b, out),
             f64: &|a, b, out| $light($K, a, b, out),
             c64: $c64,
+            c128: $c128,
         }
     };
 }
@@ -102,12 +114,12 @@ pub fn compare(op: &CompareOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result
         apply2::<bool, bool>(&cast(a, DType::Bool)?, &cast(b, DType::Bool)?, shape, GRAIN, k).map(Some)
     };
     let done = match op {
-        C::Eq => loops!(light2_symmetric Eq Some(&|a, b, out| light2_symmetric(Eq, a, b, out))).run(a, b, shape)?,
-        C::Ne => loops!(light2_symmetric Ne Some(&|a, b, out| light2_symmetric(Ne, a, b, out))).run(a, b, shape)?,
-        C::Lt => loops!(light2 Lt None).run(a, b, shape)?,
-        C::Le => loops!(light2 Le None).run(a, b, shape)?,
-        C::Gt => loops!(light2 Lt None).run(b, a, shape)?,
-        C::Ge => loops!(light2 Le None).run(b, a, shape)?,
+        C::Eq => loops!(light2_symmetric Eq complex).run(a, b, shape)?,
+        C::Ne => loops!(light2_symmetric Ne complex).run(a, b, shape)?,
+        C::Lt => loops!(light2 Lt).run(a, b, shape)?,
+        C::Le => loops!(light2 Le).run(a, b, shape)?,
+        C::Gt => loops!(light2 Lt).run(b, a, shape)?,
+        C::Ge => loops!(light2 Le).run(b, a, shape)?,
         C::And => truths(&|a, b, out| light2_symmetric(And, a, b, out))?,
         C::Or => truths(&|a, b, out| light2_symmetric(Or, a, b, out))?,
         C::Xor => truths(&|a, b, out| light2_symmetric(Xor, a, b, out))?,
@@ -184,7 +196,7 @@ mod tests {
                 assert_eq!(ask(CompareOp::Ne), [false, true, false, true], "{dtype}");
                 assert_eq!(ask(CompareOp::And), [false, false, true, false], "{dtype}");
                 assert_eq!(ask(CompareOp::Xor), [false, true, false, true], "{dtype}");
-                if dtype != DType::C64 {
+                if !dtype.is_complex() {
                     assert_eq!(ask(CompareOp::Lt), [false, false, false, true], "{dtype}");
                     assert_eq!(ask(CompareOp::Ge), [true, true, true, false], "{dtype}");
                 }

@@ -1,10 +1,12 @@
 //! Elementary functions of complex numbers, computed in double precision and rounded once.
 //!
 //! Depends on num-complex for the number itself. Branch cuts and signs of zero are C99's (Kahan, "Branch cuts for complex
-//! elementary functions", 1987), and so PyTorch's. Invariant: what float32 parts can hold never overflows on the way.
+//! elementary functions", 1987), and so PyTorch's. Invariant: what float32 parts can hold never overflows
+//! on the way; nor do quotients, roots, logarithms and inverse functions of float64 parts.
 
 use super::simd::Math;
-use num_complex::{Complex32, Complex64 as C};
+use crate::dtype::{narrow, wide, Part};
+use num_complex::{Complex, Complex64 as C};
 use std::f64::consts::{LN_10, LN_2};
 
 /// `e` to a complex power.
@@ -27,6 +29,9 @@ fn log(z: C) -> C {
 }
 
 fn log1p(z: C) -> C {
+    if far(z).is_some() {
+        return log(z);
+    }
     C::new(0.5 * (z.re * (2.0 + z.re) + z.im * z.im).ln_1p(), z.im.atan2(1.0 + z.re))
 }
 
@@ -42,7 +47,9 @@ fn sqrt(z: C) -> C {
     if z.im.is_infinite() {
         return C::new(f64::INFINITY, z.im);
     }
-    let t = ((z.re.abs() + z.re.hypot(z.im)) / 2.0).sqrt();
+    let size = z.re.hypot(z.im);
+    // The sum of two large ones overflows, half of a small one may be 0.
+    let t = if size > 1.0 { z.re.abs() / 2.0 + size / 2.0 } else { (z.re.abs() + size) / 2.0 }.sqrt();
     if z.re >= 0.0 {
         C::new(t, z.im / (2.0 * t))
     } else {
@@ -51,10 +58,16 @@ fn sqrt(z: C) -> C {
 }
 
 fn sinh(z: C) -> C {
+    if z.im == 0.0 {
+        return C::new(z.re.sinh(), z.im);
+    }
     C::new(z.re.sinh() * z.im.cos(), z.re.cosh() * z.im.sin())
 }
 
 fn cosh(z: C) -> C {
+    if z.im == 0.0 {
+        return C::new(z.re.cosh(), z.im.copysign(z.re * z.im));
+    }
     C::new(z.re.cosh() * z.im.cos(), z.re.sinh() * z.im.sin())
 }
 
@@ -78,30 +91,32 @@ fn turned_back(z: C) -> C {
     C::new(z.im, -z.re)
 }
 
-/// The angle between an infinite number, or its conjugate above the axis, and the positive real ones.
-fn far(z: C) -> Option<f64> {
-    (z.re.is_infinite() || z.im.is_infinite()).then(|| z.im.abs().atan2(z.re))
+/// Of a number so large that 1 beside it is nothing: the angle between it, or its conjugate above the axis, and the
+/// positive real ones, and the logarithm of twice its size.
+fn far(z: C) -> Option<(f64, f64)> {
+    let large = z.re.abs() > 1e150 || z.im.abs() > 1e150;
+    large.then(|| (z.im.abs().atan2(z.re), (z.re / 2.0).hypot(z.im / 2.0).ln() + 2.0 * LN_2))
 }
 
 fn asin(z: C) -> C {
-    if far(z).is_some() {
-        return C::new(z.re.atan2(z.im.abs()), f64::INFINITY.copysign(z.im));
+    if let Some((_, size)) = far(z) {
+        return C::new(z.re.atan2(z.im.abs()), size.copysign(z.im));
     }
     let (a, b) = (sqrt(C::new(1.0 - z.re, -z.im)), sqrt(C::new(1.0 + z.re, z.im)));
     C::new(z.re.atan2((a * b).re), (a.conj() * b).im.asinh())
 }
 
 fn acos(z: C) -> C {
-    if let Some(angle) = far(z) {
-        return C::new(angle, -f64::INFINITY.copysign(z.im));
+    if let Some((angle, size)) = far(z) {
+        return C::new(angle, -size.copysign(z.im));
     }
     let (a, b) = (sqrt(C::new(1.0 - z.re, -z.im)), sqrt(C::new(1.0 + z.re, z.im)));
     C::new(2.0 * a.re.atan2(b.re), (b.conj() * a).im.asinh())
 }
 
 fn acosh(z: C) -> C {
-    if let Some(angle) = far(z) {
-        return C::new(f64::INFINITY, angle.copysign(z.im));
+    if let Some((angle, size)) = far(z) {
+        return C::new(size, angle.copysign(z.im));
     }
     let (a, b) = (sqrt(C::new(z.re - 1.0, z.im)), sqrt(C::new(z.re + 1.0, z.im)));
     C::new((a.conj() * b).re.asinh(), 2.0 * a.im.atan2(b.re))
@@ -115,6 +130,9 @@ fn atanh(z: C) -> C {
             re,
             if y.is_nan() || x.is_nan() && y.is_finite() { f64::NAN } else { std::f64::consts::FRAC_PI_2.copysign(y) },
         );
+    }
+    if far(z).is_some() {
+        return C::new(quotient(C::new(1.0, 0.0), z).re, std::f64::consts::FRAC_PI_2.copysign(y));
     }
     let gap = (1.0 - x) * (1.0 - x) + y * y;
     C::new(0.25 * (4.0 * x / gap).ln_1p(), 0.5 * (2.0 * y).atan2((1.0 - x) * (1.0 + x) - y * y))
@@ -140,7 +158,7 @@ fn function(op: Math) -> Option<fn(C) -> C> {
         Math::Log10 => |z| log(z) / LN_10,
         Math::Log1p => log1p,
         Math::Sqrt => sqrt,
-        Math::Rsqrt => |z| sqrt(z).inv(),
+        Math::Rsqrt => |z| quotient(C::new(1.0, 0.0), sqrt(z)),
         Math::Sin => |z| turned_back(sinh(turned(z))),
         Math::Cos => |z| cosh(turned(z)),
         Math::Tan => |z| turned_back(tanh(turned(z))),
@@ -159,16 +177,8 @@ fn function(op: Math) -> Option<fn(C) -> C> {
     })
 }
 
-fn wide(z: Complex32) -> C {
-    C::new(z.re.into(), z.im.into())
-}
-
-fn narrow(z: C) -> Complex32 {
-    Complex32::new(z.re as f32, z.im as f32)
-}
-
 /// `out[i] = op(x[i])`; nothing where `op` has no complex form.
-pub fn math(op: Math, x: &[Complex32], out: &mut [Complex32]) {
+pub fn math<P: Part>(op: Math, x: &[Complex<P>], out: &mut [Complex<P>]) {
     if let Some(f) = function(op) {
         out.iter_mut().zip(x).for_each(|(o, &z)| *o = narrow(f(wide(z))));
     }
@@ -179,24 +189,41 @@ pub fn has(op: Math) -> bool {
     function(op).is_some()
 }
 
-pub fn div(a: Complex32, b: Complex32) -> Complex32 {
-    narrow(wide(a) / wide(b))
+/// Smith's way ("Algorithm 116: Complex division", 1962), which no square of a part overflows in; zeros divide each part.
+fn quotient(a: C, b: C) -> C {
+    if b.re == 0.0 && b.im == 0.0 {
+        return C::new(a.re / b.re.abs(), a.im / b.im.abs());
+    }
+    if b.re.abs() >= b.im.abs() {
+        let ratio = b.im / b.re;
+        let by = b.re + b.im * ratio;
+        C::new((a.re + a.im * ratio) / by, (a.im - a.re * ratio) / by)
+    } else {
+        let ratio = b.re / b.im;
+        let by = b.re * ratio + b.im;
+        C::new((a.re * ratio + a.im) / by, (a.im * ratio - a.re) / by)
+    }
 }
 
-pub fn reciprocal(z: Complex32) -> Complex32 {
-    narrow(wide(z).inv())
+pub fn div<P: Part>(a: Complex<P>, b: Complex<P>) -> Complex<P> {
+    narrow(quotient(wide(a), wide(b)))
+}
+
+pub fn reciprocal<P: Part>(z: Complex<P>) -> Complex<P> {
+    narrow(quotient(C::new(1.0, 0.0), wide(z)))
 }
 
 /// `a^b = e^(b log a)`; 1 where the exponent is 0, and 0 where the base is and the exponent's real part is positive.
-pub fn pow(a: Complex32, b: Complex32) -> Complex32 {
-    let zero = Complex32::new(0.0, 0.0);
+pub fn pow<P: Part>(a: Complex<P>, b: Complex<P>) -> Complex<P> {
+    let (a, b) = (wide(a), wide(b));
+    let zero = C::new(0.0, 0.0);
     if b == zero {
-        return Complex32::new(1.0, 0.0);
+        return narrow(C::new(1.0, 0.0));
     }
     if a == zero && b.re > 0.0 {
-        return zero;
+        return narrow(zero);
     }
-    narrow(exp(wide(b) * log(wide(a))))
+    narrow(exp(b * log(a)))
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@
 use super::simd::{fill, threads};
 use super::CpuArray;
 use crate::dispatch::Meta;
-use crate::dtype::Element;
+use crate::dtype::{narrow, Element};
 use crate::ops::create::{spaced_at, CreateOp};
 use crate::{with_dtype, Result, Scalar};
 use half::{bf16, f16};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 
 /// Elements that a number can be converted to.
 pub trait FromScalar: Element {
@@ -45,10 +45,8 @@ from_scalar! {
     bf16, s => bf16::from_f64(s.to_f64());
     f32, s => s.to_f64() as f32;
     f64, s => s.to_f64();
-    Complex32, s => match s {
-        Scalar::Complex(re, im) => Complex32::new(re as f32, im as f32),
-        real => Complex32::new(real.to_f64() as f32, 0.0),
-    };
+    Complex32, s => narrow(s.to_complex());
+    Complex64, s => s.to_complex();
 }
 
 /// The kernels of the `create` family.

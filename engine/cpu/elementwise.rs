@@ -14,12 +14,13 @@ use super::CpuArray;
 use super::{bessel, special};
 use crate::backend::Array;
 use crate::dispatch::Meta;
+use crate::dtype::Part;
 use crate::ops::binary::BinaryOp;
 use crate::ops::unary::UnaryOp;
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
 use loops::{better, better_over, extremes, loops1, loops2, Call, Call2, Loops1, Loops2, Overs1, Overs2};
-use num_complex::Complex32;
+use num_complex::{Complex, Complex32, Complex64};
 
 mod loops;
 pub(super) use loops::{apply1, apply2, F};
@@ -100,8 +101,12 @@ fn math(op: Math, call: Call) -> Result<CpuArray> {
     let f32: &F1<f32, f32> = &|x, out| f32::math(op, x, out);
     let f64: &F1<f64, f64> = &|x, out| f64::math(op, x, out);
     let c64: &F1<Complex32, Complex32> = &|x, out| complex::math(op, x, out);
-    let c64 = complex::has(op).then_some(c64);
-    Loops1 { f32: Some(f32), f64: Some(f64), c64, ..Loops1::default() }.run(call, COSTLY)
+    let c128: &F1<Complex64, Complex64> = &|x, out| complex::math(op, x, out);
+    let (c64, c128) = match complex::has(op) {
+        true => (Some(c64), Some(c128)),
+        false => (None, None),
+    };
+    Loops1 { f32: Some(f32), f64: Some(f64), c64, c128, ..Loops1::default() }.run(call, COSTLY)
 }
 
 /// A function that is computed in double precision, element by element.
@@ -118,7 +123,7 @@ fn sign_bit(x: &CpuArray) -> Result<CpuArray> {
         DType::F64 => apply1::<f64, bool>(x, GRAIN, &|x, out| call1(f64::is_sign_negative, x, out)),
         DType::F16 => apply1::<f16, bool>(x, GRAIN, &|x, out| call1(f16::is_sign_negative, x, out)),
         DType::BF16 => apply1::<bf16, bool>(x, GRAIN, &|x, out| call1(bf16::is_sign_negative, x, out)),
-        DType::Bool | DType::U8 | DType::C64 => test(x, false, |_| false),
+        DType::Bool | DType::U8 | DType::C64 | DType::C128 => test(x, false, |_| false),
         DType::I8 | DType::I16 | DType::I32 => sign_bit(&cast(x, DType::I64)?),
         DType::I64 => apply1::<i64, bool>(x, GRAIN, &|x, out| call1(i64::is_negative, x, out)),
     }
@@ -134,18 +139,19 @@ fn rounding(loops: &Loops1, call: Call) -> Result<CpuArray> {
 
 /// Truth of a property of each element; of both parts of a complex one, or of either.
 fn test(x: &CpuArray, both: bool, f: fn(f64) -> bool) -> Result<CpuArray> {
-    let joined = move |v: Complex32| match both {
-        true => f(v.re.into()) && f(v.im.into()),
-        false => f(v.re.into()) || f(v.im.into()),
-    };
+    fn joined<P: Part>(both: bool, f: fn(f64) -> bool, x: &[Complex<P>], out: &mut [bool]) {
+        out.iter_mut().zip(x).for_each(|(o, &v)| {
+            let (re, im) = (f(v.re.into()), f(v.im.into()));
+            *o = if both { re && im } else { re || im };
+        });
+    }
     match x.dtype() {
         DType::F32 => {
             apply1::<f32, bool>(x, GRAIN, &|x, out| out.iter_mut().zip(x).for_each(|(o, &v)| *o = f(v.into())))
         }
         DType::F64 => apply1::<f64, bool>(x, GRAIN, &|x, out| call1(f, x, out)),
-        DType::C64 => apply1::<Complex32, bool>(x, GRAIN, &|x, out| {
-            out.iter_mut().zip(x).for_each(|(o, &v)| *o = joined(v));
-        }),
+        DType::C64 => apply1::<Complex32, bool>(x, GRAIN, &|x, out| joined(both, f, x, out)),
+        DType::C128 => apply1::<Complex64, bool>(x, GRAIN, &|x, out| joined(both, f, x, out)),
         DType::F16 | DType::BF16 => test(&cast(x, DType::F32)?, both, f),
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
             CpuArray::build(x.shape(), |out: &mut [bool]| {
@@ -156,22 +162,44 @@ fn test(x: &CpuArray, both: bool, f: fn(f64) -> bool) -> Result<CpuArray> {
     }
 }
 
+/// One loop for each complex dtype.
+macro_rules! complexes1 {
+    ($f:expr) => {{
+        let c64: &F1<Complex32, Complex32> = &|x, out| call1($f, x, out);
+        let c128: &F1<Complex64, Complex64> = &|x, out| call1($f, x, out);
+        (Some(c64), Some(c128))
+    }};
+}
+/// The same of two operands.
+macro_rules! complexes2 {
+    ($f:expr) => {{
+        let c64: &F<Complex32, Complex32> = &|a, b, out| call2($f, a, b, out);
+        let c128: &F<Complex64, Complex64> = &|a, b, out| call2($f, a, b, out);
+        (Some(c64), Some(c128))
+    }};
+}
+
 /// The kernels of the `unary` family; the result may be written over `x`, row-major and of its dtype.
 pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
     use UnaryOp as U;
     let call = Call { op: op.schema().name, x, over };
-    let complex = x.dtype() == DType::C64;
+    let (complex, double) = (x.dtype().is_complex(), x.dtype() == DType::C128);
     match op {
         U::Neg => {
-            Loops1 { c64: Some(&|x, out| call1(|v| -v, x, out)), ..loops1!(Neg; u8 i32 i64 f32 f64) }.run(call, GRAIN)
+            let (c64, c128) = complexes1!(|v| -v);
+            Loops1 { c64, c128, ..loops1!(Neg; u8 i32 i64 f32 f64) }.run(call, GRAIN)
         }
-        U::Square => Loops1 { c64: Some(&|x, out| call1(|v| v * v, x, out)), ..loops1!(Square; u8 i32 i64 f32 f64) }
-            .run(call, GRAIN),
+        U::Square => {
+            let (c64, c128) = complexes1!(|v| v * v);
+            Loops1 { c64, c128, ..loops1!(Square; u8 i32 i64 f32 f64) }.run(call, GRAIN)
+        }
+        U::Abs if double => apply1::<Complex64, f64>(x, COSTLY, &|x, out| call1(Complex64::norm, x, out)),
         U::Abs if complex => apply1::<Complex32, f32>(x, COSTLY, &|x, out| call1(Complex32::norm, x, out)),
         U::Abs => loops1!(Abs; u8 i32 i64 f32 f64).run(call, GRAIN),
         // The sign of a truth value is itself.
         U::Sign if x.dtype() == DType::Bool => super::copy::copy(x),
         U::Sign => loops1!(Sign; u8 i32 i64 f32 f64).run(call, GRAIN),
+        U::Conj if double => apply1::<Complex64, Complex64>(x, GRAIN, &|x, out| call1(|v| v.conj(), x, out)),
         U::Conj if complex => apply1::<Complex32, Complex32>(x, GRAIN, &|x, out| call1(|v| v.conj(), x, out)),
         U::Conj => super::copy::copy(x),
         U::Exp => math(Math::Exp, call),
@@ -184,8 +212,8 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
         U::Sqrt => math(Math::Sqrt, call),
         U::Rsqrt => math(Math::Rsqrt, call),
         U::Reciprocal => {
-            Loops1 { c64: Some(&|x, out| call1(complex::reciprocal, x, out)), ..loops1!(Reciprocal; f32 f64) }
-                .run(call, GRAIN)
+            let (c64, c128) = complexes1!(complex::reciprocal);
+            Loops1 { c64, c128, ..loops1!(Reciprocal; f32 f64) }.run(call, GRAIN)
         }
         U::Floor => rounding(&loops1!(Floor; f32 f64), call),
         U::Ceil => rounding(&loops1!(Ceil; f32 f64), call),
@@ -284,28 +312,28 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool)
     }
     match op {
         B::Add => {
-            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a + b, a, b, out);
-            run(&Loops2 { c64: Some(c64), ..loops2!(light2_symmetric Add; bool u8 i32 i64; floats) }, GRAIN)
+            let (c64, c128) = complexes2!(|a, b| a + b);
+            run(&Loops2 { c64, c128, ..loops2!(light2_symmetric Add; bool u8 i32 i64; floats) }, GRAIN)
         }
         B::Sub => {
-            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a - b, a, b, out);
-            run(&Loops2 { c64: Some(c64), ..loops2!(light2 Sub; u8 i32 i64; floats) }, GRAIN)
+            let (c64, c128) = complexes2!(|a, b| a - b);
+            run(&Loops2 { c64, c128, ..loops2!(light2 Sub; u8 i32 i64; floats) }, GRAIN)
         }
         B::Mul => {
-            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(|a, b| a * b, a, b, out);
-            run(&Loops2 { c64: Some(c64), ..loops2!(light2_symmetric Mul; bool u8 i32 i64; floats) }, GRAIN)
+            let (c64, c128) = complexes2!(|a, b| a * b);
+            run(&Loops2 { c64, c128, ..loops2!(light2_symmetric Mul; bool u8 i32 i64; floats) }, GRAIN)
         }
         B::Div => {
-            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(complex::div, a, b, out);
-            run(&Loops2 { c64: Some(c64), ..loops2!(light2 Div;; floats) }, GRAIN)
+            let (c64, c128) = complexes2!(complex::div);
+            run(&Loops2 { c64, c128, ..loops2!(light2 Div;; floats) }, GRAIN)
         }
         B::FloorDivide => run(&calls!(floor_divide with floats), COSTLY),
         B::Remainder => run(&calls!(remainder with floats), COSTLY),
         B::Fmod => run(&calls!(fmod with floats), COSTLY),
         B::Pow => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&f32::pow_slices, &f64::pow_slices);
-            let c64: &F<Complex32, Complex32> = &|a, b, out| call2(complex::pow, a, b, out);
-            run(&Loops2 { f32: Some(f32), f64: Some(f64), c64: Some(c64), ..calls!(power) }, COSTLY)
+            let (c64, c128) = complexes2!(complex::pow);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), c64, c128, ..calls!(power) }, COSTLY)
         }
         B::Maximum => run(&extremes!(true; bool u8 i32 i64 f32 f64), GRAIN),
         B::Minimum => run(&extremes!(false; bool u8 i32 i64 f32 f64), GRAIN),

@@ -11,7 +11,7 @@ use crate::dispatch::Meta;
 use crate::dtype::Element;
 use crate::shape::Layout;
 use crate::{Error, Result};
-use num_complex::Complex32;
+use num_complex::Complex;
 use num_traits::{Float, NumCast, Zero};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,10 +152,13 @@ pub fn eigh<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
 }
 
 /// Eigenvalues of any matrices, then, if asked, the eigenvectors as columns.
-pub fn eig<T: Eigen>(a: &CpuArray, vectors: bool, out: &Meta) -> Result<CpuArray> {
+pub fn eig<T: Eigen>(a: &CpuArray, vectors: bool, out: &Meta) -> Result<CpuArray>
+where
+    Complex<T::Real>: Element,
+{
     let (n, _) = sizes("linalg.eig", a)?;
     let each = if vectors { n + n * n } else { n };
-    per_matrix::<T, Complex32>("linalg.eig", a, out, each, |n, _, a, out| {
+    per_matrix::<T, Complex<T::Real>>("linalg.eig", a, out, each, |n, _, a, out| {
         if a.iter().any(|x| !x.is_finite()) {
             return 1;
         }

@@ -41,7 +41,8 @@ macro_rules! with_float {
             | $crate::DType::I16
             | $crate::DType::I32
             | $crate::DType::I64
-            | $crate::DType::C64) => Err($crate::Error::dtype($op, "expected a floating dtype", &[other])),
+            | $crate::DType::C64
+            | $crate::DType::C128) => Err($crate::Error::dtype($op, "expected a floating dtype", &[other])),
         }
     };
 }

@@ -9,7 +9,7 @@ use crate::backend::Array;
 use crate::dispatch::Meta;
 use crate::ops::linalg::LinalgOp;
 use crate::{DType, Error, Result};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 use num_traits::{Float, NumCast, Zero};
 use std::ffi::c_int;
 
@@ -20,7 +20,8 @@ macro_rules! factored {
             DType::F32 => $($f)::+::<f32>($($arg),*),
             DType::F64 => $($f)::+::<f64>($($arg),*),
             DType::C64 => $($f)::+::<Complex32>($($arg),*),
-            other => Err(Error::dtype($op.schema().name, "takes float32, float64 and complex64", &[other])),
+            DType::C128 => $($f)::+::<Complex64>($($arg),*),
+            other => Err(Error::dtype($op.schema().name, "takes float32, float64, complex64 and complex128", &[other])),
         }
     };
 }
@@ -34,10 +35,7 @@ pub fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArra
         (LinalgOp::QrParts, [a]) => factored!(op, a, factor::qr(a, out)),
         (LinalgOp::EighParts, [a]) => factored!(op, a, factor::eigh(a, out)),
         (LinalgOp::Eigenvalues, [a]) => factored!(op, a, factor::eigenvalues(a, out)),
-        (LinalgOp::EigParts { vectors }, [a]) => match a.dtype() {
-            DType::C64 => factor::eig::<Complex32>(a, *vectors, out),
-            _ => factor::eig::<f32>(a, *vectors, out),
-        },
+        (LinalgOp::EigParts { vectors }, [a]) => factored!(op, a, factor::eig(a, *vectors, out)),
         (LinalgOp::SvdParts { full }, [a]) => factored!(op, a, factor::svd(a, *full, out)),
         (LinalgOp::SingularValues, [a]) => factored!(op, a, factor::singular_values(a, out)),
         (LinalgOp::LuParts, [a]) => factored!(op, a, factor::lu(a, out)),

@@ -14,7 +14,7 @@ use crate::dtype::Element;
 use crate::ops::reduce::{ReduceOp, Reduction};
 use crate::shape::Layout;
 use crate::{DType, Error, Result};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
 
 /// Elements reduced as one piece.
@@ -424,7 +424,7 @@ fn wide(op: &ReduceOp, dtype: DType) -> DType {
         (ReduceOp::Any | ReduceOp::All, _) => DType::Bool,
         (_, DType::F16 | DType::BF16) => DType::F32,
         (_, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32) => DType::I64,
-        (_, DType::I64 | DType::F32 | DType::F64 | DType::C64) => dtype,
+        (_, DType::I64 | DType::F32 | DType::F64 | DType::C64 | DType::C128) => dtype,
     }
 }
 
@@ -441,15 +441,15 @@ pub fn reduce(op: &ReduceOp, how: &Reduction, x: &CpuArray, out: &Meta) -> Resul
                 $(DType::$D => fold(op, <$K<$t>>::default(), how, x, out),)*
                 #[allow(unreachable_patterns)]
                 DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F16 | DType::BF16
-                | DType::F32 | DType::F64 | DType::C64 => {
+                | DType::F32 | DType::F64 | DType::C64 | DType::C128 => {
                     Err(Error::dtype(op.schema().name, format!("has no CPU kernel for {dtype}"), &[dtype]))
                 }
             }
         };
     }
     match op {
-        ReduceOp::Sum => by!(Total: I64 i64, F32 f32, F64 f64, C64 Complex32),
-        ReduceOp::Prod => by!(Product: I64 i64, F32 f32, F64 f64, C64 Complex32),
+        ReduceOp::Sum => by!(Total: I64 i64, F32 f32, F64 f64, C64 Complex32, C128 Complex64),
+        ReduceOp::Prod => by!(Product: I64 i64, F32 f32, F64 f64, C64 Complex32, C128 Complex64),
         ReduceOp::Max => by!(Largest: I64 i64, F32 f32, F64 f64),
         ReduceOp::Min => by!(Smallest: I64 i64, F32 f32, F64 f64),
         ReduceOp::ArgMax => by!(ArgLargest: I64 i64, F32 f32, F64 f64),

@@ -9,7 +9,7 @@ use super::simd::{accumulate, threads, Extreme, Map2, Sum};
 use super::CpuArray;
 use crate::backend::Array;
 use crate::dispatch::Meta;
-use crate::dtype::Element;
+use crate::dtype::{narrow, wide as widened, Element};
 use crate::ops::scan::ScanOp;
 use crate::{DType, Error, Result};
 use num_complex::{Complex32, Complex64};
@@ -177,14 +177,14 @@ fn log_sum_exp<T: Element + Copy>(x: &CpuArray, axis: usize, none: T, add: fn(T,
 pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     let x = inputs[0];
     let wide = match (op, x.dtype()) {
-        (ScanOp::Sum { .. } | ScanOp::Prod { .. } | ScanOp::Recur { .. } | ScanOp::LogSumExp { .. }, DType::C64) => {
-            DType::C64
-        }
+        (
+            ScanOp::Sum { .. } | ScanOp::Prod { .. } | ScanOp::Recur { .. } | ScanOp::LogSumExp { .. },
+            dtype @ (DType::C64 | DType::C128),
+        ) => dtype,
         (ScanOp::Sum { .. }, DType::F32 | DType::F16 | DType::BF16) => DType::F32,
         (_, dtype) if dtype.is_integral() => DType::I64,
-        (_, DType::C64) => {
-            let why = "has no CPU kernel for complex64";
-            return Err(Error::dtype(op.schema().name, why, &[DType::C64]));
+        (_, dtype @ (DType::C64 | DType::C128)) => {
+            return Err(Error::dtype(op.schema().name, format!("has no CPU kernel for {dtype}"), &[dtype]));
         }
         _ => DType::F64,
     };
@@ -197,6 +197,7 @@ pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     match *op {
         ScanOp::Sum { axis } => match wide {
             DType::C64 => running::<Complex32, Plus>(x, axis, <Complex32 as Sum>::ZERO),
+            DType::C128 => running::<Complex64, Plus>(x, axis, <Complex64 as Sum>::ZERO),
             DType::F32 => running::<f32, Plus>(x, axis, 0.0),
             DType::I64 => running::<i64, Plus>(x, axis, 0),
             DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::F16 | DType::BF16 | DType::F64 => {
@@ -204,16 +205,19 @@ pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             }
         },
         ScanOp::Prod { axis } if wide == DType::C64 => running::<Complex32, Times>(x, axis, <Complex32 as Sum>::UNIT),
+        ScanOp::Prod { axis } if wide == DType::C128 => running::<Complex64, Times>(x, axis, <Complex64 as Sum>::UNIT),
         ScanOp::Prod { axis } if long => running::<i64, Times>(x, axis, 1),
         ScanOp::Prod { axis } => running::<f64, Times>(x, axis, 1.0),
         ScanOp::Recur { axis } if wide == DType::C64 => recur::<Complex32>(x, inputs[1], axis),
+        ScanOp::Recur { axis } if wide == DType::C128 => recur::<Complex64>(x, inputs[1], axis),
         ScanOp::Recur { axis } => recur::<f64>(x, inputs[1], axis),
         ScanOp::LogSumExp { axis } if wide == DType::C64 => {
             log_sum_exp(x, axis, Complex32::new(f32::NEG_INFINITY, 0.0), |a, b| {
-                let wide = |z: Complex32| Complex64::new(z.re.into(), z.im.into());
-                let z = log_add_exp_complex(wide(a), wide(b));
-                Complex32::new(z.re as f32, z.im as f32)
+                narrow(log_add_exp_complex(widened(a), widened(b)))
             })
+        }
+        ScanOp::LogSumExp { axis } if wide == DType::C128 => {
+            log_sum_exp(x, axis, Complex64::new(f64::NEG_INFINITY, 0.0), log_add_exp_complex)
         }
         ScanOp::LogSumExp { axis } => log_sum_exp(x, axis, f64::NEG_INFINITY, log_add_exp),
         ScanOp::ArgMax { axis } if long => arg::<i64, true>(x, axis),

@@ -12,7 +12,7 @@ use crate::dtype::Element;
 use crate::ops::index::{IndexOp, ScatterMode};
 use crate::shape::Layout;
 use crate::{with_dtype, Error, Result};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -35,9 +35,14 @@ macro_rules! meet {
 }
 meet!(bool u8 i8 i16 i32 i64 half::f16 half::bf16 f32 f64);
 
+// Complex numbers have no order: the table lets none come here.
 impl Meet for Complex32 {
-    // Complex numbers have no order: the table lets none come here.
     fn better(a: Complex32, _: Complex32, _: bool) -> Complex32 {
+        a
+    }
+}
+impl Meet for Complex64 {
+    fn better(a: Complex64, _: Complex64, _: bool) -> Complex64 {
         a
     }
 }

@@ -76,7 +76,7 @@ pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             DType::BF16 => argsort_rows::<bf16>(x, out),
             DType::F32 => argsort_rows::<f32>(x, out),
             DType::F64 => argsort_rows::<f64>(x, out),
-            DType::C64 => Err(Error::dtype("argsort_rows", "complex numbers have no order", &[DType::C64])),
+            dtype @ (DType::C64 | DType::C128) => unordered("argsort_rows", dtype),
         },
         (SortOp::Search { right }, [rows, values]) => match crate::backend::Array::dtype(*rows) {
             DType::Bool => search::<bool>(rows, values, *right, out),
@@ -89,12 +89,16 @@ pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             DType::BF16 => search::<bf16>(rows, values, *right, out),
             DType::F32 => search::<f32>(rows, values, *right, out),
             DType::F64 => search::<f64>(rows, values, *right, out),
-            DType::C64 => Err(Error::dtype("searchsorted", "complex numbers have no order", &[DType::C64])),
+            dtype @ (DType::C64 | DType::C128) => unordered("searchsorted", dtype),
         },
         (SortOp::ArgSort { .. } | SortOp::ArgFirst { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
             Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())))
         }
     }
+}
+
+fn unordered(op: &'static str, dtype: DType) -> Result<CpuArray> {
+    Err(Error::dtype(op, "complex numbers have no order", &[dtype]))
 }
 
 /// For each value the place in its sorted row where it belongs: before its equals, or with `right` behind them. NaN
@@ -136,7 +140,7 @@ fn order_along(x: &CpuArray, axis: usize, descending: bool, k: usize) -> Result<
         DType::BF16 => argsort::<bf16>(&x, descending, k),
         DType::F32 => argsort::<f32>(&x, descending, k),
         DType::F64 => argsort::<f64>(&x, descending, k),
-        DType::C64 => Err(Error::dtype("argsort", "complex numbers have no order", &[DType::C64])),
+        dtype @ (DType::C64 | DType::C128) => unordered("argsort", dtype),
     }?;
     axis_back(&order, axis)
 }

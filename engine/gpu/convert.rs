@@ -3,6 +3,7 @@
 //! Depends on mlx-ffi. Invariant: a shape that MLX's 32-bit sizes cannot hold is an error, never cut short.
 
 use super::fault::Made;
+use crate::dtype::narrow;
 use crate::{DType, Error, Scalar};
 use half::{bf16, f16};
 use mlx_ffi::{ops, Array, Dtype};
@@ -37,8 +38,9 @@ pub(super) fn dtype(dtype: DType) -> Made<Dtype> {
         DType::BF16 => Dtype::Bfloat16,
         DType::F32 => Dtype::Float32,
         DType::C64 => Dtype::Complex64,
-        DType::F64 => {
-            let why = "the GPU device has no float64; use float32, or keep the tensor on the cpu";
+        DType::F64 | DType::C128 => {
+            let single = dtype.to_single();
+            let why = format!("the GPU device has no {dtype}; use {single}, or keep the tensor on the cpu");
             return Err(Error::dtype("gpu", why, &[dtype]).into());
         }
     })
@@ -134,10 +136,12 @@ fn scalar(value: Scalar, to: DType) -> Made<Array> {
         DType::BF16 => Array::scalar(bf16::from_f64(value.to_f64()))?,
         DType::F32 => Array::scalar(value.to_f64() as f32)?,
         DType::C64 => {
-            let im = if let Scalar::Complex(_, im) = value { im } else { 0.0 };
-            Array::scalar(Complex32::new(value.to_f64() as f32, im as f32))?
+            let z: Complex32 = narrow(value.to_complex());
+            Array::scalar(z)?
         }
-        DType::F64 => return Err(dtype(to).err().unwrap_or_else(|| Error::dtype("gpu", "no float64", &[to]).into())),
+        DType::F64 | DType::C128 => {
+            return Err(dtype(to).err().unwrap_or_else(|| Error::dtype("gpu", "no such dtype", &[to]).into()));
+        }
     })
 }
 
@@ -150,7 +154,7 @@ pub(super) fn integer_range(dtype: DType) -> Option<(i64, i64)> {
         DType::I16 => Some((i16::MIN.into(), i16::MAX.into())),
         DType::I32 => Some((i32::MIN.into(), i32::MAX.into())),
         DType::I64 => Some((i64::MIN, i64::MAX)),
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 => None,
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 | DType::C128 => None,
     }
 }
 
@@ -164,6 +168,6 @@ pub(super) fn integers<'a>(bytes: &'a [u8], dtype: DType) -> Option<Box<dyn Iter
         DType::I64 => Box::new(
             bytes.chunks_exact(8).map(|b| i64::from_ne_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])),
         ),
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 => return None,
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 | DType::C128 => return None,
     })
 }

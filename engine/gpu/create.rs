@@ -9,6 +9,7 @@ use super::lazy;
 use super::reduce::as_dtype;
 use super::value::{Known, Value};
 use crate::dispatch::Meta;
+use crate::dtype::narrow;
 use crate::ops::create::{spaced_at, CreateOp};
 use crate::shape::numel;
 use crate::{DType, Scalar};
@@ -117,10 +118,11 @@ fn push(bytes: &mut Vec<u8>, x: Scalar, dtype: DType) {
         DType::F32 => bytes.extend((x.to_f64() as f32).to_ne_bytes()),
         DType::F64 => bytes.extend(x.to_f64().to_ne_bytes()),
         DType::C64 => {
-            let z = match x {
-                Scalar::Complex(re, im) => Complex32::new(re as f32, im as f32),
-                real => Complex32::new(real.to_f64() as f32, 0.0),
-            };
+            let z: Complex32 = narrow(x.to_complex());
+            bytes.extend(z.re.to_ne_bytes().into_iter().chain(z.im.to_ne_bytes()));
+        }
+        DType::C128 => {
+            let z = x.to_complex();
             bytes.extend(z.re.to_ne_bytes().into_iter().chain(z.im.to_ne_bytes()));
         }
     }
@@ -209,5 +211,6 @@ fn is_zero(bytes: &[u8], dtype: DType) -> bool {
         // The sign is the last byte's highest bit: all that MLX runs on is little-endian.
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 => top(bytes),
         DType::C64 => top(&bytes[..4]) && top(&bytes[4..]),
+        DType::C128 => top(&bytes[..8]) && top(&bytes[8..]),
     }
 }

@@ -105,7 +105,7 @@ impl Backend for GpuBackend {
     type Array = GpuArray;
 
     fn supports(dtype: DType) -> bool {
-        dtype != DType::F64
+        !matches!(dtype, DType::F64 | DType::C128)
     }
 
     fn create(op: &CreateOp, out: &Meta) -> Result<GpuArray> {

@@ -105,7 +105,7 @@ fn keys(x: &Array, dtype: DType) -> Made<(Array, usize)> {
             let bits = ops::view(x, Dtype::Uint64)?;
             (ops::bitwise_xor(&bits, &Array::scalar(1u64 << 63)?)?, 64)
         }
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 => {
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 | DType::C128 => {
             let x = ops::astype(x, Dtype::Float32)?;
             let zero = Array::scalar(0f32)?;
             let x = ops::where_(&ops::equal(&x, &zero)?, &zero, &x)?;

@@ -14,15 +14,15 @@ use crate::{DType, Error, Result, Tensor};
 macro_rules! complex_ops {
     ($cb:ident) => {
         $cb! { "complex" ComplexOp :
-            /// The complex64 numbers of these real and imaginary parts, both float32 (there is no complex128).
+            /// The complex numbers of these real and imaginary parts: complex64 of float32, complex128 of float64.
             function complex(real: Tensor, imag: Tensor) -> Tensor {
-                [] Keep Yes DTypes::of(&[$crate::DType::F32]), Own,
+                [own_out] Keep Yes DTypes::WIDE, Own,
                 run complex_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
                 example ["assert_close(complex(&tensor([1.0, 2.0])?, &tensor([3.0, 4.0])?)?, [(1.0, 3.0), (2.0, 4.0)]);"]
             }
-            /// The complex64 numbers `abs · e^(i angle)`, both float32 (there is no complex128).
+            /// The complex numbers `abs · e^(i angle)`: complex64 of float32, complex128 of float64.
             function polar(abs: Tensor, angle: Tensor) -> Tensor {
-                [bends] FullCpu Yes DTypes::of(&[$crate::DType::F32]), Own,
+                [own_out bends] FullCpu Yes DTypes::WIDE, Own,
                 run polar_body, torch "", samples ["P(3, 4), N(3, 4)", "P(3, 4), N(4)"],
                 example ["assert_close(polar(&tensor([2.0])?, &tensor([1.57080])?)?, [(0.0, 2.0)]);"]
             }
@@ -34,7 +34,7 @@ macro_rules! complex_ops {
             }
             /// The imaginary part of a complex tensor, a view.
             function imag(input: Tensor) -> Tensor {
-                [steps no_out] Keep Yes DTypes::of(&[$crate::DType::C64]), Real,
+                [steps no_out] Keep Yes DTypes::COMPLEX, Real,
                 run imag_body, torch "", samples ["N(3, 4)", "N()"],
                 example ["assert_close(imag(&tensor([(1.0, 3.0), (2.0, 4.0)])?)?, [3.0, 4.0]);"]
             }
@@ -85,16 +85,17 @@ macro_rules! complex_ops {
 }
 complex_ops!(define_ops);
 
-fn only_float32(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
-    if a.dtype() == DType::F32 && b.dtype() == DType::F32 {
+/// Refuses parts that are not of one dtype that complex numbers have.
+fn check_parts(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
+    if crate::dtype::DTypes::WIDE.has(a.dtype()) && a.dtype() == b.dtype() {
         return Ok(());
     }
-    let why = "Expected both inputs to be float32 tensors (complex64 is the only complex dtype)";
+    let why = "Expected both inputs to be float32 tensors, or both float64";
     Err(Error::dtype(op, why, &[a.dtype(), b.dtype()]))
 }
 
 fn complex_body(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
-    only_float32("complex", real, imag)?;
+    check_parts("complex", real, imag)?;
     let shape = crate::shape::broadcast("complex", real.shape(), imag.shape())?;
     let parts = [super::view::expand_to(real, &shape)?, super::view::expand_to(imag, &shape)?];
     let made = |parts: &[Tensor]| view_as_complex(&super::index::stack(parts, -1)?);
@@ -109,19 +110,21 @@ fn complex_body(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
 }
 
 fn polar_body(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
-    only_float32("polar", abs, angle)?;
-    let turned;
-    let abs = match crate::autograd::is_followed(abs) {
+    check_parts("polar", abs, angle)?;
+    // PyTorch keeps the result alone: what the operands become does not matter to the gradient.
+    let followed = crate::autograd::is_followed;
+    let angle = &if followed(angle) { angle.copy()? } else { angle.clone() };
+    let abs = &match followed(abs) {
         // As in PyTorch the gradient of the length is along the result: none at 0, and turned round where it is negative.
         true => {
             let fixed = abs.detach()?;
             let finite = fixed.isfinite()?;
             let moved = ((abs - &fixed)? * &fixed.sgn()?)?;
             let moved = r#where(&fixed.eq(0)?, &fixed, &(moved + &fixed)?)?;
-            turned = r#where(&finite, &moved, abs)?;
-            &turned
+            r#where(&finite, &moved, abs)?
         }
-        false => abs,
+        false if followed(angle) => abs.copy()?,
+        false => abs.clone(),
     };
     complex_body(&(abs * &angle.cos()?)?, &(abs * &angle.sin()?)?)
 }

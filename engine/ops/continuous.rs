@@ -32,7 +32,7 @@ pub(super) fn normal(
             _ => Shape::from_slice(first.shape()),
         };
         schema::normal.check(first.dtype())?;
-        let kind = if first.dtype() == DType::C64 { DType::C64 } else { working(first.dtype()) };
+        let kind = if first.dtype().is_complex() { first.dtype() } else { working(first.dtype()) };
         let drawn =
             draw(RandomOp::Normal { key: key_of(OP, generator, first.device())? }, &shape, kind, first.device())?;
         let plain = |o: &Operand<'_>| -> Result<Held> {
@@ -88,8 +88,8 @@ fn check_std(op: &'static str, std: &Operand<'_>) -> Result<()> {
         Operand::Scalar(s) => {
             Err(Error::runtime(op, format!("normal expects std >= 0.0, but found std {}", s.to_f64())))
         }
-        Operand::Tensor(t) if t.dtype() == DType::C64 => {
-            Err(Error::dtype(op, "normal expects standard deviation to be non-complex", &[DType::C64]))
+        Operand::Tensor(t) if t.dtype().is_complex() => {
+            Err(Error::dtype(op, "normal expects standard deviation to be non-complex", &[t.dtype()]))
         }
         Operand::Tensor(t) if t.numel() > 0 && !crate::batching::everywhere(&t.detach()?.ge(0)?.all(None, false)?)? => {
             Err(Error::runtime(op, "normal expects all elements of std >= 0.0"))
@@ -100,8 +100,8 @@ fn check_std(op: &'static str, std: &Operand<'_>) -> Result<()> {
 
 /// Normal numbers of a mean and a standard deviation; complex ones have the mean in both parts.
 fn scaled_normal(key: Key, shape: &[usize], dtype: DType, device: Device, (mean, std): (f64, f64)) -> Result<Tensor> {
-    let kind = if dtype == DType::C64 { DType::C64 } else { working(dtype) };
-    let mean = if dtype == DType::C64 { Scalar::Complex(mean, mean) } else { Scalar::Float(mean) };
+    let kind = if dtype.is_complex() { dtype } else { working(dtype) };
+    let mean = if dtype.is_complex() { Scalar::Complex(mean, mean) } else { Scalar::Float(mean) };
     let drawn = (draw(RandomOp::Normal { key }, shape, kind, device)? * std)?;
     super::binary::add(&drawn, mean, Scalar::ONE)?.cast(dtype)
 }
@@ -186,8 +186,8 @@ impl Tensor {
             let key = key_of(OP, generator, self.device())?;
             let u = draw(RandomOp::Uniform { key }, self.shape(), self.dtype(), self.device())?;
             // 16-bit floats are scaled in float32, and rounded once.
-            let kind = if self.dtype() == DType::C64 { DType::C64 } else { working(self.dtype()) };
-            let from = if kind == DType::C64 { Scalar::Complex(from, from) } else { Scalar::Float(from) };
+            let kind = if self.dtype().is_complex() { self.dtype() } else { working(self.dtype()) };
+            let from = if kind.is_complex() { Scalar::Complex(from, from) } else { Scalar::Float(from) };
             let moved = super::binary::add(&(u.cast(kind)? * (to - from.to_f64()))?, from, Scalar::ONE)?;
             return self.write_in_place(OP, moved.cast(self.dtype())?);
         };

@@ -264,7 +264,7 @@ fn conv_checked(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Tensor>,
     }
     match x.dtype() {
         dtype if dtype.is_float() => conv_forward(x, w, bias, args),
-        DType::C64 => by_parts(x, w, bias, |x, w| conv_forward(x, w, None, args)),
+        DType::C64 | DType::C128 => by_parts(x, w, bias, |x, w| conv_forward(x, w, None, args)),
         _ => with_bias(by_windows(op, x, w, args)?, bias),
     }
 }
@@ -533,7 +533,7 @@ fn conv_transpose_nd(
     }
     match x.dtype() {
         dtype if dtype.is_float() => with_bias(spread(x, w)?, bias),
-        DType::C64 => by_parts(x, w, bias, spread),
+        DType::C64 | DType::C128 => by_parts(x, w, bias, spread),
         _ => with_bias(spread_by_windows(op, x, w, &args, &shape)?, bias),
     }
 }

@@ -5,10 +5,11 @@
 use super::macros::define_ops;
 use super::Operand;
 use crate::dispatch::{self, Meta, Prim};
+use crate::dtype::{narrow, wide, Part};
 use crate::format::made_in;
 use crate::shape::{Layout, Shape};
 use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor};
-use num_complex::{Complex32, Complex64};
+use num_complex::Complex;
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -428,7 +429,10 @@ fn spaced(
     };
     let (start, end) = (number(start, "start")?, number(end, "end")?);
     let complex = [start, end].iter().any(|s| matches!(s, Scalar::Complex(..)));
-    let dtype = dtype.unwrap_or(if complex { DType::C64 } else { crate::default_dtype() });
+    let dtype = dtype.unwrap_or(match complex {
+        true => crate::default_dtype().to_complex(),
+        false => crate::default_dtype(),
+    });
     if steps > 1 || dtype != DType::Bool {
         schema::linspace.check(dtype)?;
     }
@@ -489,23 +493,26 @@ fn logspace_body(
     spaced("logspace", Some(base), start, end, steps, dtype, device)
 }
 
+/// [`spaced_at`] of complex numbers, in the precision of their parts.
+fn complex_at<P: Part>(start: Scalar, end: Scalar, base: Option<f64>, n: usize, i: usize) -> Complex<P> {
+    let times = |n: usize| P::of(n as f64);
+    let (a, b): (Complex<P>, Complex<P>) = (narrow(start.to_complex()), narrow(end.to_complex()));
+    let step = if n > 1 { (b - a) / times(n - 1) } else { Complex::new(P::zero(), P::zero()) };
+    let z = if n == 1 || i < n / 2 { a + step * times(i) } else { b - step * times(n - 1 - i) };
+    match base {
+        None => z,
+        // A power of a negative base turns by its phase too.
+        Some(base) => narrow((wide(z) * Complex::new(base, 0.0).ln()).exp()),
+    }
+}
+
 /// Element `i` of `n` evenly spaced numbers (or powers), counted from the nearer end, as PyTorch does: so the last is `end`
 /// exactly. In float32 and narrower the steps are float32's; integers take double precision and are cut off.
 pub(crate) fn spaced_at(start: Scalar, end: Scalar, base: Option<f64>, n: usize, i: usize, dtype: DType) -> Scalar {
-    if dtype.is_complex() {
-        let part = |s: Scalar| match s {
-            Scalar::Complex(re, im) => Complex32::new(re as f32, im as f32),
-            real => Complex32::new(real.to_f64() as f32, 0.0),
-        };
-        let (a, b) = (part(start), part(end));
-        let step = if n > 1 { (b - a) / (n - 1) as f32 } else { Complex32::ZERO };
-        let z = if n == 1 || i < n / 2 { a + step * i as f32 } else { b - step * (n - 1 - i) as f32 };
-        return Scalar::from(base.map_or(z, |base| {
-            // A power of a negative base turns by its phase too.
-            let wide = Complex64::new(z.re.into(), z.im.into()) * Complex64::new(base, 0.0).ln();
-            let power = wide.exp();
-            Complex32::new(power.re as f32, power.im as f32)
-        }));
+    match dtype {
+        DType::C64 => return Scalar::from(complex_at::<f32>(start, end, base, n, i)),
+        DType::C128 => return Scalar::from(complex_at::<f64>(start, end, base, n, i)),
+        _ => {}
     }
     let whole = dtype.is_integral();
     let cut = |x: f64| if whole { Scalar::Int(x as i64) } else { Scalar::Float(x) };

@@ -165,7 +165,7 @@ matrix_ops!(define_ops);
 
 /// What rounding makes of zero singular values, over the largest one.
 pub(super) fn rounding(a: &Tensor, side: usize) -> f64 {
-    let one = if a.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+    let one = if a.dtype().to_real() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
     one * side as f64
 }
 

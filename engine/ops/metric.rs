@@ -257,7 +257,7 @@ fn cov_body(x: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Op
     let x = if x.dtype().is_integral() { x.cast(crate::default_dtype())? } else { x.clone() };
     let x = if x.ndim() < 2 { x.reshape(&[1, -1])? } else { x };
     let n = x.shape()[1];
-    let float = if x.dtype().is_complex() { DType::F32 } else { x.dtype() };
+    let float = x.dtype().to_real();
     let mut w: Option<Tensor> = None;
     for (name, given, integral) in [("fweights", fweights, true), ("aweights", aweights, false)] {
         let Some(given) = given else { continue };

@@ -284,13 +284,13 @@ pub fn scalar_dtype(s: Scalar) -> DType {
         Scalar::Bool(_) => DType::Bool,
         Scalar::Int(_) | Scalar::Wide(_) => DType::I64,
         Scalar::Float(_) => crate::default_dtype(),
-        Scalar::Complex(..) => DType::C64,
+        Scalar::Complex(..) => crate::default_dtype().to_complex(),
     }
 }
 
 fn combine(higher: DType, lower: DType) -> DType {
     match lower.category() > higher.category() {
-        true if lower.is_complex() => DType::C64,
+        true if lower.is_complex() && higher.is_float() => higher.to_complex(),
         true => lower,
         false => higher,
     }

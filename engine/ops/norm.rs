@@ -225,7 +225,7 @@ fn layer_norm_body(
 fn rms_norm_body(x: &Tensor, normalized: &[isize], weight: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
     check_last("rms_norm", x, normalized, &[weight])?;
     let eps = eps.unwrap_or(match x.dtype() {
-        DType::F64 => f64::EPSILON,
+        DType::F64 | DType::C128 => f64::EPSILON,
         _ => f64::from(f32::EPSILON),
     });
     let over: Vec<isize> = (1..=normalized.len() as isize).map(|d| -d).collect();

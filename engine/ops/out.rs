@@ -64,8 +64,10 @@ pub(super) fn clamp_max(given: &[Given], made: &Tensor, out: DType) -> bool {
     clamp(given, made, out)
 }
 
+/// Sizes of complex numbers are copied, to complex ones of the same dtype alone.
 pub(super) fn abs(given: &[Given], made: &Tensor, out: DType) -> bool {
-    copied_if(given.iter().any(Given::is_complex), made, out)
+    let same = |g: &Given| matches!(g, Given::Tensor { dtype, .. } if *dtype == out);
+    copied_if(given.iter().any(|g| g.is_complex() && (!out.is_complex() || same(g))), made, out)
 }
 
 /// One number is filled in; several are computed in `out`, which then must be real.

@@ -205,7 +205,7 @@ fn whole_numbers(dtype: DType) -> (i64, i64) {
         DType::I16 => (i16::MIN.into(), i16::MAX.into()),
         DType::I32 => (i32::MIN.into(), i32::MAX.into()),
         DType::I64 => (i64::MIN, i64::MAX),
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 => {
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 | DType::C128 => {
             let most = 1 << uniform_bits(dtype);
             (-most, most)
         }
@@ -214,7 +214,7 @@ fn whole_numbers(dtype: DType) -> (i64, i64) {
 
 /// The largest finite number of a floating dtype.
 pub(super) fn largest(dtype: DType) -> f64 {
-    match dtype {
+    match dtype.to_real() {
         DType::F16 => half::f16::MAX.to_f64(),
         DType::BF16 => half::bf16::MAX.to_f64(),
         DType::F64 => f64::MAX,
@@ -229,11 +229,11 @@ pub(super) fn key_of(op: &'static str, generator: Option<&Generator>, device: De
 /// Draws in `dtype`. The parts of complex numbers are the two columns of a matrix of floats.
 pub(super) fn draw(op: RandomOp, shape: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
     op.schema().check(dtype)?;
-    if dtype == DType::C64 {
+    if dtype.is_complex() {
         let mut parts = Shape::from_slice(shape);
         parts.push(2);
         let scale = if matches!(op, RandomOp::Normal { .. }) { std::f64::consts::FRAC_1_SQRT_2 } else { 1.0 };
-        let parts = (draw(op, &parts, DType::F32, device)? * scale)?;
+        let parts = (draw(op, &parts, dtype.to_real(), device)? * scale)?;
         return super::view::view_as_complex(&parts);
     }
     dispatch::create(Prim::Random(op), Meta::new(shape, dtype), device)
@@ -268,7 +268,7 @@ fn integers_of(
     (dtype, device): (DType, Device),
     generator: Option<&Generator>,
 ) -> Result<Tensor> {
-    if dtype == DType::C64 {
+    if dtype.is_complex() {
         let why = "handles only integral, floating-point and boolean types";
         return Err(Error::dtype(op, why, &[dtype]));
     }
@@ -402,8 +402,8 @@ fn successes(op: &'static str, p: f64, like: &Tensor, generator: Option<&Generat
     if !(0.0..=1.0).contains(&p) {
         return Err(Error::runtime(op, format!("bernoulli_ expects p to be in [0, 1], but got p={p}")));
     }
-    if like.dtype() == DType::C64 {
-        return Err(Error::dtype(op, "not implemented for complex numbers", &[DType::C64]));
+    if like.dtype().is_complex() {
+        return Err(Error::dtype(op, "not implemented for complex numbers", &[like.dtype()]));
     }
     let op = RandomOp::Uniform { key: key_of(op, generator, like.device())? };
     draw(op, like.shape(), working(like.dtype()), like.device())?.lt(p)?.cast(like.dtype())
@@ -470,8 +470,8 @@ impl Tensor {
             Operand::Scalar(p) => self.write_in_place(OP, successes(OP, p.to_f64(), self, generator)?),
             Operand::Tensor(p) => {
                 schema::bernoulli.check(p.dtype())?;
-                if self.dtype() == DType::C64 {
-                    return Err(Error::dtype(OP, "not implemented for complex numbers", &[DType::C64]));
+                if self.dtype().is_complex() {
+                    return Err(Error::dtype(OP, "not implemented for complex numbers", &[self.dtype()]));
                 }
                 if p.ndim() > self.ndim() || crate::shape::broadcast(OP, self.shape(), p.shape())?[..] != *self.shape()
                 {

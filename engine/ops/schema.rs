@@ -82,7 +82,7 @@ impl ResultDType {
         match self {
             ResultDType::Float if input.is_integral() => crate::default_dtype(),
             ResultDType::Sum if input.is_integral() => DType::I64,
-            ResultDType::Real if input.is_complex() => DType::F32,
+            ResultDType::Real => input.to_real(),
             ResultDType::Bool => DType::Bool,
             ResultDType::Index => DType::I64,
             _ => input,

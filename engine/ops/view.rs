@@ -55,14 +55,15 @@ macro_rules! view_ops {
         }
         /// A complex tensor as real and imaginary parts, in a last dimension of size 2. A view.
         function view_as_real(input: Tensor) -> Tensor {
-            [] Keep Yes DTypes::of(&[$crate::DType::C64]), Real,
+            [] Keep Yes DTypes::COMPLEX, Real,
             prim AsReal Nothing {|c, g| [view_as_complex(&g.contiguous()?)]},
             run view_as_real_body, torch "", samples ["N(3, 4)", "N()", "N(0, 3)"],
             example ["assert_close(view_as_real(&tensor([(1.0, 2.0), (3.0, 4.0)])?)?, [[1.0, 2.0], [3.0, 4.0]]);"]
         }
-        /// A tensor whose last dimension, of size 2 and stride 1, holds real and imaginary parts, as complex64. A view.
+        /// A tensor whose last dimension, of size 2 and stride 1, holds real and imaginary parts, as complex64 or
+        /// complex128. A view.
         function view_as_complex(input: Tensor) -> Tensor {
-            [] FullCpu Yes DTypes::of(&[$crate::DType::F32]), Own,
+            [] FullCpu Yes DTypes::WIDE, Own,
             prim AsComplex Nothing {|c, g| [view_as_real(g)]},
             run view_as_complex_body, torch "", samples ["N(3, 4, 2)", "N(2)"],
             example ["assert_close(view_as_complex(&tensor([[1.0, 2.0], [3.0, 4.0]])?)?, [(1.0, 2.0), (3.0, 4.0)]);"]
@@ -246,8 +247,8 @@ impl ViewOp {
     /// The dtype that the view of a tensor of this one has.
     pub(crate) fn dtype(&self, dtype: DType) -> DType {
         match self {
-            ViewOp::AsReal => DType::F32,
-            ViewOp::AsComplex => DType::C64,
+            ViewOp::AsReal => dtype.to_real(),
+            ViewOp::AsComplex => dtype.to_complex(),
             ViewOp::Recast { dtype, .. } => *dtype,
             ViewOp::Reshape { .. }
             | ViewOp::Permute { .. }
@@ -268,8 +269,8 @@ fn view_as_real_body(x: &Tensor) -> Result<Tensor> {
 
 fn view_as_complex_body(x: &Tensor) -> Result<Tensor> {
     let fail = |why: &str| Err(Error::runtime("view_as_complex", why));
-    if x.dtype() != DType::F32 {
-        let why = format!("view_as_complex is only supported for float32 tensors, got {}", x.dtype());
+    if !crate::dtype::DTypes::WIDE.has(x.dtype()) {
+        let why = format!("view_as_complex is only supported for float32 and float64 tensors, got {}", x.dtype());
         return Err(Error::dtype("view_as_complex", why, &[x.dtype()]));
     }
     match x.shape().last() {

@@ -55,6 +55,7 @@ from lucid._tensor_types import BFloat16Tensor as BFloat16Tensor
 from lucid._tensor_types import BoolTensor as BoolTensor
 from lucid._tensor_types import ByteTensor as ByteTensor
 from lucid._tensor_types import CharTensor as CharTensor
+from lucid._tensor_types import ComplexDoubleTensor as ComplexDoubleTensor
 from lucid._tensor_types import ComplexFloatTensor as ComplexFloatTensor
 from lucid._tensor_types import DoubleTensor as DoubleTensor
 from lucid._tensor_types import FloatTensor as FloatTensor
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
     from lucid._storage import BoolStorage as BoolStorage
     from lucid._storage import ByteStorage as ByteStorage
     from lucid._storage import CharStorage as CharStorage
+    from lucid._storage import ComplexDoubleStorage as ComplexDoubleStorage
     from lucid._storage import ComplexFloatStorage as ComplexFloatStorage
     from lucid._storage import DoubleStorage as DoubleStorage
     from lucid._storage import FloatStorage as FloatStorage
@@ -195,6 +197,7 @@ _NAMES = {
     "BoolStorage": "lucid._storage",
     "ByteStorage": "lucid._storage",
     "CharStorage": "lucid._storage",
+    "ComplexDoubleStorage": "lucid._storage",
     "ComplexFloatStorage": "lucid._storage",
     "DoubleStorage": "lucid._storage",
     "FloatStorage": "lucid._storage",

@@ -30,12 +30,14 @@ _FORMATS = {
     "f": _C.float32,
     "d": _C.float64,
     "Zf": _C.complex64,
+    "Zd": _C.complex128,
 }
 _NUMPY = {
     "float64": _C.float64,
     "float32": _C.float32,
     "float16": _C.float16,
     "complex64": _C.complex64,
+    "complex128": _C.complex128,
     "int64": _C.int64,
     "int32": _C.int32,
     "int16": _C.int16,

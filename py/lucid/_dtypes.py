@@ -23,6 +23,7 @@ CLASSES: dict[str, DType] = {
     "Float": _C.float32,
     "Double": _C.float64,
     "ComplexFloat": _C.complex64,
+    "ComplexDouble": _C.complex128,
 }
 
 # name: (bits of the significand after the point, largest exponent, decimal digits)
@@ -32,6 +33,7 @@ _FLOATS = {
     _C.float32: (23, 127, 6),
     _C.float64: (52, 1023, 15),
     _C.complex64: (23, 127, 6),
+    _C.complex128: (52, 1023, 15),
 }
 
 

@@ -221,9 +221,7 @@ def _tensor_repr(tensor: Tensor) -> str:
     if not tensor.is_cpu:
         suffixes.append(f"device='{tensor.device}'")
     default = _C.get_default_dtype()
-    named = tensor.dtype not in (default, _C.int64, _C.bool)
-    if tensor.dtype.is_complex and default is not _C.float64:
-        named = False
+    named = tensor.dtype not in (default, default.to_complex(), _C.int64, _C.bool)
     if tensor.is_sparse:
         text = _sparse_body(tensor, indent)
         suffixes += [f"size={tuple(tensor.shape)}", f"nnz={tensor._nnz()}"]

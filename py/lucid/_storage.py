@@ -244,7 +244,7 @@ class UntypedStorage(_Storage):
 
     def byteswap(self, dtype: DType) -> None:
         """Turns the bytes of each element of a dtype around."""
-        parts = self._elements().view(-1, dtype.itemsize // (2 if dtype.is_complex else 1))
+        parts = self._elements().view(-1, dtype.to_real().itemsize)
         parts.copy_(parts.flip(1))
 
     def resize_(self, size: int) -> Self:
@@ -454,6 +454,7 @@ IntStorage = _named("Int")
 LongStorage = _named("Long")
 BoolStorage = _named("Bool")
 ComplexFloatStorage = _named("ComplexFloat")
+ComplexDoubleStorage = _named("ComplexDouble")
 
 _CLASSES = [v for v in list(globals().values()) if isinstance(v, storagetype)]
 _NAMES: dict[DType, str] = {c.dtype: c.__name__ for c in _CLASSES}
@@ -470,5 +471,10 @@ def _converter(dtype: DType) -> Any:
 # Methods, but with names of types that annotations above have in them.
 for _name in ("float", "double", "half", "bfloat16", "long", "int", "short", "bool"):
     setattr(_Storage, _name, _converter(getattr(_C, _name)))
-for _name, _dtype in (("char", _C.int8), ("byte", _C.uint8), ("complex_float", _C.complex64)):
+for _name, _dtype in (
+    ("char", _C.int8),
+    ("byte", _C.uint8),
+    ("complex_float", _C.complex64),
+    ("complex_double", _C.complex128),
+):
     setattr(_Storage, _name, _converter(_dtype))

@@ -60,6 +60,7 @@ IntTensor = _of("Int")
 LongTensor = _of("Long")
 BoolTensor = _of("Bool")
 ComplexFloatTensor = _of("ComplexFloat")
+ComplexDoubleTensor = _of("ComplexDouble")
 
 _TYPES: dict[DType, str] = {dtype: f"{short}Tensor" for short, dtype in CLASSES.items()}
 

@@ -20,6 +20,7 @@ _TOLERANCES = {
     lucid.float32: (1.3e-6, 1e-5),
     lucid.float64: (1e-7, 1e-7),
     lucid.complex64: (1.3e-6, 1e-5),
+    lucid.complex128: (1e-7, 1e-7),
 }
 
 
@@ -214,7 +215,8 @@ def assert_close(
         actual, expected: tensors, what `as_tensor` takes, numbers, bools, None, and sequences and mappings of these.
         allow_subclasses: tensors and values of a subclass may be compared with those of its base.
         rtol, atol: both or none. By default by dtype: float16 1e-3, 1e-5; bfloat16 1.6e-2, 1e-5; float32 and complex64
-            1.3e-6, 1e-5; float64 and Python's floats 1e-7, 1e-7; others must be equal. Of two dtypes the greater.
+            1.3e-6, 1e-5; float64, complex128 and Python's floats 1e-7, 1e-7; others must be equal. Of two dtypes the
+            greater.
         equal_nan: NaN is close to NaN.
         check_device, check_dtype, check_layout, check_stride: compare these, too.
         msg: the error's text instead of the one made, or a function of that.

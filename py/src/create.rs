@@ -9,7 +9,7 @@ use crate::{cross, errors};
 use half::{bf16, f16};
 use lucid::dtype::{Category, Element};
 use lucid::{DType, Device, Scalar, Tensor};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple};
@@ -209,7 +209,7 @@ fn dtype_of_number(obj: &Bound<'_, PyAny>, number: Scalar) -> DType {
     let own = if exact { None } else { own().and_then(|name| DType::from_name(&name)) };
     own.unwrap_or_else(|| match number.category() {
         Category::Float => lucid::default_dtype(),
-        Category::Complex => DType::C64,
+        Category::Complex => lucid::default_dtype().to_complex(),
         Category::Integer => DType::I64,
         Category::Bool => DType::Bool,
     })
@@ -239,10 +239,8 @@ from_scalar! {
     bf16: |s| real(s).map(bf16::from_f64);
     f32: |s| real(s).map(|f| f as f32);
     f64: |s| real(s);
-    Complex32: |s| Some(match s {
-        Scalar::Complex(re, im) => Complex32::new(re as f32, im as f32),
-        s => Complex32::new(s.to_f64() as f32, 0.0),
-    });
+    Complex32: |s| Some(Complex32::new(s.to_complex().re as f32, s.to_complex().im as f32));
+    Complex64: |s| Some(s.to_complex());
 }
 
 fn exact_int(s: Scalar, least: i64, most: i64) -> Option<i64> {

@@ -174,7 +174,7 @@ fn code_of(dtype: DType) -> DataType {
         DType::U8 => 1,
         DType::F16 | DType::F32 | DType::F64 => 2,
         DType::BF16 => 4,
-        DType::C64 => 5,
+        DType::C64 | DType::C128 => 5,
         DType::Bool => 6,
     };
     DataType { code, bits: (dtype.size() * 8) as u8, lanes: 1 }

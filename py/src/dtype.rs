@@ -37,7 +37,12 @@ impl PyDType {
 
     /// The real type of the same precision.
     fn to_real(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
-        dtype_object(py, if self.0.is_complex() { DType::F32 } else { self.0 }).map(|d| d.clone_ref(py))
+        dtype_object(py, self.0.to_real()).map(|d| d.clone_ref(py))
+    }
+
+    /// The complex type of the same precision; complex64 where there is none.
+    fn to_complex(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
+        dtype_object(py, self.0.to_complex()).map(|d| d.clone_ref(py))
     }
 
     fn __repr__(&self) -> String {
@@ -69,7 +74,7 @@ pub fn dtype_of(obj: &Bound<'_, PyAny>) -> Option<DType> {
         (py.get_type::<PyFloat>(), DType::F64),
         (py.get_type::<PyInt>(), DType::I64),
         (py.get_type::<PyBool>(), DType::Bool),
-        (py.get_type::<PyComplex>(), DType::C64),
+        (py.get_type::<PyComplex>(), DType::C128),
     ];
     builtins.iter().find(|(b, _)| class.is(b)).map(|&(_, d)| d)
 }
@@ -79,7 +84,7 @@ macro_rules! with_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
         $crate::dtype::with_dtype! { @match $dtype, $T => $body;
             Bool bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 half::f16, BF16 half::bf16, F32 f32, F64 f64,
-            C64 num_complex::Complex32 }
+            C64 num_complex::Complex32, C128 num_complex::Complex64 }
     };
     (@match $dtype:expr, $T:ident => $body:expr; $($var:ident $ty:ty),*) => {
         match $dtype {
@@ -102,6 +107,7 @@ const ALIASES: &[(&str, DType)] = &[
     ("int", DType::I32),
     ("long", DType::I64),
     ("cfloat", DType::C64),
+    ("cdouble", DType::C128),
 ];
 
 /// Adds the dtypes under their names.

@@ -100,7 +100,7 @@ OPERATORS = {f"__{n}__" for n in _OPERATORS.split()}
 # ---- arguments, as source --------------------------------------------------------------------------------------------
 
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64"]
-DTYPES += ["float16", "bfloat16", "float32", "float64", "complex64"]
+DTYPES += ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 SHAPES: list[tuple[int, ...]] = [
     (),
     (0,),
@@ -149,7 +149,7 @@ def tensor(
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    if dtype in ("float16", "bfloat16", "float32", "float64", "complex64"):
+    if dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128"):
         values = rng.standard_normal(shape)
         if kind == "special" and values.size:
             values.flat[rng.integers(values.size)] = rng.choice([np.inf, -np.inf, np.nan, 1e38, -0.0, 1e-40])
@@ -158,7 +158,7 @@ def tensor(
     else:
         low, high = {"special": (-(2**31), 2**31 - 1), "small": (0, 2)}.get(kind, (-4, 5))
         values = rng.integers(low, high, shape)
-    device = "cpu" if dtype == "float64" else device
+    device = "cpu" if dtype in ("float64", "complex128") else device
     t = lucid.tensor(np.asarray(values)).to(getattr(lucid, dtype)).to(device)
     if layout == "transposed" and t.ndim >= 2:
         t = t.transpose(0, -1)

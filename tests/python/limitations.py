@@ -20,7 +20,6 @@ class Limitation:
 
 POLES = "at the poles PyTorch's trigamma gives large finite numbers, from sin(πx) of a rounded πx"
 BESSEL_FAR_OUT = "beyond 10^9 PyTorch rounds the angle to float32, more than a period"
-ONLY_COMPLEX64 = "complex64 is the only complex dtype, so there are no float64 parts"
 NOT_FACTORED = "MLX factors no complex matrices; the error names the CPU"
 WIDE_EXPONENTIALS = "computed in float32; PyTorch's in 16 bits is infinite or NaN in float16, of few digits in bfloat16"
 IN_FLOAT32 = "one primitive, which autocast runs in float32; PyTorch's is made of products, which it runs in 16 bits"
@@ -63,12 +62,11 @@ LIMITATIONS: tuple[Limitation, ...] = (
         for name, reason in reasons.items()
         for device in ("cpu", "gpu")
     ),
-    *(
-        Limitation(name, "cpu", "float64", ONLY_COMPLEX64)
-        for name in ("complex", "polar", "imag", "view_as_real", "view_as_complex")
-    ),
     *(Limitation(name, "gpu", "complex64", NOT_FACTORED) for name in FACTORED),
-    Limitation("cholesky_inverse", "cpu", "complex64", "the diagonal of a factor is real; PyTorch reads no more of it"),
+    *(
+        Limitation("cholesky_inverse", "cpu", dtype, "the diagonal of a factor is real; PyTorch reads no more of it")
+        for dtype in ("complex64", "complex128")
+    ),
     *(
         Limitation(f"autocast {name}", "cpu", "*", IN_FLOAT32)
         for name in ("matrix_exp", "linalg_matrix_exp", "linalg_pinv", "pinverse", "linalg_det")
@@ -82,7 +80,6 @@ LIMITATIONS: tuple[Limitation, ...] = (
     Limitation("float_power", "gpu", "*", NO_FLOAT64),
     Limitation("bincount", "gpu", "weights", NO_FLOAT64),
     Limitation("var", "gpu", "beyond 1e18", NO_FLOAT64),
-    Limitation("float_power", "cpu", "complex64", ONLY_COMPLEX64),
     Limitation("polygamma", "cpu", "special", POLES),
     Limitation("view_dtype", "cpu", "bool", ONLY_TRUTHS),
     Limitation("polygamma", "gpu", "special", POLES),

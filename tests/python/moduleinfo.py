@@ -207,7 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--only", default="", help="names of classes, with commas between")
-    parser.add_argument("--dtypes", default="float32,float64,float16,bfloat16,complex64")
+    parser.add_argument("--dtypes", default="float32,float64,float16,bfloat16,complex64,complex128")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     from torch.testing._internal.common_modules import module_db
@@ -224,7 +224,7 @@ def main() -> None:
         ):
             continue
         for name in args.dtypes.split(","):
-            if name == "float64" and args.device == "gpu":
+            if name in ("float64", "complex128") and args.device == "gpu":
                 continue
             for why in check(info, args.device, getattr(torch, name)):
                 total += 1

@@ -29,6 +29,8 @@ import lucid
 import numpy as np
 import torch
 
+from tests.python.samples import DOUBLE
+
 #: Ops whose values are random, or unique only up to signs.
 FREE = (  # noqa: SIM905
     "bernoulli cauchy exponential geometric log_normal normal uniform multinomial poisson rand_like randn_like "
@@ -40,8 +42,8 @@ FREE = (  # noqa: SIM905
 ).split()
 #: What is not covered: other layouts, PyTorch's internals, packages of their own.
 APART = ("sparse", "masked.", "torch.ops", "_", "ops.", "jiterator")
-TOLERANCE = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 2e-4, "float64": 1e-7, "complex64": 4e-4}
-DTYPES = ["float32", "int64", "bool", "complex64", "bfloat16", "float16", "uint8", "float64"]
+TOLERANCE = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 2e-4, "float64": 1e-7, "complex64": 4e-4, "complex128": 1e-7}
+DTYPES = ["float32", "int64", "bool", "complex64", "bfloat16", "float16", "uint8", "float64", "complex128"]
 
 
 class Apart(Exception):
@@ -121,7 +123,7 @@ class Translator:
 
     def tensor(self, t: Any) -> Any:
         name = name_of(t.dtype)
-        if t.layout != torch.strided or not hasattr(lucid, name) or (self.device == "gpu" and name == "float64"):
+        if t.layout != torch.strided or not hasattr(lucid, name) or (self.device == "gpu" and name in DOUBLE):
             raise Apart
         if t.device.type != "cpu":
             raise Apart
@@ -349,7 +351,7 @@ def on_samples(
     """At most three differences for a dtype."""
     for name in dtypes:
         dtype = getattr(torch, name)
-        if dtype not in op.dtypes or (name == "float64" and device == "gpu"):
+        if dtype not in op.dtypes or (name in DOUBLE and device == "gpu"):
             continue
         grads = op.supports_autograd and dtype in op.backward_dtypes and (dtype.is_floating_point or dtype.is_complex)
         grads = grads and how != "reference" and (op.supports_inplace_autograd or not in_place)

@@ -21,19 +21,20 @@ LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
 UP_TO_SIGN = ("linalg_eigh", "linalg_svd", "svd")
 #: Rows that no sample can test, by why; parity tests of their own compare what does not depend on it.
 BY_HAND = {
-    "linalg_eig": "in any order and phase, never in float64",
-    "linalg_eigvals": "in any order, never in float64",
+    "linalg_eig": "in any order and phase",
+    "linalg_eigvals": "in any order",
     "svd_lowrank": "random",
     "pca_lowrank": "random",
 }
 #: Of matrices of equal rows, as expanded ones are, these give what is not defined: bases of a null space, gradients at
-#: equal singular values, what is left of a matrix that could not be factored.
+#: equal singular values, what is left of a matrix that could not be factored, what rounding leaves of a singular one.
 NOT_OF_EQUAL_ROWS = {
     *UP_TO_SIGN,
     *(f"linalg_{name}" for name in ("cholesky_ex", "cond", "eigvalsh", "inv_ex", "lstsq", "lu", "matrix_norm")),
     *(f"linalg_{name}" for name in ("matrix_rank", "norm", "pinv", "qr", "slogdet", "solve_ex", "svdvals")),
     *(
         "geqrf",
+        "linalg_solve",
         "lu",
         "linalg_lu_factor",
         "linalg_lu_factor_ex",
@@ -96,9 +97,23 @@ class Sample:
         return found
 
     def fits(self, device: str) -> bool:
-        """The GPU device has no float64; that it says so is tested apart."""
+        """Does the device have the dtypes that are asked for? That the GPU device says so is tested apart."""
         asked = [v.name for v in (*self.args, *self.kwargs.values()) if isinstance(v, DType)]
-        return device != "gpu" or "float64" not in asked
+        return device != "gpu" or not set(asked) & set(DOUBLE)
+
+    def of_complex(self, dtype: str) -> Sample:
+        """The call with imaginary parts beside its real numbers."""
+        rng = np.random.default_rng(2)
+
+        def turned(d: Data) -> Data:
+            turn = rng.standard_normal(d.values.shape)
+            # Symmetric matrices become Hermitian ones, by little enough to stay definite.
+            turn = 0.1 * (turn - np.swapaxes(turn, -1, -2)) if d.symmetric else turn
+            values = (d.values + 1j * turn).astype(dtype)
+            return Data(values, gradient=d.gradient, symmetric=d.symmetric) if d.varies else d
+
+        args, kwargs = self.map(turned)
+        return Sample(f"complex {self.text}", tuple(args), kwargs)
 
     def map(self, f: Callable[[Data], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Its arguments with ``f`` applied to the data of each tensor."""
@@ -199,6 +214,10 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
     }
 
 
+#: What the GPU device does not have.
+DOUBLE = ("float64", "complex128")
+
+
 @dataclass(frozen=True)
 class DType:
     """A dtype argument, by name."""
@@ -220,6 +239,7 @@ def lucid_dtypes() -> list[str]:
         "float32",
         "float64",
         "complex64",
+        "complex128",
     ]
 
 

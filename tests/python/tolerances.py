@@ -9,6 +9,7 @@ FORWARD: dict[str, tuple[float, float]] = {
     "float16": (4e-3, 4e-3),
     "bfloat16": (3e-2, 3e-2),
     "complex64": (1e-4, 1e-5),
+    "complex128": (1e-9, 1e-10),
 }
 # Gradients pass through several roundings more.
 BACKWARD: dict[str, tuple[float, float]] = {
@@ -17,6 +18,7 @@ BACKWARD: dict[str, tuple[float, float]] = {
     "float16": (3e-2, 3e-2),
     "bfloat16": (2e-1, 2e-1),
     "complex64": (1e-3, 1e-4),
+    "complex128": (1e-7, 1e-8),
 }
 EXACT = (0.0, 0.0)
 

@@ -5,7 +5,7 @@
 
 use super::ffi;
 use super::{Lapack, Packed};
-use num_complex::{Complex32, ComplexFloat};
+use num_complex::{Complex, Complex32, Complex64, ComplexFloat};
 use std::ffi::{c_char, c_int};
 
 const UPPER: c_char = b'U' as c_char;
@@ -127,7 +127,13 @@ macro_rules! routines {
 }
 routines!(f32: |_, _| 1, rwork rlen; (), ssyevd_ sgesdd_);
 routines!(f64: |_, _| 1, rwork rlen; (), dsyevd_ dgesdd_);
-routines!(Complex32: |k, most| k * (5 * k + 7).max(2 * most + 2 * k + 1), rwork rlen; (rwork, rlen), cheevd_ cgesdd_);
+routines!(Complex32: complex_room, rwork rlen; (rwork, rlen), cheevd_ cgesdd_);
+routines!(Complex64: complex_room, rwork rlen; (rwork, rlen), zheevd_ zgesdd_);
+
+/// Reals that `gesdd` needs beside its workspace, for complex numbers.
+fn complex_room(k: usize, most: usize) -> usize {
+    k * (5 * k + 7).max(2 * most + 2 * k + 1)
+}
 
 macro_rules! decompose {
     ($t:ty, $one:expr; $potrf:ident $orgqr:ident $getrf:ident $trsm:ident) => {
@@ -309,105 +315,128 @@ macro_rules! decompose {
 decompose!(f32, 1.0; spotrf_ sorgqr_ sgetrf_ cblas_strsm);
 decompose!(f64, 1.0; dpotrf_ dorgqr_ dgetrf_ cblas_dtrsm);
 decompose!(Complex32, &Complex32::new(1.0, 0.0); cpotrf_ cungqr_ cgetrf_ cblas_ctrsm);
+decompose!(Complex64, &Complex64::new(1.0, 0.0); zpotrf_ zungqr_ zgetrf_ cblas_ztrsm);
 
 /// Matrices whose eigenvalues may be complex.
 pub trait Eigen: Decompose {
     /// Eigenvalues of the matrix whose columns are given, and if asked eigenvectors of norm 1, one after the other.
-    fn eig(n: usize, a: &mut [Self], values: &mut [Complex32], vectors: Option<&mut [Complex32]>) -> c_int;
+    fn eig(
+        n: usize,
+        a: &mut [Self],
+        values: &mut [Complex<Self::Real>],
+        vectors: Option<&mut [Complex<Self::Real>]>,
+    ) -> c_int;
 }
 
-impl Eigen for f32 {
-    fn eig(n: usize, a: &mut [f32], values: &mut [Complex32], vectors: Option<&mut [Complex32]>) -> c_int {
-        let fits = vectors.as_ref().is_none_or(|v| v.len() >= n * n);
-        assert!(n > 0 && a.len() >= n * n && values.len() >= n && fits, "eig: too short");
-        super::one_thread();
-        let (none, job) = (b'N' as c_char, if vectors.is_some() { VECTORS } else { b'N' as c_char });
-        let (size, one, mut info, mut query) = (int(n), 1, 0, [0.0; 1]);
-        let (mut re, mut im) = (vec![0.0; n], vec![0.0; n]);
-        let mut found = vec![0.0; if vectors.is_some() { n * n } else { 1 }];
-        let mut run = |work: &mut [f32], len: c_int| {
-            // SAFETY: the assertion says that `a` is an n by n matrix; `re`, `im` and `found` were made in their sizes, and
-            // `work` is as long as said, or one element for the question how long it should be. Left vectors are not written.
-            unsafe {
-                ffi::sgeev_(
-                    &none,
-                    &job,
-                    &size,
-                    a.as_mut_ptr(),
-                    &size,
-                    re.as_mut_ptr(),
-                    im.as_mut_ptr(),
-                    std::ptr::null_mut(),
-                    &one,
-                    found.as_mut_ptr(),
-                    &size,
-                    work.as_mut_ptr(),
-                    &len,
-                    &mut info,
-                    1,
-                    1,
-                )
-            };
-            info
-        };
-        if run(&mut query, -1) != 0 {
-            return -1;
-        }
-        let len = query[0] as usize + 1;
-        let info = run(&mut vec![0.0; len], int(len));
-        values.iter_mut().zip(re.iter().zip(&im)).for_each(|(v, (&re, &im))| *v = Complex32::new(re, im));
-        let Some(vectors) = vectors else { return info };
-        // A pair of complex eigenvalues has the real parts of its vectors in one column, the imaginary ones in the next.
-        for j in 0..n {
-            let (first, sign) = if im[j] < 0.0 { (j.saturating_sub(1), -1.0) } else { (j, 1.0) };
-            for i in 0..n {
-                let part = if im[j] == 0.0 { 0.0 } else { sign * found[(first + 1).min(n - 1) * n + i] };
-                vectors[j * n + i] = Complex32::new(found[first * n + i], part);
+macro_rules! real_eigen {
+    ($t:ty: $geev:ident) => {
+        impl Eigen for $t {
+            fn eig(n: usize, a: &mut [$t], values: &mut [Complex<$t>], vectors: Option<&mut [Complex<$t>]>) -> c_int {
+                let fits = vectors.as_ref().is_none_or(|v| v.len() >= n * n);
+                assert!(n > 0 && a.len() >= n * n && values.len() >= n && fits, "eig: too short");
+                super::one_thread();
+                let (none, job) = (b'N' as c_char, if vectors.is_some() { VECTORS } else { b'N' as c_char });
+                let (size, one, mut info, mut query) = (int(n), 1, 0, [<$t>::default(); 1]);
+                let (mut re, mut im) = (vec![0.0; n], vec![0.0; n]);
+                let mut found = vec![0.0; if vectors.is_some() { n * n } else { 1 }];
+                let mut run = |work: &mut [$t], len: c_int| {
+                    // SAFETY: the assertion says that `a` is an n by n matrix; `re`, `im` and `found` were made in their sizes, and
+                    // `work` is as long as said, or one element for the question how long it should be. Left vectors are not written.
+                    unsafe {
+                        ffi::$geev(
+                            &none,
+                            &job,
+                            &size,
+                            a.as_mut_ptr(),
+                            &size,
+                            re.as_mut_ptr(),
+                            im.as_mut_ptr(),
+                            std::ptr::null_mut(),
+                            &one,
+                            found.as_mut_ptr(),
+                            &size,
+                            work.as_mut_ptr(),
+                            &len,
+                            &mut info,
+                            1,
+                            1,
+                        )
+                    };
+                    info
+                };
+                if run(&mut query, -1) != 0 {
+                    return -1;
+                }
+                let len = query[0] as usize + 1;
+                let info = run(&mut vec![0.0; len], int(len));
+                values.iter_mut().zip(re.iter().zip(&im)).for_each(|(v, (&re, &im))| *v = Complex::<$t>::new(re, im));
+                let Some(vectors) = vectors else { return info };
+                // A pair of complex eigenvalues has the real parts of its vectors in one column, the imaginary ones in the next.
+                for j in 0..n {
+                    let (first, sign) = if im[j] < 0.0 { (j.saturating_sub(1), -1.0) } else { (j, 1.0) };
+                    for i in 0..n {
+                        let part = if im[j] == 0.0 { 0.0 } else { sign * found[(first + 1).min(n - 1) * n + i] };
+                        vectors[j * n + i] = Complex::<$t>::new(found[first * n + i], part);
+                    }
+                }
+                info
             }
         }
-        info
-    }
+    };
 }
+real_eigen!(f32: sgeev_);
+real_eigen!(f64: dgeev_);
 
-impl Eigen for Complex32 {
-    fn eig(n: usize, a: &mut [Complex32], values: &mut [Complex32], vectors: Option<&mut [Complex32]>) -> c_int {
-        let fits = vectors.as_ref().is_none_or(|v| v.len() >= n * n);
-        assert!(n > 0 && a.len() >= n * n && values.len() >= n && fits, "eig: too short");
-        super::one_thread();
-        let (none, job) = (b'N' as c_char, if vectors.is_some() { VECTORS } else { b'N' as c_char });
-        let (size, one, mut info, mut query) = (int(n), 1, 0, [Complex32::default(); 1]);
-        let mut reals = vec![0.0; 2 * n];
-        let place = vectors.map_or(std::ptr::null_mut(), <[Complex32]>::as_mut_ptr);
-        let mut run = |work: &mut [Complex32], len: c_int| {
-            // SAFETY: the assertion says that `a` and the vectors, if there are any, are n by n matrices; `reals` was made in
-            // its size, and `work` is as long as said, or one element for the question how long it should be. Left vectors
-            // are not written, nor are the right ones without a place for them.
-            unsafe {
-                ffi::cgeev_(
-                    &none,
-                    &job,
-                    &size,
-                    a.as_mut_ptr(),
-                    &size,
-                    values.as_mut_ptr(),
-                    std::ptr::null_mut(),
-                    &one,
-                    place,
-                    &size,
-                    work.as_mut_ptr(),
-                    &len,
-                    reals.as_mut_ptr(),
-                    &mut info,
-                    1,
-                    1,
-                )
-            };
-            info
-        };
-        if run(&mut query, -1) != 0 {
-            return -1;
+macro_rules! complex_eigen {
+    ($t:ty: $geev:ident) => {
+        impl Eigen for Complex<$t> {
+            fn eig(
+                n: usize,
+                a: &mut [Complex<$t>],
+                values: &mut [Complex<$t>],
+                vectors: Option<&mut [Complex<$t>]>,
+            ) -> c_int {
+                let fits = vectors.as_ref().is_none_or(|v| v.len() >= n * n);
+                assert!(n > 0 && a.len() >= n * n && values.len() >= n && fits, "eig: too short");
+                super::one_thread();
+                let (none, job) = (b'N' as c_char, if vectors.is_some() { VECTORS } else { b'N' as c_char });
+                let (size, one, mut info, mut query) = (int(n), 1, 0, [Complex::<$t>::default(); 1]);
+                let mut reals = vec![0.0; 2 * n];
+                let place = vectors.map_or(std::ptr::null_mut(), <[Complex<$t>]>::as_mut_ptr);
+                let mut run = |work: &mut [Complex<$t>], len: c_int| {
+                    // SAFETY: the assertion says that `a` and the vectors, if there are any, are n by n matrices; `reals` was made in
+                    // its size, and `work` is as long as said, or one element for the question how long it should be. Left vectors
+                    // are not written, nor are the right ones without a place for them.
+                    unsafe {
+                        ffi::$geev(
+                            &none,
+                            &job,
+                            &size,
+                            a.as_mut_ptr(),
+                            &size,
+                            values.as_mut_ptr(),
+                            std::ptr::null_mut(),
+                            &one,
+                            place,
+                            &size,
+                            work.as_mut_ptr(),
+                            &len,
+                            reals.as_mut_ptr(),
+                            &mut info,
+                            1,
+                            1,
+                        )
+                    };
+                    info
+                };
+                if run(&mut query, -1) != 0 {
+                    return -1;
+                }
+                let len = query[0].re as usize + 1;
+                run(&mut vec![Complex::<$t>::default(); len], int(len))
+            }
         }
-        let len = query[0].re as usize + 1;
-        run(&mut vec![Complex32::default(); len], int(len))
-    }
+    };
 }
+complex_eigen!(f32: cgeev_);
+complex_eigen!(f64: zgeev_);

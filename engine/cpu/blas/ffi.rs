@@ -5,7 +5,7 @@
 // Named so that it is linked: it brings Apple's Accelerate.
 #[cfg(target_os = "macos")]
 use accelerate_src as _;
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 use std::ffi::{c_char, c_int};
 
 /// Row-major storage.
@@ -47,6 +47,11 @@ declare! {
         order: c_int, transa: c_int, transb: c_int, m: c_int, n: c_int, k: c_int,
         alpha: *const Complex32, a: *const Complex32, lda: c_int, b: *const Complex32, ldb: c_int,
         beta: *const Complex32, c: *mut Complex32, ldc: c_int,
+    );
+    "scipy_cblas_zgemm" fn cblas_zgemm(
+        order: c_int, transa: c_int, transb: c_int, m: c_int, n: c_int, k: c_int,
+        alpha: *const Complex64, a: *const Complex64, lda: c_int, b: *const Complex64, ldb: c_int,
+        beta: *const Complex64, c: *mut Complex64, ldc: c_int,
     );
     "scipy_sgetrf_" fn sgetrf_(
         m: *const c_int, n: *const c_int, a: *mut f32, lda: *const c_int, ipiv: *mut c_int, info: *mut c_int,
@@ -123,28 +128,55 @@ declare! {
     "scipy_cgetrf_" fn cgetrf_(
         m: *const c_int, n: *const c_int, a: *mut Complex32, lda: *const c_int, ipiv: *mut c_int, info: *mut c_int,
     );
+    "scipy_zgetrf_" fn zgetrf_(
+        m: *const c_int, n: *const c_int, a: *mut Complex64, lda: *const c_int, ipiv: *mut c_int, info: *mut c_int,
+    );
     "scipy_cgetri_" fn cgetri_(
         n: *const c_int, a: *mut Complex32, lda: *const c_int, ipiv: *const c_int, work: *mut Complex32,
+        lwork: *const c_int, info: *mut c_int,
+    );
+    "scipy_zgetri_" fn zgetri_(
+        n: *const c_int, a: *mut Complex64, lda: *const c_int, ipiv: *const c_int, work: *mut Complex64,
         lwork: *const c_int, info: *mut c_int,
     );
     "scipy_cgetrs_" fn cgetrs_(
         trans: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const Complex32, lda: *const c_int,
         ipiv: *const c_int, b: *mut Complex32, ldb: *const c_int, info: *mut c_int, trans_len: usize,
     );
+    "scipy_zgetrs_" fn zgetrs_(
+        trans: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const Complex64, lda: *const c_int,
+        ipiv: *const c_int, b: *mut Complex64, ldb: *const c_int, info: *mut c_int, trans_len: usize,
+    );
     "scipy_cpotrf_" fn cpotrf_(
         uplo: *const c_char, n: *const c_int, a: *mut Complex32, lda: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_zpotrf_" fn zpotrf_(
+        uplo: *const c_char, n: *const c_int, a: *mut Complex64, lda: *const c_int, info: *mut c_int, uplo_len: usize,
     );
     "scipy_cgeqrf_" fn cgeqrf_(
         m: *const c_int, n: *const c_int, a: *mut Complex32, lda: *const c_int, tau: *mut Complex32,
         work: *mut Complex32, lwork: *const c_int, info: *mut c_int,
     );
+    "scipy_zgeqrf_" fn zgeqrf_(
+        m: *const c_int, n: *const c_int, a: *mut Complex64, lda: *const c_int, tau: *mut Complex64,
+        work: *mut Complex64, lwork: *const c_int, info: *mut c_int,
+    );
     "scipy_cungqr_" fn cungqr_(
         m: *const c_int, n: *const c_int, k: *const c_int, a: *mut Complex32, lda: *const c_int,
         tau: *const Complex32, work: *mut Complex32, lwork: *const c_int, info: *mut c_int,
     );
+    "scipy_zungqr_" fn zungqr_(
+        m: *const c_int, n: *const c_int, k: *const c_int, a: *mut Complex64, lda: *const c_int,
+        tau: *const Complex64, work: *mut Complex64, lwork: *const c_int, info: *mut c_int,
+    );
     "scipy_cheevd_" fn cheevd_(
         jobz: *const c_char, uplo: *const c_char, n: *const c_int, a: *mut Complex32, lda: *const c_int, w: *mut f32,
         work: *mut Complex32, lwork: *const c_int, rwork: *mut f32, lrwork: *const c_int, iwork: *mut c_int,
+        liwork: *const c_int, info: *mut c_int, jobz_len: usize, uplo_len: usize,
+    );
+    "scipy_zheevd_" fn zheevd_(
+        jobz: *const c_char, uplo: *const c_char, n: *const c_int, a: *mut Complex64, lda: *const c_int, w: *mut f64,
+        work: *mut Complex64, lwork: *const c_int, rwork: *mut f64, lrwork: *const c_int, iwork: *mut c_int,
         liwork: *const c_int, info: *mut c_int, jobz_len: usize, uplo_len: usize,
     );
     "scipy_cgesdd_" fn cgesdd_(
@@ -152,19 +184,39 @@ declare! {
         u: *mut Complex32, ldu: *const c_int, vt: *mut Complex32, ldvt: *const c_int, work: *mut Complex32,
         lwork: *const c_int, rwork: *mut f32, iwork: *mut c_int, info: *mut c_int, jobz_len: usize,
     );
+    "scipy_zgesdd_" fn zgesdd_(
+        jobz: *const c_char, m: *const c_int, n: *const c_int, a: *mut Complex64, lda: *const c_int, s: *mut f64,
+        u: *mut Complex64, ldu: *const c_int, vt: *mut Complex64, ldvt: *const c_int, work: *mut Complex64,
+        lwork: *const c_int, rwork: *mut f64, iwork: *mut c_int, info: *mut c_int, jobz_len: usize,
+    );
     "scipy_cblas_ctrsm" fn cblas_ctrsm(
         order: c_int, side: c_int, uplo: c_int, trans: c_int, diag: c_int, m: c_int, n: c_int,
         alpha: *const Complex32, a: *const Complex32, lda: c_int, b: *mut Complex32, ldb: c_int,
+    );
+    "scipy_cblas_ztrsm" fn cblas_ztrsm(
+        order: c_int, side: c_int, uplo: c_int, trans: c_int, diag: c_int, m: c_int, n: c_int,
+        alpha: *const Complex64, a: *const Complex64, lda: c_int, b: *mut Complex64, ldb: c_int,
     );
     "scipy_sgeev_" fn sgeev_(
         jobvl: *const c_char, jobvr: *const c_char, n: *const c_int, a: *mut f32, lda: *const c_int, wr: *mut f32,
         wi: *mut f32, vl: *mut f32, ldvl: *const c_int, vr: *mut f32, ldvr: *const c_int, work: *mut f32,
         lwork: *const c_int, info: *mut c_int, jobvl_len: usize, jobvr_len: usize,
     );
+    "scipy_dgeev_" fn dgeev_(
+        jobvl: *const c_char, jobvr: *const c_char, n: *const c_int, a: *mut f64, lda: *const c_int, wr: *mut f64,
+        wi: *mut f64, vl: *mut f64, ldvl: *const c_int, vr: *mut f64, ldvr: *const c_int, work: *mut f64,
+        lwork: *const c_int, info: *mut c_int, jobvl_len: usize, jobvr_len: usize,
+    );
     "scipy_cgeev_" fn cgeev_(
         jobvl: *const c_char, jobvr: *const c_char, n: *const c_int, a: *mut Complex32, lda: *const c_int,
         w: *mut Complex32, vl: *mut Complex32, ldvl: *const c_int, vr: *mut Complex32, ldvr: *const c_int,
         work: *mut Complex32, lwork: *const c_int, rwork: *mut f32, info: *mut c_int, jobvl_len: usize,
+        jobvr_len: usize,
+    );
+    "scipy_zgeev_" fn zgeev_(
+        jobvl: *const c_char, jobvr: *const c_char, n: *const c_int, a: *mut Complex64, lda: *const c_int,
+        w: *mut Complex64, vl: *mut Complex64, ldvl: *const c_int, vr: *mut Complex64, ldvr: *const c_int,
+        work: *mut Complex64, lwork: *const c_int, rwork: *mut f64, info: *mut c_int, jobvl_len: usize,
         jobvr_len: usize,
     );
     "scipy_ssytrf_" fn ssytrf_(
@@ -179,8 +231,16 @@ declare! {
         uplo: *const c_char, n: *const c_int, a: *mut Complex32, lda: *const c_int, ipiv: *mut c_int, work: *mut Complex32,
         lwork: *const c_int, info: *mut c_int, uplo_len: usize,
     );
+    "scipy_zsytrf_" fn zsytrf_(
+        uplo: *const c_char, n: *const c_int, a: *mut Complex64, lda: *const c_int, ipiv: *mut c_int, work: *mut Complex64,
+        lwork: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
     "scipy_chetrf_" fn chetrf_(
         uplo: *const c_char, n: *const c_int, a: *mut Complex32, lda: *const c_int, ipiv: *mut c_int, work: *mut Complex32,
+        lwork: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_zhetrf_" fn zhetrf_(
+        uplo: *const c_char, n: *const c_int, a: *mut Complex64, lda: *const c_int, ipiv: *mut c_int, work: *mut Complex64,
         lwork: *const c_int, info: *mut c_int, uplo_len: usize,
     );
     "scipy_ssytrs_" fn ssytrs_(
@@ -195,9 +255,17 @@ declare! {
         uplo: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const Complex32, lda: *const c_int,
         ipiv: *const c_int, b: *mut Complex32, ldb: *const c_int, info: *mut c_int, uplo_len: usize,
     );
+    "scipy_zsytrs_" fn zsytrs_(
+        uplo: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const Complex64, lda: *const c_int,
+        ipiv: *const c_int, b: *mut Complex64, ldb: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
     "scipy_chetrs_" fn chetrs_(
         uplo: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const Complex32, lda: *const c_int,
         ipiv: *const c_int, b: *mut Complex32, ldb: *const c_int, info: *mut c_int, uplo_len: usize,
+    );
+    "scipy_zhetrs_" fn zhetrs_(
+        uplo: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const Complex64, lda: *const c_int,
+        ipiv: *const c_int, b: *mut Complex64, ldb: *const c_int, info: *mut c_int, uplo_len: usize,
     );
     "scipy_cblas_sgemv" fn cblas_sgemv(
         order: c_int, trans: c_int, m: c_int, n: c_int,

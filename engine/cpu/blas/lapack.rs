@@ -4,7 +4,7 @@
 
 use super::ffi;
 use crate::dtype::Element;
-use num_complex::{Complex32, ComplexFloat};
+use num_complex::{Complex32, Complex64, ComplexFloat};
 use std::ffi::{c_char, c_int};
 
 /// LAPACK's letter for a transposed matrix, not conjugated.
@@ -82,3 +82,4 @@ macro_rules! lapack {
 lapack!(f32: sgetrf_ sgetri_ sgetrs_);
 lapack!(f64: dgetrf_ dgetri_ dgetrs_);
 lapack!(Complex32: cgetrf_ cgetri_ cgetrs_);
+lapack!(Complex64: zgetrf_ zgetri_ zgetrs_);

@@ -5,7 +5,7 @@
 
 use super::ffi;
 use super::Lapack;
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 use std::ffi::{c_char, c_int};
 
 const LOWER: c_char = b'L' as c_char;
@@ -122,3 +122,4 @@ macro_rules! packed {
 packed!(f32: ssytrf_ ssytrf_ ssytrs_ ssytrs_ sgeqrf_);
 packed!(f64: dsytrf_ dsytrf_ dsytrs_ dsytrs_ dgeqrf_);
 packed!(Complex32: csytrf_ chetrf_ csytrs_ chetrs_ cgeqrf_);
+packed!(Complex64: zsytrf_ zhetrf_ zsytrs_ zhetrs_ zgeqrf_);

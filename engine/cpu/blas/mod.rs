@@ -24,7 +24,7 @@ pub use ldl::Packed;
 use super::simd::threads;
 use crate::dtype::Element;
 use half::{bf16, f16};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 use std::ffi::c_int;
 use std::sync::Once;
 
@@ -268,6 +268,7 @@ const DENSE: [Own<f32>; 2] = [none, none];
 by_blas!(f32, 1.0, 0.0, cblas_sgemm, value, Some(ffi::cblas_sgemv), DENSE[0], DENSE[1]);
 by_blas!(f64, 1.0, 0.0, cblas_dgemm, value, Some(ffi::cblas_dgemv), none, none);
 by_blas!(Complex32, Complex32::new(1.0, 0.0), Complex32::new(0.0, 0.0), cblas_cgemm, pointer, None, none, none);
+by_blas!(Complex64, Complex64::new(1.0, 0.0), Complex64::new(0.0, 0.0), cblas_zgemm, pointer, None, none, none);
 
 macro_rules! by_loops {
     ($($t:ty, $one:expr, $zero:expr, $block:path $(, $whole:path)?;)*) => {
@@ -333,6 +334,7 @@ mod tests {
             check(|i| i as i32, f64::from, sizes);
             check(|i| i as i16, f64::from, sizes);
             check(|i| Complex32::new(i as f32, 0.0), |x| x.re.into(), sizes);
+            check(|i| Complex64::new(i as f64, 0.0), |x| x.re, sizes);
             check(|i| f16::from_f32(i as f32), f64::from, sizes);
             check(|i| bf16::from_f32(i as f32 / 4.0), |x| (f64::from(x) * 4.0 * 256.0).round() / 1024.0, (3, 2, 2));
         }

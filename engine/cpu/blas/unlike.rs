@@ -1,8 +1,9 @@
 //! Matrices with NaN, which OpenBLAS's `getrf` takes for singular: factored here, as LAPACK's reference does it.
 //!
-//! Depends on nothing. Invariant: other matrices are not touched.
+//! Depends on `dtype`. Invariant: other matrices are not touched.
 
-use num_complex::Complex32;
+use crate::dtype::Part;
+use num_complex::Complex;
 use num_traits::Num;
 use std::ffi::c_int;
 
@@ -20,7 +21,7 @@ impl Number for f64 {
         self.abs()
     }
 }
-impl Number for Complex32 {
+impl<P: Part> Number for Complex<P> {
     fn size(self) -> f64 {
         (self.re.abs() + self.im.abs()).into()
     }

@@ -26,6 +26,7 @@ const WORTH_CUTTING: usize = 1 << 20;
 
 /// The kernels of the `conv` family.
 pub fn conv(op: &ConvOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    let refused = |dtype| Err(Error::dtype("convolution", "expected a floating dtype", &[dtype]));
     match out.dtype {
         DType::F32 => conv_as::<f32>(op, inputs, out),
         DType::F64 => conv_as::<f64>(op, inputs, out),
@@ -34,9 +35,8 @@ pub fn conv(op: &ConvOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             let wide: Vec<&CpuArray> = wide.iter().collect();
             cast(&conv(op, &wide, &Meta::new(&out.shape, DType::F32))?, out.dtype)
         }
-        other @ (DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::C64) => {
-            Err(Error::dtype("convolution", "expected a floating dtype", &[other]))
-        }
+        other @ (DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64) => refused(other),
+        other @ (DType::C64 | DType::C128) => refused(other),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::cpu::{Buffer, CpuArray};
 use crate::dtype::Element;
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 
 /// A kernel over two operands of one type.
 pub(in crate::cpu) type F<'f, A, O> = F2<'f, A, A, O>;
@@ -110,6 +110,7 @@ pub(in crate::cpu) struct Loops1<'f> {
     pub f32: Option<&'f F1<'f, f32, f32>>,
     pub f64: Option<&'f F1<'f, f64, f64>>,
     pub c64: Option<&'f F1<'f, Complex32, Complex32>>,
+    pub c128: Option<&'f F1<'f, Complex64, Complex64>>,
     pub over: Overs1<'f>,
 }
 
@@ -142,6 +143,7 @@ impl Loops1<'_> {
             DType::F16 => self.f32.map(|f| call.apply::<f16>(grain, &widened1(f), None)),
             DType::BF16 => self.f32.map(|f| call.apply::<bf16>(grain, &widened1(f), None)),
             DType::C64 => self.c64.map(|f| call.apply(grain, f, None)),
+            DType::C128 => self.c128.map(|f| call.apply(grain, f, None)),
         };
         done.unwrap_or_else(|| Err(refused(op, x.dtype())))
     }
@@ -167,6 +169,7 @@ pub(in crate::cpu) struct Loops2<'f> {
     pub f32: Option<&'f F<'f, f32, f32>>,
     pub f64: Option<&'f F<'f, f64, f64>>,
     pub c64: Option<&'f F<'f, Complex32, Complex32>>,
+    pub c128: Option<&'f F<'f, Complex64, Complex64>>,
     pub over: Overs2<'f>,
     /// Where int8 and int16 do not do the same as int32 in fewer bits.
     pub i8: Option<&'f F<'f, i8, i8>>,
@@ -194,6 +197,7 @@ impl Loops2<'_> {
             DType::F16 => self.f32.map(|f| call.apply::<f16>(grain, &widened2(f), None)),
             DType::BF16 => self.f32.map(|f| call.apply::<bf16>(grain, &widened2(f), None)),
             DType::C64 => self.c64.map(|f| call.apply(grain, f, None)),
+            DType::C128 => self.c128.map(|f| call.apply(grain, f, None)),
         };
         done.unwrap_or_else(|| Err(refused(op, a.dtype())))
     }

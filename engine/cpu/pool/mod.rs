@@ -156,7 +156,9 @@ macro_rules! with_real {
                 type $T = f64;
                 $body
             }
-            other @ (DType::Bool | DType::C64) => Err(Error::dtype("pool", "expected a real dtype", &[other])),
+            other @ (DType::Bool | DType::C64 | DType::C128) => {
+                Err(Error::dtype("pool", "expected a real dtype", &[other]))
+            }
         }
     };
 }

@@ -27,7 +27,7 @@ macro_rules! identity {
         })*
     };
 }
-identity!(bool, u8, i8, i16, i32, i64, f32, f64, num_complex::Complex32);
+identity!(bool, u8, i8, i16, i32, i64, f32, f64, num_complex::Complex32, num_complex::Complex64);
 
 impl Wide for bf16 {
     type W = f32;

@@ -130,40 +130,34 @@ impl Sum for bool {
     }
 }
 
-impl Sum for Complex32 {
-    type Acc = Complex64;
-    const ZERO: Complex64 = Complex64::new(0.0, 0.0);
-    const UNIT: Complex64 = Complex64::new(1.0, 0.0);
-    const W_ZERO: Complex32 = Complex32::new(0.0, 0.0);
-    const W_UNIT: Complex32 = Complex32::new(1.0, 0.0);
-    #[inline(always)]
-    fn mul(a: Complex32, b: Complex32) -> Complex32 {
-        a * b
-    }
-    #[inline(always)]
-    fn acc(w: Complex32) -> Complex64 {
-        Complex64::new(w.re.into(), w.im.into())
-    }
-    #[inline(always)]
-    fn finish(acc: Complex64) -> Complex32 {
-        Complex32::new(acc.re as f32, acc.im as f32)
-    }
-    #[inline(always)]
-    fn plus(a: Complex64, b: Complex64) -> Complex64 {
-        a + b
-    }
-    #[inline(always)]
-    fn times(a: Complex64, b: Complex64) -> Complex64 {
-        a * b
-    }
-    #[inline(always)]
-    fn add(a: Complex32, b: Complex32) -> Complex32 {
-        a + b
-    }
-    #[inline(always)]
-    fn mul_add<const F: bool>(a: Complex32, b: Complex32, c: Complex32) -> Complex32 {
-        a * b + c
-    }
+macro_rules! complex {
+    ($($t:ty, $part:ty;)*) => {
+        $(impl Sum for $t {
+            type Acc = Complex64;
+            const ZERO: Complex64 = Complex64::new(0.0, 0.0);
+            const UNIT: Complex64 = Complex64::new(1.0, 0.0);
+            const W_ZERO: $t = <$t>::new(0.0, 0.0);
+            const W_UNIT: $t = <$t>::new(1.0, 0.0);
+            #[inline(always)]
+            fn mul(a: $t, b: $t) -> $t { a * b }
+            #[inline(always)]
+            fn acc(w: $t) -> Complex64 { Complex64::new(w.re.into(), w.im.into()) }
+            #[inline(always)]
+            fn finish(acc: Complex64) -> $t { <$t>::new(acc.re as $part, acc.im as $part) }
+            #[inline(always)]
+            fn plus(a: Complex64, b: Complex64) -> Complex64 { a + b }
+            #[inline(always)]
+            fn times(a: Complex64, b: Complex64) -> Complex64 { a * b }
+            #[inline(always)]
+            fn add(a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn mul_add<const F: bool>(a: $t, b: $t, c: $t) -> $t { a * b + c }
+        })*
+    };
+}
+complex! {
+    Complex32, f32;
+    Complex64, f64;
 }
 
 /// Numbers that one vector holds, or two narrower ones.

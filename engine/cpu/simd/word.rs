@@ -41,6 +41,7 @@ words! {
     u64: I64 | F64;
     // Aligned as float32, whose memory may be seen as complex64.
     [u32; 2]: C64;
+    [u64; 2]: C128;
 }
 #[allow(clippy::single_component_path_imports)] // Puts the macro on this module's path.
 pub(crate) use with_word;

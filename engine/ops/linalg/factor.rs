@@ -60,10 +60,10 @@ macro_rules! factor_ops {
                 "assert_close(a.matmul(&made[1])?, &(&made[1] * &made[0])?);",
             ]
         }
-        /// The eigenvalues of each square matrix and eigenvectors of norm 1 as columns, both complex64; there is no complex128,
-        /// so that float64 is refused. A gradient of the vectors must not depend on their phases.
+        /// The eigenvalues of each square matrix and eigenvectors of norm 1 as columns, both complex, of
+        /// float64 complex128. A gradient of the vectors must not depend on their phases.
         function linalg_eig(A: Tensor) -> Named {
-            [] Full Yes DTypes::of(&[$crate::DType::F32, $crate::DType::C64]), Own,
+            [] Full Yes DTypes::FACTORED, Own,
             run eig_body, torch "linalg.eig", samples [],
             example [
                 "let a = tensor([[0.0, -1.0], [1.0, 0.0]])?.cast(DType::C64)?;",
@@ -71,9 +71,9 @@ macro_rules! factor_ops {
                 "assert_close(a.matmul(&made[1])?, &(&made[1] * &made[0])?);",
             ]
         }
-        /// The eigenvalues of each square matrix as complex64, in no order.
+        /// The eigenvalues of each square matrix as complex numbers, in no order.
         function linalg_eigvals(A: Tensor) -> Tensor {
-            [] Full Yes DTypes::of(&[$crate::DType::F32, $crate::DType::C64]), Own,
+            [] Full Yes DTypes::FACTORED, Own,
             run eigvals_body, torch "linalg.eigvals", samples [],
             example [
                 "let values = linalg_eigvals(&tensor([[0.0, -1.0], [1.0, 0.0]])?)?;",

@@ -70,9 +70,9 @@ macro_rules! linalg_ops {
                 ]
             }
             /// Eigenvalues, then with `vectors` eigenvectors of norm 1, of each square matrix, one behind the other, as
-            /// complex64. An error where a number is not finite; on the GPU device that is read back.
+            /// complex numbers. An error where a number is not finite; on the GPU device that is read back.
             function eig_parts(input: Tensor, vectors: Bool) -> Tensor {
-                [] Full Yes DTypes::of(&[$crate::DType::F32, $crate::DType::C64]), Own,
+                [] Full Yes DTypes::FACTORED, Own,
                 prim EigParts { vectors: bool } Both {|c, g| [eig_gradient(c, g, *vectors)]},
                 run eig_parts_body, torch "-", samples [],
                 example [
@@ -348,7 +348,7 @@ fn eig_parts_body(a: &Tensor, vectors: bool) -> Result<Tensor> {
     let mut shape = Shape::from_slice(batch("linalg.eig", a)?);
     let n = a.shape()[a.ndim() - 1];
     shape.push(if vectors { n + n * n } else { n });
-    dispatch::apply1(Prim::Linalg(LinalgOp::EigParts { vectors }), &[a], Meta { shape, dtype: DType::C64 })
+    dispatch::apply1(Prim::Linalg(LinalgOp::EigParts { vectors }), &[a], Meta { shape, dtype: a.dtype().to_complex() })
 }
 
 fn svd_parts_body(a: &Tensor, full: bool) -> Result<Tensor> {

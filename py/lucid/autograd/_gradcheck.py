@@ -56,7 +56,7 @@ def _shaped(numbers: Tensor, like: Tensor) -> Tensor:
     """Real numbers as a tensor like that; several rows of them as several."""
     if like.is_complex():
         pairs = numbers.reshape((*numbers.shape[:-1], like.numel(), 2))
-        numbers = _C.view_as_complex(pairs.to(_C.float32))
+        numbers = _C.view_as_complex(pairs.to(like.dtype.to_real()))
     # Cast first: not every device has float64.
     cast = numbers.to(like.dtype).to(like.device)
     return cast.reshape((*numbers.shape[: numbers.ndim - 1], *like.shape))
@@ -206,7 +206,7 @@ def gradcheck(
     """Are the gradients of `func` at `inputs` those that finite differences give?
 
     Checks every floating input that requires a gradient, against every floating output that does; where none does, none
-    may depend on the inputs. Inputs should be float64: others are warned of.
+    may depend on the inputs. Inputs should be float64 or complex128: others are warned of.
     Raises `GradcheckError` where they differ by more than `atol + rtol * |numerical|`, or gives `False` unless
     `raise_exception`. `nondet_tol` is how far two backward passes may differ. Gradients must also be zero for weights
     of zero, have their inputs' dtypes with `check_grad_dtypes`, and with `check_undefined_grad` be undefined or zero
@@ -215,8 +215,8 @@ def gradcheck(
     `check_forward_ad` checks tangents (`lucid.autograd.forward_ad`) likewise, `check_batched_grad` that gradients of
     several weights at once are those of one after another, `check_batched_forward_grad` the same of tangents;
     `check_backward_ad=False` leaves the backward passes out. `masked` is of sparse inputs; there are none.
-    Complex inputs and outputs count as their real and imaginary parts; there is complex64 alone, which is not precise
-    enough for the default `eps` and tolerances, as PyTorch's is not.
+    Complex inputs and outputs count as their real and imaginary parts; complex64 is not precise enough for the default
+    `eps` and tolerances, complex128 is.
     With `fast_mode` a random projection of the Jacobian is compared in place of all of it (Baydin et al., 2022): two
     calls of `func` for each input and one backward pass for each output, whatever their sizes.
     """
@@ -271,7 +271,7 @@ def _check(func: Callable[..., Any], inputs: tuple[Any, ...], how: _How) -> None
             "gradcheck expects at least one input tensor to require gradient, but none of the floating ones does."
         )
     for i in places:
-        if inputs[i].dtype is not _C.float64:
+        if inputs[i].dtype.to_real() is not _C.float64:
             warnings.warn(
                 f"Input #{i} requires gradient and is not a double precision floating point. This check will likely "
                 "fail if all the inputs are not of double precision floating point.",

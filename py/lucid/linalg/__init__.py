@@ -1,7 +1,7 @@
 """Linear algebra with PyTorch's names: decompositions, systems, norms.
 
 The ops are rows of the op table (`linalg_svd` and so on). Matrices are the last two dimensions, those before them a
-batch. They are float32, float64 or, on the CPU device, complex64. On the GPU device MLX factors on its CPU.
+batch. They are float32, float64 or, on the CPU device, complex. On the GPU device MLX factors on its CPU.
 """
 
 from __future__ import annotations

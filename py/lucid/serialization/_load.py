@@ -76,7 +76,7 @@ def _restorer(map_location: Any) -> tuple[Callable[[str], lucid.device | None], 
 
 def _native(data: Any, dtype: DType, order: str) -> Any:
     """The bytes in this machine's order."""
-    size = 4 if dtype.is_complex else dtype.itemsize
+    size = dtype.to_real().itemsize
     if order == sys.byteorder or size == 1:
         return data
     words = array.array({2: "H", 4: "I", 8: "Q"}[size], bytes(data))

@@ -22,7 +22,6 @@ from lucid.serialization._unpickle import check_key
 STORAGES: dict[str, DType] = {f"{short}Storage": dtype for short, dtype in CLASSES.items()}
 # What PyTorch has and this has not; named, so that the error can say so.
 _MISSING_STORAGES = (
-    "ComplexDoubleStorage",
     "QUInt8Storage",
     "QInt8Storage",
     "QInt32Storage",

@@ -80,6 +80,8 @@ shortcuts! {
     bool Bool;
     /// As complex64.
     cfloat C64;
+    /// As complex128.
+    cdouble C128;
 }
 
 #[pymethods]

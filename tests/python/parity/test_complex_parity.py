@@ -209,3 +209,27 @@ def test_branch_cuts_zeros_and_large_numbers(op: str, device: str) -> None:
     got, want = np.asarray(ours.cpu().tolist()), theirs.numpy()
     sure = np.isfinite(want)
     np.testing.assert_allclose(got[sure], want[sure], 1e-4, 1e-5)
+
+
+#: Squares of their parts overflow or vanish; those of infinite ones have no size.
+FAR = (1e300 + 1e300j, 1e-300 + 2e-300j, 3 + 4j, 1e308 + 0j, 1e200 - 1e-200j, complex("inf+1j"), 0j)
+
+
+@pytest.mark.parametrize("op", [op for op in UNARY if op != "square"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_the_ends_of_double_precision(op: str, dtype: str) -> None:
+    z = np.array([v for v in FAR if dtype == "complex128" or not 1e30 < abs(v) < np.inf]).astype(dtype)
+    theirs, ours = getattr(torch, op)(torch.tensor(z)), getattr(lucid, op)(lucid.tensor(z))
+    assert repr(ours.dtype).removeprefix("lucid.") == repr(theirs.dtype).removeprefix("torch.")
+    np.testing.assert_allclose(np.asarray(ours.tolist()), theirs.numpy(), 1e-5 if dtype == "complex64" else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_quotients_of_large_small_and_infinite_numbers(dtype: str) -> None:
+    largest = 1e30 if dtype == "complex64" else 1e308
+    z = np.array([v for v in (*FAR, 1e30j, 1e-30 + 0j, complex("nan+0j")) if not largest < abs(v) < np.inf]).astype(
+        dtype
+    )
+    a, b = torch.tensor(z), lucid.tensor(z)
+    theirs, ours = a[:, None] / a, b[:, None] / b
+    np.testing.assert_allclose(np.asarray(ours.tolist()), theirs.numpy(), 1e-5 if dtype == "complex64" else 1e-12)

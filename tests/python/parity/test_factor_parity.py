@@ -11,14 +11,14 @@ import pytest
 import torch
 
 DEVICES = pytest.mark.parametrize("device", ["cpu", "gpu"])
-DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32", "complex64"])
-TOLERANCES = {"float64": 1e-9, "float32": 2e-4, "complex64": 2e-4}
+DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32", "complex64", "complex128"])
+TOLERANCES = {"float64": 1e-9, "float32": 2e-4, "complex64": 2e-4, "complex128": 1e-9}
 
 
 def numbers(seed: int, dtype: str, *shape: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     values = rng.standard_normal(shape)
-    return (values + 1j * rng.standard_normal(shape) if dtype == "complex64" else values).astype(dtype)
+    return (values + 1j * rng.standard_normal(shape) if dtype.startswith("complex") else values).astype(dtype)
 
 
 def symmetric(seed: int, dtype: str, *shape: int, hermitian: bool = True) -> np.ndarray:

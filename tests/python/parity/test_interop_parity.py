@@ -15,7 +15,20 @@ import numpy as np
 import pytest
 import torch
 
-DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
+DTYPES = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 VIEWS = {
     "whole": lambda t: t,
     "transposed": lambda t: t.T,

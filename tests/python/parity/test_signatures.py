@@ -92,7 +92,7 @@ def test_out_is_cast_resized_and_refused_as_in_pytorch(device: str) -> None:
 
 
 OUT_BY_ROW = [r for r in ROWS if r["family"] not in ("random", "pool")]
-OUT_DTYPES = ("bool", "uint8", "int64", "float16", "float32", "float64", "complex64")
+OUT_DTYPES = ("bool", "uint8", "int64", "float16", "float32", "float64", "complex64", "complex128")
 
 
 def torch_takes(row: Any, sample: Sample, kind: str, outs: list[torch.Tensor]) -> bool:
@@ -212,7 +212,7 @@ def test_out_takes_the_dtypes_that_pytorchs_takes_for_these_arguments(name: str,
         return to_numpy(o)
 
     for kind, out in itertools.product(("float32", "int64", "complex64", "float16"), OUT_DTYPES):
-        if (device == "gpu" and out == "float64") or (kind == "float16" and "var" in name + "std"):
+        if (device == "gpu" and out in ("float64", "complex128")) or (kind == "float16" and "var" in name + "std"):
             continue
         own = "float32" if kind == "int64" else kind
         if run(torch, "cpu", kind, own) is None and run(torch, "cpu", kind, kind) is None:

@@ -9,7 +9,20 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
+DTYPES = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 dtypes = st.sampled_from(DTYPES)
 devices = st.sampled_from(["cpu", "gpu"])
@@ -21,8 +34,8 @@ def shapes(max_dims: int = 4, max_side: int = 4, min_side: int = 0) -> st.Search
 
 
 def on(dtype: str, device: str) -> str:
-    """The device that has the dtype: the GPU device has no float64."""
-    return "cpu" if dtype == "float64" else device
+    """The device that has the dtype: the GPU device has no double precision."""
+    return "cpu" if dtype in ("float64", "complex128") else device
 
 
 def counting(shape: tuple[int, ...], dtype: str) -> np.ndarray:

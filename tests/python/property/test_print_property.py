@@ -33,7 +33,7 @@ def tensors(draw: Any) -> tuple[Any, Any]:
     if not dtype.startswith(("float", "bfloat", "complex")):
         flat = np.where(np.isfinite(flat), flat, 0).clip(-120, 120).astype(np.int64)
         flat = np.abs(flat) if dtype == "uint8" else flat
-    if dtype == "complex64":
+    if dtype.startswith("complex"):
         other = np.random.default_rng(seed + 1).choice(np.array(pool), shape)
         with np.errstate(all="ignore"):
             flat = flat.astype(np.complex64) + 1j * other.astype(np.float32).astype(np.complex64)

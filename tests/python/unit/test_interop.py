@@ -19,7 +19,19 @@ import numpy as np
 import pytest
 from lucid.utils import dlpack
 
-DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64"]
+DTYPES = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 
 
 def numbers(dtype: str) -> np.ndarray:
@@ -90,7 +102,7 @@ def test_arrays_that_cannot_be_shown() -> None:
         lucid.from_numpy(np.zeros(4, dtype=[("a", "f4"), ("b", "i1")])["a"])
     with pytest.raises(ValueError, match="aligned"):
         lucid.from_numpy(np.frombuffer(bytearray(9), np.uint8)[1:].view(np.float64))
-    for wrong in (np.array(["a"]), np.array([None]), np.ones(1, "M8[s]"), np.ones(1, np.complex128)):
+    for wrong in (np.array(["a"]), np.array([None]), np.ones(1, "M8[s]"), np.ones(1, np.complex256)):
         with pytest.raises(TypeError, match="supported types"):
             lucid.from_numpy(wrong)
     for other in ([1], np.float32(1), None):

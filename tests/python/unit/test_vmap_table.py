@@ -32,7 +32,7 @@ def variants(row: Any, text: str, count: int) -> list[Sample]:
         rng = np.random.default_rng(zlib.crc32(f"{row['name']}({text}){i}".encode()))
         args, kwargs = eval(f"(lambda *a, **k: (a, k))({text})", makers(rng, False))
         sample = Sample(text, args, kwargs)
-        if row["dtypes"] == ["complex64"]:
+        if "float32" not in row["dtypes"] and "complex64" in row["dtypes"]:
             args, kwargs = sample.map(lambda d: Data((d.values * (1 + 0.5j)).astype(np.complex64)))
             sample = Sample(text, tuple(args), kwargs)
         found.append(sample)
