@@ -16,6 +16,10 @@ impl Tensor {
     /// For leaves that require gradients and views of such, where the tape records; and what `make` reports.
     pub(crate) fn become_view(&mut self, op: &'static str, make: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
         autograd::check_in_place(op, self, self)?;
+        if self.is_batched() {
+            let bare = crate::batching::bare(self);
+            autograd::check_in_place(op, bare, bare)?;
+        }
         // Without other tensors on the storage, nothing that is written later can have to find its way to a base.
         let alone = !self.is_batched() && !self.is_view() && self.storage().is_unshared();
         let (wanted, leaf) = (self.requires_grad(), self.is_leaf());

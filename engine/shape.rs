@@ -81,6 +81,9 @@ pub fn wrap_dim(op: &'static str, dim: isize, ndim: usize) -> Result<usize> {
     Ok(if dim < 0 { dim + n } else { dim } as usize)
 }
 
+/// Why a sample without dimensions has none to work along.
+pub(crate) const NO_DIMENSION: &str = "Dimension out of range: a sample without dimensions has none";
+
 /// Wraps a list of dimensions and refuses duplicates.
 pub fn wrap_dims(op: &'static str, dims: &[isize], ndim: usize) -> Result<Axes> {
     let mut axes = Axes::with_capacity(dims.len());

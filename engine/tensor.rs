@@ -3,7 +3,7 @@
 //! Ops are methods made from the table in `ops`. What is written here is what has no row: making tensors from data and
 //! reading them back, and the bookkeeping of gradients; in-place writes are in `in_place`. Handles are cheap to clone and may cross threads.
 
-use crate::autograd::{self, Auto, Edge};
+use crate::autograd::{self, Auto, Edge, Origin};
 use crate::dispatch::{self, Meta, Storage};
 use crate::dtype::Element;
 use crate::ops::Operand;
@@ -77,7 +77,11 @@ impl Tensor {
 
     /// A 0-d tensor of one number, unseen by the tape.
     pub(crate) fn constant(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
-        Tensor::full_of(&[], value, dtype, device)
+        let mut t = Tensor::full_of(&[], value, dtype, device)?;
+        if let Some(inner) = Arc::get_mut(&mut t.0) {
+            inner.auto.number = true;
+        }
+        Ok(t)
     }
 
     /// Sizes, one per dimension.
@@ -289,12 +293,18 @@ impl Tensor {
 
     /// Is it a view of another tensor?
     pub fn is_view(&self) -> bool {
-        self.0.auto.view.as_ref().is_some_and(|v| !v.itself)
+        self.0.auto.view.as_ref().is_some_and(|v| !v.itself && v.origin() != Origin::Input)
     }
 
     /// The tensor that this is a view of.
     pub fn view_base(&self) -> Option<Tensor> {
-        self.0.auto.view.as_ref().filter(|v| !v.itself).map(|v| v.base.clone())
+        self.0.auto.view.as_ref().filter(|_| self.is_view()).map(|v| v.base.clone())
+    }
+
+    /// Is it an input that a function transform made, a leaf to the function that is transformed?
+    pub fn is_input(&self) -> bool {
+        let bare = crate::batching::bare(self);
+        bare.0.auto.view.as_ref().is_some_and(|v| v.origin() == Origin::Input)
     }
 
     /// Raises [`version`](Tensor::version), as if the elements had been written: a gradient that needs what was there is an

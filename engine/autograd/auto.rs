@@ -12,7 +12,7 @@ use crate::Tensor;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 /// A tensor's place on the tape.
@@ -20,6 +20,8 @@ pub(crate) struct Auto {
     requires_grad: AtomicBool,
     /// Made in inference mode.
     pub(crate) inference: bool,
+    /// Stands for a number that an op was given; hooks on what the tape saves do not see it.
+    pub(crate) number: bool,
     /// The call of a function transform that it was made in, 0 for none.
     pub(crate) made_in: AtomicU64,
     /// Did the user get to have it?
@@ -38,7 +40,32 @@ pub(crate) struct ViewInfo {
     pub(crate) seen: AtomicU32,
     /// Is the base what this tensor itself was before it changed its shape, so that it is no view to the user?
     pub(crate) itself: bool,
-    pub(crate) origin: Origin,
+    /// Is it a view of a transform's input? Then it requires a gradient as that does, whatever the base is.
+    pub(crate) of_input: bool,
+    origin: AtomicU8,
+}
+
+impl ViewInfo {
+    pub(crate) fn new(
+        base: Tensor,
+        ops: SmallVec<[ViewOp; 1]>,
+        seen: u32,
+        itself: bool,
+        of_input: bool,
+        origin: Origin,
+    ) -> ViewInfo {
+        ViewInfo { base, ops, seen: AtomicU32::new(seen), itself, of_input, origin: AtomicU8::new(origin as u8) }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        let origin = self.origin.load(Ordering::Relaxed);
+        Origin::ALL.into_iter().find(|&o| o as u8 == origin).unwrap_or(Origin::Plain)
+    }
+
+    /// Says so of a view that was made just now.
+    pub(crate) fn set_origin(&self, origin: Origin) {
+        self.origin.store(origin as u8, Ordering::Relaxed);
+    }
 }
 
 /// How a view was made, where the tape cannot follow a write through it.
@@ -54,6 +81,13 @@ pub(crate) enum Origin {
     Custom,
     /// By a transform, as its input: a leaf to the function that is transformed.
     Input,
+    /// By itself, of such an input.
+    OfInput,
+}
+
+impl Origin {
+    const ALL: [Origin; 6] =
+        [Origin::Plain, Origin::Pieces, Origin::NoGrad, Origin::Custom, Origin::Input, Origin::OfInput];
 }
 
 #[derive(Default)]
@@ -82,6 +116,7 @@ impl Default for Auto {
         Auto {
             requires_grad: AtomicBool::new(false),
             inference: modes::inference_mode_enabled(),
+            number: false,
             made_in: AtomicU64::new(transforms::current()),
             handed_out: AtomicBool::new(false),
             writes: AtomicU32::new(0),

@@ -491,19 +491,34 @@ fn view_here(op: &ViewOp, x: &Tensor, shown: &Tensor) -> Result<()> {
         put(shown, None, false);
         return Ok(());
     }
-    let Some(v) = tangent(x)? else { return Ok(()) };
+    let Some(mut v) = tangent(x)? else { return Ok(()) };
     let moved;
     let op = match op {
         // The layout is one of the storage, in which the tangent may begin elsewhere.
-        ViewOp::AsStrided { layout, source } if v.layout().offset != x.layout().offset => {
-            let offset = (layout.offset + v.layout().offset).checked_sub(x.layout().offset);
-            let Some(offset) = offset.filter(|at| at + layout.span() <= v.storage_numel()) else {
-                let why = "the view shows elements of the storage beyond those that have a tangent";
-                return Err(Error::runtime("as_strided", why));
-            };
-            let layout = Box::new(Layout { offset, ..(**layout).clone() });
-            moved = ViewOp::AsStrided { layout, source: source.clone() };
-            &moved
+        ViewOp::AsStrided { layout, source } => {
+            let begin = (layout.offset + v.layout().offset).checked_sub(x.layout().offset);
+            let size = layout.span().saturating_sub(layout.offset);
+            let own = v.layout().offset..=v.layout().span();
+            match begin.filter(|&at| v.is_batched() || own.contains(&at) && own.contains(&(at + size))) {
+                Some(offset) => {
+                    let layout = Box::new(Layout { offset, ..(**layout).clone() });
+                    moved = ViewOp::AsStrided { layout, source: source.clone() };
+                    &moved
+                }
+                None if v.is_batched() => {
+                    let why = "the view shows elements of the storage beyond those that have a tangent";
+                    return Err(Error::runtime("as_strided", why));
+                }
+                // What else there is of the storage has zeros.
+                None => {
+                    v = around_tangents(|| {
+                        let room = zeros_as(x)?;
+                        room.copy_(&v).map(|()| room)
+                    })?;
+                    put(x, Some(v.clone()), false);
+                    op
+                }
+            }
         }
         op => op,
     };
@@ -565,7 +580,7 @@ fn room_as(base: &Tensor, former: Option<Tensor>, new: &Tensor) -> Result<Tensor
 
 /// Zeros that lie in memory as `t` does, from the same place of their storage on.
 fn zeros_as(t: &Tensor) -> Result<Tensor> {
-    if t.is_contiguous() && t.layout().offset == 0 {
+    if t.is_contiguous() && t.storage_numel() == t.numel() {
         return Tensor::full_of(t.shape(), Scalar::ZERO, t.dtype(), t.device());
     }
     let all = Tensor::full_of(&[t.storage_numel()], Scalar::ZERO, t.dtype(), t.device())?;

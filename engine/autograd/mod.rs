@@ -24,7 +24,7 @@ mod region;
 mod run;
 mod transforms;
 
-pub(crate) use auto::Auto;
+pub(crate) use auto::{Auto, Origin};
 pub use call::Told;
 pub use custom::{custom, rewritten, Backward, CustomNode, Record};
 pub(crate) use custom::{flat, leading_nowhere, refuse_recorded, refusing};

@@ -6,12 +6,13 @@
 use super::auto::{Auto, Origin, ViewInfo};
 use super::node::{Edge, InputMeta, Kept, Kind, Node, Pieces, Saved};
 use super::{forward, grad_enabled, inference_mode_enabled, Ctx};
+use crate::batching;
 use crate::dispatch::{Prim, Storage};
 use crate::ops::{contract::ContractOp, index, nn::NnOp, norm::NormOp, pool::PoolOp, view::ViewOp};
 use crate::shape::Shape;
 use crate::{DType, Error, Result, Scalar, Tensor};
 use smallvec::{smallvec, SmallVec};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 /// A view's steps from its base beyond which they are merged into one.
@@ -49,7 +50,7 @@ fn recorded(t: &Tensor) -> bool {
 /// Is it a view of a tensor that requires a gradient? Then it does too, also where no step leads there: PyTorch says so of
 /// views that were made without recording.
 fn shows(t: &Tensor, view: &ViewInfo) -> bool {
-    !view.itself && t.dtype().is_differentiable() && view.base.0.auto.requires_grad()
+    !view.itself && t.dtype().is_differentiable() && (view.of_input || view.base.0.auto.requires_grad())
 }
 
 /// Where the gradient of `t` goes: its node, or the one that adds to the leaf.
@@ -75,7 +76,7 @@ pub(crate) fn edge_of(t: &Tensor) -> Option<Edge> {
 /// Refuses a view that the tape cannot follow, where it or its base was written since it was made.
 pub(crate) fn check_followed(op: &'static str, t: &Tensor) -> Result<()> {
     match &t.0.auto.view {
-        Some(view) if is_lost(t, view) => Err(Error::runtime(op, lost(view.origin))),
+        Some(view) if is_lost(t, view) => Err(Error::runtime(op, lost(view.origin()))),
         _ => Ok(()),
     }
 }
@@ -92,7 +93,7 @@ pub(crate) fn before(op: &'static str, error: Box<Error>, t: &Tensor) -> Box<Err
 
 /// A write that nobody recorded counts too: PyTorch goes by the version.
 fn is_lost(t: &Tensor, view: &ViewInfo) -> bool {
-    let unfollowed = !matches!(view.origin, Origin::Plain | Origin::Input) && !view.itself;
+    let unfollowed = !matches!(view.origin(), Origin::Plain | Origin::Input | Origin::OfInput) && !view.itself;
     unfollowed
         && view.seen.load(Ordering::Acquire) != changes(&view.base)
         && (view.base.0.auto.requires_grad() || !t.0.auto.is_leaf())
@@ -146,7 +147,7 @@ impl Tensor {
 fn refresh(t: &Tensor) {
     let Some(view) = &t.0.auto.view else { return };
     // A transform's inputs stay what they were when it made them.
-    if view.origin == Origin::Input || is_lost(t, view) {
+    if matches!(view.origin(), Origin::Input | Origin::OfInput) || is_lost(t, view) {
         return;
     }
     let changes = changes(&view.base);
@@ -245,11 +246,16 @@ pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Result<Te
 fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage, wanted: bool) -> Tensor {
     // A view that was made without recording has no edge, and yet steps from it are recorded.
     let edge = wanted.then(|| edge_of(x));
-    let (base, mut ops, seen, origin) = match &x.0.auto.view {
-        Some(v) => (v.base.clone(), v.ops.clone(), changes(&v.base), v.origin),
+    let (base, mut ops, seen, of) = match &x.0.auto.view {
+        Some(v) => (v.base.clone(), v.ops.clone(), changes(&v.base), v.origin()),
         None => (x.clone(), SmallVec::new(), changes(x), Origin::Plain),
     };
-    let origin = if grad_enabled() { origin } else { Origin::NoGrad };
+    let of_input = of == Origin::Input || x.0.auto.view.as_ref().is_some_and(|v| v.of_input);
+    let origin = match of {
+        _ if !grad_enabled() => Origin::NoGrad,
+        Origin::Input => Origin::OfInput,
+        of => of,
+    };
     let mut auto = match edge {
         Some(edge) => {
             let kind = Kind::Op(Prim::View(op.clone()));
@@ -270,7 +276,7 @@ fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage, wanted: bool) -
     auto.inference = x.is_inference();
     auto.made_where(&x.0.auto);
     if !auto.inference {
-        auto.view = Some(Box::new(ViewInfo { base, ops, seen: AtomicU32::new(seen), itself: false, origin }));
+        auto.view = Some(Box::new(ViewInfo::new(base, ops, seen, false, of_input, origin)));
     }
     Tensor::with_auto(storage, auto)
 }
@@ -283,10 +289,16 @@ pub(crate) fn record_pieces(
     cut: impl FnOnce(&Pieces) -> Result<Vec<Tensor>>,
 ) -> Result<Vec<Tensor>> {
     if x.is_batched() || !grad_enabled() {
-        return cut(&pieces);
+        let made = cut(&pieces)?;
+        // What the tape knows of a piece of samples is a view by itself, but PyTorch refuses the same writes.
+        if grad_enabled() {
+            made.iter().for_each(|t| made_by(batching::bare(t), Origin::Pieces));
+        }
+        return Ok(made);
     }
-    let mut made = super::modes::with_grad(false, || cut(&pieces))?;
-    made_by(&mut made, Origin::Pieces);
+    // What the pieces' tangents are made of is recorded, too.
+    let made = super::modes::with_grad(forward::active(), || cut(&pieces))?;
+    made.iter().for_each(|t| made_by(t, Origin::Pieces));
     if !requires_grad(x) {
         return Ok(made);
     }
@@ -300,14 +312,14 @@ pub(crate) fn record_pieces(
 }
 
 /// Says that `t`, a view that was made just now, is an input of the transform that is at work.
-pub(crate) fn as_input(mut t: Tensor) -> Tensor {
-    made_by(std::slice::from_mut(&mut t), Origin::Input);
+pub(crate) fn as_input(t: Tensor) -> Tensor {
+    made_by(&t, Origin::Input);
     t
 }
 
-fn made_by(pieces: &mut [Tensor], origin: Origin) {
-    for info in pieces.iter_mut().filter_map(|t| Arc::get_mut(&mut t.0)?.auto.view.as_mut()) {
-        info.origin = origin;
+fn made_by(t: &Tensor, origin: Origin) {
+    if let Some(view) = &t.0.auto.view {
+        view.set_origin(origin);
     }
 }
 
@@ -323,8 +335,8 @@ pub fn custom_view(out: &Tensor, is_input: bool, several: bool) -> Result<Tensor
     let shown = if is_input { &super::modes::with_grad(false, || out.alias())? } else { out };
     let Some(info) = &shown.0.auto.view else { return out.detach() };
     let origin = if several { Origin::Pieces } else { Origin::Custom };
-    let seen = AtomicU32::new(info.seen.load(Ordering::Acquire));
-    let info = ViewInfo { base: info.base.clone(), ops: info.ops.clone(), seen, itself: info.itself, origin };
+    let seen = info.seen.load(Ordering::Acquire);
+    let info = ViewInfo::new(info.base.clone(), info.ops.clone(), seen, info.itself, info.of_input, origin);
     let mut auto = Auto::detached(out.is_inference());
     auto.view = Some(Box::new(info));
     Ok(Tensor::with_auto(out.storage().clone(), auto))
@@ -375,10 +387,10 @@ pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Re
         return Ok(());
     }
     if let Some(view) = &t.0.auto.view
-        && view.origin != Origin::Plain
+        && view.origin() != Origin::Plain
         && (requires_grad(t) || requires_grad(&view.base) || requires_grad(value))
     {
-        return Err(Error::runtime(op, unfollowed(view.origin)));
+        return Err(Error::runtime(op, unfollowed(view.origin())));
     }
     if requires_grad(value) {
         check_followed(op, value)?;
@@ -415,7 +427,7 @@ fn lost(origin: Origin) -> &'static str {
              would override the custom backward associated with the custom Function, leading to incorrect gradients. You can \
              fix this by cloning the output of the custom Function."
         }
-        Origin::Plain | Origin::Input | Origin::NoGrad => {
+        Origin::Plain | Origin::Input | Origin::OfInput | Origin::NoGrad => {
             "A view was created in no_grad mode and its base or another view of its base has been modified inplace with grad \
              mode enabled. Move both the view and the inplace either inside the no_grad block (if you don't want the inplace \
              to be tracked) or outside (if you want the inplace to be tracked)."
@@ -440,6 +452,10 @@ fn unfollowed(origin: Origin) -> &'static str {
         Origin::Input => {
             "a leaf Variable that requires grad is being used in an in-place operation: an input of the function being \
              transformed. Please write to a clone of it."
+        }
+        Origin::OfInput => {
+            "a view of a leaf Variable that requires grad is being used in an in-place operation: of an input of the \
+             function being transformed. Please write to a clone of it."
         }
         Origin::Plain | Origin::NoGrad => {
             "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Move both the view \

@@ -7,7 +7,7 @@ use super::accumulate::accumulate;
 use super::anomaly::examined;
 use super::custom::tied;
 use super::fit::fit;
-use super::node::{Ctx, Edge, Grads, Kind, Node};
+use super::node::{Ctx, Edge, Grads, Kind, Node, Saved};
 use super::record::{pieces_gradient, write_gradient};
 use super::region::Region;
 use super::{grad_enabled, modes, with_grad};
@@ -158,7 +158,15 @@ fn targets(op: &'static str, inputs: &[Tensor]) -> Result<Vec<Edge>> {
         return Err(Error::not_implemented(op, "gradients go to the values of a sparse tensor, not to itself"));
     }
     inputs.iter().try_for_each(|t| super::check_followed(op, t))?;
-    inputs.iter().map(|t| t.edge().ok_or_else(|| Error::runtime(op, why))).collect()
+    let edge = |t: &Tensor| match t.edge() {
+        // A view made without recording requires a gradient as its base does, and nothing leads to it.
+        None if t.requires_grad() => {
+            let node = Node::new(Kind::Accumulate(t.clone()), SmallVec::new(), SmallVec::new(), Saved::default());
+            Ok(Edge { node, nr: 0 })
+        }
+        edge => edge.ok_or_else(|| Error::runtime(op, why)),
+    };
+    inputs.iter().map(edge).collect()
 }
 
 fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep) -> Result<Vec<(Edge, Tensor)>> {

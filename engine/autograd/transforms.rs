@@ -213,7 +213,11 @@ impl Tensor {
                 levels::around(|| forward::copy_tangents(self, to))
             }
             Mode::Reverse => {
-                let call = state.call;
+                // What is from outside of the call is cut off where it was made.
+                let call = state.call.min(self.call());
+                if call == 0 {
+                    return Ok(());
+                }
                 if leads_out_of(call, self) {
                     // The pass that is this call's own goes no further; all others do.
                     let backward: Backward = Arc::new(move |_, g| {
@@ -232,7 +236,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::Runtime`] for a view that is on the tape: its base would put it back.
     pub fn detach_(&self) -> Result<()> {
-        if self.is_view() {
+        if batching::bare(self).0.auto.view.as_ref().is_some_and(|view| !view.itself) {
             return Err(Error::runtime("detach_", "Can't detach views in-place. Use detach() instead."));
         }
         let own = batching::bare(self);

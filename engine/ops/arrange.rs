@@ -19,6 +19,9 @@ pub(super) fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
         let empty: Vec<Tensor> = tensors.iter().map(|t| t.cast(dtype)).collect::<Result<_>>()?;
         return run(IndexOp::Concat { axis: 0 }, &empty.iter().collect::<Vec<_>>(), first.shape());
     };
+    if lead.is_batched() && lead.ndim() == 0 {
+        return Err(Error::index("cat", shape::NO_DIMENSION));
+    }
     if lead.ndim() == 0 {
         return Err(Error::runtime("cat", "zero-dimensional tensor cannot be concatenated"));
     }

@@ -89,6 +89,8 @@ pub(super) fn unsafe_sizes_body(x: &Tensor, split_sizes: &[isize], dim: isize) -
 
 fn dim_to_cut(op: &'static str, x: &Tensor, dim: isize) -> Result<usize> {
     match x.ndim() {
+        // PyTorch's rule for samples looks at the dimension alone.
+        0 if x.is_batched() && op.starts_with("split") => Err(Error::index(op, shape::NO_DIMENSION)),
         0 => Err(Error::runtime(op, "expects at least a 1-dimensional tensor")),
         n => shape::wrap_dim(op, dim, n),
     }

@@ -239,9 +239,75 @@ DIFFERENCES: tuple[Difference, ...] = (
         ("x = torch.ones(4, device=gpu)\nx.untyped_storage().resize_(64).nbytes()", "64", "raises RuntimeError"),
     ),
     *because(
-        "a rule of its own refuses, and says so by its own kind",
-        ("torch.vmap(lambda s: s.split(1))(torch.ones(3))", "raises IndexError", "raises RuntimeError"),
-        ("torch.vmap(lambda s: torch.cat([s, s]))(torch.ones(3))", "raises IndexError", "raises RuntimeError"),
+        "what a transform's function writes to `.data` is seen by no tape",
+        (
+            "x = torch.ones(2, requires_grad=True)\n"
+            "y = x * 1\n"
+            "torch.func.grad(lambda a: (a.data.mul_(2), (a * a).sum())[1])(y)\n"
+            "torch.autograd.grad(y.sum(), x)[0]",
+            "tensor([2., 2.])",
+            "tensor([1., 1.])",
+        ),
+    ),
+    *because(
+        "the tape is one for all threads, too",
+        (
+            "import threading\n"
+            "def f(x):\n"
+            "    made = []\n"
+            "    t = threading.Thread(target=lambda: made.append(x * 2))\n"
+            "    t.start()\n"
+            "    t.join()\n"
+            "    return made[0].sum()\n"
+            "torch.func.grad(f)(torch.ones(2))",
+            "tensor([0., 0.])",
+            "tensor([2., 2.])",
+        ),
+    ),
+    *because(
+        "what leads nowhere requires no gradient outside of the transform",
+        (
+            "x = torch.ones(2, requires_grad=True)\ntorch.func.jacfwd(lambda a: a * 1)(x).requires_grad",
+            "True",
+            "False",
+        ),
+        (
+            "def f(a):\n"
+            "    with torch.no_grad():\n"
+            "        v = a[:]\n"
+            "    return v.sum()\n"
+            "torch.func.grad_and_value(f)(torch.ones(2, requires_grad=True) * 1)[1].requires_grad",
+            "True",
+            "False",
+        ),
+    ),
+    *because(
+        "in forward mode a product in place with itself goes by what was there",
+        (
+            "def f(x):\n"
+            "    y = x.clone()\n"
+            "    return y.mul_(y)\n"
+            "torch.func.jvp(f, (torch.tensor(3.0),), (torch.tensor(1.0),))[1]",
+            "tensor(12.)",
+            "tensor(6.)",
+        ),
+    ),
+    *because(
+        "an input that has a history stays in it",
+        (
+            "def f(a):\n    a.detach_()\n    return (a * a).sum()\n"
+            "torch.func.grad(f)(torch.ones(2, requires_grad=True) * 1)",
+            "tensor([0., 0.])",
+            "raises RuntimeError",
+        ),
+    ),
+    *because(
+        "overlaps are looked for in what a sample shows",
+        (
+            "torch.vmap(lambda a: a.flatten().lerp_(a, 0.5))(torch.ones(3)).shape",
+            "raises RuntimeError",
+            "torch.Size([3, 1])",
+        ),
     ),
     *because(
         "the result's dtype is the gradient's",

@@ -67,15 +67,12 @@ def jacrev(
             return tuple(_tree.flatten(vjp_fn(_tree.unflatten(vectors, spec)))[0])
 
         blocks = vmap(rows, chunk_size=chunk_size)(*basis(leaves))
+        # Of each input the rows of all outputs, cut into those of each: views of several, as PyTorch's are.
+        cut = [b.split([y.numel() for y in leaves]) for b in blocks]
         jacobian = []
-        start = 0
-        for y in leaves:
-            size = y.numel()
-            parts = [
-                b.narrow(0, start, size).reshape((*y.shape, *x.shape)) for b, x in zip(blocks, inputs, strict=True)
-            ]
+        for i, y in enumerate(leaves):
+            parts = [own[i].reshape((*y.shape, *x.shape)) for own, x in zip(cut, inputs, strict=True)]
             jacobian.append(_tree.unflatten(parts, in_spec))
-            start += size
         made = _tree.unflatten(jacobian, spec)
         return (made, found[2]) if has_aux else made
 
@@ -116,10 +113,8 @@ def jacfwd(
         own = in_spec if isinstance(argnums, tuple) else _tree.flatten(args[at[0]])[1]
         jacobian = []
         for block in blocks:
-            parts, start = [], 0
-            for x in inputs:
-                parts.append(block.narrow(-1, start, x.numel()).reshape((*block.shape[:-1], *x.shape)))
-                start += x.numel()
+            columns = block.split([x.numel() for x in inputs], -1)
+            parts = [c.reshape((*block.shape[:-1], *x.shape)) for c, x in zip(columns, inputs, strict=True)]
             jacobian.append(_tree.unflatten(parts, own))
         made = _tree.unflatten(jacobian, call.spec)
         return (made, aux) if has_aux else made

@@ -61,7 +61,7 @@ def vmap(
         _check_out_dims(out_dims, func)
         size, dims, leaves, spec = _inputs(func, in_dims, args)
         call = functools.partial(_run, func, dims, spec, out_dims, randomness, kwargs)
-        if chunk_size is None or chunk_size >= size:
+        if chunk_size is None or size == 0:
             outs, found, out_spec = call(size, leaves)
             return _tree.unflatten(outs, out_spec)
         state = _C.get_rng_state() if randomness == "same" else None

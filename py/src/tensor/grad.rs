@@ -36,7 +36,8 @@ impl PyTensor {
     #[getter]
     fn is_leaf(&self, py: Python<'_>) -> PyResult<bool> {
         cross::quick(py, || self.read().check_followed())?;
-        Ok(self.read().is_leaf())
+        let own = self.read();
+        Ok(own.is_leaf() || own.is_input())
     }
 
     /// The gradient that backward passes have summed up, or `None`. The same object each time, until it is another tensor.

@@ -147,8 +147,9 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
         Err(_) => None,
     };
     if let Some(t) = given {
-        // Within `vmap` one number for each sample gathers; a truth for each would give results of different shapes.
-        let gathers = t.is_batched() && !matches!(t.dtype(), DType::Bool | DType::U8);
+        // Within `vmap` one number for each sample gathers, and a truth for each says where a number is written; as an index
+        // truths would give results of different shapes, which is refused later.
+        let gathers = t.is_batched() && t.dtype() != DType::U8;
         if t.ndim() == 0 && t.dtype().is_integral() && !gathers {
             let t2 = t.clone();
             return Ok(match cross::long(py, move || t2.item())? {
