@@ -11,6 +11,7 @@ use crate::autograd::{requires_grad, Ctx, Grads, Naming};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
 use crate::{DType, Error, Result, Tensor};
+use smallvec::SmallVec;
 
 const OP: &str = "scaled_dot_product_attention";
 
@@ -121,7 +122,15 @@ pub(super) fn body(
         }
         return by_parts(q, &k, &v, mask.as_ref(), dropout_p, causal, scale);
     }
-    fused(q, &k, &v, mask.as_ref(), causal, scale)
+    let y = fused(q, &k, &v, mask.as_ref(), causal, scale)?;
+    // PyTorch's lies as the query does where that has its numbers side by side: heads that were put first can be put back
+    // in a view.
+    let order: SmallVec<[usize; 4]> = q.layout().memory_order().into_iter().rev().collect();
+    let turned = order.last() == Some(&3) && !order.is_sorted();
+    match q.ndim() == 4 && size(q, 0) == size(&v, 0) && turned && !y.is_batched() {
+        true => y.contiguous_by(&order),
+        false => Ok(y),
+    }
 }
 
 /// The last two dimensions, and what comes before them as two: a batch, and heads.

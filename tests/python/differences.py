@@ -358,14 +358,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     *because(
-        "row-major; PyTorch's result lies as the query does",
-        (
-            "x = torch.ones(1, 3, 2, 4).transpose(1, 2)\nF.scaled_dot_product_attention(x, x, x).stride()",
-            "(24, 4, 8, 1)",
-            "(24, 12, 4, 1)",
-        ),
-    ),
-    *because(
         "tensors of one memory that are pickled together stay so",
         (
             "import pickle\nx = torch.zeros(2)\na, b = pickle.loads(pickle.dumps([x, x[1:]]))\na.fill_(1.0)\nb",

@@ -246,3 +246,28 @@ def test_refusals(name: str, call: Any, says: str, device: str) -> None:
         lucid.set_default_device("cpu")
     # The GPU device refuses float64 before.
     assert name == "dtypes" or "scaled_dot_product_attention" in str(got.value)
+
+
+QUERIES = {
+    "row-major": lambda m, d: m.ones(2, 3, 5, 4, device=d),
+    "heads put first": lambda m, d: m.ones(2, 5, 3, 4, device=d).transpose(1, 2),
+    "one of three": lambda m, d: m.ones(2, 5, 36, device=d).split(12, 2)[1].view(2, 5, 3, 4).transpose(1, 2),
+    "batch second": lambda m, d: m.ones(5, 2, 3, 4, device=d).permute(1, 2, 0, 3),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_result_lies_as_the_query_does(query: str, grad: bool, device: str) -> None:
+    """So heads that were put first are put back in a view."""
+
+    def run(m: Any, d: str) -> Any:
+        q = QUERIES[query](m, d).requires_grad_(grad)
+        y = m.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+        flat = y.transpose(1, 2).view(2, 5, -1) if query == "heads put first" else y
+        return y.stride(), y.is_contiguous(), y._is_view(), flat.shape == (2, 5, 12), flat.tolist()
+
+    theirs, ours = run(torch, "cpu"), run(lucid, device)
+    assert ours[:-1] == theirs[:-1]
+    np.testing.assert_allclose(np.asarray(ours[-1]), np.asarray(theirs[-1]), 1e-5)
