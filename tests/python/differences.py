@@ -377,6 +377,169 @@ DIFFERENCES: tuple[Difference, ...] = (
             "0",
         ),
     ),
+    *because(
+        "all dimensions are numbers, or all of their kind is refused",
+        (
+            "torch.var(torch.tensor([[1.0, 2.0], [3.0, 5.0]]), dim=(0, True))",
+            "tensor(2.9167)",
+            "raises TypeError",
+        ),
+    ),
+    *because(
+        "numbers that are not written are not looked at",
+        (
+            "torch.linspace(1j, -3, 0, dtype=torch.int64)",
+            "raises RuntimeError",
+            "tensor([], dtype=torch.int64)",
+        ),
+    ),
+    *because(
+        "where a number goes `None` does, too",
+        (
+            "torch.histogram(torch.ones(2), torch.tensor([0.0, 2.0]), range=None).hist",
+            "raises TypeError",
+            "tensor([2.])",
+        ),
+    ),
+    *because(
+        "what is beyond the dtype is its largest number",
+        (
+            "torch.logspace(100, -3, 2, dtype=torch.int64)",
+            "tensor([-9223372036854775808, 0])",
+            "tensor([9223372036854775807, 0])",
+        ),
+    ),
+    *because(
+        "of matrices with NaN or infinities there is no decomposition to go by; PyTorch's answer is that of its LAPACK",
+        (
+            'torch.linalg.slogdet(torch.full((2, 2), float("nan"))).sign',
+            "tensor(0.)",
+            "tensor(nan)",
+        ),
+        (
+            'torch.linalg.cholesky(torch.tensor([[float("inf"), 1.0], [1.0, 1.0]]))',
+            "raises LinAlgError",
+            "tensor([[inf, 0.], [0., 1.]])",
+        ),
+        (
+            'torch.linalg.pinv(torch.tensor([[float("inf"), 1.0], [1.0, 1.0]]))',
+            "tensor([[0., 0.], [0., 0.]])",
+            "raises LinAlgError",
+        ),
+    ),
+    *because(
+        "PyTorch takes `pow` by a half for a root, and its gradient's sign of zero and NaN from it",
+        (
+            ("x = torch.tensor([-0.0], requires_grad=True)\nx.pow(0.5).backward()\nx.grad"),
+            "tensor([-inf])",
+            "tensor([inf])",
+        ),
+        (
+            ('x = torch.tensor([float("-inf")], requires_grad=True)\nx.pow(1.5).backward()\nx.grad'),
+            "tensor([nan])",
+            "tensor([inf])",
+        ),
+    ),
+    *because(
+        "reflected along all dimensions, where PyTorch has it along the last ones",
+        (
+            'F.pad(torch.ones(3, 3), (1, 1, 1, 1), mode="reflect").shape',
+            "raises NotImplementedError, RuntimeError",
+            "torch.Size([5, 5])",
+        ),
+    ),
+    *because(
+        "a truth without dimensions is a mask like others",
+        (
+            ("x = torch.ones(2)\nx[torch.tensor(True)] = torch.tensor([2, 3])\nx"),
+            "raises RuntimeError",
+            "tensor([2., 3.])",
+        ),
+    ),
+    *because(
+        "a list of tensors is stacked",
+        (
+            "torch.asarray([torch.ones(2), torch.ones(2)])",
+            "raises ValueError",
+            "tensor([[1., 1.], [1., 1.]])",
+        ),
+    ),
+    *because(
+        "an element that a view shows twice is written once",
+        (
+            ("x = torch.zeros(4)\nx.unfold(0, 2, 1).add_(1)\nx"),
+            "tensor([1., 2., 2., 1.])",
+            "tensor([1., 1., 1., 1.])",
+        ),
+    ),
+    *because(
+        "a dual tensor's tangent is resized with it",
+        (
+            (
+                "with torch.autograd.forward_ad.dual_level():\n"
+                "    x = torch.autograd.forward_ad.make_dual(torch.ones(2), torch.ones(2))\n"
+                "    x.resize_(3)\n"
+                "x.shape"
+            ),
+            "raises RuntimeError",
+            "torch.Size([3])",
+        ),
+    ),
+    *because(
+        "each result has a step of its own",
+        (
+            ("u, s, v = torch.linalg.svd(torch.eye(2).requires_grad_())\nu.grad_fn is s.grad_fn"),
+            "True",
+            "False",
+        ),
+    ),
+    *because(
+        "a tensor that is given twice has one gradient",
+        (
+            (
+                "x = torch.ones(2, requires_grad=True)\n"
+                "seen = []\n"
+                "y = F.mse_loss(x, x)\n"
+                "y.grad_fn.register_hook(lambda i, o: seen.extend(i))\n"
+                "y.backward()\n"
+                "[g is None for g in seen]"
+            ),
+            "[False, False]",
+            "[False, True]",
+        ),
+    ),
+    *because(
+        "one step: no product with a transposed weight, and no cast, is shown",
+        (
+            "F.linear(torch.ones(1, 2), torch.ones(3, 2, requires_grad=True)).grad_fn.next_functions[1][0].name()",
+            "TBackward0",
+            "torch::autograd::AccumulateGrad",
+        ),
+        (
+            (
+                "w = torch.ones(2, 2, requires_grad=True)\n"
+                'with torch.autocast("cpu"):\n'
+                "    y = torch.mm(torch.ones(2, 2), w)\n"
+                "y.grad_fn.next_functions[1][0].name()"
+            ),
+            "ToCopyBackward0",
+            "torch::autograd::AccumulateGrad",
+        ),
+    ),
+    *because(
+        "what PyTorch warns of, and does, is done without a word",
+        (
+            (
+                "import warnings\n"
+                "with warnings.catch_warnings(record=True) as seen:\n"
+                '    warnings.simplefilter("always")\n'
+                "    torch.tensor(torch.ones(2))\n"
+                "len(seen)"
+            ),
+            "1",
+            "0",
+        ),
+    ),
 )
 
 

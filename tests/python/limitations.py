@@ -152,7 +152,7 @@ FAILING = "with reduce PyTorch records a step that fails when it is gone back th
 #: Rows whose last step of the tape has another name in PyTorch, and why.
 STEP_NAMES: dict[str, str] = (
     dict.fromkeys(("cdist", "linalg_cond", "matrix_power", "svd", "vander"), LAST_OF_SEVERAL)
-    | dict.fromkeys(("diff", "pad"), BY_SHAPE)
+    | dict.fromkeys(("diff",), BY_SHAPE)
     | dict.fromkeys(
         (
             "chebyshev_polynomial_t",
@@ -181,6 +181,7 @@ GRAPHS: dict[str, str] = STEP_NAMES | {
     **dict.fromkeys(("linear", "max_pool1d", "avg_pool1d", "nll_loss", "cross_entropy"), ONE_PASS),
     **dict.fromkeys(("scaled_dot_product_attention", "matmul", "logdet", "cartesian_prod"), ONE_PASS),
     **dict.fromkeys(("quantile", "nanquantile", "einsum"), "made of other steps, in another order"),
+    "pad": "PyTorch pads in circles by writes, each of which it shows",
     "ndtr": "made of `erfc`, which is right where `1 + erf` has lost its digits",
     "linalg_lstsq": "the residuals are made of the solution, whose step comes between",
 }

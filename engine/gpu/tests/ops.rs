@@ -305,7 +305,7 @@ fn nothing_in_nothing_out() {
     let sorted =
         B::sort(&SortOp::ArgSort { axis: 0, descending: true }, &[&x], &Meta::new(&[0, 3], DType::I64)).unwrap();
     assert!(get::<i64>(&sorted).is_empty());
-    assert_eq!(B::nonzero(&x).unwrap().layout().shape.as_slice(), [0, 2]);
+    assert_eq!(B::nonzero(&x).unwrap().layout().shape.as_slice(), [2, 0]);
     let n = B::nonzero(&put(&[0f32, 1.0, -0.0, NAN], &[2, 2])).unwrap();
     assert_eq!(get::<i64>(&n), [0, 1, 1, 1]);
     let nothing = Meta::new(&[0], DType::I64);

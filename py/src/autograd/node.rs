@@ -123,9 +123,12 @@ impl PyNode {
         PyNode(node.get().0.clone())
     }
 
-    /// The name, such as `AddBackward0`.
+    /// The name, such as `AddBackward0`; of what is no op's step as PyTorch has it, `torch::autograd::AccumulateGrad`.
     fn name(&self) -> String {
-        self.0.name().into_owned()
+        match self.0.name() {
+            own if own == "AccumulateGrad" || own == "CopySlices" => format!("torch::autograd::{own}"),
+            own => own.into_owned(),
+        }
     }
 
     /// Where the gradients of the inputs go: pairs of a node and the number of its result, `(None, 0)` for none.

@@ -251,3 +251,16 @@ def test_a_copied_handle_without_its_module() -> None:
         return kept, lone.id == handle.id, list(hooks)
 
     same(f)
+
+
+def test_names_of_nodes_that_are_no_ops_steps() -> None:
+    def f(m: Any) -> Any:
+        x = leaf(m)
+        y = x * 2
+        step = y.grad_fn.next_functions[0][0]
+        y[0] = 3
+        return [(n.name(), type(n).__name__) for n in (step, y.grad_fn)], repr(y)
+
+    found = []
+    same(lambda m: found.append(f(m)) or found[-1][0])
+    assert found[0][1].endswith("grad_fn=<CopySlices>)") and found[1][1].endswith("grad_fn=<CopySlices>)")
