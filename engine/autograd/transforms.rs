@@ -208,6 +208,8 @@ impl Tensor {
         match state.innermost {
             _ if self.is_sparse() => Ok(()),
             Mode::None => Ok(()),
+            // What was made outside of all calls is cut off there.
+            Mode::Forward if self.call() == 0 => Ok(()),
             Mode::Forward => {
                 to.0.auto.set_edge(record::edge_of(self));
                 levels::around(|| forward::copy_tangents(self, to))

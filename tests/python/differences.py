@@ -540,6 +540,21 @@ DIFFERENCES: tuple[Difference, ...] = (
             "0",
         ),
     ),
+    *because(
+        "an op in place keeps a result of its own, which writes to `.data` do not reach",
+        (
+            (
+                "x = torch.ones(2, requires_grad=True)\n"
+                "y = x * 0.5\n"
+                "y.tanh_()\n"
+                "y.data.mul_(2)\n"
+                "y.sum().backward()\n"
+                "x.grad"
+            ),
+            "tensor([0.0729, 0.0729])",
+            "tensor([0.3932, 0.3932])",
+        ),
+    ),
 )
 
 

@@ -65,6 +65,22 @@ def third(m: Any, f: Callable[[Any], Any], outer: str, inner: str) -> Any:
     return m.autograd.grad(total(h), x)
 
 
+def captured_data(m: Any, how: str) -> Any:
+    """Cut off for good: the transform knows nothing of it."""
+    x = leaf(m, 3)
+    t = x.detach() * 2
+    run = {
+        "jvp": lambda f: m.func.jvp(f, (t,), (m.ones(3),)),
+        "jacfwd": lambda f: m.func.jacfwd(f)(t),
+        "vmap": lambda f: m.vmap(f)(t),
+    }[how]
+    kept: list[bool] = []
+    run(lambda s: (kept.append(x.data.requires_grad), s * x.data.sum())[1])
+    y = run(lambda s: s * x.sum() + x.data.sum())
+    y = y[0] if isinstance(y, tuple) else y
+    return kept, m.autograd.grad(y.sum(), x)
+
+
 def data_of_outside(m: Any) -> Any:
     x = leaf(m)
     f = m.func.grad(lambda b: m.func.grad(lambda a: (a * a * b.data * x.data * b).sum())(b).sum())
@@ -123,6 +139,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
        for outer in ("jacfwd", "jacrev") for inner in ("jacfwd", "jacrev")
        for name, f in {"sin": lambda x: x.sin(), "pieces": lambda x: x.split([1, 2])[1] ** 3}.items()},
     "data of what is outside": data_of_outside,
+    **{f"data of what is outside, {how}": lambda m, how=how: captured_data(m, how)
+       for how in ("jvp", "jacfwd", "vmap")},
     "gradient of a view without recording": lambda m: unrecorded_view(m, "unused"),
     "gradient of a view without recording, which is needed": lambda m: unrecorded_view(m, ""),
     "input of what has a history": lambda m: looks(m, leaf(m) * 1),
