@@ -555,6 +555,17 @@ DIFFERENCES: tuple[Difference, ...] = (
             "tensor([0.3932, 0.3932])",
         ),
     ),
+    *because(
+        "not there: hooks of saved tensors are those in force at the call",
+        (
+            (
+                "f = torch.utils.checkpoint.checkpoint\n"
+                "f(lambda x: x, torch.ones(1), use_reentrant=False, respect_saved_tensors_hooks=True)"
+            ),
+            "tensor([1.])",
+            "raises TypeError",
+        ),
+    ),
 )
 
 
