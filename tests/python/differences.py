@@ -449,14 +449,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     *because(
-        "a truth without dimensions is a mask like others",
-        (
-            ("x = torch.ones(2)\nx[torch.tensor(True)] = torch.tensor([2, 3])\nx"),
-            "raises RuntimeError",
-            "tensor([2., 3.])",
-        ),
-    ),
-    *because(
         "a list of tensors is stacked",
         (
             "torch.asarray([torch.ones(2), torch.ones(2)])",

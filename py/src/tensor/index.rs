@@ -327,7 +327,14 @@ fn set(slf: &Bound<'_, PyTensor>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAn
     if let HeldOperand::Scalar(Scalar::Wide(i)) = value {
         return Err(errors::value_error(py, format!("__setitem__(): {i} does not fit into int64")));
     }
-    let items = key_items(&x, key)?;
+    let mut items = key_items(&x, key)?;
+    // A truth alone that is no tensor is no index: it writes all, as `None` does, or nothing.
+    if let Ok(truth) = key.cast::<PyBool>() {
+        if !truth.is_true() {
+            return Ok(());
+        }
+        items = vec![Item::New];
+    }
     let heavy = items.iter().any(|i| matches!(i, Item::Tensor(_)));
     let weight = if heavy { cross::LARGE } else { weight_of(&x) };
     // Cloned, so that no lock is held while the GIL is waited for.
@@ -352,12 +359,6 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
     {
         let Some(Item::Tensor(mask)) = items.pop() else { return Ok(()) };
         return fill_where(x, &mask, value);
-    }
-    // A truth alone is no index: it writes all, as `None` does, or nothing.
-    match items.as_slice() {
-        [Item::Bool(true)] => items = vec![Item::New],
-        [Item::Bool(false)] => return Ok(()),
-        _ => {}
     }
     // PyTorch fills where one mask is all that gathers, and filling casts; what else is put has to have the dtype.
     let fills = match value {

@@ -15,20 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-DTYPES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-]
+from tests.python.samples import lucid_dtypes
+
+DTYPES = lucid_dtypes()
 VIEWS = {
     "whole": lambda t: t,
     "transposed": lambda t: t.T,

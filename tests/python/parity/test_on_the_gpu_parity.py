@@ -76,5 +76,5 @@ def test_bags_of_nothing(device: str) -> None:
         none = m.zeros(0, dtype=m.int64, device=on)
         parts = m.embedding_bag(m.ones(3, 2, device=on), none, none, mode=2)
         assert all(p.device == none.device for p in parts)
-        found.append([(list(p.shape), str(p.dtype)[-7:]) for p in parts])
+        found.append([(list(p.shape), str(p.dtype).rpartition(".")[2]) for p in parts])
     assert found[0] == found[1]

@@ -14,20 +14,9 @@ import pytest
 import torch
 from lucid import serialization as ser
 
-NAMES = (
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-)
+from tests.python.samples import lucid_dtypes
+
+NAMES = lucid_dtypes()
 
 
 def equal(ours: lucid.Tensor, theirs: torch.Tensor) -> None:

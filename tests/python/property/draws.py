@@ -9,20 +9,9 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-DTYPES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-]
+from tests.python.samples import lucid_dtypes
+
+DTYPES = lucid_dtypes()
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 dtypes = st.sampled_from(DTYPES)
 devices = st.sampled_from(["cpu", "gpu"])

@@ -13,21 +13,10 @@ import lucid
 import numpy as np
 import pytest
 
+from tests.python.samples import lucid_dtypes
+
 DEVICES = ("cpu", "gpu")
-DTYPES = (
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-)
+DTYPES = lucid_dtypes()
 
 
 @pytest.mark.parametrize(
