@@ -27,7 +27,8 @@ FOREIGN = re.compile(r'extern "C" \{(.*?)\n\s*\}', re.DOTALL)
 FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(([^)]*)\)\s*(?:->\s*([^;]+?))?\s*;")
 APPLES = re.compile(r"(vDSP_|vv|cblas_|catlas_|appleblas_)\w+|[sdcz][a-z0-9]{3,}_")
 C_TYPES = {"c_int": "int", "i32": "int", "f32": "float", "f64": "double", "isize": "long", "usize": "unsigned long"}
-C_TYPES |= {"c_char": "char", "c_void": "void", "": "void", "Complex32": "__CLPK_complex"}
+C_TYPES |= {"c_char": "char", "c_void": "void", "": "void"}
+C_TYPES |= {"Complex32": "__CLPK_complex", "Complex64": "__CLPK_doublecomplex"}
 SPLIT = re.compile(r",\s*(?=\w+\s*:\s)")
 
 
