@@ -382,6 +382,9 @@ pub(crate) fn view(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
     if let Some(batch) = x.storage().batch() {
         return batching::view(op, batch, layout);
     }
+    if x.is_sparse() {
+        return sparse::view(&op, x);
+    }
     let begun = profile::begin();
     let storage = with_backend!(x.device(), run(&op, x, layout))?;
     profile::end(begun, || op.schema(), [x], &storage.layout().shape);

@@ -8,7 +8,7 @@ use crate::autograd::Naming;
 use crate::dispatch::{self, Meta, Prim};
 use crate::dtype::Category;
 use crate::shape::{self, Shape};
-use crate::{DType, Error, Result, Scalar, Tensor};
+use crate::{sparse, DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -194,6 +194,9 @@ fn product_of_nothing(a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
 fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if let Err(refused) = check_dtypes("matmul", a, b) {
         return product_of_nothing(a, b).unwrap_or(Err(refused));
+    }
+    if a.is_sparse() || b.is_sparse() {
+        return sparse::product("matmul", a, b);
     }
     let ranks = (a.ndim(), b.ndim());
     // The steps have the names of what PyTorch calls.

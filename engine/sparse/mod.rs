@@ -6,11 +6,13 @@
 //! sees the values: a sparse tensor requires a gradient where its values do, and has no history but theirs.
 //! Depends on the ops. Invariant: every index lies inside of the shape, and both parts are on one device.
 
+mod products;
 mod rules;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use rules::{accumulated, apply, detached, refuse, write};
+pub(crate) use products::product;
+pub(crate) use rules::{accumulated, apply, detached, refuse, view, write};
 
 use crate::dispatch::Storage;
 use crate::ops::index::{index_axes, put_axes, Target};
@@ -86,6 +88,15 @@ pub(crate) fn made(parts: Parts, shape: &[usize]) -> Tensor {
 /// Says why a tensor that is not sparse cannot be asked.
 fn wants_sparse(op: &'static str) -> Box<Error> {
     Error::runtime(op, format!("{op} expected sparse coordinate tensor layout but got Strided"))
+}
+
+/// Each index as one number, row-major in these sizes; 0 where there are none.
+fn numbers(indices: &Tensor, sizes: &[usize]) -> Result<Tensor> {
+    let mut flat = Tensor::full_of(&indices.shape()[1..], 0.into(), DType::I64, indices.device())?;
+    for (row, &step) in contiguous_strides(sizes).iter().enumerate() {
+        flat = (flat + &(indices.select(0, row as i64)? * step as i64)?)?;
+    }
+    Ok(flat)
 }
 
 /// The least shape that the indices fit into, with the values' own sizes behind. Evaluates.
@@ -265,12 +276,7 @@ impl Tensor {
         }
         let sizes = &self.shape()[..dim];
         let (indices, place, count) = no_grad(|| {
-            // Several index rows count as one number; with none, all values lie at one place.
-            let steps = contiguous_strides(sizes);
-            let mut flat = Tensor::full_of(&[nnz], 0.into(), DType::I64, indices.device())?;
-            for (i, &step) in steps.iter().enumerate() {
-                flat = (flat + &(indices.select(0, i as i64)? * step as i64)?)?;
-            }
+            let (flat, steps) = (numbers(&indices, sizes)?, contiguous_strides(sizes));
             let mut found = flat.unique(true, true, false, None)?.into_iter();
             let (Some(flat), Some(place)) = (found.next(), found.next()) else {
                 return Err(Error::runtime("coalesce", "unique gave no places"));

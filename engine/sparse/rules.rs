@@ -1,13 +1,16 @@
 //! What primitives do with sparse tensors: sums, factors, functions that keep zero, casts and copies.
 
-use super::{made, places, rows_at, Coo, Parts};
+use super::{made, places, products, rows_at, Coo, Parts};
 use crate::dispatch::{apply1, Meta, Prim};
 use crate::ops::binary::BinaryOp;
-use crate::ops::index::{cat, put_axes, Target};
+use crate::ops::index::{cat, put_axes, stack, IndexOp, Target};
 use crate::ops::reduce::ReduceOp;
 use crate::ops::transfer::TransferOp;
 use crate::ops::unary::UnaryOp;
+use crate::ops::view::{expand_to, permute_axes, ViewOp};
+use crate::shape::{Axes, Shape};
 use crate::{Error, Result, Tensor};
+use smallvec::SmallVec;
 
 /// The tensor cut off from the tape, where it is sparse: the same storage, or that of values that are cut off.
 pub(crate) fn detached(x: &Tensor) -> Result<Option<Tensor>> {
@@ -52,11 +55,16 @@ pub(crate) fn apply(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor
         (Prim::Binary(BinaryOp::Mul | BinaryOp::Div), [a, b]) => match (coo(a), coo(b)) {
             (Some(parts), None) => scaled(&prim, a, parts, b, meta),
             (None, Some(parts)) if prim == Prim::Binary(BinaryOp::Mul) => scaled(&prim, b, parts, a, meta),
+            (Some(_), Some(_)) if prim == Prim::Binary(BinaryOp::Mul) => products::by_element(name, a, b),
             (Some(_), Some(_)) | (None, _) => refused(),
         },
         (Prim::Reduce(ReduceOp::Sum, how), [x]) if how.axes.len() == x.ndim() && !how.keepdim => {
             let Some(parts) = coo(x) else { return refused() };
             parts.values.sum(None, false, Some(meta.dtype))
+        }
+        (Prim::Reduce(ReduceOp::Sum, how), [x]) if !how.keepdim && x.is_sparse() => summed(x, &how.axes, &meta),
+        (Prim::Index(IndexOp::Concat { axis }), x) if x.iter().all(|t| t.is_sparse()) => {
+            products::joined(name, *axis, x, &meta.shape)
         }
         _ => refused(),
     }
@@ -92,15 +100,53 @@ fn is_linear(op: &UnaryOp) -> bool {
 fn scaled(prim: &Prim, x: &Tensor, mut parts: Parts, factor: &Tensor, meta: Meta) -> Result<Tensor> {
     let factor = match factor.ndim() {
         0 => factor.clone(),
-        _ if factor.shape() == x.shape() => rows_at(factor, &parts.indices)?,
+        _ if meta.shape.as_slice() == x.shape() => rows_at(&expand_to(factor, x.shape())?, &parts.indices)?,
         _ => {
-            let why = "a sparse tensor is scaled by a number, a 0-d tensor, or a dense tensor of its own shape";
+            let why = "a sparse tensor is scaled by numbers and by dense tensors that can be expanded to its shape";
             return Err(Error::shape(prim.schema().name, why, &[x.shape(), factor.shape()]));
         }
     };
     let meta = Meta::new(parts.values.shape(), meta.dtype);
     parts.values = apply1(prim.clone(), &[&parts.values, &factor], meta)?;
     Ok(made(parts, x.shape()))
+}
+
+/// A sparse tensor summed over some of its dimensions: sparse as long as one that is indexed is left, and dense otherwise.
+fn summed(x: &Tensor, axes: &[usize], meta: &Meta) -> Result<Tensor> {
+    let Parts { indices, values, .. } = x.sparse_parts("sum")?;
+    let (dim, here) = (x.sparse_dim(), |axis: &usize| axes.contains(axis));
+    let mut over: SmallVec<[isize; 8]> = (dim..x.ndim()).filter(here).map(|axis| (axis - dim + 1) as isize).collect();
+    let kept: Vec<i64> = (0..dim).filter(|axis| !here(axis)).map(|axis| axis as i64).collect();
+    if kept.is_empty() {
+        over.push(0);
+    }
+    let values = match over.is_empty() {
+        true => values.cast(meta.dtype)?,
+        false => values.sum(Some(&over), false, Some(meta.dtype))?,
+    };
+    if kept.is_empty() {
+        return Ok(values);
+    }
+    let rows = kept.iter().map(|&axis| indices.select(0, axis)).collect::<Result<Vec<_>>>()?;
+    made(Parts { indices: stack(&rows, 0)?, values, coalesced: false }, &meta.shape).coalesce()
+}
+
+/// A sparse tensor with its dimensions in another order: those that are indexed among themselves, and the others.
+pub(crate) fn view(op: &ViewOp, x: &Tensor) -> Result<Tensor> {
+    let name = op.schema().name;
+    let Parts { indices, values, .. } = x.sparse_parts(name)?;
+    let (ViewOp::Permute { axes }, dim) = (op, x.sparse_dim()) else {
+        return Err(refuse(name, &[x]).unwrap_or_else(|| Error::runtime(name, "expected a sparse tensor")));
+    };
+    if axes[..dim].iter().any(|&axis| axis >= dim) {
+        let why = "a dimension that is indexed and one that is not cannot change places: call to_dense() first";
+        return Err(Error::runtime(name, why));
+    }
+    let rows = axes[..dim].iter().map(|&axis| indices.select(0, axis as i64)).collect::<Result<Vec<_>>>()?;
+    let order: Axes = std::iter::once(0).chain(axes[dim..].iter().map(|axis| axis - dim + 1)).collect();
+    let shape: Shape = axes.iter().map(|&axis| x.shape()[axis]).collect();
+    let indices = if rows.is_empty() { indices } else { stack(&rows, 0)? };
+    Ok(made(Parts { indices, values: permute_axes(&values, &order)?, coalesced: false }, &shape))
 }
 
 fn sum(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Tensor> {

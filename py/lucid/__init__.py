@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from lucid import profiler as profiler
     from lucid import random as random
     from lucid import serialization as serialization
+    from lucid import sparse as sparse
     from lucid import special as special
     from lucid import storage as storage
     from lucid import testing as testing
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from lucid import utils as utils
     from lucid import version as version
     from lucid._convert import asarray as asarray
+    from lucid._convert import from_file as from_file
     from lucid._convert import from_numpy as from_numpy
     from lucid._convert import frombuffer as frombuffer
     from lucid._gpu import Event as Event
@@ -161,6 +163,8 @@ if TYPE_CHECKING:
     from lucid.serialization import save as save
     from lucid.serialization import save_safetensors as save_safetensors
     from lucid.serialization import save_sharded as save_sharded
+    from lucid.sparse import dsmm as dsmm
+    from lucid.sparse import spmm as spmm
     from lucid.utils.dlpack import from_dlpack as from_dlpack
     from lucid.utils.dlpack import to_dlpack as to_dlpack
 
@@ -185,6 +189,7 @@ _PACKAGES = {
     "random",
     "return_types",
     "serialization",
+    "sparse",
     "special",
     "storage",
     "testing",
@@ -213,6 +218,7 @@ _NAMES = {
     "to_dlpack": "lucid.utils.dlpack",
     "get_printoptions": "lucid._repr",
     "printoptions": "lucid._repr",
+    "from_file": "lucid._convert",
     "from_numpy": "lucid._convert",
     "frombuffer": "lucid._convert",
     "load": "lucid.serialization",
@@ -259,6 +265,8 @@ _NAMES = {
     "sym_not": "lucid._symbols",
     "sym_sqrt": "lucid._symbols",
     "sym_sum": "lucid._symbols",
+    "dsmm": "lucid.sparse",
+    "spmm": "lucid.sparse",
     "vmap": "lucid.func",
 }
 

@@ -7,6 +7,8 @@ shares sees the other's writes.
 from __future__ import annotations
 
 import copy as copy_module
+import mmap
+import os
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -230,19 +232,67 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
     return _leaf(tensor) if requires_grad else tensor
 
 
+def from_file(
+    filename: str,
+    shared: bool | None = None,
+    size: int = 0,
+    *,
+    dtype: DType | None = None,
+    layout: _C.layout | None = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A vector of `size` elements that shows the memory of a file, on the CPU.
+
+    With `shared` writes go to the file, which is made, or made longer, where it is too small; without, they stay in
+    memory. Whoever shortens the file while it is shown ends this process when it is read (mmap(2)).
+
+    Raises:
+        RuntimeError: the file cannot be opened, or is too small; the size is negative; or the device is not the CPU.
+        TypeError: an argument is of another kind.
+    """
+    op, dtype = "from_file", _C.get_default_dtype() if dtype is None else dtype
+    for name, value, kind in (("filename", filename, str), ("size", size, int), ("dtype", dtype, DType)):
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise errors.TypeError(f"{op}(): argument '{name}' must be {kind.__name__}, not {type(value).__name__}")
+    on = _C.get_default_device() if device is None else _C.device(device)
+    if on.type != "cpu" or pin_memory or layout not in (None, _C.strided):
+        raise errors.RuntimeError(f"{op}: files are shown as dense tensors on the cpu alone, without pin_memory")
+    if size < 0:
+        raise errors.RuntimeError(f"{op}: the size must not be negative, got {size}")
+    length = size * dtype.itemsize
+    try:
+        with open(os.open(filename, os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY), "r+b" if shared else "rb") as f:
+            there = os.fstat(f.fileno()).st_size
+            if there < length and not shared:
+                raise errors.RuntimeError(
+                    f"{op}: file <{filename}> size <{there}> is smaller than the required mapping size <{length}>"
+                )
+            if there < length:
+                f.truncate(length)
+            if size == 0:
+                return _C.empty(0, dtype=dtype, device="cpu", requires_grad=requires_grad)
+            memory = mmap.mmap(f.fileno(), length, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+    except OSError as e:
+        raise errors.RuntimeError(f"{op}: unable to open file <{filename}>: {e.strerror} ({e.errno})") from e
+    return frombuffer(memory, dtype=dtype, requires_grad=requires_grad)
+
+
 def asarray(
     obj: Any,
     *,
     dtype: DType | None = None,
     device: Any = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """`obj` as a tensor that shares its memory where that can be: a tensor, a NumPy array, a DLPack capsule or
     exporter, a buffer, whose bytes are read as `dtype`; numbers and sequences are copied. With `copy=True` it is always
-    a copy, with `copy=False` needing one is a ValueError."""
+    a copy, with `copy=False` needing one is a ValueError. A tensor keeps its history, unless `requires_grad=False` cuts
+    it off."""
     if isinstance(obj, Tensor):
-        tensor = obj
+        tensor = obj.detach() if requires_grad is False and obj.requires_grad else obj
     elif isinstance(obj, (bool, int, float, complex, list, tuple, range)):
         if copy is False:
             raise ValueError("can't alias arbitrary sequence into a tensor.")
@@ -267,7 +317,7 @@ def asarray(
         tensor = tensor.to(wanted_device, wanted_dtype)
     elif copy:
         tensor = tensor.clone()
-    if isinstance(obj, Tensor) and obj.requires_grad:
+    if tensor.requires_grad:
         return tensor
     return _leaf(tensor) if requires_grad else tensor
 

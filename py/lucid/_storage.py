@@ -12,6 +12,7 @@ from typing import Any, Self
 from lucid import _C, errors
 from lucid._C import Tensor, uint8
 from lucid._C import dtype as DType
+from lucid._convert import from_file
 from lucid._dtypes import CLASSES
 
 
@@ -188,6 +189,11 @@ class UntypedStorage(_Storage):
     def from_buffer(cls, buffer: Any, *, dtype: DType = uint8) -> Self:
         """The bytes of an object with the buffer protocol, copied."""
         return cls(bytes(buffer))
+
+    @classmethod
+    def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0) -> Self:
+        """The bytes of a file, as `lucid.from_file` shows them."""
+        return cls._of(from_file(filename, shared, nbytes, dtype=uint8))
 
     def type(self) -> str:
         """The name of its class."""

@@ -130,11 +130,29 @@ impl PyTensor {
     }
 
     /// The elements that are not zero as a sparse tensor that indexes the first `sparse_dim` dimensions, all unless said;
-    /// itself where it is sparse. Evaluates.
-    #[pyo3(signature = (sparse_dim=None))]
-    fn to_sparse<'py>(slf: &Bound<'py, Self>, sparse_dim: Option<i64>) -> Object<'py> {
+    /// itself where it is sparse. Evaluates. `layout` may be `lucid.sparse_coo` alone; the other arguments are for PyTorch's
+    /// compressed layouts.
+    #[pyo3(signature = (sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None))]
+    fn to_sparse<'py>(
+        slf: &Bound<'py, Self>,
+        sparse_dim: Option<i64>,
+        layout: Option<&Bound<'py, PyLayout>>,
+        blocksize: Option<&Bound<'py, PyAny>>,
+        dense_dim: Option<i64>,
+    ) -> Object<'py> {
+        if blocksize.is_some() || dense_dim.is_some() || layout.is_some_and(|l| l.get().0 != "sparse_coo") {
+            let why =
+                "to_sparse: the layout is lucid.sparse_coo, which takes no blocksize and no dense_dim; say how many \
+                       dimensions are indexed with sparse_dim";
+            return Err(errors::runtime_error(slf.py(), why.to_string()));
+        }
         let dim = sparse_dim.map(|d| usize::try_from(d).unwrap_or(usize::MAX));
         same_or(slf, move |t| t.to_sparse(dim))
+    }
+
+    /// `to_sparse()`.
+    fn to_sparse_coo<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
+        same_or(slf, |t| t.to_sparse(None))
     }
 
     /// A sparse tensor of what this dense one has at the indices of `mask`, a sparse tensor of its shape.

@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 import lucid  # noqa: E402
 
 from tests.python import limitations as known  # noqa: E402
+from tests.python.absent import ABSENT, MODULES  # noqa: E402
 from tests.python.differences import DIFFERENCES  # noqa: E402
 
 HEAD = """# Which op takes what, and where
@@ -96,6 +97,12 @@ def rest() -> str:
         + "| call | PyTorch | Lucid | why |\n|---|---|---|---|\n"
         + "\n".join(lines)
         + "\n"
+        + listed("Modules that are not there", "Of PyTorch's.", MODULES.items())
+        + listed(
+            "Names that are not there",
+            "Of PyTorch's public ones, those of the modules above apart.",
+            ((f"{module}.{name}".lstrip("."), why) for module, names in ABSENT.items() for name, why in names.items()),
+        )
         + listed("Strides of results", "Some layouts of inputs give others.", known.RESULT_STRIDES.items())
         + listed("Strides of gradients", "What `autograd.grad` gives lies otherwise, for some inputs.", strides)
         + listed("Names of steps", "`grad_fn` has another name.", known.STEP_NAMES.items())

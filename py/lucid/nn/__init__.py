@@ -3,7 +3,7 @@
 PyTorch's names, signatures, defaults, reprs and state dict keys. Modules are thin: a hot layer is one engine call.
 """
 
-from lucid.nn import functional, init, utils
+from lucid.nn import functional, grad, init, utils
 from lucid.nn.modules import *  # noqa: F403
 from lucid.nn.modules import __all__ as _modules
 from lucid.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
@@ -14,6 +14,7 @@ __all__ = [
     "UninitializedBuffer",
     "UninitializedParameter",
     "functional",
+    "grad",
     "init",
     "utils",
     *_modules,

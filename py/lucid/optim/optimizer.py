@@ -280,6 +280,21 @@ def _fitted(name: str, value: Any, param: Tensor, counts: tuple[str, ...]) -> An
     return tensor.to(param.device, param.dtype) if param.is_floating_point() else tensor.to(param.device)
 
 
+_STEP_PRE_HOOKS: OrderedDict[int, Any] = OrderedDict()
+_STEP_POST_HOOKS: OrderedDict[int, Any] = OrderedDict()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Calls `hook(optimizer, args, kwargs)` before each step of every optimizer, ahead of its own hooks; it may return
+    both."""
+    return register(_STEP_PRE_HOOKS, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., None]) -> RemovableHandle:
+    """Calls `hook(optimizer, args, kwargs)` after each step of every optimizer, after its own hooks."""
+    return register(_STEP_POST_HOOKS, hook)
+
+
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     """A step method that runs the optimizer's hooks around itself."""
     if getattr(step, "_hooked", False):
@@ -289,7 +304,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         # As in PyTorch, hooks see the optimizer among the arguments.
         args = (self, *args)
-        for hook in list(self._step_pre_hooks.values()):
+        for hook in [*_STEP_PRE_HOOKS.values(), *self._step_pre_hooks.values()]:
             changed = hook(self, args, kwargs)
             if changed is not None:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
@@ -298,7 +313,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                     )
                 args, kwargs = changed
         result = step(*args, **kwargs)
-        for hook in list(self._step_post_hooks.values()):
+        for hook in [*self._step_post_hooks.values(), *_STEP_POST_HOOKS.values()]:
             hook(self, args, kwargs)
         return result
 

@@ -160,3 +160,35 @@ CASES = {
 @pytest.mark.filterwarnings("ignore")
 def test_conversions(case: str) -> None:
     assert kind(lambda: CASES[case](lucid)) == kind(lambda: CASES[case](torch))
+
+
+def test_tensors_that_show_a_file(tmp_path: Any) -> None:
+    for m in (lucid, torch):
+        name = str(tmp_path / m.__name__)
+        with pytest.raises(RuntimeError):
+            m.from_file(name, size=3)
+        shared = m.from_file(name, shared=True, size=3)
+        assert shared.tolist() == [0.0, 0.0, 0.0] and shared.dtype == m.float32
+        shared.fill_(2)
+        alone = m.from_file(name, size=2)
+        assert alone.tolist() == [2.0, 2.0]
+        alone.fill_(7)
+        assert m.from_file(name, False, 3).tolist() == [2.0, 2.0, 2.0] == shared.tolist()
+        assert m.from_file(name, True, 5, dtype=m.int32).tolist() == [1073741824] * 3 + [0, 0]
+        assert m.from_file(name).shape == (0,)
+        assert m.UntypedStorage.from_file(name, False, 8).nbytes() == 8
+        for wrong in (lambda m=m, n=name: m.from_file(n, size=100), lambda m=m, n=name: m.from_file(n, size=-1)):
+            with pytest.raises(RuntimeError):
+                wrong()
+        with pytest.raises(TypeError):
+            m.from_file(3, size=2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_asarray_keeps_a_history_unless_told() -> None:
+    for m in (lucid, torch):
+        x = m.ones(2, requires_grad=True)
+        y = x * 2
+        assert m.asarray(y).grad_fn is not None and m.asarray(y, requires_grad=True).grad_fn is not None
+        assert not m.asarray(y, requires_grad=False).requires_grad
+        assert m.asarray(x) is x

@@ -12,6 +12,7 @@ import lucid.nn.functional as F
 import numpy as np
 import pytest
 import torch
+import torch.nn.grad
 from lucid.nn.utils import parametrizations
 
 rng = np.random.default_rng(7)
@@ -268,3 +269,34 @@ def test_utils_are_found_without_an_import() -> None:
     assert lucid.utils.data.DataLoader.__name__ == "DataLoader"
     with pytest.raises(AttributeError, match="nothing"):
         _ = lucid.utils.nothing
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_gradients_of_convolutions(n: int) -> None:
+    rng = np.random.default_rng(n)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((2, 4, *(7,) * n), (6, 2, *(3,) * n)))
+    found = []
+    for f in (lucid, torch):
+        y = getattr(f.nn.functional, f"conv{n}d")(f.tensor(x), f.tensor(w), None, 2, 1, 1, 2)
+        g = f.arange(float(y.numel())).reshape(y.shape).cos()
+        of_input, of_weight = (getattr(f.nn.grad, f"conv{n}d_{what}") for what in ("input", "weight"))
+        made = (
+            of_input(x.shape, f.tensor(w), g, 2, 1, 1, 2),
+            of_weight(f.tensor(x), w.shape, g, stride=2, padding=1, groups=2),
+        )
+        found.append([t.tolist() for t in made])
+        with pytest.raises(RuntimeError):
+            of_input((1, 3), f.tensor(w), g)
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, 1e-4, 1e-4)
+
+
+def test_packed_sequences_change_their_data() -> None:
+    shown = []
+    for f in (lucid, torch):
+        packed = f.nn.utils.rnn.pack_sequence([f.arange(3.0), f.arange(2.0)])
+        made = [getattr(packed, name)() for name in ("int", "short", "char", "byte", "long", "double", "half", "cpu")]
+        shown.append([(str(p.data.dtype).split(".")[1], p.data.tolist(), p.batch_sizes.tolist()) for p in made])
+        assert packed.cpu(dtype=f.float64).data.dtype == f.float64
+        assert not packed.is_pinned()
+    assert shown[0] == shown[1]

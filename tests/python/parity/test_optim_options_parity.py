@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import itertools
 from typing import Any
@@ -339,3 +340,20 @@ def test_forms_of_betas(name: str, betas: str, foreach: bool | None) -> None:
         return np.round(w.detach().numpy(), 5).tolist()
 
     assert run(lucid) == run(torch)
+
+
+def test_hooks_of_every_step() -> None:
+    calls: dict[str, list[str]] = {}
+    for f in (lucid, torch):
+        seen = calls.setdefault(f.__name__, [])
+        m = importlib.import_module(f"{f.__name__}.optim.optimizer")
+        optimizer = f.optim.SGD([f.ones(1, requires_grad=True)], lr=1.0)
+        optimizer.register_step_pre_hook(lambda o, a, k, seen=seen: seen.append("own before"))
+        optimizer.register_step_post_hook(lambda o, a, k, seen=seen: seen.append("own after"))
+        before = m.register_optimizer_step_pre_hook(lambda o, a, k, seen=seen: seen.append(f"before {len(a)}"))
+        after = m.register_optimizer_step_post_hook(lambda o, a, k, seen=seen: seen.append(f"after {len(a)}"))
+        optimizer.step()
+        before.remove()
+        after.remove()
+        optimizer.step()
+    assert calls["lucid"] == calls["torch"] and len(calls["torch"]) == 6

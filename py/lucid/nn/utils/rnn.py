@@ -64,9 +64,22 @@ class PackedSequence(_Packed):
         moved = [None if i is None else i.to(data.device) for i in (self.sorted_indices, self.unsorted_indices)]
         return type(self)(data, self.batch_sizes, *moved)
 
-    def cpu(self) -> PackedSequence:
-        """The same sequences on the CPU."""
-        return self.to("cpu")
+    def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same sequences on the CPU, and as `to` says."""
+        return self.to("cpu", *args, **kwargs)
+
+    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same sequences on the GPU device, and as `to` says."""
+        return self.to("cuda", *args, **kwargs)
+
+    def pin_memory(self) -> PackedSequence:
+        """The same sequences in memory that GPUs read without help of the CPU."""
+        order = [None if i is None else i.pin_memory() for i in (self.sorted_indices, self.unsorted_indices)]
+        return type(self)(self.data.pin_memory(), self.batch_sizes.pin_memory(), *order)
+
+    def is_pinned(self) -> bool:
+        """Is the data in such memory?"""
+        return self.data.is_pinned()
 
     def double(self) -> PackedSequence:
         """The data as float64."""
@@ -83,6 +96,22 @@ class PackedSequence(_Packed):
     def long(self) -> PackedSequence:
         """The data as int64."""
         return self.to(dtype=lucid.int64)
+
+    def int(self) -> PackedSequence:
+        """The data as int32."""
+        return self.to(dtype=lucid.int32)
+
+    def short(self) -> PackedSequence:
+        """The data as int16."""
+        return self.to(dtype=lucid.int16)
+
+    def char(self) -> PackedSequence:
+        """The data as int8."""
+        return self.to(dtype=lucid.int8)
+
+    def byte(self) -> PackedSequence:
+        """The data as uint8."""
+        return self.to(dtype=lucid.uint8)
 
     @property
     def is_cuda(self) -> bool:

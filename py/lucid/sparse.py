@@ -1,0 +1,177 @@
+"""Functions of sparse tensors, with PyTorch's names. The layout is COO: indices and values; there is no compressed one.
+
+A sparse tensor is no leaf of the tape: gradients go to the values that it was made of, and to dense factors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import lucid
+from lucid import Tensor, errors
+
+__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "softmax", "spdiags", "sum"]
+
+
+def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """The product of matrices of which at least one is sparse, (n, m) and (m, p): dense where one is dense, else sparse
+    and coalesced.
+
+    Differs from PyTorch: the product of two sparse matrices has a gradient too; there is no `reduce`, which PyTorch has
+    for its CSR layout.
+
+    Raises:
+        RuntimeError: these are no matrices, their sizes do not fit, or a sparse one has dense dimensions.
+    """
+    return lucid.mm(mat1, mat2)
+
+
+# Older names, which PyTorch has at the top level.
+spmm = dsmm = mm
+
+
+def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+    """`beta * mat + alpha * (mat1 @ mat2)` of a sparse `mat1` (n, m) and dense others, (n, p) and (m, p).
+
+    Raises:
+        RuntimeError: the sizes do not fit.
+    """
+    return lucid.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: lucid.dtype | None = None) -> Tensor:
+    """The sums over `dim`, over all dimensions unless given: sparse and coalesced as long as an indexed dimension is
+    left, else dense.
+
+    Raises:
+        IndexError: there is no such dimension.
+        RuntimeError: `input` is dense.
+    """
+    _check_sparse("sparse.sum", input)
+    if dim is None:
+        return input.sum(dtype=dtype)
+    return input.sum(dim if isinstance(dim, int) else tuple(dim), dtype=dtype)
+
+
+def softmax(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None) -> Tensor:
+    """The softmax over the elements along `dim` that there is an index for; the others count as minus infinity.
+    Coalesced, of the input's shape. Gradients go to the values.
+
+    Raises:
+        IndexError: there is no such dimension.
+        RuntimeError: `input` is dense.
+    """
+    x, shifted, sums = _shifted("sparse.softmax", input, dim, dtype)
+    return _with_values(x, shifted.exp() / sums)
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None) -> Tensor:
+    """The logarithm of `softmax`, at the same indices.
+
+    Raises:
+        IndexError: there is no such dimension.
+        RuntimeError: `input` is dense.
+    """
+    x, shifted, sums = _shifted("sparse.log_softmax", input, dim, dtype)
+    return _with_values(x, shifted - sums.log())
+
+
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: lucid.layout | None = None) -> Tensor:
+    """A sparse matrix with the rows of `diagonals` (d, k) along the diagonals `offsets` (d,), integers: 0 is the main
+    one, below it they are negative. What stands in column j of the result comes from column j of `diagonals`. Coalesced
+    by diagonals, not by rows.
+
+    Raises:
+        RuntimeError: an offset is given twice, sizes do not fit, or `layout` is another than `lucid.sparse_coo`.
+    """
+    op = "spdiags"
+    if layout is not None and layout is not lucid.sparse_coo:
+        raise errors.RuntimeError(f"{op}(): only output layouts (sparse_coo) are supported, got {layout}")
+    if offsets.dtype != lucid.int64:
+        raise errors.RuntimeError(f"{op}(): expected offsets of dtype int64, got {offsets.dtype}")
+    if len(shape) != 2:
+        raise errors.RuntimeError(f"{op}(): Output shape must be 2d, got {tuple(shape)}")
+    rows, offsets = (t.unsqueeze(0) if t.ndim < n else t for t, n in ((diagonals, 2), (offsets, 1)))
+    if rows.ndim != 2 or offsets.ndim != 1 or len(offsets) != len(rows):
+        raise errors.RuntimeError(
+            f"{op}(): Offsets must be 1D and diagonals 2D, one row for each offset; got shapes "
+            f"{tuple(diagonals.shape)} and {tuple(offsets.shape)}"
+        )
+    if len(lucid.unique(offsets)) != len(offsets):
+        raise errors.RuntimeError(f"{op}(): Offset tensor contains duplicate values: {offsets.tolist()}")
+    width = min(rows.shape[1], shape[1])
+    columns = lucid.arange(width, device=rows.device).expand(len(rows), width)
+    at = columns - offsets.unsqueeze(1)
+    inside = (at >= 0) & (at < shape[0])
+    indices = lucid.stack([at[inside], columns[inside]])
+    return lucid.sparse_coo_tensor(indices, rows[:, :width][inside], tuple(shape))
+
+
+class check_sparse_tensor_invariants(contextlib.ContextDecorator):
+    """Switches the checks of indices on or off, as a context, a decorator, or by its functions.
+
+    Differs from PyTorch: the indices are checked in any case, so that nothing reads beyond a tensor; the state is kept
+    and told.
+    """
+
+    _on = False
+
+    def __init__(self, enable: bool = True) -> None:
+        self._wanted, self._before = enable, False
+
+    def __enter__(self) -> None:
+        self._before = type(self)._on
+        type(self)._on = self._wanted
+
+    def __exit__(self, *_: object) -> None:
+        type(self)._on = self._before
+
+    @staticmethod
+    def is_enabled() -> bool:
+        """Were the checks asked for?"""
+        return check_sparse_tensor_invariants._on
+
+    @staticmethod
+    def enable() -> None:
+        """Asks for the checks."""
+        check_sparse_tensor_invariants._on = True
+
+    @staticmethod
+    def disable() -> None:
+        """Asks for them no more."""
+        check_sparse_tensor_invariants._on = False
+
+
+def _check_sparse(op: str, x: Tensor) -> None:
+    if not x.is_sparse:
+        raise errors.RuntimeError(f"{op}: expected a sparse tensor, got a dense one: call to_sparse() on it first")
+
+
+def _with_values(x: Tensor, values: Tensor) -> Tensor:
+    return lucid.sparse_coo_tensor(x._indices(), values, x.shape, is_coalesced=True)
+
+
+def _shifted(op: str, input: Tensor, dim: int, dtype: lucid.dtype | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The coalesced input, its values less the largest along `dim`, and beside each the sum of their exponentials."""
+    _check_sparse(op, input)
+    x = input.coalesce() if dtype is None else input.coalesce().to(dtype)
+    if not -x.ndim <= dim < x.ndim:
+        raise errors.IndexError(
+            f"{op}: Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got {dim})"
+        )
+    dim %= x.ndim
+    indices, values = x._indices(), x._values()
+    indexed = x.sparse_dim()
+    if dim >= indexed:
+        along = dim - indexed + 1
+        shifted = values - values.detach().amax(along, keepdim=True)
+        return x, shifted, shifted.exp().sum(along, keepdim=True).expand_as(shifted)
+    # Elements are of one group where all indices but the one along `dim` are the same.
+    others = lucid.cat([indices[:dim], indices[dim + 1 :]])
+    kinds, group = others.unique(dim=1, return_inverse=True)
+    zeros = values.new_zeros((kinds.shape[1], *values.shape[1:]))
+    largest = zeros.index_reduce(0, group, values.detach(), "amax", include_self=False)
+    shifted = values - largest.index_select(0, group)
+    sums = zeros.index_add(0, group, shifted.exp())
+    return x, shifted, sums.index_select(0, group)

@@ -1,0 +1,332 @@
+"""Public names of PyTorch's that are not there, as data, and why.
+
+A test compares the two frameworks' names with it, so that none is missing without a reason, and none is listed that is
+there; the docs' table shows it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+from typing import Any
+
+#: The modules whose names are compared; "Tensor" is the class.
+COMPARED = (
+    *("", "Tensor", "nn", "nn.functional", "nn.grad", "nn.init", "nn.modules", "nn.modules.module", "nn.parameter"),
+    *("nn.utils", "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations", "nn.utils.prune"),
+    *("nn.utils.stateless", "nn.utils.fusion", "nn.utils.clip_grad", "linalg", "special", "sparse", "func", "random"),
+    *(
+        "autograd",
+        "autograd.functional",
+        "autograd.graph",
+        "autograd.forward_ad",
+        "autograd.function",
+        "autograd.profiler",
+    ),
+    *("autograd.grad_mode", "autograd.anomaly_mode", "autograd.gradcheck", "autograd.variable", "overrides", "storage"),
+    *("optim", "optim.lr_scheduler", "optim.swa_utils", "optim.optimizer", "utils", "utils.data", "utils.checkpoint"),
+    *(
+        "utils.hooks",
+        "utils.dlpack",
+        "amp",
+        "amp.grad_scaler",
+        "amp.autocast_mode",
+        "serialization",
+        "profiler",
+        "testing",
+    ),
+    *("types", "return_types", "backends", "mps", "cpu", "cuda", "accelerator", "multiprocessing", "version"),
+)
+
+QUANTIZED = "no quantized tensors"
+COMPILER = "of the compiler, and of scripts and graphs that it reads"
+SHAPES = "no symbolic shapes"
+COMPRESSED = "sparse tensors have the COO layout alone"
+SPARSE_PRODUCTS = "products whose result PyTorch lays out sparse; `mm` and `sparse.addmm` give a dense one"
+OTHER_DTYPES = "the dtypes are those that MLX and the kernels of the CPU have"
+FFT = "comes with `lucid.fft`"
+REMOVED = "removed: in PyTorch it raises an error"
+DEPRECATED = "deprecated in PyTorch"
+VENDORS = "a kernel of one vendor's library"
+OTHER_MACHINES = "of devices that Lucid does not run on"
+BUILD = "tells how PyTorch was built, or loads its parts"
+INTERNAL = "of PyTorch's own workings: types, tests and helpers that programs do not name"
+JOINT = "part of batch norm over several processes"
+CUDA = "CUDA's own: MLX has one memory pool, one stream a device, and no graphs of calls"
+DATA_PIPES = "data pipes, which PyTorch has frozen"
+TRACES = "of PyTorch's tracer of kernels; `lucid.profiler` counts ops, kernels and time"
+EXPERIMENTAL = "experimental in PyTorch"
+FILES = "how files are laid out, checked and mapped is not to be set"
+
+#: Modules that are not there.
+MODULES: dict[str, str] = {
+    **dict.fromkeys(("fft", "distributions", "signal", "nn.attention"), "not there yet"),
+    **dict.fromkeys(("jit", "fx", "compiler", "onnx", "export", "library", "_dynamo", "package"), COMPILER),
+    **dict.fromkeys(("ao", "quantization", "nn.quantized", "nn.intrinsic", "nn.qat"), QUANTIZED),
+    **dict.fromkeys(("distributed", "futures", "monitor"), "one process computes"),
+    **dict.fromkeys(("nested", "masked"), EXPERIMENTAL),
+    **dict.fromkeys(("xpu", "mtia"), OTHER_MACHINES),
+    **dict.fromkeys(("hub", "utils.model_zoo"), "nothing is fetched from the network"),
+    **dict.fromkeys(("functional", "torch_version", "nn.utils.convert_parameters", "nn.utils.memory_format"), INTERNAL),
+    **dict.fromkeys(("utils.benchmark", "utils.collect_env", "utils.cpp_extension", "utils.module_tracker"), INTERNAL),
+    **dict.fromkeys(
+        ("utils.deterministic", "utils.weak", "utils.backend_registration", "utils.throughput_benchmark"), INTERNAL
+    ),
+    "utils.tensorboard": "`tensorboardX` takes Lucid's tensors",
+}
+
+
+def _names(reason: str, names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), reason)
+
+
+#: The names that are not there, by module.
+ABSENT: dict[str, dict[str, str]] = {
+    "": {
+        **_names(
+            QUANTIZED,
+            """QInt32Storage QInt8Storage QUInt2x4Storage QUInt4x2Storage QUInt8Storage choose_qparams_optimized
+            dequantize empty_quantized fake_quantize_per_channel_affine fake_quantize_per_tensor_affine
+            fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
+            fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16
+            fbgemm_pack_quantized_matrix fused_moving_avg_obs_fake_quant int_repr per_channel_affine
+            per_channel_affine_float_qparams per_channel_symmetric per_tensor_affine per_tensor_symmetric
+            q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qint32 qint8
+            qscheme quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic quantized_batch_norm
+            quantized_gru quantized_gru_cell quantized_lstm quantized_lstm_cell quantized_max_pool1d
+            quantized_max_pool2d quantized_max_pool3d quantized_rnn_relu_cell quantized_rnn_tanh_cell quint2x4
+            quint4x2 quint8""",
+        ),
+        **_names(
+            COMPILER,
+            """AliasDb AnyType Argument ArgumentSpec AwaitType Block BoolType BufferDict CallStack Capsule ClassType
+            Code CompilationUnit CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder
+            DeepCopyMemoTable DeserializationStorageContext DeviceObjType DictType EnumType ErrorReport
+            ExecutionPlan FileCheck FloatType FunctionSchema Future FutureType Gradient Graph GraphExecutorState
+            IODescriptor InferredType IntType InterfaceType JITException ListType LiteScriptModule ModuleDict Node
+            NoneType NumberType OperatorInfo OptionalType ParameterDict PyObjectType RRefType ScriptClass
+            ScriptClassFunction ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptFunction ScriptList
+            ScriptListIterator ScriptMethod ScriptModule ScriptModuleSerializer ScriptObject ScriptObjectProperty
+            SerializationStorageContext StaticModule StreamObjType StringType SymBoolType SymIntType Tag
+            TensorType TracingState TupleType Type UnionType Use Value compile cond cpp export fork
+            import_ir_module import_ir_module_from_buffer merge_type_from_type_comment parse_ir parse_schema
+            parse_type_comment unify_type_list wait while_loop""",
+        ),
+        **_names(SHAPES, "SymBool SymFloat SymInt sym_constrain_range sym_constrain_range_for_size sym_fresh_size"),
+        **_names(
+            INTERNAL,
+            """AVG AcceleratorError AggregationType BenchmarkConfig BenchmarkExecutionStats DisableTorchFunction
+            DisableTorchFunctionSubclass DispatchKey DispatchKeySet ExcludeDispatchKeyGuard FatalError
+            LockingLogger LoggerBase NoopLogger PRIVATE_OPS PyTorchFileReader PyTorchFileWriter SUM StorageBase
+            ThroughputBenchmark autocast_decrement_nesting autocast_increment_nesting classproperty get_file_path
+            init_num_threads is_distributed legacy_contiguous_format native_norm
+            prepare_multiprocessing_environment profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 slice_inverse
+            thread_safe_generator""",
+        ),
+        **_names(
+            BUILD,
+            """USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH compiled_with_cxx11_abi has_lapack has_mkl has_openmp
+            has_spectral""",
+        ),
+        **_names(
+            JOINT,
+            """batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
+            batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats""",
+        ),
+        **_names(
+            OTHER_DTYPES,
+            """bcomplex32 bit bits16 bits1x8 bits2x4 bits4x2 bits8 chalf complex32 float4_e2m1fn_x2 float8_e4m3fn
+            float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu hash_tensor int1 int2 int3 int4 int5 int6
+            int7 uint1 uint16 uint2 uint3 uint32 uint4 uint5 uint6 uint64 uint7""",
+        ),
+        **_names(
+            COMPRESSED,
+            """ccol_indices_copy col_indices_copy crow_indices_copy indices_copy resize_as_sparse_ row_indices_copy
+            sparse_bsc sparse_bsc_tensor sparse_bsr sparse_bsr_tensor sparse_compressed_tensor sparse_csc
+            sparse_csc_tensor sparse_csr sparse_csr_tensor values_copy""",
+        ),
+        **_names(SPARSE_PRODUCTS, "hsmm hspmm saddmm smm sspaddmm"),
+        **_names(
+            VENDORS,
+            """cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu
+            cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler cudnn_is_acceptable
+            miopen_batch_norm miopen_convolution miopen_convolution_add_relu miopen_convolution_relu
+            miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution miopen_rnn
+            mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d
+            mkldnn_max_pool3d mkldnn_rnn_layer""",
+        ),
+        **_names(
+            OTHER_MACHINES,
+            """get_autocast_ipu_dtype get_autocast_xla_dtype is_autocast_ipu_enabled is_autocast_xla_enabled
+            is_vulkan_available set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
+            set_autocast_xla_enabled""",
+        ),
+        **_names(FFT, "istft stft"),
+        **_names(REMOVED, "Storage cholesky eig lstsq matrix_rank qr solve symeig"),
+        **_names(EXPERIMENTAL, "jagged"),
+    },
+    "Tensor": {
+        **_names(
+            QUANTIZED,
+            """dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale
+            q_zero_point qscheme""",
+        ),
+        **_names(
+            COMPRESSED,
+            """ccol_indices col_indices crow_indices resize_as_sparse_ row_indices sparse_resize_
+            sparse_resize_and_clear_ to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr""",
+        ),
+        **_names(SPARSE_PRODUCTS, "smm sspaddmm"),
+        **_names(OTHER_MACHINES, "ipu is_ipu is_maia is_mkldnn is_mtia is_vulkan mtia to_mkldnn xpu"),
+        **_names(REMOVED, "cholesky eig lstsq qr solve symeig"),
+        **_names(DEPRECATED, "index name reinforce resize resize_as storage_type volatile"),
+        **_names(OTHER_DTYPES, "chalf hash_tensor"),
+        **_names(INTERNAL, "const_data_ptr is_distributed slice_inverse"),
+        **_names(FFT, "istft stft"),
+        **_names(EXPERIMENTAL, "to_padded_tensor"),
+    },
+    "nn": _names(INTERNAL, "factory_kwargs"),
+    "nn.functional": {
+        **_names(OTHER_DTYPES, "ScalingType SwizzleType scaled_addmm scaled_addmm_ scaled_grouped_mm scaled_mm"),
+        **_names(
+            INTERNAL, "assert_int_or_pair has_torch_function has_torch_function_unary has_torch_function_variadic"
+        ),
+        **_names(VENDORS, "grouped_mm"),
+    },
+    "nn.modules": _names(REMOVED, "Container"),
+    "nn.modules.module": _names(DEPRECATED, "register_module_backward_hook"),
+    "nn.parameter": _names(INTERNAL, "UninitializedTensorMixin"),
+    "nn.utils.rnn": _names(INTERNAL, "PackedSequence_ bind"),
+    "nn.utils.fusion": _names(INTERNAL, "ConvT LinearT"),
+    "linalg": _names(EXPERIMENTAL, "matrix_sqrth polar"),
+    "sparse": {
+        **_names(
+            DEPRECATED,
+            "BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor",
+        ),
+        **_names(COMPRESSED, "as_sparse_gradcheck sampled_addmm solve spsolve"),
+        **_names(
+            VENDORS,
+            """SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS
+            to_sparse_semi_structured""",
+        ),
+    },
+    "func": _names("comes with `lucid.einops`", "rearrange"),
+    "random": _names(INTERNAL, "thread_safe_generator"),
+    "autograd": _names(
+        INTERNAL,
+        """DeviceType ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState SavedTensor has_torch_function
+        is_view_replay_enabled kineto_available""",
+    ),
+    "autograd.graph": {
+        **_names(COMPILER, "region_activation_memory_budget"),
+        **_names(CUDA, "set_override_stale_capture_stream set_warn_on_accumulate_grad_stream_mismatch"),
+    },
+    "autograd.function": _names(INTERNAL, "BackwardCFunction"),
+    "autograd.profiler": _names(
+        TRACES,
+        """DeviceType EnforceUnique EventList FunctionEvent KinetoStepTracker MemRecordsAcc ProfilerActivity
+        ProfilerConfig ProfilerState emit_itt emit_nvtx kineto_available load_nvprof parse_nvprof_trace""",
+    ),
+    "autograd.gradcheck": _names(
+        DEPRECATED, "get_analytical_jacobian get_numerical_jacobian get_numerical_jacobian_wrt_specific_input"
+    ),
+    "autograd.variable": _names(INTERNAL, "ImperativeEngine VariableMeta"),
+    "overrides": _names(
+        INTERNAL,
+        """BaseTorchFunctionMode enable_reentrant_dispatch get_ignored_functions get_overridable_functions
+        get_testing_overrides redispatch_function""",
+    ),
+    "storage": _names(INTERNAL, "T"),
+    "optim": _names(INTERNAL, "functional swap_in_optimizer_params_and_state"),
+    "optim.optimizer": _names(INTERNAL, "R T"),
+    "utils": _names(INTERNAL, "set_module swap_tensors"),
+    "utils.data": _names(
+        DATA_PIPES,
+        """DFIterDataPipe DataChunk IterDataPipe MapDataPipe argument_validation functional_datapipe
+        guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled""",
+    ),
+    "utils.checkpoint": _names(INTERNAL, "DefaultDeviceType SavedTensor get_device_states set_device_states"),
+    "utils.hooks": _names(INTERNAL, "BackwardHook unserializable_hook warn_if_has_hooks"),
+    "utils.dlpack": _names(INTERNAL, "ReadOnlyTensorWrapper"),
+    "amp.autocast_mode": _names(INTERNAL, "autocast_decorator"),
+    "serialization": {
+        **_names(
+            FILES,
+            """LoadEndianness get_crc32_options get_default_load_endianness get_default_mmap_options
+            set_crc32_options set_default_load_endianness set_default_mmap_options skip_data""",
+        ),
+        **_names(
+            INTERNAL,
+            """SourceChangeWarning StorageType T check_module_version_greater_or_equal default_restore_location
+            get_unsafe_globals_in_checkpoint location_tag mkdtemp normalize_storage_type register_package
+            storage_to_tensor_type validate_cuda_device validate_hpu_device""",
+        ),
+    },
+    "profiler": _names(
+        TRACES,
+        """CuspyConfig DeviceType ExecutionTraceObserver PerformanceMetricsConfig ProfilerActivityConfig RecordScope
+        kineto_available""",
+    ),
+    "return_types": {
+        **_names(
+            "results written to `out` have the type of the others",
+            """aminmax_out cummax_out cummin_out frexp_out geqrf_out histogram_out kthvalue_out
+            linalg_cholesky_ex_out linalg_eig_out linalg_eigh_out linalg_inv_ex_out linalg_ldl_factor_ex_out
+            linalg_ldl_factor_out linalg_lstsq_out linalg_lu_factor_ex_out linalg_lu_factor_out linalg_lu_out
+            linalg_qr_out linalg_slogdet_out linalg_solve_ex_out linalg_svd_out lu_unpack_out max_out median_out
+            min_out mode_out nanmedian_out slogdet_out sort_out svd_out topk_out triangular_solve_out""",
+        ),
+        **_names(EXPERIMENTAL, "linalg_polar linalg_polar_out"),
+        **_names(INTERNAL, "all_return_types pytree_register_structseq"),
+    },
+    "mps": _names(
+        "MLX compiles its kernels, and has one stream",
+        """Stream compile_shader current_stream default_stream load_metallib profiler set_per_process_memory_fraction
+        set_stream stream""",
+    ),
+    "cpu": _names(BUILD, "get_capabilities"),
+    "cuda": _names(
+        CUDA,
+        """BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage ByteTensor CUDAGraph
+        CUDAPluggableAllocator CharStorage CharTensor ComplexDoubleStorage ComplexFloatStorage CudaError
+        DeferredCudaCallError DoubleStorage DoubleTensor ExternalStream FloatStorage FloatTensor GreenContext
+        HalfStorage HalfTensor IntStorage IntTensor LongStorage LongTensor MemPool ShortStorage ShortTensor
+        caching_allocator_alloc caching_allocator_delete caching_allocator_disabled caching_allocator_enable
+        can_device_access_peer change_current_allocator check_error clock_rate cudaStatus cudart
+        current_blas_handle current_solver_handle default_generators device_memory_used export_dot
+        export_graph_data get_allocator_backend get_arch_list get_gencode_flags get_per_process_memory_fraction
+        get_stream_from_external get_sync_debug_mode graph graph_annotations graph_pool_handle graphs has_half
+        has_magma host_memory_stats host_memory_stats_as_nested_dict is_current_stream_capturing jiterator
+        list_gpu_processes make_graphed_callables max_memory_cached memory memory_cached memory_snapshot
+        memory_stats_as_nested_dict memory_summary memory_usage nccl nvtx power_draw profiler random
+        reset_accumulated_host_memory_stats reset_accumulated_memory_stats reset_max_memory_cached
+        reset_peak_host_memory_stats set_per_process_memory_fraction set_sync_debug_mode sparse streams
+        temperature tunable use_mem_pool utilization""",
+    ),
+    "accelerator": _names(CUDA, "Graph empty_host_cache get_device_capability reset_accumulated_memory_stats"),
+    "version": _names(BUILD, "git_version rocm xpu"),
+}
+
+
+def public(framework: types.ModuleType, module: str) -> list[str]:
+    """The public names of a module, or of the class of tensors: those that it lists, or else those that are its own."""
+    held = (
+        framework.Tensor
+        if module == "Tensor"
+        else importlib.import_module(f"{framework.__name__}.{module}".rstrip("."))
+    )
+    listed = [] if module == "Tensor" else getattr(held, "__all__", [])
+    own = [n for n in dir(held) if not n.startswith("_") and _is_own(held, module, getattr(held, n, None))]
+    return sorted({n for n in (*listed, *own) if not n.startswith("_")})
+
+
+def _is_own(held: Any, module: str, value: Any) -> bool:
+    """Is this value the module's own, rather than something that it imports?"""
+    if isinstance(value, types.ModuleType) or value is None:
+        return False
+    if module == "Tensor" or not hasattr(value, "__module__"):
+        return module in ("Tensor", "")
+    # What is made in C says no module, or one of C's.
+    home = value.__module__
+    return home is None or home == held.__name__ or home.startswith(("torch._C", "torch.return_types")) or module == ""
