@@ -14,7 +14,8 @@ use crate::{no_grad, DType, Error, Result, Tensor};
 fn all_indexed(op: &'static str, inputs: &[&Tensor]) -> Result<()> {
     match inputs.iter().find(|t| t.is_sparse() && t.dense_dim() > 0) {
         Some(t) => {
-            let why = format!("expected a sparse tensor without dense dimensions, got one with {}", t.dense_dim());
+            let dims = t.dense_dim();
+            let why = format!("takes sparse tensors whose dimensions are all indexed, {dims} are not: call to_dense()");
             Err(Error::shape(op, why, &[t.shape()]))
         }
         None => Ok(()),

@@ -64,6 +64,27 @@ fn sums_and_factors_keep_it_sparse() {
 }
 
 #[test]
+fn products_sums_and_orders() {
+    for device in DEVICES {
+        let indices = Tensor::from_slice(&[0i64, 1, 1, 2, 0, 2], &[2, 3], device).unwrap();
+        let values = Tensor::from_slice(&[3.0f32, 4.0, 5.0], &[3], device).unwrap();
+        let x = Tensor::sparse_coo(&indices, &values, Some(&[2, 3]), false).unwrap();
+        let whole = x.to_dense().unwrap();
+        let t = whole.t().unwrap();
+        assert_eq!(list(&x.matmul(&t).unwrap()), list(&whole.matmul(&t).unwrap()));
+        assert_eq!(list(&t.matmul(&x).unwrap()), list(&t.matmul(&whole).unwrap()));
+        let square = x.matmul(&x.t().unwrap()).unwrap();
+        assert!(square.is_sparse() && square.is_coalesced().unwrap());
+        assert_eq!(list(&square.to_dense().unwrap()), list(&whole.matmul(&t).unwrap()));
+        assert_eq!(list(&x.mul(&x).unwrap().to_dense().unwrap()), list(&whole.square().unwrap()));
+        assert_eq!(list(&x.sum(Some(&[1]), false, None).unwrap().to_dense().unwrap()), [3.0, 9.0]);
+        let twice = crate::ops::index::cat(&[x.clone(), x.clone()], 0).unwrap();
+        assert_eq!((twice.shape(), twice.nnz().unwrap()), (&[4, 3][..], 6));
+        assert!(x.matmul(&whole).is_err() && x.mul(&x.t().unwrap()).is_err());
+    }
+}
+
+#[test]
 fn dense_ops_refuse_it() {
     let x = rows(&[0], &[1.0, 2.0], &[3, 2], Device::Cpu);
     let refused = |made: Result<Tensor>| match made {
@@ -74,7 +95,7 @@ fn dense_ops_refuse_it() {
     refused(x.t());
     refused(x.reshape(&[6]));
     refused(x.matmul(&x.detach().unwrap().to_dense().unwrap().t().unwrap()));
-    refused(x.sum(Some(&[0]), false, None));
+    refused(x.sum(Some(&[0]), true, None));
     assert!(x.to_vec::<f32>().is_err() && x.item().is_err() && x.fill_(1.0.into()).is_err());
     assert!(x.requires_grad_(true).is_err());
     let indices = Tensor::from_slice(&[3i64], &[1, 1], Device::Cpu).unwrap();
