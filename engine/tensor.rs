@@ -84,6 +84,11 @@ impl Tensor {
         Ok(t)
     }
 
+    /// Was it made of a number by [`Tensor::constant`]?
+    pub(crate) fn is_number(&self) -> bool {
+        self.0.auto.number
+    }
+
     /// Sizes, one per dimension.
     #[inline]
     pub fn shape(&self) -> &[usize] {

@@ -25,7 +25,13 @@ fn exp(z: C) -> C {
 }
 
 fn log(z: C) -> C {
-    C::new(z.re.hypot(z.im).ln(), z.im.atan2(z.re))
+    let (large, small) = if z.re.abs() < z.im.abs() { (z.im.abs(), z.re) } else { (z.re.abs(), z.im) };
+    // Beside the unit circle the logarithm is small, and the size has lost what it is made of.
+    let re = match (0.5..2.0).contains(&large) {
+        true => 0.5 * ((large - 1.0) * (large + 1.0) + small * small).ln_1p(),
+        false => z.re.hypot(z.im).ln(),
+    };
+    C::new(re, z.im.atan2(z.re))
 }
 
 fn log1p(z: C) -> C {
@@ -134,8 +140,11 @@ fn atanh(z: C) -> C {
     if far(z).is_some() {
         return C::new(quotient(C::new(1.0, 0.0), z).re, std::f64::consts::FRAC_PI_2.copysign(y));
     }
-    let gap = (1.0 - x) * (1.0 - x) + y * y;
-    C::new(0.25 * (4.0 * x / gap).ln_1p(), 0.5 * (2.0 * y).atan2((1.0 - x) * (1.0 + x) - y * y))
+    // Of the right half plane: on the left the logarithm would be that of a small difference.
+    let size = x.abs();
+    let gap = (1.0 - size) * (1.0 - size) + y * y;
+    let re = (0.25 * (4.0 * size / gap).ln_1p()).copysign(x);
+    C::new(re, 0.5 * (2.0 * y).atan2((1.0 - x) * (1.0 + x) - y * y))
 }
 
 fn sigmoid(z: C) -> C {
@@ -213,12 +222,13 @@ pub fn reciprocal<P: Part>(z: Complex<P>) -> Complex<P> {
     narrow(quotient(C::new(1.0, 0.0), wide(z)))
 }
 
-/// `a^b = e^(b log a)`; 1 where the exponent is 0, and 0 where the base is and the exponent's real part is positive.
+/// `a^b = e^(b log a)`; 1 where the exponent is 0, NaN where the base is, too, as in PyTorch, and 0 where the base is and the
+/// exponent's real part is positive.
 pub fn pow<P: Part>(a: Complex<P>, b: Complex<P>) -> Complex<P> {
     let (a, b) = (wide(a), wide(b));
     let zero = C::new(0.0, 0.0);
     if b == zero {
-        return narrow(C::new(1.0, 0.0));
+        return narrow(if a == zero { C::new(f64::NAN, f64::NAN) } else { C::new(1.0, 0.0) });
     }
     if a == zero && b.re > 0.0 {
         return narrow(zero);

@@ -11,7 +11,7 @@ use super::simd::{
 };
 use super::strided::F1;
 use super::CpuArray;
-use super::{bessel, special};
+use super::{airy, bessel, special};
 use crate::backend::Array;
 use crate::dispatch::Meta;
 use crate::dtype::Part;
@@ -259,6 +259,7 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
         U::K1 => exact(bessel::k1, call),
         U::K0e => exact(bessel::k0e, call),
         U::K1e => exact(bessel::k1e, call),
+        U::AiryAi => exact(airy::ai, call),
         U::Exponent => exact(|x| special::frexp(x).1, call),
         U::Mantissa => exact(|x| special::frexp(x).0, call),
         U::SignBit => sign_bit(x),

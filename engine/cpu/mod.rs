@@ -3,6 +3,7 @@
 //! One file per family of kernels, over `strided` (walking any layout), `simd` (loops, memory, threads) and `blas`.
 //! `unsafe` is in the last two only. Invariant: a layout never reaches outside of its buffer.
 
+pub(crate) mod airy;
 mod attention;
 mod bessel;
 pub(crate) mod blas;

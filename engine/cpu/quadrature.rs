@@ -41,3 +41,21 @@ pub fn laguerre() -> &'static Rule {
     static RULE: OnceLock<Rule> = OnceLock::new();
     RULE.get_or_init(|| rule(32, 1.0, |i| 2.0 * i + 1.0, |i| i))
 }
+
+/// For `∫ f(t) t^(-1/6) e^-t dt` from 0 on, over what it is for `f = 1`.
+fn sixth_root(n: usize) -> Rule {
+    const POWER: f64 = -1.0 / 6.0;
+    rule(n, 1.0, |i| 2.0 * i + 1.0 + POWER, |i| (i * (i + POWER)).sqrt())
+}
+
+/// The rule with the weight of Airy functions, for double precision.
+pub fn airy() -> &'static Rule {
+    static RULE: OnceLock<Rule> = OnceLock::new();
+    RULE.get_or_init(|| sixth_root(40))
+}
+
+/// The same for float32.
+pub fn airy_narrow() -> &'static Rule {
+    static RULE: OnceLock<Rule> = OnceLock::new();
+    RULE.get_or_init(|| sixth_root(16))
+}

@@ -245,19 +245,30 @@ fn gamma_fraction(a: f64, x: f64) -> f64 {
 fn gamma_gaussian(a: f64, x: f64) -> f64 {
     let b = a - 1.0;
     let width = b.sqrt();
-    let end = match x < a {
-        true => (b - 7.5 * width).min(x - 5.0 * width).max(0.0),
-        false => (b + 11.5 * width).max(x + 6.0 * width),
+    // In units of b from b on, so that nothing is lost between large numbers.
+    let from = (x - a + 1.0) / b;
+    let to = match x < a {
+        true => (-7.5 / width).min(from - 5.0 / width).max(-1.0),
+        false => (11.5 / width).max(from + 6.0 / width),
     };
-    let (from, to) = ((x - b) / b, (end - b) / b);
     let rule = super::quadrature::legendre();
     let mut sum = 0.0;
     for (node, weight) in rule.nodes.iter().zip(&rule.weights) {
         let u = from + (to - from) * node;
-        sum += weight * (b * (u.ln_1p() - u)).exp();
+        sum += weight * (b * log1p_less(u)).exp();
     }
     let stirling = (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / (1260.0 * b * b)) / (b * b)) / b;
     (to - from).abs() * sum * width / TAU.sqrt() * (-stirling).exp()
+}
+
+/// `log(1 + u) - u`, for small u by the series `log(1 + u) = 2 Σ r^(2k+1) / (2k+1)` of `r = u / (2 + u)`: `2r - u = -u r`.
+fn log1p_less(u: f64) -> f64 {
+    if u.abs() > 0.3 {
+        return u.ln_1p() - u;
+    }
+    let r = u / (2.0 + u);
+    let tail = (1..10).rev().fold(0.0, |sum, k| (sum + 2.0 / f64::from(2 * k + 1)) * r * r);
+    r * (tail - u)
 }
 
 pub fn lgamma(x: f64) -> f64 {

@@ -3,6 +3,7 @@
 //! They work on the physical arrays and hand the order of axes on. Depends on `align`, `array`, `convert` and mlx-ffi.
 //! Invariant: results follow PyTorch where MLX differs (integer division and powers, `fmod`, `erfc`, booleans).
 
+use super::airy;
 use super::align::{agree, align};
 use super::array::GpuArray;
 use super::bessel;
@@ -129,6 +130,7 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
         UnaryOp::K1 => in_float32(x, dtype, |x| bessel::modified(1, x, false))?,
         UnaryOp::K0e => in_float32(x, dtype, |x| bessel::modified(0, x, true))?,
         UnaryOp::K1e => in_float32(x, dtype, |x| bessel::modified(1, x, true))?,
+        UnaryOp::AiryAi => in_float32(x, dtype, airy::ai)?,
         UnaryOp::Exponent => in_float32(x, dtype, |x| Ok(special::frexp(x)?.0))?,
         UnaryOp::Mantissa => in_float32(x, dtype, |x| Ok(special::frexp(x)?.1))?,
         UnaryOp::SignBit if dtype.is_float() => special::sign_bit(x, dtype)?,

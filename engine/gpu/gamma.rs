@@ -3,26 +3,10 @@
 //! Sums run along a dimension of their own, so that there are few operations. Depends on `special` and on the quadrature
 //! rules of `cpu`. The number of operations does not depend on the elements.
 
-use super::convert::constant;
 use super::fault::Made;
-use super::special::lgamma;
+use super::special::{choose, lgamma, line, number, poly};
 use crate::cpu::quadrature::{laguerre, legendre, Rule};
-use crate::DType;
 use mlx_ffi::{ops, Array, Dtype};
-
-fn number(n: f64) -> Made<Array> {
-    constant(n, DType::F32)
-}
-
-fn choose(c: &Array, a: &Array, b: &Array) -> Made<Array> {
-    Ok(ops::where_(c, a, b)?)
-}
-
-/// A line of numbers, to broadcast along a last dimension.
-fn line(numbers: &[f64]) -> Made<Array> {
-    let arrays = numbers.iter().map(|&n| number(n)).collect::<Made<Vec<_>>>()?;
-    Ok(ops::stack_axis(&arrays.iter().collect::<Vec<_>>(), 0)?)
-}
 
 fn lines(rule: &Rule) -> Made<(Array, Array)> {
     Ok((line(&rule.nodes)?, line(&rule.weights)?))
@@ -100,27 +84,27 @@ fn integral(a: &Array, x: &Array) -> Made<Array> {
 }
 
 /// The smaller side of large a: below x where x is below a, else above it. The integrand is `e^(b (log(1 + u) - u))` of
-/// `u = t/b - 1`, where b is a - 1, and `√(2πb)` times a series in 1/b is what its whole integral is.
+/// `u = t/b - 1`, where b is a - 1, and `√(2πb)` times a series in 1/b is what its whole integral is. All is in units of b
+/// from b on, so that nothing is lost between large numbers.
 fn gaussian(a: &Array, x: &Array) -> Made<Array> {
     let (zero, one) = (number(0.0)?, number(1.0)?);
     let b = ops::subtract(a, &one)?;
     let width = ops::sqrt(&b)?;
     let left = ops::less(x, a)?;
+    let from = ops::divide(&ops::add(&ops::subtract(x, a)?, &one)?, &b)?;
     let reach = |far: f64, near: f64| -> Made<(Array, Array)> {
-        Ok((ops::multiply(&width, &number(far)?)?, ops::multiply(&width, &number(near)?)?))
+        Ok((ops::divide(&number(far)?, &width)?, ops::add(&from, &ops::divide(&number(near)?, &width)?)?))
     };
     let (far, near) = reach(11.5, 6.0)?;
-    let above = ops::maximum(&ops::add(&b, &far)?, &ops::add(x, &near)?)?;
-    let (far, near) = reach(7.5, 5.0)?;
-    let below = ops::minimum(&ops::subtract(&b, &far)?, &ops::subtract(x, &near)?)?;
-    let end = choose(&left, &ops::maximum(&below, &zero)?, &above)?;
+    let above = ops::maximum(&far, &near)?;
+    let (far, near) = reach(-7.5, -5.0)?;
+    // Zero itself has no logarithm.
+    let below = ops::maximum(&ops::minimum(&far, &near)?, &ops::divide(&ops::subtract(&zero, &b)?, &b)?)?;
+    let to = choose(&left, &below, &above)?;
     let (nodes, weights) = lines(legendre())?;
-    // In units of b from b on, so that nothing is lost between large numbers.
-    let over = |t: &Array| -> Made<Array> { Ok(ops::divide(&ops::subtract(t, &b)?, &b)?) };
-    let (from, to) = (over(x)?, over(&end)?);
     let span = ops::subtract(&to, &from)?;
     let u = ops::add(&ops::expand_dims(&from, -1)?, &ops::multiply(&ops::expand_dims(&span, -1)?, &nodes)?)?;
-    let power = ops::multiply(&ops::expand_dims(&b, -1)?, &ops::subtract(&ops::log1p(&u)?, &u)?)?;
+    let power = ops::multiply(&ops::expand_dims(&b, -1)?, &log1p_less(&u)?)?;
     let axis = power.ndim() as i32 - 1;
     let sum = ops::sum_axes(&ops::multiply(&ops::exp(&power)?, &weights)?, &[axis], false)?;
     let scale = ops::multiply(&number(1.0 / std::f64::consts::TAU.sqrt())?, &width)?;
@@ -128,4 +112,16 @@ fn gaussian(a: &Array, x: &Array) -> Made<Array> {
     let stirling = ops::multiply(&inverse, &number(-1.0 / 12.0)?)?;
     let scale = ops::multiply(&scale, &ops::exp(&stirling)?)?;
     Ok(ops::multiply(&ops::multiply(&ops::abs(&span)?, &sum)?, &scale)?)
+}
+
+/// `log(1 + u) - u`, for small u by the series `log(1 + u) = 2 Σ r^(2k+1) / (2k+1)` of `r = u / (2 + u)`: `2r - u = -u r`.
+fn log1p_less(u: &Array) -> Made<Array> {
+    let near = ops::less(&ops::abs(u)?, &number(0.4)?)?;
+    let small = choose(&near, u, &number(0.0)?)?;
+    let r = ops::divide(&small, &ops::add(&small, &number(2.0)?)?)?;
+    let square = ops::square(&r)?;
+    let tail = poly(&square, &[2.0 / 11.0, 2.0 / 9.0, 2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0])?;
+    let tail = ops::multiply(&ops::multiply(&square, &r)?, &tail)?;
+    let y = ops::subtract(&tail, &ops::multiply(&small, &r)?)?;
+    choose(&near, &y, &ops::subtract(&ops::log1p(u)?, u)?)
 }

@@ -5,6 +5,7 @@
 //! methods are handed to them, and errors get the op's name. Invariants: an op records and does not compute, but where
 //! its documentation says that it evaluates; what PyTorch and MLX answer differently is PyTorch's.
 
+mod airy;
 mod align;
 mod array;
 mod bessel;

@@ -18,6 +18,12 @@ pub(super) fn choose(c: &Array, a: &Array, b: &Array) -> Made<Array> {
     Ok(ops::where_(c, a, b)?)
 }
 
+/// A line of numbers, to broadcast along a last dimension.
+pub(super) fn line(numbers: &[f64]) -> Made<Array> {
+    let arrays = numbers.iter().map(|&n| number(n)).collect::<Made<Vec<_>>>()?;
+    Ok(ops::stack_axis(&arrays.iter().collect::<Vec<_>>(), 0)?)
+}
+
 /// Horner's rule, highest coefficient first.
 pub(super) fn poly(x: &Array, coefficients: &[f64]) -> Made<Array> {
     let mut y = number(coefficients[0])?;

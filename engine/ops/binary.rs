@@ -8,6 +8,7 @@ use super::{result_type, Operand};
 use crate::dispatch::{self, Meta, Prim};
 use crate::dtype::Category;
 use crate::{autograd, shape, DType, Error, Result, Scalar, Tensor};
+use num_complex::Complex64;
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -460,15 +461,17 @@ fn pow_checked(a: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
             return Err(Error::runtime("pow", "Integers to negative integer powers are not allowed."));
         }
         // PyTorch takes roots here, which differ for -0 and -inf; not in float16.
-        if matches!(a.dtype(), DType::BF16 | DType::F32 | DType::F64) && s.category() <= Category::Float {
+        if a.dtype() != DType::F16 && !a.dtype().is_integral() && s.category() <= Category::Float {
             match s.to_f64() {
                 0.5 => return root(a, s, Tensor::sqrt),
                 -0.5 => return root(a, s, Tensor::rsqrt),
                 _ => {}
             }
         }
-        if s.to_f64() == 0.0 && autograd::is_followed(a) && s.category() <= Category::Float {
-            return binary(BinaryOp::Pow, &a.detach()?, exponent)?.in_steps_of(a);
+        // As a number 0 makes 1 of everything, of complex zeros too.
+        let dtype = result_type([Operand::Tensor(a), exponent]);
+        if s.to_complex() == Complex64::default() && (dtype.is_complex() || autograd::is_followed(a)) {
+            return super::create::ones_like(&a.detach()?, Some(dtype), None, None)?.in_steps_of(a);
         }
         if s.to_f64() == 2.0 && a.dtype() != DType::Bool && !s.outranks(a.dtype()) {
             return a.square();
@@ -490,7 +493,13 @@ fn root(a: &Tensor, exponent: Scalar, take: impl Fn(&Tensor) -> Result<Tensor>) 
 /// `g · e · x^(e-1)`, and 0 where the exponent is 0 (also at x = 0).
 fn pow_grad_base(c: &crate::autograd::Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (x, e) = (c.x(0)?, c.x(1)?);
-    let slope = (&e * &x.pow(&(&e - 1)?)?)?.conjugated()?;
+    // Of an exponent that is a number the power is as in the forward pass, where some are roots.
+    let power = match e.is_number().then(|| e.item()).transpose()? {
+        Some(Scalar::Complex(re, im)) => x.pow(Scalar::Complex(re - 1.0, im))?,
+        Some(number) => x.pow(number.to_f64() - 1.0)?,
+        None => x.pow(&(&e - 1)?)?,
+    };
+    let slope = (&e * &power)?.conjugated()?;
     (g * &slope)?.where_else_zero(&e.ne(0)?)
 }
 

@@ -91,6 +91,9 @@ fn check_parts(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
         return Ok(());
     }
     let why = "Expected both inputs to be float32 tensors, or both float64";
+    if !a.dtype().is_float() || !b.dtype().is_float() {
+        return Err(Error::not_implemented(op, format!("{why}, but got {} and {}", a.dtype(), b.dtype())));
+    }
     Err(Error::dtype(op, why, &[a.dtype(), b.dtype()]))
 }
 
@@ -121,7 +124,9 @@ fn polar_body(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
             let finite = fixed.isfinite()?;
             let moved = ((abs - &fixed)? * &fixed.sgn()?)?;
             let moved = r#where(&fixed.eq(0)?, &fixed, &(moved + &fixed)?)?;
-            r#where(&finite, &moved, abs)?
+            // An infinite one along no direction: its gradient is NaN, as that of 1/∞ is.
+            let far = abs.filled(&finite, 1.0)?.reciprocal()?.reciprocal()?;
+            r#where(&finite, &moved, &far)?
         }
         false if followed(angle) => abs.copy()?,
         false => abs.clone(),

@@ -42,8 +42,16 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scal
     if value.is_some_and(|v| v.to_f64() != 0.0) {
         return Err(Error::runtime("pad", format!("Padding mode \"{mode}\" doesn't take in value argument")));
     }
+    let padded = pad.len() / 2;
+    if !(1..=3).contains(&padded) || !(padded + 1..=padded + 2).contains(&x.ndim()) {
+        let why = format!(
+            "mode \"{mode}\" pads the last one, two or three dimensions, beside one or two others; got {padded} of {}",
+            x.ndim()
+        );
+        return Err(Error::not_implemented("pad", why));
+    }
     // Its own kernels are for elements; only the batch may be empty.
-    let batch = usize::from(x.ndim() == pad.len() / 2 + 2);
+    let batch = usize::from(x.ndim() == padded + 2);
     if mode != "circular" && x.shape()[batch..].contains(&0) {
         let why = "expected a tensor with possibly 0 batch size and other non-zero dimensions for input";
         return Err(Error::shape("pad", why, &[x.shape()]));

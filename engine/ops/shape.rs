@@ -120,7 +120,7 @@ macro_rules! shape_ops {
         }
         /// Elements put around the tensor: `pad` lists (before, after) from the last dimension on, negative numbers crop.
         /// `mode` is `"constant"` (`value`, by default 0), `"reflect"` (mirrored without the edge), `"replicate"` (the edge)
-        /// or `"circular"`. Other than in PyTorch, the last three take any rank.
+        /// or `"circular"`; the last three pad one to three dimensions, beside one or two others.
         method pad(pad: Sizes, mode: Text = "constant", value: OptNumber = None) -> Tensor {
             [no_out] Keep Yes DTypes::ALL, Same,
             run super::pad::pad_body, torch "_C._nn.pad", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 'constant', 1.5", "N(2, 3, 4), (2, 3), 'reflect'", "N(2, 4, 4), (1, 2, 3, 0), mode='reflect'", "N(2, 4), (3, 5), mode='replicate'", "N(2, 3, 4), (2, 1, 1, 3), 'circular'", "N(2, 3, 4), (-1, 2), 'replicate'"],

@@ -208,6 +208,10 @@ macro_rules! unary_ops {
             {|c, g| [g * &((c.out()? - &(c.out()? / &c.x(0)?)?)? - &scaled_modified_bessel_k0(&c.x(0)?)?)?]},
             torch "special.scaled_modified_bessel_k1", samples ["P(3, 4)"],
             example ["assert_close(tensor([0.5, 1.0])?.scaled_modified_bessel_k1()?, [2.73101, 1.63615]);"];
+        /// The Airy function `Ai`, the solution of `y'' = x y` that falls for positive x; NaN at both infinities. No gradient,
+        /// as in PyTorch.
+        airy_ai = AiryAi [only_function] Keep DTypes::ORDERED, Float, Nothing {none}, torch "special.airy_ai", samples ["N(3, 4)", "U(3, 4)"],
+            example ["assert_close(tensor([-2.0, 0.0, 1.0])?.airy_ai()?, [0.22741, 0.35503, 0.13529]);"];
         /// The exponent `e` of `x = m 2^e` with `½ ≤ |m| < 1`, in `x`'s dtype; 0 for 0, infinities and NaN.
         frexp_exponent = Exponent [only_function] Keep DTypes::FLOAT, Same, Nothing {none}, torch "-", samples ["N(3, 4)"],
             example ["assert_close(tensor([6.0, 0.5])?.frexp_exponent()?, [3.0, 0.0]);"];

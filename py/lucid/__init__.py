@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from lucid._gpu import Event as Event
     from lucid._gpu import Stream as Stream
     from lucid._gpu import get_device_module as get_device_module
+    from lucid._lobpcg import lobpcg as lobpcg
     from lucid._natives import frobenius_norm as frobenius_norm
     from lucid._natives import get_device as get_device
     from lucid._natives import native_batch_norm as native_batch_norm
@@ -235,6 +236,7 @@ _NAMES = {
     "Event": "lucid._gpu",
     "Stream": "lucid._gpu",
     "get_device_module": "lucid._gpu",
+    "lobpcg": "lucid._lobpcg",
     "frobenius_norm": "lucid._natives",
     "get_device": "lucid._natives",
     "native_batch_norm": "lucid._natives",

@@ -1,11 +1,11 @@
 """Special functions with PyTorch's names.
 
-The ops are rows of the op table, some under another name (`expit` is `sigmoid`, `gammaln` is `lgamma`). PyTorch's
-`airy_ai` is not there.
+The ops are rows of the op table, some under another name (`expit` is `sigmoid`, `gammaln` is `lgamma`).
 """
 
 from __future__ import annotations
 
+from lucid._C import airy_ai as airy_ai
 from lucid._C import bessel_j0 as bessel_j0
 from lucid._C import bessel_j1 as bessel_j1
 from lucid._C import bessel_y0 as bessel_y0
@@ -63,6 +63,7 @@ from lucid._C import xlogy as xlogy
 from lucid._C import zeta as zeta
 
 __all__ = [
+    "airy_ai",
     "bessel_j0",
     "bessel_j1",
     "bessel_y0",

@@ -34,11 +34,13 @@ ENDS = {
         "ldexp": "2 to an integer beyond the exponents of the dtype",
         "zeta": "orders of 10^18, where PyTorch's loop gives NaN for 0",
         **dict.fromkeys(("bessel_j0", "bessel_j1", "bessel_y1"), BESSEL_FAR_OUT),
+        "airy_ai": "at -32768 PyTorch rounds the angle, 4 million, to float32",
     },
     "ends of floats": {
         "remainder": "PyTorch's vectorised fmod gives NaN for float64 dividends beyond its range",
         "fmod": "PyTorch's vectorised fmod gives NaN for float64 dividends beyond its range",
         "mvlgamma": "PyTorch rounds the terms to 16 bits, where they overflow",
+        "airy_ai": "at -2.5 PyTorch's asymptotic series has 6 digits in float64",
         **dict.fromkeys(("bessel_j0", "bessel_j1"), "at 7 PyTorch's polynomials have 8 digits in float64"),
     },
 }
@@ -81,6 +83,7 @@ LIMITATIONS: tuple[Limitation, ...] = (
     Limitation("bincount", "gpu", "weights", NO_FLOAT64),
     Limitation("var", "gpu", "beyond 1e18", NO_FLOAT64),
     Limitation("polygamma", "cpu", "special", POLES),
+    Limitation("airy_ai", "cpu", "special", "at the least number PyTorch's angle overflows to NaN in float32"),
     Limitation("view_dtype", "cpu", "bool", ONLY_TRUTHS),
     Limitation("polygamma", "gpu", "special", POLES),
 )
