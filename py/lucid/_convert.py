@@ -220,7 +220,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
     if data.readonly:
         _warn_read_only("buffer")
     part = data[offset : offset + count * size]
-    if dtype is _C.bool and any(b > 1 for b in part):
+    if dtype is _C.bool and not _are_truths(part):
         tensor = _C._from_bytes(part.tobytes(), [count], dtype, None)
     else:
         try:
@@ -230,6 +230,12 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
                 raise
             tensor = _C._from_bytes(part.tobytes(), [count], dtype, None)
     return _leaf(tensor) if requires_grad else tensor
+
+
+def _are_truths(data: memoryview) -> bool:
+    """Are all bytes 0 or 1?"""
+    step = 1 << 20
+    return not any(bytes(data[i : i + step]).translate(None, b"\0\1") for i in range(0, len(data), step))
 
 
 def from_file(
@@ -274,8 +280,8 @@ def from_file(
             if size == 0:
                 return _C.empty(0, dtype=dtype, device="cpu", requires_grad=requires_grad)
             memory = mmap.mmap(f.fileno(), length, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
-    except OSError as e:
-        raise errors.RuntimeError(f"{op}: unable to open file <{filename}>: {e.strerror} ({e.errno})") from e
+    except (OSError, OverflowError) as e:
+        raise errors.RuntimeError(f"{op}: unable to open or map {length} bytes of file <{filename}>: {e}") from e
     return frombuffer(memory, dtype=dtype, requires_grad=requires_grad)
 
 

@@ -86,6 +86,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: lu
         RuntimeError: an offset is given twice, sizes do not fit, or `layout` is another than `lucid.sparse_coo`.
     """
     op = "spdiags"
+    _check_tensor(op, "diagonals", diagonals)
+    _check_tensor(op, "offsets", offsets)
     if layout is not None and layout is not lucid.sparse_coo:
         raise errors.RuntimeError(f"{op}(): only output layouts (sparse_coo) are supported, got {layout}")
     if offsets.dtype != lucid.int64:
@@ -143,7 +145,13 @@ class check_sparse_tensor_invariants(contextlib.ContextDecorator):
         check_sparse_tensor_invariants._on = False
 
 
+def _check_tensor(op: str, name: str, x: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise errors.TypeError(f"{op}(): argument '{name}' must be Tensor, not {lucid.typename(x)}")
+
+
 def _check_sparse(op: str, x: Tensor) -> None:
+    _check_tensor(op, "input", x)
     if not x.is_sparse:
         raise errors.RuntimeError(f"{op}: expected a sparse tensor, got a dense one: call to_sparse() on it first")
 

@@ -71,7 +71,8 @@ def targets() -> dict[str, Any]:
             continue
         modules.append(importlib.import_module(info.name))
     for module in modules:
-        for name in getattr(module, "__all__", None) or dir(module):
+        # Names that are imported on first use are in the one alone.
+        for name in sorted({*getattr(module, "__all__", ()), *dir(module)}):
             value = getattr(module, name, None)
             home = getattr(value, "__module__", None) or "lucid"
             if name.startswith("_") or not callable(value) or not str(home).startswith("lucid"):
@@ -128,6 +129,7 @@ FLOATS = ["0.0", "-0.0", "0.5", "1.0", "-1.5", "2.0", "1e-12", "1e308", "inf", "
 TEXTS = ["''", "'mean'", "'sum'", "'none'", "'cpu'", "'gpu'", "'zeros'", "'reflect'", "'ij'"]
 TEXTS += ["'a\\0b'", "'%s%n'", "'é'", "'ij,jk->ik'"]
 ODD = [
+    "lucid.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))",
     "None", "True", "False", "object()", "...", "slice(1, None, 2)", "{}", "{'a': 1}", "set()", "b'ab'", "range(3)",
     "(lambda *a, **k: a[0] if a else None)", "[]", "()", "[[1, 2], [3]]", "[None]", "(1, 'a')", "int", "float",
     "lucid.Tensor", "Ellipsis",
@@ -557,6 +559,8 @@ def fuzz(seconds: float, jobs: int, seed: int = 0, only: str = "", most: int | N
     targets.
     """
     paths = [p for p in targets() if only in p]
+    if not paths:
+        raise SystemExit(f"no target's path has {only!r} in it")
     report, lock = Report(), threading.Lock()
     until = time.monotonic() + seconds
     cases: queue.Queue[tuple[str, int]] = queue.Queue()
