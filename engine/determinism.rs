@@ -5,7 +5,6 @@
 use crate::ops::schema::{Determinism, Schema};
 use crate::{Device, Error, Result};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::OnceLock;
 
 /// What happens when such an op is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +18,6 @@ pub enum Mode {
 }
 
 static MODE: AtomicU8 = AtomicU8::new(0);
-static WARN: OnceLock<fn(&str)> = OnceLock::new();
 
 /// Sets what happens.
 pub fn set_mode(mode: Mode) {
@@ -33,11 +31,6 @@ pub fn mode() -> Mode {
         1 => Mode::Warn,
         _ => Mode::Refuse,
     }
-}
-
-/// Where warnings go; standard error unless set. The first call counts.
-pub fn set_warner(warn: fn(&str)) {
-    let _ = WARN.set(warn);
 }
 
 /// Refuses the op, or warns, where that is wanted.
@@ -66,9 +59,6 @@ fn refuse(op: &'static str, why: &str) -> Result<()> {
     if mode() == Mode::Refuse {
         return Err(Error::runtime(op, text));
     }
-    match WARN.get() {
-        Some(warn) => warn(&text),
-        None => eprintln!("warning: {text}"),
-    }
+    crate::warnings::warn(text);
     Ok(())
 }

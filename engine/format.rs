@@ -359,6 +359,7 @@ impl Tensor {
     /// As [`Tensor::copy_in`], and where the device has not the dtype.
     pub fn copy_to(&self, dtype: crate::DType, device: crate::Device, format: MemoryFormat) -> Result<Tensor> {
         let _name = Naming::of("cast", 0);
+        crate::warnings::of_cast(self.dtype(), dtype);
         self.mapped_in("to", format, |t| {
             let (casts, moves) = (dtype != t.dtype(), device != t.device());
             // A cast keeps the order in which the elements lie.

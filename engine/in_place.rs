@@ -46,6 +46,7 @@ impl Tensor {
         if self.dtype() != value.dtype() {
             self.refuse_shared("copy_", value, false)?;
         }
+        crate::warnings::of_cast(value.dtype(), self.dtype());
         // The cast happens where both dtypes exist: the GPU has no float64.
         let value = match self.device() {
             Device::Gpu => value.cast(self.dtype())?.to_device(Device::Gpu)?,

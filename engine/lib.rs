@@ -46,6 +46,7 @@ pub mod shape;
 mod sparse;
 mod tensor;
 pub mod testing;
+pub mod warnings;
 
 pub use autograd::{enable_grad, grad_enabled, no_grad, set_grad_enabled};
 pub use backend::MemoryStats;

@@ -182,6 +182,9 @@ impl Tensor {
             }
             None => {}
         }
+        if let Some(dtype) = self.0.auto.grad_dtype() {
+            new.0.auto.set_grad_dtype(dtype);
+        }
         new.0.auto.set_grad(self.grad());
         *self = new;
         Ok(())

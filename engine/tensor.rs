@@ -382,12 +382,9 @@ impl Tensor {
                     &[self.shape(), g.shape()],
                 ));
             }
-            if g.dtype() != self.dtype() {
-                return Err(Error::dtype(
-                    "grad",
-                    "assigned grad has data of a different type",
-                    &[self.dtype(), g.dtype()],
-                ));
+            if let Some(dtype) = self.grad_dtype().filter(|&dtype| dtype != g.dtype()) {
+                let why = "assigned grad has data of a different type than the tensor's grad_dtype";
+                return Err(Error::dtype("grad", why, &[dtype, g.dtype()]));
             }
             if g.device() != self.device() {
                 return Err(Error::device("grad", "assigned grad is on another device", &[self.device(), g.device()]));

@@ -8,7 +8,7 @@ use super::node::{if_last, Edge, Node, Owned};
 use super::{modes, transforms};
 use crate::ops::view::ViewOp;
 use crate::tensor::Inner;
-use crate::Tensor;
+use crate::{DType, Tensor};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -99,6 +99,8 @@ struct State {
 #[derive(Default)]
 struct Leaf {
     grad: Option<Tensor>,
+    /// The dtype that it has, where one was set; any where that is `None`.
+    grad_dtype: Option<Option<DType>>,
     accumulate: Weak<Node>,
     extra: Arc<Extra>,
     retains: bool,
@@ -185,6 +187,15 @@ impl Auto {
         drop(old);
     }
 
+    /// The dtype that was set for the gradient.
+    pub(crate) fn grad_dtype(&self) -> Option<Option<DType>> {
+        self.state.lock().leaf.as_ref()?.grad_dtype
+    }
+
+    pub(crate) fn set_grad_dtype(&self, dtype: Option<DType>) {
+        self.state.lock().leaf.get_or_insert_default().grad_dtype = Some(dtype);
+    }
+
     /// Marks a result whose gradient is to be kept; false where it was marked before.
     pub(crate) fn start_retaining(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().leaf.get_or_insert_default().retains, true)
@@ -201,16 +212,17 @@ impl Auto {
 
     /// Makes `heir` the leaf that gradients of this one go to from now on, with its hooks and the node that adds to it.
     pub(crate) fn pass_to(&self, heir: &Tensor) {
-        let (bearer, extra, accumulate, object) = {
+        let (bearer, extra, accumulate, object, grad_dtype) = {
             let mut state = self.state.lock();
             let leaf = state.leaf.get_or_insert_default();
             let bearer = Arc::clone(leaf.bearer.get_or_insert_default());
-            (bearer, Arc::clone(&leaf.extra), Weak::clone(&leaf.accumulate), leaf.object.clone())
+            (bearer, Arc::clone(&leaf.extra), Weak::clone(&leaf.accumulate), leaf.object.clone(), leaf.grad_dtype)
         };
         *bearer.lock() = Arc::downgrade(&heir.0);
         let mut state = heir.0.auto.state.lock();
         let leaf = state.leaf.get_or_insert_default();
         (leaf.bearer, leaf.extra, leaf.accumulate, leaf.object) = (Some(bearer), extra, accumulate, object);
+        leaf.grad_dtype = grad_dtype;
     }
 
     /// The leaf that has this one's gradients, where that is another.

@@ -166,7 +166,7 @@ impl Node {
     /// What was told under that name; the row's default where nothing was. None for a step within another op's.
     fn told_as(&self, name: &str) -> Option<Told> {
         let told = self.told.get().filter(|told| !Arc::ptr_eq(told, &renamed()))?;
-        let row = crate::ops::schemas().find(|row| row.name == self.op())?;
+        let row = crate::ops::schemas().find(|row| row.name == self.op().trim_end_matches('_'))?;
         let own = told.iter().find_map(|(own, known)| match known {
             Known::Told(told) if *own == name => Some(told.clone()),
             Known::Told(_) | Known::Tensor(..) | Known::Result(_) => None,
@@ -176,6 +176,7 @@ impl Node {
         // PyTorch knows of one convolution, of whatever number of dimensions.
         let dims = row.name.chars().find_map(|c| c.to_digit(10)).map_or(0, |n| n as usize);
         match (row.family, name, told) {
+            ("sort", "descending", _) => None,
             ("conv", "transposed", None) => Some(Told::Truth(row.name.contains("transpose"))),
             ("conv", "output_padding", None) => Some(Told::Ints(vec![0; dims].into())),
             ("conv" | "pool", _, Some(Told::Ints(one))) if one.len() == 1 => {

@@ -10,11 +10,11 @@ use super::node::{Edge, InputMeta, Kept, Kind, Node, Saved};
 use super::record::{check_followed, edge_of, requires_grad};
 use super::{grad_enabled, Ctx, Grads};
 use crate::tensor::signed;
-use crate::{Error, Result, Scalar, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::{smallvec, SmallVec};
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The gradient of a custom function: from the gradients of its results, with the tensors it saved, to those of its
 /// inputs (one each, `None` where there is none). A result that nothing used has `None`, or zeros with `materialize`.
@@ -44,6 +44,8 @@ pub(crate) struct Custom {
     outputs: SmallVec<[InputMeta; 2]>,
     materialize: bool,
     backward: Backward,
+    /// The dtypes in which it gets the gradients of its results, where they were declared.
+    dtypes: OnceLock<Vec<Option<DType>>>,
 }
 
 /// How a custom function is recorded.
@@ -112,6 +114,7 @@ pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode
         outputs: metas,
         materialize: record.materialize,
         backward: record.backward,
+        dtypes: OnceLock::new(),
     };
     record.inputs.iter().try_for_each(|t| check_followed(custom.name, t))?;
     let edges = record.inputs.iter().map(edge_of).collect();
@@ -199,6 +202,16 @@ impl Custom {
         self.outputs.len()
     }
 
+    /// Declares in which dtype it gets the gradient of each result.
+    pub(super) fn declare(&self, dtypes: Vec<Option<DType>>) {
+        let _first = self.dtypes.set(dtypes);
+    }
+
+    /// What was declared of result `nr`.
+    pub(super) fn declared(&self, nr: u32) -> Option<Option<DType>> {
+        self.dtypes.get()?.get(nr as usize).copied()
+    }
+
     pub(crate) fn gradient(&self, ctx: &Ctx<'_>) -> Result<Grads> {
         let given = |(i, m): (usize, &InputMeta)| match ctx.grads.get(i).cloned().flatten() {
             None if self.materialize => Tensor::full_of(&m.shape, Scalar::ZERO, m.dtype, m.device).map(Some),
@@ -255,7 +268,8 @@ pub(crate) fn tied(g: Tensor, of: &Arc<Node>, i: usize) -> Tensor {
     let name = GraphNode(Arc::clone(of)).name();
     let name = intern(&format!("{}Backward0", name.trim_end_matches(|c: char| c.is_ascii_digit())));
     let own = InputMeta::of(&g);
-    let custom = Custom { name, outputs: smallvec![own.clone()], materialize: false, backward };
+    let custom =
+        Custom { name, outputs: smallvec![own.clone()], materialize: false, backward, dtypes: OnceLock::new() };
     let edges = smallvec![edge_of(&g), Some(edge.clone())];
     let node = Node::new(Kind::Custom(Arc::new(custom)), edges, smallvec![own, meta], Saved::default());
     let tied = Tensor::with_auto(g.storage().clone(), Auto::recorded(Edge { node, nr: 0 }));
@@ -283,7 +297,8 @@ pub fn rewritten(t: &Tensor) -> Option<Tensor> {
         Ok([Some(g.where_else_zero(&shows)?)].into_iter().collect())
     });
     let name = "AsStridedBackward0";
-    let custom = Custom { name, outputs: smallvec![meta.clone()], materialize: false, backward };
+    let custom =
+        Custom { name, outputs: smallvec![meta.clone()], materialize: false, backward, dtypes: OnceLock::new() };
     let node = Node::new(Kind::Custom(Arc::new(custom)), smallvec![Some(edge)], smallvec![meta], Saved::default());
     let read = Tensor::with_auto(t.storage().clone(), Auto::recorded(Edge { node, nr: 0 }));
     forward::hand_over(t, &read);

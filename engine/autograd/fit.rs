@@ -1,14 +1,18 @@
 //! Gradients in the shape and dtype of what they are of: rules need not know about broadcasting and promotion.
 
-use super::node::{InputMeta, Lies};
+use super::grad_dtype;
+use super::node::{Edge, Grads, InputMeta, Lies, Node};
 use crate::format::MemoryFormat;
 use crate::ops::view::reshape_to;
 use crate::{Error, Result, Tensor};
 
-/// Sums what was broadcast and casts what was promoted.
-pub(super) fn fit(g: Tensor, meta: &InputMeta) -> Result<Tensor> {
+/// Sums what was broadcast and casts what was promoted, to the dtype that is taken where it goes.
+pub(super) fn fit(g: Tensor, meta: &InputMeta, edge: Option<&Edge>) -> Result<Tensor> {
     let g = if g.shape() == meta.shape.as_slice() { g } else { sum_to_shape(&g, &meta.shape)? };
-    let g = g.cast(meta.dtype)?;
+    let g = match edge {
+        Some(edge) => grad_dtype::cast(edge, g, meta.dtype)?,
+        None => g.cast(meta.dtype)?,
+    };
     let Some(lies) = &meta.lies else { return Ok(g) };
     match &**lies {
         _ if g.is_batched() || g.is_sparse() => Ok(g),
@@ -17,6 +21,12 @@ pub(super) fn fit(g: Tensor, meta: &InputMeta) -> Result<Tensor> {
         Lies::In(format) => g.contiguous_in(*format),
         Lies::Ordered(order) => g.contiguous_by(order),
     }
+}
+
+/// Gradients as the node's inputs have them.
+pub(super) fn fitted(node: &Node, made: Grads) -> Result<Grads> {
+    let to = |(i, g): (usize, Option<Tensor>)| g.map(|g| fit(g, &node.metas[i], node.edges[i].as_ref())).transpose();
+    made.into_iter().enumerate().map(to).collect()
 }
 
 /// The sum over the dimensions that broadcasting `shape` had added or stretched.

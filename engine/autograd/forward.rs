@@ -456,7 +456,7 @@ fn transposed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given, reco
             let made = prim.gradient(&Ctx::new(&node, &grads, Some(&wanted)))?;
             made.into_iter()
                 .zip(&node.metas)
-                .map(|(g, m)| g.map(|g| super::fit::fit(g, m)).transpose())
+                .map(|(g, m)| g.map(|g| super::fit::fit(g, m, None)).transpose())
                 .collect::<Result<Given>>()
         })
     })?;

@@ -13,6 +13,7 @@ pub(crate) mod call;
 mod custom;
 mod fit;
 pub(crate) mod forward;
+mod grad_dtype;
 mod graph;
 mod hooks;
 mod levels;

@@ -117,7 +117,7 @@ impl Region {
             }
             for ((g, edge), meta) in run(step, grads)?.into_iter().zip(&step.edges).zip(&step.metas) {
                 let (Some(g), Some(edge)) = (g, edge) else { continue };
-                let g = fit(g, meta)?;
+                let g = fit(g, meta, Some(edge))?;
                 let place = match self.position(&edge.node) {
                     Some(at) => {
                         let slots = &mut waiting[at];

@@ -6,11 +6,11 @@
 use super::accumulate::accumulate;
 use super::anomaly::examined;
 use super::custom::tied;
-use super::fit::fit;
+use super::fit::{fit, fitted};
 use super::node::{Ctx, Edge, Grads, Kind, Node, Saved};
 use super::record::{pieces_gradient, write_gradient};
 use super::region::Region;
-use super::{grad_enabled, modes, with_grad};
+use super::{grad_dtype, grad_enabled, modes, with_grad};
 use crate::batching;
 use crate::{sparse, Error, Result, Scalar, Tensor};
 use smallvec::SmallVec;
@@ -67,6 +67,12 @@ pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs
         return Err(Error::runtime("backward", why));
     }
     let roots = roots("backward", tensors, grads, keep)?;
+    if keep.create_graph {
+        crate::warnings::warn_once!(
+            "backward() with create_graph=True keeps a tensor and the graph of its gradient alive in a cycle. Use \
+             autograd.grad, or set .grad to None afterwards."
+        );
+    }
     match inputs {
         None => walk(roots, keep, None).map(drop),
         Some(inputs) => {
@@ -197,7 +203,7 @@ fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: K
                 let why = "For complex Tensors, both grad_output and output are required to have the same dtype";
                 return Err(Error::dtype(op, why, &[g.dtype(), t.dtype()]));
             }
-            Some(g) => with_grad(keep.create_graph, || g.cast(t.dtype()))?,
+            Some(g) => g.clone(),
             None if t.numel() == 1 && t.dtype().is_complex() => {
                 let why = format!("grad can be implicitly created only for real scalar outputs but got {}", t.dtype());
                 return Err(Error::runtime(op, why));
@@ -208,7 +214,8 @@ fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: K
                 return Err(Error::runtime(op, why));
             }
         };
-        Ok((edge, with_grad(keep.create_graph, || batching::bare_like(g, t))?))
+        let g = with_grad(keep.create_graph, || batching::bare_like(grad_dtype::cast(&edge, g, t.dtype())?, t))?;
+        Ok((edge, g))
     };
     tensors.iter().zip(grads).map(root).collect()
 }
@@ -453,7 +460,7 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'
             let Some(edge) = edge else { continue };
             let g = g.filter(|_| leads.as_ref().is_none_or(|leads| leads[i]));
             if let Some(g) = g {
-                add(&mut incoming, edge, fit(g, &node.metas[i])?)?;
+                add(&mut incoming, edge, fit(g, &node.metas[i], Some(edge))?)?;
             }
             passed(edge);
         }
@@ -497,8 +504,7 @@ fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, capt
     run_step(node, &grads, wanted, keep, |made| match node.extra.has_after() {
         true => {
             // Hooks see them as the inputs have them.
-            let fitted = made?.into_iter().zip(&node.metas).map(|(g, meta)| g.map(|g| fit(g, meta)).transpose());
-            node.extra.after(node.op(), fitted.collect::<Result<_>>()?, &grads)
+            node.extra.after(node.op(), fitted(node, made?)?, &grads)
         }
         false => made,
     })
@@ -572,7 +578,7 @@ pub(crate) fn alone(node: &Arc<Node>, grads: &[Option<Tensor>]) -> Result<Vec<Op
         }
         _ => gradient(node, &grads, None)?,
     };
-    out.into_iter().enumerate().map(|(i, g)| g.map(|g| fit(g, &node.metas[i])).transpose()).collect()
+    fitted(node, out).map(Grads::into_vec)
 }
 
 /// Adds a gradient to those that wait for a node. Says whether it is the first one.

@@ -109,7 +109,12 @@ pub mod select {
         let condition = &match condition.dtype() {
             DType::Bool => condition.clone(),
             // PyTorch's older masks.
-            DType::U8 => condition.cast(DType::Bool)?,
+            DType::U8 => {
+                crate::warnings::warn_once!(
+                    "where received a uint8 condition tensor. This is deprecated. Use a boolean condition instead."
+                );
+                condition.cast(DType::Bool)?
+            }
             other => {
                 let why = "where expected condition to be a boolean tensor";
                 return Err(Error::dtype("where", why, &[other]));
@@ -156,6 +161,7 @@ pub mod select {
             Target::Copy => r#where(&mask.contiguous()?, &value, &x.contiguous()?),
             Target::Itself => {
                 x.refuse_shared("masked_fill_", mask, false)?;
+                crate::warnings::of_expanded("masked_fill_", x);
                 let _name = autograd::Naming::of("masked_fill", 0);
                 crate::ops::overlap::write_where("masked_fill_", x, mask, &value)
             }

@@ -350,6 +350,9 @@ fn range_body(
     device: Option<Device>,
 ) -> Result<Tensor> {
     check_real("range", &[start, end, step])?;
+    crate::warnings::warn(
+        "range is deprecated, since it includes its end where Python's builtin does not. Use arange instead.".into(),
+    );
     let dtype = dtype.unwrap_or(crate::default_dtype());
     schema::range.check(dtype)?;
     if dtype == DType::Bool {

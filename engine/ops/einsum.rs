@@ -7,6 +7,7 @@ use super::DimPairs;
 use crate::autograd::Naming;
 use crate::shape;
 use crate::tensor::signed;
+use crate::warnings::warn_once;
 use crate::{DType, Error, Result, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -355,6 +356,7 @@ fn kron_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 fn chain_matmul_body(matrices: &[Tensor]) -> Result<Tensor> {
     let op = "chain_matmul";
+    warn_once!("chain_matmul is deprecated. Use linalg.multi_dot instead, which takes a list of two or more tensors.");
     if let Some(x) = matrices.iter().find(|x| x.ndim() != 2) {
         return Err(Error::shape(op, "Tensor is not a matrix", &[x.shape()]));
     }

@@ -14,6 +14,7 @@ use super::{NormOrder, Operand};
 use crate::autograd;
 use crate::shape::{self, Shape};
 use crate::tensor::signed;
+use crate::warnings::warn_once;
 use crate::{DType, Error, Result, Scalar, Tensor};
 use norms::{largest_of, linalg_norm_body, matrix_norm_body, nuclear_norm_body, vector_norm_body};
 
@@ -464,7 +465,13 @@ fn cross_body(a: &Tensor, b: &Tensor, dim: Option<isize>) -> Result<Tensor> {
             dim
         }
         None => match a.shape().iter().position(|&n| n == 3) {
-            Some(axis) => axis as isize,
+            Some(axis) => {
+                warn_once!(
+                    "Using cross without the dim argument is deprecated. Please pass dim, or use linalg.cross, whose \
+                     dim is -1 by default."
+                );
+                axis as isize
+            }
             None => return Err(Error::shape("cross", "no dimension of size 3 in input", &[a.shape()])),
         },
     };

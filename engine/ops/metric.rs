@@ -286,7 +286,12 @@ fn cov_body(x: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Op
     let centred = (x - &average.unsqueeze(1)?)?;
     let weighted = w.map_or(Ok(centred.clone()), |w| &centred * &w)?;
     let product = centred.matmul(&weighted.t()?.conj_physical()?)?;
-    // PyTorch warns and divides by 0 where no degrees of freedom are left.
+    // Where no degrees of freedom are left it is divided by 0, with a warning.
+    if !matches!(freedom.detach()?.gt(0)?.all(None, false)?.item_bool(), Ok(true) | Err(_)) {
+        crate::warnings::warn(
+            "cov(): degrees of freedom is <= 0. The correction should be less than the number of observations.".into(),
+        );
+    }
     let freedom = freedom.clamp(Some(super::Operand::Scalar(Scalar::ZERO)), None)?;
     let freedom = freedom.cast(product.dtype())?;
     (product / &freedom)?.squeeze(None)

@@ -23,6 +23,9 @@ pub(super) fn masked_select_body(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
 
 pub(super) fn masked_scatter_body(to: Target, x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
     const OP: &str = "masked_scatter";
+    if mask.dtype() == DType::U8 {
+        crate::warnings::warn("masked_scatter received a mask of uint8, please use one of bool instead.".into());
+    }
     if mask.dtype() != DType::Bool {
         return Err(Error::dtype(OP, "only supports boolean masks", &[mask.dtype()]));
     }

@@ -273,13 +273,19 @@ fn integers_of(
         return Err(Error::dtype(op, why, &[dtype]));
     }
     let (least, most) = match dtype.is_float() {
-        // What is beyond all integers is still drawn, rounded; PyTorch warns.
+        // What is beyond all integers is still drawn, rounded, with a warning.
         true => ((-largest(dtype)) as i64, largest(dtype) as i64),
         false => whole_numbers(dtype),
     };
     for (name, bound) in [("from", from), ("to - 1", to)] {
         if bound < least || bound > most {
             return Err(Error::runtime(op, format!("{name} is out of bounds for {dtype}, got {bound}")));
+        }
+        let whole = whole_numbers(dtype).1;
+        if dtype.is_float() && !(-whole..=whole).contains(&bound) {
+            crate::warnings::warn(format!(
+                "{name} is out of bounds [-{whole}, {whole}], up to which {dtype} holds all integers: not all numbers can be drawn."
+            ));
         }
     }
     let key = key_of(op, generator, device)?;

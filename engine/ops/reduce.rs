@@ -172,6 +172,7 @@ fn reduce(op: ReduceOp, x: &Tensor, axes: Axes, keepdim: bool, dtype: DType) -> 
 fn sum_body(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     let schema = op.schema();
     let dtype = dtype.unwrap_or(schema.result.of(x.dtype()));
+    crate::warnings::of_cast(x.dtype(), dtype);
     let cast = (dtype != x.dtype()).then(|| x.cast(dtype)).transpose()?;
     let x = cast.as_ref().unwrap_or(x);
     reduce(op, x, axes_of(schema.name, dim, x)?, keepdim, dtype)
@@ -253,6 +254,7 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
         // The sum of 16-bit floats overflows, or rounds, where their mean does not.
         return mean_body(x, dim, keepdim, Some(DType::F32))?.cast(dtype);
     }
+    crate::warnings::of_cast(x.dtype(), dtype);
     let x = x.cast(dtype)?;
     let n: usize = axes_of("mean", dim, &x)?.iter().map(|&a| x.shape()[a]).product();
     let sum = {
@@ -265,9 +267,23 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
     sum.mul(1.0 / n as f64)
 }
 
+/// Warns where nothing is left to divide by.
+fn check_freedom(ops: [&'static str; 2], x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar) -> Result<()> {
+    let axes = axes_of(ops[0], dim, x)?;
+    let left = x.shape().iter().enumerate().all(|(a, &n)| n > 0 || axes.contains(&a));
+    let n = if left { axes.iter().map(|&a| x.shape()[a]).product() } else { 0 };
+    crate::warnings::of_freedom(ops, n, correction.to_f64());
+    Ok(())
+}
+
 fn var_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
+    check_freedom(["var", "var_mean"], x, dim, correction)?;
+    variance(x, dim, correction, keepdim)
+}
+
+fn variance(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
     if x.dtype().is_complex() {
-        let of = |part: Tensor| var_body(&part, dim, correction, keepdim);
+        let of = |part: Tensor| variance(&part, dim, correction, keepdim);
         return of(super::complex::real(x)?)? + &of(super::complex::imag(x)?)?;
     }
     if !x.dtype().is_float() {
@@ -275,11 +291,11 @@ fn var_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdi
         return Err(Error::not_implemented("var", why));
     }
     if matches!(x.dtype(), DType::F16 | DType::BF16) {
-        return var_body(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
+        return variance(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
     }
     let y = plain_var(x, dim, correction, keepdim)?;
     match overflowed(x, &y) {
-        true => x.cast(DType::F64)?.var(dim, correction, keepdim)?.cast(x.dtype()),
+        true => variance(&x.cast(DType::F64)?, dim, correction, keepdim)?.cast(x.dtype()),
         false => Ok(y),
     }
 }
@@ -328,9 +344,14 @@ fn without(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, y: Tensor) -> Resul
 }
 
 fn std_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
+    check_freedom(["std", "std_mean"], x, dim, correction)?;
+    deviation(x, dim, correction, keepdim)
+}
+
+fn deviation(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
     if matches!(x.dtype(), DType::F16 | DType::BF16) {
         // The variance overflows 16 bits where its root does not.
-        return std_body(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
+        return deviation(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
     }
     if !x.dtype().is_float() {
         return x.var(dim, correction, keepdim)?.sqrt();

@@ -102,7 +102,9 @@ fn accumulate(op: fn(usize) -> ScanOp, x: &Tensor, dim: isize, dtype: Option<DTy
         let why = "does not run in bool; ask for an integer dtype";
         return Err(Error::dtype(schema.name, why, &[x.dtype(), DType::Bool]));
     }
-    let x = x.cast(dtype.unwrap_or(schema.result.of(x.dtype())))?;
+    let dtype = dtype.unwrap_or(schema.result.of(x.dtype()));
+    crate::warnings::of_cast(x.dtype(), dtype);
+    let x = x.cast(dtype)?;
     schema.check(x.dtype())?;
     if x.ndim() == 0 {
         return x.reshape(&[1])?.cumsum(0, None)?.reshape(&[]);

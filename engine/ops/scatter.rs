@@ -16,6 +16,7 @@ use super::part::{
 use super::Operand;
 use crate::autograd::{self, Ctx, Grads};
 use crate::shape::{self, Axes, Shape, SliceDim, Slices};
+use crate::warnings::warn_once;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -233,7 +234,12 @@ pub(super) fn scatter_body(
     };
     match src.or(value.map(Operand::Scalar)) {
         None => Err(Error::kind("scatter", "missing required argument 'src' (or 'value')")),
-        Some(Operand::Tensor(src)) => scatter_mode("scatter", to, (x, dim), (index, src), mode),
+        Some(Operand::Tensor(src)) => {
+            if reduce.is_some() {
+                warn_once!("The reduce argument of scatter with a tensor is deprecated. Use scatter_reduce instead.");
+            }
+            scatter_mode("scatter", to, (x, dim), (index, src), mode)
+        }
         Some(Operand::Scalar(s)) => {
             let src = super::view::expand_to(&super::create::held("scatter", s, x)?, index.shape())?;
             scatter_mode("scatter", to, (x, dim), (index, &src), mode)
@@ -469,6 +475,9 @@ fn as_filled(x: &Tensor, indices: &[Tensor], values: &Tensor) -> Result<Option<T
 }
 
 fn index_put_body(to: Target, x: &Tensor, indices: &[Tensor], values: &Tensor, accumulate: bool) -> Result<Tensor> {
+    if to == Target::Itself {
+        crate::warnings::of_expanded("index_put_", x);
+    }
     if let Err(odd) = same_dtype("index_put", x, values, "Index put requires the source and destination dtypes match") {
         return match if accumulate { None } else { as_filled(x, indices, values)? } {
             Some(values) => index_put_body(to, x, indices, &values, false),
@@ -501,6 +510,7 @@ fn index_put_body(to: Target, x: &Tensor, indices: &[Tensor], values: &Tensor, a
 pub fn index_assign(x: &Tensor, dims: &[isize], indices: &[Tensor], values: &Tensor) -> Result<()> {
     same_dtype("index_put", x, values, "Index put requires the source and destination dtypes match")?;
     let (axes, indices) = super::index::checked_indices("index_put", x, dims, indices)?;
+    crate::warnings::of_expanded("index_put_", x);
     let _name = crate::autograd::named("index_put");
     put_axes(Target::Itself, x, &axes, &indices, values, false, false).map(drop)
 }

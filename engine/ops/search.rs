@@ -9,6 +9,7 @@ use super::macros::define_ops;
 use super::sort::{argsort_rows, search_rows};
 use super::{result_type, Operand};
 use crate::shape::{self, Shape};
+use crate::warnings::warn_once;
 use crate::{autograd, DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -169,6 +170,7 @@ fn searchsorted_body(
     if sorted.ndim() == 0 {
         return Err(Error::shape(OP, "boundaries tensor should have positive dimension", &[sorted.shape()]));
     }
+    lies_badly(sorted, input, sorter);
     let sorted = sorted.detach()?;
     let values = match input {
         Operand::Scalar(_) if sorted.ndim() != 1 => {
@@ -195,6 +197,19 @@ fn searchsorted_body(
         return Err(Error::shape(OP, why, &[sorted.shape(), values.shape()]));
     }
     found(&in_order(&sorted, sorter)?, &values, right, out_int32)
+}
+
+/// Warns of tensors that are copied before they are read, which is slow.
+fn lies_badly(sorted: &Tensor, input: Operand<'_>, sorter: Option<&Tensor>) {
+    if matches!(input, Operand::Tensor(t) if !t.is_contiguous()) {
+        warn_once!("searchsorted(): the input is not contiguous, which costs a copy.");
+    }
+    if !sorted.is_contiguous() {
+        warn_once!("searchsorted(): the boundaries are not contiguous, which costs a copy.");
+    }
+    if sorter.is_some_and(|t| !t.is_contiguous()) {
+        warn_once!("searchsorted(): the sorter is not contiguous, which costs a copy.");
+    }
 }
 
 fn in_order(sorted: &Tensor, sorter: Option<&Tensor>) -> Result<Tensor> {

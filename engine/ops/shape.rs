@@ -6,6 +6,7 @@ use super::macros::define_ops;
 use super::Sections;
 use crate::shape::{self, Shape};
 use crate::tensor::signed;
+use crate::warnings::warn_once;
 use crate::{Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -282,7 +283,11 @@ fn broadcast_tensors_body(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
 fn meshgrid_body(tensors: &[Tensor], indexing: Option<&str>) -> Result<Vec<Tensor>> {
     some("meshgrid", tensors)?;
     let swap = match indexing {
-        None | Some("ij") => false,
+        None => {
+            warn_once!("meshgrid: it will be required to pass the indexing argument, in a future release.");
+            false
+        }
+        Some("ij") => false,
         Some("xy") => tensors.len() >= 2,
         Some(other) => {
             let why = format!("indexing must be one of \"xy\" or \"ij\", but received: {other}");
@@ -418,6 +423,7 @@ fn mirror(op: &'static str, dim: usize, x: &Tensor) -> Result<Tensor> {
 
 fn adjoint_body(x: &Tensor) -> Result<Tensor> {
     if x.ndim() == 0 {
+        warn_once!("adjoint() is deprecated on 0-D tensors. Consider using x.conj().");
         return x.conj_physical();
     }
     if x.ndim() < 2 {

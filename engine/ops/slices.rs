@@ -7,6 +7,7 @@ use super::index::{as_index, index_axes, indexed_shape, put_axes, with_dims, Tar
 use super::scatter::{reduced, same_dtype, schema};
 use super::Operand;
 use crate::shape::{self, Shape};
+use crate::warnings::warn_once;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
 fn vector_index(op: &'static str, index: &Tensor) -> Result<Tensor> {
@@ -148,6 +149,7 @@ pub(super) fn index_fill_body(
         return Ok(x.clone());
     }
     if to == Target::Itself && x.strides().contains(&0) && x.layout().may_overlap() && !x.is_batched() {
+        crate::warnings::of_expanded("index_fill_", x);
         return fill_expanded(x, axis, &index, &value);
     }
     let out = put_axes(to, &wide, &[axis], &[index], &value, false, false)?;
@@ -188,6 +190,7 @@ pub(super) fn index_reduce_body(
         return Err(Error::runtime(OP, why));
     }
     schema::index_reduce.check(x.dtype())?;
+    warn_once!("index_reduce() is in beta and the API may change at any time.");
     let (_, axis, index, source) = slices(OP, x, dim, index, source)?;
     let mut line = Shape::from_elem(1, source.ndim());
     line[axis] = index.numel();

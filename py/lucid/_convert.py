@@ -9,13 +9,13 @@ from __future__ import annotations
 import copy as copy_module
 import mmap
 import os
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lucid import _C, errors
 from lucid._C import Tensor
 from lucid._C import dtype as DType
+from lucid._warnings import warn_once
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,11 +64,10 @@ def _numpy() -> Any:
 
 
 def _warn_read_only(what: str) -> None:
-    warnings.warn(
+    warn_once(
+        f"read-only {what}",
         f"The given {what} is not writable. The tensor shows its memory and must not be written to, which is an error; "
         "copy it first (lucid.tensor(...)) if it is to be changed.",
-        UserWarning,
-        stacklevel=3,
     )
 
 
@@ -295,8 +294,8 @@ def asarray(
 ) -> Tensor:
     """`obj` as a tensor that shares its memory where that can be: a tensor, a NumPy array, a DLPack capsule or
     exporter, a buffer, whose bytes are read as `dtype`; numbers and sequences are copied. With `copy=True` it is always
-    a copy, with `copy=False` needing one is a ValueError. A tensor keeps its history, unless `requires_grad=False` cuts
-    it off."""
+    a copy, with `copy=False` needing one is a ValueError. A tensor keeps its history, with a warning unless
+    `requires_grad=True` says so; `requires_grad=False` cuts it off."""
     if isinstance(obj, Tensor):
         tensor = obj.detach() if requires_grad is False and obj.requires_grad else obj
     elif isinstance(obj, (bool, int, float, complex, list, tuple, range)):
@@ -324,6 +323,12 @@ def asarray(
     elif copy:
         tensor = tensor.clone()
     if tensor.requires_grad:
+        if requires_grad is None:
+            warn_once(
+                "asarray",
+                "asarray: without requires_grad the result requires a gradient where the tensor does. Pass "
+                "requires_grad=False to get one that does not.",
+            )
         return tensor
     return _leaf(tensor) if requires_grad else tensor
 
@@ -461,6 +466,7 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
     if tensor.is_sparse:
         parts = (tensor._indices(), tensor._values().detach(), tuple(tensor.shape), tensor.is_coalesced())
         return (_sparse, parts, tensor.__dict__ or None)
+    warn_of_hooks(tensor)
     args = (
         type(tensor),
         _storage_of(tensor),
@@ -471,6 +477,16 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
         tensor.dtype,
     )
     return (_rebuild, args, tensor.__dict__ or None)
+
+
+def warn_of_hooks(tensor: Tensor) -> None:
+    """Warns of a tensor's hooks, which are not written with it. Those of parameters are left out without a word."""
+    from lucid.nn.parameter import Parameter
+
+    if tensor._backward_hooks and not isinstance(tensor, Parameter):
+        from lucid.utils.hooks import warn_if_has_hooks
+
+        warn_if_has_hooks(tensor)
 
 
 def _sparse(indices: Tensor, values: Tensor, size: tuple[int, ...], coalesced: bool) -> Tensor:

@@ -6,10 +6,10 @@ They are made from the table's rows when first asked for; there is no list of th
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 from lucid import _C, errors
+from lucid._warnings import warn
 
 _SUFFIX = "_copy"
 # Rows of the family whose result is a copy already, or may be one, and those that PyTorch does not count as views.
@@ -70,10 +70,9 @@ def _write(name: str, out: _C.Tensor, shown: _C.Tensor) -> None:
         )
     if out.shape != shown.shape:
         if out.numel():
-            warnings.warn(
+            warn(
                 f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
-                f"match the required output shape {list(shown.shape)}. This behavior is deprecated.",
-                stacklevel=3,
+                f"match the required output shape {list(shown.shape)}. This behavior is deprecated."
             )
         out.resize_(shown.shape)
     out.copy_(shown.detach())

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 from lucid import _C, errors
+from lucid._warnings import warn
 
 _interop_threads = 1
 _matmul_precision = "highest"
-_warn_always = False
 
 
 def set_num_interop_threads(num: int) -> None:
@@ -56,7 +54,7 @@ def set_float32_matmul_precision(precision: str) -> None:
         raise errors.RuntimeError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
     if precision not in ("highest", "high", "medium"):
         text = f"{precision} is not one of 'highest', 'high', or 'medium'; the current call has no effect."
-        warnings.warn(text, UserWarning, stacklevel=2)
+        warn(text)
         return
     _matmul_precision = precision
 
@@ -67,17 +65,16 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_warn_always(b: bool) -> None:
-    """Says whether a warning is given each time that there is a reason for it. Lucid's go through Python's `warnings`,
-    whose filters decide; the setting is kept and read back."""
-    global _warn_always
+    """Says whether what is warned of once in a process is warned of each time that there is a reason for it. All
+    warnings go through Python's `warnings`, whose filters decide."""
     if not isinstance(b, bool):
         raise errors.RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
-    _warn_always = b
+    _C._warn_always(b)
 
 
 def is_warn_always_enabled() -> bool:
     """What `set_warn_always` was given; False at first."""
-    return _warn_always
+    return _C._warn_always()
 
 
 _DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from lucid import _C, errors
 from lucid._C import Tensor
 from lucid._C import dtype as DType
 from lucid._dtypes import CLASSES
+from lucid._warnings import warn_once
 
 
 class tensortype(type):
@@ -98,6 +98,6 @@ def set_default_tensor_type(t: type[Tensor] | tensortype | str, /) -> None:
             "e.g. lucid.DoubleTensor"
         )
     text = "set_default_tensor_type() is deprecated, use set_default_dtype() and set_default_device() instead."
-    warnings.warn(text, UserWarning, stacklevel=2)
+    warn_once("set_default_tensor_type", text)
     _C.set_default_device(found[1])
     _C.set_default_dtype(found[0])

@@ -13,6 +13,7 @@ use num_complex::{Complex32, Complex64};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple};
+use std::sync::atomic::AtomicBool;
 
 /// The deepest nesting of sequences taken.
 const DEEPEST: usize = 64;
@@ -85,6 +86,15 @@ impl Nested {
             }
             self.check_leaf(py, sizes)?;
             self.note(t.dtype());
+            if t.requires_grad() && t.numel() > 0 {
+                crate::tensor::warn_of_number(py)?;
+            }
+            if depth > 0 && !obj.is_instance_of::<PyTensor>() && t.ndim() > 0 {
+                static GIVEN: AtomicBool = AtomicBool::new(false);
+                let why =
+                    "A tensor of a list of arrays is made slowly. Make one array of them first, by numpy.array().";
+                crate::warn::once(py, &GIVEN, why)?;
+            }
             return with_dtype!(t.dtype(), T => {
                 let items = cross::long(py, || t.to_vec::<T>())?;
                 self.items.extend(items.into_iter().map(Scalar::from));
@@ -318,6 +328,21 @@ fn foreign(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<Device>
         .unwrap_or(t))
 }
 
+/// PyTorch's warning where a tensor is given as data for another.
+///
+/// # Errors
+/// That warning, where a filter makes it one.
+pub fn warn_of_copy(data: &Bound<'_, PyAny>, function: &str) -> PyResult<()> {
+    if !data.is_instance_of::<PyTensor>() {
+        return Ok(());
+    }
+    let text = format!(
+        "To make a tensor of a tensor, it is recommended to use source.detach().clone() or \
+         source.detach().clone().requires_grad_(True), rather than {function}(source)."
+    );
+    crate::warn::user(data.py(), &text)
+}
+
 /// A tensor that copies `data`: numbers, nested sequences of them, arrays, buffers, tensors. The dtype follows from the data
 /// unless given.
 #[pyfunction]
@@ -331,6 +356,7 @@ fn tensor<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let _ = pin_memory;
     let (dtype, device) = options("tensor", dtype, device)?;
+    warn_of_copy(data, "lucid.tensor")?;
     // A tensor stays on its device.
     let device = device.or_else(|| data.cast::<PyTensor>().ok().map(|t| t.get().read().device()));
     crate::results::leaf(data.py(), tensor_of(data, dtype, device)?, requires_grad)

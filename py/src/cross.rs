@@ -15,10 +15,21 @@ pub const LARGE: usize = 1 << 15;
 pub fn quick<T>(py: Python<'_>, f: impl FnOnce() -> lucid::Result<T>) -> PyResult<T> {
     // Nothing of ours is left half-changed by a panic: locks are parking_lot's and do not poison, tensors are handles.
     match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(value)) if lucid::warnings::waiting() => crate::warn::deliver(py).map(|()| value),
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(e)) => Err(crate::autograd::take_raised().unwrap_or_else(|| errors::raise(py, &e))),
+        Ok(Err(e)) => Err(failed(py, &e)),
         Err(payload) => Err(errors::panicked(py, &*payload)),
     }
+}
+
+/// The exception for an error; warnings that came before it are given, and are no errors of their own.
+#[cold]
+fn failed(py: Python<'_>, e: &lucid::Error) -> PyErr {
+    let raised = crate::autograd::take_raised().unwrap_or_else(|| errors::raise(py, e));
+    if lucid::warnings::waiting() {
+        let _ = crate::warn::deliver(py);
+    }
+    raised
 }
 
 /// Runs long work (evaluation, backward, transfers) without the GIL, then lets Python handle its signals.
@@ -26,9 +37,12 @@ pub fn long<T: Send>(py: Python<'_>, f: impl FnOnce() -> lucid::Result<T> + Send
     let done = py.detach(|| catch_unwind(AssertUnwindSafe(f)));
     let value = match done {
         Ok(Ok(value)) => value,
-        Ok(Err(e)) => return Err(crate::autograd::take_raised().unwrap_or_else(|| errors::raise(py, &e))),
+        Ok(Err(e)) => return Err(failed(py, &e)),
         Err(payload) => return Err(errors::panicked(py, &*payload)),
     };
+    if lucid::warnings::waiting() {
+        crate::warn::deliver(py)?;
+    }
     py.check_signals()?;
     Ok(value)
 }

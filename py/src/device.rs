@@ -2,12 +2,10 @@
 
 use crate::{cross, errors};
 use lucid::Device;
-use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
 use std::cell::RefCell;
-use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A device: `lucid.device("cpu")` or `lucid.device("gpu")`.
@@ -117,8 +115,7 @@ pub fn parse(py: Python<'_>, text: &str) -> PyResult<Device> {
     if let Some(warning) = parsed.warning
         && !WARNED.swap(true, Ordering::Relaxed)
     {
-        let text = CString::new(warning).unwrap_or_default();
-        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+        crate::warn::user(py, &warning)?;
     }
     Ok(parsed.device)
 }

@@ -179,17 +179,7 @@ fn get_num_threads() -> usize {
 /// 0: ops that are not deterministic run; 1: they warn; 2: they are errors.
 #[pyfunction]
 fn _set_deterministic(mode: u8) {
-    use lucid::determinism::{set_mode, set_warner, Mode};
-    set_warner(|text| {
-        Python::attach(|py| {
-            let category = py.get_type::<pyo3::exceptions::PyUserWarning>();
-            let text = std::ffi::CString::new(text).unwrap_or_default();
-            // A warning that a filter makes an error is shown: the op is under way and cannot raise here.
-            if let Err(e) = PyErr::warn(py, &category, &text, 1) {
-                e.write_unraisable(py, None);
-            }
-        });
-    });
+    use lucid::determinism::{set_mode, Mode};
     set_mode([Mode::Free, Mode::Warn, Mode::Refuse][usize::from(mode.min(2))]);
 }
 
@@ -197,6 +187,16 @@ fn _set_deterministic(mode: u8) {
 #[pyfunction]
 fn _get_deterministic() -> u8 {
     lucid::determinism::mode() as u8
+}
+
+/// Is what is warned of once in a process warned of each time? `always` sets it.
+#[pyfunction]
+#[pyo3(signature = (always=None))]
+fn _warn_always(always: Option<bool>) -> bool {
+    if let Some(always) = always {
+        lucid::warnings::set_always(always);
+    }
+    lucid::warnings::is_always()
 }
 
 /// Is it a storage?
@@ -494,7 +494,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Adds what is no function of tensors.
 pub fn register_settings(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! { m
-        is_tensor is_storage promote_types can_cast _set_deterministic _get_deterministic
+        is_tensor is_storage promote_types can_cast _warn_always _set_deterministic _get_deterministic
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits set_lowering set_hosting primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _gpu_info _metal_run_kernel _save_safetensors _safetensors_header_len _safetensors_header

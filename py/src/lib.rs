@@ -33,6 +33,7 @@ mod sampling;
 mod schema;
 mod sparse;
 mod tensor;
+mod warn;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -40,6 +41,7 @@ use pyo3::types::PyList;
 #[pymodule(name = "_C", gil_used = true)]
 fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    lucid::warnings::keep();
     errors::register(m)?;
     dtype::register(m)?;
     format::register(m)?;

@@ -50,6 +50,15 @@ pub fn store_new<'py>(
         let (t, op) = (target.get().share(), op.trim_start_matches("r#"));
         if t.shape() != made.shape() {
             check(py, op, &t, &made, &[])?;
+            if op == "arange" && t.numel() > 0 && t.numel() != made.numel() {
+                let text = format!(
+                    "arange: the number of elements of out is {}, and not {}, as it should be, which may be by a rounding \
+                     error. It is resized.",
+                    t.numel(),
+                    made.numel()
+                );
+                crate::warn::user(py, &text)?;
+            }
             let empty = cross::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, t.dtype(), t.device()))?;
             target.get().replace(py, empty);
         }
@@ -74,7 +83,10 @@ impl Store for Tensor {
         if t.shape() == self.shape() {
             cross::op(py, weight_of(&t), || t.take_(self))?;
         } else {
-            resize(py, &t, self.shape())?;
+            // These take the size that they need without a word, as in PyTorch.
+            if !matches!(op, "bernoulli" | "multinomial") {
+                resize(py, &t, self.shape())?;
+            }
             let fresh = cross::op(py, weight_of(&self), || {
                 let cast = self.cast(t.dtype())?;
                 if cast.is_same(&self) || cast.shares_storage(&self) {
@@ -247,9 +259,7 @@ fn resize(py: Python<'_>, out: &Tensor, shape: &[usize]) -> PyResult<()> {
          have zero elements.",
         out.shape()
     );
-    let category = py.get_type::<pyo3::exceptions::PyUserWarning>();
-    let text = std::ffi::CString::new(text).unwrap_or_default();
-    PyErr::warn(py, &category, &text, 1)
+    crate::warn::user(py, &text)
 }
 
 /// The parts of `out` for several results.

@@ -379,6 +379,7 @@ fn lu_unpack_body(lu: &Tensor, pivots: &Tensor, data: bool, places: bool) -> Res
 }
 
 fn lu_method_body(a: &Tensor, pivot: bool, infos: bool) -> Result<Vec<Tensor>> {
+    crate::warnings::warn_once!("lu is deprecated in favor of linalg.lu_factor and linalg.lu_factor_ex.");
     let mut parts = lu_factor_ex_body(a, pivot, false)?;
     parts.truncate(if infos { 3 } else { 2 });
     Ok(parts)

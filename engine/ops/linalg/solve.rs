@@ -10,6 +10,7 @@ use crate::ops::compare::select;
 use crate::ops::macros::define_ops;
 use crate::ops::matrix::{above, rounding};
 use crate::shape::{self, Shape};
+use crate::warnings::warn_once;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -317,6 +318,7 @@ fn lu_solve_body(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool, adjoint: 
 }
 
 fn lu_solve_method_body(b: &Tensor, lu: &Tensor, pivots: &Tensor) -> Result<Tensor> {
+    warn_once!("lu_solve is deprecated in favor of linalg.lu_solve, whose first arguments are the factors.");
     lu_solve_body(lu, pivots, b, true, false)
 }
 
@@ -327,6 +329,7 @@ fn triangular_solve_body(
     transpose: bool,
     unitriangular: bool,
 ) -> Result<Vec<Tensor>> {
+    warn_once!("triangular_solve is deprecated in favor of linalg.solve_triangular.");
     let (a, b) = spread("triangular_solve", a, b)?;
     let x = match transpose {
         true => solve_triangle(&turned(&laid_back(&a, Lay::RowMajor)?)?, &b, !upper, unitriangular)?,

@@ -6,13 +6,13 @@ The casts themselves are the engine's, at the entry of each op, by the policy in
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid._warnings import warn
 
 __all__ = [
     "autocast",
@@ -70,8 +70,13 @@ def set_autocast_dtype(device_type: str, dtype: lucid.dtype) -> None:
     _C._set_autocast_dtype(_place(device_type), dtype)
 
 
+def _older(name: str, newer: str) -> None:
+    warn(f"lucid.{name} is deprecated. Please use lucid.{newer}, with the device's name, instead.", DeprecationWarning)
+
+
 def is_autocast_cpu_enabled() -> bool:
     """Is autocast on for the CPU? The older name of `is_autocast_enabled("cpu")`, as the following are of theirs."""
+    _older("is_autocast_cpu_enabled", "is_autocast_enabled")
     return is_autocast_enabled("cpu")
 
 
@@ -79,26 +84,31 @@ def set_autocast_cpu_enabled(enabled: bool) -> None:
     """Turns autocast on or off for the CPU, on this thread."""
     if not isinstance(enabled, bool):
         raise errors.TypeError(f"enabled must be a bool (got {type(enabled).__name__})")
+    _older("set_autocast_cpu_enabled", "set_autocast_enabled")
     set_autocast_enabled("cpu", enabled)
 
 
 def get_autocast_cpu_dtype() -> lucid.dtype:
     """The low-precision dtype of the CPU."""
+    _older("get_autocast_cpu_dtype", "get_autocast_dtype")
     return get_autocast_dtype("cpu")
 
 
 def set_autocast_cpu_dtype(dtype: lucid.dtype) -> None:
     """Sets the low-precision dtype of the CPU, on this thread."""
+    _older("set_autocast_cpu_dtype", "set_autocast_dtype")
     set_autocast_dtype("cpu", dtype)
 
 
 def get_autocast_gpu_dtype() -> lucid.dtype:
     """The low-precision dtype of the GPU device."""
+    _older("get_autocast_gpu_dtype", "get_autocast_dtype")
     return get_autocast_dtype("gpu")
 
 
 def set_autocast_gpu_dtype(dtype: lucid.dtype) -> None:
     """Sets the low-precision dtype of the GPU device, on this thread."""
+    _older("set_autocast_gpu_dtype", "set_autocast_dtype")
     set_autocast_dtype("gpu", dtype)
 
 
@@ -144,10 +154,9 @@ class autocast:
         self.fast_dtype = _C._autocast_dtype(self.device) if dtype is None else dtype
         self._cache_enabled = _C._autocast_cache_enabled() if cache_enabled is None else cache_enabled
         if enabled and self.fast_dtype not in (lucid.float16, lucid.bfloat16):
-            warnings.warn(
+            warn(
                 f"In {self.device.upper()} autocast, but the target dtype is not supported. Disabling autocast.\n"
-                f"{self.device.upper()} Autocast only supports dtype of lucid.bfloat16, lucid.float16 currently.",
-                stacklevel=2,
+                f"{self.device.upper()} Autocast only supports dtype of lucid.bfloat16, lucid.float16 currently."
             )
             enabled = False
         self._enabled = bool(enabled)

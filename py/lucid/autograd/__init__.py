@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,6 +16,7 @@ from lucid._grad_mode import is_multithreading_enabled as is_multithreading_enab
 from lucid._grad_mode import no_grad as no_grad
 from lucid._grad_mode import set_grad_enabled as set_grad_enabled
 from lucid._grad_mode import set_multithreading_enabled as set_multithreading_enabled
+from lucid._warnings import warn
 from lucid.autograd import _edges
 from lucid.autograd._edges import GradientEdge, Places
 from lucid.utils.hooks import RemovableHandle as RemovableHandle
@@ -57,7 +57,7 @@ def backward(
     let go of unless `retain_graph` or `create_graph`. `grad_variables` is the old name of `grad_tensors`.
     """
     if grad_variables is not None:
-        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
         if grad_tensors is not None:
             raise RuntimeError(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only "
@@ -102,11 +102,10 @@ def grad(
         answer: tuple[Any, ...] = _C._handle_torch_function(grad, asked, outputs, inputs, **named)
         return answer
     if not only_inputs:
-        warnings.warn(
+        warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
             "other parts of the graph, please use lucid.autograd.backward.",
             FutureWarning,
-            stacklevel=2,
         )
     if materialize_grads and allow_unused is False:
         raise ValueError(

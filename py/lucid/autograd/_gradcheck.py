@@ -8,12 +8,12 @@ mode one random projection of the Jacobian is compared in place of the whole.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from lucid import _C
 from lucid._C import Tensor
+from lucid._warnings import warn
 from lucid.autograd import grad
 
 
@@ -272,10 +272,9 @@ def _check(func: Callable[..., Any], inputs: tuple[Any, ...], how: _How) -> None
         )
     for i in places:
         if inputs[i].dtype.to_real() is not _C.float64:
-            warnings.warn(
+            warn(
                 f"Input #{i} requires gradient and is not a double precision floating point. This check will likely "
-                "fail if all the inputs are not of double precision floating point.",
-                stacklevel=3,
+                "fail if all the inputs are not of double precision floating point."
             )
         if any(step == 0 and size > 1 for size, step in zip(inputs[i].shape, inputs[i].stride(), strict=True)):
             raise RuntimeError(

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import functools
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from lucid import _C
 from lucid._C import Tensor
+from lucid._C import dtype as DType
 from lucid._grad_mode import no_grad
+from lucid._warnings import warn
 from lucid.autograd import _forward, _vmap
 from lucid.autograd._vmap import VmapInfo
 
@@ -37,6 +38,7 @@ class FunctionCtx:
     _dirty: tuple[Tensor, ...] = ()
     _non_differentiable: tuple[Tensor, ...] = ()
     _materialize = True
+    _grad_dtypes: tuple[DType | None, ...] | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Saves tensors (or `None`) for `backward`, which finds them as `saved_tensors`.
@@ -67,7 +69,16 @@ class FunctionCtx:
         self._non_differentiable = args
 
     def mark_shared_storage(self, *pairs: Any) -> None:
-        """Does nothing: that a result shows an argument's memory is seen without it."""
+        """Does nothing: that a result shows an argument's memory is seen without it. Deprecated."""
+        warn("`mark_shared_storage` is deprecated. Tensors that share storage are seen without it.", FutureWarning)
+
+    def set_output_grad_dtype(self, *dtypes: DType | None) -> None:
+        """Says in which dtype `backward` gets the gradient of each result: by default the result's own, with `None`
+        whatever it has. Results that pass no gradient have `None`. Once.
+        """
+        if self._grad_dtypes is not None:
+            raise RuntimeError("set_output_grad_dtype can only be called once")
+        self._grad_dtypes = dtypes
 
     def set_materialize_grads(self, value: bool) -> None:
         """With `False`, gradients of results that nothing used are `None` instead of zeros."""
@@ -84,6 +95,12 @@ class FunctionCtx:
             return self._to_save
         saved: tuple[Tensor | None, ...] = self._saved.get()
         return saved
+
+    @property
+    def saved_variables(self) -> tuple[Tensor | None, ...]:
+        """`saved_tensors` by its old name, which is deprecated."""
+        warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning)
+        return self.saved_tensors
 
 
 _CONTEXTS: WeakValueDictionary[int, FunctionCtx] = WeakValueDictionary()
@@ -131,11 +148,10 @@ class Function(metaclass=_FunctionMeta):
     """With `True`, the function runs inside of `vmap` by its own `forward`, `setup_context` and `backward`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        warnings.warn(
+        warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
             "invoke them on the class itself.",
             DeprecationWarning,
-            stacklevel=2,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -284,9 +300,17 @@ def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], output
             ctx._roles[i] = "written" if written else "fixed" if fixed else "free"
     # Results that are no tensors have a gradient, too: None.
     places = [i for i, o in enumerate(outputs) if isinstance(o, Tensor)]
+    dtypes = None if ctx._grad_dtypes is None else _declared(ctx._grad_dtypes, outputs, places, passes)
     backward = functools.partial(_backward, cls, ctx, at, len(args), places, len(outputs))
     ctx._saved = _C._record_function(
-        f"{cls.__name__}Backward", inputs, results, [not p for p in passes], ctx._to_save, ctx._materialize, backward
+        f"{cls.__name__}Backward",
+        inputs,
+        results,
+        [not p for p in passes],
+        ctx._to_save,
+        ctx._materialize,
+        backward,
+        dtypes,
     )
     if ctx._saved is None:
         return
@@ -299,16 +323,42 @@ def _record(cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], output
     ctx._dirty = ctx._non_differentiable = ()
 
 
+def _declared(dtypes: tuple[Any, ...], outputs: list[Any], places: list[int], passes: list[bool]) -> list[DType | None]:
+    """What a function declared of its tensors' gradients."""
+    if len(dtypes) != len(outputs):
+        raise RuntimeError(
+            "set_output_grad_dtype expected the number of declarations to match the number of outputs: the Function "
+            f"returned {len(outputs)} values but {len(dtypes)} declarations were provided"
+        )
+    differentiable = {
+        i
+        for i, passed in zip(places, passes, strict=True)
+        if passed and (outputs[i].is_floating_point() or outputs[i].is_complex())
+    }
+    for i, dtype in enumerate(dtypes):
+        if dtype is not None and not isinstance(dtype, DType):
+            got = type(dtype).__name__
+            raise RuntimeError(
+                f"set_output_grad_dtype expects each declaration to be a lucid.dtype or None, but got {got}"
+            )
+        if dtype is not None and i not in differentiable:
+            raise RuntimeError(
+                f"set_output_grad_dtype: got a concrete dtype for output {i}, but that output is not a differentiable "
+                f"tensor (it is a non-tensor, was marked non-differentiable, or has a non-differentiable dtype). Pass "
+                f"None for output {i} instead."
+            )
+    return [dtypes[i] for i in places]
+
+
 def _written(ctx: FunctionCtx, inputs: list[Tensor]) -> set[int]:
     """The ids of what `forward` has marked as dirty. Their versions rise, whether or not it wrote them by our ops."""
     for i, t in enumerate(ctx._dirty):
         if not isinstance(t, Tensor):
             raise RuntimeError(f"mark_dirty can only accept variables, but argument {i} is of type {type(t).__name__}")
         if not any(t is x for x in inputs):
-            warnings.warn(
+            warn(
                 "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need "
-                "to pass it to mark_dirty().",
-                stacklevel=4,
+                "to pass it to mark_dirty()."
             )
         t._touch()
     return {id(t) for t in ctx._dirty}

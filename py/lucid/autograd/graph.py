@@ -47,17 +47,46 @@ class saved_tensors_hooks:
     `pack_hook` may give any object. `unpack_hook` must give a tensor of the same elements. Neither is recorded.
     """
 
+    #: Is it one that Lucid itself has put around an op, and not the user?
+    _own = False
+
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
     def __enter__(self) -> None:
         _C._push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)
+        if not self._own:
+            _in_force().append(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         _C._pop_saved_tensors_hooks()
+        if not self._own:
+            _in_force().pop()
+
+
+class own_hooks(saved_tensors_hooks):
+    """The same, for what Lucid itself keeps: `users_hooks` looks through it."""
+
+    _own = True
+
+
+_HERE = threading.local()
+
+
+def _in_force() -> list[saved_tensors_hooks]:
+    if not hasattr(_HERE, "hooks"):
+        _HERE.hooks = []
+    hooks: list[saved_tensors_hooks] = _HERE.hooks
+    return hooks
+
+
+def users_hooks() -> saved_tensors_hooks | None:
+    """The innermost hooks on saved tensors that the user has put around what this thread does."""
+    hooks = _in_force()
+    return hooks[-1] if hooks else None
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -7,6 +7,7 @@ from typing import Any
 
 from lucid import _C
 from lucid._C import Tensor
+from lucid._warnings import warn
 
 
 class _VariableMeta(type):
@@ -28,12 +29,14 @@ class _Engine:
 class Variable(metaclass=_VariableMeta):
     """`Variable(data)` is a tensor over the memory of `data`, cut off from its history; every tensor is an instance.
 
-    A TypeError where `data` is no tensor. `volatile`, which older code gives, is not accepted, as in PyTorch.
+    A TypeError where `data` is no tensor. `volatile`, which older code gives, has no effect, with a warning.
     """
 
     _execution_engine = _Engine()
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = False) -> Tensor:  # type: ignore[misc]
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = False, volatile: bool = False) -> Tensor:  # type: ignore[misc]
+        if volatile:
+            warn("volatile was removed and now has no effect. Use `with lucid.no_grad():` instead.")
         if data is None:
             data = _C.empty(0)
         if not isinstance(data, Tensor):

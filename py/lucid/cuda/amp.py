@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import lucid
 from lucid import _gpu
 from lucid import amp as _amp
+from lucid._warnings import warn
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
 def _enabled(name: str, enabled: bool) -> bool:
     """Off where there is no such GPU, with a warning, as in PyTorch."""
+    older = f'`lucid.cuda.amp.{name}(args...)` is deprecated. Please use `lucid.amp.{name}("cuda", args...)` instead.'
+    warn(older, FutureWarning)
     if enabled and _gpu.kind() != "cuda":
-        warnings.warn(f"lucid.cuda.amp.{name} is enabled, but CUDA is not available. Disabling.", stacklevel=3)
+        warn(f"lucid.cuda.amp.{name} is enabled, but CUDA is not available. Disabling.")
         return False
     return enabled
 

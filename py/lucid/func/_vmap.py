@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from lucid import _C
 from lucid._C import Tensor
+from lucid._warnings import warn
 from lucid.func import _tree
 
 RANDOMNESS = ("error", "different", "same")
@@ -112,10 +112,7 @@ def level_of(size: int, randomness: str, alike: bool = False) -> Iterator[int]:
     finally:
         _C._vmap_exit(level)
         for op in _C._vmap_fallbacks():
-            warnings.warn(
-                f"vmap: there is no batching rule for {op} yet: it runs sample by sample, which is slow",
-                stacklevel=6,
-            )
+            warn(f"vmap: there is no batching rule for {op} yet: it runs sample by sample, which is slow")
 
 
 def _is_int(x: Any) -> bool:

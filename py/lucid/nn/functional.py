@@ -6,7 +6,6 @@ string padding, `return_indices`) is thin Python here, as are the few composites
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -41,6 +40,7 @@ from lucid._C import (
     tanhshrink,
 )
 from lucid._naming import MODES, checked
+from lucid._warnings import warn, warn_once
 from lucid.nn._functional.distance import *  # noqa: F403
 from lucid.nn._functional.distance import __all__ as _distance
 from lucid.nn._functional.layers import *  # noqa: F403
@@ -299,23 +299,20 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     """`exp(x) / sum(exp(x))` along `dim`; `dtype` casts first."""
     if _is_asked(input):
         return _ask(softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
-    return _C.softmax(input, _softmax_dim("softmax", input, dim, _stacklevel), dtype=dtype)
+    return _C.softmax(input, _softmax_dim("softmax", input, dim), dtype=dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """`log(softmax(x))` along `dim`, without overflow; `dtype` casts first."""
     if _is_asked(input):
         return _ask(log_softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
-    return _C.log_softmax(input, _softmax_dim("log_softmax", input, dim, _stacklevel), dtype=dtype)
+    return _C.log_softmax(input, _softmax_dim("log_softmax", input, dim), dtype=dtype)
 
 
-def _softmax_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
+def _softmax_dim(name: str, input: Tensor, dim: int | None) -> int:
     if dim is not None:
         return dim
-    warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
-        stacklevel=stacklevel,
-    )
+    warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.")
     return 0 if input.dim() in (0, 1, 3) else 1
 
 
@@ -417,6 +414,10 @@ def _string_padding(
     around = _around("same", tuple(weight.shape)[-n:], _each(dilation, n))
     if all(low == high for low, high in zip(around[::2], around[1::2], strict=True)):
         return input, tuple(reversed(around[::2]))
+    warn_once(
+        "same",
+        "padding='same' with windows of even length and an odd dilation may need a copy of the input.",
+    )
     return _C.constant_pad_nd(input, around), 0
 
 

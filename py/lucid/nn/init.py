@@ -6,12 +6,12 @@ Each function fills and gives back its tensor. Distributions and bounds are PyTo
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import lucid
 from lucid import Tensor, errors
 from lucid._naming import named
+from lucid._warnings import warn
 
 __all__ = [
     "calculate_gain",
@@ -101,10 +101,8 @@ def trunc_normal_(
 ) -> Tensor:
     """Normal numbers within `a` to `b`, by the inverse of the distribution function."""
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
-            "The distribution of values may be incorrect.",
-            stacklevel=2,
+        warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect."
         )
 
     def below(x: float) -> float:
@@ -192,7 +190,7 @@ def kaiming_uniform_(
         generator: Where the numbers come from. Default: the global one.
     """
     if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        warn("Initializing zero-element tensors is a no-op")
         return tensor
     fan = _fan(tensor, mode)
     bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(fan)
@@ -205,7 +203,7 @@ def kaiming_normal_(
 ) -> Tensor:
     """Normal with deviation gain / sqrt(fan) (He et al., 2015). Arguments as in `kaiming_uniform_`."""
     if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        warn("Initializing zero-element tensors is a no-op")
         return tensor
     return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
 
@@ -293,9 +291,7 @@ def _deprecated(new: Any) -> Any:
     old = new.__name__.rstrip("_")
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        warnings.warn(
-            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new.__name__}`.", FutureWarning, stacklevel=2
-        )
+        warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new.__name__}`.", FutureWarning)
         return new(*args, **kwargs)
 
     call.__name__ = call.__qualname__ = old

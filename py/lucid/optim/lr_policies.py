@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import types
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, SupportsFloat
 
 from lucid import errors
+from lucid._warnings import warn
 from lucid.optim.lr_scheduler import EPOCH_WARNING, LRScheduler, check_optimizer, per_group, rates, set_rate
 from lucid.optim.optimizer import Optimizer
 
@@ -76,7 +76,7 @@ class ReduceLROnPlateau(LRScheduler):
         if epoch is None:
             epoch = self.last_epoch + 1
         else:
-            warnings.warn(EPOCH_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_WARNING)
         self.last_epoch = epoch
         if self._is_better(current, self.best):
             self.best = current

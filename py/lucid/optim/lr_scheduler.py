@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import types
-import warnings
 import weakref
 from bisect import bisect_right
 from collections import Counter
@@ -18,6 +17,7 @@ from typing import Any
 
 from lucid import Tensor, errors
 from lucid._naming import NamedInErrors
+from lucid._warnings import warn
 from lucid.optim.optimizer import Optimizer
 
 __all__ = [
@@ -154,25 +154,21 @@ class LRScheduler(NamedInErrors):
         """Sets the next rates. To be called after the optimizer's step; `epoch` is deprecated."""
         if self._step_count == 1:
             if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
-                warnings.warn(
+                warn(
                     "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
                     "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. "
-                    f"See more details at {_DOCS}",
-                    UserWarning,
-                    stacklevel=2,
+                    f"See more details at {_DOCS}"
                 )
             elif not getattr(self.optimizer, "_opt_called", False):
-                warnings.warn(
+                warn(
                     "Detected call of `lr_scheduler.step()` before `optimizer.step()`. You should call them in the "
                     "opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to do this will result "
                     "in skipping the first value of the learning rate schedule. "
-                    f"See more details at {_DOCS}",
-                    UserWarning,
-                    stacklevel=2,
+                    f"See more details at {_DOCS}"
                 )
         self._step_count += 1
         if epoch is not None:
-            warnings.warn(EPOCH_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_WARNING)
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:
@@ -192,11 +188,7 @@ class LRScheduler(NamedInErrors):
 
     def _warn_unless_stepping(self) -> None:
         if not self._get_lr_called_within_step:
-            warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
-                UserWarning,
-                stacklevel=3,
-            )
+            warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.")
 
     def _scaled(self, factor: float) -> list[Any]:
         return [group["lr"] * factor for group in self.optimizer.param_groups]

@@ -6,7 +6,6 @@ A subclass puts its defaults in the groups and its tensors in `state`, and steps
 from __future__ import annotations
 
 import functools
-import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
@@ -15,6 +14,7 @@ from typing import Any, ClassVar
 import lucid
 from lucid import Tensor, errors
 from lucid._naming import NamedInErrors, named_by_class
+from lucid._warnings import warn
 from lucid.nn.modules.hooks import register
 from lucid.nn.modules.state import as_tensor
 from lucid.utils.hooks import RemovableHandle
@@ -59,11 +59,10 @@ class Optimizer(NamedInErrors):
                 f"but got {_typename(params)}"
             )
         if isinstance(params, set):
-            warnings.warn(
+            warn(
                 "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
                 "will change between runs. Please use a list instead. This will be an error in a future release.",
                 FutureWarning,
-                stacklevel=2,
             )
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
@@ -139,10 +138,7 @@ class Optimizer(NamedInErrors):
             param_group.setdefault(name, default)
         ids = [id(p) for p in params]
         if len(ids) != len(set(ids)):
-            warnings.warn(
-                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error",
-                stacklevel=3,
-            )
+            warn("optimizer contains a parameter group with duplicate parameters; in future, this will cause an error")
         for group in self.param_groups:
             if ("param_names" in param_group) != ("param_names" in group):
                 raise errors.ValueError(

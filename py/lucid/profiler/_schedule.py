@@ -6,6 +6,7 @@ import enum
 from collections.abc import Callable
 
 from lucid import errors
+from lucid._warnings import warn
 
 
 class ProfilerAction(enum.Enum):
@@ -37,6 +38,8 @@ def schedule(
             "schedule: wait, warmup, repeat and skip_first should not be negative and active be positive, got "
             f"wait={wait}, warmup={warmup}, active={active}, repeat={repeat}, skip_first={skip_first}"
         )
+    if warmup == 0:
+        warn("Profiler won't be using warmup, this can skew profiler results")
     cycle = wait + warmup + active
 
     def action(step: int) -> ProfilerAction:

@@ -10,7 +10,6 @@ import os
 import socket
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 import lucid
 from lucid import _C, errors
+from lucid._warnings import warn
 from lucid.profiler._events import MemoryStats, OpEvent, ProfileSummary
 from lucid.profiler._flops import flops
 from lucid.profiler._schedule import ProfilerAction
@@ -153,7 +153,7 @@ class Profiler:
         self.step_num += 1
         self.current_action = after = self._schedule(self.step_num)
         if before is ProfilerAction.RECORD and after in (ProfilerAction.NONE, ProfilerAction.WARMUP):
-            warnings.warn(f"Incorrect schedule: RECORD followed by {after.name}", stacklevel=2)
+            warn(f"Incorrect schedule: RECORD followed by {after.name}")
         goes_on = before is ProfilerAction.RECORD and after in (
             ProfilerAction.RECORD,
             ProfilerAction.RECORD_AND_SAVE,

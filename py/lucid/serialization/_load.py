@@ -13,13 +13,13 @@ import os
 import pickle
 import struct
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import lucid
 from lucid import Tensor
 from lucid._C import dtype as DType
+from lucid._warnings import warn
 from lucid.serialization import _rebuild, _save, _zip
 from lucid.serialization._errors import InvalidFileError, UnpicklingError
 from lucid.serialization._rebuild import Storage, StorageType
@@ -390,12 +390,14 @@ def load(
     """
     if pickle_module not in (None, pickle):
         raise lucid.errors.ValueError("load: another pickle_module than the standard one is not taken")
+    if pickle_load_args and weights_only is not False:
+        warn("pickle_load_args only works if `weights_only=False`.")
     if pickle_load_args.pop("encoding", "utf-8") not in ("utf-8", "ascii") or pickle_load_args:
         raise lucid.errors.ValueError(f"load: pickle_load_args are not taken: {sorted(pickle_load_args)}")
     if weights_only is None:
         weights_only = True
     if not weights_only:
-        warnings.warn(_UNSAFE, UserWarning, stacklevel=2)
+        warn(_UNSAFE)
     if isinstance(f, str | os.PathLike):
         if mmap:
             with open(f, "rb"):

@@ -21,6 +21,7 @@ import lucid
 from lucid import Tensor
 from lucid.serialization import _atomic, _zip
 from lucid.serialization._rebuild import STORAGES
+from lucid.utils.hooks import warn_if_has_hooks
 
 PROTOCOL = 2
 # The version of what this writes in the record `lucid`; `_load` migrates older ones.
@@ -127,6 +128,8 @@ class _Pickler(pickle._Pickler):
     def _reduce_tensor(self, obj: Tensor) -> Any:
         kind = type(obj)
         state = dict(obj.__dict__)
+        if kind is Tensor and obj._backward_hooks:
+            warn_if_has_hooks(obj)
         if kind is not Tensor:
             from lucid.nn.parameter import Buffer, Parameter
 
@@ -135,6 +138,8 @@ class _Pickler(pickle._Pickler):
                 if state:
                     return _REBUILD_PARAMETER_STATE, (data, obj.requires_grad, OrderedDict(), state)
                 return _REBUILD_PARAMETER, (data, obj.requires_grad, OrderedDict())
+            if obj._backward_hooks:
+                warn_if_has_hooks(obj)
             if kind is Buffer:
                 state = {"persistent": bool(state.get("persistent", True)), "_is_buffer": True}
                 kind = Tensor

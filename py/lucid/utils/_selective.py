@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import lucid
 from lucid import _C
 from lucid._C import Tensor
-from lucid.autograd.graph import saved_tensors_hooks
+from lucid._warnings import warn
+from lucid.autograd.graph import own_hooks, saved_tensors_hooks, users_hooks
 from lucid.func import _tree
 from lucid.overrides import TorchFunctionMode, is_tensor_method_or_property, resolve_name
 
@@ -143,7 +144,13 @@ class _Place(NamedTuple):
 class _Entry:
     """The results of one call."""
 
-    def __init__(self, output: Any, places: list[_Place], random: list[int] | None) -> None:
+    def __init__(
+        self,
+        output: Any,
+        places: list[_Place],
+        random: list[int] | None,
+        hooks: saved_tensors_hooks | None = None,
+    ) -> None:
         leaves, self.spec = _tree.flatten(output)
         self.leaves = [x.detach() if isinstance(x, Tensor) else x for x in leaves]
         self.versions = [x._version if isinstance(x, Tensor) else 0 for x in leaves]
@@ -151,8 +158,25 @@ class _Entry:
         self.places = places
         #: The state of the random numbers after it, where it drew some.
         self.random = random
+        self.unpack = None if hooks is None else hooks.unpack_hook
+        #: What the user's hooks made of the tensors, which are not kept then.
+        self.packed: list[Any] = []
+        if hooks is not None:
+            with lucid.no_grad():
+                self.packed = [hooks.pack_hook(x) if isinstance(x, Tensor) else x for x in self.leaves]
+            self.is_tensor = [isinstance(x, Tensor) for x in self.leaves]
+            self.leaves = []
+
+    def bring_back(self) -> None:
+        """Has the user's hooks give the tensors again."""
+        if self.unpack is not None:
+            with lucid.no_grad():
+                given = zip(self.packed, self.is_tensor, strict=True)
+                self.leaves = [self.unpack(x).detach() if tensor else x for x, tensor in given]
+            self.versions = [x._version if isinstance(x, Tensor) else 0 for x in self.leaves]
 
     def results(self, op: str, given: Sequence[Tensor], mutation: bool) -> Any:
+        self.bring_back()
         tensors = [x for x in self.leaves if isinstance(x, Tensor)]
         if not mutation and any(
             isinstance(x, Tensor) and x._version != v for x, v in zip(self.leaves, self.versions, strict=True)
@@ -216,13 +240,16 @@ class _Run(TorchFunctionMode):
         raise NotImplementedError
 
 
-class _Keeping(_Run):
+class Keeping(_Run):
     """The first run."""
+
+    #: Does what is kept go through the user's hooks on saved tensors? A warning tells where nobody said so.
+    respects: bool | None = None
 
     def __init__(self, policy: Callable[..., Any], storage: _Storage) -> None:
         self.policy, self.storage = policy, storage
 
-    def __enter__(self) -> _Keeping:
+    def __enter__(self) -> Keeping:
         self.storage.random = _random()
         super().__enter__()
         return self
@@ -235,7 +262,7 @@ class _Keeping(_Run):
             return slots[-1]
 
         before = _random()
-        with saved_tensors_hooks(pack, _Slot.unpack):
+        with own_hooks(pack, _Slot.unpack):
             output = func(*args, **kwargs)
         after = _random()
         given, made = _tensors(args, kwargs), _tensors(output, None)
@@ -254,8 +281,20 @@ class _Keeping(_Run):
                 places.append(place)
             if place is not None or not keeps:
                 slot.leave()
-        self.storage.calls[op].append(_Entry(output, places, after if after != before else None) if keeps else _AGAIN)
+        random = after if after != before else None
+        self.storage.calls[op].append(_Entry(output, places, random, self._hooks()) if keeps else _AGAIN)
         return output
+
+    def _hooks(self) -> saved_tensors_hooks | None:
+        """The user's hooks that results which are kept go through."""
+        hooks = users_hooks()
+        if hooks is not None and self.respects is None:
+            warn(
+                "Hooks on saved tensors are around a selective checkpoint, which keeps tensors past them; in a future "
+                "release they will go through the hooks. Pass respect_saved_tensors_hooks=True or False to checkpoint.",
+                FutureWarning,
+            )
+        return hooks if self.respects else None
 
 
 class _Kept(_Run):
@@ -345,4 +384,4 @@ def create_selective_checkpoint_contexts(
     else:
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
     storage = _Storage()
-    return _Keeping(policy, storage), _Kept(storage, allow_cache_entry_mutation)
+    return Keeping(policy, storage), _Kept(storage, allow_cache_entry_mutation)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import traceback
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
@@ -17,11 +16,13 @@ from typing import Any, ClassVar
 from lucid import _C
 from lucid._C import Tensor
 from lucid._grad_mode import enable_grad, no_grad
+from lucid._warnings import warn
 from lucid.autograd.function import Function
-from lucid.autograd.graph import saved_tensors_hooks
+from lucid.autograd.graph import own_hooks
 from lucid.utils._selective import (
     SAC_IGNORED_OPS,
     CheckpointPolicy,
+    Keeping,
     SelectiveCheckpointContext,
     create_selective_checkpoint_contexts,
     saved,
@@ -240,7 +241,7 @@ class _Frame:
 
         self.traces[1].clear()
         args = self.args()
-        with saved_tensors_hooks(keep, lambda t: t), enable_grad(), contextlib.suppress(_Stop):
+        with own_hooks(keep, lambda t: t), enable_grad(), contextlib.suppress(_Stop):
             self.run(*args)
 
     def _check(self, key: Any) -> None:
@@ -300,6 +301,7 @@ def checkpoint(
     debug: bool = False,
     preserve_rng_state: bool = True,
     early_stop: bool = True,
+    respect_saved_tensors_hooks: bool | None = None,
     **kwargs: Any,
 ) -> Any:
     """`function(*args, **kwargs)`, of which nothing is kept for gradients but `args`: backward runs it again.
@@ -312,12 +314,23 @@ def checkpoint(
     all is there that the first saved, unless `early_stop` is off. With `debug`, errors say where tensors were saved in
     both runs (PyTorch's list the ops).
 
+    What a selective checkpoint keeps goes through the hooks on saved tensors that are around the call with
+    `respect_saved_tensors_hooks`, and not without it, of which a FutureWarning tells unless it is `False`.
+
     Raises `CheckpointError` where the second run saves other tensors than the first, and as all gradients where an
     argument was written in between.
     """
+    if use_reentrant is None:
+        warn(
+            "lucid.utils.checkpoint: the use_reentrant parameter should be passed explicitly. It is False by default "
+            "here, which is recommended."
+        )
     if use_reentrant:
-        if context_fn is not noop_context_fn or debug:
-            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+        if context_fn is not noop_context_fn or debug or respect_saved_tensors_hooks is not None:
+            raise ValueError(
+                "Passing `context_fn`, `debug`, or `respect_saved_tensors_hooks` is only supported when "
+                "use_reentrant=False."
+            )
         if kwargs:
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
@@ -337,7 +350,9 @@ def checkpoint(
 
     stops = set_checkpoint_early_stop.or_else(early_stop)
     frame = _Frame(again, args, stops, _CHECKS[determinism_check], debug)
-    with saved_tensors_hooks(frame.pack, frame.unpack), first:
+    if isinstance(first, Keeping):
+        first.respects = respect_saved_tensors_hooks
+    with own_hooks(frame.pack, frame.unpack), first:
         output = function(*args, **kwargs)
     frame.complete = True
     return output
@@ -346,7 +361,7 @@ def checkpoint(
 def check_backward_validity(inputs: Iterable[Any]) -> None:
     """Warns where no tensor among the inputs requires a gradient: reentrant checkpointing then gives none."""
     if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
-        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3)
+        warn("None of the inputs have requires_grad=True. Gradients will be None")
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -395,6 +410,12 @@ def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
     """The functions (or modules) one after another, checkpointed in `segments` segments; the last one is kept."""
+    if use_reentrant is None:
+        warn(
+            "lucid.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. It "
+            "is False by default here, which is recommended."
+        )
+        use_reentrant = False
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))

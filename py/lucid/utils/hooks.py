@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import MutableMapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
-__all__ = ["RemovableHandle"]
+from lucid._warnings import warn
+
+__all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 
 Hooks = MutableMapping[int, Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class RemovableHandle:
@@ -53,6 +56,22 @@ class RemovableHandle:
         # A mapping that is gone has nothing to remove, and neither has an empty one that nothing keeps.
         self._places = tuple(weakref.ref(OrderedDict() if place is None else place) for place in places)
         RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
+
+def unserializable_hook(f: F) -> F:
+    """Marks a hook that is meant to be left out where its tensor is pickled or saved: no warning tells of it."""
+    f.__torch_unserializable__ = True  # type: ignore[attr-defined]
+    return f
+
+
+def warn_if_has_hooks(tensor: Any) -> None:
+    """Warns of each hook of a tensor that is left out where that is pickled or saved."""
+    for hook in (tensor._backward_hooks or {}).values():
+        if not hasattr(hook, "__torch_unserializable__"):
+            warn(
+                f"backward hook {hook!r} on tensor will not be serialized. If this is expected, decorate the function "
+                "with @lucid.utils.hooks.unserializable_hook to suppress this warning."
+            )
 
 
 class EngineHandle(RemovableHandle):

@@ -72,8 +72,9 @@ fn _custom_view<'py>(
 }
 
 /// Puts `outputs` on the tape as results of a function whose gradient is `backward(*grads)`. Gives access to `saved`, or
-/// `None` where nothing is recorded.
+/// `None` where nothing is recorded. `grad_dtypes` are those of the gradients, `None` for any, where they are declared.
 #[pyfunction]
+#[pyo3(signature = (name, inputs, outputs, non_differentiable, saved, materialize, backward, grad_dtypes=None))]
 #[allow(clippy::too_many_arguments)]
 fn _record_function(
     py: Python<'_>,
@@ -84,6 +85,7 @@ fn _record_function(
     saved: &Bound<'_, PyAny>,
     materialize: bool,
     backward: Py<PyAny>,
+    grad_dtypes: Option<Vec<Option<Bound<'_, PyAny>>>>,
 ) -> PyResult<Option<PySaved>> {
     let inputs = tensors_of(At { op: "Function", arg: "inputs" }, inputs.as_borrowed())?;
     let outputs = tensors_of(At { op: "Function", arg: "outputs" }, outputs.as_borrowed())?;
@@ -107,6 +109,10 @@ fn _record_function(
         custom(&outputs, record)
     })?;
     let Some(node) = node else { return Ok(None) };
+    if let Some(dtypes) = grad_dtypes {
+        let dtype = |given: Option<Bound<'_, PyAny>>| given.and_then(|given| crate::dtype::dtype_of(&given));
+        node.declare_grad_dtypes(dtypes.into_iter().map(dtype).collect());
+    }
     let weak = |object: Bound<'_, PyAny>| match object.is_none() {
         true => Ok(None),
         false => PyWeakrefReference::new(&object).map(|weak| Some(weak.unbind())),

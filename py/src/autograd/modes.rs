@@ -191,7 +191,7 @@ fn report(name: &str, trace: Option<&str>) {
                  pass for more information."
             ),
         };
-        py.import("warnings")?.call_method1("warn", (text,)).map(drop)
+        crate::warn::user(py, &text)
     });
     // Warnings may have been made errors.
     if let Err(e) = told {

@@ -15,6 +15,7 @@ use crate::tensor::PyTensor;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyNotImplemented, PyTuple, PyType};
+use std::sync::atomic::AtomicBool;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
@@ -105,8 +106,31 @@ fn shown(function: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// Asks the innermost mode, then each object's handler, and gives the first answer.
+const PLAIN: &str =
+    "Defining your `__torch_function__` as a plain method is deprecated, please define it as a classmethod.";
+
+/// Is the handler a method of the object, and not of its class?
+fn is_plain(object: &Bound<'_, PyAny>, handler: &Bound<'_, PyAny>) -> bool {
+    let owner = handler.getattr_opt(pyo3::intern!(object.py(), "__self__"));
+    owner.ok().flatten().is_some_and(|owner| owner.is(object))
+}
+
+/// [`answer`], with a warning where a handler is an object's own method.
 fn call<'py>(
+    function: &Bound<'py, PyAny>,
+    asked: Asked<'py>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> Object<'py> {
+    static GIVEN: AtomicBool = AtomicBool::new(false);
+    if asked.0.iter().any(|(object, handler)| is_plain(object, handler)) {
+        crate::warn::once(function.py(), &GIVEN, PLAIN)?;
+    }
+    answer(function, asked, args, kwargs)
+}
+
+/// Asks the innermost mode, then each object's handler, and gives the first answer.
+fn answer<'py>(
     function: &Bound<'py, PyAny>,
     asked: Asked<'py>,
     args: &Bound<'py, PyTuple>,
@@ -164,7 +188,11 @@ fn _handle_torch_function<'py>(
             }
         }
     }
-    call(public_api, asked, args, kwargs)
+    // PyTorch's functions in Python warn of it each time, and otherwise.
+    for _ in asked.0.iter().filter(|(object, handler)| is_plain(object, handler)) {
+        crate::warn::of::<pyo3::exceptions::PyDeprecationWarning>(public_api.py(), PLAIN)?;
+    }
+    answer(public_api, asked, args, kwargs)
 }
 
 /// What `__torch_function__` makes of a slot's call; `None` where nobody is asked. The name is that of the attribute of

@@ -6,11 +6,9 @@
 use crate::args::scalar_of;
 use crate::tensor::PyTensor;
 use lucid::ops::Schema;
-use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// The arguments of a call as Python takes them.
 type Arguments<'py> = (Bound<'py, PyTuple>, Bound<'py, PyDict>);
@@ -99,15 +97,13 @@ pub fn arranged<'py>(
     let Some(row) = row(&name) else { return Ok(None) };
     for order in orders(row, slf.is_some()) {
         let Some(found) = fit(row, &order, slf, positional, named)? else { continue };
-        if !WARNED.load(Ordering::Relaxed) {
+        if lucid::warnings::due(&WARNED) {
             let own = row.params.iter().filter(|p| slf.is_none() || p.name != "input");
             let own: Vec<_> =
                 own.map(|p| if p.keyword_only { format!("{}=1", p.name) } else { p.name.into() }).collect();
             let (order, own) = (order.join(", "), own.join(", "));
             let text = format!("This overload of {name} is deprecated: {name}({order}). Use {name}({own}) instead, with the numbers as keywords.");
-            let category = function.py().get_type::<PyUserWarning>();
-            PyErr::warn(function.py(), &category, &CString::new(text)?, 1)?;
-            WARNED.store(true, Ordering::Relaxed);
+            crate::warn::user(function.py(), &text)?;
         }
         return Ok(Some(found));
     }

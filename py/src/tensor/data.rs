@@ -7,6 +7,7 @@ use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyComplex, PyList};
+use std::sync::atomic::AtomicBool;
 
 /// A number as Python's `bool`, `int`, `float` or `complex`.
 #[inline]
@@ -54,6 +55,17 @@ fn real_alone(py: Python<'_>, to: &str, re: f64, im: f64) -> PyResult<f64> {
         true => Ok(re),
         false => Err(errors::runtime_error(py, format!("{to}(): {re}{im:+}j has an imaginary part; take .real first"))),
     }
+}
+
+/// PyTorch's warning where a number is made of a tensor that requires a gradient.
+///
+/// # Errors
+/// That warning, where a filter makes it one.
+pub fn warn_of_number(py: Python<'_>) -> PyResult<()> {
+    static GIVEN: AtomicBool = AtomicBool::new(false);
+    let why = "Converting a tensor with requires_grad=True to a scalar cuts it off from the tape. Consider \
+        tensor.detach() first.";
+    crate::warn::once(py, &GIVEN, why)
 }
 
 #[pymethods]
@@ -138,6 +150,9 @@ impl PyTensor {
         let py = slf.py();
         if let Some(answer) = overrides::asked(slf, "__float__", &[])? {
             return answer.extract();
+        }
+        if slf.get().read().requires_grad() {
+            warn_of_number(py)?;
         }
         match slf.get().number(py)? {
             Scalar::Complex(re, im) => real_alone(py, "float", re, im),

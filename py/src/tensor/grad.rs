@@ -51,11 +51,11 @@ impl PyTensor {
                 x.requires_grad() && !x.is_leaf() && !x.retains_grad()
             };
             if none_comes {
-                let why = c"The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute \
+                let why = "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute \
                     won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a \
                     non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by \
                     mistake, make sure you access the leaf Tensor instead.";
-                PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), why, 1)?;
+                crate::warn::user(py, why)?;
             }
             return Ok(None);
         };
@@ -242,10 +242,45 @@ impl PyTensor {
 
     /// Calls `hook(grad)` with each gradient of this tensor; what it returns, unless `None`, takes its place.
     fn register_hook<'py>(slf: &Bound<'py, Self>, hook: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let t = slf.get().share();
+        let (py, t, object) = (slf.py(), slf.get().share(), hook);
         let hook = hook_of(hook)?;
-        let handle = cross::quick(slf.py(), || t.register_hook(hook))?;
+        let handle = cross::quick(py, || t.register_hook(hook))?;
+        let hooks = match slf.get().hooks(py) {
+            Some(hooks) => hooks,
+            None => {
+                let made = py.import("collections")?.getattr("OrderedDict")?.call0()?;
+                slf.get().others.lock().hooks = Some(made.clone().unbind());
+                made
+            }
+        };
+        hooks.set_item(handle, object)?;
         crate::autograd::handle(slf, handle)
+    }
+
+    /// The hooks that `register_hook` put on it through this object, an `OrderedDict`; `None` where there never was one.
+    #[getter]
+    fn _backward_hooks<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.hooks(py)
+    }
+
+    /// The dtype of `grad`: the tensor's own, unless it was set, or the function that made it declared another; `None`
+    /// where it may be any. Of a leaf it may be set, while there is no gradient of another dtype.
+    #[getter]
+    fn grad_dtype<'py>(&self, py: Python<'py>) -> PyResult<Option<&'py Py<crate::dtype::PyDType>>> {
+        let dtype = cross::quick(py, || Ok(self.read().grad_dtype()))?;
+        dtype.map(|dtype| crate::dtype::dtype_object(py, dtype)).transpose()
+    }
+
+    #[setter]
+    fn set_grad_dtype(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let dtype = crate::dtype::dtype_of(value);
+        if dtype.is_none() && !value.is_none() {
+            let got = crate::args::kind_name(value);
+            let why = format!("grad_dtype must be a lucid.dtype or None, but got {got}");
+            return Err(errors::runtime_error(py, why));
+        }
+        let t = self.share();
+        cross::quick(py, || t.set_grad_dtype(dtype))
     }
 
     /// Calls `hook(tensor)` each time that a backward pass has added to this leaf's `grad`.
@@ -259,12 +294,20 @@ impl PyTensor {
         crate::autograd::handle(slf, handle)
     }
 
-    fn _remove_hook(&self, handle: u64) {
+    fn _remove_hook(&self, py: Python<'_>, handle: u64) -> PyResult<()> {
         self.read().remove_hook(handle);
+        if let Some(hooks) = self.hooks(py) {
+            hooks.call_method1("pop", (handle, py.None()))?;
+        }
+        Ok(())
     }
 }
 
 impl PyTensor {
+    fn hooks<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.others.lock().hooks.as_ref().map(|hooks| hooks.bind(py).clone())
+    }
+
     /// Remembers the object of the gradient.
     fn keep_grad(&self, object: Option<Py<PyTensor>>) {
         let old = std::mem::replace(&mut self.others.lock().grad, object);

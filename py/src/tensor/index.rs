@@ -72,14 +72,10 @@ fn standing_for_tuple<'py>(key: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound
     if !parts.iter().any(one) {
         return Ok(None);
     }
-    let why = c"Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq], or \
+    let why = "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq], or \
         x[lucid.tensor(seq)] where one index of more dimensions is meant.";
-    warn(key.py(), why)?;
+    crate::warn::user(key.py(), why)?;
     Ok(Some(parts))
-}
-
-fn warn(py: Python<'_>, why: &std::ffi::CStr) -> PyResult<()> {
-    PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), why, 1)
 }
 
 /// The index tensor of a sequence: a mask where it holds truths or bytes, else int64, to which PyTorch casts all others.
@@ -159,7 +155,10 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
             });
         }
         if t.dtype() == DType::U8 {
-            warn(py, c"indexing with dtype lucid.uint8 is now deprecated, please use a dtype lucid.bool instead.")?;
+            crate::warn::user(
+                py,
+                "indexing with dtype lucid.uint8 is now deprecated, please use a dtype lucid.bool instead.",
+            )?;
         }
         return Ok(Item::Tensor(t));
     }

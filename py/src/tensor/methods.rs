@@ -107,40 +107,6 @@ impl PyTensor {
 
 #[pymethods]
 impl PyTensor {
-    /// The dimensions in reverse order.
-    #[getter]
-    #[allow(non_snake_case)]
-    fn T<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> Object<'py> {
-        let t = slf.get().read();
-        let dims: Vec<isize> = (0..t.ndim() as isize).rev().collect();
-        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.permute(&dims))?)?))
-    }
-
-    /// The last two dimensions exchanged.
-    #[getter]
-    #[allow(non_snake_case)]
-    fn mT<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> Object<'py> {
-        let t = slf.get().read();
-        if t.ndim() < 2 {
-            let why =
-                format!("tensor.mT is only supported on matrices or batches of matrices. Got {}-D tensor.", t.ndim());
-            return Err(errors::runtime_error(py, why));
-        }
-        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.transpose(-2, -1))?)?))
-    }
-
-    /// The conjugate transpose of a matrix.
-    #[getter]
-    #[allow(non_snake_case)]
-    fn H<'py>(&self, py: Python<'py>) -> Object<'py> {
-        let t = self.read();
-        if !matches!(t.ndim(), 0 | 2) {
-            let why = format!("tensor.H is only supported on matrices (2-D tensors). Got {}-D tensor.", t.ndim());
-            return Err(errors::runtime_error(py, why));
-        }
-        wrap(py, cross::quick(py, || t.t()?.conj_physical())?)
-    }
-
     /// The real part: a view of a complex tensor, a real tensor itself.
     #[getter]
     fn real<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
@@ -183,14 +149,6 @@ impl PyTensor {
     fn polygamma_<'py>(slf: &Bound<'py, Self>, n: Arg<'_, 'py>) -> PyResult<Bound<'py, Self>> {
         let n = crate::args::required::<kinds::Int>(slf.py(), At { op: "polygamma_", arg: "n" }, n)?;
         write(slf, move |t| t.polygamma_(n))
-    }
-
-    /// The conjugate transpose of matrices: the last two dimensions exchanged.
-    #[getter]
-    #[allow(non_snake_case)]
-    fn mH<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> Object<'py> {
-        let t = slf.get().read();
-        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.adjoint())?)?))
     }
 
     /// Is the only element anything but zero? Evaluates.
@@ -411,6 +369,7 @@ impl PyTensor {
         requires_grad: bool,
     ) -> Object<'py> {
         let (dtype, device) = options("new_tensor", dtype, device)?;
+        crate::create::warn_of_copy(data, "tensor.new_tensor")?;
         let (own_dtype, own_device) = {
             let t = self.read();
             (t.dtype(), t.device())

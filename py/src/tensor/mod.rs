@@ -11,6 +11,7 @@ mod memory;
 mod methods;
 mod operators;
 mod restride;
+mod transposed;
 
 use crate::args::{int_of, Arg, At};
 use crate::device::{device_object, PyDevice};
@@ -25,7 +26,7 @@ use pyo3::types::{PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
 use std::sync::Arc;
 
 pub use convert::converted;
-pub use data::{nonzero_of, scalar_object};
+pub use data::{nonzero_of, scalar_object, warn_of_number};
 pub use memory::shown;
 pub use methods::subclassed;
 
@@ -49,6 +50,8 @@ pub struct PyTensor {
 struct Others {
     /// What `grad` gave last.
     grad: Option<Py<PyTensor>>,
+    /// The hooks on its gradient, an `OrderedDict`, once there was one.
+    hooks: Option<Py<PyAny>>,
     /// What it is a view of, which lives on with it, as PyTorch's does.
     base: Option<Py<PyTensor>>,
 }

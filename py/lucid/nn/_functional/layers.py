@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid._warnings import warn
 from lucid.nn._functional.step import step
 
 __all__ = [
@@ -84,6 +84,8 @@ def gumbel_softmax(
 
     With `hard` one-hot vectors, whose gradient is that of the soft ones.
     """
+    if eps != 1e-10:
+        warn("`eps` parameter is deprecated and has no effect.")
     # Not `exponential_` of an empty tensor: under `vmap` that has no samples to be different.
     noise = -(1.0 - lucid.rand_like(logits)).log()
     # An exponential variable of 0 would give an infinite logit.
@@ -158,13 +160,29 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes whole channels of (N, C, H, W) with probability `p`, and scales the others by 1/(1-p).
 
-    A tensor of three dimensions counts as (N, C, L), as in PyTorch.
+    A tensor of three dimensions counts as (N, C, L), as in PyTorch, with a warning.
     """
+    if input.dim() == 3:
+        warn(
+            "dropout2d: Received a 3D input, which counts as (N, C, L). In a future release it will count as "
+            "(C, H, W): use dropout1d for (N, C, L)."
+        )
+    elif input.dim() != 4:
+        _warn_of_rank("dropout2d", input)
     return _channel_dropout(input, p, training, inplace, None)
+
+
+def _warn_of_rank(name: str, input: Tensor) -> None:
+    warn(
+        f"{name}: Received a {input.dim()}-D input, which is deprecated and will be an error in a future release. "
+        "Use dropout, which zeroes elements and not channels."
+    )
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W) with probability `p`, and scales the others."""
+    if input.dim() not in (4, 5):
+        _warn_of_rank("dropout3d", input)
     return _channel_dropout(input, p, training, inplace, 4)
 
 
@@ -351,9 +369,7 @@ def embedding_bag(
         padding_idx: An index that counts nothing. Default: None.
     """
     if weight.dtype == lucid.int64 and input.is_floating_point():
-        warnings.warn(
-            "Argument order of nn.functional.embedding_bag has changed: give input first, then weight", stacklevel=2
-        )
+        warn("Argument order of nn.functional.embedding_bag has changed: give input first, then weight")
         input, weight = weight, input
     if mode not in ("sum", "mean", "max"):
         raise errors.ValueError(f"mode has to be one of sum, mean or max, got {mode!r}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid._warnings import warn
 from lucid.nn._functional.distance import pairwise_distance
 from lucid.nn._functional.step import step
 
@@ -29,19 +29,19 @@ __all__ = [
 ]
 
 
-def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str, stacklevel: int = 5) -> str:
+def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
     """`reduction`, or what PyTorch's old arguments for it say, with a warning."""
     if size_average is None and reduce is None:
+        if reduction == "elementwise_mean":
+            warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")
+            return "mean"
         if reduction not in ("none", "mean", "sum"):
             raise errors.ValueError(f"{reduction} is not a valid value for reduction")
         return reduction
     # The older arguments may be anything that is true or not.
     mean, all_in_one = size_average is None or bool(size_average), reduce is None or bool(reduce)
     reduction = "none" if not all_in_one else "mean" if mean else "sum"
-    warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-        stacklevel=stacklevel,
-    )
+    warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.")
     return reduction
 
 

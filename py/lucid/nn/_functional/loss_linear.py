@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import lucid
 from lucid import Tensor, errors
 from lucid._C import linear
+from lucid._warnings import warn
 from lucid.nn._functional.loss_plain import cross_entropy
 from lucid.utils.checkpoint import checkpoint
 
@@ -117,10 +117,9 @@ def linear_cross_entropy(
     # What does not fit together is for the plain way to refuse.
     if whole or not target.dim() or target.shape[0] != input.shape[0] or reduction not in ("none", "mean", "sum"):
         if options is not None and whole:
-            warnings.warn(
+            warn(
                 "linear_cross_entropy: losses at several places, of one sample, and with targets that require "
-                "gradients are not computed in pieces; options have no effect",
-                stacklevel=2,
+                "gradients are not computed in pieces; options have no effect"
             )
         return losses(input, target, linear_weight, linear_bias, reduction)
     assert options is not None

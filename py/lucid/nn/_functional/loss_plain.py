@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 from lucid import _C, Tensor, errors
+from lucid._warnings import warn
 from lucid.nn._functional.loss import legacy_reduction, reduced
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
 
 def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
     """`reduction`, or what the older arguments say; the engine checks it, as each loss has its own."""
-    older = size_average is not None or reduce is not None
-    return legacy_reduction(size_average, reduce, reduction, stacklevel=6) if older else reduction
+    older = size_average is not None or reduce is not None or reduction == "elementwise_mean"
+    return legacy_reduction(size_average, reduce, reduction) if older else reduction
 
 
 class _labels:
@@ -51,10 +51,9 @@ class _labels:
 def _compared(input: Tensor, target: Tensor) -> None:
     """Warns where two tensors are about to broadcast, which is hardly ever meant."""
     if input.shape != target.shape:
-        warnings.warn(
+        warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will "
-            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=4,
+            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
         )
 
 
@@ -219,10 +218,9 @@ def kl_div(
 ) -> Tensor:
     """`target (log target - input)` for log-probabilities `input`; "batchmean" divides the sum by the batch's size."""
     reduction = _reduction(size_average, reduce, reduction)
-    if reduction == "mean":
-        warnings.warn(
+    if reduction == "mean" and size_average is None and reduce is None:
+        warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides "
-            "only by the batch size, and aligns with the KL div math definition.",
-            stacklevel=3,
+            "only by the batch size, and aligns with the KL div math definition."
         )
     return _C.kl_div(input, target, reduction=reduction, log_target=log_target)

@@ -7,6 +7,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid._warnings import warn
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -68,6 +69,9 @@ def multi_head_attention_forward(
             )
         if not batched:
             key_padding_mask = key_padding_mask.unsqueeze(0)
+    masks = (key_padding_mask, attn_mask)
+    if all(mask is not None for mask in masks) and masks[0].dtype is not masks[1].dtype:  # type: ignore[union-attr]
+        warn("Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead.")
     count, length, size = query.shape
     if size != embed_dim_to_check:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {size}")

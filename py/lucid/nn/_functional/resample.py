@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-import warnings
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid._warnings import warn
 from lucid.nn._functional.pooling import each
 from lucid.nn._functional.resize import along, cubic
 from lucid.nn._functional.step import step
@@ -35,6 +35,11 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 
     `theta` is (N, 2, 3) or (N, 3, 4); the result (N, H, W, 2) or (N, D, H, W, 3), as `grid_sample` takes it.
     """
+    if align_corners is None:
+        warn(
+            "affine_grid and grid_sample have align_corners=False by default since 1.3.0. Please specify "
+            "align_corners=True if the old behavior is desired."
+        )
     n = len(size) - 2
     if not theta.is_floating_point():
         raise errors.ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
@@ -46,6 +51,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         raise errors.ValueError(
             f"Expected a batch of affine matrices of shape Nx{n}x{n + 1} for size {size}. Got {list(theta.shape)}."
         )
+    if align_corners and min(size[2:]) == 1:
+        warn("affine_grid: with align_corners=True a dimension of size 1 is at its middle, since 1.3.0.")
     if min(size) <= 0:
         raise errors.ValueError(f"Expected non-zero, positive output size. Got {size}")
     space = list(size[2:])
@@ -90,10 +97,9 @@ def grid_sample(
             f"but got: '{padding_mode}'"
         )
     if align_corners is None:
-        warnings.warn(
+        warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
-            "specify align_corners=True if the old behavior is desired.",
-            stacklevel=3,
+            "specify align_corners=True if the old behavior is desired."
         )
     n = input.dim() - 2
     if n not in (2, 3) or grid.dim() != input.dim() or grid.shape[-1] != n or grid.shape[0] != input.shape[0]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.modules.module import Module
@@ -236,6 +237,9 @@ class Hardtanh(Module):
         max_value: float | None = None,
     ) -> None:
         super().__init__()
+        for value, older, newer in ((min_value, "min_value", "min_val"), (max_value, "max_value", "max_val")):
+            if value is not None:
+                warn(f"keyword argument `{older}` is deprecated and renamed to `{newer}`", FutureWarning)
         self.min_val = min_val if min_value is None else min_value
         self.max_val = max_val if max_value is None else max_value
         self.inplace = inplace

@@ -6,6 +6,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn
 from lucid.nn import functional as F
 from lucid.nn.modules.lazy import LazyModuleMixin, blank_buffer, blank_parameter
 from lucid.nn.modules.module import Module, weight_and_bias
@@ -229,6 +230,11 @@ class _InstanceNorm(_BatchNorm):
             raise errors.ValueError(
                 f"expected input's size at dim={input.dim() - self._unbatched} to match num_features "
                 f"({self.num_features}), but got: {channels}."
+            )
+        if channels != self.num_features:
+            warn(
+                f"input's size at dim={input.dim() - self._unbatched} does not match num_features, which is not used "
+                "because affine=False."
             )
         alone = input.dim() == self._unbatched
         made = F.instance_norm(

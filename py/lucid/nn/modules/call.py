@@ -6,6 +6,7 @@ sees all gradients of a call at once, as in PyTorch. What is registered (paramet
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import lucid
 from lucid import _C, Tensor, errors
 from lucid._naming import name_call
+from lucid._warnings import warn
 from lucid.nn.modules.hooks import register
 from lucid.utils.hooks import RemovableHandle
 
@@ -42,6 +44,22 @@ _REGISTRATION: dict[str, OrderedDict[int, Any]] = {
 }
 
 
+class _BackwardKind:
+    """Of which kind backward hooks are: full ones, those of a node of the graph, or not known yet."""
+
+    _is_full_backward_hook: bool | None = None
+
+    def _backward_hooks_are(self, full: bool, where: str) -> None:
+        if self._is_full_backward_hook is (not full):
+            raise errors.RuntimeError(
+                f"Cannot use both regular backward hooks and full backward hooks {where}. Please use only one of them."
+            )
+        self._is_full_backward_hook = full
+
+
+_every = _BackwardKind()
+
+
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Calls `hook(module, args)` before every module's `forward`; what it returns, if not None, are the arguments."""
     return register(_PRE, hook)
@@ -58,6 +76,7 @@ def register_module_forward_hook(
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`Module.register_full_backward_hook` for every module."""
+    _every._backward_hooks_are(True, "as a global Module hook")
     return register(_BACKWARD, hook)
 
 
@@ -66,7 +85,10 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
     return register(_BACKWARD_PRE, hook)
 
 
-register_module_backward_hook = register_module_full_backward_hook
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`Module.register_backward_hook` for every module."""
+    _every._backward_hooks_are(False, "as a global Module hook")
+    return register(_BACKWARD, hook)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -96,7 +118,7 @@ def _registered(kind: str, owner: Any, name: str, value: Any) -> Any:
     return value
 
 
-class CallMixin:
+class CallMixin(_BackwardKind):
     """The part of `Module` that is called."""
 
     forward: Callable[..., Any]
@@ -153,18 +175,20 @@ class CallMixin:
                     if changed is not None:
                         args = changed if isinstance(changed, tuple) else (changed,)
             backward = None
-            if self._backward_hooks or self._backward_pre_hooks or _BACKWARD or _BACKWARD_PRE:
-                backward = _BackwardCall(
-                    self,
-                    [*_BACKWARD.values(), *self._backward_hooks.values()],
-                    [*_BACKWARD_PRE.values(), *self._backward_pre_hooks.values()],
-                )
+            kinds = ((_every, _BACKWARD), (self, self._backward_hooks))
+            full = [hook for own, hooks in kinds if own._is_full_backward_hook for hook in hooks.values()]
+            others = [hook for own, hooks in kinds if not own._is_full_backward_hook for hook in hooks.values()]
+            if full or self._backward_pre_hooks or _BACKWARD_PRE:
+                backward = _BackwardCall(self, full, [*_BACKWARD_PRE.values(), *self._backward_pre_hooks.values()])
                 args = backward.inputs(args)
             result = self.forward(*args, **kwargs)
             for key, hook in [*_POST.items(), *self._forward_hooks.items()]:
                 called.add(key)
                 result = self._run_forward_hook(key, hook, args, kwargs, result)
-            return result if backward is None else backward.outputs(result)
+            result = result if backward is None else backward.outputs(result)
+            if others:
+                _watch(self, others, args, result)
+            return result
         except BaseException:
             always = [
                 *((key, hook) for key, hook in _POST.items() if key in _POST_ALWAYS),
@@ -174,9 +198,13 @@ class CallMixin:
                 if key not in called:
                     try:
                         self._run_forward_hook(key, hook, args, kwargs, result)
-                    except Exception:
+                    except Exception as silenced:
                         # The first error is the one to report.
-                        continue
+                        whose = "global module" if key in _POST else "module"
+                        warn(
+                            f"{whose} forward hook with ``always_call=True`` raised an exception that was silenced as "
+                            f"another error was raised in forward: {silenced}"
+                        )
             raise
 
     def _run_forward_hook(self, key: int, hook: Any, args: Any, kwargs: Any, result: Any) -> Any:
@@ -212,6 +240,7 @@ class CallMixin:
         Both are tuples by position, with None for what is no tensor or needs no gradient; keyword arguments are not
         seen. What it returns, if not None, replaces `grad_input`.
         """
+        self._backward_hooks_are(True, "on a single Module")
         return register(self._backward_hooks, hook, prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
@@ -219,8 +248,46 @@ class CallMixin:
         return register(self._backward_pre_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`register_full_backward_hook` by its old name."""
-        return self.register_full_backward_hook(hook)
+        """Calls `hook(module, grad_input, grad_output)` when the node of the graph that made the output has run.
+
+        Of a module of several steps `grad_input` is then that of the last one, of which a FutureWarning tells: use
+        `register_full_backward_hook`. A RuntimeError where the module has hooks of the other kind.
+        """
+        self._backward_hooks_are(False, "on a single Module")
+        return register(self._backward_hooks, hook)
+
+
+def _watch(module: Any, hooks: list[Any], args: Any, result: Any) -> None:
+    """Puts a module's older hooks on the node of its first result, and warns of gradients that they do not see."""
+    first = result
+    while not isinstance(first, Tensor):
+        first = next(v for v in first.values() if isinstance(v, Tensor)) if isinstance(first, dict) else first[0]
+    node = first.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+        node.register_hook(functools.partial(hook, module))
+    missing = _unseen(args, result, node)
+    if missing is not None:
+        warn(
+            f"Using a non-full backward hook on a Module {missing} is deprecated: gradients are missing. Please use "
+            "register_full_backward_hook.",
+            FutureWarning,
+        )
+
+
+def _unseen(args: tuple[Any, ...], result: Any, node: Any) -> str | None:
+    """Why a hook of a node does not see all gradients of a call; `None` where it does."""
+    results = (result,) if isinstance(result, Tensor) else result
+    if not (isinstance(results, tuple) and all(isinstance(r, Tensor) for r in results)):
+        return "that does not return a single Tensor or a tuple of Tensors"
+    if not all(isinstance(a, Tensor) for a in args):
+        return "that does not take a single Tensor or a tuple of Tensors"
+    if len({r.grad_fn for r in results if r.grad_fn is not None}) > 1:
+        return "whose outputs are made by different nodes of the graph"
+    if {a.grad_fn for a in args if a.grad_fn is not None} != {after for after, _ in node.next_functions}:
+        return "whose forward has several nodes of the graph"
+    return None
 
 
 class _BackwardCall:
@@ -270,6 +337,11 @@ class _BackwardCall:
         """The result, through a node that reports its gradients."""
         alone = not isinstance(result, tuple)
         items = [result] if alone else list(result)
+        if not isinstance(result, (Tensor, tuple)):
+            warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                f"{type(result)}"
+            )
         places = [i for i, a in enumerate(items) if isinstance(a, Tensor) and a.requires_grad]
         if not places or not lucid.is_grad_enabled():
             return result
@@ -288,6 +360,10 @@ class _BackwardCall:
                     given = changed
             self.grad_output = given
             if self.hooks and not self.waits_for_inputs:
+                warn(
+                    "Full backward hook is firing when gradients are computed with respect to module outputs since no "
+                    "inputs require gradients."
+                )
                 nothing = (None,) * self.count
                 for hook in self.hooks:
                     changed = hook(self.module, nothing, given)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucid import Tensor, errors
+from lucid._warnings import warn
 from lucid.nn import functional as F
 from lucid.nn.modules.distance import PairwiseDistance
 from lucid.nn.modules.loss import NLLLoss, _Loss, _WeightedLoss
@@ -29,7 +30,18 @@ __all__ = [
 
 
 class NLLLoss2d(NLLLoss):
-    """`NLLLoss` by its old name for images."""
+    """`NLLLoss` by its old name for images, which is deprecated."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        warn("`NLLLoss2d` is deprecated. Use `NLLLoss` instead.", FutureWarning)
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
 
 
 class MarginRankingLoss(_Loss):

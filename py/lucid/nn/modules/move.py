@@ -6,6 +6,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn
 
 __all__ = ["Conversion", "parse_to"]
 
@@ -60,6 +61,8 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Conversion:
         raise errors.TypeError(f"to(): argument 'memory_format' must be lucid.memory_format, not {got}")
     if device is None and dtype is None and memory_format is None:
         raise errors.TypeError("to() needs a device, a dtype, a tensor or a memory format")
+    if dtype is not None and dtype.is_complex:
+        warn("Complex modules are new: some modules might not work as expected with complex parameters or buffers.")
     made = Conversion(device, dtype, memory_format)
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         raise errors.TypeError(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid._warnings import warn
 from lucid.nn import init
 from lucid.nn._functional.recurrent import layers, over_steps
 from lucid.nn.modules.module import Module
@@ -58,10 +58,9 @@ class RNNBase(Module):
                 f"got {dropout}"
             )
         if dropout > 0 and num_layers == 1:
-            warnings.warn(
+            warn(
                 f"dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
-                f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-                stacklevel=3,
+                f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}"
             )
         kinds: list[tuple[str, Any, type]] = [("bias", bias, bool), ("batch_first", batch_first, bool)]
         kinds += [("input_size", input_size, int), ("hidden_size", hidden_size, int)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn
 from lucid.nn.modules.hooks import register
 from lucid.nn.parameter import Parameter, is_lazy
 from lucid.utils.hooks import RemovableHandle
@@ -119,14 +120,24 @@ class StateDictMixin:
         if self._has_extra_state("get_extra_state"):
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
-    def state_dict(self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
         """All parameters and persistent buffers by dotted name, sharing storage with the module.
 
         Args:
             destination: A mapping to write into; a new one by default.
             prefix: Put before every name.
             keep_vars: Give the parameters themselves instead of detached tensors.
+
+        By position they are deprecated, with a warning.
         """
+        if args:
+            warn("Arguments of state_dict by position are deprecated, use their names instead.", FutureWarning)
+            older = dict(zip(("destination", "prefix", "keep_vars"), args, strict=False))
+            destination = older.get("destination") if destination is None else destination
+            prefix = older.get("prefix", "") if prefix == "" else prefix
+            keep_vars = older.get("keep_vars", False) if keep_vars is False else keep_vars
         if destination is None:
             destination = StateDict()
             destination._metadata = OrderedDict()

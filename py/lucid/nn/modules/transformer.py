@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn
 from lucid.nn import functional as F
 from lucid.nn import init
+from lucid.nn.modules.activation import GELU, ReLU
 from lucid.nn.modules.attention import MultiheadAttention
 from lucid.nn.modules.container import ModuleList
 from lucid.nn.modules.dropout import Dropout
@@ -127,10 +129,32 @@ def _copies(layer: Module, count: int) -> ModuleList:
     return ModuleList(copy.deepcopy(layer) for _ in range(count))
 
 
+def _why_not_nested(layer: Any) -> str | None:
+    """Why an encoder of such layers would pad where PyTorch packs; `None` where PyTorch packs."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return "encoder_layer was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    own: Any = layer
+    reasons = {
+        "norm_first was True": layer.norm_first,
+        "self_attn.batch_first was not True": not attention.batch_first,
+        "self_attn was passed bias=False": attention.in_proj_bias is None,
+        "activation was neither relu nor gelu": not _is_relu_or_gelu(own.activation),
+        "norm1.eps was not equal to encoder_layer.norm2.eps": own.norm1.eps != own.norm2.eps,
+        "self_attn.num_heads is odd": attention.num_heads % 2 == 1,
+    }
+    return next((f"encoder_layer.{reason}" for reason, holds in reasons.items() if holds), None)
+
+
+def _is_relu_or_gelu(activation: Any) -> bool:
+    return activation in (F.relu, F.gelu) or isinstance(activation, (ReLU, GELU))
+
+
 class TransformerEncoder(Module):
     """`num_layers` copies of a layer, one after the other, and a norm at the end if given.
 
-    `enable_nested_tensor` and `mask_check` are accepted and have no effect.
+    `enable_nested_tensor` and `mask_check` have no effect: there are no nested tensors here. Where PyTorch could not
+    use them either, it says so in a warning, and so does this.
     """
 
     def __init__(
@@ -146,7 +170,11 @@ class TransformerEncoder(Module):
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = False
         self.mask_check = mask_check
+        why = _why_not_nested(encoder_layer) if enable_nested_tensor else None
+        if why is not None:
+            warn(f"enable_nested_tensor is True, but self.use_nested_tensor is False because {why}")
 
     def forward(
         self,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
+from types import GeneratorType
 from typing import Any
 
 import lucid
 from lucid import Tensor, errors
 from lucid._naming import named
+from lucid._warnings import warn
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -81,6 +82,8 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scales the gradients in place so that their common norm is at most `max_norm`; gives the norm before."""
     params = _listed(parameters)
+    if not params and isinstance(parameters, GeneratorType):
+        warn("`parameters` is an empty generator, no gradient clipping will occur.")
     total = get_total_norm([p.grad for p in params if p.grad is not None], norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(params, max_norm, total, foreach)
     return total
@@ -88,11 +91,7 @@ def clip_grad_norm_(
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     """`clip_grad_norm_` by its old name."""
-    warnings.warn(
-        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
-        FutureWarning,
-        stacklevel=2,
-    )
+    warn("`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.", FutureWarning)
     return clip_grad_norm_(*args, **kwargs)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn
 from lucid.nn import functional as F
 from lucid.nn.parameter import Parameter
 
@@ -40,6 +41,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     """Makes a weight the product of a length per index of `dim` (`weight_g`) and a direction (`weight_v`)."""
     from lucid.nn.utils.parametrizations import norm_except
 
+    warn("`nn.utils.weight_norm` is deprecated in favor of `nn.utils.parametrizations.weight_norm`.", FutureWarning)
     if _found(module, WeightNorm, name) is not None:
         raise errors.RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     hook = WeightNorm(name, dim)

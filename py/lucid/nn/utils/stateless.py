@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lucid import Tensor, errors
+from lucid._warnings import warn
 
 __all__ = ["functional_call"]
 
@@ -63,6 +64,8 @@ def functional_call(
         tie_weights: Whether a tensor given under one name of a shared parameter counts for all. Default: True.
         strict: Whether every member must be given. Default: False.
     """
+    older = "`nn.utils.stateless.functional_call` is deprecated. Use `func.functional_call` instead."
+    warn(older, FutureWarning)
     dicts = [parameters_and_buffers] if isinstance(parameters_and_buffers, Mapping) else list(parameters_and_buffers)
     given: dict[str, Tensor] = {}
     for part in dicts:

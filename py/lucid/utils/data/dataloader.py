@@ -5,12 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import lucid
 from lucid._naming import NamedInErrors
+from lucid._warnings import warn
 from lucid.utils.data import _fetch, _team, _worker
 from lucid.utils.data._collate import default_collate, default_convert
 from lucid.utils.data.dataset import IterableDataset
@@ -241,14 +241,13 @@ class DataLoader(NamedInErrors, Generic[T_co]):
         except AttributeError:
             most = os.cpu_count() or 1
         if self.num_workers > most:
-            warnings.warn(
+            warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max "
                 f"number of "
                 f"worker in current system is {most}, which is smaller than what this DataLoader is going to create. "
                 "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
                 "lower "
-                "the worker number to avoid potential slowness/freeze if necessary.",
-                stacklevel=3,
+                "the worker number to avoid potential slowness/freeze if necessary."
             )
 
 
@@ -260,7 +259,8 @@ class _BaseIterator:
         self.base_seed = draw_seed(loader.generator)
         self.sampler_iter = iter(loader._index_sampler)
         self.yielded = 0
-        self.warned = False
+        # What was said before this epoch: a `list` asks when it has begun.
+        self.told = loader._length_told if loader._iterable else None
 
     def __iter__(self) -> _BaseIterator:
         return self
@@ -271,16 +271,15 @@ class _BaseIterator:
     def __next__(self) -> Any:
         data = self._next()
         self.yielded += 1
-        told = self.loader._length_told
-        if told is not None and self.loader._iterable and self.yielded > len(self.loader) and not self.warned:
-            self.warned = True
+        told = self.told
+        if told is not None and self.yielded > told:
             text = (
                 f"Length of IterableDataset {self.loader.dataset} was reported to be {told} (when accessing "
                 f"len(dataloader)), but {self.yielded} samples have been fetched. "
             )
             if self.loader.num_workers > 1:
                 text += "For multi-process data-loading, shard the dataset by get_worker_info()."
-            warnings.warn(text, stacklevel=2)
+            warn(text)
         return data
 
     def __len__(self) -> int:
@@ -346,7 +345,7 @@ class _WorkerIterator(_BaseIterator):
         self.base_seed = draw_seed(self.loader.generator)
         self.sampler_iter = iter(self.loader._index_sampler)
         self.yielded = 0
-        self.warned = False
+        self.told = self.loader._length_told if self.loader._iterable else None
         for answer in self.arrived.values():
             if isinstance(answer, _team._Packed | _team._Whole):
                 answer.discard()

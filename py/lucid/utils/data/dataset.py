@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import bisect
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import lucid
 from lucid._naming import NamedInErrors
+from lucid._warnings import warn
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -159,7 +159,7 @@ class ConcatDataset(Dataset[T_co]):
     @property
     def cummulative_sizes(self) -> list[int]:
         """PyTorch's old spelling of `cumulative_sizes`."""
-        warnings.warn("cummulative_sizes attribute is renamed to cumulative_sizes", FutureWarning, stacklevel=2)
+        warn("cummulative_sizes attribute is renamed to cumulative_sizes", FutureWarning)
         return self.cumulative_sizes
 
 
@@ -239,9 +239,7 @@ def random_split(
             sizes[i % len(sizes)] += 1
         for i, size in enumerate(sizes):
             if size == 0:
-                warnings.warn(
-                    f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2
-                )
+                warn(f"Length of split at index {i} is 0. This might result in an empty dataset.")
     else:
         sizes = list(lengths)  # type: ignore[arg-type]
     if sum(sizes) != total:
