@@ -247,7 +247,7 @@ ABSENT: dict[str, dict[str, str]] = {
         guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled""",
     ),
     "utils.checkpoint": _names(INTERNAL, "DefaultDeviceType SavedTensor get_device_states set_device_states"),
-    "utils.hooks": _names(INTERNAL, "BackwardHook unserializable_hook warn_if_has_hooks"),
+    "utils.hooks": _names(INTERNAL, "BackwardHook"),
     "utils.dlpack": _names(INTERNAL, "ReadOnlyTensorWrapper"),
     "amp.autocast_mode": _names(INTERNAL, "autocast_decorator"),
     "serialization": {

@@ -184,12 +184,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "not there",
         # No compiler: that of PyTorch's own would take minutes on a fresh machine.
         ('torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))', "tensor([2.])", "raises AttributeError"),
-<<<<<<< HEAD
-        ("torch.autograd.profiler.emit_nvtx.__name__", "emit_nvtx", "raises AttributeError"),
-=======
-        ("torch.special.airy_ai(torch.zeros(1))", "tensor([0.3550])", "raises AttributeError"),
-        ("torch.lobpcg(torch.eye(9))[0].shape", "torch.Size([1])", "raises AttributeError"),
->>>>>>> 9c4f63c (Calls that PyTorch warns of warn here, at the user's line; gradients may have a dtype of their own)
         ("torch.func.rearrange.__name__", "rearrange", "raises AttributeError"),
     ),
     *because(
