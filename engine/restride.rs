@@ -97,6 +97,9 @@ impl Tensor {
         if self.requires_grad() {
             return Err(Error::runtime(OP, "cannot resize variables that require grad"));
         }
+        if autograd::forward::carries(self) {
+            return Err(Error::runtime(OP, "cannot resize variables that has a forward grad"));
+        }
         let shape = sizes(OP, size)?;
         if shape.as_slice() == self.shape() && format == MemoryFormat::Contiguous {
             return Ok(());
@@ -246,7 +249,12 @@ impl Tensor {
         let size: Vec<isize> = self.shape().iter().zip(self.strides()).map(once).collect();
         let strides: Vec<isize> = self.strides().iter().map(|&s| s as isize).collect();
         let write = || self.as_strided(&size, &strides, None)?.write_in_place(OP, value.clone());
-        autograd::record_fill(OP, self, &value, write)
+        // A tangent may have elements of its own where this tensor has one for many.
+        autograd::record_fill(OP, self, &value, || autograd::forward::without(write))?;
+        match autograd::forward::active() {
+            true => autograd::forward::write(self, &value),
+            false => Ok(()),
+        }
     }
 
     /// Writes a 0-d tensor, which is cast and moved, over all elements.

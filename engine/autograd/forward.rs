@@ -9,8 +9,8 @@
 //! Tangents are made of ops, so that they are on the tape where a gradient may be asked for. Invariant: a tangent has its
 //! tensor's shape, device and strides, and shares memory with that of another only where the tensors share theirs.
 
-pub(crate) use super::levels::active;
 use super::levels::{self, around, around_tangents, at_each, below, current};
+pub(crate) use super::levels::{active, without};
 use super::node::{Ctx, Edge, InputMeta, Kept, Kind, Node, Saved};
 use super::record::{edge_of, follow, requires_grad};
 use super::{modes, run, with_grad, Keep};
@@ -21,7 +21,7 @@ use crate::ops::reduce::ReduceOp;
 use crate::ops::view::{expand_to, Source, ViewOp};
 use crate::shape::{Layout, Shape};
 use crate::tensor::{signed, Inner};
-use crate::{Error, Result, Scalar, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::{smallvec, SmallVec};
 use std::sync::{Arc, Weak};
@@ -295,12 +295,21 @@ pub fn unpack_dual(t: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
     Ok((primal, found))
 }
 
-/// A tangent for `t`: the tensor itself where it lies as `t` does, else a copy that does.
+/// A tangent for `t`: the tensor itself where it lies as `t` does, in a storage as large, else a copy that does. So what views
+/// show of the storage beyond `t` has a tangent, too, and it is nobody else's.
 fn laid_as(v: &Tensor, t: &Tensor) -> Result<Tensor> {
-    if v.strides() == t.strides() && !v.layout().may_overlap() {
+    let samples = v.is_batched() || t.is_batched();
+    let place = |t: &Tensor| (t.layout().offset, t.storage_numel());
+    let fits = if samples { !v.layout().may_overlap() } else { place(v) == place(t) };
+    if v.strides() == t.strides() && fits {
         return Ok(v.clone());
     }
-    copied_as(v, t)
+    if samples || t.layout().may_overlap() || t.storage_numel() == t.numel() {
+        return copied_as(v, t);
+    }
+    let copy = zeros_as(t, v.dtype())?;
+    copy.copy_(v)?;
+    Ok(copy)
 }
 
 fn copied_as(v: &Tensor, t: &Tensor) -> Result<Tensor> {
@@ -342,7 +351,7 @@ pub(crate) fn record<F: FnOnce(Prim) -> Result<Tensor>>(prim: Prim, inputs: &[&T
         return Ok(out);
     }
     let made = crate::autocast::without(|| around_tangents(|| pushed(&same, inputs, &out, &given)))?;
-    let lies = made.is_unshared() && made.strides() == out.strides();
+    let lies = made.is_unshared() && made.strides() == out.strides() && made.storage_numel() == out.storage_numel();
     let own = if lies { made } else { around_tangents(|| copied_as(&made, &out))? };
     put(&out, Some(own), false);
     // Gradient rules that ask for the result get it with its tangents.
@@ -498,7 +507,7 @@ fn view_here(op: &ViewOp, x: &Tensor, shown: &Tensor) -> Result<()> {
         ViewOp::AsStrided { layout, source } => {
             let begin = (layout.offset + v.layout().offset).checked_sub(x.layout().offset);
             let size = layout.span().saturating_sub(layout.offset);
-            let own = v.layout().offset..=v.layout().span();
+            let own = 0..=v.storage_numel();
             match begin.filter(|&at| v.is_batched() || own.contains(&at) && own.contains(&(at + size))) {
                 Some(offset) => {
                     let layout = Box::new(Layout { offset, ..(**layout).clone() });
@@ -512,7 +521,7 @@ fn view_here(op: &ViewOp, x: &Tensor, shown: &Tensor) -> Result<()> {
                 // What else there is of the storage has zeros.
                 None => {
                     v = around_tangents(|| {
-                        let room = zeros_as(x)?;
+                        let room = zeros_as(x, v.dtype())?;
                         room.copy_(&v).map(|()| room)
                     })?;
                     put(x, Some(v.clone()), false);
@@ -564,7 +573,7 @@ fn room_as(base: &Tensor, former: Option<Tensor>, new: &Tensor) -> Result<Tensor
     let Some(former) = former else {
         let levels = batching::levels_of(new);
         if levels.is_empty() {
-            return zeros_as(base);
+            return zeros_as(base, base.dtype());
         }
         let mut shape: Shape = levels.iter().rev().map(|&(_, size)| size).collect();
         shape.extend_from_slice(base.shape());
@@ -579,11 +588,11 @@ fn room_as(base: &Tensor, former: Option<Tensor>, new: &Tensor) -> Result<Tensor
 }
 
 /// Zeros that lie in memory as `t` does, from the same place of their storage on.
-fn zeros_as(t: &Tensor) -> Result<Tensor> {
+fn zeros_as(t: &Tensor, dtype: DType) -> Result<Tensor> {
     if t.is_contiguous() && t.storage_numel() == t.numel() {
-        return Tensor::full_of(t.shape(), Scalar::ZERO, t.dtype(), t.device());
+        return Tensor::full_of(t.shape(), Scalar::ZERO, dtype, t.device());
     }
-    let all = Tensor::full_of(&[t.storage_numel()], Scalar::ZERO, t.dtype(), t.device())?;
+    let all = Tensor::full_of(&[t.storage_numel()], Scalar::ZERO, dtype, t.device())?;
     let op = ViewOp::AsStrided { layout: Box::new(t.layout().clone()), source: Source::Plain };
     let view = dispatch::view(op, &all, t.layout().clone())?;
     Ok(Tensor::from_storage(view.storage().clone()))

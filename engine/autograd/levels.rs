@@ -100,6 +100,11 @@ pub(super) fn below<T>(bound: u64, f: impl FnOnce() -> T) -> T {
     f()
 }
 
+/// Runs `f` with no level at work: what it makes and writes carries no tangents on.
+pub(crate) fn without<T>(f: impl FnOnce() -> T) -> T {
+    below(0, f)
+}
+
 /// Runs `f` at the levels around the current one, as what computes a tangent of the current one has to.
 pub(super) fn around<T>(f: impl FnOnce() -> T) -> T {
     below(current(), f)

@@ -426,6 +426,13 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
         return Ok(x.clone());
     }
     rest.iter().try_for_each(|t| crate::autograd::check_in_place(name, x, t))?;
+    if let (IndexOp::IndexPut { .. }, [values, ..]) = (&op, rest)
+        && super::overlap::ends_the_tape(x, values)
+    {
+        rest.iter().try_for_each(|t| x.refuse_shared(name, t, true))?;
+        let write = || super::overlap::write_at(&op, x, rest);
+        return crate::autograd::record_fill(name, x, values, write).map(|()| x.clone());
+    }
     let recorded = || crate::grad_enabled() && inputs.iter().any(|t| t.requires_grad());
     // Of an expanded tensor the tape could not say how often a gradient counts.
     if !matches!(op, IndexOp::IndexPut { .. }) || x.layout().repeats() && recorded() {

@@ -6,6 +6,7 @@
 //! read some elements after they have written them. The tape is the caller's business.
 
 use super::index::{index_axes, run, IndexOp, ScatterMode};
+use crate::autograd;
 use crate::dispatch;
 use crate::shape::{self, Axes};
 use crate::{DType, Error, Result, Tensor};
@@ -69,18 +70,34 @@ pub(super) fn write_at(op: &IndexOp, x: &Tensor, rest: &[&Tensor]) -> Result<()>
     }
 }
 
+/// Is `x` expanded and on the tape, and the value that goes there no more than numbers? Then PyTorch writes, and refuses to go
+/// backward through that.
+pub(super) fn ends_the_tape(x: &Tensor, value: &Tensor) -> bool {
+    let carries = autograd::forward::carries;
+    let recorded = crate::grad_enabled() && x.requires_grad() && !value.requires_grad();
+    recorded && x.layout().repeats() && !x.is_batched() && !carries(x) && !carries(value)
+}
+
 /// Writes a number in a tensor over the elements of `x` for which `mask`, which broadcasts, holds, and records that.
 pub(super) fn write_where(op: &'static str, x: &Tensor, mask: &Tensor, value: &Tensor) -> Result<Tensor> {
-    let tracked = crate::autograd::is_followed(x) || crate::autograd::is_followed(value);
+    let tracked = autograd::is_followed(x) || autograd::is_followed(value);
     let plain = !x.is_batched() && !x.is_sparse() && !mask.is_batched() && mask.dtype() == DType::Bool;
     let fits = || shape::broadcast(op, x.shape(), mask.shape()).is_ok_and(|s| s.as_slice() == x.shape());
-    if !plain || tracked || !x.layout().may_overlap() || !fits() {
-        let read = crate::autograd::rewritten(x);
+    let meets = plain && x.layout().may_overlap() && fits();
+    if meets && ends_the_tape(x, value) {
+        autograd::record_fill(op, x, value, || fill_where(x, mask, value))?;
+    } else if !meets || tracked && x.layout().repeats() {
+        let read = autograd::rewritten(x);
         let written = super::compare::select::r#where(mask, value, read.as_ref().unwrap_or(x))?;
         x.write_in_place(op, written)?;
     } else {
-        crate::autograd::check_in_place(op, x, value)?;
+        autograd::check_in_place(op, x, value)?;
+        let read = autograd::rewritten(x);
+        let made = || super::compare::select::r#where(mask, value, read.as_ref().unwrap_or(x));
+        let made = if tracked { Some(made()?) } else { None };
+        // An element that is shown elsewhere, too, where the mask does not hold, is written.
         fill_where(x, mask, value)?;
+        made.map_or(Ok(()), |made| autograd::record_write(x, &made, false))?;
     }
     Ok(x.clone())
 }

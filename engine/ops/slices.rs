@@ -130,6 +130,9 @@ pub(super) fn index_fill_body(
         }
         Operand::Scalar(s) => super::create::held("index_fill", s, x)?,
     };
+    // PyTorch fills with the number, which may be an element of the tensor itself.
+    let own = to == Target::Itself && !crate::autograd::is_followed(&value) && value.shares_storage(x);
+    let value = if own { value.copy()? } else { value };
     let wide = with_dims(x)?;
     let followed = crate::autograd::is_followed(&value);
     if followed && to == Target::Copy {

@@ -255,7 +255,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     *because(
-        "in forward mode a product in place with itself goes by what was there",
+        "the derivative of x² is 6 at 3: PyTorch's forward mode goes by the operand after it was written over",
         (
             "def f(x):\n"
             "    y = x.clone()\n"
@@ -263,6 +263,30 @@ DIFFERENCES: tuple[Difference, ...] = (
             "torch.func.jvp(f, (torch.tensor(3.0),), (torch.tensor(1.0),))[1]",
             "tensor(12.)",
             "tensor(6.)",
+        ),
+    ),
+    *because(
+        "each element is written by what was there: PyTorch's loop reads what it has written",
+        (
+            "torch.vmap(lambda s: s.mul_(s[0]))(torch.tensor([[2.0, 3.0], [4.0, 5.0]]))",
+            "tensor([[ 4., 12.], [16., 80.]])",
+            "tensor([[ 4., 6.], [16., 20.]])",
+        ),
+    ),
+    *because(
+        "a batched tensor's data is refused in `vmap` itself, not in a transform inside of it",
+        (
+            "torch.vmap(lambda s: torch.func.grad(lambda a: (a * s.data).sum())(s))(torch.ones(2, 3)).shape",
+            "raises RuntimeError",
+            "torch.Size([2, 3])",
+        ),
+    ),
+    *because(
+        "an expanded tensor takes any tangent",
+        (
+            "torch.func.jacfwd(lambda a: a * 1)(torch.ones(3).expand(2, 3)).shape",
+            "raises RuntimeError",
+            "torch.Size([2, 3, 2, 3])",
         ),
     ),
     *because(
@@ -393,25 +417,8 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     *because(
-        "a dual tensor's tangent is resized with it",
-        (
-            (
-                "with torch.autograd.forward_ad.dual_level():\n"
-                "    x = torch.autograd.forward_ad.make_dual(torch.ones(2), torch.ones(2))\n"
-                "    x.resize_(3)\n"
-                "x.shape"
-            ),
-            "raises RuntimeError",
-            "torch.Size([3])",
-        ),
-    ),
-    *because(
         "each result has a step of its own",
-        (
-            ("u, s, v = torch.linalg.svd(torch.eye(2).requires_grad_())\nu.grad_fn is s.grad_fn"),
-            "True",
-            "False",
-        ),
+        ("u, s, v = torch.linalg.svd(torch.eye(2).requires_grad_())\nu.grad_fn is s.grad_fn", "True", "False"),
     ),
     *because(
         "a tensor that is given twice has one gradient",

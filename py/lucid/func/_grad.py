@@ -132,7 +132,12 @@ def pulled(
     retain_graph: bool = True,
 ) -> list[Tensor]:
     """The gradients of the weighted outputs by the inputs; zeros where they do not depend on them."""
-    pairs = [(y, w) for y, w in zip(outputs, weights, strict=True) if y.requires_grad]
+
+    def leads(y: Tensor) -> bool:
+        """Has it a history? A view that was made while nothing was recorded requires a gradient and has none."""
+        return y.requires_grad and (y.grad_fn is not None or any(y is x for x in inputs))
+
+    pairs = [(y, w) for y, w in zip(outputs, weights, strict=True) if leads(y)]
     found: Sequence[Tensor | None] = [None] * len(inputs)
     if pairs:
         ys, ws = zip(*pairs, strict=True)

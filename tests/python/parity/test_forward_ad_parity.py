@@ -375,3 +375,125 @@ def test_custom_functions_that_write_or_view(case: Any) -> None:
             except (RuntimeError, NotImplementedError) as e:
                 found.append([isinstance(e, NotImplementedError), str(e)[:60]])
     assert found[0] == found[1]
+
+
+def ranged(m: Any, n: int, step: float = 10.0) -> Any:
+    return m.arange(1.0, n + 1) * step
+
+
+def dual(m: Any, x: Any, v: Any) -> Any:
+    return m.autograd.forward_ad.make_dual(x, v)
+
+
+#: What is shown of a storage through `as_strided`, where a part of it was made dual or was taken from a dual tensor.
+SHOWN: dict[str, Callable[[Any], Any]] = {
+    "within": lambda m: dual(m, m.arange(8.0)[2:6], ranged(m, 4)).as_strided((3,), (1,)),
+    "after": lambda m: dual(m, m.arange(8.0)[2:6], ranged(m, 4)).as_strided((4,), (1,), 4),
+    "before": lambda m: dual(m, m.arange(8.0)[2:6], ranged(m, 4)).as_strided((3,), (1,), 1),
+    "all": lambda m: dual(m, m.arange(8.0)[2:6], ranged(m, 4)).as_strided((8,), (1,), 0),
+    "only beyond": lambda m: dual(m, m.arange(8.0)[2:6], ranged(m, 4)).as_strided((2,), (1,), 6),
+    "gaps": lambda m: dual(m, m.arange(8.0)[::2], ranged(m, 4)).as_strided((8,), (1,), 0),
+    "tangent in a larger storage": lambda m: dual(m, m.arange(8.0)[:4], ranged(m, 10)[:4]).as_strided((4,), (1,), 2),
+    "tangent elsewhere": lambda m: dual(m, m.arange(8.0)[2:6], ranged(m, 10)[3:7]).as_strided((5,), (1,), 2),
+    "tangent in the same place": lambda m: dual(m, m.arange(8.0)[2:6], ranged(m, 8)[2:6]).as_strided((5,), (1,), 3),
+    "part of a dual": lambda m: dual(m, m.arange(8.0), ranged(m, 8))[2:6].as_strided((8,), (1,), 0),
+    "part of a dual part": lambda m: dual(m, m.arange(8.0)[1:7], ranged(m, 6))[2:4].as_strided((8,), (1,), 0),
+    "turned": lambda m: dual(m, m.arange(8.0).view(2, 4).t()[1:3], m.ones(2, 2)).as_strided((8,), (1,), 0),
+    "part of a result": lambda m: (dual(m, m.arange(8.0), ranged(m, 8)) * 2)[::2].as_strided((8,), (1,), 0),
+    "twice": lambda m: (
+        dual(m, m.arange(8.0)[2:6], ranged(m, 4)).as_strided((8,), (1,), 0)[3:5].as_strided((8,), (1,), 0)
+    ),
+    "written": lambda m: m.arange(8.0).copy_(dual(m, m.ones(8), ranged(m, 8)))[1:3].as_strided((6,), (1,), 0),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", SHOWN)
+def test_as_strided_shows_the_tangents_of_the_storage(name: str, device: str) -> None:
+    found = []
+    for m in (lucid, torch):
+        fwd = m.autograd.forward_ad
+        with fwd.dual_level(), lucid.device(device):
+            found.append([t.tolist() for t in fwd.unpack_dual(SHOWN[name](m))])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_writes_reach_a_tangent_in_a_storage_as_large(device: str) -> None:
+    """A tangent is used as it is where its storage is like the tensor's, and copied otherwise."""
+
+    def left(m: Any, size: int, begin: int, storage: int) -> Any:
+        given = ranged(m, size)
+        d = dual(m, m.ones(storage)[begin : begin + 4], given[begin : begin + 4])
+        part = d[1:].as_strided((storage,), (1,), 0)
+        d.mul_(2)
+        return [given.tolist(), m.autograd.forward_ad.unpack_dual(part)[1].tolist()]
+
+    for how in ((10, 0, 4), (10, 2, 10), (10, 2, 6), (4, 0, 4), (4, 0, 10)):
+        found = []
+        for m in (lucid, torch):
+            with m.autograd.forward_ad.dual_level(), lucid.device(device):
+                found.append(left(m, *how))
+        assert found[0] == found[1], how
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_filling_an_expanded_tensor_leaves_no_tangent(device: str) -> None:
+    def run(m: Any, wide: bool) -> Any:
+        v = m.ones(2, 3) if wide else m.ones(3).expand(2, 3)
+        return [t.tolist() for t in m.func.jvp(lambda a: a.fill_(2.0), (m.ones(3).expand(2, 3),), (v,))]
+
+    with lucid.device(device):
+        assert run(lucid, False) == run(torch, False) == run(lucid, True) == [[[2.0] * 3] * 2, [[0.0] * 3] * 2]
+
+
+def test_what_carries_a_tangent_is_not_resized() -> None:
+    for m in (lucid, torch):
+        with m.autograd.forward_ad.dual_level():
+            x = dual(m, m.ones(2), m.ones(2))
+            for size in (1, 2, 3):
+                with pytest.raises(RuntimeError, match="cannot resize variables that has a forward grad"):
+                    x.resize_(size)
+            with pytest.raises(RuntimeError, match="cannot resize variables that has a forward grad"):
+                x.resize_as_(m.ones(3))
+
+
+#: Writes in place whose operand is the tensor itself. Some of PyTorch's tangents are made of what was written.
+ITSELF: dict[str, Callable[[Any, Any], Any]] = {
+    "mul_": lambda m, y: y.mul_(y),
+    "mul_ of a view": lambda m, y: y.mul_(y[:]),
+    "mul_ to a view": lambda m, y: y.view(-1).mul_(y) if y.ndim else y,
+    "mul_ twice": lambda m, y: y.mul_(y).mul_(y),
+    "div_": lambda m, y: y.div_(y),
+    "pow_": lambda m, y: y.pow_(y),
+    "sub_": lambda m, y: y.sub_(y, alpha=3),
+    "addcmul_": lambda m, y: y.addcmul_(y, y),
+    "addcdiv_": lambda m, y: y.addcdiv_(m.full_like(y, 2.0), y),
+    "lerp_": lambda m, y: y.lerp_(m.ones_like(y), y),
+    "copysign_": lambda m, y: y.copysign_(y),
+    "hypot_": lambda m, y: y.hypot_(y),
+    "xlogy_": lambda m, y: y.xlogy_(y),
+    "masked_fill_": lambda m, y: y.masked_fill_(y.detach() > 1, y[0]),
+    "a row by another": lambda m, y: (y[0].mul_(y[1]), y)[1],
+    "diagonal": lambda m, y: (a := m.outer(y, y)).diagonal().mul_(a[0]) * 1,
+    "addmv_": lambda m, y: y.addmv_(m.eye(3, dtype=y.dtype) * 2, y),
+    "index_put_": lambda m, y: y.index_put_((m.tensor([2, 1, 0]),), y * 1),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ITSELF)
+def test_a_write_by_the_tensor_itself_has_the_functions_derivative(name: str, device: str) -> None:
+    """The values are PyTorch's, and the tangents those of differences of its values."""
+    f = ITSELF[name]
+    x, v = [0.5, 1.5, 2.0], [1.0, 2.0, -1.0]
+    at = torch.tensor(x, dtype=torch.float64)
+    value, near = f(torch, at.clone()), 1e-6 * torch.tensor(v, dtype=torch.float64)
+    slope = (f(torch, at + near) - f(torch, at - near)) / 2e-6
+    with lucid.device(device):
+        out, tangent = lucid.func.jvp(lambda a: f(lucid, a.clone()), (lucid.tensor(x),), (lucid.tensor(v),))
+        np.testing.assert_allclose(out.tolist(), value.tolist(), 1e-5)
+        np.testing.assert_allclose(tangent.tolist(), slope.tolist(), 1e-4, 1e-5)
+        batch = lucid.tensor([x, x]), lucid.tensor([v, v])
+        each = lucid.vmap(lambda a, b: lucid.func.jvp(lambda c: f(lucid, c.clone()), (a,), (b,))[1])(*batch)
+        np.testing.assert_allclose(each.tolist(), [slope.tolist()] * 2, 1e-4, 1e-5)

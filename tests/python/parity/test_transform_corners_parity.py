@@ -31,6 +31,18 @@ def written(write: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: (write(x), total(x))[1]
 
 
+def product_with_a_view(m: Any) -> Any:
+    """`vjp` of a view of what is captured that requires a gradient and has no history."""
+    captured = leaf(m) * 1
+
+    def function(x: Any) -> Any:
+        with m.no_grad():
+            return captured[:1]
+
+    out, back = m.func.vjp(function, m.ones(3))
+    return out, back(m.ones_like(out))
+
+
 def no_grad_view(m: Any, x: Any) -> Any:
     with m.no_grad():
         v = x[1:]
@@ -143,6 +155,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
        for how in ("jvp", "jacfwd", "vmap")},
     "gradient of a view without recording": lambda m: unrecorded_view(m, "unused"),
     "gradient of a view without recording, which is needed": lambda m: unrecorded_view(m, ""),
+    "product with a view without recording": lambda m: product_with_a_view(m),
     "input of what has a history": lambda m: looks(m, leaf(m) * 1),
     "input of what has none": lambda m: looks(m, leaf(m).detach()),
 }  # fmt: skip

@@ -410,3 +410,63 @@ def test_gradients_of_writes_to_expanded_tensors(name: str, made: str, device: s
         return found
 
     assert run(lucid, device) == run(torch, "cpu")
+
+
+def fill_items(
+    key: Callable[[Any, Any], Any], value: Callable[[Any], Any] = lambda m: 0.25
+) -> Callable[[Any, Any], Any]:
+    return lambda m, v: v.__setitem__(key(m, v.detach()), value(m))
+
+
+#: Writes to elements that are chosen: PyTorch does them in the memory, also where an element of it is shown twice.
+CHOSEN: dict[str, Callable[[Any, Any], Any]] = {
+    "masked_fill_": lambda m, v: v.masked_fill_(v.detach() > 0.5, 0.3),
+    "masked_fill_ with a tensor": lambda m, v: v.masked_fill_(v.detach() > 0.5, m.tensor(0.3)),
+    "a mask": fill_items(lambda m, v: v > 0.5),
+    "a mask and a tensor": fill_items(lambda m, v: v > 0.5, lambda m: m.tensor(0.25)),
+    "a mask of rows": fill_items(lambda m, v: v[:, 0] > 0.5),
+    "a mask of the first row": fill_items(lambda m, v: m.tensor([True, False])),
+    "indices": fill_items(lambda m, v: m.tensor([0, 1])),
+    "index_put_": lambda m, v: v.index_put_((m.tensor([0]),), m.tensor(3.0)),
+    "index_put_ that adds": lambda m, v: v.index_put_((m.tensor([0]),), m.tensor(3.0), accumulate=True),
+    "tril_": lambda m, v: v.tril_(),
+    "triu_": lambda m, v: v.triu_(1),
+}
+MEETING: dict[str, Callable[[Any], Any]] = {
+    "rows": lambda b: b.expand(2, 3),
+    "columns": lambda b: b.reshape(3, 1)[:2].expand(2, 3),
+    "one element": lambda b: b[:1].expand(2, 3),
+    "windows": lambda b: b.as_strided((2, 2), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shown", MEETING)
+@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_chosen_elements_of_recorded_tensors_that_meet(name: str, shown: str, device: str) -> None:
+    """An expanded one is written, and no gradient goes through that; windows have one."""
+
+    def run(m: Any) -> Any:
+        x = m.tensor([1.0, -2.0, 3.0], requires_grad=True)
+        b = x * 1
+        v = MEETING[shown](b)
+        CHOSEN[name](m, v)
+        seen = [v.detach().tolist(), b.detach().tolist(), v.requires_grad]
+        total = (v * m.arange(1.0, v.numel() + 1).reshape(v.shape)).sum() + (b * b).sum()
+        return seen, outcome(lambda: m.autograd.grad(total, x)[0].tolist())
+
+    with lucid.device(device):
+        ours = run(lucid)
+    assert ours == (theirs := run(torch))
+    assert (theirs[1] == "RuntimeError") == (shown != "windows")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_index_fill_takes_an_element_of_the_tensor_itself(device: str) -> None:
+    def run(m: Any) -> Any:
+        x = m.tensor([0.5, 1.5, 2.0])
+        return x.index_fill_(0, m.tensor([0, 1]), x[2]).tolist()
+
+    with lucid.device(device):
+        assert run(lucid) == run(torch) == [2.0, 2.0, 2.0]
