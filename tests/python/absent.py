@@ -220,6 +220,9 @@ ABSENT: dict[str, dict[str, str]] = {
     ),
     "autograd.graph": {
         **_names(COMPILER, "region_activation_memory_budget"),
+        **_names(
+            "a call is one step, whatever it is made of: there is no moment at which each is new", "node_creation_hook"
+        ),
         **_names(CUDA, "set_override_stale_capture_stream set_warn_on_accumulate_grad_stream_mismatch"),
     },
     "autograd.function": _names(INTERNAL, "BackwardCFunction"),
