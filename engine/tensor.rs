@@ -79,13 +79,13 @@ impl Tensor {
     pub(crate) fn constant(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
         let mut t = Tensor::full_of(&[], value, dtype, device)?;
         if let Some(inner) = Arc::get_mut(&mut t.0) {
-            inner.auto.number = true;
+            inner.auto.number = Some(value);
         }
         Ok(t)
     }
 
-    /// Was it made of a number by [`Tensor::constant`]?
-    pub(crate) fn is_number(&self) -> bool {
+    /// The number that [`Tensor::constant`] made it of: known without waiting for the device.
+    pub(crate) fn number(&self) -> Option<Scalar> {
         self.0.auto.number
     }
 

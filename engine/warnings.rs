@@ -14,8 +14,17 @@ static ALWAYS: AtomicBool = AtomicBool::new(false);
 /// How many are kept, of all threads.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
+/// The warnings that are kept for a thread. With a thread end those that nobody took.
+struct Here(RefCell<Vec<String>>);
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(self.0.get_mut().len(), Ordering::Relaxed);
+    }
+}
+
 thread_local! {
-    static HERE: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static HERE: Here = const { Here(RefCell::new(Vec::new())) };
 }
 
 /// From here on warnings are kept for [`take`].
@@ -42,7 +51,7 @@ pub fn waiting() -> bool {
 /// The warnings that this thread's calls gave and nobody took, in order.
 #[cold]
 pub fn take() -> Vec<String> {
-    let taken = HERE.with(|here| std::mem::take(&mut *here.borrow_mut()));
+    let taken = HERE.with(|here| here.0.take());
     WAITING.fetch_sub(taken.len(), Ordering::Relaxed);
     taken
 }
@@ -59,8 +68,8 @@ pub(crate) fn warn(text: String) {
         eprintln!("warning: {text}");
         return;
     }
-    HERE.with(|here| here.borrow_mut().push(text));
     WAITING.fetch_add(1, Ordering::Relaxed);
+    HERE.with(|here| here.0.borrow_mut().push(text));
 }
 
 /// Gives a warning once in a process.
@@ -100,5 +109,23 @@ pub(crate) fn of_expanded(op: &'static str, x: &crate::Tensor) {
             "Use of {op} on expanded tensors is deprecated. Please clone() the tensor before; that is also so for \
              writing by an index or a mask, as in tensor[mask] = number."
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_of_a_thread_that_ends_do_not_wait() {
+        keep();
+        let warned = std::thread::spawn(|| {
+            warn("nobody takes this".into());
+            waiting()
+        });
+        assert!(warned.join().unwrap());
+        warn("this is taken".into());
+        assert_eq!(take(), ["this is taken"]);
+        assert!(take().is_empty());
     }
 }

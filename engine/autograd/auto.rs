@@ -8,7 +8,7 @@ use super::node::{if_last, Edge, Node, Owned};
 use super::{modes, transforms};
 use crate::ops::view::ViewOp;
 use crate::tensor::Inner;
-use crate::{DType, Tensor};
+use crate::{DType, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -20,8 +20,8 @@ pub(crate) struct Auto {
     requires_grad: AtomicBool,
     /// Made in inference mode.
     pub(crate) inference: bool,
-    /// Stands for a number that an op was given; hooks on what the tape saves do not see it.
-    pub(crate) number: bool,
+    /// The number that an op was given, which the tensor stands for; hooks on what the tape saves do not see it.
+    pub(crate) number: Option<Scalar>,
     /// The call of a function transform that it was made in, 0 for none.
     pub(crate) made_in: AtomicU64,
     /// Did the user get to have it?
@@ -118,7 +118,7 @@ impl Default for Auto {
         Auto {
             requires_grad: AtomicBool::new(false),
             inference: modes::inference_mode_enabled(),
-            number: false,
+            number: None,
             made_in: AtomicU64::new(transforms::current()),
             handed_out: AtomicBool::new(false),
             writes: AtomicU32::new(0),

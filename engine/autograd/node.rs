@@ -160,7 +160,7 @@ impl Kept {
             return Err(Error::runtime("autograd", why));
         }
         t.storage().keep();
-        match modes::packing().filter(|_| !t.0.auto.number) {
+        match modes::packing().filter(|_| t.number().is_none()) {
             None => Ok(Kept::Input(t.clone(), t.version())),
             Some(packing) => Kept::packed(packing, &t.detach()?, super::edge_of(t).map_or(Place::Off, Place::At)),
         }

@@ -494,7 +494,7 @@ fn root(a: &Tensor, exponent: Scalar, take: impl Fn(&Tensor) -> Result<Tensor>) 
 fn pow_grad_base(c: &crate::autograd::Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let (x, e) = (c.x(0)?, c.x(1)?);
     // Of an exponent that is a number the power is as in the forward pass, where some are roots.
-    let power = match e.is_number().then(|| e.item()).transpose()? {
+    let power = match e.number() {
         Some(Scalar::Complex(re, im)) => x.pow(Scalar::Complex(re - 1.0, im))?,
         Some(number) => x.pow(number.to_f64() - 1.0)?,
         None => x.pow(&(&e - 1)?)?,

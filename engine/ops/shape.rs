@@ -127,7 +127,7 @@ macro_rules! shape_ops {
             run super::pad::pad_body, torch "_C._nn.pad", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 'constant', 1.5", "N(2, 3, 4), (2, 3), 'reflect'", "N(2, 4, 4), (1, 2, 3, 0), mode='reflect'", "N(2, 4), (3, 5), mode='replicate'", "N(2, 3, 4), (2, 1, 1, 3), 'circular'", "N(2, 3, 4), (-1, 2), 'replicate'"],
             example [
                 r#"assert_close(tensor([1, 2, 3])?.pad(&[1, 2], "constant", None)?, [0, 1, 2, 3, 0, 0]);"#,
-                r#"assert_close(tensor([1, 2, 3])?.pad(&[2, 1], "reflect", None)?, [3, 2, 1, 2, 3, 2]);"#,
+                r#"assert_close(tensor([[1, 2, 3]])?.pad(&[2, 1], "reflect", None)?, [[3, 2, 1, 2, 3, 2]]);"#,
             ]
         }
         /// Grids of coordinates: of vectors, tensors of all their sizes together, each vector along its own dimension.

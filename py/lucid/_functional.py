@@ -414,6 +414,8 @@ def lstm_cell(
     b_hh: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """One step of an LSTM: states and cells (N, hidden)."""
+    if not isinstance(hx, (tuple, list)):
+        raise errors.TypeError(f"lstm_cell(): argument 'hx' must be tuple of Tensors, not {lucid.typename(hx)}")
     h, c = _cell("LSTM", input, hx, w_ih, w_hh, b_ih, b_hh)
     return h, c
 

@@ -10,7 +10,7 @@ import lucid
 import pytest
 import torch
 
-from tests.python.differences import differ, outcome
+from tests.python.outcomes import differ, outcome
 
 NAN, INF = 'float("nan")', 'float("inf")'
 

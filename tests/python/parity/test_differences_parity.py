@@ -6,7 +6,8 @@ import lucid
 import pytest
 import torch
 
-from tests.python.differences import DIFFERENCES, Difference, differ, outcome
+from tests.python.differences import DIFFERENCES, Difference
+from tests.python.outcomes import differ, outcome
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda d: d.program)

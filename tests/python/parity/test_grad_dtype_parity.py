@@ -13,7 +13,7 @@ import lucid
 import pytest
 import torch
 
-from tests.python.differences import differ, outcome
+from tests.python.outcomes import differ, outcome
 
 _LEAF = "x = torch.ones(2, requires_grad=True)\n"
 _FUNCTION = (

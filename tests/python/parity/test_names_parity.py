@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import lucid
@@ -250,7 +250,15 @@ def test_default_tensor_types(name: str, by_name: bool) -> None:
     assert told(lucid) == told(torch)
 
 
-def test_default_tensor_types_on_the_gpu_device_and_their_warning() -> None:
+@pytest.fixture
+def each_time() -> Iterator[None]:
+    """What is warned of once in a process is warned of each time."""
+    lucid.set_warn_always(True)
+    yield
+    lucid.set_warn_always(False)
+
+
+def test_default_tensor_types_on_the_gpu_device_and_their_warning(each_time: None) -> None:
     try:
         with pytest.warns(UserWarning, match="deprecated"):
             lucid.set_default_tensor_type(lucid.ones(1, device="gpu").type())

@@ -11,6 +11,7 @@ import pickle
 import sys
 import warnings
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import lucid
@@ -22,6 +23,14 @@ from lucid.utils import dlpack
 from tests.python.samples import lucid_dtypes
 
 DTYPES = [d for d in lucid_dtypes() if d != "bfloat16"]  # NumPy has no bfloat16.
+
+
+@pytest.fixture
+def each_time() -> Iterator[None]:
+    """What is warned of once in a process is warned of each time."""
+    lucid.set_warn_always(True)
+    yield
+    lucid.set_warn_always(False)
 
 
 def numbers(dtype: str) -> np.ndarray:
@@ -101,7 +110,7 @@ def test_arrays_that_cannot_be_shown() -> None:
 
 
 @pytest.mark.parametrize("make", ["array", "buffer", "dlpack"])
-def test_read_only_memory_is_shown_and_not_written(make: str) -> None:
+def test_read_only_memory_is_shown_and_not_written(make: str, each_time: None) -> None:
     if make == "array":
         a = np.arange(4.0)
         a.flags.writeable = False
@@ -233,7 +242,7 @@ def test_tensor_copies_and_as_tensor_shares(kind: str) -> None:
         lucid.asarray(data, copy=False, device="gpu")
 
 
-def test_bytes_and_scalars() -> None:
+def test_bytes_and_scalars(each_time: None) -> None:
     with pytest.raises(TypeError, match="invalid data type"):
         lucid.as_tensor(b"ab")
     with pytest.warns(UserWarning, match="not writable"):
