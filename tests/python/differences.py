@@ -588,4 +588,44 @@ DIFFERENCES: tuple[Difference, ...] = (
             "True",
         ),
     ),
+    *because(
+        "not there as a decorator",
+        (
+            ("torch.utils.checkpoint.checkpoint(use_reentrant=False)(lambda x: x * 2)(torch.ones(1))"),
+            "tensor([2.])",
+            "raises TypeError",
+        ),
+    ),
+    *because(
+        "denormal numbers are not flushed",
+        (
+            "on = torch.set_flush_denormal(True)\ntorch.set_flush_denormal(False)\non",
+            "True",
+            "False",
+        ),
+    ),
+    *because(
+        "computed when it is asked for: no view that is negated later",
+        (
+            ("torch.ones(2, dtype=torch.complex64).conj().imag.is_neg()"),
+            "True",
+            "False",
+        ),
+    ),
+    *because(
+        "of views and their copies sparse tensors have those that reorder their dimensions",
+        (
+            ("torch.narrow_copy(torch.eye(2).to_sparse(), 0, 0, 1).shape"),
+            "torch.Size([1, 2])",
+            "raises NotImplementedError, RuntimeError",
+        ),
+    ),
+    *because(
+        "`lucid.profiler.profile` has it",
+        (
+            ('hasattr(torch.autograd.profiler.profile, "key_averages")'),
+            "True",
+            "False",
+        ),
+    ),
 )
