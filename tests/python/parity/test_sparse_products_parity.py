@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -139,6 +140,17 @@ def test_negative_dimensions(device: str) -> None:
         grads.append(values.grad.tolist())
         assert x.transpose(-1, -2).shape == (3, 2)
     assert grads[0] == grads[1]
+
+
+def test_softmax_gives_no_warning_of_what_it_is_made_of() -> None:
+    lucid.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            lucid.sparse.softmax(lucid.eye(3).to_sparse(), 0)
+            lucid.sparse.log_softmax(lucid.eye(3).to_sparse(1), 1)
+    finally:
+        lucid.set_warn_always(False)
 
 
 def test_diagonals() -> None:
