@@ -32,9 +32,16 @@ __all__ = [
 class NLLLoss2d(NLLLoss):
     """`NLLLoss` by its old name for images, which is deprecated."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
         warn("`NLLLoss2d` is deprecated. Use `NLLLoss` instead.", FutureWarning)
-        super().__init__(*args, **kwargs)
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
 
 
 class MarginRankingLoss(_Loss):
