@@ -125,7 +125,7 @@ fn norm_body(x: &Tensor, p: Scalar, dim: Option<&[isize]>, keepdim: bool, dtype:
 }
 
 /// Refuses a norm's `dtype` that would lose something of the input: it is no narrower, and complex as the input is.
-pub fn check_norm_dtype(op: &'static str, x: &Tensor, dtype: Option<DType>) -> Result<()> {
+pub(crate) fn check_norm_dtype(op: &'static str, x: &Tensor, dtype: Option<DType>) -> Result<()> {
     let (has, Some(wants)) = (x.dtype(), dtype) else { return Ok(()) };
     if !has.is_float() && !has.is_complex() {
         let why = format!("Expected a floating point or complex tensor as input. Got {has}");

@@ -13,7 +13,7 @@ from lucid import _load as _load
 
 # isort: split
 # Only after `_load` has seen to it that the extension can be imported.
-from lucid import _C, _copies
+from lucid import _C, _copies, _foreach
 from lucid._C import *  # noqa: F403
 from lucid._C import OutOfMemory as OutOfMemoryError
 from lucid._C import __version__ as __version__
@@ -270,6 +270,17 @@ _NAMES = {
     "dsmm": "lucid.sparse",
     "spmm": "lucid.sparse",
     "vmap": "lucid.func",
+    "_assert": "lucid._checks",
+    "_assert_async": "lucid._checks",
+    "_check": "lucid._checks",
+    "_check_index": "lucid._checks",
+    "_check_is_size": "lucid._checks",
+    "_check_not_implemented": "lucid._checks",
+    "_check_tensor_all": "lucid._checks",
+    "_check_tensor_all_with": "lucid._checks",
+    "_check_type": "lucid._checks",
+    "_check_value": "lucid._checks",
+    "_check_with": "lucid._checks",
 }
 
 # Layers as functions, where PyTorch has these at the top level too.
@@ -357,6 +368,8 @@ def __getattr__(name: str) -> Any:
             raise AttributeError(f"module 'lucid' has no attribute {name!r}") from None
     elif name.endswith("_copy") and name in _copies.names():
         value = _copies.make(name)
+    elif name.startswith("_foreach_") and name in _foreach.names():
+        value = _foreach.make(name)
     elif name in _LAYERS:
         value = getattr(importlib.import_module("lucid._functional"), name)
     elif name in _NAMES:

@@ -6,7 +6,7 @@ use crate::args::{kind_name, kinds, optional, required, weight_of, Arg, At, Kind
 use crate::tensor::{nonzero_of, wrap, PyTensor};
 use crate::{cross, errors, out, results};
 use lucid::ops::out::Given;
-use lucid::ops::{binary, compare, matrix, metric, reduce, sort};
+use lucid::ops::{binary, compare, matrix, metric, reduce, sort, NormOrder};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -254,6 +254,7 @@ fn norm_of<'py>(
 ) -> Object<'py> {
     const NAMES: &[&str] = &["input", "p", "dim", "keepdim", "out", "dtype"];
     const METHOD: &[&str] = &["input", "p", "dim", "keepdim", "dtype"];
+    const NUCLEAR: Option<NormOrder> = Some(NormOrder::Nuc);
     let names = if slf.is_some() { METHOD } else { NAMES };
     let call = Call::read("norm", (names, names.len()), slf, args, kwargs)?;
     let py = call.py;
@@ -273,13 +274,13 @@ fn norm_of<'py>(
     let dim = optional::<kinds::OptDims>(call.at("dim"), call.arg("dim"), None)?;
     let keepdim = call.flag("keepdim", false)?;
     let dtype = optional::<kinds::OptDtype>(call.at("dtype"), call.arg("dtype"), None)?;
-    let made = cross::op(py, weight_of(&t), || match (p, dtype) {
-        (Some(p), _) => metric::norm(&t, p, dim.as_deref(), keepdim, dtype),
-        (None, Some(dtype)) => {
-            metric::check_norm_dtype("linalg.matrix_norm", &t, Some(dtype))?;
-            matrix::nuclear_norm(&t.cast(dtype)?, dim.as_deref(), keepdim)
+    let made = cross::op(py, weight_of(&t), || match (p, dim) {
+        (Some(p), dim) => metric::norm(&t, p, dim.as_deref(), keepdim, dtype),
+        (None, Some(dim)) => matrix::linalg_matrix_norm(&t, NUCLEAR, &dim, keepdim, dtype),
+        (None, None) => {
+            let all: Vec<isize> = (0..t.ndim() as isize).collect();
+            matrix::linalg_matrix_norm(&t, NUCLEAR, &all, keepdim, dtype)
         }
-        (None, None) => matrix::nuclear_norm(&t, dim.as_deref(), keepdim),
     })?;
     call.finish(made, |made| wrap(py, made))
 }

@@ -628,20 +628,4 @@ DIFFERENCES: tuple[Difference, ...] = (
             "False",
         ),
     ),
-    *because(
-        "what PyTorch warns of, and does, is done without a word",
-        (
-            (
-                "import warnings\n"
-                "torch.set_warn_always(True)\n"
-                "with warnings.catch_warnings(record=True) as seen:\n"
-                '    warnings.simplefilter("always")\n'
-                "    torch.nuclear_norm(torch.ones(2, 2))\n"
-                "torch.set_warn_always(False)\n"
-                "len(seen)"
-            ),
-            "1",
-            "0",
-        ),
-    ),
 )

@@ -2,6 +2,7 @@
 
 use super::{linalg_vector_norm, schema};
 use crate::ops::{linalg, NormOrder};
+use crate::warnings::warn_once;
 use crate::{shape, DType, Error, Result, Scalar, Tensor};
 
 pub(super) fn vector_norm_body(
@@ -122,6 +123,7 @@ pub(super) fn linalg_norm_body(
 }
 
 pub(super) fn nuclear_norm_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> Result<Tensor> {
+    warn_once!("nuclear_norm is deprecated in favor of linalg.matrix_norm with \"nuc\".");
     if dim.is_none() && x.ndim() != 2 {
         return Err(Error::shape("nuclear_norm", "takes matrices unless 'dim' names two dimensions", &[x.shape()]));
     }

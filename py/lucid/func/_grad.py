@@ -15,7 +15,7 @@ from lucid import _C
 from lucid._C import Tensor
 from lucid._grad_mode import enable_grad, inference_mode
 from lucid.autograd.forward_ad import dual_of as make_dual
-from lucid.func import _tree
+from lucid.utils import _pytree
 
 Argnums: TypeAlias = int | tuple[int, ...]
 
@@ -41,9 +41,9 @@ def chosen(argnums: Argnums, count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def flat_output(output: Any, where: str) -> tuple[list[Tensor], _tree.Spec]:
+def flat_output(output: Any, where: str) -> tuple[list[Tensor], _pytree.TreeSpec]:
     """The leaves of a function's output, which must be tensors, and how they are nested."""
-    leaves, spec = _tree.flatten(output)
+    leaves, spec = _pytree.tree_flatten(output)
     if not leaves:
         raise RuntimeError(f"{where}: Expected f to be a function that has non-empty output (got output = {leaves})")
     for x in leaves:
@@ -77,7 +77,7 @@ class Traced:
         picked: Any = tuple(args[i] for i in at)
         if isinstance(argnums, int):
             picked = picked[0]
-        leaves, self.spec = _tree.flatten(picked)
+        leaves, self.spec = _pytree.tree_flatten(picked)
         for x in leaves:
             if not isinstance(x, Tensor):
                 raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
@@ -87,7 +87,7 @@ class Traced:
             try:
                 self.inputs = _own([_C._fresh(x) for x in leaves])
                 given = list(args)
-                made = _tree.unflatten(self.inputs, self.spec)
+                made = _pytree.tree_unflatten(self.inputs, self.spec)
                 for i, x in zip(at, (made,) if isinstance(argnums, int) else made, strict=True):
                     given[i] = x
                 self.output = func(*given, **kwargs)
@@ -101,7 +101,7 @@ class Traced:
                 raise RuntimeError(f"{where}: output of function f should be a tuple: (output, aux) if has_aux is True")
             self.output, self.aux = self.output
 
-    def flat_output(self) -> tuple[list[Tensor], _tree.Spec]:
+    def flat_output(self) -> tuple[list[Tensor], _pytree.TreeSpec]:
         """The output's leaves, which must be tensors, and how they are nested."""
         return flat_output(self.output, self.where)
 
@@ -121,7 +121,7 @@ class Traced:
                 return x
             return x if self.kept(x) else _C._cut(x)
 
-        return _tree.map_leaves(one, tree)
+        return _pytree.tree_map(one, tree)
 
 
 def pulled(
@@ -168,7 +168,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
                 f"wanted to use the vjp or jacrev APIs instead?"
             )
         grads = call.outside(pulled([output], call.inputs, [None], call.wanted(output)))
-        grad_tree, value = _tree.unflatten(grads, call.spec), call.outside(output)
+        grad_tree, value = _pytree.tree_unflatten(grads, call.spec), call.outside(output)
         return (grad_tree, (value, call.outside(call.aux))) if has_aux else (grad_tree, value)
 
     return wrapped
@@ -211,7 +211,7 @@ def vjp_by(func: Callable[..., Any], primals: tuple[Any, ...], argnums: Argnums 
             )
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
-        weights, given = _tree.flatten(cotangents)
+        weights, given = _pytree.tree_flatten(cotangents)
         if given != spec:
             raise RuntimeError(
                 f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
@@ -220,7 +220,7 @@ def vjp_by(func: Callable[..., Any], primals: tuple[Any, ...], argnums: Argnums 
         record = _C.is_grad_enabled() if create_graph is None else create_graph
         elsewhere = record and _C._leads_elsewhere([*leaves, *weights], True)
         found = pulled(leaves, call.inputs, weights, elsewhere, retain_graph)
-        return _tree.unflatten([g if _C._leads_elsewhere([g]) else _C._cut(g) for g in found], call.spec)
+        return _pytree.tree_unflatten([g if _C._leads_elsewhere([g]) else _C._cut(g) for g in found], call.spec)
 
     value = call.outside(call.output)
     return (value, vjp_fn, call.outside(call.aux)) if has_aux else (value, vjp_fn)
@@ -274,11 +274,11 @@ class Pushed:
         has_aux: bool = False,
         recorded: bool = False,
     ) -> None:
-        leaves, spec = _tree.flatten(primals)
+        leaves, spec = _pytree.tree_flatten(primals)
         level, former = _C._open_level(recorded), _C._enter_transform(False)
         try:
             duals = _own([make_dual(x, v) for x, v in zip(leaves, tangents, strict=True)])
-            output, aux = func(*_tree.unflatten(duals, spec)), None
+            output, aux = func(*_pytree.tree_unflatten(duals, spec)), None
             if has_aux:
                 if not (isinstance(output, tuple) and len(output) == 2):
                     raise RuntimeError(
@@ -286,7 +286,7 @@ class Pushed:
                     )
                 output, aux = output
             outputs, self.spec = flat_output(output, where)
-            self.aux = _tree.map_leaves(lambda x: _C._unpack_dual(x)[0] if isinstance(x, Tensor) else x, aux)
+            self.aux = _pytree.tree_map(lambda x: _C._unpack_dual(x)[0] if isinstance(x, Tensor) else x, aux)
             self.values: list[Tensor] = []
             self.tangents: list[Tensor] = []
             for y in outputs:
@@ -318,8 +318,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     where = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple):
         raise RuntimeError(f"{where}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
-    leaves, spec = _tree.flatten(primals)
-    given, given_spec = _tree.flatten(tangents)
+    leaves, spec = _pytree.tree_flatten(primals)
+    given, given_spec = _pytree.tree_flatten(tangents)
     if spec != given_spec:
         raise RuntimeError(
             f"{where}: Expected primals and tangents to have the same python structure. For example, if primals is a "
@@ -329,7 +329,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     _only_tensors(where, leaves, "primals")
     _only_tensors(where, given, "tangents")
     call = Pushed(func, primals, given, where, strict, has_aux)
-    out = _tree.unflatten(call.values, call.spec), _tree.unflatten(call.tangents, call.spec)
+    out = _pytree.tree_unflatten(call.values, call.spec), _pytree.tree_unflatten(call.tangents, call.spec)
     return (*out, call.aux) if has_aux else out
 
 
@@ -346,7 +346,7 @@ class Linear:
 
     def __init__(self, func: Callable[..., Any], primals: Any, where: str, has_aux: bool = False) -> None:
         self.recording = _C.is_grad_enabled()
-        leaves, self.in_spec = _tree.flatten(primals)
+        leaves, self.in_spec = _pytree.tree_flatten(primals)
         for x in leaves:
             if not isinstance(x, Tensor):
                 raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
@@ -360,17 +360,17 @@ class Linear:
 
     def outside(self, tree: Any) -> Any:
         """Results as the caller sees them: recorded only where the caller records."""
-        return _tree.map_leaves(lambda x: _C._cut(x) if isinstance(x, Tensor) and not self.recording else x, tree)
+        return _pytree.tree_map(lambda x: _C._cut(x) if isinstance(x, Tensor) and not self.recording else x, tree)
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """`func(*primals)`, and the function that takes tangents to `J · tangents` there, without running `func` again."""
     linear = Linear(func, primals, "linearize(f, *primals)")
-    leaves = _tree.flatten(primals)[0]
+    leaves = _pytree.tree_leaves(primals)
     kinds = [[(what, getattr(x, what)) for what in ("shape", "device", "dtype")] for x in leaves]
 
     def jvp_fn(*tangents: Any) -> Any:
-        given, spec = _tree.flatten(tangents)
+        given, spec = _pytree.tree_flatten(tangents)
         if spec != linear.in_spec:
             raise RuntimeError(f"Expected the tangents {spec} to have the same argspec as the primals {linear.in_spec}")
         for i, (t, kind) in enumerate(zip(given, kinds, strict=True)):
@@ -380,6 +380,6 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                         f"tangent:{i} with {what} {getattr(t, what)} in flattened pytree doesn't match the {what} "
                         f"{wanted} of the corresponding primal."
                     )
-        return _tree.unflatten(linear.push(given), linear.spec)
+        return _pytree.tree_unflatten(linear.push(given), linear.spec)
 
-    return _tree.unflatten(linear.values, linear.spec), jvp_fn
+    return _pytree.tree_unflatten(linear.values, linear.spec), jvp_fn

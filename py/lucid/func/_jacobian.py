@@ -8,9 +8,9 @@ from typing import Any
 
 from lucid import _C
 from lucid._C import Tensor
-from lucid.func import _tree
 from lucid.func._grad import Argnums, Pushed, chosen, vjp_by
 from lucid.func._vmap import check_randomness, level_of, vmap
+from lucid.utils import _pytree
 
 
 def basis(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -53,18 +53,18 @@ def jacrev(
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
-        _refuse_complex("jacrev", _tree.flatten(args)[0], "inputs")
+        _refuse_complex("jacrev", _pytree.tree_leaves(args), "inputs")
         found = vjp_by(func, args, argnums, has_aux)
         output, vjp_fn = found[0], found[1]
-        leaves, spec = _tree.flatten(output)
+        leaves, spec = _pytree.tree_flatten(output)
         _refuse_complex("jacrev", leaves, "outputs")
         picked: Any = tuple(args[i] for i in chosen(argnums, len(args)))
         if isinstance(argnums, int):
             picked = picked[0]
-        inputs, in_spec = _tree.flatten(picked)
+        inputs, in_spec = _pytree.tree_flatten(picked)
 
         def rows(*vectors: Tensor) -> tuple[Tensor, ...]:
-            return tuple(_tree.flatten(vjp_fn(_tree.unflatten(vectors, spec)))[0])
+            return tuple(_pytree.tree_flatten(vjp_fn(_pytree.tree_unflatten(vectors, spec)))[0])
 
         blocks = vmap(rows, chunk_size=chunk_size)(*basis(leaves))
         # Of each input the rows of all outputs, cut into those of each: views of several, as PyTorch's are.
@@ -72,8 +72,8 @@ def jacrev(
         jacobian = []
         for i, y in enumerate(leaves):
             parts = [own[i].reshape((*y.shape, *x.shape)) for own, x in zip(cut, inputs, strict=True)]
-            jacobian.append(_tree.unflatten(parts, in_spec))
-        made = _tree.unflatten(jacobian, spec)
+            jacobian.append(_pytree.tree_unflatten(parts, in_spec))
+        made = _pytree.tree_unflatten(jacobian, spec)
         return (made, found[2]) if has_aux else made
 
     return wrapped
@@ -90,9 +90,9 @@ def jacfwd(
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
-        _refuse_complex("jacfwd", _tree.flatten(args)[0], "inputs")
+        _refuse_complex("jacfwd", _pytree.tree_leaves(args), "inputs")
         at = chosen(argnums, len(args))
-        inputs, in_spec = _tree.flatten(tuple(args[i] for i in at))
+        inputs, in_spec = _pytree.tree_flatten(tuple(args[i] for i in at))
         vectors = basis(inputs)
 
         def of_picked(*xs: Any) -> Any:
@@ -108,15 +108,15 @@ def jacfwd(
             call = Pushed(of_picked, tuple(args[i] for i in at), tangents, "jvp(f, primals, tangents)", False, has_aux)
             blocks = [_C._vmap_show(v, -1, level) for v in call.tangents]
             # What depends on no random number is the same for all vectors.
-            aux = _tree.map_leaves(lambda x: _shown(x, level) if isinstance(x, Tensor) else x, call.aux)
+            aux = _pytree.tree_map(lambda x: _shown(x, level) if isinstance(x, Tensor) else x, call.aux)
         _refuse_complex("jacfwd", blocks, "outputs")
-        own = in_spec if isinstance(argnums, tuple) else _tree.flatten(args[at[0]])[1]
+        own = in_spec if isinstance(argnums, tuple) else _pytree.tree_structure(args[at[0]])
         jacobian = []
         for block in blocks:
             columns = block.split([x.numel() for x in inputs], -1)
             parts = [c.reshape((*block.shape[:-1], *x.shape)) for c, x in zip(columns, inputs, strict=True)]
-            jacobian.append(_tree.unflatten(parts, own))
-        made = _tree.unflatten(jacobian, call.spec)
+            jacobian.append(_pytree.tree_unflatten(parts, own))
+        made = _pytree.tree_unflatten(jacobian, call.spec)
         return (made, aux) if has_aux else made
 
     return wrapped

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from lucid import _C
 from lucid._C import Tensor
 from lucid._warnings import warn
-from lucid.func import _tree
+from lucid.utils import _pytree
 
 RANDOMNESS = ("error", "different", "same")
 
@@ -63,7 +63,7 @@ def vmap(
         call = functools.partial(_run, func, dims, spec, out_dims, randomness, kwargs)
         if chunk_size is None or size == 0:
             outs, found, out_spec = call(size, leaves)
-            return _tree.unflatten(outs, out_spec)
+            return _pytree.tree_unflatten(outs, out_spec)
         state = _C.get_rng_state() if randomness == "same" else None
         parts = []
         for start in range(0, size, chunk_size):
@@ -78,7 +78,7 @@ def vmap(
             pieces[0] if dim is None else _C.cat(list(pieces), dim)
             for dim, pieces in zip(found, zip(*parts, strict=True), strict=True)
         ]
-        return _tree.unflatten(joined, out_spec)
+        return _pytree.tree_unflatten(joined, out_spec)
 
     return wrapped
 
@@ -86,18 +86,18 @@ def vmap(
 def _run(
     func: Callable[..., Any],
     dims: list[int | None],
-    spec: _tree.Spec,
+    spec: _pytree.TreeSpec,
     out_dims: Any,
     randomness: str,
     kwargs: dict[str, Any],
     size: int,
     leaves: list[Any],
-) -> tuple[list[Any], list[Any], _tree.Spec]:
+) -> tuple[list[Any], list[Any], _pytree.TreeSpec]:
     """The results' leaves, where each has its samples' dimension, and how they are nested."""
     with level_of(size, randomness) as level:
         hidden = [x if d is None else _C._vmap_hide(x, d, level) for x, d in zip(leaves, dims, strict=True)]
-        result = func(*_tree.unflatten(hidden, spec), **kwargs)
-        outs, out_spec = _tree.flatten(result)
+        result = func(*_pytree.tree_unflatten(hidden, spec), **kwargs)
+        outs, out_spec = _pytree.tree_flatten(result)
         found = _outputs(func, out_dims, result, out_spec)
         shown = [_shown(func, out, dim, level) for out, dim in zip(outs, found, strict=True)]
         return shown, found, out_spec
@@ -121,7 +121,7 @@ def _is_int(x: Any) -> bool:
 
 def _inputs(
     func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]
-) -> tuple[int, list[int | None], list[Any], _tree.Spec]:
+) -> tuple[int, list[int | None], list[Any], _pytree.TreeSpec]:
     name = name_of(func)
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(
@@ -133,13 +133,13 @@ def _inputs(
             f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
             f"function with no inputs. The latter is unsupported."
         )
-    leaves, spec = _tree.flatten(args)
-    given = _tree.broadcast(in_dims, spec)
+    leaves, spec = _pytree.tree_flatten(args)
+    given = _pytree._broadcast_to_and_flatten(in_dims, spec)
     if given is None:
         raise ValueError(
             f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with the structure of "
             f"`inputs`. "
-            f"in_dims has structure {_tree.flatten(in_dims)[1]} but inputs has structure {spec}."
+            f"in_dims has structure {_pytree.tree_structure(in_dims)} but inputs has structure {spec}."
         )
     dims: list[int | None] = []
     sizes = []
@@ -173,7 +173,7 @@ def _inputs(
 
 
 def _check_out_dims(out_dims: Any, func: Callable[..., Any]) -> None:
-    for dim in _tree.flatten(out_dims)[0]:
+    for dim in _pytree.tree_leaves(out_dims):
         if dim is not None and not _is_int(dim):
             raise ValueError(
                 f"vmap({name_of(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
@@ -181,11 +181,11 @@ def _check_out_dims(out_dims: Any, func: Callable[..., Any]) -> None:
             )
 
 
-def _outputs(func: Callable[..., Any], out_dims: Any, result: Any, spec: _tree.Spec) -> list[Any]:
+def _outputs(func: Callable[..., Any], out_dims: Any, result: Any, spec: _pytree.TreeSpec) -> list[Any]:
     def fail() -> NoReturn:
         raise ValueError(
             f"vmap({name_of(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure "
-            f"of `outputs`. out_dims has structure {_tree.flatten(out_dims)[1]} but outputs has structure {spec}."
+            f"of `outputs`. out_dims has structure {_pytree.tree_structure(out_dims)} but outputs has structure {spec}."
         )
 
     if isinstance(result, Tensor):
@@ -194,7 +194,7 @@ def _outputs(func: Callable[..., Any], out_dims: Any, result: Any, spec: _tree.S
         if out_dims is not None and not _is_int(out_dims):
             fail()
         return [out_dims]
-    found = _tree.broadcast(out_dims, spec)
+    found = _pytree._broadcast_to_and_flatten(out_dims, spec)
     if found is None:
         fail()
     return found

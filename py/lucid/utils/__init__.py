@@ -8,6 +8,6 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """Loads the modules when they are first asked for."""
-    if name not in ("checkpoint", "data", "dlpack", "hooks"):
+    if name not in ("_pytree", "checkpoint", "data", "dlpack", "hooks"):
         raise AttributeError(f"module 'lucid.utils' has no attribute {name!r}")
     return importlib.import_module(f"lucid.utils.{name}")

@@ -18,8 +18,8 @@ from lucid import _C
 from lucid._C import Tensor
 from lucid._warnings import warn
 from lucid.autograd.graph import own_hooks, saved_tensors_hooks, users_hooks
-from lucid.func import _tree
 from lucid.overrides import TorchFunctionMode, is_tensor_method_or_property, resolve_name
+from lucid.utils import _pytree
 
 
 def saved(args: tuple[Any, ...]) -> Callable[[], list[Any]]:
@@ -151,7 +151,7 @@ class _Entry:
         random: list[int] | None,
         hooks: saved_tensors_hooks | None = None,
     ) -> None:
-        leaves, self.spec = _tree.flatten(output)
+        leaves, self.spec = _pytree.tree_flatten(output)
         self.leaves = [x.detach() if isinstance(x, Tensor) else x for x in leaves]
         self.versions = [x._version if isinstance(x, Tensor) else 0 for x in leaves]
         self.followed = [isinstance(x, Tensor) and x.requires_grad for x in leaves]
@@ -193,7 +193,7 @@ class _Entry:
             still = [not f for x, f in zip(self.leaves, self.followed, strict=True) if isinstance(x, Tensor)]
             inputs = [t for t in given if t.requires_grad] or [_C.zeros(0, requires_grad=True)]
             _C._record_function("Kept", inputs, tensors, still, (), True, refuse)
-        return _tree.unflatten(self.leaves, self.spec)
+        return _pytree.tree_unflatten(self.leaves, self.spec)
 
 
 _AGAIN = object()
@@ -223,7 +223,7 @@ def _passes(op: Callable[..., Any]) -> bool:
 
 
 def _tensors(args: Any, kwargs: Any) -> list[Tensor]:
-    return [x for x in _tree.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+    return [x for x in _pytree.tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
 
 
 class _Run(TorchFunctionMode):

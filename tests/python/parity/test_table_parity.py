@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from typing import Any
 
 import lucid
@@ -104,10 +103,8 @@ def run_torch(row: Any, sample: Sample, dtype: str, layout: str, grad: bool) -> 
         return t
 
     args, kwargs = sample.map(convert)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        value = torch_function(row)(*[named(a, torch) for a in args], **{k: named(v, torch) for k, v in kwargs.items()})
-    return results(value), leaves
+    kwargs = {k: named(v, torch) for k, v in kwargs.items()}
+    return results(torch_function(row)(*[named(a, torch) for a in args], **kwargs)), leaves
 
 
 def run_lucid(

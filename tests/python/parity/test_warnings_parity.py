@@ -21,7 +21,9 @@ import torch
 import torch.optim.swa_utils
 import torch.utils.checkpoint
 
+from tests.python.parity.test_table_parity import ROWS, name_of, run_lucid, run_torch, weighted
 from tests.python.parity.warned_programs import PROGRAMS
+from tests.python.samples import samples
 
 BOTH = (torch, lucid)
 
@@ -71,6 +73,51 @@ def test_warnings(program: str) -> None:
         module.set_warn_always(False)
         run(program, module)
     assert categories(program, lucid) == categories(program, torch)
+
+
+# What PyTorch's gradients warn of is the op that they are made of, not what the user called.
+MADE_OF_THEMSELVES = ("index_reduce", "triangular_solve")
+
+
+def warned(sides: tuple[Any, Any], *given: Any) -> tuple[list[type[Warning]], bool]:
+    """What a sample of the op table warns of on the way there and back, and whether it ends in an error."""
+    run, arange = sides
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            loss = weighted(run(*given)[0], arange)
+            if loss is not None:
+                loss.backward()
+        except Exception:
+            return [], True
+    return [w.category for w in seen], False
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_samples_of_the_op_table_warn_of_the_same(row: Any, device: str) -> None:
+    def torch_arange(a: int, b: int, like: Any) -> Any:
+        return torch.arange(a, b).to(like.dtype)
+
+    def lucid_arange(a: int, b: int, like: Any) -> Any:
+        return lucid.arange(a, b, device=like.device).to(like.dtype)
+
+    def on_the_device(*given: Any) -> Any:
+        return run_lucid(*given, device)
+
+    for module in BOTH:
+        module.set_warn_always(True)
+    if row["name"] == "cast":
+        return  # `Tensor.to`, which users call, warns; the op under it is Lucid's own.
+    differentiable = row["differentiable"] and row["name"] not in MADE_OF_THEMSELVES
+    for dtype in sorted({"float32", "int64", "complex64"} & set(row["dtypes"])):
+        for sample in samples(row, device, integers=dtype == "int64"):
+            sample = sample.of_complex(dtype) if dtype == "complex64" else sample
+            given = (row, sample, dtype, "contiguous", differentiable and dtype != "int64")
+            theirs, refused = warned((run_torch, torch_arange), *given)
+            ours, failed = warned((on_the_device, lucid_arange), *given)
+            if not refused and not failed:
+                assert ours == theirs, f"{sample.text} {dtype}"
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import typing
 from collections import OrderedDict
 from typing import Any
 
@@ -679,3 +680,10 @@ def test_linear_layers_in_a_row_agree(rows: int, grad: bool) -> None:
     if grad:
         got.sum().backward()
         assert all(p.grad is not None for p in net.parameters())
+
+
+def test_annotations_of_modules_can_be_read() -> None:
+    for name in lucid.nn.modules.__all__:
+        layer = getattr(lucid.nn, name)
+        if isinstance(layer, type):
+            typing.get_type_hints(layer)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._C import dtype as DType
 from lucid._C import linear
 from lucid._warnings import warn
 from lucid.nn._functional.loss_plain import cross_entropy
 from lucid.utils.checkpoint import checkpoint
-
-if TYPE_CHECKING:
-    from lucid._C import dtype as DType
 
 __all__ = ["linear_cross_entropy"]
 

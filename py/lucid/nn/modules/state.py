@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import lucid
 from lucid import Tensor, errors
@@ -15,9 +15,6 @@ from lucid._warnings import warn
 from lucid.nn.modules.hooks import register
 from lucid.nn.parameter import Parameter, is_lazy
 from lucid.utils.hooks import RemovableHandle
-
-if TYPE_CHECKING:
-    from lucid.nn.modules.module import Module
 
 __all__ = [
     "StateDictMixin",
@@ -84,7 +81,8 @@ class StateDictMixin:
     _version: int
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
-    _modules: dict[str, Module | None]
+    # Reached through the package, so that `typing.get_type_hints` finds it in classes of other modules.
+    _modules: dict[str, lucid.nn.Module | None]
     _non_persistent_buffers_set: set[str]
     _forward_pre_hooks: OrderedDict[int, Any]
     _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
