@@ -13,8 +13,16 @@ from typing import Any
 #: The modules whose names are compared; "Tensor" is the class.
 COMPARED = (
     *("", "Tensor", "nn", "nn.functional", "nn.grad", "nn.init", "nn.modules", "nn.modules.module", "nn.parameter"),
+    *("nn.common_types", "nn.modules.activation", "nn.modules.adaptive", "nn.modules.batchnorm"),
+    *("nn.modules.channelshuffle", "nn.modules.container", "nn.modules.conv", "nn.modules.distance"),
+    *("nn.modules.dropout", "nn.modules.flatten", "nn.modules.fold", "nn.modules.instancenorm", "nn.modules.lazy"),
+    *("nn.modules.linear", "nn.modules.linear_cross_entropy_options", "nn.modules.loss", "nn.modules.normalization"),
+    *("nn.modules.padding", "nn.modules.pixelshuffle", "nn.modules.pooling", "nn.modules.rnn", "nn.modules.sparse"),
+    *("nn.modules.transformer", "nn.modules.upsampling", "nn.modules.utils"),
     *("nn.utils", "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations", "nn.utils.prune"),
-    *("nn.utils.stateless", "nn.utils.fusion", "nn.utils.clip_grad", "linalg", "special", "sparse", "func", "random"),
+    *("nn.utils.stateless", "nn.utils.fusion", "nn.utils.clip_grad", "nn.utils.convert_parameters", "nn.utils.init"),
+    *("nn.utils.memory_format", "nn.utils.spectral_norm", "nn.utils.weight_norm"),
+    *("linalg", "special", "sparse", "func", "random"),
     *(
         "autograd",
         "autograd.functional",
@@ -24,7 +32,9 @@ COMPARED = (
         "autograd.profiler",
     ),
     *("autograd.grad_mode", "autograd.anomaly_mode", "autograd.gradcheck", "autograd.variable", "overrides", "storage"),
-    *("optim", "optim.lr_scheduler", "optim.swa_utils", "optim.optimizer", "utils", "utils.data", "utils.checkpoint"),
+    *("optim", "optim.lr_scheduler", "optim.swa_utils", "optim.optimizer", "optim.adadelta", "optim.adagrad"),
+    *("optim.adam", "optim.adamax", "optim.adamw", "optim.asgd", "optim.lbfgs", "optim.nadam", "optim.radam"),
+    *("optim.rmsprop", "optim.rprop", "optim.sgd", "optim.sparse_adam", "utils", "utils.data", "utils.checkpoint"),
     *(
         "utils.hooks",
         "utils.dlpack",
@@ -35,7 +45,20 @@ COMPARED = (
         "profiler",
         "testing",
     ),
-    *("types", "return_types", "backends", "mps", "cpu", "cuda", "accelerator", "multiprocessing", "version"),
+    *(
+        "types",
+        "return_types",
+        "backends",
+        "mps",
+        "cpu",
+        "cuda",
+        "cuda.memory",
+        "cuda.random",
+        "cuda.streams",
+        "accelerator",
+        "multiprocessing",
+        "version",
+    ),
 )
 
 QUANTIZED = "no quantized tensors"
@@ -56,6 +79,9 @@ CUDA = "CUDA's own: MLX has one memory pool, one stream a device, and no graphs 
 DATA_PIPES = "data pipes, which PyTorch has frozen"
 TRACES = "of PyTorch's tracer of kernels; `lucid.profiler` counts ops, kernels and time"
 EXPERIMENTAL = "experimental in PyTorch"
+FUNCTIONS_OF_OPTIMIZERS = (
+    "the step of an optimizer as a function, with its state as lists of tensors; the classes are there"
+)
 FILES = "how files are laid out, checked and mapped is not to be set"
 
 #: Modules that are not there.
@@ -67,7 +93,8 @@ MODULES: dict[str, str] = {
     **dict.fromkeys(("nested", "masked"), EXPERIMENTAL),
     **dict.fromkeys(("xpu", "mtia"), OTHER_MACHINES),
     **dict.fromkeys(("hub", "utils.model_zoo"), "nothing is fetched from the network"),
-    **dict.fromkeys(("functional", "torch_version", "nn.utils.convert_parameters", "nn.utils.memory_format"), INTERNAL),
+    **dict.fromkeys(("functional", "torch_version", "nn.modules.linear_cross_entropy"), INTERNAL),
+    "optim.functional": FUNCTIONS_OF_OPTIMIZERS,
     **dict.fromkeys(("utils.benchmark", "utils.collect_env", "utils.cpp_extension", "utils.module_tracker"), INTERNAL),
     **dict.fromkeys(
         ("utils.deterministic", "utils.weak", "utils.backend_registration", "utils.throughput_benchmark"), INTERNAL
@@ -79,6 +106,20 @@ MODULES: dict[str, str] = {
 def _names(reason: str, names: str) -> dict[str, str]:
     return dict.fromkeys(names.split(), reason)
 
+
+# The files of optimizers whose steps PyTorch has as functions of the same name.
+_STEPS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "asgd", "nadam", "radam", "rmsprop", "rprop", "sgd")
+
+# Of `cuda` and of `cuda.memory` alike.
+_MEMORY = _names(
+    CUDA,
+    """CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete caching_allocator_disabled
+    caching_allocator_enable change_current_allocator get_allocator_backend get_per_process_memory_fraction
+    host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes max_memory_cached memory_cached
+    memory_snapshot memory_stats_as_nested_dict memory_summary reset_accumulated_host_memory_stats
+    reset_accumulated_memory_stats reset_max_memory_cached reset_peak_host_memory_stats
+    set_per_process_memory_fraction use_mem_pool""",
+)
 
 #: The names that are not there, by module.
 ABSENT: dict[str, dict[str, str]] = {
@@ -193,11 +234,12 @@ ABSENT: dict[str, dict[str, str]] = {
         ),
         **_names(VENDORS, "grouped_mm"),
     },
-    "nn.modules": _names(REMOVED, "Container"),
-    "nn.modules.module": _names(DEPRECATED, "register_module_backward_hook"),
+    "nn.modules.container": _names(INTERNAL, "T"),
     "nn.parameter": _names(INTERNAL, "UninitializedTensorMixin"),
     "nn.utils.rnn": _names(INTERNAL, "PackedSequence_ bind"),
     "nn.utils.fusion": _names(INTERNAL, "ConvT LinearT"),
+    "nn.utils.spectral_norm": _names(INTERNAL, "SpectralNormLoadStateDictPreHook SpectralNormStateDictHook T_module"),
+    "nn.utils.weight_norm": _names(INTERNAL, "T_module"),
     "linalg": _names(EXPERIMENTAL, "matrix_sqrth polar"),
     "sparse": {
         **_names(
@@ -241,8 +283,9 @@ ABSENT: dict[str, dict[str, str]] = {
         get_testing_overrides redispatch_function""",
     ),
     "storage": _names(INTERNAL, "T"),
-    "optim": _names(INTERNAL, "functional swap_in_optimizer_params_and_state"),
+    "optim": _names(FUNCTIONS_OF_OPTIMIZERS, "functional") | _names(INTERNAL, "swap_in_optimizer_params_and_state"),
     "optim.optimizer": _names(INTERNAL, "R T"),
+    **{f"optim.{name}": _names(FUNCTIONS_OF_OPTIMIZERS, name) for name in _STEPS},
     "utils": _names(INTERNAL, "set_module swap_tensors"),
     "utils.data": _names(
         DATA_PIPES,
@@ -291,22 +334,19 @@ ABSENT: dict[str, dict[str, str]] = {
     "cpu": _names(BUILD, "get_capabilities"),
     "cuda": _names(
         CUDA,
-        """BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage ByteTensor CUDAGraph
-        CUDAPluggableAllocator CharStorage CharTensor ComplexDoubleStorage ComplexFloatStorage CudaError
-        DeferredCudaCallError DoubleStorage DoubleTensor ExternalStream FloatStorage FloatTensor GreenContext
-        HalfStorage HalfTensor IntStorage IntTensor LongStorage LongTensor MemPool ShortStorage ShortTensor
-        caching_allocator_alloc caching_allocator_delete caching_allocator_disabled caching_allocator_enable
-        can_device_access_peer change_current_allocator check_error clock_rate cudaStatus cudart
-        current_blas_handle current_solver_handle default_generators device_memory_used export_dot
-        export_graph_data get_allocator_backend get_arch_list get_gencode_flags get_per_process_memory_fraction
-        get_stream_from_external get_sync_debug_mode graph graph_annotations graph_pool_handle graphs has_half
-        has_magma host_memory_stats host_memory_stats_as_nested_dict is_current_stream_capturing jiterator
-        list_gpu_processes make_graphed_callables max_memory_cached memory memory_cached memory_snapshot
-        memory_stats_as_nested_dict memory_summary memory_usage nccl nvtx power_draw profiler random
-        reset_accumulated_host_memory_stats reset_accumulated_memory_stats reset_max_memory_cached
-        reset_peak_host_memory_stats set_per_process_memory_fraction set_sync_debug_mode sparse streams
-        temperature tunable use_mem_pool utilization""",
-    ),
+        """BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage ByteTensor CUDAGraph CharStorage
+        CharTensor ComplexDoubleStorage ComplexFloatStorage CudaError DeferredCudaCallError DoubleStorage
+        DoubleTensor ExternalStream FloatStorage FloatTensor GreenContext HalfStorage HalfTensor IntStorage
+        IntTensor LongStorage LongTensor ShortStorage ShortTensor can_device_access_peer check_error clock_rate
+        cudaStatus cudart current_blas_handle current_solver_handle default_generators device_memory_used export_dot
+        export_graph_data get_arch_list get_gencode_flags get_stream_from_external get_sync_debug_mode graph
+        graph_annotations graph_pool_handle graphs has_half has_magma is_current_stream_capturing jiterator
+        make_graphed_callables memory_usage nccl nvtx power_draw profiler set_sync_debug_mode sparse temperature
+        tunable utilization""",
+    )
+    | _MEMORY,
+    "cuda.memory": _MEMORY,
+    "cuda.streams": _names(CUDA, "ExternalStream"),
     "accelerator": _names(CUDA, "Graph empty_host_cache get_device_capability reset_accumulated_memory_stats"),
     "version": _names(BUILD, "git_version rocm xpu"),
 }

@@ -10,10 +10,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucid import _C
-from lucid._gpu import Event as _Event
-from lucid._gpu import Named, Pass
+from lucid._gpu import Pass
 from lucid._gpu import Stream as _Stream
 from lucid.cuda import amp as amp
+from lucid.cuda._named import CUDA
+from lucid.cuda.memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    reset_max_memory_allocated,
+    reset_peak_memory_stats,
+)
+from lucid.cuda.random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from lucid.cuda.streams import Event, Stream
 from lucid.errors import OutOfMemory
 
 __all__ = [
@@ -61,41 +84,16 @@ __all__ = [
     "synchronize",
 ]
 
-_CUDA = Named("cuda", "lucid.cuda.is_available()")
 
 OutOfMemoryError = OutOfMemory
 
-is_available = is_initialized = is_tf32_supported = _CUDA.is_available
-device_count = _CUDA.device_count
-current_device = _CUDA.current_device
-set_device = _CUDA.set_device
-set_stream = _CUDA.set_stream
-synchronize = _CUDA.synchronize
-empty_cache = _CUDA.empty_cache
-memory_allocated = _CUDA.memory_allocated
-max_memory_allocated = _CUDA.max_memory_allocated
-memory_reserved = _CUDA.memory_reserved
-max_memory_reserved = _CUDA.max_memory_reserved
-memory_stats = _CUDA.memory_stats
-reset_peak_memory_stats = reset_max_memory_allocated = _CUDA.reset_peak_memory_stats
-mem_get_info = _CUDA.memory_info
-get_device_name = _CUDA.device_name
-manual_seed = manual_seed_all = _CUDA.manual_seed
-seed = seed_all = _CUDA.seed
-get_rng_state = _CUDA.get_rng_state
-set_rng_state = _CUDA.set_rng_state
-
-
-class Stream(_Stream):
-    """The GPU's queue, of which there is one: `lucid.Stream` by CUDA's name."""
-
-    _named = _CUDA
-
-
-class Event(_Event):
-    """A moment in the GPU's work: `lucid.Event` by CUDA's name."""
-
-    _named = _CUDA
+is_available = is_initialized = is_tf32_supported = CUDA.is_available
+device_count = CUDA.device_count
+current_device = CUDA.current_device
+set_device = CUDA.set_device
+set_stream = CUDA.set_stream
+synchronize = CUDA.synchronize
+get_device_name = CUDA.device_name
 
 
 class device(Pass):
@@ -103,7 +101,7 @@ class device(Pass):
 
     def __init__(self, device: Any) -> None:
         if device is not None and not (isinstance(device, int) and device < 0):
-            _CUDA.need("device", device)
+            CUDA.need("device", device)
 
 
 class device_of(device):
@@ -135,12 +133,12 @@ default_stream = current_stream
 
 def init() -> None:
     """Sees to it that there is such a GPU; it is set up when MLX is."""
-    _CUDA.need("init")
+    CUDA.need("init")
 
 
 def ipc_collect() -> None:
     """Nothing: no memory of the GPU is shared between processes."""
-    _CUDA.need("ipc_collect")
+    CUDA.need("ipc_collect")
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
@@ -150,7 +148,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
     """The major and minor number of what the GPU can compute."""
-    _CUDA.need("get_device_capability", device)
+    CUDA.need("get_device_capability", device)
     major, minor = _C._gpu_info()["compute_capability"] or (0, 0)
     return int(major), int(minor)
 
@@ -167,22 +165,5 @@ class _CudaDeviceProperties:
 
 def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
     """What MLX says of the GPU: `name`, `major`, `minor` and `total_memory`."""
-    _CUDA.need("get_device_properties", device)
+    CUDA.need("get_device_properties", device)
     return _CudaDeviceProperties(get_device_name(), *get_device_capability(), int(_C._gpu_info()["total_memory"] or 0))
-
-
-def initial_seed() -> int:
-    """What the generator was seeded with."""
-    _CUDA.need("initial_seed")
-    return _C.initial_seed()
-
-
-def get_rng_state_all() -> list[_C.Tensor]:
-    """The state for each GPU: one, or none."""
-    return [_C.get_rng_state()] if is_available() else []
-
-
-def set_rng_state_all(new_states: list[_C.Tensor]) -> None:
-    """Puts back what `get_rng_state_all` gave."""
-    for state in new_states:
-        set_rng_state(state)

@@ -84,15 +84,13 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 @named
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform numbers from `a` to `b`."""
-    with lucid.no_grad():
-        return tensor.uniform_(a, b, generator=generator)
+    return _no_grad_uniform_(tensor, a, b, generator)
 
 
 @named
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal numbers."""
-    with lucid.no_grad():
-        return tensor.normal_(mean, std, generator=generator)
+    return _no_grad_normal_(tensor, mean, std, generator)
 
 
 @named
@@ -100,6 +98,22 @@ def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
     """Normal numbers within `a` to `b`, by the inverse of the distribution function."""
+    return _no_grad_trunc_normal_(tensor, mean, std, a, b, generator)
+
+
+def _no_grad_uniform_(tensor: Tensor, a: float, b: float, generator: Any = None) -> Tensor:
+    with lucid.no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def _no_grad_normal_(tensor: Tensor, mean: float, std: float, generator: Any = None) -> Tensor:
+    with lucid.no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def _no_grad_trunc_normal_(
+    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any = None
+) -> Tensor:
     if mean < a - 2 * std or mean > b + 2 * std:
         warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect."
@@ -120,8 +134,17 @@ def trunc_normal_(
 @named
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One number everywhere."""
+    return _no_grad_fill_(tensor, val)
+
+
+def _no_grad_fill_(tensor: Tensor, val: float) -> Tensor:
     with lucid.no_grad():
         return tensor.fill_(val)
+
+
+def _no_grad_zero_(tensor: Tensor) -> Tensor:
+    with lucid.no_grad():
+        return tensor.zero_()
 
 
 @named
@@ -133,7 +156,7 @@ def ones_(tensor: Tensor) -> Tensor:
 @named
 def zeros_(tensor: Tensor) -> Tensor:
     """Zeros."""
-    return constant_(tensor, 0.0)
+    return _no_grad_zero_(tensor)
 
 
 @named
@@ -145,7 +168,7 @@ def eye_(tensor: Tensor) -> Tensor:
         return tensor.copy_(lucid.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
-def _fans(tensor: Tensor) -> tuple[int, int]:
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """How many inputs an output sums over, and how many outputs an input goes to."""
     shape = tuple(tensor.shape)
     if len(shape) < 2:
@@ -156,24 +179,24 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     return shape[1] * window, shape[0] * window
 
 
-def _fan(tensor: Tensor, mode: str) -> int:
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         raise errors.ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
-    return _fans(tensor)[mode == "fan_out"]
+    return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 
 @named
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform within ±gain · sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
-    bound = gain * math.sqrt(2.0 / sum(_fans(tensor))) * math.sqrt(3.0)
+    bound = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor))) * math.sqrt(3.0)
     return uniform_(tensor, -bound, bound, generator)
 
 
 @named
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Normal with deviation gain · sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor))), generator)
 
 
 @named
@@ -192,7 +215,7 @@ def kaiming_uniform_(
     if 0 in tensor.shape:
         warn("Initializing zero-element tensors is a no-op")
         return tensor
-    fan = _fan(tensor, mode)
+    fan = _calculate_correct_fan(tensor, mode)
     bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(fan)
     return uniform_(tensor, -bound, bound, generator)
 
@@ -205,7 +228,9 @@ def kaiming_normal_(
     if 0 in tensor.shape:
         warn("Initializing zero-element tensors is a no-op")
         return tensor
-    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
+    return normal_(
+        tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode)), generator
+    )
 
 
 @named

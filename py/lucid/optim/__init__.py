@@ -2,9 +2,14 @@
 
 from lucid.optim import lr_scheduler as lr_scheduler
 from lucid.optim import swa_utils as swa_utils
-from lucid.optim.adagrad import Adadelta, Adagrad, RMSprop
-from lucid.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
+from lucid.optim.adadelta import Adadelta
+from lucid.optim.adagrad import Adagrad
+from lucid.optim.adam import Adam
+from lucid.optim.adamax import Adamax
+from lucid.optim.adamw import AdamW
+from lucid.optim.asgd import ASGD
 from lucid.optim.lbfgs import LBFGS
+from lucid.optim.lion import Lion
 from lucid.optim.lr_scheduler import (
     ChainedScheduler,
     ConstantLR,
@@ -25,9 +30,12 @@ from lucid.optim.lr_scheduler import (
     StepLR,
 )
 from lucid.optim.matrix import Adafactor, Muon
+from lucid.optim.nadam import NAdam
 from lucid.optim.optimizer import Optimizer
+from lucid.optim.radam import RAdam
+from lucid.optim.rmsprop import RMSprop
+from lucid.optim.rprop import Rprop
 from lucid.optim.sgd import SGD
-from lucid.optim.simple import ASGD, Lion, Rprop
 from lucid.optim.sparse_adam import SparseAdam
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
-from lucid.optim.optimizer import Optimizer, Params
+from lucid.optim.optimizer import Optimizer, ParamsT
 from lucid.optim.options import checked
 
 __all__ = ["LBFGS"]
@@ -42,7 +42,7 @@ class LBFGS(Optimizer):
 
     def __init__(
         self,
-        params: Params,
+        params: ParamsT,
         lr: float = 1,
         max_iter: int = 20,
         max_eval: int | None = None,

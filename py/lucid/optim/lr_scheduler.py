@@ -194,6 +194,10 @@ class LRScheduler(NamedInErrors):
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
 
+class _LRScheduler(LRScheduler):
+    """`LRScheduler` by the name that it had, for programs that derive from it."""
+
+
 class _ByFunction(LRScheduler):
     """A schedule by functions of the epoch, one per group. State dicts hold those that are objects, not functions."""
 

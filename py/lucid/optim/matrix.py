@@ -8,7 +8,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
-from lucid.optim.optimizer import Optimizer, Params
+from lucid.optim.optimizer import Optimizer, ParamsT
 from lucid.optim.options import at_least, check, checked, rate
 from lucid.optim.stepping import Batch, refuse
 
@@ -69,7 +69,7 @@ class Muon(Optimizer):
 
     def __init__(
         self,
-        params: Params,
+        params: ParamsT,
         lr: float = 1e-3,
         weight_decay: float = 0.1,
         momentum: float = 0.95,
@@ -146,7 +146,7 @@ class Adafactor(Optimizer):
 
     def __init__(
         self,
-        params: Params,
+        params: ParamsT,
         lr: float = 1e-2,
         beta2_decay: float = -0.8,
         eps: tuple[float | None, float] = (None, 1e-3),

@@ -9,7 +9,7 @@ import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import lucid
 from lucid import Tensor, errors
@@ -21,7 +21,8 @@ from lucid.utils.hooks import RemovableHandle
 
 __all__ = ["Optimizer"]
 
-Params = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+#: What an optimizer takes: parameters, groups of them, or pairs of name and parameter.
+ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 
 
 class _Required:
@@ -45,7 +46,7 @@ class Optimizer(NamedInErrors):
     # State that counts rather than belonging to the parameter's elements: 0-d float32 on the CPU.
     _counts: ClassVar[tuple[str, ...]] = ("step",)
 
-    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self._step_pre_hooks: OrderedDict[int, Any] = OrderedDict()
         self._step_post_hooks: OrderedDict[int, Any] = OrderedDict()

@@ -7,7 +7,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
-from lucid.optim.optimizer import Optimizer, Params
+from lucid.optim.optimizer import Optimizer, ParamsT
 from lucid.optim.options import checked, rate
 from lucid.optim.stepping import Batch, as_real
 
@@ -50,7 +50,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        params: Params,
+        params: ParamsT,
         lr: float = 1e-3,
         momentum: float = 0,
         dampening: float = 0,

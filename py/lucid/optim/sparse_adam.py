@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucid import Tensor, errors
-from lucid.optim.optimizer import Params
+from lucid.optim.optimizer import ParamsT
 from lucid.optim.options import check, checked, rate
 from lucid.optim.stepping import Stepping
 
@@ -48,7 +48,7 @@ class SparseAdam(Stepping):
 
     def __init__(
         self,
-        params: Params,
+        params: ParamsT,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,

@@ -14,6 +14,7 @@ from lucid.nn.modules.activation import (
     LogSigmoid,
     LogSoftmax,
     Mish,
+    MultiheadAttention,
     PReLU,
     ReLU,
     ReLU6,
@@ -31,22 +32,13 @@ from lucid.nn.modules.activation import (
     Threshold,
 )
 from lucid.nn.modules.adaptive import AdaptiveLogSoftmaxWithLoss
-from lucid.nn.modules.attention import (
-    MultiheadAttention,
-)
 from lucid.nn.modules.batchnorm import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
     LazyBatchNorm1d,
     LazyBatchNorm2d,
     LazyBatchNorm3d,
-    LazyInstanceNorm1d,
-    LazyInstanceNorm2d,
-    LazyInstanceNorm3d,
     SyncBatchNorm,
 )
 from lucid.nn.modules.call import (
@@ -59,13 +51,8 @@ from lucid.nn.modules.call import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from lucid.nn.modules.container import (
-    ModuleDict,
-    ModuleList,
-    ParameterDict,
-    ParameterList,
-    Sequential,
-)
+from lucid.nn.modules.channelshuffle import ChannelShuffle
+from lucid.nn.modules.container import Container, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from lucid.nn.modules.conv import (
     Conv1d,
     Conv2d,
@@ -80,75 +67,49 @@ from lucid.nn.modules.conv import (
     LazyConvTranspose2d,
     LazyConvTranspose3d,
 )
-from lucid.nn.modules.distance import (
-    CosineSimilarity,
-    PairwiseDistance,
+from lucid.nn.modules.distance import CosineSimilarity, PairwiseDistance
+from lucid.nn.modules.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+from lucid.nn.modules.flatten import Flatten, Unflatten
+from lucid.nn.modules.fold import Fold, Unfold
+from lucid.nn.modules.instancenorm import (
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
 )
-from lucid.nn.modules.dropout import (
-    AlphaDropout,
-    Dropout,
-    Dropout1d,
-    Dropout2d,
-    Dropout3d,
-    FeatureAlphaDropout,
-)
-from lucid.nn.modules.flatten import (
-    Flatten,
-    Fold,
-    Unflatten,
-    Unfold,
-)
-from lucid.nn.modules.lazy import (
-    LazyModuleMixin,
-)
-from lucid.nn.modules.linear import (
-    Bilinear,
-    FusedLinear,
-    Identity,
-    LazyLinear,
-    Linear,
-)
+from lucid.nn.modules.lazy import LazyModuleMixin
+from lucid.nn.modules.linear import Bilinear, FusedLinear, Identity, LazyLinear, Linear
+from lucid.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 from lucid.nn.modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
-    CrossEntropyLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MSELoss,
-    NLLLoss,
-    SmoothL1Loss,
-)
-from lucid.nn.modules.loss_linear import (
-    LinearCrossEntropyLoss,
-    LinearCrossEntropyOptions,
-)
-from lucid.nn.modules.loss_more import (
     CosineEmbeddingLoss,
+    CrossEntropyLoss,
     CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    LinearCrossEntropyLoss,
     MarginRankingLoss,
+    MSELoss,
     MultiLabelMarginLoss,
     MultilabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
+    NLLLoss,
     NLLLoss2d,
     PoissonNLLLoss,
+    SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from lucid.nn.modules.module import (
-    Module,
-)
-from lucid.nn.modules.normalization import (
-    CrossMapLRN2d,
-    GroupNorm,
-    LayerNorm,
-    LocalResponseNorm,
-    RMSNorm,
-)
+from lucid.nn.modules.module import Module
+from lucid.nn.modules.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from lucid.nn.modules.padding import (
     CircularPad1d,
     CircularPad2d,
@@ -167,54 +128,33 @@ from lucid.nn.modules.padding import (
     ZeroPad3d,
 )
 from lucid.nn.modules.parallel import DataParallel
+from lucid.nn.modules.pixelshuffle import PixelShuffle, PixelUnshuffle
 from lucid.nn.modules.pooling import (
-    AvgPool1d,
-    AvgPool2d,
-    AvgPool3d,
-    MaxPool1d,
-    MaxPool2d,
-    MaxPool3d,
-)
-from lucid.nn.modules.pooling_more import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
     AdaptiveMaxPool1d,
     AdaptiveMaxPool2d,
     AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
     FractionalMaxPool2d,
     FractionalMaxPool3d,
     LPPool1d,
     LPPool2d,
     LPPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
     MaxUnpool1d,
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from lucid.nn.modules.positions import (
-    RotaryEmbedding,
-    SinusoidalEmbedding,
-    SinusoidalEmbedding2D,
-    TimestepEmbedding,
-)
-from lucid.nn.modules.rnn import (
-    GRU,
-    LSTM,
-    RNN,
-    GRUCell,
-    LSTMCell,
-    RNNBase,
-    RNNCell,
-    RNNCellBase,
-)
-from lucid.nn.modules.sparse import (
-    Embedding,
-    EmbeddingBag,
-)
-from lucid.nn.modules.state import (
-    register_module_load_state_dict_post_hook,
-    register_module_load_state_dict_pre_hook,
-)
+from lucid.nn.modules.positions import RotaryEmbedding, SinusoidalEmbedding, SinusoidalEmbedding2D, TimestepEmbedding
+from lucid.nn.modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from lucid.nn.modules.sparse import Embedding, EmbeddingBag
+from lucid.nn.modules.state import register_module_load_state_dict_post_hook, register_module_load_state_dict_pre_hook
 from lucid.nn.modules.transformer import (
     Transformer,
     TransformerDecoder,
@@ -222,14 +162,7 @@ from lucid.nn.modules.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from lucid.nn.modules.vision import (
-    ChannelShuffle,
-    PixelShuffle,
-    PixelUnshuffle,
-    Upsample,
-    UpsamplingBilinear2d,
-    UpsamplingNearest2d,
-)
+from lucid.nn.modules.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 from lucid.utils.hooks import RemovableHandle
 
 __all__ = [
@@ -266,6 +199,7 @@ __all__ = [
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Container",
     "Conv1d",
     "Conv2d",
     "Conv3d",

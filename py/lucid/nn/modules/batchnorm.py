@@ -1,12 +1,11 @@
-"""Normalisation by the statistics of batches or of single samples, channel by channel."""
+"""Normalisation by the statistics of batches, channel by channel, and what it shares with that of instances."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import lucid
 from lucid import Tensor, errors
-from lucid._warnings import warn
 from lucid.nn import functional as F
 from lucid.nn.modules.lazy import LazyModuleMixin, blank_buffer, blank_parameter
 from lucid.nn.modules.module import Module, weight_and_bias
@@ -17,23 +16,21 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
     "LazyBatchNorm1d",
     "LazyBatchNorm2d",
     "LazyBatchNorm3d",
-    "LazyInstanceNorm1d",
-    "LazyInstanceNorm2d",
-    "LazyInstanceNorm3d",
     "SyncBatchNorm",
 ]
 
 
-class _BatchNorm(Module):
-    """Batch normalisation but for the check of the input's dimensions."""
+class _NormBase(Module):
+    """What norms of batches and of instances share: parameters, running statistics, state.
+
+    `_dims` are the numbers of dimensions that inputs may have.
+    """
 
     _version = 2
+    _dims: ClassVar[tuple[int, ...]] = ()
     weight: Parameter | None
     bias: Parameter | None
     running_mean: Tensor | None
@@ -81,24 +78,11 @@ class _BatchNorm(Module):
         _reset(self.weight, self.bias)
 
     def _check_input_dim(self, input: Tensor) -> None:
-        raise NotImplementedError
-
-    def forward(self, input: Tensor) -> Tensor:
-        self._check_input_dim(input)
-        momentum = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                # The plain mean over all batches so far.
-                momentum = 1.0 / float(self.num_batches_tracked.item())
-        mean, var = self.running_mean, self.running_var
-        if self.training:
-            if not self.track_running_stats:
-                mean = var = None
-            use_batch = True
-        else:
-            use_batch = mean is None and var is None
-        return F.batch_norm(input, mean, var, *weight_and_bias(self), use_batch, momentum, self.eps)
+        if not self._dims:
+            raise NotImplementedError
+        if input.dim() not in self._dims:
+            allowed = " or ".join(f"{n}D" for n in self._dims)
+            raise errors.ValueError(f"expected {allowed} input (got {input.dim()}D input)")
 
     def extra_repr(self) -> str:
         return (
@@ -126,6 +110,27 @@ class _BatchNorm(Module):
         )
 
 
+class _BatchNorm(_NormBase):
+    """Batch normalisation, of whichever dimensions a subclass allows."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                # The plain mean over all batches so far.
+                momentum = 1.0 / float(self.num_batches_tracked.item())
+        mean, var = self.running_mean, self.running_var
+        if self.training:
+            if not self.track_running_stats:
+                mean = var = None
+            use_batch = True
+        else:
+            use_batch = mean is None and var is None
+        return F.batch_norm(input, mean, var, *weight_and_bias(self), use_batch, momentum, self.eps)
+
+
 class BatchNorm1d(_BatchNorm):
     """Normalises each channel of (N, C) or (N, C, L).
 
@@ -140,25 +145,19 @@ class BatchNorm1d(_BatchNorm):
         bias: Whether to learn `bias` (zeros at first) too. Default: True.
     """
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() not in (2, 3):
-            raise errors.ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
+    _dims = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
     """`BatchNorm1d` for (N, C, H, W)."""
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() != 4:
-            raise errors.ValueError(f"expected 4D input (got {input.dim()}D input)")
+    _dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
     """`BatchNorm1d` for (N, C, D, H, W)."""
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() != 5:
-            raise errors.ValueError(f"expected 5D input (got {input.dim()}D input)")
+    _dims = (5,)
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -199,105 +198,7 @@ class SyncBatchNorm(_BatchNorm):
         return made
 
 
-class _InstanceNorm(_BatchNorm):
-    """Instance normalisation but for the check of the input's dimensions."""
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
-
-    _unbatched: int
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        n = self._unbatched
-        if input.dim() not in (n, n + 1):
-            raise errors.ValueError(f"expected {n}D or {n + 1}D input (got {input.dim()}D input)")
-
-    def forward(self, input: Tensor) -> Tensor:
-        self._check_input_dim(input)
-        channels = input.shape[-self._unbatched]
-        if channels != self.num_features and self.affine:
-            raise errors.ValueError(
-                f"expected input's size at dim={input.dim() - self._unbatched} to match num_features "
-                f"({self.num_features}), but got: {channels}."
-            )
-        if channels != self.num_features:
-            warn(
-                f"input's size at dim={input.dim() - self._unbatched} does not match num_features, which is not used "
-                "because affine=False."
-            )
-        alone = input.dim() == self._unbatched
-        made = F.instance_norm(
-            input.unsqueeze(0) if alone else input,
-            self.running_mean,
-            self.running_var,
-            *weight_and_bias(self),
-            self.training or not self.track_running_stats,
-            0.0 if self.momentum is None else self.momentum,
-            self.eps,
-        )
-        return made.squeeze(0) if alone else made
-
-    def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
-        if local_metadata.get("version") is None and not self.track_running_stats:
-            kept = [prefix + name for name in ("running_mean", "running_var") if prefix + name in state_dict]
-            for key in kept:
-                error_msgs.append(
-                    f"Unexpected running stats buffer(s) {key!r} for {type(self).__name__} with "
-                    f"track_running_stats=False; they were kept by default before and are no longer."
-                )
-                state_dict.pop(key)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
-
-
-class InstanceNorm1d(_InstanceNorm):
-    """Normalises each channel of each sample of (N, C, L) or (C, L).
-
-    Args:
-        num_features: C.
-        eps: Added to the variance. Default: 1e-5.
-        momentum: Weight of the newest batch in the running statistics. Default: 0.1.
-        affine: Whether to learn `weight` (ones at first) and `bias` (zeros). Default: False.
-        track_running_stats: Whether to keep running statistics, used in evaluation. Default: False.
-    """
-
-    _unbatched = 2
-
-
-class InstanceNorm2d(_InstanceNorm):
-    """`InstanceNorm1d` for (N, C, H, W) or (C, H, W)."""
-
-    _unbatched = 3
-
-
-class InstanceNorm3d(_InstanceNorm):
-    """`InstanceNorm1d` for (N, C, D, H, W) or (C, D, H, W)."""
-
-    _unbatched = 4
-
-
-class _LazyNorm(LazyModuleMixin):
+class _LazyNormBase(LazyModuleMixin, _NormBase):
     """A norm whose `num_features` are the first input's channels."""
 
     def __init__(
@@ -326,7 +227,7 @@ class _LazyNorm(LazyModuleMixin):
     def reset_parameters(self) -> None:
         this: Any = self
         if not self.has_uninitialized_params() and this.num_features != 0:
-            super().reset_parameters()  # type: ignore[misc]
+            super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Takes `num_features` from the input, and sets the parameters to their first values."""
@@ -342,25 +243,19 @@ class _LazyNorm(LazyModuleMixin):
             self.reset_parameters()
 
 
-class LazyBatchNorm1d(_LazyNorm, BatchNorm1d, become=BatchNorm1d):
+class LazyBatchNorm1d(_LazyNormBase, _BatchNorm, become=BatchNorm1d):
     """`BatchNorm1d` whose `num_features` are the first input's channels."""
 
+    _dims = BatchNorm1d._dims
 
-class LazyBatchNorm2d(_LazyNorm, BatchNorm2d, become=BatchNorm2d):
+
+class LazyBatchNorm2d(_LazyNormBase, _BatchNorm, become=BatchNorm2d):
     """`BatchNorm2d` whose `num_features` are the first input's channels."""
 
+    _dims = BatchNorm2d._dims
 
-class LazyBatchNorm3d(_LazyNorm, BatchNorm3d, become=BatchNorm3d):
+
+class LazyBatchNorm3d(_LazyNormBase, _BatchNorm, become=BatchNorm3d):
     """`BatchNorm3d` whose `num_features` are the first input's channels."""
 
-
-class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d, become=InstanceNorm1d):
-    """`InstanceNorm1d` whose `num_features` are the first input's channels."""
-
-
-class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d, become=InstanceNorm2d):
-    """`InstanceNorm2d` whose `num_features` are the first input's channels."""
-
-
-class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d, become=InstanceNorm3d):
-    """`InstanceNorm3d` whose `num_features` are the first input's channels."""
+    _dims = BatchNorm3d._dims

@@ -8,12 +8,36 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 from lucid import Tensor, errors
-from lucid.nn.modules.module import Module, _indented
+from lucid._warnings import warn
+from lucid.nn.modules.module import Module, _addindent
 from lucid.nn.parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+__all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 S = TypeVar("S", bound="_Ordered")
+
+
+class Container(Module):
+    """Modules by name, in no order of calls. Deprecated: `Module` does all of it."""
+
+    def __init__(self, **kwargs: Module | None) -> None:
+        if type(self) is Container:
+            _warn_of_container()
+        super().__init__()
+        for name, module in kwargs.items():
+            self.add_module(name, module)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        _warn_of_container()
+        super().__init_subclass__(**kwargs)
+
+
+def _warn_of_container() -> None:
+    warn(
+        "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. "
+        "Subclass that instead.",
+        FutureWarning,
+    )
 
 
 class _Ordered(Module):
@@ -184,7 +208,7 @@ class ModuleList(_Ordered):
         if not runs:
             return f"{name}()"
         lines = [
-            f"({a}): {_indented(text)}" if a == b else f"({a}-{b}): {b - a + 1} x {_indented(text)}"
+            f"({a}): {_addindent(text, 2)}" if a == b else f"({a}-{b}): {b - a + 1} x {_addindent(text, 2)}"
             for a, b, text in runs
         ]
         return f"{name}(\n  " + "\n  ".join(lines) + "\n)"

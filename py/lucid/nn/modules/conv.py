@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import lucid
 from lucid import _C, Tensor, errors
@@ -12,7 +12,7 @@ from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.modules.lazy import LazyModuleMixin, blank_parameter
 from lucid.nn.modules.module import Module, weight_and_bias
-from lucid.nn.modules.utils import tuple_of
+from lucid.nn.modules.utils import _ntuple
 from lucid.nn.parameter import Parameter
 
 __all__ = [
@@ -34,30 +34,28 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """What all convolutions share: arguments, parameters, repr."""
+    """What all convolutions share: arguments, parameters, repr. Sizes are tuples, one number per dimension."""
 
     weight: Parameter
     bias: Parameter | None
-    _spatial: int
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: str | tuple[int, ...],
+        dilation: tuple[int, ...],
         transposed: bool,
-        output_padding: Any,
+        output_padding: tuple[int, ...],
         groups: int,
         bias: bool,
         padding_mode: str,
-        device: Any,
-        dtype: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
-        n = self._spatial
         if groups <= 0:
             raise errors.ValueError(f"groups must be a positive integer, got {groups}")
         if in_channels % groups != 0:
@@ -73,16 +71,18 @@ class _ConvNd(Module):
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = tuple_of(kernel_size, n)
-        self.stride = tuple_of(stride, n)
-        self.padding = padding if isinstance(padding, str) else tuple_of(padding, n)
-        self.dilation = tuple_of(dilation, n)
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
         if padding == "same" and any(step != 1 for step in self.stride):
             raise errors.ValueError(f"padding='same' is not supported for strided convolutions, got {stride}")
         self.transposed = transposed
-        self.output_padding = tuple_of(output_padding, n)
+        self.output_padding = output_padding
         self.groups = groups
         self.padding_mode = padding_mode
+        # What `pad` takes for this padding, where it is not with zeros: low and high per dimension, the last first.
+        self._reversed_padding_repeated_twice = F._around(padding, kernel_size, dilation)
         shape = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
         self.weight = Parameter(lucid.empty((*shape, *self.kernel_size), device=device, dtype=dtype))
         self.register_parameter(
@@ -94,13 +94,13 @@ class _ConvNd(Module):
         """Draws new parameters: uniform within ±1/sqrt(inputs that a weight sums over)."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
-            fan_in, _ = init._fans(self.weight)
+            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
             if fan_in != 0:
                 bound = 1 / math.sqrt(fan_in)
                 init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
-        n = self._spatial
+        n = len(self.kernel_size)
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         if self.padding != (0,) * n:
             text += f", padding={self.padding}"
@@ -120,6 +120,7 @@ class _ConvNd(Module):
 class _Conv(_ConvNd):
     """A convolution that is not transposed."""
 
+    _spatial: ClassVar[int]
     _function: Callable[..., Tensor]
 
     def __init__(
@@ -136,15 +137,16 @@ class _Conv(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        sizes = _ntuple(self._spatial)
         super().__init__(
             in_channels,
             out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
+            sizes(kernel_size),
+            sizes(stride),
+            padding if isinstance(padding, str) else sizes(padding),
+            sizes(dilation),
             False,
-            0,
+            sizes(0),
             groups,
             bias,
             padding_mode,
@@ -153,10 +155,13 @@ class _Conv(_ConvNd):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        weight, bias = weight_and_bias(self)
+        return self._conv_forward(input, *weight_and_bias(self))
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution with these parameters; a subclass may give it others than its own."""
         padding: Any = self.padding
         if self.padding_mode != "zeros":
-            input = F.pad(input, F._around(padding, self.kernel_size, self.dilation), mode=self.padding_mode)
+            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0
         elif isinstance(padding, str):
             input, padding = F._string_padding(input, weight, padding, self.stride, self.dilation, self._spatial)
@@ -205,9 +210,10 @@ class Conv3d(_Conv):
     _function = staticmethod(_C.conv3d)
 
 
-class _ConvTranspose(_ConvNd):
+class _ConvTransposeNd(_ConvNd):
     """A transposed convolution."""
 
+    _spatial: ClassVar[int]
     _function: Callable[..., Tensor]
 
     def __init__(
@@ -229,15 +235,16 @@ class _ConvTranspose(_ConvNd):
             raise errors.ValueError(
                 f'Only "zeros" padding mode is supported for {type(self).__name__}, got "{padding_mode}"'
             )
+        sizes = _ntuple(self._spatial)
         super().__init__(
             in_channels,
             out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
+            sizes(kernel_size),
+            sizes(stride),
+            padding if isinstance(padding, str) else sizes(padding),
+            sizes(dilation),
             True,
-            output_padding,
+            sizes(output_padding),
             groups,
             bias,
             padding_mode,
@@ -276,7 +283,7 @@ class _ConvTranspose(_ConvNd):
         return tuple(extra)
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTransposeNd):
     """1-D transposed convolution, the gradient of `Conv1d` towards its input: (N, C_in, L) to (N, C_out, L').
 
     L' = (L - 1) · stride - 2 · padding + dilation · (window - 1) + output_padding + 1. `weight` is
@@ -287,7 +294,7 @@ class ConvTranspose1d(_ConvTranspose):
     _function = staticmethod(_C.conv_transpose1d)
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTransposeNd):
     """2-D transposed convolution, the gradient of `Conv2d` towards its input: (N, C_in, H, W) to (N, C_out, H', W').
 
     Sizes as in `ConvTranspose1d`, for each dimension.
@@ -297,14 +304,14 @@ class ConvTranspose2d(_ConvTranspose):
     _function = staticmethod(_C.conv_transpose2d)
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTransposeNd):
     """3-D transposed convolution: (N, C_in, D, H, W) to (N, C_out, D', H', W'). Sizes as in `ConvTranspose1d`."""
 
     _spatial = 3
     _function = staticmethod(_C.conv_transpose3d)
 
 
-class _LazyConv(LazyModuleMixin):
+class _LazyConvXdMixin(LazyModuleMixin):
     """A convolution whose `in_channels` are the first input's."""
 
     def _blank(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
@@ -345,7 +352,7 @@ class _LazyConv(LazyModuleMixin):
             self.reset_parameters()
 
 
-class _LazyPlain(_LazyConv):
+class _LazyPlain(_LazyConvXdMixin):
     """A convolution that is not transposed."""
 
     def __init__(
@@ -365,7 +372,7 @@ class _LazyPlain(_LazyConv):
         self._blank(out_channels, bias, device, dtype)
 
 
-class _LazyTransposed(_LazyConv):
+class _LazyTransposed(_LazyConvXdMixin):
     """A transposed convolution."""
 
     def __init__(

@@ -18,6 +18,7 @@ from lucid._naming import NamedInErrors
 from lucid.nn.modules.call import (
     CallMixin,
     _registered,
+    register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -28,10 +29,12 @@ from lucid.nn.modules.call import (
 )
 from lucid.nn.modules.move import Conversion, parse_to
 from lucid.nn.modules.state import StateDictMixin
+from lucid.nn.modules.state import _IncompatibleKeys as _IncompatibleKeys
 from lucid.nn.parameter import Buffer, Parameter
 
 __all__ = [
     "Module",
+    "register_module_backward_hook",
     "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
@@ -485,7 +488,7 @@ class Module(NamedInErrors, CallMixin, StateDictMixin):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()]
+        children = [f"({name}): {_addindent(repr(module), 2)}" for name, module in self._modules.items()]
         name = self._get_name()
         if len(lines) == 1 and not children:
             return f"{name}({lines[0]})"
@@ -529,5 +532,7 @@ def _typename(value: object) -> str:
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")
+def _addindent(s_: str, numSpaces: int) -> str:
+    """The text with all lines but the first moved to the right, and lines of blanks made empty."""
+    first, *rest = s_.split("\n")
+    return "\n".join([first, *(" " * numSpaces + line if line.strip() else "" for line in rest)])

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn.modules.module import Module
-from lucid.nn.modules.utils import tuple_of
+from lucid.nn.modules.utils import _ntuple
 
 __all__ = [
     "CircularPad1d",
@@ -43,7 +43,7 @@ class _Pad(Module):
 
     def __init__(self, padding: Any) -> None:
         super().__init__()
-        self.padding = tuple_of(padding, 2 * self._spatial)
+        self.padding = _ntuple(2 * self._spatial)(padding)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)
@@ -52,7 +52,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad, mode="constant"):
+class _ConstantPadNd(_Pad, mode="constant"):
     """Padding with a number."""
 
     def __init__(self, padding: Any, value: float) -> None:
@@ -66,7 +66,7 @@ class _ConstantPad(_Pad, mode="constant"):
         return f"padding={self.padding}, value={self.value}"
 
 
-class _ZeroPad(_ConstantPad):
+class _ZeroPad(_ConstantPadNd):
     """Padding with zeros."""
 
     def __init__(self, padding: Any) -> None:
@@ -76,7 +76,7 @@ class _ZeroPad(_ConstantPad):
         return f"{self.padding}"
 
 
-class _CircularPad(_Pad, mode="circular"):
+class _CircularPadNd(_Pad, mode="circular"):
     """Padding with the elements of the other end, of inputs with channels only."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -86,61 +86,69 @@ class _CircularPad(_Pad, mode="circular"):
         return super().forward(input)
 
 
-class CircularPad1d(_CircularPad, spatial=1):
+class _ReflectionPadNd(_Pad, mode="reflect"):
+    """Padding with the elements mirrored at the edge."""
+
+
+class _ReplicationPadNd(_Pad, mode="replicate"):
+    """Padding with the outermost elements."""
+
+
+class CircularPad1d(_CircularPadNd, spatial=1):
     """Pads (N, C, L) or (C, L) with the elements of the other end."""
 
 
-class CircularPad2d(_CircularPad, spatial=2):
+class CircularPad2d(_CircularPadNd, spatial=2):
     """Pads (N, C, H, W) or (C, H, W) with the elements of the other end."""
 
 
-class CircularPad3d(_CircularPad, spatial=3):
+class CircularPad3d(_CircularPadNd, spatial=3):
     """Pads (N, C, D, H, W) or (C, D, H, W) with the elements of the other end."""
 
 
-class ConstantPad1d(_ConstantPad, spatial=1):
+class ConstantPad1d(_ConstantPadNd, spatial=1):
     """Pads (…, L) with `value`."""
 
 
-class ConstantPad2d(_ConstantPad, spatial=2):
+class ConstantPad2d(_ConstantPadNd, spatial=2):
     """Pads (…, H, W) with `value`."""
 
 
-class ConstantPad3d(_ConstantPad, spatial=3):
+class ConstantPad3d(_ConstantPadNd, spatial=3):
     """Pads (…, D, H, W) with `value`."""
 
 
-class ReflectionPad1d(_Pad, spatial=1, mode="reflect"):
+class ReflectionPad1d(_ReflectionPadNd, spatial=1):
     """Pads (…, L) with the elements mirrored at the edge, without the edge itself."""
 
 
-class ReflectionPad2d(_Pad, spatial=2, mode="reflect"):
+class ReflectionPad2d(_ReflectionPadNd, spatial=2):
     """Pads (…, H, W) with the elements mirrored at the edge, without the edge itself."""
 
 
-class ReflectionPad3d(_Pad, spatial=3, mode="reflect"):
+class ReflectionPad3d(_ReflectionPadNd, spatial=3):
     """Pads (…, D, H, W) with the elements mirrored at the edge, without the edge itself."""
 
 
-class ReplicationPad1d(_Pad, spatial=1, mode="replicate"):
+class ReplicationPad1d(_ReplicationPadNd, spatial=1):
     """Pads (…, L) with the outermost elements."""
 
 
-class ReplicationPad2d(_Pad, spatial=2, mode="replicate"):
+class ReplicationPad2d(_ReplicationPadNd, spatial=2):
     """Pads (…, H, W) with the outermost elements."""
 
 
-class ReplicationPad3d(_Pad, spatial=3, mode="replicate"):
+class ReplicationPad3d(_ReplicationPadNd, spatial=3):
     """Pads (…, D, H, W) with the outermost elements."""
 
 
-class ZeroPad1d(_ZeroPad, spatial=1):
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
     """Pads (…, L) with zeros."""
 
 
-class ZeroPad2d(_ZeroPad, spatial=2):
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
     """Pads (…, H, W) with zeros."""
 
 
-class ZeroPad3d(_ZeroPad, spatial=3):
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
     """Pads (…, D, H, W) with zeros."""

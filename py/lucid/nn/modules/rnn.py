@@ -19,6 +19,12 @@ __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "R
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
+def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
+    """`tensor.index_select(dim, permutation)` by its old name, which is deprecated."""
+    warn("`apply_permutation` is deprecated, please use `tensor.index_select(dim, permutation)` instead", FutureWarning)
+    return tensor.index_select(dim, permutation)
+
+
 class RNNBase(Module):
     """What recurrent layers share.
 

@@ -12,8 +12,7 @@ from lucid import Tensor, errors
 from lucid._warnings import warn
 from lucid.nn import functional as F
 from lucid.nn import init
-from lucid.nn.modules.activation import GELU, ReLU
-from lucid.nn.modules.attention import MultiheadAttention
+from lucid.nn.modules.activation import GELU, MultiheadAttention, ReLU
 from lucid.nn.modules.container import ModuleList
 from lucid.nn.modules.dropout import Dropout
 from lucid.nn.modules.linear import Linear
@@ -70,7 +69,7 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place))
         for i in parts:
             setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation) if isinstance(activation, str) else activation
+        self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
 
     @staticmethod
     def _attend(
@@ -123,10 +122,10 @@ class TransformerEncoderLayer(_Layer):
         return made
 
 
-def _copies(layer: Module, count: int) -> ModuleList:
-    if not isinstance(layer, Module):
-        raise errors.TypeError(f"expected a layer to make {count} copies of, got {lucid.typename(layer)}")
-    return ModuleList(copy.deepcopy(layer) for _ in range(count))
+def _get_clones(module: Module, N: int) -> ModuleList:
+    if not isinstance(module, Module):
+        raise errors.TypeError(f"expected a layer to make {N} copies of, got {lucid.typename(module)}")
+    return ModuleList(copy.deepcopy(module) for _ in range(N))
 
 
 def _why_not_nested(layer: Any) -> str | None:
@@ -166,7 +165,7 @@ class TransformerEncoder(Module):
         mask_check: bool = True,
     ) -> None:
         super().__init__()
-        self.layers = _copies(encoder_layer, num_layers)
+        self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
@@ -233,7 +232,7 @@ class TransformerDecoder(Module):
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
-        self.layers = _copies(decoder_layer, num_layers)
+        self.layers = _get_clones(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 
@@ -398,9 +397,9 @@ def _is_causal(mask: Tensor | None, told: bool | None) -> bool:
     return bool(lucid.equal(mask, blank.to(mask.dtype)))
 
 
-def _activation(name: str) -> Activation:
-    if name == "relu":
+def _get_activation_fn(activation: str) -> Activation:
+    if activation == "relu":
         return F.relu
-    if name == "gelu":
+    if activation == "gelu":
         return F.gelu
-    raise errors.RuntimeError(f"activation should be relu/gelu, not {name}")
+    raise errors.RuntimeError(f"activation should be relu/gelu, not {activation}")

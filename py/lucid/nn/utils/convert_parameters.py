@@ -1,0 +1,39 @@
+"""Parameters as one vector, and from one module to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import lucid
+from lucid import Tensor, errors
+from lucid._naming import named
+
+__all__ = ["copy_parameters_and_buffers", "parameters_to_vector", "vector_to_parameters"]
+
+
+@named
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All parameters' elements in a row."""
+    return lucid.cat([p.reshape([-1]) for p in parameters])
+
+
+@named
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Gives the parameters the elements of a vector, in order."""
+    if not isinstance(vec, Tensor):
+        raise errors.TypeError(f"expected lucid.Tensor, but got: {type(vec)}")
+    at = 0
+    for p in parameters:
+        p.data = vec.detach().narrow(0, at, p.numel()).reshape(tuple(p.shape)).clone()
+        at += p.numel()
+
+
+def copy_parameters_and_buffers(source: Any, target: Any) -> None:
+    """Copies every parameter and buffer of a module to the one of the same name in another. Not in PyTorch."""
+    target.load_state_dict(source.state_dict())
+    buffers = dict(source.named_buffers())
+    with lucid.no_grad():
+        for name, buffer in target.named_buffers():
+            if name in buffers:
+                buffer.copy_(buffers[name])
