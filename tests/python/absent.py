@@ -13,7 +13,7 @@ from typing import Any
 #: The modules whose names are compared; "Tensor" is the class.
 COMPARED = (
     *("", "Tensor", "nn", "nn.functional", "nn.grad", "nn.init", "nn.modules", "nn.modules.module", "nn.parameter"),
-    *("nn.common_types", "nn.modules.activation", "nn.modules.adaptive", "nn.modules.batchnorm"),
+    *("nn.common_types", "nn.parallel", "nn.modules.activation", "nn.modules.adaptive", "nn.modules.batchnorm"),
     *("nn.modules.channelshuffle", "nn.modules.container", "nn.modules.conv", "nn.modules.distance"),
     *("nn.modules.dropout", "nn.modules.flatten", "nn.modules.fold", "nn.modules.instancenorm", "nn.modules.lazy"),
     *("nn.modules.linear", "nn.modules.linear_cross_entropy_options", "nn.modules.loss", "nn.modules.normalization"),
@@ -55,6 +55,10 @@ COMPARED = (
         "cuda.memory",
         "cuda.random",
         "cuda.streams",
+        "cuda.amp",
+        "cuda.amp.autocast_mode",
+        "cuda.amp.common",
+        "cuda.amp.grad_scaler",
         "accelerator",
         "multiprocessing",
         "version",
@@ -235,6 +239,10 @@ ABSENT: dict[str, dict[str, str]] = {
         **_names(VENDORS, "grouped_mm"),
     },
     "nn.modules.container": _names(INTERNAL, "T"),
+    "nn.parallel": _names(
+        "one process computes, on one GPU",
+        """DistributedDataParallel DistributedDataParallelCPU data_parallel gather parallel_apply replicate scatter""",
+    ),
     "nn.parameter": _names(INTERNAL, "UninitializedTensorMixin"),
     "nn.utils.rnn": _names(INTERNAL, "PackedSequence_ bind"),
     "nn.utils.fusion": _names(INTERNAL, "ConvT LinearT"),

@@ -3,19 +3,22 @@
 PyTorch's names, signatures, defaults, reprs and state dict keys. Modules are thin: a hot layer is one engine call.
 """
 
-from lucid.nn import functional, grad, init, utils
+from lucid.nn import functional, grad, init, parallel, utils
 from lucid.nn.modules import *  # noqa: F403
 from lucid.nn.modules import __all__ as _modules
+from lucid.nn.parallel import DataParallel
 from lucid.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
     "Buffer",
+    "DataParallel",
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
     "functional",
     "grad",
     "init",
+    "parallel",
     "utils",
     *_modules,
 ]

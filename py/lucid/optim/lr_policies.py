@@ -10,7 +10,7 @@ from typing import Any, Literal, SupportsFloat
 
 from lucid import errors
 from lucid._warnings import warn
-from lucid.optim.lr_scheduler import EPOCH_WARNING, LRScheduler, check_optimizer, per_group, rates, set_rate
+from lucid.optim.lr_scheduler import EPOCH_DEPRECATION_WARNING, LRScheduler, check_optimizer, per_group, rates, set_rate
 from lucid.optim.optimizer import Optimizer
 
 __all__ = ["CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR", "ReduceLROnPlateau"]
@@ -76,7 +76,7 @@ class ReduceLROnPlateau(LRScheduler):
         if epoch is None:
             epoch = self.last_epoch + 1
         else:
-            warn(EPOCH_WARNING)
+            warn(EPOCH_DEPRECATION_WARNING)
         self.last_epoch = epoch
         if self._is_better(current, self.best):
             self.best = current

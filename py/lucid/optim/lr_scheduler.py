@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _DOCS = "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
-EPOCH_WARNING = (
+EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
     "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed "
     "form is used instead of the new chainable form, where available."
@@ -168,7 +168,7 @@ class LRScheduler(NamedInErrors):
                 )
         self._step_count += 1
         if epoch is not None:
-            warn(EPOCH_WARNING)
+            warn(EPOCH_DEPRECATION_WARNING)
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:

@@ -9,7 +9,7 @@ import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 import lucid
 from lucid import Tensor, errors
@@ -21,18 +21,46 @@ from lucid.utils.hooks import RemovableHandle
 
 __all__ = ["Optimizer"]
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
 #: What an optimizer takes: parameters, groups of them, or pairs of name and parameter.
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 
 
-class _Required:
+class _RequiredParameter:
     """Marks a default that each group must give."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
 
 
-required = _Required()
+required = _RequiredParameter()
+
+
+def _use_grad_for_differentiable(func: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A step of an optimizer, whose first argument it is, that is recorded where the option `differentiable` is on."""
+
+    @functools.wraps(func)
+    def step(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        optimizer: Any = args[0]
+        with lucid.set_grad_enabled(optimizer.defaults["differentiable"]):
+            return func(*args, **kwargs)
+
+    return step
+
+
+def _get_value(x: Any) -> Any:
+    """The number that a tensor of one element has; other values as they are."""
+    return x.item() if isinstance(x, Tensor) else x
+
+
+def _view_as_real(params: list[Tensor], *state_and_grads: list[Tensor]) -> None:
+    """Puts views as pairs of real numbers in the place of complex parameters, and of what belongs to each of them."""
+    for i, param in enumerate(params):
+        if param.is_complex():
+            for tensors in (params, *state_and_grads):
+                tensors[i] = lucid.view_as_real(tensors[i])
 
 
 class Optimizer(NamedInErrors):

@@ -127,7 +127,6 @@ from lucid.nn.modules.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from lucid.nn.modules.parallel import DataParallel
 from lucid.nn.modules.pixelshuffle import PixelShuffle, PixelUnshuffle
 from lucid.nn.modules.pooling import (
     AdaptiveAvgPool1d,
@@ -210,7 +209,6 @@ __all__ = [
     "CosineSimilarity",
     "CrossEntropyLoss",
     "CrossMapLRN2d",
-    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
