@@ -80,7 +80,7 @@ pub fn dtype(device: Device) -> DType {
 /// # Errors
 /// [`Error::Value`] for what is neither float16 nor bfloat16.
 pub fn set_dtype(device: Device, dtype: DType) -> Result<()> {
-    if !matches!(dtype, DType::F16 | DType::BF16) {
+    if !dtype.is_half() {
         let why = format!("autocast on {device} takes float16 or bfloat16, not {dtype}");
         return Err(Error::value("autocast", why));
     }

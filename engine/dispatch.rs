@@ -267,6 +267,12 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Transfer(TransferOp::Copy), [x]) => B::copy(x),
         (Prim::Unary(op), [x]) if over() => B::unary_over(op, x, out),
         (Prim::Unary(op), [x]) => in_order::<B>(&[x], out, |x, out| B::unary(op, x[0], out)),
+        // 16-bit floats beside float32, or on the way to it: computed there and rounded once.
+        (Prim::Binary(op), [a, b]) if inputs.iter().any(|t| t.dtype() != out.dtype) => {
+            let wide = Meta { shape: out.shape.clone(), dtype: DType::F32 };
+            let (a, b) = (B::cast(a, wide.dtype)?, B::cast(b, wide.dtype)?);
+            in_order::<B>(&[&a, &b], &wide, |x, wide| B::cast(&B::binary(op, x[0], x[1], wide)?, out.dtype))
+        }
         (Prim::Binary(op), [a, b]) if over() => B::binary_over(op, a, b, out),
         // The result that a gradient goes back from comes first in PyTorch.
         (Prim::Binary(op @ BinaryOp::ReluGradient), [g, y]) => {

@@ -115,6 +115,11 @@ impl DType {
         matches!(self.category(), Category::Float)
     }
 
+    /// True for floating dtypes of 16 bits.
+    pub const fn is_half(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16)
+    }
+
     /// True for complex dtypes.
     pub const fn is_complex(self) -> bool {
         matches!(self, DType::C64 | DType::C128)
@@ -378,6 +383,16 @@ impl Scalar {
             DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::Bool => self.fits(dtype),
             DType::F64 | DType::C128 => self.fits(dtype),
         }
+    }
+
+    /// Whether a floating dtype of 16 bits holds the number as it is; true of other dtypes.
+    pub(crate) fn is_exact(self, dtype: DType) -> bool {
+        let (wide, narrow) = match dtype {
+            DType::F16 => (self.to_f64(), half::f16::from_f64(self.to_f64()).to_f64()),
+            DType::BF16 => (self.to_f64(), half::bf16::from_f64(self.to_f64()).to_f64()),
+            _ => return true,
+        };
+        wide == narrow || wide.is_nan()
     }
 
     /// Truth: anything but zero, NaN included.

@@ -23,7 +23,7 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         (NnOp::Linear, [x, w, rest @ ..]) => linear_value(x, w, rest.first().copied(), out)?,
         (NnOp::Embedding { .. }, [x, at]) => super::index::rows(x, at, out)?,
         (NnOp::Softmax { axis }, [x, ..]) => along(x, *axis, |x, axis| {
-            let half = matches!(out.dtype, DType::F16 | DType::BF16);
+            let half = out.dtype.is_half();
             Ok(ops::softmax_axis(x, axis, half)?)
         })?,
         (NnOp::LogSoftmax { axis }, [x, ..]) => {
@@ -243,7 +243,7 @@ fn affine(x: &Array, by: [&Array; 2], dims: usize, eps: f64, out: &Meta) -> Made
     }
     let mut wide = Ints::from_elem(1, shape.len());
     wide[1] = shape[1];
-    let half = matches!(out.dtype, DType::F16 | DType::BF16);
+    let half = out.dtype.is_half();
     let x = if half { ops::astype(x, Dtype::Float32)? } else { x.clone() };
     let over: Ints = (0..int(shape.len())?).filter(|&d| d != 1).collect();
     let centred = ops::subtract(&x, &ops::mean_axes(&x, &over, true)?)?;
@@ -260,7 +260,7 @@ fn standardize_gradient(g: &Array, x: &Array, dims: usize, eps: f64, out: &Meta)
         return Ok(g.clone());
     }
     let over = (1..=dims).map(|d| Ok(-int(d)?)).collect::<Made<Ints>>()?;
-    let half = matches!(out.dtype, DType::F16 | DType::BF16);
+    let half = out.dtype.is_half();
     let wide = |x: &Array| -> Made<Array> { Ok(if half { ops::astype(x, Dtype::Float32)? } else { x.clone() }) };
     let (g, x) = (wide(g)?, wide(x)?);
     let mean = |x: &Array| ops::mean_axes(x, &over, true);

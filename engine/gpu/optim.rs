@@ -13,7 +13,7 @@ use super::value::{Perm, Value};
 use super::written::{self, Text};
 use crate::backend::Backend;
 use crate::cpu::{CpuArray, CpuBackend};
-use crate::optim::algebra::{is_half, Algebra};
+use crate::optim::algebra::Algebra;
 use crate::optim::rules::{Rule, Visit};
 use crate::optim::Step;
 use crate::{DType, Error};
@@ -39,7 +39,7 @@ pub(super) fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Made<()> {
                 together.push((list, slots, perm, element));
                 continue;
             }
-            let wide = if is_half(element) { DType::F32 } else { element };
+            let wide = if element.is_half() { DType::F32 } else { element };
             results.push((list, step.visit(One { slots, graph: Graph(wide) })?, perm, element));
         }
         if together.is_empty() {
@@ -85,7 +85,7 @@ fn open(list: &[&GpuArray]) -> Made<(Slots, Option<Perm>, DType)> {
     let held = list.iter().map(|t| t.value()).collect::<Made<SmallVec<[_; 5]>>>()?;
     let values: SmallVec<[&Value; 5]> = held.iter().map(|v| &**v).collect();
     let (arrays, perm) = align(&values, first.ndim())?;
-    let wide = |a: Array| if is_half(element) { ops::astype(&a, mlx_ffi::Dtype::Float32) } else { Ok(a) };
+    let wide = |a: Array| if element.is_half() { ops::astype(&a, mlx_ffi::Dtype::Float32) } else { Ok(a) };
     let slots = arrays.into_iter().map(|a| Ok(wide(a.into_owned())?)).collect::<Made<_>>()?;
     Ok((slots, perm, element))
 }

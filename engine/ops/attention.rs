@@ -10,7 +10,7 @@ use super::view::{expand_to, reshape_to};
 use crate::autograd::{requires_grad, Ctx, Grads, Naming};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 
 const OP: &str = "scaled_dot_product_attention";
@@ -197,7 +197,8 @@ fn weights(q: &Tensor, k: &Tensor, mask: Option<&Tensor>, causal: bool, scale: f
     scores.masked_fill(&blind, 0.0)?.softmax(-1, None)?.masked_fill(&blind, 0.0)
 }
 
-/// The same of other ops, with leading dimensions that broadcast, and with dropout of the weights.
+/// The same of other ops, with leading dimensions that broadcast, and with dropout of the weights. Of 16-bit floats in
+/// float32, as in PyTorch.
 fn by_parts(
     q: &Tensor,
     k: &Tensor,
@@ -215,15 +216,23 @@ fn by_parts(
             return Err(Error::shape(OP, "attn_mask must be expandable to (..., L, S)", &[m.shape(), &full]));
         }
     }
-    let shown = weights(q, k, mask, causal, scale)?;
-    dropout(&shown, dropout_p.max(0.0), dropout_p > 0.0, None)?.matmul(v)
+    let of = |x: &Tensor| if x.dtype().is_half() { x.cast(DType::F32) } else { Ok(x.clone()) };
+    let mask = mask.map(of).transpose()?;
+    let shown = weights(&of(q)?, &of(k)?, mask.as_ref(), causal, scale)?;
+    dropout(&shown, dropout_p.max(0.0), dropout_p > 0.0, None)?.matmul(&of(v)?)?.cast(q.dtype())
 }
 
 /// With the weights `P`, made again: `dV = Pᵀ g`, `dS = P (g Vᵀ - sum(P g Vᵀ))`, `dQ = scale dS K`, `dK = scale dSᵀ Q`,
 /// and `dS` for the mask. The rows of all heads that share a key stand below each other, so that one product sums them.
+///
+/// Of 16-bit floats the CPU computes it in float32, as the forward pass, so that scores beyond 65504 are no infinities; on
+/// a GPU products of 16 bits are what makes it fast.
 pub(super) fn gradient(c: &Ctx<'_>, g: &Tensor, causal: bool, scale: f64) -> Result<Grads> {
-    let (q, k, v) = (c.x(0)?, c.x(1)?, c.x(2)?);
-    let mask = if c.len() > 3 { Some(c.x(3)?) } else { None };
+    let wide = g.dtype().is_half() && g.device() == Device::Cpu;
+    let of = |x: Tensor| if wide && x.dtype().is_half() { x.cast(DType::F32) } else { Ok(x) };
+    let g = &of(g.clone())?;
+    let (q, k, v) = (of(c.x(0)?)?, of(c.x(1)?)?, of(c.x(2)?)?);
+    let mask = if c.len() > 3 { Some(of(c.x(3)?)?) } else { None };
     let full = [q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]];
     let shared = q.shape()[1] != k.shape()[1];
     let below = |x: &Tensor| match shared {

@@ -265,26 +265,47 @@ macro_rules! binary_ops {
 }
 binary_ops!(define_ops);
 
+/// The dtype that two operands are computed in.
+fn common(a: &Tensor, b: Operand<'_>) -> DType {
+    match b {
+        Operand::Tensor(t) if t.dtype() == a.dtype() => t.dtype(),
+        b => result_type([Operand::Tensor(a), b]),
+    }
+}
+
 fn binary(op: BinaryOp, a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
-    let (schema, own) = (op.schema(), a.dtype());
-    let alike = matches!(b, Operand::Tensor(t) if t.dtype() == own);
-    let common = if alike { own } else { result_type([Operand::Tensor(a), b]) };
+    binary_in(op, a, b, common(a, b))
+}
+
+/// [`binary`] of operands whose common dtype has been worked out.
+fn binary_in(op: BinaryOp, a: &Tensor, b: Operand<'_>, common: DType) -> Result<Tensor> {
+    let schema = op.schema();
     schema.check(common)?;
     let dtype = schema.result.of(common);
     if let Operand::Tensor(b) = b {
         // What most calls are: nothing to convert.
-        if alike && dtype == own {
+        if a.dtype() == dtype && b.dtype() == dtype {
             let shape = shape::broadcast(schema.name, a.shape(), b.shape())?;
             return dispatch::apply1(Prim::Binary(op), &[a, b], Meta { shape, dtype });
         }
     }
+    // 16-bit floats are multiplied and divided by a number as float32, where 1e5 is finite and 1e-8 is not 0; a second
+    // operand of one element is a number. So it is in PyTorch.
+    let wide = matches!(op, BinaryOp::Mul | BinaryOp::Div | BinaryOp::FloorDivide) && dtype.is_half();
     let a = a.cast(dtype)?;
     let b = match b {
+        Operand::Tensor(b) if wide && b.numel() == 1 && b.dtype() != dtype => b.cast(DType::F32)?,
         Operand::Tensor(b) => b.cast(dtype)?,
+        Operand::Scalar(s) if wide && !s.is_exact(dtype) => Tensor::constant(s, DType::F32, a.device())?,
         Operand::Scalar(s) => Tensor::constant(s, dtype, a.device())?,
     };
-    let shape = shape::broadcast(schema.name, a.shape(), b.shape())?;
-    dispatch::apply1(Prim::Binary(op), &[&a, &b], Meta { shape, dtype })
+    in_dtype(op, &a, &b, dtype)
+}
+
+/// An op of two tensors that gives `dtype`, whatever theirs: where one is a 16-bit float, rounded once.
+fn in_dtype(op: BinaryOp, a: &Tensor, b: &Tensor, dtype: DType) -> Result<Tensor> {
+    let shape = shape::broadcast(op.schema().name, a.shape(), b.shape())?;
+    dispatch::apply1(Prim::Binary(op), &[a, b], Meta { shape, dtype })
 }
 
 /// `x^(a-1) e^-x / Γ(a)`, the slope of the incomplete gamma function.
@@ -297,26 +318,27 @@ fn extremum(op: BinaryOp, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     binary(op, a, Operand::Tensor(b))
 }
 
-/// The factor, which a whole number's dtype has to have room for.
+/// The factor, which the dtype has to have room for.
 pub(super) fn representable(op: &'static str, factor: Scalar, dtype: DType) -> Result<Scalar> {
-    match dtype.is_integral() && !factor.converts(dtype) {
-        true => Err(Error::runtime(op, format!("value {factor} cannot be converted to type {dtype} without overflow"))),
-        false => Ok(factor),
+    match factor.converts(dtype) {
+        true => Ok(factor),
+        false => {
+            Err(Error::runtime(op, format!("value {factor} cannot be converted to type {dtype} without overflow")))
+        }
     }
 }
 
-/// `b * alpha`, less the multiplication where alpha is 1.
-fn scaled<T>(
+/// `b * alpha` for a sum in `common`; `None` where alpha is 1.
+fn scaled(
     name: &'static str,
-    a: &Tensor,
     b: Operand<'_>,
     alpha: Scalar,
-    run: impl Fn(Operand<'_>) -> Result<T>,
-) -> Result<T> {
+    common: DType,
+    device: crate::Device,
+) -> Result<Option<Tensor>> {
     if alpha == Scalar::ONE {
-        return run(b);
+        return Ok(None);
     }
-    let common = result_type([Operand::Tensor(a), b]);
     let refused = match (common.category(), alpha.category()) {
         (Category::Integer | Category::Float | Category::Complex, Category::Bool) => {
             Some("Boolean alpha only supported for Boolean results")
@@ -336,17 +358,41 @@ fn scaled<T>(
         DType::Bool => Scalar::Bool(alpha.to_bool()),
         _ => representable(name, alpha, common)?,
     };
-    let b = match b {
+    let product = match b {
         // A number of a higher category than `b` must not say the dtype.
-        Operand::Tensor(b) if b.dtype().category() < common.category() => b.cast(common)?.mul(alpha)?,
-        Operand::Tensor(b) => b.mul(alpha)?,
-        Operand::Scalar(s) => Tensor::constant(s, super::scalar_dtype(s), a.device())?.mul(alpha)?,
+        Operand::Tensor(b) => times(&b.cast(common)?, alpha)?,
+        Operand::Scalar(s) => Tensor::constant(s, super::scalar_dtype(s), device)?.mul(alpha)?,
     };
-    run(Operand::Tensor(&b))
+    Ok(Some(product))
+}
+
+/// `b * alpha`; of 16-bit floats as float32, for a sum that is rounded once.
+fn times(b: &Tensor, alpha: Scalar) -> Result<Tensor> {
+    match b.dtype().is_half() {
+        true => in_dtype(BinaryOp::Mul, b, &Tensor::constant(alpha, b.dtype(), b.device())?, DType::F32),
+        false => b.mul(alpha),
+    }
+}
+
+/// A sum or difference with such a product.
+fn with_product(op: BinaryOp, a: &Tensor, product: &Tensor, common: DType) -> Result<Tensor> {
+    match common.is_half() {
+        true => in_dtype(op, a, product, common),
+        false => binary_in(op, a, product.into(), common),
+    }
+}
+
+/// `a + alpha · b`, or the difference.
+fn sum_scaled(op: BinaryOp, a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
+    let dtype = common(a, b);
+    match scaled(op.schema().name, b, alpha, dtype, a.device())? {
+        Some(product) => with_product(op, a, &product, dtype),
+        None => binary_in(op, a, b, dtype),
+    }
 }
 
 fn add_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
-    scaled("add", a, b, alpha, |b| binary(BinaryOp::Add, a, b))
+    sum_scaled(BinaryOp::Add, a, b, alpha)
 }
 
 /// A truth value has no difference to anything.
@@ -393,19 +439,24 @@ fn log_add_exp(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 fn sub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
     refuse_bool("sub", a, b)?;
-    scaled("sub", a, b, alpha, |b| binary(BinaryOp::Sub, a, b))
+    sum_scaled(BinaryOp::Sub, a, b, alpha)
 }
 
 fn rsub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
     refuse_bool("rsub", a, b)?;
-    scaled("rsub", a, Operand::Tensor(a), alpha, |scaled| match (b, scaled) {
-        (Operand::Tensor(b), scaled) => binary(BinaryOp::Sub, b, scaled),
-        (Operand::Scalar(s), Operand::Tensor(scaled)) => {
-            let dtype = result_type([scaled.into(), b]);
-            binary(BinaryOp::Sub, &Tensor::constant(s, dtype, a.device())?, scaled.into())
+    let dtype = common(a, b);
+    let number;
+    let b = match b {
+        Operand::Tensor(b) => b,
+        Operand::Scalar(s) => {
+            number = Tensor::constant(s, dtype, a.device())?;
+            &number
         }
-        (Operand::Scalar(_), Operand::Scalar(_)) => Err(Error::runtime("rsub", "needs a tensor")),
-    })
+    };
+    match scaled("rsub", Operand::Tensor(a), alpha, a.dtype(), a.device())? {
+        Some(product) => with_product(BinaryOp::Sub, b, &product, dtype),
+        None => binary_in(BinaryOp::Sub, b, a.into(), dtype),
+    }
 }
 
 /// A function that is steps, with gradient 0 everywhere.
@@ -536,9 +587,19 @@ fn of_length(y: &Tensor, x: &Tensor) -> Result<Tensor> {
 fn addcmul_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
     let dtype = result_type([Operand::Tensor(x), a.into(), b.into()]);
     schema::addcmul.check(dtype)?;
+    if dtype.is_half() {
+        return added(x, BinaryOp::Mul, a, b, value, dtype);
+    }
     let value =
         if dtype.is_integral() { Scalar::Int(representable("addcmul", value, dtype)?.to_i64()) } else { number(value) };
     x.add(&(a * b)?, value)
+}
+
+/// `x + value · (a op b)` of 16-bit floats, rounded once.
+fn added(x: &Tensor, op: BinaryOp, a: &Tensor, b: &Tensor, value: Scalar, dtype: DType) -> Result<Tensor> {
+    let part = in_dtype(op, a, b, DType::F32)?;
+    let part = if value == Scalar::ONE { part } else { part.mul(number(value))? };
+    in_dtype(BinaryOp::Add, x, &part, dtype)
 }
 
 fn addcdiv_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
@@ -546,6 +607,10 @@ fn addcdiv_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Ten
         let why = "Integer division with addcdiv is no longer supported; cast one of the tensors to a floating \
                    dtype, or add div(a, b, rounding_mode)";
         return Err(Error::dtype("addcdiv", why, &[a.dtype(), b.dtype()]));
+    }
+    let dtype = result_type([Operand::Tensor(x), a.into(), b.into()]);
+    if dtype.is_half() {
+        return added(x, BinaryOp::Div, a, b, value, dtype);
     }
     x.add(&(a / b)?, number(value))
 }
@@ -571,21 +636,24 @@ fn lerp_body(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
         }
     }
     schema::lerp.check(x.dtype())?;
+    // Of 16-bit floats all but the last step is in float32.
+    let inside = if x.dtype().is_half() { DType::F32 } else { x.dtype() };
     if let Operand::Scalar(w) = weight {
-        super::create::check_held("lerp", w, x.dtype())?;
+        super::create::check_held("lerp", w, inside)?;
     }
     let cast = match weight {
-        Operand::Tensor(w) => Some(w.cast(x.dtype())?),
+        Operand::Tensor(w) => Some(w.cast(inside)?),
         Operand::Scalar(_) => None,
     };
     let weight = cast.as_ref().map_or(weight, Operand::Tensor);
-    let near = |w: Operand<'_>| x + &(end - x)?.mul(w)?;
+    let way = in_dtype(BinaryOp::Sub, end, x, inside)?;
+    let near = |w: Operand<'_>| in_dtype(BinaryOp::Add, x, &way.mul(w)?, x.dtype());
     let far = |w: Operand<'_>| {
         let rest = match w {
             Operand::Tensor(w) => w.mul(-1)?.add(1, Scalar::ONE)?,
-            Operand::Scalar(w) => Tensor::constant(w, x.dtype(), x.device())?.mul(-1)?.add(1, Scalar::ONE)?,
+            Operand::Scalar(w) => Tensor::constant(w, inside, x.device())?.mul(-1)?.add(1, Scalar::ONE)?,
         };
-        end - &((end - x)? * &rest)?
+        in_dtype(BinaryOp::Sub, end, &(&way * &rest)?, x.dtype())
     };
     // From the nearer end, so that both ends are met exactly.
     match weight {

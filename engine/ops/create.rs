@@ -174,7 +174,7 @@ pub(crate) fn check_held(op: &'static str, value: Scalar, dtype: DType) -> Resul
 
 /// [`check_held`] for all elements of a tensor. One alone that is a 16-bit float becomes infinite instead, as in PyTorch.
 pub(crate) fn check_filled(op: &'static str, value: Scalar, dtype: DType, shape: &[usize]) -> Result<()> {
-    let alone = matches!(dtype, DType::F16 | DType::BF16) && shape.iter().all(|&n| n == 1);
+    let alone = dtype.is_half() && shape.iter().all(|&n| n == 1);
     let real = !matches!(value, Scalar::Complex(..));
     if alone && real {
         Ok(())
@@ -477,7 +477,7 @@ fn spaced(
     if n == 1 && !dtype.is_complex() {
         // One number is filled in, and has to fit.
         let first = base.map_or(start, |base| Scalar::Float(base.powf(start.to_f64())));
-        if !matches!(dtype, DType::F16 | DType::BF16) {
+        if !dtype.is_half() {
             check_held(op, first, dtype)?;
         }
         return Tensor::full_of(&[1], first, dtype, device.unwrap_or(crate::default_device()));

@@ -95,7 +95,8 @@ pub(super) fn histc_body(x: &Tensor, bins: i64, min: Scalar, max: Scalar) -> Res
         DType::F32 => (f64::from(low as f32), f64::from(high as f32)),
         _ => (low, high),
     };
-    let place = float.sub(low, Scalar::ONE)?.mul(bins as f64)?.div(high - low, None)?.floor()?;
+    let held = |number: f64| Tensor::constant(number.into(), float.dtype(), x.device());
+    let place = float.sub(low, Scalar::ONE)?.mul(&held(bins as f64)?)?.div(&held(high - low)?, None)?.floor()?;
     let inside = float.ge(low)?.logical_and(&float.le(high)?)?;
     let place = place.where_else_zero(&inside)?.cast(DType::I64)?.clamp(Some(0.into()), Some((bins - 1).into()))?;
     let zeros = Tensor::full_of(&size, Scalar::ZERO, DType::I64, x.device())?;

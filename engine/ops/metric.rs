@@ -148,7 +148,7 @@ fn normed(x: &Tensor, p: Scalar, dim: Option<&[isize]>, keepdim: bool, dtype: Op
         None => x.clone(),
     };
     schema::norm.check(x.dtype())?;
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+    if x.dtype().is_half() {
         return p_norm(&x.cast(DType::F32)?, p.to_f64(), dim, keepdim)?.cast(x.dtype());
     }
     p_norm(&x, p.to_f64(), dim, keepdim)
@@ -183,6 +183,10 @@ fn cdist_body(x1: &Tensor, x2: &Tensor, p: f64, mode: Option<&str>) -> Result<Te
         Some("donot_use_mm_for_euclid_dist") => false,
         Some(other) => return Err(Error::value(op, format!("{other} is not a valid value for compute_mode"))),
     };
+    if x1.dtype().is_half() && p == 2.0 && product {
+        // Squares of 16 bits are soon infinite.
+        return cdist_body(&x1.cast(DType::F32)?, &x2.cast(DType::F32)?, p, mode)?.cast(x1.dtype());
+    }
     if p == 2.0 && product && n > 0 {
         let square = |x: &Tensor| x.square()?.sum(Some(&[-1]), true, None);
         let both = (square(x1)? + &square(x2)?.transpose(-2, -1)?)?;

@@ -188,7 +188,7 @@ fn check_last(op: &'static str, x: &Tensor, normalized: &[isize], affine: &[Opti
 fn check_dtypes(op: &'static str, x: &Tensor, parameters: &[Option<&Tensor>]) -> Result<()> {
     let mut dtypes = parameters.iter().flatten().map(|t| t.dtype());
     let Some(first) = dtypes.next() else { return Ok(()) };
-    let wide = first == DType::F32 && matches!(x.dtype(), DType::F16 | DType::BF16);
+    let wide = first == DType::F32 && x.dtype().is_half();
     if (first == x.dtype() || wide) && dtypes.clone().all(|other| other == first) {
         return Ok(());
     }

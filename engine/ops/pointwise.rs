@@ -222,7 +222,7 @@ fn wide2(schema: &super::Schema, a: &Tensor, b: Operand<'_>) -> Result<(Tensor, 
     let common = result_type([Operand::Tensor(a), b]);
     schema.check(common)?;
     let out = schema.result.of(common);
-    let dtype = if matches!(out, DType::F16 | DType::BF16) { DType::F32 } else { out };
+    let dtype = if out.is_half() { DType::F32 } else { out };
     let b = match b {
         Operand::Tensor(b) => b.cast(dtype)?,
         Operand::Scalar(s) => Tensor::constant(s, dtype, a.device())?,

@@ -250,7 +250,7 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
         let why = "could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: ";
         return Err(Error::not_implemented("mean", format!("{why}{dtype}")));
     }
-    if matches!(dtype, DType::F16 | DType::BF16) {
+    if dtype.is_half() {
         // The sum of 16-bit floats overflows, or rounds, where their mean does not.
         return mean_body(x, dim, keepdim, Some(DType::F32))?.cast(dtype);
     }
@@ -290,7 +290,7 @@ fn variance(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdi
         let why = format!("std and var only support floating point dtypes. Got: {}", x.dtype());
         return Err(Error::not_implemented("var", why));
     }
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+    if x.dtype().is_half() {
         return variance(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
     }
     let y = plain_var(x, dim, correction, keepdim)?;
@@ -349,7 +349,7 @@ fn std_body(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdi
 }
 
 fn deviation(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
-    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+    if x.dtype().is_half() {
         // The variance overflows 16 bits where its root does not.
         return deviation(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
     }

@@ -3,7 +3,7 @@
 //!
 //! Depends on nothing but, for [`Recorded`], tensors. Invariant: every operation is element by element.
 
-use crate::{DType, Error, Result, Tensor};
+use crate::{Error, Result, Tensor};
 
 /// Arithmetic on the elements of a parameter and its state.
 pub(crate) trait Algebra {
@@ -104,9 +104,4 @@ impl Algebra for Recorded {
     fn unless_negative(&self, s: &Tensor, a: &Tensor) -> Result<Tensor> {
         crate::ops::compare::select::r#where(&s.lt(0.0)?, 0.0, a)
     }
-}
-
-/// Is this dtype computed with in float32?
-pub(crate) fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
 }

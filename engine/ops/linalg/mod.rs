@@ -456,7 +456,7 @@ fn triangle_body(a: &Tensor, b: &Tensor, upper: bool, unit: bool) -> Result<Tens
 }
 
 fn exponential_body(a: &Tensor) -> Result<Tensor> {
-    if matches!(a.dtype(), DType::F16 | DType::BF16) {
+    if a.dtype().is_half() {
         return exponential_body(&a.cast(DType::F32)?)?.cast(a.dtype());
     }
     batch("linalg.matrix_exp", a)?;

@@ -32,6 +32,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # PyTorch's names of GPU back ends all mean the one GPU device.
 _DEVICES = {"cpu": "cpu", **dict.fromkeys(("gpu", "cuda", "mps", "metal", "mlx"), "gpu")}
+# Those of its other back ends, of which code may ask whether autocast is on.
+_ELSEWHERE = ("hpu", "ipu", "maia", "mtia", "privateuseone", "xla", "xpu")
 
 
 def _place(device_type: Any) -> str:
@@ -51,7 +53,12 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Is autocast on for the device on this thread? Without a device, as in PyTorch, for the GPU device."""
+    """Is autocast on for the device on this thread? Without a device, as in PyTorch, for the GPU device.
+
+    Of PyTorch's other types of devices, which are not there, it is not.
+    """
+    if isinstance(device_type, str) and device_type.partition(":")[0] in _ELSEWHERE:
+        return False
     return _C._autocast_enabled(_place("gpu" if device_type is None else device_type))
 
 

@@ -64,7 +64,7 @@ def jacrev(
         inputs, in_spec = _pytree.tree_flatten(picked)
 
         def rows(*vectors: Tensor) -> tuple[Tensor, ...]:
-            return tuple(_pytree.tree_flatten(vjp_fn(_pytree.tree_unflatten(vectors, spec)))[0])
+            return tuple(_pytree.tree_leaves(vjp_fn(_pytree.tree_unflatten(vectors, spec))))
 
         blocks = vmap(rows, chunk_size=chunk_size)(*basis(leaves))
         # Of each input the rows of all outputs, cut into those of each: views of several, as PyTorch's are.

@@ -223,7 +223,7 @@ def _passes(op: Callable[..., Any]) -> bool:
 
 
 def _tensors(args: Any, kwargs: Any) -> list[Tensor]:
-    return [x for x in _pytree.tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+    return [x for x in _pytree.tree_iter((args, kwargs)) if isinstance(x, Tensor)]
 
 
 class _Run(TorchFunctionMode):

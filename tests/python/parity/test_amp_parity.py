@@ -158,3 +158,16 @@ def test_errors_of_scalers(framework: Any) -> None:
         scaler.unscale_(framework.optim.SGD([half]))
     scaled = scaler.scale([framework.ones(2), (framework.ones(1),)])
     assert scaled[0].tolist() == [32.0, 32.0] and scaled[1][0].tolist() == [32.0]
+
+
+@pytest.mark.parametrize(
+    "device", ["cpu", "cuda", "mps", "xpu:1", "hpu", "ipu", "xla", "mtia", "privateuseone", "bogus"]
+)
+def test_asking_of_devices_that_are_elsewhere(device: str) -> None:
+    def end(module: Any) -> str:
+        try:
+            return str(module.is_autocast_enabled(device))
+        except RuntimeError:
+            return "RuntimeError"
+
+    assert end(lucid) == end(torch)

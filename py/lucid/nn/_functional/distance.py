@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import lucid
 from lucid import _C, Tensor, errors
 from lucid.nn._functional.step import step
 
 __all__ = ["cosine_similarity", "normalize", "pairwise_distance", "pdist"]
-
-
-def norm(x: Tensor, p: float, dim: Any, keepdim: bool = False) -> Tensor:
-    """The p-norm along `dim`, whose gradient at zero is zero, as PyTorch has it."""
-    if p == 1:
-        return x.abs().sum(dim, keepdim)
-    if p == math.inf:
-        return x.abs().amax(dim, keepdim)
-    if p == -math.inf:
-        return x.abs().amin(dim, keepdim)
-    if p == 0:
-        counts: Tensor = _C.norm(x, 0, dim, keepdim)
-        return counts
-    powers = x * x if p == 2 and not x.is_complex() else x.abs().pow(p)
-    total = powers.sum(dim, keepdim)
-    # At zero the root's slope is infinite: the branch not taken must stay finite.
-    zero = total == 0
-    return total.masked_fill(zero, 1.0).pow(1.0 / p).masked_fill(zero, 0.0)
 
 
 def normalize(
@@ -40,13 +19,14 @@ def normalize(
     """`x / max(‖x‖_p, eps)` along `dim`, one dimension, several, or all (`None`)."""
     if not (input.is_floating_point() or input.is_complex()):
         raise errors.NotImplementedError(f"Expected a floating point or complex tensor as input, got {input.dtype}")
-    return _C.div(input, norm(input, p, dim, True).clamp(min=eps), out=out)
+    return _C.div(input, _C.norm(input, p, dim, True).clamp(min=eps), out=out)
 
 
 @step("pairwise_distance")
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """`‖x1 - x2 + eps‖_p` along the last dimension; both broadcast."""
-    return norm(x1 - x2 + eps, p, -1, keepdim)
+    distance: Tensor = _C.norm(x1 - x2 + eps, p, -1, keepdim)
+    return distance
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
@@ -60,7 +40,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     # Broadcast first: `dim` counts in the common shape.
     shape = (x1 * x2).shape
     x1, x2 = x1.expand(shape), x2.expand(shape)
-    a, b = (norm(x, 2, dim, True).clamp(min=eps) for x in (x1, x2))
+    a, b = (_C.norm(x, 2, dim, True).clamp(min=eps) for x in (x1, x2))
     return ((x1 / a) * (x2 / b)).sum(dim)
 
 

@@ -282,19 +282,17 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
 
 def _renormed(weight: Tensor, rows: Tensor, max_norm: float, norm_type: float) -> None:
     """Scales the rows of a table that are used down to a norm, in place; other rows are neither read nor written."""
-    from lucid.nn._functional.distance import norm
-
     with lucid.no_grad():
         table, used = weight.detach(), rows.reshape([-1])
         if table.shape[0] > 1 and table.stride(0) == 0:
             # One row, shown as several: it is scaled once for each that is used, as far as it still needs it.
             for row in (table[i] for i in used.unique().tolist()):
-                length = norm(row, norm_type, 0).item()
+                length = _C.norm(row, norm_type, 0).item()
                 if length > max_norm:
                     row.mul_(max_norm / (length + 1e-7))
             return
         found = table.index_select(0, used)
-        size = norm(found, norm_type, 1)
+        size = _C.norm(found, norm_type, 1)
         scale = lucid.where(size > max_norm, max_norm / (size + 1e-7), 1.0)
         # A row that is used twice is written twice, with the same numbers.
         table.index_copy_(0, used, found * scale.to(weight.dtype).unsqueeze(1))
