@@ -142,8 +142,10 @@ def test_scores_beyond_the_range() -> None:
         return [t.detach().float().numpy() for t in (y, q.grad, k.grad, v.grad)]
 
     for kwargs in ({}, {"is_causal": True}, {"dropout_p": 1e-12}):
-        for theirs, ours in zip(run(torch, torch.float16, **kwargs), run(lucid, lucid.float16, **kwargs), strict=True):
-            np.testing.assert_allclose(ours, theirs, 1e-2, 1e-2)
+        theirs, ours = run(torch, torch.float16, **kwargs), run(lucid, lucid.float16, **kwargs)
+        for at, (wanted, given) in enumerate(zip(theirs, ours, strict=True)):
+            # One weight of each row is 1: what goes back to queries and keys is what rounding leaves.
+            np.testing.assert_allclose(given, wanted, 1e-2, 0.5 if at in (1, 2) else 1e-2)
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
