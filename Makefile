@@ -15,18 +15,24 @@ OPENBLAS_VERSION = 0.3.34.481.3
 MLX_EXTRA ?= $$(test "$$(uname -s)" = Darwin || echo '[cpu]')
 OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OPENBLAS_VERSION)')
 
-.PHONY: help vendor venv venv-test build stubs support run test test-fast lint fuzz wheel clean \
-	macos-wheel macos-check macos-check-if-cached arm64-test
+.PHONY: help vendor venv venv-test build develop stubs support run test test-fast lint fuzz wheel clean \
+	hostile programs asan tsan ubsan miri valgrind \
+	macos-wheel macos-check macos-check-if-cached arm64-test metal-check metal-check-if-cached
 
 help:
 	@echo 'make run        build, train LeNet-5 on both devices, print the overhead table'
 	@echo 'make test       every test'
 	@echo 'make test-fast  the Rust tests and the quick Python ones'
+	@echo 'make develop    an incremental build of the extension, in place; slower kernels'
 	@echo 'make lint       rustfmt, clippy, ruff, mypy'
 	@echo 'make fuzz       the targets of fuzz/ under libFuzzer, SECONDS=60 each'
+	@echo 'make hostile    every public callable with hostile arguments, SECONDS=3600 JOBS=2 SEED=0 (docs/reliability.md)'
+	@echo 'make programs   random programs beside PyTorch, SECONDS=3600 JOBS=2 SEED=0'
+	@echo 'make asan, tsan, ubsan, miri, valgrind  the tests of memory, threads and undefined behaviour'
 	@echo 'make wheel      a wheel in dist/'
 	@echo 'make macos-wheel  a wheel for macOS arm64 in dist/, built on Linux (docs/macos.md)'
 	@echo 'make macos-check  lints, tests compiled and declarations checked for macOS arm64, on Linux'
+	@echo 'make metal-check  Metal kernels compiled and run on Linux, and which of MLX'\''s exist'
 	@echo 'make arm64-test  the Rust tests on Linux arm64, emulated'
 	@echo 'make vendor     fetch the prebuilt parts (MLX, OpenBLAS, libclang) into vendor/'
 	@echo 'make venv       the virtual environment in .venv/'
@@ -43,17 +49,18 @@ $(VENV)/.made:
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.made Makefile
-	$(PIP) 'maturin>=1.9,<2' "mlx$(MLX_EXTRA)==$(MLX_VERSION)" $(OPENBLAS_WHEEL) numpy ruff mypy pytest hypothesis
+	$(PIP) maturin==1.16.0 "mlx$(MLX_EXTRA)==$(MLX_VERSION)" $(OPENBLAS_WHEEL) numpy==2.4.6 ruff==0.17.6 mypy==2.4.1 \
+		pytest==9.2.0 hypothesis==6.170.15
 	touch $@
 
 # The digits that the examples learn, progress bars, pictures, and what TensorBoard reads.
 $(VENV)/.examples: $(VENV)/.tools
-	$(PIP) scikit-learn tqdm matplotlib tensorboardX
+	$(PIP) scikit-learn==1.9.1 tqdm==4.70.1 matplotlib==3.11.2 tensorboardX==2.6.5
 	touch $@
 
-# PyTorch is what the tests compare with; nothing else needs it.
+# PyTorch is what the tests compare with; scipy, einops and tensorboard what they run beside it. Nothing else needs them.
 $(VENV)/.test: $(VENV)/.examples
-	$(PIP) torch
+	$(PIP) torch==2.15.0 scipy==1.17.1 einops==0.8.2 tensorboard==2.21.0
 	touch $@
 
 venv: $(VENV)/.tools
@@ -70,6 +77,11 @@ vendor: $(VENV)/.made
 build: vendor venv
 	$(CARGO) build --release --workspace
 	@$(BIN)/python py/tools/develop.py
+
+# The loop of one who changes an op: an incremental build, for seconds after a change. Not for timings.
+develop: vendor venv
+	$(CARGO) build --profile develop --package lucid-py
+	@$(BIN)/python py/tools/develop.py --profile develop
 
 # The stubs of lucid._C, from the module that was built.
 stubs:
@@ -89,7 +101,7 @@ BUILT = $${CARGO_TARGET_DIR:-target}/release
 
 # Every test there is; cargo's are the doc tests too, of which every op has one. The Rust example learns what
 # examples/digits.py writes.
-test: lint venv-test macos-check-if-cached
+test: lint venv-test macos-check-if-cached metal-check-if-cached
 	$(CARGO) test --release --workspace
 	$(BIN)/python -m pytest -q tests/python
 	$(BIN)/python examples/digits.py
@@ -114,6 +126,22 @@ SECONDS = 60
 fuzz: vendor venv
 	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
 
+# Attacks from outside, for an hour unless said otherwise; reports lie in target/ (docs/reliability.md).
+JOBS = 2
+SEED = 0
+hostile programs: SECONDS = 3600
+hostile: build
+	$(BIN)/python -m tests.python.hostile --seconds $(SECONDS) --jobs $(JOBS) --seed $(SEED) --report target/hostile-report.txt
+
+programs: build venv-test
+	$(BIN)/python -m tests.python.fuzz programs --seconds $(SECONDS) --jobs $(JOBS) --seed $(SEED) \
+		--report target/programs-report.txt
+
+# With the nightly toolchain where there is one (rustup toolchain install nightly -c rust-src -c miri), else with valgrind;
+# Miri has no other: it says so. The share of the sweep takes five minutes.
+asan tsan ubsan miri valgrind: build
+	$(BIN)/python tools/sanitize.py $@
+
 # The stubs come from the built module, so that is built first.
 wheel: build
 	$(BIN)/maturin build --release --out dist --manifest-path py/Cargo.toml
@@ -131,6 +159,15 @@ macos-check-if-cached: vendor
 	@if test "$$(uname -s)" = Darwin; then :; \
 	elif $(BIN)/python tools/cross/macos.py cached; then $(BIN)/python tools/cross/macos.py check; \
 	else echo 'The check for macOS is left to `make macos-check`, which sets up what it needs.'; fi
+
+metal-check: build
+	$(BIN)/python tools/metal/check.py
+
+# Where all is in place the tests in tests/python/metal_emulator run with the others.
+metal-check-if-cached: vendor
+	@if test "$$(uname -s)" = Darwin; then :; \
+	elif ! $(BIN)/python tools/metal/check.py cached; then \
+	echo 'The tests of Metal kernels are left to `make metal-check`, which fetches their compiler.'; fi
 
 arm64-test: vendor
 	$(BIN)/python tools/cross/arm64.py

@@ -4,10 +4,9 @@
 //! arrays of one op are of one device.
 
 use crate::autograd;
-use crate::backend::{Array, Backend, Exposed, MemoryStats};
 use crate::batching::{self, Batch};
-use crate::cpu::{CpuArray, CpuBackend, Offer};
-use crate::gpu::{self, GpuArray, GpuBackend};
+use crate::fallible::copied;
+use crate::ops::OpRow;
 use crate::ops::{
     binary::BinaryOp, index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp,
     view::ViewOp,
@@ -19,6 +18,9 @@ use crate::profile;
 use crate::shape::Layout;
 use crate::sparse::{self, Coo};
 use crate::{DType, Device, Error, Result, Tensor};
+use lucid_cpu::{CpuArray, CpuBackend, Offer};
+use lucid_ir::backend::{Array, Backend, Exposed, MemoryStats};
+use lucid_mlx::{self as gpu, GpuArray, GpuBackend};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -176,7 +178,7 @@ impl Storage {
 }
 
 /// A backend and how its arrays are wrapped.
-trait Wrapped: Backend {
+pub(crate) trait Wrapped: Backend {
     const DEVICE: Device;
     fn wrap(array: Self::Array) -> Storage;
     fn unwrap(storage: &Storage) -> Option<&Self::Array>;
@@ -255,14 +257,18 @@ fn refuse_dtype<B: Wrapped>(op: &'static str, dtype: DType) -> Result<()> {
 }
 
 fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<Storage> {
-    let name = prim.schema().name;
+    let name = prim.name();
     let x = arrays::<B>(name, inputs)?;
     refuse_dtype::<B>(name, out.dtype)?;
-    crate::shape::countable(name, &out.shape)?;
+    B::countable(name, out)?;
+    let samples = matches!(prim, Prim::Random(op) if op.is_sample());
     let over = || B::DEVICE == Device::Cpu && over::taken(name, inputs, out);
     let array = match (prim, x.as_slice()) {
         (Prim::Create(op), []) => B::create(op, out),
         (Prim::Random(op), []) => B::random(op, out),
+        // What is recorded is the sample, which has been drawn.
+        (Prim::Random(_), [_, drawn]) if samples => B::copy(drawn),
+        (Prim::Random(op), x) => B::derivative(op, x, out),
         (Prim::Transfer(TransferOp::Cast { dtype }), [x]) => in_order::<B>(&[x], out, |x, _| B::cast(x[0], *dtype)),
         (Prim::Transfer(TransferOp::Copy), [x]) => B::copy(x),
         (Prim::Unary(op), [x]) if over() => B::unary_over(op, x, out),
@@ -331,7 +337,7 @@ fn meet(prim: &Prim, inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 4]>> {
     let moved = |t: &&Tensor| match t.device() {
         Device::Gpu => Ok((*t).clone()),
         Device::Cpu if by_element && t.ndim() == 0 => t.to_device(Device::Gpu),
-        Device::Cpu => Err(strangers(prim.schema().name, inputs)),
+        Device::Cpu => Err(strangers(prim.name(), inputs)),
     };
     inputs.iter().map(moved).collect()
 }
@@ -378,18 +384,22 @@ pub(crate) fn create_plain(prim: Prim, meta: Meta, device: Device) -> Result<Ten
 }
 
 /// A view of `x`, whose layout has been worked out.
-pub(crate) fn view(op: ViewOp, x: &Tensor, layout: Layout) -> Result<Tensor> {
+pub(crate) fn view(op: ViewOp, x: &Tensor, mut layout: Layout) -> Result<Tensor> {
     fn run<B: Wrapped>(op: &ViewOp, x: &Tensor, layout: Layout) -> Result<Storage> {
         if let ViewOp::Recast { dtype, .. } = op {
             refuse_dtype::<B>("view", *dtype)?;
         }
-        B::view(op, arrays::<B>(op.schema().name, &[x])?[0], layout).map(B::wrap)
+        B::view(op, arrays::<B>(op.name(), &[x])?[0], layout).map(B::wrap)
     }
     if let Some(batch) = x.storage().batch() {
         return batching::view(op, batch, layout);
     }
     if x.is_sparse() {
         return sparse::view(&op, x);
+    }
+    // Kernels start from the offset, also where there is no element.
+    if layout.offset > 0 && layout.numel() == 0 {
+        layout.offset = layout.offset.min(x.storage().storage_bytes() / op.dtype(x.dtype()).size());
     }
     let begun = profile::begin();
     let storage = with_backend!(x.device(), run(&op, x, layout))?;
@@ -415,6 +425,7 @@ fn transfer_in_place(x: &Tensor, meta: &Meta) -> Result<Option<Storage>> {
             Ok(gpu::lend(a)?.and_then(|lasting| CpuArray::lent(lasting, meta)).map(|array| Storage(Repr::Cpu(array))))
         }
         Repr::Cpu(a) if GpuBackend::supports(meta.dtype) => {
+            GpuBackend::countable("to", meta)?;
             let Some(buffer) = a.whole() else { return Ok(None) };
             let array = buffer.offer(|offer| match offer {
                 Offer::Again(lasting, bytes) => Ok((gpu::again(lasting, bytes, meta)?, None)),
@@ -448,9 +459,9 @@ pub(crate) fn with_bytes(x: &Tensor, f: &mut dyn FnMut(&[u8])) -> Result<()> {
 
 /// The elements as row-major bytes. Evaluates.
 pub(crate) fn to_bytes(x: &Tensor) -> Result<Vec<u8>> {
-    let mut copy = Vec::new();
-    with_bytes(x, &mut |bytes| copy = bytes.to_vec())?;
-    Ok(copy)
+    let mut copy = Ok(Vec::new());
+    with_bytes(x, &mut |bytes| copy = copied(bytes))?;
+    copy
 }
 
 /// Where the storage of a tensor begins, with `apart` at an address that no other storage has. Evaluates.
@@ -495,7 +506,7 @@ pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor, spent: bool) 
 pub(crate) fn index_into(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result<()> {
     fn run<B: Wrapped>(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result<()> {
         let all: SmallVec<[&Tensor; 4]> = std::iter::once(dst).chain(rest.iter().copied()).collect();
-        let x = arrays::<B>(op.schema().name, &all)?;
+        let x = arrays::<B>(op.name(), &all)?;
         B::index_into(op, x[0], &x[1..])
     }
     crate::determinism::check(|| op.schema(), dst.device())?;
@@ -505,18 +516,24 @@ pub(crate) fn index_into(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result
     Ok(())
 }
 
-/// One launch of a kernel in Metal's language; the tape does not know of it.
-pub(crate) fn run_kernel(kernel: &crate::metal::Kernel<'_>, inputs: &[&Tensor]) -> Result<Tensor> {
-    let own = arrays::<GpuBackend>("run_kernel", inputs)?;
-    crate::gpu::metal::run_kernel(kernel, &own).map(|array| Tensor::from_storage(GpuBackend::wrap(array)))
+/// The GPU device's arrays of tensors.
+pub(crate) fn gpu_arrays<'a>(op: &'static str, tensors: &[&'a Tensor]) -> Result<SmallVec<[&'a GpuArray; 4]>> {
+    arrays::<GpuBackend>(op, tensors)
+}
+
+/// A tensor of the GPU device's array.
+pub(crate) fn of_gpu_array(array: GpuArray) -> Tensor {
+    Tensor::from_storage(GpuBackend::wrap(array))
 }
 
 /// Optimizer steps over all parameters, each on its own device.
 pub(crate) fn steps(batches: &[(Step, Vec<Vec<Tensor>>)]) -> Result<()> {
     fn run<B: Wrapped>(batches: &[(Step, Vec<Vec<Tensor>>)]) -> Result<()> {
         let on_device = |list: &&Vec<Tensor>| list.first().is_some_and(|p| B::unwrap(p.storage()).is_some());
+        #[allow(clippy::disallowed_methods)] // As many as groups of parameters that are there.
         let mut own = Vec::with_capacity(batches.len());
         for (step, lists) in batches {
+            #[allow(clippy::disallowed_methods)] // As many as parameters that are there.
             let mut of_step: Vec<Vec<&B::Array>> = Vec::with_capacity(lists.len());
             for list in lists.iter().filter(on_device) {
                 let refs: SmallVec<[&Tensor; 6]> = list.iter().collect();
@@ -561,7 +578,7 @@ pub(crate) fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
 /// Where MLX reports one.
 pub fn primitives(tensors: &[&Tensor]) -> Result<Vec<(String, usize)>> {
     let own: Vec<&GpuArray> = tensors.iter().filter_map(|t| GpuBackend::unwrap(t.storage())).collect();
-    crate::gpu::primitives(&own)
+    lucid_mlx::primitives(&own)
 }
 
 /// Memory in use on a device.

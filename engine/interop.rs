@@ -4,10 +4,10 @@
 //! Depends on the tensor and its storage; all `unsafe` is in the CPU backend's memory module. What is shared so is read and
 //! written without the engine's locks by the other side, which must not do that while an op works on it.
 
-use crate::backend::Exposed;
-use crate::cpu::{CpuArray, Foreign, Owner};
 use crate::shape::{numel, Layout, Shape, Strides};
 use crate::{dispatch, DType, Device, Error, Result, Scalar, Tensor};
+use lucid_cpu::{CpuArray, Foreign, Owner};
+use lucid_ir::backend::Exposed;
 
 /// A tensor's elements in the memory of this process.
 pub struct Export {
@@ -67,7 +67,7 @@ impl Tensor {
     /// neither 0 nor 1.
     pub fn from_foreign(memory: Foreign, shape: &[usize], strides: &[usize], dtype: DType) -> Result<Tensor> {
         let (layout, span) = checked("from_foreign", shape, strides, 0)?;
-        let buffer = crate::cpu::Buffer::foreign(memory, dtype, span)?;
+        let buffer = lucid_cpu::Buffer::foreign(memory, dtype, span)?;
         Ok(dispatch::of_cpu_array(CpuArray::on(buffer, layout)?))
     }
 
@@ -191,15 +191,20 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`] where its memory is gone or is none of ours, [`Error::InvalidValue`] where the sizes do not fit it.
-    pub fn from_shared(handle: &Handle) -> Result<Tensor> {
+    ///
+    /// # Safety
+    /// Until no tensor shows the memory any more, the other processes that map it must not make it smaller, and must write to it
+    /// only while no op of this process works on it. What they write is this process's data, whatever bytes it is.
+    #[allow(unsafe_code)] // The promise is all that is unsafe about it.
+    pub unsafe fn from_shared(handle: &Handle) -> Result<Tensor> {
         let Handle { name, dtype, storage_numel, layout } = handle;
         let (layout, _) = checked("from_shared", &layout.shape, &layout.strides, layout.offset)?;
-        let buffer = crate::cpu::Buffer::open(name, *dtype, *storage_numel)?;
+        let buffer = lucid_cpu::Buffer::open(name, *dtype, *storage_numel)?;
         Ok(dispatch::of_cpu_array(CpuArray::on(buffer, layout)?))
     }
 }
 
 /// Removes what only this process shares; call it when the process ends and tensors may still be alive.
 pub fn release_shared_memory() {
-    crate::cpu::release_names();
+    lucid_cpu::release_names();
 }

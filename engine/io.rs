@@ -4,12 +4,13 @@
 //! file is in memory whole. A write goes to a temporary file beside the target, is synced and renamed, so the target is
 //! always the old file or the new one, whole.
 
+use crate::fallible::{filled, grow};
 use crate::{DType, Device, Error, Result, Tensor};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const DTYPES: [(DType, Dtype); 11] = [
     (DType::Bool, Dtype::BOOL),
@@ -88,6 +89,9 @@ pub fn header(path: &Path, head: &[u8], file_len: u64) -> Result<Header> {
             .ok_or_else(|| Error::file(path, format!("tensor {name} has dtype {:?}, unknown here", info.dtype)))?;
         let (start, end) = info.data_offsets;
         let shape = info.shape.clone();
+        if shape.iter().any(|&n| n > isize::MAX as usize) {
+            return Err(Error::file(path, format!("tensor {name} has sizes {shape:?}, which do not fit into 63 bits")));
+        }
         entries.push(Entry { name, dtype, shape, start: len + start, len: end - start });
     }
     let metadata = parsed.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -128,7 +132,7 @@ pub fn save_with(
     let mut order: Vec<(&String, &Tensor)> = tensors.iter().collect();
     order.sort_by_key(|(_, t)| std::cmp::Reverse(t.dtype().size()));
     let mut at = 0;
-    let mut infos = Vec::with_capacity(order.len());
+    let mut infos = Vec::new();
     for (name, t) in &order {
         let Some(&(_, dtype)) = DTYPES.iter().find(|(d, _)| *d == t.dtype()) else {
             let why = format!("the format has no {}; save the parts, view_as_real shows them, of {name:?}", t.dtype());
@@ -142,7 +146,9 @@ pub fn save_with(
     let made = Metadata::new((!text.is_empty()).then_some(text), infos);
     let made = made.map_err(|e| Error::file(path, e.to_string()))?;
     let mut header = serde_json::to_vec(&made).map_err(|e| Error::file(path, e.to_string()))?;
-    header.resize(header.len().next_multiple_of(PREFIX), b' ');
+    while !header.len().is_multiple_of(PREFIX) {
+        header.push(b' ');
+    }
     if header.len() as u64 > LARGEST_HEADER {
         return Err(Error::file(path, format!("the header would have {} bytes, too many", header.len())));
     }
@@ -162,7 +168,7 @@ pub fn save_with(
 /// [`Error::Io`] with the path, and what `write` reports; the old file is untouched then.
 pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> Result<()>) -> Result<()> {
     let io = |e| Error::io(path, e);
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let target = followed(path).map_err(io)?;
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".lucid").suffix(".part");
@@ -188,6 +194,19 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> Result<
     Ok(())
 }
 
+/// The file that a path stands for, behind all symbolic links, whether there is one or not.
+fn followed(path: &Path) -> std::io::Result<PathBuf> {
+    // As many as Linux follows.
+    let mut target = path.to_path_buf();
+    for _ in 0..40 {
+        match std::fs::read_link(&target) {
+            Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(std::io::Error::other("too many levels of symbolic links"))
+}
+
 /// Reads all tensors of a file to a device.
 ///
 /// # Errors
@@ -198,14 +217,15 @@ pub fn load(path: impl AsRef<Path>, device: Device) -> Result<BTreeMap<String, T
     let io = |e| Error::io(path, e);
     let mut file = File::open(path).map_err(io)?;
     let size = file.metadata().map_err(io)?.len();
-    let mut head = vec![0; PREFIX.min(size as usize)];
+    let mut head = filled(0, PREFIX.min(size as usize))?;
     file.read_exact(&mut head).map_err(io)?;
-    head.resize(header_len(path, &head, size)?, 0);
+    let len = header_len(path, &head, size)?;
+    grow(&mut head, len)?;
     file.read_exact(&mut head[PREFIX..]).map_err(io)?;
     let header = header(path, &head, size)?;
     let mut bytes = Vec::new();
     let read = |e: Entry| {
-        bytes.resize(e.len, 0);
+        grow(&mut bytes, e.len)?;
         file.seek(SeekFrom::Start(e.start as u64)).map_err(io)?;
         file.read_exact(&mut bytes).map_err(io)?;
         Ok((e.name, Tensor::from_bytes(&bytes, &e.shape, e.dtype, device)?))

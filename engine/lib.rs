@@ -15,19 +15,17 @@
 //! # }
 //! ```
 #![recursion_limit = "512"]
+// `unsafe` is in the rooms alone that the README lists; each says so in its first lines.
+#![deny(unsafe_code)]
+// Tests may panic, and their lengths are their own.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::unreachable))]
 
 pub mod autocast;
 pub mod autograd;
-mod backend;
 pub mod batching;
-mod cpu;
 pub mod determinism;
-mod device;
 mod dispatch;
-pub mod dtype;
-mod error;
 mod format;
-mod gpu;
 mod in_place;
 pub mod interop;
 pub mod io;
@@ -40,78 +38,69 @@ mod ordered;
 mod over;
 mod prim;
 pub mod profile;
-pub mod random;
 mod restride;
-pub mod shape;
 mod sparse;
 mod tensor;
 pub mod testing;
 pub mod warnings;
 
 pub use autograd::{enable_grad, grad_enabled, no_grad, set_grad_enabled};
-pub use backend::MemoryStats;
-pub use cpu::{Foreign, Owner};
-pub use device::{Device, Parsed};
 pub use dispatch::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};
-pub(crate) use dtype::with_dtype;
-pub use dtype::{DType, Element, Scalar};
-pub use error::{Error, Result};
-pub use format::MemoryFormat;
 pub use literal::{tensor, Nested};
+#[doc(hidden)]
+pub use lucid_core::fallible::ensure_room;
+pub use lucid_core::{
+    default_device, default_dtype, dtype, manual_seed, random, set_default_device, set_default_dtype, shape, DType,
+    Device, Element, Error, Generator, MemoryFormat, Parsed, Result, Scalar,
+};
+pub(crate) use lucid_core::{fallible, with_dtype};
+pub use lucid_cpu::{Foreign, Owner};
+pub use lucid_ir::backend::MemoryStats;
+#[doc(hidden)]
+pub use lucid_ir::{
+    binary_ops, compare_ops, contract_ops, conv_ops, create_ops, index_ops, linalg_ops, loss_ops, nn_ops, norm_ops,
+    pool_ops, random_ops, reduce_ops, scan_ops, select_ops, sort_ops, transfer_ops, unary_ops, view_ops,
+};
 pub use ops::Operand;
-pub use random::{manual_seed, Generator};
 pub use tensor::{eval, Tensor};
-
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU8, Ordering};
-
-static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
-
-thread_local! {
-    static DEFAULT_DEVICE: Cell<Device> = const { Cell::new(Device::Cpu) };
-}
-
-/// The dtype of new floating tensors; float32 unless set.
-pub fn default_dtype() -> DType {
-    DType::ALL[DEFAULT_DTYPE.load(Ordering::Relaxed) as usize]
-}
-
-/// Sets the dtype of new floating tensors.
-///
-/// # Errors
-/// [`Error::InvalidType`] for a dtype that is not floating.
-pub fn set_default_dtype(dtype: DType) -> Result<()> {
-    if !dtype.is_float() {
-        let why = format!("only floating-point types are supported as the default type, got {dtype}");
-        return Err(Error::kind("set_default_dtype", why));
-    }
-    DEFAULT_DTYPE.store(dtype as u8, Ordering::Relaxed);
-    Ok(())
-}
-
-/// Where the calling thread makes new tensors; the CPU unless set.
-pub fn default_device() -> Device {
-    DEFAULT_DEVICE.get()
-}
-
-/// Sets where the calling thread makes new tensors. Others start with the CPU, as in PyTorch.
-pub fn set_default_device(device: Device) {
-    DEFAULT_DEVICE.set(device);
-}
 
 /// Sets how many threads CPU kernels use: at least 1 and at most 1024, whatever is asked for.
 pub fn set_num_threads(n: usize) {
-    cpu::set_num_threads(n);
+    lucid_cpu::set_num_threads(n);
+}
+
+/// Has BLAS map the memory that it works in on this thread, so that a limit of memory that comes later is an error of the calls
+/// that need more, and not the end of the process.
+pub fn prepare_blas() {
+    lucid_cpu::prepare_blas();
 }
 
 /// How many threads CPU kernels use.
 pub fn get_num_threads() -> usize {
-    cpu::num_threads()
+    lucid_cpu::num_threads()
+}
+
+/// Running custom kernels, in Metal's and CUDA's languages, where there is no GPU.
+pub mod kernel_emulator {
+    pub use lucid_mlx::emulator::{set_emulator, Emulator, KernelInput, KernelLaunch, KernelOutput, Language};
 }
 
 /// Settings of the GPU's lazy graph.
 pub mod lazy {
     pub use crate::dispatch::primitives;
-    pub use crate::gpu::lazy::{limits, set_limits, Limits};
-    pub use crate::gpu::{set_hosting, set_lowering};
+    pub use lucid_mlx::lazy::{limits, set_limits, Limits};
+    pub use lucid_mlx::{set_hosting, set_lowering};
+
+    use crate::dispatch::Wrapped;
+    use crate::{Result, Tensor};
+    use lucid_mlx::{GpuArray, GpuBackend};
+
+    /// As [`primitives`], each with the dtypes of its inputs and of an output: lines such as `Add float32 float32 > float32`.
+    ///
+    /// # Errors
+    /// Where MLX reports one.
+    pub fn graph_nodes(tensors: &[&Tensor]) -> Result<Vec<String>> {
+        let own: Vec<&GpuArray> = tensors.iter().filter_map(|t| GpuBackend::unwrap(t.storage())).collect();
+        lucid_mlx::graph_nodes(&own)
+    }
 }

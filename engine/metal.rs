@@ -1,10 +1,11 @@
 //! Apple's GPU by name: what it is called, and kernels in its own language.
 //!
 //! Depends on the dispatch. Everything here is [`Error::GpuNotAvailable`] where MLX has no Metal.
+#![allow(unsafe_code)] // The user's promise is handed on.
 
-pub use crate::gpu::metal::Kernel;
+pub use lucid_mlx::metal::Kernel;
 
-use crate::{Error, Result, Tensor};
+use crate::{dispatch, Error, Result, Tensor};
 use mlx_ffi::device::{self, Kind};
 
 /// The GPU's name, such as "Apple M3 Max".
@@ -23,17 +24,20 @@ pub fn device_name() -> Result<String> {
 /// Runs a Metal kernel once over tensors of the GPU device, lazily as any op. Inputs are handed over row-major; the output is
 /// new. There is no gradient.
 ///
-/// What the kernel reads and writes beyond its arrays is not checked.
-///
 /// # Errors
 /// [`Error::GpuNotAvailable`] where MLX has no Metal, [`Error::DeviceMismatch`] for an input elsewhere,
 /// [`Error::InvalidValue`] where inputs and the function's parameters do not match or an input requires a gradient.
-pub fn run_kernel(kernel: &Kernel<'_>, inputs: &[&Tensor]) -> Result<Tensor> {
+///
+/// # Safety
+/// The kernel, launched so over these arrays, must read and write no element outside of them: nobody checks what it does.
+pub unsafe fn run_kernel(kernel: &Kernel<'_>, inputs: &[&Tensor]) -> Result<Tensor> {
     if crate::grad_enabled() && inputs.iter().any(|x| x.requires_grad()) {
         return Err(Error::value(
             "run_kernel",
             "has no gradient: pass x.detach(), or run it under no_grad".to_string(),
         ));
     }
-    crate::dispatch::run_kernel(kernel, inputs)
+    let own = dispatch::gpu_arrays("run_kernel", inputs)?;
+    // SAFETY: the caller's promise.
+    unsafe { lucid_mlx::metal::run_kernel(kernel, &own) }.map(dispatch::of_gpu_array)
 }

@@ -3,11 +3,11 @@
 //! Ops are run on arrays whose dimensions are put in the order of memory, and the result's are put back. Nothing is done, and
 //! nothing costs time, where the inputs are row-major. Depends on `backend`, `format` and `shape`; used by `dispatch` alone.
 
-use crate::backend::{Array, Backend};
 use crate::dispatch::Meta;
 use crate::ops::{index::IndexOp, view::ViewOp};
 use crate::shape::{Axes, Layout, Shape};
 use crate::Result;
+use lucid_ir::backend::{Array, Backend};
 use smallvec::{smallvec, SmallVec};
 
 /// Runs an op that takes elements one by one in the order in which they lie, where that is another than the dimensions', and
@@ -30,7 +30,7 @@ pub(crate) fn in_order_along<B: Backend>(
         return run(x, out, None);
     }
     let layouts: SmallVec<[&Layout; 3]> = x.iter().map(|x| x.layout()).collect();
-    let Some(orders) = crate::format::common_order(&layouts, &out.shape) else { return run(x, out, None) };
+    let Some(orders) = lucid_core::memory_format::common_order(&layouts, &out.shape) else { return run(x, out, None) };
     turned::<B>(x, out, orders, run)
 }
 
@@ -41,7 +41,7 @@ fn turned<B: Backend>(
     (order, back): (Axes, Axes),
     run: impl FnOnce(&[&B::Array], &Meta, Option<&[usize]>) -> Result<B::Array>,
 ) -> Result<B::Array> {
-    let seen = |x: &B::Array, op: ViewOp| match x.layout().view(&op) {
+    let seen = |x: &B::Array, op: ViewOp| match op.layout(x.layout()) {
         Some(layout) => B::view(&op, x, layout),
         None => Ok(x.clone()),
     };
@@ -67,7 +67,7 @@ pub(crate) fn joined<B: Backend>(axis: usize, x: &[&B::Array], out: &Meta) -> Re
         B::index(&IndexOp::Concat { axis }, x, out)
     };
     let format = |x: &&B::Array| x.layout().suggested_format();
-    match x.first().map(format).and_then(|f| Some((f, crate::format::channels_order(f)?))) {
+    match x.first().map(format).and_then(|f| Some((f, lucid_core::memory_format::channels_order(f)?))) {
         Some((first, orders)) if x.iter().all(|x| format(x) == first) => turned::<B>(x, out, orders, run),
         _ => run(x, out, None),
     }
@@ -76,7 +76,7 @@ pub(crate) fn joined<B: Backend>(axis: usize, x: &[&B::Array], out: &Meta) -> Re
 /// A result of images with the channels innermost where some of the first two inputs has them so, as in PyTorch.
 pub(crate) fn as_images<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B::Array> {
     let formats = x.iter().take(2).map(|x| x.layout().suggested_format());
-    match formats.filter_map(crate::format::channels_order).next() {
+    match formats.filter_map(lucid_core::memory_format::channels_order).next() {
         Some(orders) => laid::<B>(made, orders),
         None => Ok(made),
     }
@@ -99,11 +99,11 @@ pub(crate) fn as_indexed<B: Backend>(axes: &[usize], x: &[&B::Array], made: B::A
     };
     let kept: SmallVec<[usize; 4]> = others.iter().map(|&axis| read.layout().strides[axis]).collect();
     let none: SmallVec<[usize; 4]> = smallvec![0; others.len()];
-    let mut layouts = vec![with(&kept, &vec![0; wide])];
+    let mut layouts = vec![with(&kept, &SmallVec::<[usize; 4]>::from_elem(0, wide))];
     for index in indices {
         layouts.push(with(&none, &index.layout().broadcast_to(&shape[at..at + wide]).strides));
     }
-    match crate::format::common_order(&layouts.iter().collect::<SmallVec<[&Layout; 4]>>(), shape) {
+    match lucid_core::memory_format::common_order(&layouts.iter().collect::<SmallVec<[&Layout; 4]>>(), shape) {
         Some(orders) => laid::<B>(made, orders),
         None => Ok(made),
     }
@@ -112,7 +112,7 @@ pub(crate) fn as_indexed<B: Backend>(axes: &[usize], x: &[&B::Array], made: B::A
 /// What was written into a copy of the first input: in the order in which that lies, as in PyTorch.
 pub(crate) fn as_first<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B::Array> {
     match x.first().filter(|x| !x.is_contiguous()) {
-        Some(x) => match crate::format::common_order(&[x.layout()], &made.layout().shape) {
+        Some(x) => match lucid_core::memory_format::common_order(&[x.layout()], &made.layout().shape) {
             Some(orders) => laid::<B>(made, orders),
             None => Ok(made),
         },
@@ -139,7 +139,7 @@ fn laid<B: Backend>(made: B::Array, (order, back): (Axes, Axes)) -> Result<B::Ar
     }
     let seen = |x: &B::Array, axes: Axes| {
         let op = ViewOp::Permute { axes };
-        x.layout().view(&op).map_or_else(|| Ok(x.clone()), |layout| B::view(&op, x, layout))
+        op.layout(x.layout()).map_or_else(|| Ok(x.clone()), |layout| B::view(&op, x, layout))
     };
     seen(&B::copy(&seen(&made, order)?)?, back)
 }

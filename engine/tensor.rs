@@ -59,7 +59,7 @@ impl Tensor {
             let why = format!("{} elements do not make a tensor of shape {shape:?}", data.len());
             return Err(Error::shape("tensor", why, &[shape]));
         }
-        Tensor::from_bytes(crate::cpu::as_bytes(data), shape, T::DTYPE, device)
+        Tensor::from_bytes(lucid_cpu::as_bytes(data), shape, T::DTYPE, device)
     }
 
     /// A tensor of the given elements as bytes, in row-major order and the machine's byte order.
@@ -221,7 +221,7 @@ impl Tensor {
             let why = format!("the tensor holds {}, not {}; cast it first", self.dtype(), T::DTYPE);
             return Err(Error::dtype("to_vec", why, &[self.dtype(), T::DTYPE]));
         }
-        Ok(crate::cpu::from_bytes(&self.to_bytes()?))
+        lucid_cpu::from_bytes(&self.to_bytes()?)
     }
 
     /// The elements as bytes in row-major order. Evaluates.
@@ -257,7 +257,7 @@ impl Tensor {
             return Err(Error::runtime("item", why));
         }
         let bytes = self.to_bytes()?;
-        crate::with_dtype!(self.dtype(), T => Ok(crate::cpu::from_bytes::<T>(&bytes)[0].into()))
+        crate::with_dtype!(self.dtype(), T => Ok(lucid_cpu::from_bytes::<T>(&bytes)?[0].into()))
     }
 
     /// The only element as a float. Evaluates.

@@ -46,6 +46,7 @@ impl Expected for &Tensor {
 /// # lucid::Result::<()>::Ok(())
 /// ```
 #[track_caller]
+#[allow(clippy::panic)] // That is what an assertion does.
 pub fn assert_close(actual: impl Borrow<Tensor>, expected: impl Expected) {
     match difference(actual.borrow(), &expected) {
         Ok(None) => {}

@@ -109,10 +109,8 @@ class Run:
         self._start = time.perf_counter()
         self._writer: Any = None
         if args.logdir:
-            try:
-                from tensorboardX import SummaryWriter
-            except ImportError:
-                raise SystemExit("--logdir needs tensorboardX: run pip install tensorboardX") from None
+            from lucid.utils.tensorboard import SummaryWriter
+
             self._writer = SummaryWriter(args.logdir)
         lucid.manual_seed(args.seed)
 

@@ -21,7 +21,7 @@ fn main() {
 }
 
 fn run() -> Outcome<()> {
-    for name in ["MLX_DIR", "MLX_C_DIR", "LIBCLANG_PATH", "VIRTUAL_ENV", "CXX", "CC"] {
+    for name in ["MLX_DIR", "MLX_C_DIR", "LIBCLANG_PATH", "VIRTUAL_ENV", "CXX", "CC", "LUCID_BUILD_MODE"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     println!("cargo:rerun-if-changed=build.rs");
@@ -154,6 +154,52 @@ fn package_from_registry() -> Option<PathBuf> {
     registries.flatten().map(|r| r.path().join(MLX_C_PACKAGE)).find(|p| p.is_dir())
 }
 
+/// What `LUCID_BUILD_MODE` names: how the C++ here is compiled. `tools/sanitize.py` sets it beside Rust's own flags.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Release,
+    Debug,
+    Asan,
+    Ubsan,
+}
+
+impl Mode {
+    fn named(name: &str) -> Outcome<Mode> {
+        match name {
+            "" | "release" => Ok(Mode::Release),
+            "debug" => Ok(Mode::Debug),
+            "debug-asan" => Ok(Mode::Asan),
+            "debug-ubsan" => Ok(Mode::Ubsan),
+            _ => Err(format!(
+                "LUCID_BUILD_MODE is {name:?}: set it to release, debug, debug-asan or debug-ubsan, or to nothing."
+            )),
+        }
+    }
+
+    fn compile(self, build: &mut cc::Build) {
+        if self == Mode::Release {
+            build.opt_level(2).debug(false);
+            return;
+        }
+        build.opt_level(1).debug(true).flag("-fno-omit-frame-pointer");
+        match self {
+            Mode::Release | Mode::Debug => {}
+            Mode::Asan => {
+                build.flag("-fsanitize=address");
+                // Where rustc sanitizes too, it links the runtime, which is the same for both compilers.
+                if !env::var("CARGO_CFG_SANITIZE").is_ok_and(|s| s.contains("address")) {
+                    println!("cargo:rustc-link-lib=dylib=asan");
+                }
+            }
+            Mode::Ubsan => {
+                // libmlx is not sanitized and hides the type information that the check of vtables reads.
+                build.flag("-fsanitize=undefined").flag("-fno-sanitize=vptr").flag("-fno-sanitize-recover=all");
+                println!("cargo:rustc-link-lib=dylib=ubsan");
+            }
+        }
+    }
+}
+
 /// Compiles mlx-c (less its error.cpp, which `cpp/error.cpp` replaces) and our shim into one static library.
 fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
     let folder = mlx_c.join("mlx/c");
@@ -167,8 +213,10 @@ fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
     // MLX's headers cost four seconds per file and the code itself little, so the files are joined in two units, one per
     // core: 18 s of compiler time in all where file by file takes 150.
     let (large, rest): (Vec<_>, Vec<_>) = sources.into_iter().partition(|n| n == "ops.cpp" || n == "fast.cpp");
+    let mode = Mode::named(&env::var("LUCID_BUILD_MODE").unwrap_or_default())?;
     let mut build = cc::Build::new();
-    build.cpp(true).std("gnu++20").warnings(false).opt_level(2).debug(false).pic(true);
+    build.cpp(true).std("gnu++20").warnings(false).pic(true);
+    mode.compile(&mut build);
     build.include(mlx_c).include(mlx.join("include")).include(crate_dir().join("cpp"));
     if on_macos() {
         build.include(mlx.join("include/metal_cpp"));
@@ -181,7 +229,7 @@ fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
         }
         build.file(path);
     }
-    build.file("cpp/error.cpp").file("cpp/shim.cpp");
+    build.file("cpp/error.cpp").file("cpp/process.cpp").file("cpp/shim.cpp");
     build.try_compile("mlxc").map_err(|e| {
         format!(
             "mlx-c does not compile: {e}; a C++20 compiler is needed (GCC 12, clang 15 or newer; set CXX to name one)."

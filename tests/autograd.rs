@@ -1,5 +1,8 @@
 //! The tape: gradients, second gradients, what it refuses, and graphs too deep for a stack.
 
+// A test may panic, and its lengths are its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
+
 mod common;
 use common::{counting, tensor, values, DEVICES};
 use lucid::autograd::{backward, grad, Keep};

@@ -1,6 +1,9 @@
 //! How many instructions a call takes before there is any work, counted by callgrind: what a clock on a busy machine hides.
 //!
 //! The test runs itself again under valgrind, which counts inside one function of many calls. Release builds on x86-64 Linux only; without valgrind it says so and passes.
+
+// A test may panic, and its lengths are its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 #[allow(dead_code)]

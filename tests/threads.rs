@@ -1,5 +1,8 @@
 //! Many threads on one unevaluated graph, on many graphs, and tensors handed across.
 
+// A test may panic, and its lengths are its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
+
 mod common;
 use common::{counting, values, DEVICES};
 use lucid::{Device, Result, Tensor};

@@ -4,6 +4,7 @@
 
 use super::forward::Tangent;
 use super::hooks::Extra;
+use super::host_refs::OwnedPart;
 use super::node::{if_last, Edge, Node, Owned};
 use super::{modes, transforms};
 use crate::ops::view::ViewOp;
@@ -292,6 +293,26 @@ impl Auto {
         let tangents = &mut state.leaf.as_mut()?.tangents;
         let at = tangents.iter().position(|t| t.level == level)?;
         Some(tangents.swap_remove(at))
+    }
+
+    /// Calls `f` with the parts of the graph that the tensor has references to. What another thread works on is left out.
+    pub(super) fn each_owned(&self, f: &mut dyn FnMut(OwnedPart<'_>)) {
+        if let Some(view) = &self.view {
+            f(OwnedPart::Tensor(&view.base));
+        }
+        let Some(state) = self.state.try_lock() else { return };
+        if let Some(edge) = &state.edge {
+            f(OwnedPart::Node(&edge.node));
+        }
+        let Some(leaf) = &state.leaf else { return };
+        leaf.grad
+            .iter()
+            .chain(leaf.tangents.iter().filter_map(|t| t.value.as_ref()))
+            .for_each(|t| f(OwnedPart::Tensor(t)));
+        // A leaf whose data were replaced shares its hooks with the one in its place.
+        if Arc::strong_count(&leaf.extra) == 1 {
+            f(OwnedPart::Extra(&leaf.extra));
+        }
     }
 
     pub(super) fn unlink(&mut self, stack: &mut SmallVec<[Owned; 8]>) {

@@ -178,9 +178,9 @@ impl Node {
         match (row.family, name, told) {
             ("sort", "descending", _) => None,
             ("conv", "transposed", None) => Some(Told::Truth(row.name.contains("transpose"))),
-            ("conv", "output_padding", None) => Some(Told::Ints(vec![0; dims].into())),
+            ("conv", "output_padding", None) => Some(Told::Ints(std::iter::repeat_n(0, dims).collect())),
             ("conv" | "pool", _, Some(Told::Ints(one))) if one.len() == 1 => {
-                Some(Told::Ints(vec![one[0]; dims].into()))
+                Some(Told::Ints(std::iter::repeat_n(one[0], dims).collect()))
             }
             ("view", "dim", Some(Told::Ints(one))) if one.len() == 1 => Some(Told::Int(one[0])),
             (_, _, told) => told,
@@ -210,7 +210,7 @@ impl Node {
             return Ok(None);
         }
         let mut node = Arc::clone(self);
-        while !matches!(&node.kind, Kind::Op(prim) if prim.schema().name == "gather") {
+        while !matches!(&node.kind, Kind::Op(prim) if prim.name() == "gather") {
             match node.edges.first() {
                 Some(Some(edge)) if edge.node.is_within(self) => {
                     node = Arc::clone(&edge.node);

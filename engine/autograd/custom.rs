@@ -6,6 +6,7 @@ use super::auto::Auto;
 use super::forward;
 use super::graph::GraphNode;
 use super::hooks::GradList;
+use super::host_refs::{self, HostRef};
 use super::node::{Edge, InputMeta, Kept, Kind, Node, Saved};
 use super::record::{check_followed, edge_of, requires_grad};
 use super::{grad_enabled, Ctx, Grads};
@@ -43,7 +44,10 @@ pub(crate) struct Custom {
     pub(crate) name: &'static str,
     outputs: SmallVec<[InputMeta; 2]>,
     materialize: bool,
-    backward: Backward,
+    /// Until a garbage collector has taken it out.
+    backward: Mutex<Option<Backward>>,
+    /// What it holds of an embedding language.
+    pub(super) host: OnceLock<HostRef>,
     /// The dtypes in which it gets the gradients of its results, where they were declared.
     dtypes: OnceLock<Vec<Option<DType>>>,
 }
@@ -113,7 +117,8 @@ pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode
         name: intern(record.name),
         outputs: metas,
         materialize: record.materialize,
-        backward: record.backward,
+        backward: Mutex::new(Some(record.backward)),
+        host: OnceLock::new(),
         dtypes: OnceLock::new(),
     };
     record.inputs.iter().try_for_each(|t| check_followed(custom.name, t))?;
@@ -197,9 +202,28 @@ pub(crate) fn refuse_recorded(op: &'static str, torch: &str, name: &str, argumen
 }
 
 impl Custom {
+    /// Of one result.
+    fn of_one(name: &'static str, result: InputMeta, backward: Backward) -> Custom {
+        let (backward, host, dtypes) = (Mutex::new(Some(backward)), OnceLock::new(), OnceLock::new());
+        Custom { name, outputs: smallvec![result], materialize: false, backward, host, dtypes }
+    }
+
     /// How many results there are.
     pub(crate) fn results(&self) -> usize {
         self.outputs.len()
+    }
+
+    /// Says which objects of an embedding language its gradient holds.
+    pub(super) fn set_host(&self, host: HostRef) {
+        host_refs::count_registered();
+        let _first = self.host.set(host);
+    }
+
+    /// Takes its gradient out, where that holds objects of an embedding language.
+    pub(super) fn take_backward(&self) -> Option<Box<dyn std::any::Any>> {
+        self.host.get()?;
+        let taken = self.backward.try_lock()?.take()?;
+        Some(Box::new(taken))
     }
 
     /// Declares in which dtype it gets the gradient of each result.
@@ -218,7 +242,9 @@ impl Custom {
             g => Ok(g),
         };
         let given: Vec<Option<Tensor>> = self.outputs.iter().enumerate().map(given).collect::<Result<_>>()?;
-        let out = (self.backward)(&CustomNode(Arc::clone(ctx.node)), &given)?;
+        let backward = self.backward.lock().clone();
+        let backward = backward.ok_or_else(|| Error::runtime(self.name, "its gradient was collected as garbage"))?;
+        let out = backward(&CustomNode(Arc::clone(ctx.node)), &given)?;
         let n = ctx.len();
         if out.len() != n {
             let why = format!("returned an incorrect number of gradients (expected {n}, got {})", out.len());
@@ -268,8 +294,7 @@ pub(crate) fn tied(g: Tensor, of: &Arc<Node>, i: usize) -> Tensor {
     let name = GraphNode(Arc::clone(of)).name();
     let name = intern(&format!("{}Backward0", name.trim_end_matches(|c: char| c.is_ascii_digit())));
     let own = InputMeta::of(&g);
-    let custom =
-        Custom { name, outputs: smallvec![own.clone()], materialize: false, backward, dtypes: OnceLock::new() };
+    let custom = Custom::of_one(name, own.clone(), backward);
     let edges = smallvec![edge_of(&g), Some(edge.clone())];
     let node = Node::new(Kind::Custom(Arc::new(custom)), edges, smallvec![own, meta], Saved::default());
     let tied = Tensor::with_auto(g.storage().clone(), Auto::recorded(Edge { node, nr: 0 }));
@@ -297,8 +322,7 @@ pub fn rewritten(t: &Tensor) -> Option<Tensor> {
         Ok([Some(g.where_else_zero(&shows)?)].into_iter().collect())
     });
     let name = "AsStridedBackward0";
-    let custom =
-        Custom { name, outputs: smallvec![meta.clone()], materialize: false, backward, dtypes: OnceLock::new() };
+    let custom = Custom::of_one(name, meta.clone(), backward);
     let node = Node::new(Kind::Custom(Arc::new(custom)), smallvec![Some(edge)], smallvec![meta], Saved::default());
     let read = Tensor::with_auto(t.storage().clone(), Auto::recorded(Edge { node, nr: 0 }));
     forward::hand_over(t, &read);

@@ -2,8 +2,8 @@
 
 use super::grad_dtype;
 use super::node::{Edge, Grads, InputMeta, Lies, Node};
-use crate::format::MemoryFormat;
 use crate::ops::view::reshape_to;
+use crate::MemoryFormat;
 use crate::{Error, Result, Tensor};
 
 /// Sums what was broadcast and casts what was promoted, to the dtype that is taken where it goes.

@@ -9,16 +9,18 @@
 //! Tangents are made of ops, so that they are on the tape where a gradient may be asked for. Invariant: a tangent has its
 //! tensor's shape, device and strides, and shares memory with that of another only where the tensors share theirs.
 
+use super::copy_slices::follow;
 use super::levels::{self, around, around_tangents, at_each, below, current};
 pub(crate) use super::levels::{active, without};
 use super::node::{Ctx, Edge, InputMeta, Kept, Kind, Node, Saved};
-use super::record::{edge_of, follow, requires_grad};
+use super::record::{edge_of, requires_grad};
 use super::{modes, run, with_grad, Keep};
 use crate::batching;
 use crate::dispatch::{self, Meta, Prim, Storage};
 use crate::ops::contract::ContractOp;
 use crate::ops::reduce::ReduceOp;
 use crate::ops::view::{expand_to, Source, ViewOp};
+use crate::ops::OpRow;
 use crate::shape::{Layout, Shape};
 use crate::tensor::{signed, Inner};
 use crate::{DType, Error, Result, Scalar, Tensor};
@@ -304,7 +306,9 @@ fn laid_as(v: &Tensor, t: &Tensor) -> Result<Tensor> {
     if v.strides() == t.strides() && fits {
         return Ok(v.clone());
     }
-    if samples || t.layout().may_overlap() || t.storage_numel() == t.numel() {
+    // A storage that was resized may end before `t` does.
+    let cut = t.storage_numel() < t.layout().span();
+    if samples || cut || t.layout().may_overlap() || t.storage_numel() == t.numel() {
         return copied_as(v, t);
     }
     let copy = zeros_as(t, v.dtype())?;

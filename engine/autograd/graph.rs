@@ -7,6 +7,7 @@ use super::node::{Ctx, Edge, Kind, Node};
 use super::record::{edge_of, requires_grad};
 use crate::dispatch::Prim;
 use crate::ops::contract::ContractOp;
+use crate::ops::OpRow;
 use crate::{Error, Result, Tensor};
 use std::any::Any;
 use std::borrow::Cow;
@@ -310,7 +311,7 @@ impl GraphNode {
         let product = matches!(prim, Prim::Contract(ContractOp::MatMul { .. }));
         let is_it = |called: Called| {
             let name = called.name;
-            name.trim_end_matches('_') == prim.schema().name || product && matches!(name, "mm" | "bmm" | "mv" | "dot")
+            name.trim_end_matches('_') == prim.name() || product && matches!(name, "mm" | "bmm" | "mv" | "dot")
         };
         self.0.called.is_none_or(is_it).then_some(prim)
     }
@@ -443,6 +444,18 @@ impl GraphNode {
     /// Takes a hook away; does nothing where it is gone already.
     pub fn remove_hook(&self, handle: u64) {
         self.0.remove_hook(handle);
+    }
+
+    /// Tells a garbage collector, through [`visit_node_hosts`](super::visit_node_hosts), what a hook holds.
+    pub fn set_hook_host(&self, handle: u64, host: super::HostRef) {
+        self.0.set_hook_host(handle, host);
+    }
+
+    /// The same of what the gradient of a custom function holds. Once.
+    pub fn set_host(&self, host: super::HostRef) {
+        if let Kind::Custom(custom) = &self.0.kind {
+            custom.set_host(host);
+        }
     }
 
     /// What the embedding language keeps with the node.

@@ -3,6 +3,7 @@
 //! Order for one node, as in PyTorch: hooks on its results, kept gradients, hooks before it, the node, hooks after it.
 
 use super::auto::Auto;
+use super::host_refs::{self, HostRef};
 use super::node::{Kind, Node};
 use super::reach::Source;
 use super::record::{edge_of, requires_grad};
@@ -41,6 +42,8 @@ pub(crate) struct Extra(Mutex<Option<Box<Parts>>>);
 #[derive(Default)]
 struct Parts {
     hooks: Vec<(u64, Registered)>,
+    /// What the hooks hold of an embedding language, by their handles.
+    hosts: Vec<(u64, HostRef)>,
     retained: SmallVec<[(u32, Weak<Inner>); 1]>,
     trace: Option<String>,
     metadata: Option<Arc<dyn Any + Send + Sync>>,
@@ -60,10 +63,39 @@ impl Extra {
 
     fn remove(&self, id: u64) {
         let removed = self.0.lock().as_mut().and_then(|parts| {
+            let host = parts.hosts.iter().position(|(i, _)| *i == id).map(|at| parts.hosts.remove(at));
             let at = parts.hooks.iter().position(|(i, _)| *i == id)?;
-            Some(parts.hooks.remove(at))
+            Some((parts.hooks.remove(at), host))
         });
         drop(removed);
+    }
+
+    /// Says which objects a hook holds; nothing where it is gone.
+    pub(super) fn set_host(&self, id: u64, host: HostRef) {
+        host_refs::count_registered();
+        if let Some(parts) = self.0.lock().as_mut().filter(|parts| parts.hooks.iter().any(|(own, _)| *own == id)) {
+            parts.hosts.push((id, host));
+        }
+    }
+
+    /// The objects that nothing but these hooks and the metadata holds.
+    pub(super) fn each_host(&self, visit: &mut dyn FnMut(&HostRef)) {
+        let Some(parts) = self.0.try_lock() else { return };
+        let Some(parts) = parts.as_ref() else { return };
+        parts.hosts.iter().map(|(_, host)| host).filter(|host| host_refs::is_idle(host)).for_each(&mut *visit);
+        parts.metadata.iter().filter(|host| Arc::strong_count(host) == 1).for_each(visit);
+    }
+
+    /// Takes them out.
+    pub(super) fn take_hosts(&self) -> Option<Box<dyn Any>> {
+        let mut parts = self.0.try_lock()?;
+        let parts = parts.as_mut()?;
+        let Parts { hooks, hosts, metadata, .. } = &mut **parts;
+        let (gone, kept) =
+            std::mem::take(hooks).into_iter().partition(|(id, _)| hosts.iter().any(|(own, _)| own == id));
+        *hooks = kept;
+        let gone: Vec<(u64, Registered)> = gone;
+        Some(Box::new((gone, std::mem::take(hosts), metadata.take())))
     }
 
     /// The hooks that `pick` picks. Cloned, because they run without the lock: they may add others.
@@ -109,6 +141,7 @@ impl Extra {
             return found;
         }
         let made = make();
+        host_refs::count_registered();
         Arc::clone(self.0.lock().get_or_insert_default().metadata.get_or_insert(made))
     }
 
@@ -240,6 +273,10 @@ impl Node {
     pub(crate) fn remove_hook(&self, id: u64) {
         self.with_extra(|e| e.remove(id));
     }
+
+    pub(crate) fn set_hook_host(&self, id: u64, host: HostRef) {
+        self.with_extra(|e| e.set_host(id, host));
+    }
 }
 
 impl Tensor {
@@ -295,6 +332,15 @@ impl Tensor {
         match own.own_edge() {
             Some(edge) => edge.node.remove_hook(handle),
             None => own.leaf_extra().remove(handle),
+        }
+    }
+
+    /// Tells a garbage collector, through [`visit_tensor_hosts`](super::visit_tensor_hosts), what a hook holds.
+    pub fn set_hook_host(&self, handle: u64, host: HostRef) {
+        let own = &batching::bare(self).0.auto;
+        match edge_of(self).filter(|_| !own.is_leaf()) {
+            Some(edge) => edge.node.set_hook_host(handle, host),
+            None => own.leaf_extra().set_host(handle, host),
         }
     }
 

@@ -1,8 +1,9 @@
 //! The dynamic tape: what was computed from what, and the gradients that follow.
 //!
 //! `node` is the graph, `auto` a tensor's place on it, `record` writes it while ops run, `run` walks it backwards, `hooks`
-//! watch, `custom` adds functions with gradients of their own, `graph` shows it with what `call` tells, the steps of a call as one
-//! `region`, `forward` carries tangents along, at the `levels` that are open, `reach` knows what leaf a history goes back to.
+//! watch, `copy_slices` goes back through writes, `custom` adds functions with gradients of their own, `graph` shows it with what
+//! `call` tells, the steps of a call as one `region`, `host_refs` tells garbage collectors what its hooks hold, `forward` carries
+//! tangents along, at the `levels` that are open, `reach` knows what leaf a history goes back to.
 //! Rules stand in the op table and are written in tensor ops, so with `create_graph` the walk is itself recorded. No walk and no
 //! drop recurses.
 
@@ -10,12 +11,14 @@ mod accumulate;
 mod anomaly;
 mod auto;
 pub(crate) mod call;
+mod copy_slices;
 mod custom;
 mod fit;
 pub(crate) mod forward;
 mod grad_dtype;
 mod graph;
 mod hooks;
+mod host_refs;
 mod levels;
 mod modes;
 mod node;
@@ -32,6 +35,7 @@ pub(crate) use custom::{flat, leading_nowhere, refuse_recorded, refusing};
 pub use forward::{cut, make_dual, set_tangent, unpack_dual};
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};
+pub use host_refs::{clear_node_hosts, clear_tensor_hosts, visit_node_hosts, visit_tensor_hosts, HostRef};
 pub use levels::{
     close_level, enter_dual_level, exit_dual_level, forward_active, forward_enabled, leave_level, open_level,
     set_bound, set_forward_enabled,

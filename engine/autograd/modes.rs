@@ -8,7 +8,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Gives a saved tensor back.
-pub type Unpack = Arc<dyn Fn() -> Result<Tensor> + Send + Sync>;
+#[derive(Clone)]
+pub struct Unpack {
+    /// Gives it.
+    pub call: Arc<dyn Fn() -> Result<Tensor> + Send + Sync>,
+    /// What that holds of an embedding language, for its garbage collector.
+    pub host: Option<super::HostRef>,
+}
+
 /// Takes a tensor that the tape is about to save, and gives what will bring it back.
 pub type Pack = Arc<dyn Fn(&Tensor) -> Result<Unpack> + Send + Sync>;
 

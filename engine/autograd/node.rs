@@ -9,9 +9,9 @@ use super::forward::{self, Tangent};
 use super::hooks::Extra;
 use super::modes::{self, with_grad, Lay, Packing, Unpack};
 use crate::dispatch::{Prim, Storage};
-use crate::format::MemoryFormat;
-use crate::shape::{Axes, Shape};
+use crate::shape::{Axes, Layout, Shape};
 use crate::tensor::signed;
+use crate::MemoryFormat;
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::{smallvec, SmallVec};
@@ -36,8 +36,8 @@ pub(crate) enum Kind {
     Op(Prim),
     /// Adds it to a leaf.
     Accumulate(Tensor),
-    /// A write of input 1 over what these steps show of input 0; is a dimension of that expanded?
-    Write(SmallVec<[ViewOp; 1]>, bool),
+    /// A write of input 1 over what these view ops show of input 0, with the layout of that where there are any.
+    Write(SmallVec<[ViewOp; 1]>, Option<Box<Layout>>),
     /// Joins the gradients of all pieces of its input.
     Pieces(Pieces),
     /// A function with a gradient of its own.
@@ -177,7 +177,13 @@ impl Kept {
 
     fn packed(packing: Packing, t: &Tensor, place: Place) -> Result<Kept> {
         match packing {
-            Packing::Hook(pack) => with_grad(false, || pack(t)).map(|unpack| Kept::Packed(Box::new((unpack, place)))),
+            Packing::Hook(pack) => {
+                let unpack = with_grad(false, || pack(t))?;
+                if unpack.host.is_some() {
+                    super::host_refs::count_registered();
+                }
+                Ok(Kept::Packed(Box::new((unpack, place))))
+            }
             Packing::Refused(why) => Err(Error::runtime("saved_tensors_hooks", why)),
         }
     }
@@ -214,7 +220,7 @@ impl Kept {
             }
             Kept::Packed(packed) => {
                 let (unpack, place) = &**packed;
-                let t = unpack()?;
+                let t = (unpack.call)()?;
                 Ok(match place {
                     Place::Off => t.detach()?,
                     Place::Own(nr) => own(t.storage().clone(), *nr),
@@ -291,7 +297,7 @@ impl Node {
     /// The op's name, for messages.
     pub(crate) fn op(&self) -> &'static str {
         match &self.kind {
-            Kind::Op(prim) => self.called.map_or(prim.schema().name, |called| called.name),
+            Kind::Op(prim) => self.called.map_or(prim.name(), |called| called.name),
             Kind::Accumulate(_) => "accumulate_grad",
             // A write over a whole tensor that has no history of its own: `uniform_`.
             Kind::Write(ops, _) if ops.is_empty() => self.called.map_or("copy_slices", |called| called.name),
@@ -431,6 +437,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// The gradient of the result.
+    #[allow(clippy::unreachable)] // See below.
     pub(crate) fn g(&self) -> &Tensor {
         // The walk visits a node only with a gradient for its (single) result.
         self.grads.iter().flatten().next().unwrap_or_else(|| unreachable!("a node is walked with a gradient"))

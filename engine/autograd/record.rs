@@ -8,8 +8,9 @@ use super::node::{Edge, InputMeta, Kept, Kind, Node, Pieces, Saved};
 use super::{forward, grad_enabled, inference_mode_enabled, Ctx};
 use crate::batching;
 use crate::dispatch::{Prim, Storage};
-use crate::ops::{contract::ContractOp, index, nn::NnOp, norm::NormOp, pool::PoolOp, view::ViewOp};
-use crate::shape::Shape;
+use crate::ops::view::{Source, ViewOp};
+use crate::ops::OpRow;
+use crate::ops::{contract::ContractOp, index, nn::NnOp, norm::NormOp, pool::PoolOp};
 use crate::{DType, Error, Result, Scalar, Tensor};
 use smallvec::{smallvec, SmallVec};
 use std::sync::atomic::Ordering;
@@ -169,7 +170,7 @@ fn refresh(t: &Tensor) {
         let kind = Kind::Op(Prim::View(op.clone()));
         edge = Some(Edge { node: Node::new(kind, smallvec![edge], smallvec![meta], Saved::default()), nr: 0 });
         dtype = op.dtype(dtype);
-        match layout.view(op) {
+        match op.layout(&layout) {
             Some(next) => layout = next,
             None => return,
         }
@@ -233,7 +234,7 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
 pub(crate) fn record_view(op: ViewOp, x: &Tensor, storage: Storage) -> Result<Tensor> {
     let wanted = grad_enabled() && requires_grad(x);
     if wanted {
-        check_followed(op.schema().name, x)?;
+        check_followed(op.name(), x)?;
     }
     if !forward::active() {
         return Ok(record_step_of_view(op, x, storage, wanted));
@@ -267,10 +268,7 @@ fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage, wanted: bool) -
     ops.push(op);
     let merges = ops.len() > LONGEST_CHAIN && base.dtype() == storage.dtype();
     if merges && base.layout().is_contiguous() && base.layout().offset == 0 {
-        ops = smallvec![ViewOp::AsStrided {
-            layout: Box::new(storage.layout().clone()),
-            source: crate::ops::view::Source::Plain
-        }];
+        ops = smallvec![ViewOp::AsStrided { layout: Box::new(storage.layout().clone()), source: Source::Plain }];
     }
     // A view of what was made outside of inference mode is no more than it.
     auto.inference = x.is_inference();
@@ -504,50 +502,11 @@ fn record_step_of_write(t: &Tensor, value: &Tensor, copied: bool) {
         _ => {
             let edges = smallvec![edge_of(target), value_edge];
             let metas = smallvec![InputMeta::of(target), InputMeta::of(value)];
-            Edge { node: Node::new(Kind::Write(ops, target.layout().repeats()), edges, metas, Saved::default()), nr: 0 }
+            let base = (!ops.is_empty()).then(|| Box::new(target.layout().clone()));
+            Edge { node: Node::new(Kind::Write(ops, base), edges, metas, Saved::default()), nr: 0 }
         }
     };
     target.0.auto.set_edge(Some(edge));
     target.0.auto.retain_again(target);
     target.0.auto.writes.fetch_add(1, Ordering::AcqRel);
-}
-
-/// What the steps of a view show of `x`, which is row-major.
-pub(crate) fn follow(x: &Tensor, ops: &[ViewOp]) -> Result<Tensor> {
-    ops.iter().try_fold(x.clone(), |t, op| match t.layout().view(op) {
-        Some(layout) => crate::dispatch::view(op.clone(), &t, layout),
-        None => Err(Error::runtime(op.schema().name, "no strides can express this view")),
-    })
-}
-
-/// The gradients of a write: the old elements where they survived, the new ones where they went.
-pub(crate) fn write_gradient(
-    g: &Tensor,
-    ops: &[ViewOp],
-    repeats: bool,
-    shape: &Shape,
-    needs: [bool; 2],
-) -> Result<super::Grads> {
-    if repeats && !ops.is_empty() {
-        return Err(Error::runtime("copy_slices", crate::in_place::REPEATED));
-    }
-    let g = g.contiguous()?;
-    let value = match needs[1] {
-        true if ops.is_empty() => Some(crate::ops::view::reshape_to(&g, shape)?),
-        true => Some(follow(&g, ops)?),
-        false => None,
-    };
-    let old = match needs[0] {
-        true if ops.is_empty() => Some(g.zeros_like()?),
-        true => {
-            let rest = g.copy()?;
-            let written = follow(&rest, ops)?;
-            // The same numbers could be written there any number of times, but PyTorch refuses it.
-            written.refuse_expanded("copy_slices")?;
-            written.fill_(Scalar::ZERO)?;
-            Some(rest)
-        }
-        false => None,
-    };
-    Ok([old, value].into_iter().collect())
 }

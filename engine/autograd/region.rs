@@ -7,6 +7,7 @@ use super::call::{Came, Known, Told};
 use super::fit::fit;
 use super::graph::{Given, GraphNode};
 use super::node::{Edge, Grads, InputMeta, Kind, Node};
+use crate::ops::OpRow;
 use crate::{sparse, Result, Tensor};
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;
@@ -48,6 +49,7 @@ impl Region {
     /// The edges that leave it, each once: those of the result's step in their order, what lies behind a step in its place.
     fn leaving(&self) -> Vec<Edge> {
         let mut found: Vec<Edge> = Vec::new();
+        #[allow(clippy::disallowed_methods)] // As many as nodes that are there.
         let mut seen = vec![false; self.nodes.len()];
         let mut stack: Vec<Edge> =
             self.nodes.first().into_iter().map(|node| Edge { node: Arc::clone(node), nr: 0 }).collect();
@@ -74,6 +76,7 @@ impl Region {
             return None;
         }
         let region = Region::of(node);
+        #[allow(clippy::disallowed_methods)] // As many as nodes that are there.
         let mut within = vec![0; region.nodes.len()];
         for edge in region.nodes.iter().flat_map(|step| step.edges.iter().flatten()) {
             if let Some(at) = region.position(&edge.node) {
@@ -104,6 +107,7 @@ impl Region {
         mut run: impl FnMut(&Arc<Node>, Grads) -> Result<Grads>,
     ) -> Result<Vec<(Option<Edge>, Option<Tensor>)>> {
         let mut made: Vec<(Option<Edge>, Option<Tensor>)> = self.shown().into_iter().map(|edge| (edge, None)).collect();
+        #[allow(clippy::disallowed_methods)] // As many as nodes that are there.
         let mut waiting = vec![Grads::new(); self.nodes.len()];
         if let Some(first) = waiting.first_mut() {
             *first = grads.clone();

@@ -5,13 +5,15 @@
 
 use super::accumulate::accumulate;
 use super::anomaly::examined;
+use super::copy_slices::write_gradient;
 use super::custom::tied;
 use super::fit::{fit, fitted};
 use super::node::{Ctx, Edge, Grads, Kind, Node, Saved};
-use super::record::{pieces_gradient, write_gradient};
+use super::record::pieces_gradient;
 use super::region::Region;
 use super::{grad_dtype, grad_enabled, modes, with_grad};
 use crate::batching;
+use crate::ops::OpRow;
 use crate::{sparse, Error, Result, Scalar, Tensor};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -326,7 +328,6 @@ fn plan(roots: &[(Edge, Tensor)], targets: Option<Wanted<'_>>) -> Plan {
     let mut pending: ByNode<usize> = ByNode::default();
     let mut seen: HashSet<*const Node, Build> = HashSet::default();
     let mut stack: Vec<Arc<Node>> = Vec::new();
-    let mut order: Vec<Arc<Node>> = Vec::new();
     for (edge, _) in roots {
         if seen.insert(key(&edge.node)) {
             stack.push(Arc::clone(&edge.node));
@@ -339,25 +340,17 @@ fn plan(roots: &[(Edge, Tensor)], targets: Option<Wanted<'_>>) -> Plan {
                 stack.push(Arc::clone(&edge.node));
             }
         }
-        if targets.is_some() {
-            order.push(node);
-        }
     }
-    let useful = targets.map(|targets| useful(targets, &order, pending.clone(), roots));
+    let useful = targets.map(|targets| useful(targets, pending.clone(), roots));
     Plan { reached: seen, pending, useful }
 }
 
 /// The nodes from which a target can be reached: found in an order where every node comes after all that lead to it.
-fn useful(
-    targets: Wanted<'_>,
-    nodes: &[Arc<Node>],
-    mut pending: ByNode<usize>,
-    roots: &[(Edge, Tensor)],
-) -> HashSet<*const Node, Build> {
+fn useful(targets: Wanted<'_>, mut pending: ByNode<usize>, roots: &[(Edge, Tensor)]) -> HashSet<*const Node, Build> {
     let mut ready: Vec<Arc<Node>> = roots.iter().map(|(e, _)| Arc::clone(&e.node)).collect();
     ready.retain(|n| !pending.contains_key(&key(n)));
     ready.dedup_by_key(|n| key(n));
-    let mut order: Vec<Arc<Node>> = Vec::with_capacity(nodes.len());
+    let mut order: Vec<Arc<Node>> = Vec::new();
     while let Some(node) = ready.pop() {
         for edge in edges_of(&node, Some(targets)).iter().flatten() {
             if let Some(n) = pending.get_mut(&key(&edge.node)) {
@@ -399,7 +392,7 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'
             ready.push(Ready(edge.node));
         }
     }
-    let mut captured: Vec<Option<Tensor>> = vec![None; targets.map_or(0, <[Edge]>::len)];
+    let mut captured: Vec<Option<Tensor>> = crate::fallible::filled(None, targets.map_or(0, <[Edge]>::len))?;
     while let Some(Ready(node)) = ready.pop() {
         let grads = incoming.remove(&key(&node)).unwrap_or_default();
         let reached = grads.iter().any(Option::is_some);
@@ -556,7 +549,9 @@ fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<
             Ok(made.into_iter().enumerate().map(|(i, g)| g.map(|g| tied(g, node, i))).collect())
         }
         Kind::Custom(custom) => custom.gradient(&ctx),
-        Kind::Write(ops, repeats) => write_gradient(ctx.g(), ops, *repeats, ctx.shape(1), [ctx.needs(0), ctx.needs(1)]),
+        Kind::Write(ops, base) => {
+            write_gradient(ctx.g(), ops, base.as_deref(), ctx.shape(1), [ctx.needs(0), ctx.needs(1)])
+        }
         Kind::Pieces(pieces) => pieces_gradient(&ctx, pieces),
         // Handled by the caller: a leaf has no inputs.
         Kind::Accumulate(_) => Ok(Grads::new()),

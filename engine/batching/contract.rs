@@ -84,7 +84,7 @@ pub(super) fn attention(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> 
         reshape_to(&x, &shape)
     };
     let count = out.shape[1];
-    let mut all = Vec::with_capacity(x.len());
+    let mut all = Vec::new();
     for (i, x) in x.iter().enumerate() {
         // One mask for everything stays one.
         let whole = i == 3 && !x.batched && x.shape()[0] == 1;

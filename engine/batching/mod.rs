@@ -117,7 +117,7 @@ fn spread_at(t: &Tensor, level: u64, size: usize) -> Result<Option<Tensor>> {
 
 /// Runs a primitive that has a batched input: on the values, with the batch as one dimension more.
 pub(crate) fn apply(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor> {
-    let name = prim.schema().name;
+    let name = prim.name();
     let Some(id) = top(inputs.iter().copied()) else { return dispatch::apply1(prim, inputs, meta) };
     let Level { size, .. } = level::find(name, id)?;
     let spread = inputs.iter().map(|t| spread_at(t, id, size)).collect::<Result<Vec<_>>>()?;
@@ -132,7 +132,7 @@ pub(crate) fn apply(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor
 
 /// A view of a batched tensor, whose layout has been worked out: the same view of each sample.
 pub(crate) fn view(op: ViewOp, batch: &Batch, layout: Layout) -> Result<Tensor> {
-    level::find(op.schema().name, batch.level)?;
+    level::find(op.name(), batch.level)?;
     index::view(op, batch, layout).map(|value| batch.with(value))
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn write(op: &'static str, dst: &Tensor, value: &Tensor) -> Result<()
 
 /// Random numbers inside of `vmap`: one draw per sample, one for all, or none, as each level says.
 pub(crate) fn draw(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
-    let name = prim.schema().name;
+    let name = prim.name();
     let levels = level::active();
     let mut own = Vec::new();
     let mut shape = Shape::new();

@@ -19,7 +19,9 @@ use crate::{Error, Result, Tensor};
 /// The result of a primitive for every sample; `out` has the batch, of `size`, in front.
 pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
     match prim {
-        Prim::Create(_) | Prim::Random(_) => Err(Error::runtime(prim.schema().name, "takes no tensors")),
+        Prim::Create(_) => Err(Error::runtime(prim.name(), "takes no tensors")),
+        // All inputs have the result's shape.
+        Prim::Random(_) => leading(prim, x, size, out),
         Prim::Transfer(TransferOp::Cast { .. } | TransferOp::Copy | TransferOp::Move { .. }) => same(prim, x, out),
         Prim::Unary(_) => same(prim, x, out),
         Prim::Binary(_) | Prim::Compare(_) | Prim::Select(_) => pointwise(prim, x, out),
@@ -45,7 +47,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         }
         Prim::Sort(SortOp::ArgSortRows) => same(prim, x, out),
         Prim::Sort(SortOp::Search { right }) => search(right, x, size, out),
-        Prim::View(op) => Err(Error::runtime(op.schema().name, "a view has a layout")),
+        Prim::View(op) => Err(Error::runtime(op.name(), "a view has a layout")),
         Prim::Index(op) => index::run(op, x, size, out),
         Prim::Contract(op) => contract::run(op, x, out),
         Prim::Linalg(_) => leading(prim, x, size, out),
@@ -144,7 +146,7 @@ fn affine(dims: usize, eps: f64, x: &[Input<'_>], size: usize) -> Result<Tensor>
 /// One sample after the other: right for every primitive, and slow.
 #[allow(dead_code)]
 pub(super) fn each_sample(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
-    let name = prim.schema().name;
+    let name = prim.name();
     level::note_fallback(name);
     if size == 0 {
         return Err(Error::runtime(name, "vmap: has no batching rule, and so takes no batch of size 0"));

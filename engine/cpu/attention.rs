@@ -8,10 +8,11 @@ use super::fused::{total, Compute, Float, Shift};
 use super::matmul::{readable, starts};
 use super::simd::{run, threads, Math, Task, Wide};
 use super::{cast, CpuArray};
-use crate::backend::Array;
-use crate::dispatch::Meta;
+use crate::fallible::{scratch, scratch_of, scratch_room};
 use crate::shape::Layout;
 use crate::{DType, Error, Result};
+use lucid_ir::backend::Array;
+use lucid_ir::Meta;
 
 /// Queries whose weights are held at once.
 const ROWS: usize = 32;
@@ -133,8 +134,8 @@ fn blocks<T: Float + Wide<W = T> + Compute>(
     let rows = (4 * threads::GRAIN / (keys * (size + width)).max(1)).max(ROWS.min(length)).max(1);
     CpuArray::build(shape, |out: &mut [T]| {
         threads::for_chunks(out, width, rows * width, |first, out| {
-            let mut scores = vec![T::of(0.0); ROWS.min(length) * keys];
-            let (mut shifted, mut hidden) = (scores.clone(), Vec::with_capacity(ROWS));
+            let mut scores = scratch(T::of(0.0), ROWS.min(length) * keys);
+            let (mut shifted, mut hidden) = (scratch_of(&scores), scratch_room(ROWS));
             let (mut row, mut rest) = (first / width, out);
             while !rest.is_empty() {
                 let (i, start) = (row / length, row % length);

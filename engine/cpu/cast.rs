@@ -7,10 +7,10 @@
 use super::simd::{light1, map1, threads, Arg, Map1, Narrow, Wide, Widen};
 use super::strided::{each1, F1, F2};
 use super::CpuArray;
-use crate::backend::Array;
 use crate::dtype::Element;
 use crate::{DType, Result};
 use half::{bf16, f16};
+use lucid_ir::backend::Array;
 use num_complex::{Complex32, Complex64};
 
 /// A conversion between the types that are computed in.
@@ -268,7 +268,7 @@ const BLOCK: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, show};
+    use crate::tests::{array, show};
     use smallvec::smallvec;
 
     fn to<A: Element, O: Element>(x: &[A]) -> Vec<O> {

@@ -6,6 +6,7 @@ use super::fused::{total, Compute, Float};
 use super::simd::{join, run, threads, Task, Wide};
 use super::strided::collapse;
 use super::CpuArray;
+use crate::fallible::{scratch, scratch_from, scratch_room};
 use crate::shape::Layout;
 use crate::Result;
 
@@ -201,14 +202,14 @@ pub(super) fn standardize<T: Float>(
     let data = &guard[start(x)..][..how.numel()];
     let g = g_guard.as_ref().zip(g).map(|(guard, g)| &guard[start(g)..][..how.numel()]);
     let number = |of: Option<&[T]>, row: usize, other: f64| of.map_or(T::W::of(other), |of| of[row].widen());
-    let mut sums = vec![[0.0; 2]; how.rows];
+    let mut sums = scratch([0.0; 2], how.rows);
     let flat = CpuArray::build(&[how.numel()], |out: &mut [T]| {
         // A row at a time, which the cache may hold until its results are written.
-        let mut rows: Vec<Vec<&mut [T]>> = (0..how.rows).map(|_| Vec::with_capacity(how.pieces)).collect();
+        let mut rows: Vec<Vec<&mut [T]>> = scratch_from((0..how.rows).map(|_| scratch_room(how.pieces)));
         for (i, piece) in out.chunks_mut(how.len.max(1)).enumerate() {
             rows[i % how.rows].push(piece);
         }
-        let mut jobs: Vec<_> = rows.iter_mut().zip(&mut sums).collect();
+        let mut jobs: Vec<_> = scratch_from(rows.iter_mut().zip(&mut sums));
         let grain = (threads::GRAIN / 4 / (how.pieces * how.len).max(1)).max(1);
         threads::for_chunks(&mut jobs, 1, grain, |first, jobs| {
             for (i, (out, sums)) in jobs.iter_mut().enumerate() {
@@ -225,7 +226,7 @@ pub(super) fn standardize<T: Float>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, show};
+    use crate::tests::{array, show};
 
     #[test]
     fn channels_are_rows_of_pieces() {
@@ -236,7 +237,7 @@ mod tests {
         let shape = [pieces, rows, 4, 5];
         let turned = |x: &[f64]| {
             let x = array(&shape, x);
-            x.with_layout(x.layout.view(&crate::ops::view::ViewOp::Permute { axes: [1, 0, 2, 3][..].into() }).unwrap())
+            x.with_layout(x.layout.permuted_by(&[1, 0, 2, 3]))
         };
         for threads in [1, 3] {
             threads::set_num_threads(threads);

@@ -7,12 +7,12 @@ use super::elementwise::{apply2, F};
 use super::simd::{light2, light2_symmetric, run_light, threads::GRAIN, with_word, Arg, Map2, Task, Word};
 use super::strided::each3;
 use super::CpuArray;
-use crate::backend::Array;
-use crate::dispatch::Meta;
-use crate::ops::compare::select::SelectOp;
-use crate::ops::compare::CompareOp;
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
+use lucid_ir::backend::Array;
+use lucid_ir::ops::compare::CompareOp;
+use lucid_ir::ops::select::SelectOp;
+use lucid_ir::Meta;
 use num_complex::{Complex32, Complex64};
 
 macro_rules! comparisons {
@@ -124,7 +124,7 @@ pub fn compare(op: &CompareOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result
         C::Or => truths(&|a, b, out| light2_symmetric(Or, a, b, out))?,
         C::Xor => truths(&|a, b, out| light2_symmetric(Xor, a, b, out))?,
     };
-    done.ok_or_else(|| Error::dtype(op.schema().name, format!("has no CPU kernel for {}", a.dtype()), &[a.dtype()]))
+    done.ok_or_else(|| Error::dtype(op.name(), format!("has no CPU kernel for {}", a.dtype()), &[a.dtype()]))
 }
 
 /// `out = c ? a : b`
@@ -180,7 +180,7 @@ pub fn select(op: &SelectOp, c: &CpuArray, a: &CpuArray, b: &CpuArray, out: &Met
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, show};
+    use crate::tests::{array, layouts, show};
 
     fn meta(shape: &[usize], dtype: DType) -> Meta {
         Meta { shape: shape.into(), dtype }

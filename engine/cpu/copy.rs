@@ -5,10 +5,10 @@
 use super::simd::with_word;
 use super::strided::{copy_to, write_to};
 use super::{Buffer, CpuArray};
-use crate::backend::Array;
-use crate::dispatch::Meta;
 use crate::shape::Layout;
 use crate::{Error, Result};
+use lucid_ir::backend::Array;
+use lucid_ir::Meta;
 use std::sync::Arc;
 
 /// A row-major copy.
@@ -40,7 +40,7 @@ pub fn assign(dst: &CpuArray, src: &CpuArray, spent: bool) -> Result<()> {
     }
     with_word!(dst.dtype(), W => {
         let (guard, mut to) =
-            Buffer::both((&src.buffer, Buffer::read_words::<W>), (&dst.buffer, Buffer::write_words::<W>))?;
+            Buffer::both((&src.buffer, |_| src.read_words::<W>()), (&dst.buffer, Buffer::write_words::<W>))?;
         write_to(&src.source(&guard, dst.shape()), &mut to, &dst.layout);
     });
     dst.touch();
@@ -52,9 +52,7 @@ pub fn refuse_read_only(op: &'static str, x: &CpuArray) -> Result<()> {
     if x.buffer.writable() {
         return Ok(());
     }
-    let why =
-        "the tensor shows memory that is not writable, such as a read-only array's or that of bytes; clone() it first";
-    Err(Error::runtime(op, why))
+    Err(super::simd::read_only(op))
 }
 
 /// A new array from row-major bytes in native order.
@@ -77,7 +75,8 @@ pub fn with_bytes(x: &CpuArray, f: &mut dyn FnMut(&[u8])) -> Result<()> {
         f(&[]);
         return Ok(());
     }
-    let x = x.contiguous()?;
+    // Others may have put bytes there that are neither 0 nor 1.
+    let x = if x.dtype() == crate::DType::Bool && x.buffer.is_open() { copy(x)? } else { x.contiguous()? };
     let size = x.dtype().size();
     let start = x.layout.offset * size;
     let bytes = x.buffer.read_bytes();
@@ -107,7 +106,7 @@ pub fn nonzero(x: &CpuArray) -> Result<CpuArray> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, show};
+    use crate::tests::{array, show};
     use crate::DType;
     use smallvec::smallvec;
 

@@ -4,11 +4,11 @@
 
 use super::simd::{fill, threads};
 use super::CpuArray;
-use crate::dispatch::Meta;
 use crate::dtype::{narrow, Element};
-use crate::ops::create::{spaced_at, CreateOp};
 use crate::{with_dtype, Result, Scalar};
 use half::{bf16, f16};
+use lucid_ir::ops::create::{spaced_at, CreateOp};
+use lucid_ir::Meta;
 use num_complex::{Complex32, Complex64};
 
 /// Elements that a number can be converted to.
@@ -83,7 +83,7 @@ pub fn create(op: &CreateOp, out: &Meta) -> Result<CpuArray> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::show;
+    use crate::tests::show;
     use crate::DType;
 
     fn make(op: CreateOp, shape: &[usize], dtype: DType) -> CpuArray {

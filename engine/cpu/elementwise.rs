@@ -12,14 +12,14 @@ use super::simd::{
 use super::strided::F1;
 use super::CpuArray;
 use super::{airy, bessel, special};
-use crate::backend::Array;
-use crate::dispatch::Meta;
 use crate::dtype::Part;
-use crate::ops::binary::BinaryOp;
-use crate::ops::unary::UnaryOp;
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
 use loops::{better, better_over, extremes, loops1, loops2, Call, Call2, Loops1, Loops2, Overs1, Overs2};
+use lucid_ir::backend::Array;
+use lucid_ir::ops::binary::BinaryOp;
+use lucid_ir::ops::unary::UnaryOp;
+use lucid_ir::Meta;
 use num_complex::{Complex, Complex32, Complex64};
 
 mod loops;
@@ -182,7 +182,7 @@ macro_rules! complexes2 {
 /// The kernels of the `unary` family; the result may be written over `x`, row-major and of its dtype.
 pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
     use UnaryOp as U;
-    let call = Call { op: op.schema().name, x, over };
+    let call = Call { op: op.name(), x, over };
     let (complex, double) = (x.dtype().is_complex(), x.dtype() == DType::C128);
     match op {
         U::Neg => {
@@ -306,7 +306,7 @@ macro_rules! calls {
 pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -> Result<CpuArray> {
     use BinaryOp as B;
     let shape = &out.shape[..];
-    let name = op.schema().name;
+    let name = op.name();
     let run = |loops: &Loops2, grain: usize| loops.run(Call2 { op: name, a, b, shape, over }, grain);
     if matches!(op, B::FloorDivide | B::Remainder | B::Fmod) && a.dtype().is_integral() && !shape.contains(&0) {
         refuse_zero(name, b)?;

@@ -7,10 +7,11 @@
 use super::blas::{gemm_here, Decompose, Eigen, Gemm, Matrix, Packed, Product};
 use super::simd::threads;
 use super::CpuArray;
-use crate::dispatch::Meta;
 use crate::dtype::Element;
+use crate::fallible::{scratch, scratch_from, scratch_of, scratch_room};
 use crate::shape::Layout;
 use crate::{Error, Result};
+use lucid_ir::Meta;
 use num_complex::Complex;
 use num_traits::{Float, NumCast, Zero};
 use std::ffi::c_int;
@@ -71,7 +72,7 @@ fn per_matrix<T: Decompose, O: Element + Zero>(
 pub fn cholesky<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let (n, _) = sizes("linalg.cholesky", a)?;
     per_matrix::<T, T>("linalg.cholesky", a, out, n * n + 1, |n, _, a, out| {
-        let mut rows = a.to_vec();
+        let mut rows = scratch_of(a);
         let info = T::cholesky(n, &mut rows);
         (0..n * n).for_each(|i| out[i] = if i / n <= i % n { rows[i % n * n + i / n] } else { T::zero() });
         // OpenBLAS takes NaN for positive; LAPACK names the first one.
@@ -102,7 +103,7 @@ fn is_nan<T: PartialEq + Copy>(x: T) -> bool {
 
 /// The columns of `m` rows of `n`.
 fn transposed<T: Copy>(m: usize, n: usize, a: &[T]) -> Vec<T> {
-    (0..m * n).map(|i| a[i % m * n + i / m]).collect()
+    scratch_from((0..m * n).map(|i| a[i % m * n + i / m]))
 }
 
 /// [`transposed`], into `out`.
@@ -132,7 +133,7 @@ pub fn eigenvalues<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
         if lower_half(n, a).any(|x| !x.is_finite()) {
             return 1;
         }
-        T::eigh(n, false, &mut a.to_vec(), out)
+        T::eigh(n, false, &mut scratch_of(a), out)
     })
 }
 
@@ -143,7 +144,7 @@ pub fn eigh<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
         if lower_half(n, a).any(|x| !x.is_finite()) {
             return 1;
         }
-        let (mut rows, mut values) = (a.to_vec(), vec![T::Real::zero(); n]);
+        let (mut rows, mut values) = (scratch_of(a), scratch(T::Real::zero(), n));
         let info = T::eigh(n, true, &mut rows, &mut values);
         out.iter_mut().zip(values).for_each(|(o, v)| *o = number(v));
         out[n..].iter_mut().zip(rows).for_each(|(o, v)| *o = v.conj());
@@ -187,7 +188,7 @@ pub fn singular_values<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArra
             out.fill(T::Real::nan());
             return 0;
         }
-        T::svd(b'N', m, n, &mut a.to_vec(), out, &mut [], &mut [])
+        T::svd(b'N', m, n, &mut scratch_of(a), out, &mut [], &mut [])
     })
 }
 
@@ -202,7 +203,7 @@ pub fn svd<T: Decompose>(a: &CpuArray, full: bool, out: &Meta) -> Result<CpuArra
         }
         let (u, rest) = out.split_at_mut(m * ku);
         let (s, vt) = rest.split_at_mut(k);
-        let mut values = vec![T::Real::zero(); k];
+        let mut values = scratch(T::Real::zero(), k);
         // The columns are the rows of the transpose, `conj(V) S Uᵀ`; its factors by rows are those of the matrix by columns.
         let info = T::svd(job, n, m, &mut transposed(m, n, a), &mut values, vt, u);
         s.iter_mut().zip(values).for_each(|(s, v)| *s = number(v));
@@ -224,8 +225,9 @@ pub fn pseudo_inverse<T: Decompose + Gemm>(
         if a.iter().any(|x| !x.is_finite()) {
             return 1;
         }
-        let (mut u, mut s, mut vt) = (vec![T::zero(); m * k], vec![T::Real::zero(); k], vec![T::zero(); k * n]);
-        let mut a = a.to_vec();
+        let (mut u, mut s, mut vt) =
+            (scratch(T::zero(), m * k), scratch(T::Real::zero(), k), scratch(T::zero(), k * n));
+        let mut a = scratch_of(a);
         if hermitian {
             // The lower half alone is read, and of the diagonal the real part.
             (0..n * n).filter(|i| i % n > i / n).for_each(|i| a[i] = a[i % n * n + i / n].conj());
@@ -251,7 +253,7 @@ pub fn lu<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let k = m.min(n);
     per_matrix::<T, T>("linalg.lu", a, out, m * n + k + 1, |m, n, a, out| {
         let (columns, rest) = out.split_at_mut(m * n);
-        let mut pivots = vec![0; k];
+        let mut pivots = scratch(0, k);
         transpose(m, n, a, columns);
         let info = T::lu_columns(m, n, columns, &mut pivots);
         for (o, p) in rest.iter_mut().zip(pivots.iter().chain([&info])) {
@@ -277,7 +279,7 @@ pub fn ldl<T: Decompose + Packed>(a: &CpuArray, hermitian: bool, out: &Meta) -> 
     let (n, _) = sizes("linalg.ldl_factor", a)?;
     per_matrix::<T, T>("linalg.ldl_factor", a, out, n * n + n + 1, |n, _, a, out| {
         let (columns, rest) = out.split_at_mut(n * n);
-        let mut pivots = vec![0; n];
+        let mut pivots = scratch(0, n);
         transpose(n, n, a, columns);
         let info = T::ldl(n, hermitian, columns, &mut pivots);
         (0..n * n).filter(|i| i % n < i / n).for_each(|i| columns[i] = T::zero());
@@ -298,7 +300,7 @@ pub fn ldl_solve<T: Decompose + Packed>(
 ) -> Result<CpuArray> {
     let op = "linalg.ldl_solve";
     let ((n, _), (_, k)) = (sizes(op, a)?, sizes(op, b)?);
-    let (a, pivots, b) = (a.contiguous()?, pivots.contiguous()?, b.contiguous()?);
+    let (a, pivots, b) = (a.contiguous()?, pivots.settled()?, b.contiguous()?);
     let (factors, rows, right) = (a.read::<T>(), pivots.read::<i32>(), b.read::<T>());
     let (factors, rows, right) = (a.slice(&factors), pivots.slice(&rows), b.slice(&right));
     by_columns(out, |out: &mut [T]| {
@@ -343,21 +345,24 @@ pub fn exponential<T: Decompose + Gemm>(a: &CpuArray, out: &Meta) -> Result<CpuA
     // 0.5^14 / 14! is below float64's rounding, 0.5^9 / 9! below float32's.
     let terms = if T::DTYPE == crate::DType::F64 { 14u8 } else { 9 };
     per_matrix::<T, T>("linalg.matrix_exp", a, out, n * n, |n, _, a, out| {
-        let sum = |j: usize| (0..n).fold(T::Real::zero(), |t, i| t + a[i * n + j].abs());
-        let norm = (0..n).map(sum).fold(T::Real::zero(), Float::max);
+        let norm = |scale: T| {
+            let sum = |j: usize| (0..n).fold(T::Real::zero(), |t, i| t + (a[i * n + j] * scale).abs());
+            (0..n).map(sum).fold(T::Real::zero(), Float::max)
+        };
         if a.iter().any(|x| !x.is_finite()) {
             out.fill(number(f64::NAN));
             return 0;
         }
         let half = <T::Real as NumCast>::from(0.5).unwrap_or(T::Real::zero());
-        let (mut squarings, mut size, mut scale) = (0, norm, T::one());
+        let (mut squarings, mut size, mut scale) = (0, norm(T::one()), T::one());
         while size > half {
             squarings += 1;
-            size = size * half;
             scale *= number(0.5);
+            // Finite elements may have a sum that is not.
+            size = if size.is_finite() { size * half } else { norm(scale) };
         }
-        let small: Vec<T> = a.iter().map(|&x| x * scale).collect();
-        let mut product = vec![T::zero(); n * n];
+        let small: Vec<T> = scratch_from(a.iter().map(|&x| x * scale));
+        let mut product = scratch(T::zero(), n * n);
         let identity = |out: &mut [T]| {
             out.fill(T::zero());
             (0..n).for_each(|i| out[i * n + i] = T::one());
@@ -383,7 +388,7 @@ pub fn exponential<T: Decompose + Gemm>(a: &CpuArray, out: &Meta) -> Result<CpuA
 
 /// The order of rows that exchanging each with the one its pivot names, from 1 on, leads to.
 pub fn permutation(pivots: &[i64], n: usize) -> Option<Vec<i64>> {
-    let mut order: Vec<i64> = (0..n as i64).collect();
+    let mut order: Vec<i64> = scratch_from(0..n as i64);
     for (i, &p) in pivots.iter().enumerate() {
         let to = usize::try_from(p).ok()?.checked_sub(1).filter(|&to| to < n && i < n)?;
         order.swap(i, to);
@@ -393,7 +398,7 @@ pub fn permutation(pivots: &[i64], n: usize) -> Option<Vec<i64>> {
 
 /// [`permutation`] of each row of pivots.
 pub fn permutations(pivots: &[i64], each: usize, n: usize) -> Result<Vec<i64>> {
-    let mut found = Vec::with_capacity(pivots.len() / each.max(1) * n);
+    let mut found = scratch_room(pivots.len() / each.max(1) * n);
     for pivots in pivots.chunks(each.max(1)) {
         match permutation(pivots, n) {
             Some(order) => found.extend(order),

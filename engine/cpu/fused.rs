@@ -7,13 +7,13 @@ use super::blas::{gemm, Gemm, Matrix, Product};
 use super::elementwise::{apply1, apply2};
 use super::simd::{for_strips, join, run, threads, Exponential, Extreme, Map1, Math, Real, Strip, Sum, Task, Wide};
 use super::{attention, copy, gradients, CpuArray};
-use crate::backend::Array;
-use crate::dispatch::Meta;
 use crate::dtype::Element;
-use crate::ops::nn::NnOp;
-use crate::ops::view::ViewOp;
+use crate::fallible::scratch;
 use crate::shape::{Axes, Layout};
 use crate::Result;
+use lucid_ir::backend::Array;
+use lucid_ir::ops::nn::NnOp;
+use lucid_ir::Meta;
 
 /// Runs `$body` with `$T` bound to the Rust type of a floating dtype; an error for any other.
 macro_rules! with_float {
@@ -155,20 +155,17 @@ fn linear<T: Float>(inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
 pub fn axis_last(x: &CpuArray, axis: usize) -> Result<CpuArray> {
     let n = x.layout().ndim();
     let axes: Axes = (0..n).filter(|&a| a != axis).chain([axis]).collect();
-    match x.layout().view(&ViewOp::Permute { axes }) {
-        Some(layout) => x.with_layout(layout).contiguous(),
-        None => x.contiguous(),
-    }
+    x.with_layout(x.layout().permuted_by(&axes)).contiguous()
 }
 
 /// What [`axis_last`] moved, moved back.
 pub fn axis_back(x: &CpuArray, axis: usize) -> Result<CpuArray> {
     let last = x.layout().ndim() - 1;
     let axes: Axes = (0..axis).chain([last]).chain(axis..last).collect();
-    match x.layout().view(&ViewOp::Permute { axes }) {
-        Some(layout) if axis != last => copy::copy(&x.with_layout(layout)),
-        _ => Ok(x.clone()),
+    if axis == last {
+        return Ok(x.clone());
     }
+    copy::copy(&x.with_layout(x.layout().permuted_by(&axes)))
 }
 
 /// Elements worked on at once where rows are short: with what is made of them, the first cache level holds them.
@@ -330,15 +327,15 @@ impl<T: Wide<W: Compute>, const LOG: bool> Task for Columns<'_, T, LOG> {
         const ROWS: usize = 64;
         let Columns { x, apart, powers, mut out } = self;
         let width = out.width;
-        let mut most = vec![T::W::of(f64::NEG_INFINITY); width];
+        let mut most = scratch(T::W::of(f64::NEG_INFINITY), width);
         for x in x.chunks(apart) {
             for (most, x) in most.iter_mut().zip(x) {
                 let x = x.widen();
                 *most = if x > *most { x } else { *most };
             }
         }
-        let mut sums = vec![0f64; width];
-        let mut part = vec![T::W::of(0.0); width];
+        let mut sums = scratch(0f64, width);
+        let mut part = scratch(T::W::of(0.0), width);
         for (x, e) in x.chunks(ROWS * apart).zip(powers.chunks_mut(ROWS * width)) {
             part.fill(T::W::of(0.0));
             for (x, e) in x.chunks(apart).zip(e.chunks_mut(width)) {
@@ -382,7 +379,7 @@ fn softmax_columns<T: Float, const LOG: bool>(x: &CpuArray, n: usize, inner: usi
     CpuArray::build(x.shape(), |out: &mut [T]| {
         // As many columns as fit: few of a row are few bytes of a page, and of a line that is fetched.
         let widest = (KEPT / n).clamp(LANES, BLOCK).min(inner);
-        let room = || vec![T::W::of(0.0); n * widest];
+        let room = || scratch(T::W::of(0.0), n * widest);
         for_strips(out, [n, inner], widest, threads::GRAIN / 4, room, |powers, out| {
             let x = &data[out.start..][..n * inner][out.column..];
             run(Columns::<T, LOG> { x, apart: inner, powers: &mut powers[..n * out.width], out });
@@ -403,7 +400,7 @@ fn softmax<T: Float, const LOG: bool>(x: &CpuArray, axis: usize) -> Result<CpuAr
     let y = CpuArray::build(x.shape(), |out: &mut [T]| {
         threads::for_chunks(out, n, threads::GRAIN / 4, |start, out| {
             let block = (BLOCK / n).max(1) * n;
-            let mut powers = vec![T::W::of(0.0); block.min(out.len())];
+            let mut powers = scratch(T::W::of(0.0), block.min(out.len()));
             for (x, out) in data[start..].chunks(block).zip(out.chunks_mut(block)) {
                 let len = out.len();
                 run(Softmax::<T, LOG> { x: &x[..len], n, powers: &mut powers[..len], out });
@@ -417,7 +414,7 @@ fn softmax<T: Float, const LOG: bool>(x: &CpuArray, axis: usize) -> Result<CpuAr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, show};
+    use crate::tests::{array, layouts, show};
     use half::{bf16, f16};
 
     fn run_nn<T: Element>(op: NnOp, inputs: &[&CpuArray], shape: &[usize]) -> Vec<T> {

@@ -6,6 +6,7 @@
 use super::fused::{axis_back, axis_last, total, total2, Compute, Float};
 use super::simd::{run, threads, Task, Wide};
 use super::CpuArray;
+use crate::fallible::scratch;
 use crate::Result;
 
 /// Elements worked on at once where rows are short.
@@ -72,7 +73,7 @@ pub fn softmax<T: Float>(g: &CpuArray, y: &CpuArray, axis: usize, log: bool) -> 
                 return run(Softmax { g, y, n, out });
             }
             let block = (BLOCK / n).max(1) * n;
-            let mut powers = vec![T::W::of(0.0); block.min(out.len())];
+            let mut powers = scratch(T::W::of(0.0), block.min(out.len()));
             for ((g, y), out) in g.chunks(block).zip(y.chunks(block)).zip(out.chunks_mut(block)) {
                 run(LogSoftmax { g, y, n, powers: &mut powers[..out.len()], out });
             }
@@ -85,7 +86,7 @@ pub fn softmax<T: Float>(g: &CpuArray, y: &CpuArray, axis: usize, log: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, near, numbers, show};
+    use crate::tests::{array, layouts, near, numbers, show};
 
     #[test]
     fn softmax_along_any_axis_of_any_layout() {

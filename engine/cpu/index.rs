@@ -2,18 +2,19 @@
 //!
 //! Depends on `strided` and `simd`. Index elements are int64, negative ones only in advanced indexing. Invariant: all of them
 //! are checked before what they lead to is read or written, and what is written does not depend on the number of threads.
+//! Beside the result nothing is allocated that grows with an input.
 
+use super::index_plan::{IndexGuards, Plan};
 use super::scatter::{self, put};
 use super::simd::{run_light, threads, with_word, Task, Word};
-use super::strided::{collapse, copy_to, write_to};
+use super::strided::{copy_to, write_to};
 use super::CpuArray;
-use crate::backend::Array;
-use crate::dispatch::Meta;
 use crate::dtype::Element;
-use crate::ops::index::{index_position, IndexOp, ScatterMode};
-use crate::ops::view::ViewOp;
 use crate::shape::{numel, Layout};
 use crate::{with_dtype, Error, Result};
+use lucid_ir::backend::Array;
+use lucid_ir::ops::index::{IndexOp, ScatterMode};
+use lucid_ir::Meta;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -32,13 +33,15 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
         }
         IndexOp::Scatter { .. } | IndexOp::Reduce { .. } | IndexOp::IndexPut { .. } => scatter::scattered(op, inputs),
         IndexOp::Index { axes, strict } => {
-            let plan = Plan::new("index", x.layout(), (axes, *strict), &inputs[1..], &out.shape)?;
+            let guards: IndexGuards = inputs[1..].iter().map(|i| i.read::<i64>()).collect();
+            let plan = Plan::new("index", x.layout(), (axes, *strict), (&inputs[1..], &guards), &out.shape)?;
             with_word!(out.dtype, W => read_plan::<W>(x, &plan, &out.shape))
         }
         IndexOp::SliceScatter { dims, .. } => {
-            let part = Layout::contiguous(&out.shape).view(&ViewOp::Slice { dims: dims.clone() });
-            let part = part.filter(|p| p.shape.as_slice() == inputs[1].shape());
-            let part = part.ok_or_else(|| mismatch("slice_scatter", inputs))?;
+            let part = Layout::contiguous(&out.shape).sliced(dims);
+            if part.shape.as_slice() != inputs[1].shape() {
+                return Err(mismatch("slice_scatter", inputs));
+            }
             with_word!(out.dtype, W => slice_scatter::<W>(x, inputs[1], &part))
         }
         IndexOp::StridedAdd { layout, shape } => with_dtype!(out.dtype, T => strided_add::<T>(x, layout, shape)),
@@ -58,29 +61,11 @@ fn mismatch(op: &'static str, inputs: &[&CpuArray]) -> Box<Error> {
     Error::shape(op, "the shapes do not belong together", &shapes)
 }
 
-/// What a negative index means: advanced indexing counts from the end, `gather` and `scatter` refuse, as in PyTorch.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Negative {
-    FromTheEnd,
-    Refused,
-}
-
-/// The elements of an index array, in order, wrapped into `0..shape[axis]`.
-pub(super) fn checked(
-    op: &'static str,
-    index: &CpuArray,
-    axis: usize,
-    shape: &[usize],
-    negative: Negative,
-) -> Result<Vec<usize>> {
-    let size = shape.get(axis).copied().unwrap_or(1);
-    let index = index.contiguous()?;
-    let guard = index.read::<i64>();
-    let index = index.slice(&guard);
-    let least = if negative == Negative::FromTheEnd { -(size as i64) } else { 0 };
-    within(op, index, axis, size, least)?;
-    let n = size as i64;
-    Ok(index.iter().map(|&i| (if i < 0 { i + n } else { i }) as usize).collect())
+/// Why an op failed whose indices were all in range when it began: somebody else writes to their memory.
+#[cold]
+pub(super) fn changed(op: &'static str) -> Box<Error> {
+    let why = "another thread changed the index tensor while the op ran; clone() it first, or wait for that thread";
+    Error::runtime(op, why)
 }
 
 /// Is any index below the first bound, or not below the second?
@@ -164,102 +149,71 @@ fn gather<W: Word>(x: &CpuArray, axis: usize, at: &[i64], shape: &[usize]) -> Re
         let bad = AtomicBool::new(false);
         threads::for_chunks(out, len, GRAIN, |start, out| {
             let at = &at[start..][..out.len()];
-            if run_light(Outside(at, 0, size as i64)) {
-                return bad.store(true, Relaxed);
-            }
             let bases = Walk::new(outer, &strides, start / len.max(1));
+            let mut inside = true;
             for ((row, at), base) in out.chunks_mut(len.max(1)).zip(at.chunks(len.max(1))).zip(bases) {
                 let base = base + offset;
+                // Each index is read once: what was checked is what is used, whoever else writes to it.
                 if step == 0 && along == 1 {
-                    let line = &data[base..];
-                    row.iter_mut().zip(at).for_each(|(o, &i)| *o = line[i as usize]);
+                    let line = data.get(base..base + size).unwrap_or_default();
+                    for (o, &i) in row.iter_mut().zip(at) {
+                        match line.get(i as usize) {
+                            Some(&x) => *o = x,
+                            None => inside = false,
+                        }
+                    }
                     continue;
                 }
-                let at = at.iter().map(|&i| i as usize * along);
-                row.iter_mut().zip(at).enumerate().for_each(|(j, (o, i))| *o = data[base + j * step + i]);
+                for (j, (o, &i)) in row.iter_mut().zip(at).enumerate() {
+                    match (i as usize) < size {
+                        true => *o = data[base + j * step + i as usize * along],
+                        false => inside = false,
+                    }
+                }
+            }
+            if !inside {
+                bad.store(true, Relaxed);
             }
         });
-        if bad.into_inner() {
-            within("gather", at, axis, size, 0)
-        } else {
-            Ok(())
+        match bad.into_inner() {
+            true => Err(within("gather", at, axis, size, 0).err().unwrap_or_else(|| changed("gather"))),
+            false => Ok(()),
         }
     })
-}
-
-/// Where advanced indexing reads or writes: element (a, b, c) of the indexed array lies at `before[a] + at[b] + after[c]`.
-pub(super) struct Plan {
-    before: Vec<usize>,
-    at: Vec<usize>,
-    pub(super) after: Vec<usize>,
-    /// Are the offsets in `after` 0, 1, 2, …?
-    pub(super) dense: bool,
-}
-
-impl Plan {
-    /// For an array of this layout, indexed along `axes`, where the indexed array has the shape `indexed`.
-    pub(super) fn new(
-        op: &'static str,
-        x: &Layout,
-        (axes, strict): (&[usize], bool),
-        indices: &[&CpuArray],
-        indexed: &[usize],
-    ) -> Result<Plan> {
-        let negative = if strict { Negative::Refused } else { Negative::FromTheEnd };
-        let position = index_position(axes);
-        let others: Vec<usize> = (0..x.ndim()).filter(|a| !axes.contains(a)).collect();
-        let fits = axes.len() == indices.len() && position <= others.len() && indexed.len() >= others.len();
-        if !fits {
-            let shapes: Vec<_> = indices.iter().map(|i| i.shape()).chain([indexed]).collect();
-            return Err(Error::shape(op, "the indices do not belong to the result", &shapes));
-        }
-        let shape = &indexed[position..position + indexed.len() - others.len()];
-        let mut at = vec![0; numel(shape)];
-        for (&axis, index) in axes.iter().zip(indices) {
-            let wide = checked(op, index, axis, &x.shape, negative)?;
-            let dense = Layout::contiguous(index.shape()).broadcast_to(shape);
-            let places = Walk::new(&dense.shape, &dense.strides, 0);
-            at.iter_mut().zip(places).for_each(|(at, place)| *at += wide[place] * x.strides[axis]);
-        }
-        let offsets = |axes: &[usize], start: usize| -> Vec<usize> {
-            let shape: Vec<usize> = axes.iter().map(|&a| x.shape[a]).collect();
-            let strides: Vec<usize> = axes.iter().map(|&a| x.strides[a]).collect();
-            Walk::new(&shape, &strides, 0).take(numel(&shape)).map(|o| start + o).collect()
-        };
-        let (before, after) = others.split_at(position);
-        let dims = collapse(after.iter().map(|&a| (x.shape[a], x.strides[a])));
-        let dense = matches!(dims.as_slice(), [] | [(_, 1)]);
-        Ok(Plan { before: offsets(before, x.offset), at, after: offsets(after, 0), dense })
-    }
-
-    /// The start of each run of `after`, from that of number `first` on.
-    pub(super) fn starts(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
-        let n = self.at.len().max(1);
-        let (row, column) = (first / n, first % n);
-        let rest = self.before[row.min(self.before.len())..].iter();
-        rest.enumerate().flat_map(move |(r, &b)| {
-            let from = if r == 0 { column } else { 0 };
-            self.at[from.min(self.at.len())..].iter().map(move |&a| a + b)
-        })
-    }
 }
 
 fn read_plan<W: Word>(x: &CpuArray, plan: &Plan, shape: &[usize]) -> Result<CpuArray> {
     let guard = x.read_words::<W>();
     let data: &[W] = &guard;
-    let n = plan.after.len().max(1);
-    CpuArray::build_words(shape, x.dtype(), |out| {
+    let n = plan.run.max(1);
+    let (len, step) = plan.row();
+    CpuArray::build_words(shape, x.dtype(), |out: &mut [W]| {
+        let bad = AtomicBool::new(false);
         threads::for_chunks(out, n, GRAIN, |first, out| {
-            let starts = plan.starts(first / n);
-            match (plan.dense, n) {
-                (true, 1) => out.iter_mut().zip(starts).for_each(|(o, at)| *o = data[at]),
-                (true, _) => out.chunks_mut(n).zip(starts).for_each(|(o, at)| o.copy_from_slice(&data[at..at + n])),
-                (false, _) => out.chunks_mut(n).zip(starts).for_each(|(o, at)| {
-                    o.iter_mut().zip(&plan.after).for_each(|(o, &j)| *o = data[at + j]);
-                }),
+            let fine = plan.runs(first / n, out.len() / n, |done, base, at| {
+                let out = &mut out[done * n..(done + at.len()) * n];
+                if n == 1 {
+                    return out.iter_mut().zip(at).for_each(|(o, at)| *o = data[base + at]);
+                }
+                for (out, at) in out.chunks_exact_mut(n).zip(at) {
+                    plan.rows(|start, row| {
+                        let (row, out) = (base + at + row, &mut out[start..start + len]);
+                        match step {
+                            1 => out.copy_from_slice(&data[row..row + len]),
+                            _ => out.iter_mut().enumerate().for_each(|(j, o)| *o = data[row + j * step]),
+                        }
+                    });
+                }
+            });
+            if !fine {
+                bad.store(true, Relaxed);
             }
         });
-        Ok(())
+        if bad.into_inner() {
+            Err(plan.refused())
+        } else {
+            Ok(())
+        }
     })
 }
 
@@ -273,7 +227,9 @@ fn slice_scatter<W: Word>(x: &CpuArray, src: &CpuArray, part: &Layout) -> Result
 }
 
 fn strided_add<T: Element + scatter::Meet>(x: &CpuArray, layout: &Layout, shape: &[usize]) -> Result<CpuArray> {
-    if layout.numel() != x.numel() || layout.span() > numel(shape) {
+    // A view of nothing may start beyond its storage.
+    let span = if layout.numel() == 0 { 0 } else { layout.span() };
+    if layout.numel() != x.numel() || span > numel(shape) {
         let why = format!("a layout that spans {} elements does not fit", layout.span());
         return Err(Error::shape("strided_scatter_add", why, &[x.shape(), shape]));
     }
@@ -363,8 +319,8 @@ fn flip<W: Word>(x: &CpuArray, axes: &[usize]) -> Result<CpuArray> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, show};
     use crate::shape::{Axes, SliceDim};
+    use crate::tests::{array, layouts, show};
     use half::bf16;
 
     fn go<T: Element>(op: IndexOp, inputs: &[&CpuArray], shape: &[usize]) -> Vec<T> {

@@ -5,10 +5,11 @@
 use super::blas::Lapack;
 use super::factor;
 use super::CpuArray;
-use crate::backend::Array;
-use crate::dispatch::Meta;
-use crate::ops::linalg::LinalgOp;
+use crate::fallible::scratch;
 use crate::{DType, Error, Result};
+use lucid_ir::backend::Array;
+use lucid_ir::ops::linalg::LinalgOp;
+use lucid_ir::Meta;
 use num_complex::{Complex32, Complex64};
 use num_traits::{Float, NumCast, Zero};
 use std::ffi::c_int;
@@ -21,11 +22,15 @@ macro_rules! factored {
             DType::F64 => $($f)::+::<f64>($($arg),*),
             DType::C64 => $($f)::+::<Complex32>($($arg),*),
             DType::C128 => $($f)::+::<Complex64>($($arg),*),
-            other => Err(Error::dtype($op.schema().name, "takes float32, float64, complex64 and complex128", &[other])),
+            other => Err(Error::dtype($op.name(), "takes float32, float64, complex64 and complex128", &[other])),
         }
     };
 }
 
+/// Runs a primitive of the family.
+///
+/// # Errors
+/// For matrices that cannot be factored, and dtypes that LAPACK has not.
 pub fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     match (op, inputs) {
         (LinalgOp::DeterminantParts, [a]) => factored!(op, a, determinant(a, out)),
@@ -52,7 +57,7 @@ pub fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArra
             factored!(op, a, factor::ldl_solve(a, pivots, b, *hermitian, out))
         }
         (LinalgOp::Permutation { n }, [pivots]) => permutations(pivots, *n, out),
-        (op, x) => Err(Error::runtime(op.schema().name, format!("does not take {} arrays", x.len()))),
+        (op, x) => Err(Error::runtime(op.name(), format!("does not take {} arrays", x.len()))),
     }
 }
 
@@ -81,7 +86,7 @@ fn determinant<T: Lapack>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let a = a.contiguous()?;
     let guard = a.read::<T>();
     let data = a.slice(&guard);
-    let (mut work, mut pivots) = (vec![T::zero(); n * n], vec![0; n]);
+    let (mut work, mut pivots) = (scratch(T::zero(), n * n), scratch(0, n));
     CpuArray::build(&out.shape, |out: &mut [T]| {
         for (i, parts) in out.chunks_mut(3).enumerate() {
             work.copy_from_slice(&data[i * n * n..(i + 1) * n * n]);
@@ -118,7 +123,7 @@ fn inverse<T: Lapack>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let a = a.contiguous()?;
     let guard = a.read::<T>();
     let data = a.slice(&guard);
-    let mut pivots = vec![0; n];
+    let mut pivots = scratch(0, n);
     factor::by_columns(out, |out: &mut [T]| {
         for (matrix, rows) in out.chunks_mut((n * n).max(1)).zip(data.chunks((n * n).max(1))) {
             // The transpose's inverse by rows is the inverse by columns.
@@ -138,7 +143,7 @@ fn solve<T: Lapack>(a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> 
     let (a, b) = (a.contiguous()?, b.contiguous()?);
     let (left, right) = (a.read::<T>(), b.read::<T>());
     let (left, right) = (a.slice(&left), b.slice(&right));
-    let (mut work, mut pivots) = (vec![T::zero(); n * n], vec![0; n]);
+    let (mut work, mut pivots) = (scratch(T::zero(), n * n), scratch(0, n));
     factor::by_columns(out, |out: &mut [T]| {
         for i in 0..if n * k > 0 { batch } else { 0 } {
             work.copy_from_slice(&left[i * n * n..(i + 1) * n * n]);

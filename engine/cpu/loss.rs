@@ -5,16 +5,17 @@
 
 use super::fused::{with_float, Compute, Float};
 use super::{index, CpuArray};
-use crate::dispatch::Meta;
-use crate::ops::loss::{LossOp, Reduction};
+use crate::fallible::scratch_from;
 use crate::{Error, Result};
+use lucid_ir::ops::loss::{LossOp, Reduction};
+use lucid_ir::Meta;
 
 /// The kernels of the `loss` family.
 pub fn loss(op: &LossOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     let &[x, target] = inputs else {
-        return Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())));
+        return Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())));
     };
-    let target = target.contiguous()?;
+    let target = target.settled()?;
     let guard = target.read::<i64>();
     let targets = target.slice(&guard);
     let rows = target.shape().last().copied().unwrap_or(1);
@@ -48,12 +49,12 @@ impl Batch<'_> {
         let counted: Vec<i64>;
         let targets = match self.targets.contains(&self.ignore) {
             true => {
-                counted = self.targets.iter().copied().filter(|&t| t != self.ignore).collect();
+                counted = scratch_from(self.targets.iter().copied().filter(|&t| t != self.ignore));
                 &counted
             }
             false => self.targets,
         };
-        index::within(op.schema().name, targets, 1, self.classes, 0)
+        index::within(op.name(), targets, 1, self.classes, 0)
     }
 
     /// The targets of each batch; none where batches are empty.

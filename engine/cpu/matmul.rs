@@ -6,10 +6,11 @@
 use super::blas::{gemm, gemm_here, Gemm, Matrix, Product};
 use super::simd::threads;
 use super::CpuArray;
-use crate::backend::Array;
-use crate::dispatch::Meta;
+use crate::fallible::scratch_from;
 use crate::shape::Layout;
 use crate::{with_dtype, Result};
+use lucid_ir::backend::Array;
+use lucid_ir::Meta;
 
 /// Multiplications below which all products of a batch are shared out over the pool as wholes.
 const SMALL: usize = 1 << 21;
@@ -50,7 +51,7 @@ pub(super) fn starts(x: &CpuArray, batch: &[usize]) -> Vec<usize> {
     let lead = Layout { shape: shape[..n].into(), strides: strides[..n].into(), offset: *offset }.broadcast_to(batch);
     let mut out = vec![lead.offset];
     for (&n, &s) in lead.shape.iter().zip(&lead.strides) {
-        out = out.iter().flat_map(|&start| (0..n).map(move |i| start + i * s)).collect();
+        out = scratch_from(out.iter().flat_map(|&start| (0..n).map(move |i| start + i * s)));
     }
     out
 }
@@ -98,7 +99,7 @@ fn product<T: Gemm>(a: &CpuArray, b: &CpuArray, shape: &[usize]) -> Result<CpuAr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, show};
+    use crate::tests::{array, layouts, show};
     use crate::DType;
     use smallvec::smallvec;
 

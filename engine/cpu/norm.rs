@@ -8,10 +8,11 @@ use super::channels::{self, Channels};
 use super::fused::{total, total2, with_float, Compute, Float, LANES, SUMMED};
 use super::simd::{join, run, threads, Task, Wide};
 use super::CpuArray;
-use crate::backend::Array;
-use crate::dispatch::Meta;
-use crate::ops::norm::NormOp;
+use crate::fallible::{scratch, scratch_from};
 use crate::{Error, Result};
+use lucid_ir::backend::Array;
+use lucid_ir::ops::norm::NormOp;
+use lucid_ir::Meta;
 
 /// Rows whose shares of the gradients of weight and bias are added up in their own precision.
 const GROUP: usize = 64;
@@ -33,13 +34,7 @@ pub fn norm(op: &NormOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
 }
 
 /// What goes back through [`NormOp::Affine`] from `g`: to the input, the weight and the bias.
-pub(crate) fn affine_gradients(
-    g: &CpuArray,
-    x: &CpuArray,
-    weight: &CpuArray,
-    dims: usize,
-    eps: f64,
-) -> Result<[CpuArray; 3]> {
+pub fn affine_gradients(g: &CpuArray, x: &CpuArray, weight: &CpuArray, dims: usize, eps: f64) -> Result<[CpuArray; 3]> {
     with_float!("layer_norm", x.dtype(), T => affine_back::<T>(g, x, weight, dims, eps))
 }
 
@@ -240,9 +235,9 @@ fn affine_back<T: Float>(
     let n = row_of(x.shape(), dims)?;
     let (g_guard, x_guard) = (g.read::<T>(), x.read::<T>());
     let (gs, xs) = (g.slice(&g_guard), x.slice(&x_guard));
-    let mut shares = vec![T::W::of(0.0); (x.numel() / n).div_ceil(GROUP) * 2 * n];
+    let mut shares = scratch(T::W::of(0.0), (x.numel() / n).div_ceil(GROUP) * 2 * n);
     let dx = CpuArray::build(x.shape(), |out: &mut [T]| {
-        let mut jobs: Vec<_> = out.chunks_mut(GROUP * n).zip(shares.chunks_mut(2 * n)).collect();
+        let mut jobs: Vec<_> = scratch_from(out.chunks_mut(GROUP * n).zip(shares.chunks_mut(2 * n)));
         threads::for_chunks(&mut jobs, 1, (threads::GRAIN / 4 / (GROUP * n)).max(1), |first, jobs| {
             for (i, (out, sums)) in jobs.iter_mut().enumerate() {
                 let part = (first + i) * GROUP * n..(first + i) * GROUP * n + out.len();
@@ -251,7 +246,7 @@ fn affine_back<T: Float>(
         });
         Ok(())
     })?;
-    let mut sums = vec![0f64; 2 * n];
+    let mut sums = scratch(0f64, 2 * n);
     for share in shares.chunks(2 * n) {
         sums.iter_mut().zip(share).for_each(|(sum, &s)| *sum += s.into());
     }
@@ -262,7 +257,7 @@ fn affine_back<T: Float>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, near, numbers, show};
+    use crate::tests::{array, layouts, near, numbers, show};
 
     #[test]
     fn standardized_rows_have_mean_0_and_variance_1() {

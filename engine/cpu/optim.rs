@@ -6,11 +6,11 @@
 use super::fused::{with_float, Compute, Float};
 use super::simd::{run_light, threads, Task, Wide};
 use super::CpuArray;
-use crate::backend::Array;
-use crate::optim::algebra::Algebra;
-use crate::optim::rules::{Rule, Visit};
-use crate::optim::Step;
 use crate::{Error, Result};
+use lucid_ir::backend::Array;
+use lucid_ir::optim::algebra::Algebra;
+use lucid_ir::optim::rules::{Rule, Visit};
+use lucid_ir::optim::Step;
 use std::convert::Infallible;
 use std::marker::PhantomData;
 
@@ -194,9 +194,9 @@ fn each<T: Float, R: Rule, const S: usize>(rule: R, p: &mut [T], g: &[T], state:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, show};
-    use crate::optim::step::{Adam, Sgd};
+    use crate::tests::{array, show};
     use half::bf16;
+    use lucid_ir::optim::step::{Adam, Sgd};
 
     fn step(step: &Step, groups: &[Vec<&CpuArray>]) -> Result<()> {
         steps(&[(*step, groups.to_vec())])

@@ -7,12 +7,15 @@ use std::sync::OnceLock;
 
 /// Nodes and their weights.
 pub struct Rule {
+    /// Where the function is evaluated.
     pub nodes: Vec<f64>,
+    /// The weight of each value.
     pub weights: Vec<f64>,
 }
 
 /// The rule of the orthogonal polynomials whose recurrence has these coefficients; `total` is the integral of the weight.
 fn rule(n: usize, total: f64, diagonal: impl Fn(f64) -> f64, beside: impl Fn(f64) -> f64) -> Rule {
+    #[allow(clippy::disallowed_methods)] // Rules have a few dozen nodes.
     let (mut a, mut nodes) = (vec![0.0; n * n], vec![0.0; n]);
     for i in 0..n {
         a[i * n + i] = diagonal(i as f64);

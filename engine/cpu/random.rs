@@ -6,10 +6,11 @@
 use super::cast::cast;
 use super::simd::{map1, run, threads, Map1, Math, Real, Task};
 use super::CpuArray;
-use crate::dispatch::Meta;
-use crate::ops::random::{uniform_bits, RandomOp};
-use crate::random::{threefry2x32, Key};
+use crate::fallible::scratch_from;
 use crate::{DType, Error, Result};
+use lucid_ir::ops::random::{uniform_bits, RandomOp};
+use lucid_ir::random::{threefry2x32, Key};
+use lucid_ir::Meta;
 
 /// Elements worked on at once; the words stay in the first cache level.
 const BLOCK: usize = 1024;
@@ -44,6 +45,7 @@ pub fn random(op: &RandomOp, out: &Meta) -> Result<CpuArray> {
                 cast(&drawn, out.dtype)
             }
         }
+        _ => Err(Error::runtime(op.name(), "takes arrays")),
     }
 }
 
@@ -96,7 +98,7 @@ fn each_word<O: Send>(key: Key, out: &mut [O], f: impl Fn(&[u32], &mut [O]) + Sy
         f(&threefry2x32(key.0, [half as u32, 0])[..1], middle);
     }
     // One block gives a word to each half, so both halves go together.
-    let mut pieces: Vec<_> = low.chunks_mut(BLOCK).zip(high.chunks_mut(BLOCK)).collect();
+    let mut pieces = scratch_from(low.chunks_mut(BLOCK).zip(high.chunks_mut(BLOCK)));
     threads::for_chunks(&mut pieces, 1, GRAIN / BLOCK / 2, |start, pieces| {
         let (mut first, mut second) = ([0; BLOCK], [0; BLOCK]);
         for (i, (low, high)) in pieces.iter_mut().enumerate() {
@@ -222,7 +224,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::show;
+    use crate::tests::show;
     use half::bf16;
 
     const KEY: Key = Key([0x0123_4567, 0x89ab_cdef]);

@@ -8,12 +8,13 @@ use super::cast::cast;
 use super::simd::{self, threads, Extreme, Sum};
 use super::strided::{collapse, Dims};
 use super::CpuArray;
-use crate::backend::Array;
-use crate::dispatch::Meta;
 use crate::dtype::Element;
-use crate::ops::reduce::{ReduceOp, Reduction};
+use crate::fallible::scratch;
 use crate::shape::Layout;
 use crate::{DType, Error, Result};
+use lucid_ir::backend::Array;
+use lucid_ir::ops::reduce::{ReduceOp, Reduction};
+use lucid_ir::Meta;
 use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
 
@@ -283,7 +284,7 @@ fn fold<T: Element, K: Fold<T>>(op: &ReduceOp, k: K, how: &Reduction, x: &CpuArr
                 out.fill(value);
                 Ok(())
             }
-            (false, None) => Err(Error::index(op.schema().name, "cannot reduce over a dimension of size 0")),
+            (false, None) => Err(Error::index(op.name(), "cannot reduce over a dimension of size 0")),
         });
     }
     let (mut kept, mut reduced) = group(x.layout(), &how.axes);
@@ -340,7 +341,7 @@ fn fold_slices<T: Element, K: Fold<T>>(k: K, data: &[T], kept: &Dims, reduced: &
     let cuts = n.div_ceil(PIECE);
     let per_piece = if cuts > 1 { 1 } else { (PIECE / n).max(1) };
     for (out, base) in out.iter_mut().zip(offsets(kept, 0)) {
-        let mut parts: Vec<Option<K::Acc>> = vec![None; slices.div_ceil(per_piece) * cuts];
+        let mut parts: Vec<Option<K::Acc>> = scratch(None, slices.div_ceil(per_piece) * cuts);
         threads::for_chunks(&mut parts, 1, 1, |first, parts| {
             for (i, part) in parts.iter_mut().enumerate() {
                 let (slice, cut) = ((first + i) / cuts * per_piece, (first + i) % cuts * PIECE);
@@ -388,7 +389,7 @@ fn fold_rows<T: Element, K: Fold<T>>(k: K, data: &[T], kept: &Dims, reduced: &Di
     if out.len() * total >= 2 * PIECE && out.len() < 1024 && count(lead) == 1 {
         // Few columns and many rows: pieces of rows.
         let height = (PIECE / width).max(1);
-        let mut parts: Vec<Vec<K::Acc>> = vec![Vec::new(); total.div_ceil(height)];
+        let mut parts: Vec<Vec<K::Acc>> = scratch(Vec::new(), total.div_ceil(height));
         threads::for_chunks(&mut parts, 1, 1, |first, parts| {
             for (i, acc) in parts.iter_mut().enumerate() {
                 let from = (first + i) * height;
@@ -442,7 +443,7 @@ pub fn reduce(op: &ReduceOp, how: &Reduction, x: &CpuArray, out: &Meta) -> Resul
                 #[allow(unreachable_patterns)]
                 DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F16 | DType::BF16
                 | DType::F32 | DType::F64 | DType::C64 | DType::C128 => {
-                    Err(Error::dtype(op.schema().name, format!("has no CPU kernel for {dtype}"), &[dtype]))
+                    Err(Error::dtype(op.name(), format!("has no CPU kernel for {dtype}"), &[dtype]))
                 }
             }
         };
@@ -462,8 +463,8 @@ pub fn reduce(op: &ReduceOp, how: &Reduction, x: &CpuArray, out: &Meta) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, show};
     use crate::shape::reduced_shape;
+    use crate::tests::{array, layouts, show};
     use half::f16;
     use smallvec::smallvec;
 

@@ -7,11 +7,12 @@ use super::cast::cast;
 use super::elementwise::log_add_exp;
 use super::simd::{accumulate, threads, Extreme, Map2, Sum};
 use super::CpuArray;
-use crate::backend::Array;
-use crate::dispatch::Meta;
 use crate::dtype::{narrow, wide as widened, Element};
-use crate::ops::scan::ScanOp;
+use crate::fallible::{scratch, scratch_from};
 use crate::{DType, Error, Result};
+use lucid_ir::backend::Array;
+use lucid_ir::ops::scan::ScanOp;
+use lucid_ir::Meta;
 use num_complex::{Complex32, Complex64};
 
 #[derive(Clone, Copy)]
@@ -67,7 +68,7 @@ where
                     }
                     continue;
                 }
-                let mut acc = vec![start; inner];
+                let mut acc = scratch(start, inner);
                 for (o, x) in out.chunks_mut(inner).zip(x.chunks(inner)) {
                     accumulate(k, &mut acc, x);
                     o.iter_mut().zip(&acc).for_each(|(o, &acc)| *o = T::finish(acc));
@@ -89,7 +90,7 @@ fn arg<T: Element + Extreme, const MAX: bool>(x: &CpuArray, axis: usize) -> Resu
         }
         threads::for_chunks(out, n * inner, threads::GRAIN, |first, out| {
             for (out, x) in out.chunks_mut(n * inner).zip(data[first..].chunks(n * inner)) {
-                let mut best: Vec<(T, i64)> = x[..inner].iter().map(|&x| (x, 0)).collect();
+                let mut best: Vec<(T, i64)> = scratch_from(x[..inner].iter().map(|&x| (x, 0)));
                 for (i, (o, x)) in out.chunks_mut(inner).zip(x.chunks(inner)).enumerate() {
                     for ((o, &x), best) in o.iter_mut().zip(x).zip(&mut best) {
                         // The later one at a tie, and the last NaN.
@@ -118,7 +119,7 @@ fn recur<T: Element + Sum>(factors: &CpuArray, terms: &CpuArray, axis: usize) ->
         threads::for_chunks(out, n * inner, threads::GRAIN, |first, out| {
             let rows = left[first..].chunks(n * inner).zip(right[first..].chunks(n * inner));
             for (out, (a, b)) in out.chunks_mut(n * inner).zip(rows) {
-                let mut acc: Vec<T::Acc> = b[..inner].iter().map(|b| T::acc(b.widen())).collect();
+                let mut acc: Vec<T::Acc> = scratch_from(b[..inner].iter().map(|b| T::acc(b.widen())));
                 out[..inner].copy_from_slice(&b[..inner]);
                 for i in (inner..n * inner).step_by(inner) {
                     for (j, acc) in acc.iter_mut().enumerate() {
@@ -160,7 +161,7 @@ fn log_sum_exp<T: Element + Copy>(x: &CpuArray, axis: usize, none: T, add: fn(T,
         }
         threads::for_chunks(out, n * inner, threads::GRAIN / 8, |first, out| {
             for (out, x) in out.chunks_mut(n * inner).zip(data[first..].chunks(n * inner)) {
-                let mut acc = vec![none; inner];
+                let mut acc = scratch(none, inner);
                 for (o, x) in out.chunks_mut(inner).zip(x.chunks(inner)) {
                     for ((o, &x), acc) in o.iter_mut().zip(x).zip(&mut acc) {
                         *acc = add(*acc, x);
@@ -184,7 +185,7 @@ pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         (ScanOp::Sum { .. }, DType::F32 | DType::F16 | DType::BF16) => DType::F32,
         (_, dtype) if dtype.is_integral() => DType::I64,
         (_, dtype @ (DType::C64 | DType::C128)) => {
-            return Err(Error::dtype(op.schema().name, format!("has no CPU kernel for {dtype}"), &[dtype]));
+            return Err(Error::dtype(op.name(), format!("has no CPU kernel for {dtype}"), &[dtype]));
         }
         _ => DType::F64,
     };
@@ -230,7 +231,7 @@ pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, show};
+    use crate::tests::{array, layouts, show};
 
     fn meta(shape: &[usize], dtype: DType) -> Meta {
         Meta { shape: shape.into(), dtype }

@@ -6,11 +6,12 @@
 use super::fused::{axis_back, axis_last};
 use super::simd::{run, threads, Task, Wide};
 use super::CpuArray;
-use crate::dispatch::Meta;
 use crate::dtype::Element;
-use crate::ops::sort::SortOp;
+use crate::fallible::{scratch_from, scratch_reserve, scratch_resize};
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
+use lucid_ir::ops::sort::SortOp;
+use lucid_ir::Meta;
 
 /// Elements with an order.
 trait Ordered: Element {
@@ -65,7 +66,7 @@ pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     match (op, inputs) {
         (SortOp::ArgSort { axis, descending }, [x]) => order_along(x, *axis, *descending, usize::MAX),
         (SortOp::ArgFirst { axis, descending, k }, [x]) => order_along(x, *axis, *descending, *k),
-        (SortOp::ArgSortRows, [x]) => match crate::backend::Array::dtype(*x) {
+        (SortOp::ArgSortRows, [x]) => match lucid_ir::backend::Array::dtype(*x) {
             DType::Bool => argsort_rows::<bool>(x, out),
             DType::U8 => argsort_rows::<u8>(x, out),
             DType::I8 => argsort_rows::<i8>(x, out),
@@ -78,7 +79,7 @@ pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             DType::F64 => argsort_rows::<f64>(x, out),
             dtype @ (DType::C64 | DType::C128) => unordered("argsort_rows", dtype),
         },
-        (SortOp::Search { right }, [rows, values]) => match crate::backend::Array::dtype(*rows) {
+        (SortOp::Search { right }, [rows, values]) => match lucid_ir::backend::Array::dtype(*rows) {
             DType::Bool => search::<bool>(rows, values, *right, out),
             DType::U8 => search::<u8>(rows, values, *right, out),
             DType::I8 => search::<i8>(rows, values, *right, out),
@@ -92,7 +93,7 @@ pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             dtype @ (DType::C64 | DType::C128) => unordered("searchsorted", dtype),
         },
         (SortOp::ArgSort { .. } | SortOp::ArgFirst { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
-            Err(Error::runtime(op.schema().name, format!("does not take {} arrays", inputs.len())))
+            Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())))
         }
     }
 }
@@ -129,7 +130,7 @@ fn search<T: Ordered>(rows: &CpuArray, values: &CpuArray, right: bool, out: &Met
 /// The first `k` indices, at most, in order.
 fn order_along(x: &CpuArray, axis: usize, descending: bool, k: usize) -> Result<CpuArray> {
     let x = axis_last(x, axis)?;
-    let order = match crate::backend::Array::dtype(&x) {
+    let order = match lucid_ir::backend::Array::dtype(&x) {
         DType::Bool => argsort::<bool>(&x, descending, k),
         DType::U8 => argsort::<u8>(&x, descending, k),
         DType::I8 => argsort::<i8>(&x, descending, k),
@@ -163,7 +164,7 @@ fn argsort_rows<T: Ordered>(x: &CpuArray, out: &Meta) -> Result<CpuArray> {
             for (i, out) in out.chunks_mut(n).enumerate() {
                 let rows = &data[(start + i * n) * m..(start + (i + 1) * n) * m];
                 let row = |i: usize| rows[i * m + 1..(i + 1) * m].iter().map(|x| x.key());
-                let mut order: Vec<(u64, usize)> = (0..n).map(|i| (rows[i * m].key(), i)).collect();
+                let mut order: Vec<(u64, usize)> = scratch_from((0..n).map(|i| (rows[i * m].key(), i)));
                 order.sort_unstable_by(|a, b| {
                     a.0.cmp(&b.0).then_with(|| row(a.1).cmp(row(b.1))).then_with(|| a.1.cmp(&b.1))
                 });
@@ -191,10 +192,11 @@ fn first_in_order<K: Ord>(keys: &mut [K], k: usize) {
 fn candidates<T: Ordered>(row: &[T], mask: u64, k: usize, found: &mut Vec<u64>, keys: &mut Vec<u32>) {
     found.clear();
     if k == 0 || k * 16 > row.len() {
+        scratch_reserve(found, row.len());
         return found.extend((0u64..).zip(row).map(|(i, x)| (x.key() ^ mask) << 32 | i));
     }
     keys.clear();
-    keys.resize(row.len(), 0);
+    scratch_resize(keys, row.len(), 0);
     run(Candidates { row, mask: mask as u32, k, keys, found });
 }
 
@@ -254,11 +256,13 @@ impl<T: Ordered> Task for Candidates<'_, T> {
                     places[count % LANES] = u64::from(key) << 32 | (part * LANES + j) as u64;
                     count += usize::from(key <= bound);
                 }
+                scratch_reserve(found, LANES);
                 found.extend_from_slice(&places[..count.min(LANES)]);
             }
         }
         for (i, &key) in (last..).zip(rest) {
             if key <= bound {
+                scratch_reserve(found, 1);
                 found.push(u64::from(key) << 32 | i as u64);
             }
         }
@@ -291,6 +295,7 @@ fn argsort<T: Ordered>(x: &CpuArray, descending: bool, k: usize) -> Result<CpuAr
                 } else {
                     let mask = if descending { u64::MAX } else { 0 };
                     wide.clear();
+                    scratch_reserve(&mut wide, row.len());
                     wide.extend((0i64..).zip(row).map(|(i, x)| (x.key() ^ mask, i)));
                     first_in_order(&mut wide, k);
                     out.iter_mut().zip(&wide).for_each(|(o, &(_, i))| *o = i);
@@ -304,7 +309,7 @@ fn argsort<T: Ordered>(x: &CpuArray, descending: bool, k: usize) -> Result<CpuAr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, show};
+    use crate::tests::{array, layouts, show};
 
     fn order(x: &CpuArray, axis: usize, descending: bool) -> Vec<i64> {
         let meta = Meta::new(x.shape(), DType::I64);

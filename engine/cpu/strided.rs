@@ -28,7 +28,10 @@ pub fn collapse(dims: impl IntoIterator<Item = (usize, usize)>) -> Dims {
     for (n, s) in dims {
         match out.last_mut() {
             _ if n == 1 => {}
-            Some(last) if n.checked_mul(s) == Some(last.1) => *last = (last.0 * n, s),
+            // Of tensors without elements, sizes may be greater together than a number can be.
+            Some(last) if n.checked_mul(s) == Some(last.1) && last.0.checked_mul(n).is_some() => {
+                *last = (last.0 * n, s)
+            }
             _ => out.push((n, s)),
         }
     }
@@ -174,7 +177,7 @@ impl<'a, T: Copy> Cursor<'a, '_, T> {
             let (n, s) = self.inner;
             let run = (n - self.at).min(len);
             match s {
-                0 => self.block.resize(self.block.len() + run, data[self.offset]),
+                0 => self.block.extend(std::iter::repeat_n(data[self.offset], run)),
                 1 => self.block.extend_from_slice(&data[self.offset..self.offset + run]),
                 _ => self.block.extend(data[self.offset..].iter().step_by(s).take(run)),
             }

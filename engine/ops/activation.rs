@@ -3,7 +3,8 @@
 //! Sixteen-bit floats are computed in float32 and rounded once, as PyTorch does.
 
 use super::compare::select::{clamp, r#where};
-use super::macros::define_ops;
+use super::macros::define_composites;
+use crate::shape::Sizes;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -11,7 +12,7 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[doc(hidden)]
 macro_rules! activation_ops {
     ($cb:ident) => {
-        $cb! { "activation" ActivationOp :
+        $cb! { "activation" :
             /// `scale · (max(x, 0) + min(0, alpha (e^x - 1)))` with the constants of Klambauer et al. (2017).
             function selu(input: Tensor) -> Tensor {
                 [no_out] Keep Yes DTypes::FLOAT, Same,
@@ -99,7 +100,7 @@ macro_rules! activation_ops {
         }
     };
 }
-activation_ops!(define_ops);
+activation_ops!(define_composites);
 
 /// A function of several steps, in float32 for 16-bit floats.
 fn wide(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
@@ -240,7 +241,7 @@ fn prelu_body(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
                 );
                 return Err(Error::shape("prelu", why, &[x.shape(), weight.shape()]));
             }
-            let mut wide = vec![1; x.ndim()];
+            let mut wide = Sizes::from_elem(1, x.ndim());
             wide[1] = -1;
             weight.reshape(&wide)?
         }

@@ -3,8 +3,9 @@
 use super::index::{cat, run, IndexOp, Target};
 use super::overlap::write_where;
 use super::{result_type, Operand};
-use crate::format::{made_in, MemoryFormat};
+use crate::format::made_in;
 use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
+use crate::MemoryFormat;
 use crate::{Error, Result, Scalar, Tensor};
 
 pub(super) fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {

@@ -1,7 +1,7 @@
 //! Scaled dot-product attention: what the row in `nn.rs` runs, its gradient, and its composition of other ops.
 //!
 //! The primitive takes query (B, H, L, E), key (B, K, S, E) and value (B, K, S, V), where K divides H, and a mask of four
-//! dimensions, each full or 1. Its kernels are in `cpu/attention.rs` and `gpu/nn.rs`; neither keeps the (L, S) weights.
+//! dimensions, each full or 1. Its kernels are in `cpu/attention.rs` and `mlx/nn.rs`; neither keeps the (L, S) weights.
 //! What it does not take (dropout, leading dimensions that broadcast, no elements) goes by the composition, which gives
 //! the same results. Invariant: a query that may look nowhere gets zeros, and passes no gradient.
 

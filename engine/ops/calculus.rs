@@ -2,15 +2,16 @@
 //!
 //! No primitives: a row's body is in Tensor ops, so that it runs on both backends and needs no gradient rule of its own.
 
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::Spacing;
+use crate::shape::Sizes;
 use crate::{shape, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! calculus_ops {
-    ($cb:ident) => { $cb! { "calculus" CalculusOp :
+    ($cb:ident) => { $cb! { "calculus" :
         /// The `n`-th differences of neighbours along `dim`, with `prepend` and `append` joined on first. For `bool`, where
         /// neighbours differ.
         method diff(n: Int = 1, dim: Dim = -1, prepend: OptTensor = None, append: OptTensor = None) -> Tensor {
@@ -49,7 +50,7 @@ macro_rules! calculus_ops {
         }
     }};
 }
-calculus_ops!(define_ops);
+calculus_ops!(define_composites);
 
 fn diff_body(x: &Tensor, n: i64, dim: isize, prepend: Option<&Tensor>, append: Option<&Tensor>) -> Result<Tensor> {
     if x.ndim() == 0 {
@@ -82,14 +83,14 @@ fn widths(op: &'static str, y: &Tensor, x: &Tensor, axis: usize) -> Result<Tenso
     if x.dtype() == crate::DType::Bool {
         return Err(Error::not_implemented(op, "received a bool input for x, but bool is not supported"));
     }
-    let mut shape: Vec<isize> = vec![1; y.ndim().saturating_sub(x.ndim())];
+    let mut shape = Sizes::from_elem(1, y.ndim().saturating_sub(x.ndim()));
     shape.extend(x.shape().iter().map(|&n| n as isize));
     if x.ndim() == 1 {
         if x.numel() != y.shape()[axis] {
             let why = "there must be one `x` value for each sample point";
             return Err(Error::shape(op, why, &[y.shape(), x.shape()]));
         }
-        shape = vec![1; y.ndim()];
+        shape = Sizes::from_elem(1, y.ndim());
         shape[axis] = -1;
     }
     let x = if shape.len() == x.ndim() && x.ndim() > 1 { x.clone() } else { x.reshape(&shape)? };
@@ -235,7 +236,7 @@ fn uneven_gradient(x: &Tensor, points: &Tensor, axis: usize, second: bool) -> Re
         let why = format!("expected a vector of the {n} coordinates of dimension {axis}");
         return Err(Error::shape("gradient", why, &[x.shape(), points.shape()]));
     }
-    let mut along = vec![1; x.ndim()];
+    let mut along = Sizes::from_elem(1, x.ndim());
     along[axis] = -1;
     let steps = points.diff(1, 0, None, None)?.reshape(&along)?;
     let (dim, inner) = (axis as isize, n as i64 - 2);

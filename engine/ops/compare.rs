@@ -1,108 +1,25 @@
 //! Comparisons, logic between tensors, and choosing elements by a condition.
 //!
-//! Kernels are in `cpu/elementwise.rs` and `gpu/elementwise.rs`. Results are `bool`, but for `where` and what is made of it.
+//! Kernels are in `cpu/elementwise.rs` and `mlx/elementwise.rs`. Results are `bool`, but for `where` and what is made of it.
 
 use super::index::Target;
 use super::macros::define_ops;
 use super::{result_type, Operand};
 use crate::dispatch::{self, Meta, Prim};
+use crate::ops::OpRow;
 use crate::{autograd, shape, DType, Error, Result, Scalar, Tensor};
+use lucid_ir::compare_ops;
+pub use lucid_ir::ops::compare::*;
 
-/// The rows of the family, for `$cb`.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! compare_ops {
-    ($cb:ident) => { $crate::define_uniform! { $cb "compare" CompareOp method (other: Operand) run compare :
-        /// True where the elements are equal. NaN equals nothing.
-        eq = Eq [compares] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "I(0, 3, 3, 4), 1", "N(3, 4), N(4)"],
-            example ["assert_close(tensor([1, 2, 3])?.eq(2)?, [false, true, false]);"];
-        /// True where the elements differ. NaN differs from everything.
-        ne = Ne [compares] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "I(0, 3, 3, 4), 1"],
-            example ["assert_close(tensor([1, 2, 3])?.ne(2)?, [true, false, true]);"];
-        /// True where `input < other`.
-        lt = Lt [compares] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
-            example ["assert_close(tensor([1, 2, 3])?.lt(2)?, [true, false, false]);"];
-        /// True where `input <= other`.
-        le = Le [compares] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
-            example ["assert_close(tensor([1, 2, 3])?.le(2)?, [true, true, false]);"];
-        /// True where `input > other`.
-        gt = Gt [compares] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
-            example ["assert_close(tensor([1, 2, 3])?.gt(&tensor([3, 2, 1])?)?, [false, false, true]);"];
-        /// True where `input >= other`.
-        ge = Ge [compares] Keep DTypes::ORDERED, Bool, Nothing {none}, samples ["I(0, 3, 3, 4), I(0, 3, 4)", "N(3, 4), 0.1"],
-            example ["assert_close(tensor([1, 2, 3])?.ge(&tensor([3, 2, 1])?)?, [false, true, true]);"];
-        /// True where both are not zero.
-        logical_and = And [unrecorded] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"],
-            example ["assert_close(tensor([0, 1, 2])?.logical_and(&tensor([1, 0, 1])?)?, [false, false, true]);"];
-        /// True where either is not zero.
-        logical_or = Or [unrecorded] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"],
-            example ["assert_close(tensor([0, 0, 2])?.logical_or(&tensor([1, 0, 1])?)?, [true, false, true]);"];
-        /// True where exactly one is not zero.
-        logical_xor = Xor [unrecorded] Keep DTypes::ALL, Bool, Nothing {none}, samples ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"],
-            example ["assert_close(tensor([0, 0, 2])?.logical_xor(&tensor([1, 0, 1])?)?, [true, false, false]);"];
-    }};
-}
 compare_ops!(define_ops);
 
 /// Choosing by a condition.
 pub mod select {
     use super::*;
 
-    /// The rows of the family, for `$cb`.
-    #[macro_export]
-    #[doc(hidden)]
-    macro_rules! select_ops {
-        ($cb:ident) => { $cb! { "select" SelectOp :
-            /// `input` where `condition` holds, else `other`; all three broadcast.
-            function r#where(condition: Tensor, input: Operand, other: Operand) -> Tensor {
-                [] Keep Yes DTypes::ALL, Same,
-                prim Where First {|c, g| [
-                    g.zeros_like(),
-                    g.where_else_zero(&c.x(0)?),
-                    g.where_else_zero(&c.x(0)?.logical_not()?)
-                ]},
-                run where_body, torch "where", samples ["B(3, 4), N(3, 4), N(3, 4)", "B(4), N(3, 4), 0.0", "B(3, 1), 1.0, N(4)"],
-                example [
-                    "let condition = tensor([true, false])?;",
-                    "assert_close(r#where(&condition, &tensor([1.0, 2.0])?, 0.0)?, [1.0, 0.0]);",
-                ]
-            }
-            /// `value` where `mask` holds, else the tensor's own element.
-            method masked_fill(mask: Tensor, value: Operand) -> Tensor {
-                [no_out updates] Keep Yes DTypes::ALL, Same,
-                run masked_fill_body[Target::Copy], torch "", samples ["N(3, 4), B(3, 4), 2.0", "N(3, 4), B(4), -1.0"],
-                example ["assert_close(tensor([1.0, 2.0])?.masked_fill(&tensor([true, false])?, -1.0)?, [-1.0, 2.0]);"]
-            }
-            /// Each element brought into `min` to `max`; either may be left out. The gradient is 0 at a bound that is a number;
-            /// at one that is a tensor each of the two gets half, and the input all where both bounds meet it.
-            method clamp(min: OptOperand = None, max: OptOperand = None) -> Tensor {
-                [out_rule inplace] Keep Yes DTypes::REAL, Same,
-                run clamp_body, torch "", samples ["N(3, 4), -0.5, 0.5", "N(3, 4), min=0.1", "N(3, 4), None, 0.3"],
-                example ["assert_close(tensor([-2.0, 0.5, 2.0])?.clamp(Some((-1.0).into()), Some(1.0.into()))?, [-1.0, 0.5, 1.0]);"]
-            }
-            /// True where `|input - other| <= atol + rtol * |other|`.
-            method isclose(other: Tensor, rtol: Float = 1e-5, atol: Float = 1e-8, equal_nan: Bool = false) -> Tensor {
-                [no_out nograd] Keep Yes DTypes::ALL, Bool,
-                run isclose_body, torch "", samples ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "N(3, 4), N(3, 4), atol=0.5"],
-                example ["assert_close(tensor([1.0, 2.0])?.isclose(&tensor([1.000001, 2.1])?, 1e-5, 1e-8, false)?, [true, false]);"]
-            }
-            /// Are all elements close, as [`isclose`] has it? Evaluates.
-            method allclose(other: Tensor, rtol: Float = 1e-5, atol: Float = 1e-8, equal_nan: Bool = false) -> Truth {
-                [no_out nograd] Keep Yes DTypes::ALL, Bool,
-                run allclose_body, torch "", samples ["N(3, 4), N(3, 4), atol=0.5"],
-                example ["assert!(tensor([1.0, 2.0])?.allclose(&tensor([1.000001, 2.0])?, 1e-5, 1e-8, false)?);"]
-            }
-            /// Have both the same shape and elements? Evaluates.
-            method equal(other: Tensor) -> Truth {
-                [no_out nograd] Keep Yes DTypes::ALL, Bool,
-                run equal_body, torch "", samples ["I(0, 1, 3), I(0, 1, 3)", "N(3), N(4)"],
-                example [
-                    "assert!(tensor([1, 2])?.equal(&tensor([1, 2])?)?);",
-                    "assert!(!tensor([1, 2])?.equal(&tensor([1, 2, 3])?)?);",
-                ]
-            }
-        }};
-    }
+    pub use lucid_ir::ops::select::SelectOp;
+    use lucid_ir::select_ops;
+
     select_ops!(define_ops);
 
     fn where_body(condition: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {

@@ -4,7 +4,7 @@
 //! marks a view instead), so nothing is ever left to resolve.
 
 use super::compare::select::r#where;
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::view::{permute_axes, view_as_complex, view_as_real};
 use crate::{DType, Error, Result, Tensor};
 
@@ -13,7 +13,7 @@ use crate::{DType, Error, Result, Tensor};
 #[doc(hidden)]
 macro_rules! complex_ops {
     ($cb:ident) => {
-        $cb! { "complex" ComplexOp :
+        $cb! { "complex" :
             /// The complex numbers of these real and imaginary parts: complex64 of float32, complex128 of float64.
             function complex(real: Tensor, imag: Tensor) -> Tensor {
                 [own_out] Keep Yes DTypes::WIDE, Own,
@@ -83,7 +83,7 @@ macro_rules! complex_ops {
         }
     };
 }
-complex_ops!(define_ops);
+complex_ops!(define_composites);
 
 /// Refuses parts that are not of one dtype that complex numbers have.
 fn check_parts(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
@@ -103,7 +103,9 @@ fn complex_body(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
     let parts = [super::view::expand_to(real, &shape)?, super::view::expand_to(imag, &shape)?];
     let made = |parts: &[Tensor]| view_as_complex(&super::index::stack(parts, -1)?);
     let plain = |t: &Tensor| !t.is_batched() && !t.is_sparse();
-    match crate::format::common_order(&[real.layout(), imag.layout()], &shape).filter(|_| parts.iter().all(plain)) {
+    match lucid_core::memory_format::common_order(&[real.layout(), imag.layout()], &shape)
+        .filter(|_| parts.iter().all(plain))
+    {
         Some((order, back)) => {
             let parts = parts.iter().map(|t| permute_axes(t, &order)).collect::<Result<Vec<_>>>()?;
             permute_axes(&made(&parts)?, &back)

@@ -1,137 +1,18 @@
 //! Convolutions in one to three dimensions, and their transposes.
 //!
 //! Three primitives close over each other's gradients: the convolution, and its products with a gradient towards the
-//! input and towards the weight. Kernels are in `cpu/conv/` and `gpu/conv.rs`. Shapes are (batch, channels, space…).
+//! input and towards the weight. Kernels are in `cpu/conv/` and `mlx/conv.rs`. Shapes are (batch, channels, space…).
 
 use super::macros::define_ops;
 use super::pool::are_channels_last;
 use crate::autograd::Naming;
 use crate::dispatch::{self, Meta, Prim};
-use crate::shape::Shape;
+use crate::shape::{Shape, Sizes};
 use crate::tensor::signed;
 use crate::{DType, Error, Result, Tensor};
-use smallvec::SmallVec;
+use lucid_ir::conv_ops;
+pub use lucid_ir::ops::conv::*;
 
-/// One number per spatial dimension.
-pub type Spatial = SmallVec<[usize; 3]>;
-
-/// How a convolution moves over its input.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConvArgs {
-    /// Steps between windows.
-    pub stride: Spatial,
-    /// Zeros added at both ends.
-    pub padding: Spatial,
-    /// Steps between a window's elements.
-    pub dilation: Spatial,
-    /// Channel groups that do not see each other.
-    pub groups: usize,
-}
-
-/// The rows of the family, for `$cb`.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! conv_ops {
-    ($cb:ident) => { $cb! { "conv" ConvOp :
-        /// Convolution over (N, C, space…) or (C, space…) with `weight` (out, C / groups, window…), in as many spatial
-        /// dimensions as the weight has. `stride`, `padding` and `dilation` are numbers or one per dimension.
-        function convolution(input: Tensor, weight: Tensor, bias: OptTensor, stride: Dims, padding: Dims, dilation: Dims, groups: Int) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::NUMERIC, Same,
-            prim Forward { args: Box<ConvArgs> } Cross {|c, g| [
-                conv_input_gradient(g, &c.x(1)?, args, c.shape(0)),
-                conv_weight_gradient(&c.x(0)?, g, args, c.shape(1)),
-                sum_to_channels(g)
-            ]},
-            run convolution_body, torch "-", samples [],
-            example [
-                "let (x, weight) = (tensor([[[1.0, 2.0, 3.0, 4.0]]])?, tensor([[[1.0, -1.0]]])?);",
-                "assert_close(convolution(&x, &weight, None, &[1], &[0], &[1], 1)?, [[[-1.0, -1.0, -1.0]]]);",
-            ]
-        }
-        /// The gradient of [`convolution`] towards its input, which is also the transposed convolution.
-        function convolution_input_gradient(grad: Tensor, weight: Tensor, input_size: Sizes, stride: Dims, padding: Dims, dilation: Dims, groups: Int) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
-            prim InputGradient { args: Box<ConvArgs>, shape: Shape } Cross {|c, g| [
-                conv_forward(g, &c.x(1)?, None, args),
-                conv_weight_gradient(g, &c.x(0)?, args, c.shape(1))
-            ]},
-            run input_gradient_body, torch "-", samples [],
-            example [
-                "let (grad, weight) = (tensor([[[1.0, 1.0, 1.0]]])?, tensor([[[1.0, -1.0]]])?);",
-                "let made = convolution_input_gradient(&grad, &weight, &[1, 1, 4], &[1], &[0], &[1], 1)?;",
-                "assert_close(made, [[[1.0, 0.0, 0.0, -1.0]]]);",
-            ]
-        }
-        /// The gradient of [`convolution`] towards its weight.
-        function convolution_weight_gradient(input: Tensor, grad: Tensor, weight_size: Sizes, stride: Dims, padding: Dims, dilation: Dims, groups: Int) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::FLOAT, Same,
-            prim WeightGradient { args: Box<ConvArgs>, shape: Shape } Cross {|c, g| [
-                conv_input_gradient(&c.x(1)?, g, args, c.shape(0)),
-                conv_forward(&c.x(0)?, g, None, args)
-            ]},
-            run weight_gradient_body, torch "-", samples [],
-            example [
-                "let (x, grad) = (tensor([[[1.0, 2.0, 3.0, 4.0]]])?, tensor([[[1.0, 1.0, 1.0]]])?);",
-                "let made = convolution_weight_gradient(&x, &grad, &[1, 1, 2], &[1], &[0], &[1], 1)?;",
-                "assert_close(made, [[[6.0, 9.0]]]);",
-            ]
-        }
-        /// 1-D convolution: (N, C, L) with (out, C / groups, window).
-        function conv1d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], dilation: Dims = &[1], groups: Int = 1) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::NUMERIC, Same,
-            run conv_nd["conv1d", 1], torch "nn.functional.conv1d", samples ["N(2, 3, 8), N(4, 3, 3), N(4)", "N(2, 4, 9), N(6, 2, 3), None, 2, 1, 2, 2"],
-            example [
-                "let (x, weight, bias) = (tensor([[[1.0, 2.0, 3.0]]])?, tensor([[[1.0, 1.0]]])?, tensor([10.0])?);",
-                "assert_close(conv1d(&x, &weight, Some(&bias), &[1], &[0], &[1], 1)?, [[[13.0, 15.0]]]);",
-            ]
-        }
-        /// 2-D convolution: (N, C, H, W) with (out, C / groups, window height, window width).
-        function conv2d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], dilation: Dims = &[1], groups: Int = 1) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::NUMERIC, Same,
-            run conv_nd["conv2d", 2], torch "nn.functional.conv2d", samples ["N(2, 3, 6, 6), N(4, 3, 3, 3), N(4)", "N(2, 4, 7, 6), N(6, 2, 3, 3), N(6), (2, 1), 1, 1, 2", "N(1, 2, 7, 7), N(2, 1, 3, 3), None, 1, (2, 2), (2, 2), 2", "N(3, 6, 6), N(4, 3, 3, 3)"],
-            example [
-                "let (x, weight) = (tensor([[[[1.0, 2.0], [3.0, 4.0]]]])?, tensor([[[[1.0, 10.0]]]])?);",
-                "assert_close(conv2d(&x, &weight, None, &[1], &[0], &[1], 1)?, [[[[21.0], [43.0]]]]);",
-            ]
-        }
-        /// 3-D convolution: (N, C, D, H, W) with (out, C / groups, window depth, height, width).
-        function conv3d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], dilation: Dims = &[1], groups: Int = 1) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::NUMERIC, Same,
-            run conv_nd["conv3d", 3], torch "nn.functional.conv3d", samples ["N(1, 2, 4, 4, 4), N(3, 2, 2, 2, 2), N(3)", "N(2, 4, 3, 4, 3), N(4, 2, 2, 2, 2), None, (1, 2, 1), 1, 1, 2"],
-            example [
-                "let (x, weight) = (tensor([[[[[1.0, 2.0], [3.0, 4.0]]]]])?, tensor([[[[[1.0, 10.0]]]]])?);",
-                "assert_close(conv3d(&x, &weight, None, &[1], &[0], &[1], 1)?, [[[[[21.0], [43.0]]]]]);",
-            ]
-        }
-        /// 1-D transposed convolution: the gradient of `conv1d` towards its input, with a bias.
-        function conv_transpose1d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::INEXACT.and(DTypes::of(&[$crate::DType::I64])), Same,
-            run conv_transpose_nd["conv_transpose1d", 1], torch "nn.functional.conv_transpose1d", samples ["N(2, 3, 5), N(3, 4, 3), N(4)", "N(1, 4, 4), N(4, 1, 3), None, 2, 1, 1, 2"],
-            example [
-                "let (x, weight) = (tensor([[[1.0, 2.0]]])?, tensor([[[1.0, 10.0]]])?);",
-                "assert_close(conv_transpose1d(&x, &weight, None, &[2], &[0], &[0], 1, &[1])?, [[[1.0, 10.0, 2.0, 20.0]]]);",
-            ]
-        }
-        /// 2-D transposed convolution: the gradient of `conv2d` towards its input, with a bias.
-        function conv_transpose2d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::INEXACT.and(DTypes::of(&[$crate::DType::I64])), Same,
-            run conv_transpose_nd["conv_transpose2d", 2], torch "nn.functional.conv_transpose2d", samples ["N(2, 3, 4, 4), N(3, 4, 3, 3), N(4)", "N(1, 4, 4, 4), N(4, 1, 3, 3), None, 2, 1, 1, 2", "N(1, 2, 3, 3), N(2, 2, 2, 2), N(2), (3, 2), (1, 3), (2, 3), 1, 4"],
-            example [
-                "let (x, weight) = (tensor([[[[1.0, 2.0]]]])?, tensor([[[[1.0, 10.0]]]])?);",
-                "assert_close(conv_transpose2d(&x, &weight, None, &[1], &[0], &[0], 1, &[1])?, [[[[1.0, 12.0, 20.0]]]]);",
-            ]
-        }
-        /// 3-D transposed convolution: the gradient of `conv3d` towards its input, with a bias.
-        function conv_transpose3d(input: Tensor, weight: Tensor, bias: OptTensor = None, stride: Dims = &[1], padding: Dims = &[0], output_padding: Dims = &[0], groups: Int = 1, dilation: Dims = &[1]) -> Tensor {
-            [] Low ["the GPU's gradients may be summed in any order"] DTypes::INEXACT.and(DTypes::of(&[$crate::DType::I64])), Same,
-            run conv_transpose_nd["conv_transpose3d", 3], torch "nn.functional.conv_transpose3d", samples ["N(1, 2, 2, 3, 2), N(2, 2, 2, 2, 2), N(2)", "N(1, 2, 2, 2, 2), N(2, 1, 3, 3, 3), None, 2, 1, 1, 2"],
-            example [
-                "let (x, weight) = (tensor([[[[[1.0, 2.0]]]]])?, tensor([[[[[1.0, 10.0]]]]])?);",
-                "assert_close(conv_transpose3d(&x, &weight, None, &[1], &[0], &[0], 1, &[1])?, [[[[[1.0, 12.0, 20.0]]]]]);",
-            ]
-        }
-    }};
-}
 conv_ops!(define_ops);
 
 /// One number per spatial dimension from one number or a list.
@@ -284,7 +165,7 @@ fn by_parts(
 
 fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let Some(bias) = bias else { return Ok(y) };
-    let mut wide = vec![1; y.ndim()];
+    let mut wide = Sizes::from_elem(1, y.ndim());
     wide[1] = -1;
     y + &bias.reshape(&wide)?
 }
@@ -318,11 +199,11 @@ fn by_windows(op: &'static str, x: &Tensor, w: &Tensor, args: &ConvArgs) -> Resu
 fn spread_by_windows(op: &'static str, x: &Tensor, w: &Tensor, args: &ConvArgs, shape: &[usize]) -> Result<Tensor> {
     let (n, groups) = (args.stride.len(), args.groups);
     let mut x = x.clone();
-    let mut pads = Vec::with_capacity(2 * n);
+    let mut pads = Vec::new();
     for i in 0..n {
         let (dim, size, step) = (i as isize + 2, x.shape()[i + 2], args.stride[i]);
         let mut gaps = x.unsqueeze(dim + 1)?;
-        let mut ends = vec![0; 2 * (gaps.ndim() - 1 - dim as usize)];
+        let mut ends = Sizes::from_elem(0, 2 * (gaps.ndim() - 1 - dim as usize));
         ends[2 * (gaps.ndim() - 2 - dim as usize) + 1] = step as isize - 1;
         gaps = super::arrange::padded(&gaps, &ends, crate::Scalar::ZERO)?;
         let spread = (size * step).saturating_sub(step - 1);
@@ -547,7 +428,7 @@ fn conv_transpose_sized(x: &Tensor, w: &Tensor, args: &ConvArgs, extra: &Spatial
         // A convolution of so large a result would have more windows than there are inputs: cut out of the whole instead.
         let whole = ConvArgs { padding: Spatial::from_elem(0, n), ..args.clone() };
         let mut full = shape.clone();
-        let mut ends = Vec::with_capacity(2 * n);
+        let mut ends = Vec::new();
         for i in (0..n).rev() {
             full[i + 2] = shape[i + 2] + 2 * args.padding[i] - extra[i];
             ends.extend([-(args.padding[i] as isize), extra[i] as isize - args.padding[i] as isize]);

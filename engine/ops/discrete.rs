@@ -37,7 +37,7 @@ fn double_atanh(v: &Tensor, n: u32) -> Result<Tensor> {
 }
 
 /// The natural logarithm of positive numbers.
-fn ln(x: &Tensor) -> Result<Tensor> {
+pub(super) fn ln(x: &Tensor) -> Result<Tensor> {
     let (m, e) = (super::unary::frexp_mantissa(x)?, super::unary::frexp_exponent(x)?);
     let low = m.lt(0.5 * SQRT_2)?;
     let m = r#where(&low, &(&m * 2.0)?, &m)?;
@@ -86,7 +86,7 @@ fn stirling_rest(k: &Tensor) -> Result<Tensor> {
 
 /// `k ln(k / m) - (k - m)` for positive `k` and `m`, exact also where they are close (Loader, "Fast and accurate computation
 /// of binomial probabilities", 2000).
-fn deviance(k: &Tensor, m: &Tensor) -> Result<Tensor> {
+pub(super) fn deviance(k: &Tensor, m: &Tensor) -> Result<Tensor> {
     let d = (k - m)?;
     let v = (&d / &(k + m)?)?;
     let z = (&v * &v)?;
@@ -97,20 +97,20 @@ fn deviance(k: &Tensor, m: &Tensor) -> Result<Tensor> {
 }
 
 /// A 0-d tensor like another.
-fn number(n: f64, like: &Tensor) -> Result<Tensor> {
+pub(super) fn number(n: f64, like: &Tensor) -> Result<Tensor> {
     Tensor::constant(Scalar::Float(n), like.dtype(), like.device())
 }
 
 // ---- draws -----------------------------------------------------------------------------------------------------------
 
 /// Uniform numbers in [0, 1).
-fn uniform(key: Key, like: &Tensor) -> Result<Tensor> {
+pub(super) fn uniform(key: Key, like: &Tensor) -> Result<Tensor> {
     draw(RandomOp::Uniform { key }, like.shape(), like.dtype(), like.device())
 }
 
 /// Exponential numbers of rate 1, in the shape and dtype of `like`. Of two words each, so that small ones are as dense as the
 /// dtype allows: ties would go to the first.
-fn race(key: Key, like: &Tensor) -> Result<Tensor> {
+pub(super) fn race(key: Key, like: &Tensor) -> Result<Tensor> {
     let step = 0.5f64.powi(super::random::uniform_bits(like.dtype()) as i32);
     neg_ln_below(&(uniform(key.child(0), like)? + &(uniform(key.child(1), like)? * step)?)?)
 }
@@ -212,7 +212,7 @@ fn deviance_from_zero(k: &Tensor, m: &Tensor) -> Result<Tensor> {
 /// Where inversion ends and rejection begins.
 const FEW: f64 = 10.0;
 /// Means above which the deviation is less than the distance of neighbouring floats.
-fn beyond(dtype: DType) -> f64 {
+pub(super) fn beyond(dtype: DType) -> f64 {
     2f64.powi(if dtype == DType::F64 { 110 } else { 60 })
 }
 

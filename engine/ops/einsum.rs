@@ -2,9 +2,10 @@
 //!
 //! All end in the batched matrix product, so that they are as fast as it is and need no gradient rules of their own.
 
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::DimPairs;
 use crate::autograd::Naming;
+use crate::fallible::filled;
 use crate::shape;
 use crate::tensor::signed;
 use crate::warnings::warn_once;
@@ -14,7 +15,7 @@ use crate::{DType, Error, Result, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! einsum_ops {
-    ($cb:ident) => { $cb! { "einsum" EinsumOp :
+    ($cb:ident) => { $cb! { "einsum" :
         /// Products summed as an equation says: `"ij,jk->ik"` is the matrix product. Each operand's dimensions get a letter;
         /// letters that the right side lacks are summed over, equal letters of one operand are its diagonal, `...` stands
         /// for dimensions that broadcast. Without `->` the letters that appear once are kept, in alphabetic order.
@@ -61,7 +62,7 @@ macro_rules! einsum_ops {
         }
     }};
 }
-einsum_ops!(define_ops);
+einsum_ops!(define_composites);
 
 // ---- einsum ----------------------------------------------------------------------------------------------------------
 
@@ -378,8 +379,8 @@ pub(super) fn product_of(matrices: &[Tensor]) -> Result<Tensor> {
     // The cheapest way to multiply matrices i to j, and where to split them (Cormen et al., chapter 14.2).
     let sides: Vec<f64> =
         matrices.iter().map(|x| x.shape()[0]).chain([matrices[n - 1].shape()[1]]).map(|n| n as f64).collect();
-    let mut cost = vec![vec![0.0; n]; n];
-    let mut split = vec![vec![0; n]; n];
+    let mut cost = filled(filled(0.0, n)?, n)?;
+    let mut split = filled(filled(0, n)?, n)?;
     for len in 1..n {
         for i in 0..n - len {
             let j = i + len;

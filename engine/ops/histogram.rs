@@ -2,6 +2,7 @@
 
 use super::sort::search_rows;
 use super::{search, Operand};
+use crate::fallible::{ensure_room, filled, with_capacity, TENSOR};
 use crate::shape::Shape;
 use crate::{DType, Error, Result, Scalar, Tensor};
 use smallvec::SmallVec;
@@ -210,8 +211,10 @@ fn histogramdd_of(
 ) -> Result<(Tensor, Vec<Tensor>)> {
     let (n, d) = (points.shape()[0], points.shape()[1]);
     let (points, dtype, device) = (points.detach()?, points.dtype(), points.device());
+    // Each dimension makes a dozen tensors, one by one.
+    ensure_room(d, 12 * TENSOR)?;
     let bins: Vec<Tensor> = match bins {
-        [one] if one.ndim() == 0 => vec![one.clone(); d],
+        [one] if one.ndim() == 0 => filled(one.clone(), d)?,
         many if many.len() == d => many.to_vec(),
         many => {
             let why = format!("expected {d} sequences of bin edges or numbers of bins, got {}", many.len());
@@ -228,7 +231,7 @@ fn histogramdd_of(
         let why = "if weight tensor is provided, input tensor and weight tensor should have the same dtype";
         return Err(Error::dtype(op, why, &[dtype]));
     }
-    let mut edges = Vec::with_capacity(d);
+    let mut edges = with_capacity(d)?;
     let mut inside = Tensor::full_of(&[n], Scalar::Bool(true), DType::Bool, device)?;
     let mut place = Tensor::full_of(&[n], Scalar::ZERO, DType::I64, device)?;
     let mut shape = Shape::new();

@@ -1,7 +1,7 @@
 //! What turns the table's rows into code.
 //!
-//! `define_ops!` takes the rows of one family; `define_uniform!` is for families whose rows share one signature, and only
-//! spells that signature out. Both are also called with `py/`'s macros as the last step, so the rows stay the one list.
+//! `define_ops!` takes the rows of one family, `define_composites!` those of one without primitives. `lucid_ir` makes the
+//! primitives of the same rows, and `py/` the bindings, so the rows stay the one list.
 
 mod in_place;
 
@@ -37,7 +37,54 @@ mod in_place;
 /// `steps` says that PyTorch makes it of other ops, whose steps the graph shows: it has no step of its own name.
 /// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
 macro_rules! define_ops {
-    ($family:literal $Enum:ident :
+    ($family:literal $Enum:ident : $($rows:tt)*) => {
+        $crate::ops::macros::define_op_row! { $Enum $($rows)* }
+        $crate::ops::macros::define_rows! { $family $($rows)* }
+    };
+}
+
+/// The same for a family without primitives.
+macro_rules! define_composites {
+    ($family:literal : $($rows:tt)*) => {
+        $crate::ops::macros::define_rows! { $family $($rows)* }
+    };
+}
+
+/// Rows and gradients of a family's primitives.
+macro_rules! define_op_row {
+    ($Enum:ident
+        $(
+            $(#[doc = $doc:literal])+
+            $form:ident $name:ident $sig:tt -> $ret:ident {
+                [$($flag:ident)*] $amp:ident $det:tt $dtypes:expr, $result:ident,
+                $(prim $Var:ident $({ $($pf:ident : $pt:ty),* $(,)? })? $saves:ident $grad:tt,)?
+                run $run:path $([$($extra:expr),*])?,
+                torch $torch:tt,
+                samples $samples:tt,
+                example $example:tt
+            }
+        )*
+    ) => {
+        impl $crate::ops::OpRow for $Enum {
+            fn schema(&self) -> &'static $crate::ops::Schema {
+                match *self {
+                    $($( $Enum::$Var $({ $($pf: _),* })? => &schema::$name, )?)*
+                }
+            }
+
+            #[allow(unused_variables)]
+            fn gradient(&self, ctx: &$crate::autograd::Ctx<'_>) -> $crate::Result<$crate::autograd::Grads> {
+                match *self {
+                    $($( $Enum::$Var $({ $(ref $pf),* })? => $crate::ops::macros::gradient!($grad, ctx), )?)*
+                }
+            }
+        }
+    };
+}
+
+/// Schemas, functions and methods of a family's rows.
+macro_rules! define_rows {
+    ($family:literal
         $(
             $(#[doc = $doc:literal])+
             $form:ident $name:ident $sig:tt -> $ret:ident {
@@ -50,34 +97,6 @@ macro_rules! define_ops {
             }
         )*
     ) => {
-        #[doc = concat!("The primitives of the `", $family, "` family.")]
-        #[derive(Clone, Debug, PartialEq)]
-        #[allow(dead_code)]
-        pub enum $Enum {
-            $($(
-                #[doc = concat!("[`", stringify!($name), "`]")]
-                $Var $({ $(#[doc = stringify!($pf)] $pf: $pt),* })?,
-            )?)*
-        }
-
-        impl $Enum {
-            /// The op's row in the table.
-            #[allow(unreachable_code, unused_variables)]
-            pub fn schema(&self) -> &'static $crate::ops::Schema {
-                match *self {
-                    $($( $Enum::$Var $({ $($pf: _),* })? => &schema::$name, )?)*
-                }
-            }
-
-            /// The gradients of the inputs that need one.
-            #[allow(dead_code, unreachable_code, unused_variables)]
-            pub(crate) fn gradient(&self, ctx: &$crate::autograd::Ctx<'_>) -> $crate::Result<$crate::autograd::Grads> {
-                match *self {
-                    $($( $Enum::$Var $({ $(ref $pf),* })? => $crate::ops::macros::gradient!($grad, ctx), )?)*
-                }
-            }
-        }
-
         /// The family's rows as constants, by name.
         #[allow(non_upper_case_globals, unused_imports)]
         pub(crate) mod schema {
@@ -100,36 +119,6 @@ macro_rules! define_ops {
                 $form [$(#[doc = $doc])+] [$($example),+] $name $sig $ret [$($flag)*] $amp $run [$($($extra),*)?]
             }
         )*
-    };
-}
-
-/// Spells out the shared signature of a family's rows, then calls `$cb` with them.
-///
-/// A row reads `name = Variant [flags] Amp DTYPES, ResultDType, Saves {gradient}, samples […], example […];`, with
-/// `torch "path",` before the samples where PyTorch's name is another.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! define_uniform {
-    ($cb:ident $family:literal $Enum:ident $form:ident $sig:tt run $run:path :
-        $(
-            $(#[doc = $doc:literal])+
-            $name:ident = $Var:ident [$($flag:ident)*] $amp:ident $dtypes:expr, $result:ident, $saves:ident $grad:tt,
-            $(torch $torch:literal,)? samples $samples:tt, example $example:tt;
-        )*
-    ) => {
-        $cb! { $family $Enum :
-            $(
-                $(#[doc = $doc])+
-                $form $name $sig -> Tensor {
-                    [$($flag)*] $amp Yes $dtypes, $result,
-                    prim $Var $saves $grad,
-                    run $run [$Enum::$Var],
-                    torch ($($torch)?),
-                    samples $samples,
-                    example $example
-                }
-            )*
-        }
     };
 }
 
@@ -276,14 +265,6 @@ macro_rules! has {
         const LIST: &[&str] = &[$(stringify!($item)),*];
         $crate::ops::macros::contains(LIST, WORD)
     }};
-}
-
-/// A name without the `r#` of one that is also a keyword.
-pub(crate) const fn plain(name: &'static str) -> &'static str {
-    match name.as_bytes() {
-        [b'r', b'#', ..] => name.split_at(2).1,
-        _ => name,
-    }
 }
 
 /// PyTorch's name: the row's own where none is given.
@@ -508,8 +489,10 @@ macro_rules! pass {
     };
 }
 
+pub(crate) use lucid_ir::ops::macros::plain;
+
 pub(crate) use in_place::{apart, define_in_place, in_place_method};
 pub(crate) use {
-    arg, define_fn, define_ops, determinism, differs, example, first, gradient, has, hold, lend, look, out_rule,
-    params, pass, schema_of, torch_path, with_autocast,
+    arg, define_composites, define_fn, define_op_row, define_ops, define_rows, determinism, differs, example, first,
+    gradient, has, hold, lend, look, out_rule, params, pass, schema_of, torch_path, with_autocast,
 };

@@ -9,7 +9,7 @@ mod norms;
 use super::compare::select;
 use super::linalg::solve::{regular, zero_pivots};
 use super::linalg::{self, batch, first_of, matrices};
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::{NormOrder, Operand};
 use crate::autograd;
 use crate::shape::{self, Shape};
@@ -22,7 +22,7 @@ use norms::{largest_of, linalg_norm_body, matrix_norm_body, nuclear_norm_body, v
 #[macro_export]
 #[doc(hidden)]
 macro_rules! matrix_ops {
-    ($cb:ident) => { $cb! { "matrix" MatrixOp :
+    ($cb:ident) => { $cb! { "matrix" :
         /// The determinant of each matrix. The gradient is that of its cofactors, also where the matrix is singular.
         function linalg_det(A: Tensor) -> Tensor {
             [] Full Yes DTypes::FACTORED, Same,
@@ -160,7 +160,7 @@ macro_rules! matrix_ops {
         }
     }};
 }
-matrix_ops!(define_ops);
+matrix_ops!(define_composites);
 
 // ---- ranks -----------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 //! replaced there, so that gradients are 0 and not NaN, as in PyTorch.
 
 use super::compare::select;
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::reduce::axes_of;
 use crate::shape;
 use crate::{autograd, DType, Error, Result, Scalar, Tensor};
@@ -13,7 +13,7 @@ use crate::{autograd, DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! metric_ops {
-    ($cb:ident) => { $cb! { "metric" MetricOp :
+    ($cb:ident) => { $cb! { "metric" :
         /// The `p`-norm over `dim` (all by default), `(Σ|x|^p)^(1/p)`: for `p` = ∞ and -∞ the largest and smallest |x|, for 0
         /// the number of elements that are not zero.
         method norm(p: Number = 2, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
@@ -62,7 +62,7 @@ macro_rules! metric_ops {
         }
     }};
 }
-metric_ops!(define_ops);
+metric_ops!(define_composites);
 
 /// `√x` with the slope 0 where `x` is 0.
 fn root(x: &Tensor) -> Result<Tensor> {

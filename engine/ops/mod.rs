@@ -41,6 +41,7 @@ pub mod pool;
 pub mod random;
 mod recast;
 pub mod reduce;
+mod reparameterized;
 pub mod rnn;
 pub mod scan;
 pub mod scatter;
@@ -49,7 +50,7 @@ pub mod segment;
 pub mod shape;
 mod slices;
 pub mod sort;
-mod strided;
+pub(crate) mod strided;
 pub mod transfer;
 pub mod unary;
 pub mod view;
@@ -57,7 +58,16 @@ pub mod window;
 
 pub use schema::{Amp, Determinism, OutDType, Param, ResultDType, Schema};
 
-use crate::{DType, Scalar, Tensor};
+use crate::autograd::{Ctx, Grads};
+use crate::{DType, Result, Scalar, Tensor};
+
+/// What the engine makes of a primitive's row.
+pub(crate) trait OpRow {
+    /// The row of the op table.
+    fn schema(&self) -> &'static Schema;
+    /// The gradients of the inputs that need one, by the row's rule.
+    fn gradient(&self, ctx: &Ctx<'_>) -> Result<Grads>;
+}
 
 /// A tensor or a number: what most two-sided ops take on their right.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 //! the integer below. PyTorch takes cosines for high degrees of some, and has no gradient of any.
 
 use super::compare::select::r#where;
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::{result_type, Operand};
 use crate::{DType, Error, Result, Scalar, Tensor};
 
@@ -12,7 +12,7 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! orthogonal_ops {
-    ($cb:ident) => { $cb! { "orthogonal" OrthogonalOp :
+    ($cb:ident) => { $cb! { "orthogonal" :
         /// The Chebyshev polynomial of the first kind, `cos(n arccos x)`. The degrees `n` are evaluated.
         function chebyshev_polynomial_t(input: Operand, n: Operand) -> Tensor {
             [casts_out] Keep Yes DTypes::ORDERED, Float,
@@ -87,7 +87,7 @@ macro_rules! orthogonal_ops {
         }
     }};
 }
-orthogonal_ops!(define_ops);
+orthogonal_ops!(define_composites);
 
 /// What tells one family of polynomials from the others.
 struct Kind {

@@ -66,7 +66,7 @@ pub(super) fn write_at(op: &IndexOp, x: &Tensor, rest: &[&Tensor]) -> Result<()>
             let at = run(IndexOp::Gather { axis: *axis }, &[&places, at], at.shape())?;
             put(&whole, &at, values, *mode)
         }
-        (op, _) => Err(Error::runtime(op.schema().name, "does not write to memory that overlaps itself")),
+        (op, _) => Err(Error::runtime(op.name(), "does not write to memory that overlaps itself")),
     }
 }
 

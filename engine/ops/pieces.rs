@@ -2,12 +2,14 @@
 
 use super::view::slice_dims;
 use crate::autograd::{self, Pieces};
+use crate::fallible::{collected, ensure_room, filled, TENSOR};
 use crate::shape::{self, SliceDim};
-use crate::{Device, Error, Result, Tensor};
+use crate::{Error, Result, Tensor};
 use smallvec::smallvec;
 
 fn pieces(x: &Tensor, axis: usize, sizes: impl Iterator<Item = usize>) -> Result<Vec<Tensor>> {
-    let pieces = Pieces { axis, sizes: sizes.collect(), drops_axis: false };
+    ensure_room(sizes.size_hint().0, TENSOR)?;
+    let pieces = Pieces { axis, sizes: collected(sizes)?, drops_axis: false };
     autograd::record_pieces(x, pieces, |pieces| {
         let mut start = 0;
         let cut = |&len: &usize| {
@@ -32,11 +34,7 @@ pub(super) fn chunk_body(x: &Tensor, chunks: i64, dim: isize) -> Result<Vec<Tens
     }
     let n = x.shape()[axis];
     if n == 0 {
-        // Of nothing there are as many pieces as asked for. Each takes some 300 bytes.
-        if Vec::<[u8; 300]>::new().try_reserve_exact(chunks as usize).is_err() {
-            let why = format!("chunk: {chunks} pieces do not fit");
-            return Err(Box::new(Error::OutOfMemory { device: Device::Cpu, why }));
-        }
+        // Of nothing there are as many pieces as asked for.
         return pieces(x, axis, std::iter::repeat_n(0, chunks as usize));
     }
     equal_pieces(x, axis, n.div_ceil(chunks as usize))
@@ -101,7 +99,8 @@ pub(super) fn unbind_body(x: &Tensor, dim: isize) -> Result<Vec<Tensor>> {
         return Err(Error::index("unbind", format!("Dimension specified as {dim} but tensor has no dimensions")));
     }
     let axis = shape::wrap_dim("unbind", dim, x.ndim())?;
-    let pieces = Pieces { axis, sizes: vec![1; x.shape()[axis]], drops_axis: true };
+    ensure_room(x.shape()[axis], TENSOR)?;
+    let pieces = Pieces { axis, sizes: filled(1, x.shape()[axis])?, drops_axis: true };
     autograd::record_pieces(x, pieces, |pieces| {
         (0..pieces.sizes.len()).map(|i| x.select(axis as isize, i as i64)).collect()
     })

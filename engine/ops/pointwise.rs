@@ -4,7 +4,7 @@
 //! branch that was not taken would give NaN in a gradient, its argument is replaced first.
 
 use super::compare::select::{clamp, r#where};
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::view::{view_as_complex, view_as_real};
 use super::{result_type, Operand};
 use crate::{autograd, DType, Device, Error, Result, Scalar, Tensor};
@@ -15,7 +15,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
 #[doc(hidden)]
 macro_rules! pointwise_ops {
     ($cb:ident) => {
-        $cb! { "pointwise" PointwiseOp :
+        $cb! { "pointwise" :
             /// The tensor itself; an error for `bool`, which has no sign.
             method positive() -> Tensor {
                 [no_out] Keep Yes DTypes::NUMERIC, Same,
@@ -205,7 +205,7 @@ macro_rules! pointwise_ops {
         }
     };
 }
-pointwise_ops!(define_ops);
+pointwise_ops!(define_composites);
 
 /// A function of several steps, in float32 for 16-bit floats; integers become the default float.
 fn wide(schema: &super::Schema, x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {

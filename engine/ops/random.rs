@@ -1,200 +1,23 @@
 //! Random tensors, from the engine's own counter-based generator.
 //!
-//! A call takes one key from the [`Generator`] and the kernels (`cpu/random.rs`, `gpu/random.rs`) draw threefry blocks
+//! A call takes one key from the [`Generator`] and the kernels (`cpu/random.rs`, `mlx/random.rs`) draw threefry blocks
 //! from it, so a seed gives the same bits on both devices and on every thread. What is not uniform, normal or integer is
 //! made of such draws by tensor ops, here and in `discrete.rs`: one body serves both devices and `vmap`.
 //!
 //! Samples have no gradient in their parameters. As in PyTorch, ops that take tensors are recorded with gradients of zero.
 
 use super::macros::define_ops;
-use super::{continuous, discrete, Operand};
+use super::{continuous, discrete, reparameterized, Operand};
 use crate::batching::refuse_same;
 use crate::dispatch::{self, Meta, Prim};
+use crate::ops::OpRow;
 use crate::random::{self, Key};
 use crate::shape::Shape;
 use crate::{DType, Device, Error, Generator, MemoryFormat, Result, Scalar, Tensor};
+pub use lucid_ir::ops::random::*;
+use lucid_ir::random_ops;
 
-/// The rows of the family, for `$cb`.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! random_ops {
-    ($cb:ident) => { $cb! { "random" RandomOp :
-        /// Uniform numbers in [0, 1); those of a complex dtype have both parts so.
-        function rand(size: Sizes; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::INEXACT, Own,
-            prim Uniform { key: Key } Nothing {none},
-            run rand_body, torch "-", samples [],
-            example [
-                "lucid::manual_seed(7);",
-                "let x = rand(&[2, 3], None, None, None)?;",
-                "assert!(x.to_vec::<f32>()?.iter().all(|x| (0.0..1.0).contains(x)));",
-                "lucid::manual_seed(7);",
-                "assert_close(rand(&[2, 3], None, None, None)?, &x);",
-            ]
-        }
-        /// Normal numbers of mean 0 and variance 1; those of a complex dtype have parts of variance 1/2 each.
-        function randn(size: Sizes; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::INEXACT, Own,
-            prim Normal { key: Key } Nothing {none},
-            run randn_body, torch "-", samples [],
-            example [
-                "let x = randn(&[10000], None, None, None)?;",
-                "assert!(x.mean(None, false, None)?.item_f64()?.abs() < 0.1);",
-                "assert!((x.std(None, 1, false)?.item_f64()? - 1.0).abs() < 0.1);",
-            ]
-        }
-        /// Integers from `low` to before `high`, evenly spread. An error where the dtype cannot hold them.
-        function randint(low: Int, high: Int, size: Sizes; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::ORDERED, Own,
-            prim Integers { key: Key, low: i64, high: i64 } Nothing {none},
-            run randint_body, torch "-", samples [],
-            example [
-                "let dice = randint(1, 7, &[100], None, None, None)?;",
-                "assert!(dice.to_vec::<i64>()?.iter().all(|n| (1..7).contains(n)));",
-            ]
-        }
-        /// The integers 0 to `n - 1` in random order.
-        function randperm(n: Int; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [nograd] Keep Seeded DTypes::REAL, Own,
-            run randperm_body, torch "-", samples [],
-            example [
-                "let (order, _) = randperm(5, None, None, None)?.sort(0, false, true)?;",
-                "assert_close(order, [0, 1, 2, 3, 4]);",
-            ]
-        }
-        /// 1 with the probability that the tensor's element gives, or `p` where that is given, else 0. Evaluates, to check
-        /// that the elements are within 0 to 1.
-        method bernoulli(p: OptFloat = None; generator: OptGenerator = None) -> Tensor {
-            [out_rule] Keep Seeded DTypes::FLOAT, Same,
-            run bernoulli_body, torch "-", samples [],
-            example ["assert_close(tensor([0.0, 1.0])?.bernoulli(None, None)?, [0.0, 1.0]);"]
-        }
-        /// [`rand`] in the tensor's shape, dtype and device, where not given.
-        function rand_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
-            [no_out nograd] Keep Seeded DTypes::INEXACT, Own,
-            run rand_like_body, torch "-", samples [],
-            example [
-                "let x = rand_like(&tensor([[1.0f32, 2.0]])?, None, Some(DType::F64), None, None)?;",
-                "assert_eq!((x.shape(), x.dtype()), (&[1, 2][..], DType::F64));",
-            ]
-        }
-        /// [`randn`] in the tensor's shape, dtype and device, where not given.
-        function randn_like(input: Tensor; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
-            [no_out nograd] Keep Seeded DTypes::INEXACT, Own,
-            run randn_like_body, torch "-", samples [],
-            example [
-                "let x = tensor([[1.0, 2.0]])?;",
-                "let seeded = || { let g = Generator::new(); g.manual_seed(3); g };",
-                "let (a, b) = (randn_like(&x, Some(&seeded()), None, None, None)?, randn_like(&x, Some(&seeded()), None, None, None)?);",
-                "assert_close(a, &b);",
-            ]
-        }
-        /// [`randint`] in the tensor's shape, dtype and device, where not given.
-        function randint_like(input: Tensor, low: Int, high: Int; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None, memory_format: OptFormat = None) -> Tensor {
-            [no_out nograd] Keep Seeded DTypes::ORDERED, Own,
-            run randint_like_body, torch "-", samples [],
-            example [
-                "let x = randint_like(&tensor([[1, 2, 3]])?, 5, 7, None, None, None, None)?;",
-                "assert!(x.to_vec::<i64>()?.iter().all(|n| *n == 5 || *n == 6));",
-            ]
-        }
-        /// Normal numbers of the given means and standard deviations, which broadcast; numbers of `size` where both are
-        /// numbers. The dtype is that of `mean`, or of `std` where only that is a tensor.
-        function normal(mean: Operand, std: OptOperand = None, size: OptDims = None; generator: OptGenerator = None, dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [casts_out nograd] Keep Seeded DTypes::INEXACT, Own,
-            run continuous::normal, torch "-", samples [],
-            example [
-                "let x = normal(&tensor([1.0, 100.0])?, Some(0.0.into()), None, None, None, None)?;",
-                "assert_close(x, [1.0, 100.0]);",
-            ]
-        }
-        /// Poisson numbers whose means are the elements, in their dtype. Infinite means give infinity; so large ones that
-        /// neighbouring floats are further apart than the deviation give themselves. Evaluates.
-        ///
-        /// Inversion below a mean of 10; above it transformed rejection (Hörmann, "The transformed rejection method for
-        /// generating Poisson random variables", 1993).
-        method poisson(generator: OptGenerator = None) -> Tensor {
-            [no_out only_function] Keep Seeded DTypes::FLOAT, Same,
-            run discrete::poisson, torch "-", samples [],
-            example [
-                "assert_close(tensor([0.0, f64::INFINITY])?.poisson(None)?, [0.0, f64::INFINITY]);",
-                "let mean = tensor([4.0])?.expand(&[10000])?.poisson(None)?.mean(None, false, None)?;",
-                "assert!((mean.item_f64()? - 4.0).abs() < 0.2);",
-            ]
-        }
-        /// How many of `count` trials succeed, each with probability `prob`; both broadcast. What is below 0 counts as 0, a
-        /// probability above 1 as 1, and parts of trials not at all. NaN gives NaN. Evaluates.
-        ///
-        /// Inversion below a mean of 10; above it transformed rejection (Hörmann, "The generation of binomial random
-        /// variates", 1993).
-        function binomial(count: Tensor, prob: Tensor, generator: OptGenerator = None) -> Tensor {
-            [no_out] Keep Seeded DTypes::FLOAT, Same,
-            run discrete::binomial, torch "-", samples [],
-            example [
-                "let heads = binomial(&tensor([10.0, 10.0, 10.0])?, &tensor([0.0, 0.5, 1.0])?, None)?.to_vec::<f32>()?;",
-                "assert!(heads[0] == 0.0 && (0.0..=10.0).contains(&heads[1]) && heads[2] == 10.0);",
-            ]
-        }
-        /// Indices of the last dimension, drawn with probabilities in proportion to the elements of a vector, or of each row
-        /// of a matrix: int64, `num_samples` of them. Without `replacement` each index is drawn at most once, and those of
-        /// probability zero come last. Evaluates.
-        ///
-        /// With replacement by inversion of the running sum, in integers; without it by exponential races: the smallest of
-        /// `Exp(1) / probability` come first.
-        method multinomial(num_samples: Int, replacement: Bool = false; generator: OptGenerator = None) -> Tensor {
-            [own_out nograd] Keep Seeded DTypes::FLOAT, Index,
-            run discrete::multinomial, torch "-", samples [],
-            example ["assert_close(tensor([0.0, 1.0, 0.0])?.multinomial(3, true, None)?, [1, 1, 1]);"]
-        }
-        /// Fills with exponential numbers of rate `lambd`: density `lambd exp(-lambd x)`. They are above 0 for a finite rate.
-        method exponential(lambd: Float = 1.0; generator: OptGenerator = None) -> Tensor {
-            [inplace only_inplace nograd] Keep Seeded DTypes::FLOAT, Same,
-            run continuous::exponential, torch "-", samples [],
-            example [
-                "let x = tensor([0.0; 10000])?.exponential(2.0, None)?;",
-                "assert!((x.mean(None, false, None)?.item_f64()? - 0.5).abs() < 0.05);",
-            ]
-        }
-        /// Fills with the number of trials up to the first success, each of probability `p`: 1, 2, and so on.
-        method geometric(p: Float; generator: OptGenerator = None) -> Tensor {
-            [inplace only_inplace nograd] Keep Seeded DTypes::REAL, Same,
-            run discrete::geometric, torch "-", samples [],
-            example [
-                "let x = tensor([0.0; 10000])?.geometric(0.5, None)?;",
-                "assert!((x.mean(None, false, None)?.item_f64()? - 2.0).abs() < 0.1);",
-            ]
-        }
-        /// Fills with Cauchy numbers: density `sigma / (π ((x - median)² + sigma²))`.
-        method cauchy(median: Float = 0.0, sigma: Float = 1.0; generator: OptGenerator = None) -> Tensor {
-            [inplace only_inplace nograd] Keep Seeded DTypes::FLOAT, Same,
-            run continuous::cauchy, torch "-", samples [],
-            example [
-                "let (middle, _) = tensor([0.0; 10001])?.cauchy(3.0, 1.0, None)?.median(None, false)?;",
-                "assert!((middle.item_f64()? - 3.0).abs() < 0.2);",
-            ]
-        }
-        /// Fills with the exponentials of normal numbers of this mean and standard deviation.
-        method log_normal(mean: Float = 1.0, std: Float = 2.0; generator: OptGenerator = None) -> Tensor {
-            [inplace only_inplace nograd] Keep Seeded DTypes::FLOAT, Same,
-            run continuous::log_normal, torch "-", samples [],
-            example [
-                "let (middle, _) = tensor([0.0; 10001])?.log_normal(1.0, 0.5, None)?.log()?.median(None, false)?;",
-                "assert!((middle.item_f64()? - 1.0).abs() < 0.1);",
-            ]
-        }
-    }};
-}
 random_ops!(define_ops);
-
-/// Random bits of a uniform number: as many as the dtype's significand holds.
-pub(crate) fn uniform_bits(dtype: DType) -> u32 {
-    match dtype {
-        DType::F16 => 11,
-        DType::BF16 => 8,
-        DType::F64 => 53,
-        _ => 24,
-    }
-}
 
 /// The least and the largest integer that `random_` draws in a dtype, or that floats hold with all below them.
 fn whole_numbers(dtype: DType) -> (i64, i64) {

@@ -8,7 +8,7 @@ use crate::{dispatch, DType, Error, Result, Tensor};
 pub(super) fn view_dtype_body(x: &Tensor, dtype: DType) -> Result<Tensor> {
     let from = x.dtype();
     let op = ViewOp::Recast { from, dtype };
-    let layout = x.layout().view(&op).ok_or_else(|| Error::runtime("view", refusal(x, dtype)))?;
+    let layout = op.layout(x.layout()).ok_or_else(|| Error::runtime("view", refusal(x, dtype)))?;
     let view = dispatch::view(op, &x.detach()?, layout)?;
     // As in PyTorch, it has no base.
     Ok(if view.is_batched() { view } else { Tensor::from_storage(view.storage().clone()) })

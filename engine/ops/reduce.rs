@@ -1,154 +1,16 @@
 //! Reductions over any dimensions, and the statistics made of them.
 //!
-//! Kernels are in `cpu/reduce.rs` and `gpu/reduce.rs`; they get the wrapped axes and whether to keep them.
+//! Kernels are in `cpu/reduce.rs` and `mlx/reduce.rs`; they get the wrapped axes and whether to keep them.
 
 use super::macros::define_ops;
 use crate::autograd::{self, Ctx};
 use crate::dispatch::{self, Meta, Prim};
-use crate::shape::{self, Axes};
+use crate::ops::OpRow;
+use crate::shape::{self, Axes, Sizes};
 use crate::{DType, Device, Error, Result, Tensor};
+pub use lucid_ir::ops::reduce::*;
+use lucid_ir::reduce_ops;
 
-/// Which dimensions a reduction runs over.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reduction {
-    /// The dimensions, wrapped.
-    pub axes: Axes,
-    /// Do they stay, with size 1?
-    pub keepdim: bool,
-}
-
-/// The rows of the family, for `$cb`.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! reduce_ops {
-    ($cb:ident) => { $cb! { "reduce" ReduceOp :
-        /// The sum over `dim` (all by default); integers and `bool` sum in int64. Empty sums are 0.
-        method sum(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [out_with dim] FullGpu Yes DTypes::ALL, Sum,
-            prim Sum Nothing {|c, g| [c.spread(g)]},
-            run sum_body[ReduceOp::Sum], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True", "N(0, 3), 0", "N()"],
-            example [
-                "let x = tensor([[1.0, 2.0], [3.0, 4.0]])?;",
-                "assert_close(x.sum(None, false, None)?, 10.0);",
-                "assert_close(x.sum(Some(&[0]), true, None)?, [[4.0, 6.0]]);",
-            ]
-        }
-        /// The product over one dimension (all by default); integers and `bool` multiply in int64. Empty products are 1.
-        /// A part of the product that overflows, or vanishes, stays so; parts are taken in the order of the elements.
-        method prod(dim: SomeDim = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [out_with dim] Full Yes DTypes::ALL, Sum,
-            prim Prod Both {|c, g| [prod_gradient(c, g)]},
-            run prod_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), -1, keepdim=True", "N()", "N(2, 0), 1"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.prod(Some(1), false, None)?, [2, 12]);"]
-        }
-        /// The largest element over `dim` (all by default); NaN wins. Ties share the gradient evenly.
-        method amax(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::ORDERED, Same,
-            prim Max Both {|c, g| [c.spread_to_ties(g)]},
-            run extremum[ReduceOp::Max], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, 2), keepdim=True"],
-            example ["assert_close(tensor([[1.0, 4.0], [3.0, 2.0]])?.amax(Some(&[0]), false)?, [3.0, 4.0]);"]
-        }
-        /// The smallest element over `dim` (all by default); NaN wins. Ties share the gradient evenly.
-        method amin(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::ORDERED, Same,
-            prim Min Both {|c, g| [c.spread_to_ties(g)]},
-            run extremum[ReduceOp::Min], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, 2), keepdim=True"],
-            example ["assert_close(tensor([[1.0, 4.0], [3.0, 2.0]])?.amin(Some(&[0]), false)?, [1.0, 2.0]);"]
-        }
-        /// Is any element not zero, over `dim` (all by default)? As bool, for uint8 as uint8.
-        method any(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
-            [out_rule] Keep Yes DTypes::ALL, Own,
-            prim Any Nothing {none},
-            run logical[ReduceOp::Any], torch "", samples ["B(3, 4)", "I(0, 2, 3, 4), 1"],
-            example ["assert_close(tensor([[0, 0], [0, 1]])?.any(Some(&[1]), false)?, [false, true]);"]
-        }
-        /// Are all elements not zero, over `dim` (all by default)? As bool, for uint8 as uint8.
-        method all(dim: OptDims = None, keepdim: Bool = false) -> Tensor {
-            [out_rule] Keep Yes DTypes::ALL, Own,
-            prim All Nothing {none},
-            run logical[ReduceOp::All], torch "", samples ["B(3, 4)", "I(0, 2, 3, 4), 1"],
-            example ["assert_close(tensor([[1, 1], [0, 1]])?.all(Some(&[1]), false)?, [true, false]);"]
-        }
-        /// The index of the largest element over `dim` (of the flattened tensor by default); the first at a tie, NaN wins.
-        method argmax(dim: OptDim = None, keepdim: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::REAL, Index,
-            prim ArgMax Nothing {none},
-            run arg_extremum[ReduceOp::ArgMax], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), 0, keepdim=True"],
-            example [
-                "assert_close(tensor([[1.0, 4.0], [3.0, 2.0]])?.argmax(Some(1), false)?, [1, 0]);",
-                "assert_close(tensor([[1.0, 4.0], [3.0, 2.0]])?.argmax(None, false)?, 1);",
-            ]
-        }
-        /// The index of the smallest element over `dim` (of the flattened tensor by default); the first at a tie, NaN wins.
-        method argmin(dim: OptDim = None, keepdim: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::REAL, Index,
-            prim ArgMin Nothing {none},
-            run arg_extremum[ReduceOp::ArgMin], torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), 0, keepdim=True"],
-            example ["assert_close(tensor([[1.0, 4.0], [3.0, 2.0]])?.argmin(Some(1), false)?, [0, 1]);"]
-        }
-        /// The mean over `dim` (all by default). Floating and complex tensors only, unless `dtype` says so.
-        method mean(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [out_rule] Own Yes DTypes::INEXACT, Same,
-            run mean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"],
-            example ["assert_close(tensor([[1.0, 2.0], [3.0, 4.0]])?.mean(Some(&[1]), false, None)?, [1.5, 3.5]);"]
-        }
-        /// The variance over `dim` (all by default), divided by `n - correction`; of complex numbers that of both parts.
-        method var(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [out_rule only_function] Own Yes DTypes::INEXACT, Real,
-            run var_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"],
-            example [
-                "assert_close(tensor([1.0, 2.0, 3.0, 4.0])?.var(None, 1, false)?, 1.66667);",
-                "assert_close(tensor([1.0, 2.0, 3.0, 4.0])?.var(None, 0, false)?, 1.25);",
-            ]
-        }
-        /// The square root of [`var`].
-        method std(dim: OptDims = None; correction: Number = 1, keepdim: Bool = false) -> Tensor {
-            [out_rule only_function] Own Yes DTypes::INEXACT, Real,
-            run std_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), correction=0, keepdim=True"],
-            example ["assert_close(tensor([1.0, 2.0, 3.0])?.std(None, 1, false)?, 1.0);"]
-        }
-        /// The sum over `dim` (all by default) of what is not NaN.
-        method nansum(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [out_rule] Own Yes DTypes::ORDERED, Sum,
-            run nansum_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"],
-            example ["assert_close(tensor([1.0, f64::NAN, 3.0])?.nansum(None, false, None)?, 4.0);"]
-        }
-        /// The mean over `dim` (all by default) of what is not NaN; NaN where nothing is left.
-        method nanmean(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [steps out_rule] Own Yes DTypes::FLOAT, Same,
-            run nanmean_body, torch "", samples ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True"],
-            example ["assert_close(tensor([1.0, f64::NAN, 3.0])?.nanmean(None, false, None)?, 2.0);"]
-        }
-        /// The smallest and the largest element, over `dim` if given; NaN wins. Ties share the gradients evenly.
-        method aminmax(; dim: OptDim = None, keepdim: Bool = false) -> MinMax {
-            [] Keep Yes DTypes::ORDERED, Same,
-            run aminmax_body, torch "", samples ["N(3, 4)", "N(3, 4), dim=1", "N(2, 3), dim=0, keepdim=True", "N()"],
-            example [
-                "let (min, max) = tensor([3, 1, 2])?.aminmax(None, false)?;",
-                "assert_close(min, 1);",
-                "assert_close(max, 3);",
-            ]
-        }
-        /// The sum of a matrix's diagonal.
-        method trace() -> Tensor {
-            [no_out] FullCpu Yes DTypes::NUMERIC, Sum,
-            run trace_body, torch "", samples ["N(3, 3)", "N(2, 4)", "N(0, 3)"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.trace()?, 5);"]
-        }
-        /// `log(sum(exp(x)))` over `dim`, without overflow.
-        method logsumexp(dim: Dims, keepdim: Bool = false) -> Tensor {
-            [out_rule] FullGpu Yes DTypes::INEXACT, Same,
-            run logsumexp_body, torch "", samples ["N(3, 4), 1", "N(2, 3, 4), (0, 1), keepdim=True"],
-            example ["assert_close(tensor([1000.0, 1000.0])?.logsumexp(&[0], false)?, 1000.69315);"]
-        }
-        /// The number of elements that are not zero, over `dim` (all by default).
-        method count_nonzero(dim: OptDims = None) -> Tensor {
-            [no_out nograd] Keep Yes DTypes::ALL, Index,
-            run count_nonzero_body, torch "", samples ["I(0, 2, 3, 4)", "I(0, 2, 3, 4), 1"],
-            example ["assert_close(tensor([[0, 1], [2, 3]])?.count_nonzero(Some(&[1]))?, [1, 2]);"]
-        }
-    }};
-}
 reduce_ops!(define_ops);
 
 pub(crate) fn axes_of(op: &'static str, dim: Option<&[isize]>, x: &Tensor) -> Result<Axes> {
@@ -223,7 +85,7 @@ fn logical(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> Re
     if dim.is_some_and(<[isize]>::is_empty) {
         return x.cast(result);
     }
-    let axes = axes_of(op.schema().name, dim, &x)?;
+    let axes = axes_of(op.name(), dim, &x)?;
     reduce(op, &x, axes, keepdim, DType::Bool)?.cast(result)
 }
 
@@ -234,7 +96,7 @@ fn arg_extremum(op: ReduceOp, x: &Tensor, dim: Option<isize>, keepdim: bool) -> 
     if dim.is_none() {
         refuse_empty(schema.name, &x, &(0..x.ndim()).collect::<Axes>())?;
         let flat = reduce(op, &x.reshape(&[-1])?, Axes::from_slice(&[0]), false, DType::I64)?;
-        return if keepdim { flat.reshape(&vec![1; x.ndim()]) } else { Ok(flat) };
+        return if keepdim { flat.reshape(&Sizes::from_elem(1, x.ndim())) } else { Ok(flat) };
     }
     let axes = axes_of(schema.name, dim.as_ref().map(std::slice::from_ref), &x)?;
     if axes.is_empty() {
@@ -354,7 +216,7 @@ fn deviation(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepd
         return deviation(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
     }
     if !x.dtype().is_float() {
-        return x.var(dim, correction, keepdim)?.sqrt();
+        return root(&x.var(dim, correction, keepdim)?);
     }
     if let Some(size) = scale(x, dim)? {
         let y = (root(&plain_var(&(x / &size)?, dim, correction, true)?)? * &size)?;

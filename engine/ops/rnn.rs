@@ -4,16 +4,17 @@
 //! has `batch_sizes[t]` rows, never more than the step before. Sequences of one length are the case of equal sizes. The
 //! products with the inputs are one matrix product for all steps. All are made of other ops.
 
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::nn::linear;
 use crate::autograd::Naming;
+use crate::fallible::{collected, filled};
 use crate::{Error, Result, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! rnn_ops {
-    ($cb:ident) => { $cb! { "rnn" RnnOp :
+    ($cb:ident) => { $cb! { "rnn" :
         /// `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)` (or relu) over packed rows (sum of `batch_sizes`, in) from `hx`
         /// (batch, hidden); `reverse` runs from the last step. Gives the states of all steps, packed, and the last ones.
         function rnn_sequence(input: Tensor, hx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None, b_hh: OptTensor = None, nonlinearity: Text = "tanh", reverse: Bool = false) -> Pair {
@@ -50,7 +51,7 @@ macro_rules! rnn_ops {
         }
     }};
 }
-rnn_ops!(define_ops);
+rnn_ops!(define_composites);
 
 /// Refuses operands that do not fit together; `gates` times the hidden size are the rows of both weights.
 #[allow(clippy::too_many_arguments)]
@@ -105,11 +106,14 @@ fn over_steps(
 ) -> Result<(Tensor, Vec<Tensor>)> {
     // Cut once: a gradient for each piece alone would cost a pass over all of them.
     let inputs = gx.split_with_sizes(sizes, 0)?;
-    let order: Vec<usize> = if reverse { (0..sizes.len()).rev().collect() } else { (0..sizes.len()).collect() };
+    let mut order: Vec<usize> = collected(0..sizes.len())?;
+    if reverse {
+        order.reverse();
+    }
     let mut rows = sizes[order[0]] as i64;
     let mut states: Vec<Tensor> = first.iter().map(|s| s.narrow(0, 0, rows)).collect::<Result<_>>()?;
-    let mut done: Vec<Vec<Tensor>> = vec![Vec::new(); first.len()];
-    let mut outs: Vec<Option<Tensor>> = vec![None; sizes.len()];
+    let mut done: Vec<Vec<Tensor>> = first.iter().map(|_| Vec::new()).collect();
+    let mut outs: Vec<Option<Tensor>> = filled(None, sizes.len())?;
     for t in order {
         let now = sizes[t] as i64;
         if now != rows {

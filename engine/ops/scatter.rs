@@ -8,7 +8,7 @@ use super::compare::select::r#where;
 use super::index::{
     as_index, beside, check_extent, index_axes, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target,
 };
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::part::{
     as_strided_scatter_body, diagonal_scatter_body, fill_body, masked_scatter_body, masked_select_body,
     select_scatter_body,
@@ -23,7 +23,7 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! scatter_ops {
-    ($cb:ident) => { $cb! { "scatter" ScatterOp :
+    ($cb:ident) => { $cb! { "scatter" :
         /// A copy with `src` added at `index` along `dim` (`bool` is true where one is); what [`scatter`](crate::ops::index::scatter) says of sizes holds.
         method scatter_add(dim: Dim, index: Tensor, src: Tensor) -> Tensor {
             [updates] PromoteGpu ["the order of additions is not defined on the GPU"] DTypes::ALL, Same,
@@ -147,7 +147,7 @@ macro_rules! scatter_ops {
         }
     }};
 }
-scatter_ops!(define_ops);
+scatter_ops!(define_composites);
 
 pub(super) fn same_dtype(op: &'static str, x: &Tensor, src: &Tensor, why: &str) -> Result<()> {
     match x.dtype() == src.dtype() {

@@ -3,7 +3,7 @@
 //! Depends on `dtype` only. [`Schema`]s are constants made by `define_ops`; nothing else builds one.
 
 use crate::dtype::DTypes;
-use crate::{DType, Scalar};
+use crate::DType;
 
 /// What autocast does with an op's floating inputs, but for float64, which it never touches. PyTorch's lists differ
 /// between its CPU and its GPU backends; so do the policies that name one.
@@ -242,12 +242,5 @@ impl Schema {
         let takes: Vec<_> = self.dtypes.iter().map(DType::name).collect();
         let why = format!("not implemented for {dtype}; it takes {}", takes.join(", "));
         Err(Box::new(crate::Error::UnsupportedDtype { op: self.name, why, dtypes: vec![dtype] }))
-    }
-}
-
-impl Scalar {
-    /// Would this number change the category of a tensor of that dtype?
-    pub fn outranks(self, dtype: DType) -> bool {
-        self.category() > dtype.category()
     }
 }

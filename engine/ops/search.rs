@@ -5,9 +5,10 @@
 
 use super::histogram::{bincount_body, histc_body, histogram2d_body, histogram_body, histogramdd_body};
 use super::index::cat;
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::sort::{argsort_rows, search_rows};
 use super::{result_type, Operand};
+use crate::fallible::{collected, filled};
 use crate::shape::{self, Shape};
 use crate::warnings::warn_once;
 use crate::{autograd, DType, Error, Result, Scalar, Tensor};
@@ -16,7 +17,7 @@ use crate::{autograd, DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! search_ops {
-    ($cb:ident) => { $cb! { "search" SearchOp :
+    ($cb:ident) => { $cb! { "search" :
         /// For each element of `input` the place in the sorted `sorted_sequence`, along its last dimension, where it belongs:
         /// before its equals, or with `right` (or `side` "right") behind them. A sequence of several rows is searched row by
         /// row. `sorter` holds the indices that sort it, where it is not sorted itself. int64, or int32 with `out_int32`.
@@ -142,7 +143,7 @@ macro_rules! search_ops {
         }
     }};
 }
-search_ops!(define_ops);
+search_ops!(define_composites);
 
 // ---- bisection -------------------------------------------------------------------------------------------------------
 
@@ -498,7 +499,7 @@ fn combinations_body(x: &Tensor, r: i64, with_replacement: bool) -> Result<Tenso
         return x.take(&Tensor::from_slice::<i64>(&[], &[0, r], x.device())?);
     }
     let mut places = super::create::room(OP, cells as usize)?;
-    let mut pick: Vec<usize> = if with_replacement { vec![0; r] } else { (0..r).collect() };
+    let mut pick: Vec<usize> = if with_replacement { filled(0, r)? } else { collected(0..r)? };
     for _ in 0..cells as usize / r {
         places.extend(pick.iter().map(|&i| i as i64));
         // The last place that can still move on; those behind it follow.

@@ -3,15 +3,16 @@
 //! No primitives: a row's body is in Tensor ops, so that it runs on both backends and needs no gradient rule of its own.
 
 use super::compare::select::r#where;
-use super::macros::define_ops;
+use super::macros::define_composites;
 use crate::batching::everywhere;
+use crate::shape::Sizes;
 use crate::{shape, DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! segment_ops {
-    ($cb:ident) => { $cb! { "segment" SegmentOp :
+    ($cb:ident) => { $cb! { "segment" :
         /// The segments of dimension `axis` reduced, each by `reduce`: "sum", "mean", "max", "min" or "prod". `lengths` says how
         /// long they are, or `offsets` where each begins and, last, where they end; both int32 or int64 with `axis` as their
         /// last dimension and `data`'s sizes before it. They are checked to cover the dimension, which evaluates, but with
@@ -32,7 +33,7 @@ macro_rules! segment_ops {
         }
     }};
 }
-segment_ops!(define_ops);
+segment_ops!(define_composites);
 
 /// Where segments begin, and where the last ends, for each row; checked unless `unchecked`.
 fn bounds(x: &Tensor, list: &Tensor, are_lengths: bool, axis: isize, unchecked: bool) -> Result<(usize, Tensor)> {
@@ -42,7 +43,7 @@ fn bounds(x: &Tensor, list: &Tensor, are_lengths: bool, axis: isize, unchecked: 
     if !matches!(list.dtype(), DType::I32 | DType::I64) {
         return Err(Error::dtype(OP, format!("{name} must be int32 or int64"), &[list.dtype()]));
     }
-    if list.ndim() != axis + 1 || list.shape()[..axis] != x.shape()[..axis] {
+    if x.ndim() == 0 || list.ndim() != axis + 1 || list.shape()[..axis] != x.shape()[..axis] {
         let why =
             format!("expected dimension {axis} to be the last of {name}, behind the sizes that data has before it");
         return Err(Error::shape(OP, why, &[x.shape(), list.shape()]));
@@ -112,7 +113,7 @@ fn segment_reduce_body(
         shape[axis] = segments + 2;
         Tensor::full_of(&shape, at, x.dtype(), x.device())
     };
-    let mut wide = vec![1isize; x.ndim()];
+    let mut wide = Sizes::from_elem(1, x.ndim());
     wide[..=axis].copy_from_slice(&rows);
     let all: Vec<isize> = x.shape().iter().map(|&n| n as isize).collect();
     let index = at.reshape(&wide)?.expand(&all)?;

@@ -2,7 +2,7 @@
 //!
 //! No primitives: a row's body is in Tensor ops, so that it runs on both backends and needs no gradient rule of its own.
 
-use super::macros::define_ops;
+use super::macros::define_composites;
 use super::Sections;
 use crate::shape::{self, Shape};
 use crate::tensor::signed;
@@ -13,7 +13,7 @@ use crate::{Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! shape_ops {
-    ($cb:ident) => { $cb! { "shape" ShapeOp :
+    ($cb:ident) => { $cb! { "shape" :
         /// The tensor repeated `dims` times along the last dimensions; missing numbers count as 1. A copy.
         method tile(dims: Sizes) -> Tensor {
             [no_out] Keep Yes DTypes::ALL, Same,
@@ -205,7 +205,7 @@ macro_rules! shape_ops {
         }
     }};
 }
-shape_ops!(define_ops);
+shape_ops!(define_composites);
 
 fn tile_body(x: &Tensor, dims: &[isize]) -> Result<Tensor> {
     let lead = x.ndim().saturating_sub(dims.len());
@@ -307,7 +307,7 @@ fn meshgrid_body(tensors: &[Tensor], indexing: Option<&str>) -> Result<Vec<Tenso
     }
     let sizes: Vec<usize> = order.iter().map(|&i| tensors[i].numel()).collect();
     let grid = |(i, t): (usize, &Tensor)| {
-        let mut own = vec![1; tensors.len()];
+        let mut own = crate::shape::Sizes::from_elem(1, tensors.len());
         own[order[i]] = -1;
         t.reshape(&own)?.expand(&signed(&sizes))
     };
@@ -322,7 +322,7 @@ fn block_diag_body(tensors: &[Tensor]) -> Result<Tensor> {
     let blocks = each(at_least_2, tensors)?;
     let cols: usize = blocks.iter().map(|b| b.shape()[1]).sum();
     let mut left = 0;
-    let mut rows = Vec::with_capacity(blocks.len());
+    let mut rows = Vec::new();
     for b in &blocks {
         let right = cols - left - b.shape()[1];
         rows.push(super::arrange::padded(b, &[left as isize, right as isize], Scalar::ZERO)?);

@@ -1,10 +1,11 @@
-//! Views that other strides make: the bodies of `as_strided`, `diagonal` and `unfold`, and the gradient that they share.
+//! Views that other strides make: the bodies of `as_strided`, `diagonal` and `unfold`, the gradient that they share, and copies
+//! with given strides.
 //!
 //! Invariant: a view shows elements of its tensor's storage alone.
 
-use super::view::{must_view, Source, ViewOp};
-use crate::shape::{self, Layout};
-use crate::{Error, Result, Tensor};
+use super::view::{must_view, permute_axes, Source, ViewOp};
+use crate::shape::{self, Axes, Layout};
+use crate::{batching, dispatch, Error, Result, Tensor};
 use smallvec::smallvec;
 
 pub(super) fn as_strided_body(
@@ -55,6 +56,35 @@ fn restride(x: &Tensor, place: impl Fn(Layout) -> Layout) -> Result<Tensor> {
         false => Source::Logical(Box::new(place(Layout::contiguous(x.shape())))),
     };
     must_view(ViewOp::AsStrided { layout: Box::new(place(own.clone())), source }, x)
+}
+
+/// A copy of `v` with the strides and the offset of `layout`, whose sizes it has. The rest of its storage, which has `room` elements,
+/// is zeros. What is batched has such a storage for each sample.
+pub(crate) fn copied_into(v: &Tensor, layout: &Layout, room: usize) -> Result<Tensor> {
+    let levels = batching::levels_of(v);
+    let bare = batching::bare_by(v.clone(), &levels)?;
+    let lead = bare.ndim() - layout.ndim();
+    let order = match layout.is_contiguous() {
+        true => Some((shape::every_axis(layout.ndim()), shape::every_axis(layout.ndim()))),
+        false => layout.permuted(),
+    };
+    if let Some((order, back)) = order.filter(|_| layout.offset == 0 && room == layout.numel()) {
+        let led = |axes: Axes| -> Axes { (0..lead).chain(axes.iter().map(|axis| axis + lead)).collect() };
+        let dense = permute_axes(&bare, &led(order))?.copy()?;
+        return batching::rewrapped_by(permute_axes(&dense, &led(back))?.alone_on_storage(), &levels);
+    }
+    let mut wide = layout.clone();
+    let mut all = room;
+    for &size in bare.shape()[..lead].iter().rev() {
+        wide.shape.insert(0, size);
+        wide.strides.insert(0, all);
+        all = all.saturating_mul(size);
+    }
+    let zeros = Tensor::full_of(&[all], crate::Scalar::ZERO, v.dtype(), v.device())?;
+    let op = ViewOp::AsStrided { layout: Box::new(wide.clone()), source: Source::Plain };
+    let copy = Tensor::from_storage(dispatch::view(op, &zeros, wide)?.storage().clone());
+    copy.copy_(&bare)?;
+    batching::rewrapped_by(copy, &levels)
 }
 
 /// Adds `g` to zeros where the view reads. By storage, what several of `x`'s elements share is divided among them, as in

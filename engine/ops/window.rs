@@ -4,7 +4,7 @@
 //! other. All are computed in float32 (float64 where asked for) and rounded once. Sources: Harris, "On the use of windows for
 //! harmonic analysis with the discrete Fourier transform" (1978); Kaiser and Schafer (1980).
 
-use super::macros::define_ops;
+use super::macros::define_composites;
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use std::f64::consts::TAU;
 
@@ -12,7 +12,7 @@ use std::f64::consts::TAU;
 #[macro_export]
 #[doc(hidden)]
 macro_rules! window_ops {
-    ($cb:ident) => { $cb! { "create" WindowOp :
+    ($cb:ident) => { $cb! { "create" :
         /// The triangle `1 - |2k / m - 1|`, with `m = window_length` if `periodic`, else one less.
         function bartlett_window(window_length: Int, periodic: Bool = true; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
             [no_out nograd] Keep Yes DTypes::FLOAT, Own,
@@ -49,7 +49,7 @@ macro_rules! window_ops {
         }
     }};
 }
-window_ops!(define_ops);
+window_ops!(define_composites);
 
 /// The window `f` of the places `k / m`, in the dtype that is asked for.
 fn window(

@@ -51,7 +51,7 @@ impl History {
     /// Where the vectors do not fit together.
     pub fn direction(&self, gradient: &Tensor) -> Result<(Tensor, Vec<Tensor>)> {
         let mut d = gradient.neg()?;
-        let mut factors = Vec::with_capacity(self.changes.len());
+        let mut factors = Vec::new();
         for ((change, step), inverse) in self.changes.iter().zip(&self.steps).zip(&self.inverses).rev() {
             let factor = (&step.dot(&d)? * inverse)?;
             d = (&d - &(change * &factor)?)?;

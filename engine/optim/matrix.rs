@@ -3,8 +3,8 @@
 //! They are written in tensor ops, unseen by the tape; on the GPU the work is one graph, which is started and not waited
 //! for. Invariant: every tensor of every batch is checked before the first one is written.
 
-use super::step::{define_steps, Parsed};
 use crate::{dispatch, no_grad, DType, Error, Result, Tensor};
+use lucid_ir::define_steps;
 
 define_steps! { MatrixStep
     /// State: the momentum buffer. For matrices.

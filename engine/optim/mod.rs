@@ -1,13 +1,12 @@
 //! Optimizers: all parameters of a step in one backend call.
 //!
 //! `step` declares the kinds of step and runs them; `rules` holds their formulas, once, over an `algebra` that both
-//! backends and the tape implement (`cpu/optim.rs`, `gpu/optim.rs`). `matrix` and
+//! backends and the tape implement (`cpu/optim.rs`, `mlx/optim.rs`). `matrix` and
 //! `lbfgs` have the steps that are made of tensor ops. [`Sgd`] and [`Adam`] keep the state for Rust.
 
-pub(crate) mod algebra;
+mod algebra;
 pub mod lbfgs;
 pub mod matrix;
-pub(crate) mod rules;
 pub mod step;
 
 pub use matrix::{run_matrix_steps, MatrixBatch, MatrixStep};
@@ -66,7 +65,7 @@ pub struct Sgd {
 impl Sgd {
     /// Plain gradient descent; set the other fields as needed.
     pub fn new(params: Vec<Tensor>, lr: f64) -> Sgd {
-        let buffers = vec![None; params.len()];
+        let buffers = params.iter().map(|_| None).collect();
         Sgd { params, buffers, lr, momentum: 0.0, weight_decay: 0.0, nesterov: false }
     }
 }
@@ -95,7 +94,7 @@ impl Optimizer for Sgd {
         for (first, lists) in [(true, fresh), (false, used)] {
             let &mut Sgd { lr, momentum, weight_decay, nesterov, .. } = self;
             let step = step::Sgd { lr, momentum, dampening: 0.0, weight_decay, nesterov, maximize: false, first };
-            Step::from(step).run(&lists)?;
+            run_steps(&[(Step::from(step), lists)])?;
         }
         Ok(())
     }

@@ -143,7 +143,7 @@ pub(super) fn joined(op: &'static str, axis: usize, inputs: &[&Tensor], shape: &
         ));
     }
     let mut begun = 0i64;
-    let mut indices = Vec::with_capacity(parts.len());
+    let mut indices = Vec::new();
     for (part, t) in parts.iter().zip(inputs) {
         let moved = Tensor::full_of(&[dim, 1], 0.into(), DType::I64, t.device())?;
         moved.select(0, axis as i64)?.fill_(begun.into())?;

@@ -28,7 +28,7 @@ pub(crate) fn refuse(op: &'static str, inputs: &[&Tensor]) -> Option<Box<Error>>
 
 /// Runs a primitive that has a sparse input.
 pub(crate) fn apply(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor> {
-    let name = prim.schema().name;
+    let name = prim.name();
     let refused = || Err(refuse(name, inputs).unwrap_or_else(|| Error::runtime(name, "expected a sparse tensor")));
     let coo = |t: &Tensor| t.storage().coo().map(Coo::parts);
     match (&prim, inputs) {
@@ -103,7 +103,7 @@ fn scaled(prim: &Prim, x: &Tensor, mut parts: Parts, factor: &Tensor, meta: Meta
         _ if meta.shape.as_slice() == x.shape() => rows_at(&expand_to(factor, x.shape())?, &parts.indices)?,
         _ => {
             let why = "a sparse tensor is scaled by numbers and by dense tensors that can be expanded to its shape";
-            return Err(Error::shape(prim.schema().name, why, &[x.shape(), factor.shape()]));
+            return Err(Error::shape(prim.name(), why, &[x.shape(), factor.shape()]));
         }
     };
     let meta = Meta::new(parts.values.shape(), meta.dtype);
@@ -133,7 +133,7 @@ fn summed(x: &Tensor, axes: &[usize], meta: &Meta) -> Result<Tensor> {
 
 /// A sparse tensor with its dimensions in another order: those that are indexed among themselves, and the others.
 pub(crate) fn view(op: &ViewOp, x: &Tensor) -> Result<Tensor> {
-    let name = op.schema().name;
+    let name = op.name();
     let Parts { indices, values, .. } = x.sparse_parts(name)?;
     let (ViewOp::Permute { axes }, dim) = (op, x.sparse_dim()) else {
         return Err(refuse(name, &[x]).unwrap_or_else(|| Error::runtime(name, "expected a sparse tensor")));

@@ -1,6 +1,8 @@
 // Replaces mlx-c's error.cpp, whose message is a printf format (a '%' in it is undefined behaviour), whose default
-// handler ends the process, and whose handler is an unlocked global. Here a message is bytes in a thread-local.
+// handler ends the process, and whose handler is an unlocked global. Here a message is bytes in a thread-local. MLX's switches are set here, too, as this file is
+// always linked.
 
+#include <cstdlib>
 #include <string>
 
 #include "shim.h"
@@ -13,6 +15,16 @@ struct Slot {
 };
 
 thread_local Slot slot;
+
+// Sets MLX's switches, which it reads when it first computes, where the environment has not. This runs while the library is
+// loaded: before `main` of a program, and in Python's `import`. Later another thread might read the environment meanwhile.
+// - MLX_ENABLE_TF32: on CUDA, MLX rounds the inputs of float32 products to TF32's ten bits unless told not to.
+// - MLX_CUDA_GRAPH_CACHE_SIZE: MLX keeps 400 CUDA graphs, and reports an error from whatever is being evaluated when a program
+//   of many shapes makes it drop and rebuild them too often.
+__attribute__((constructor)) void set_switches() {
+  setenv("MLX_ENABLE_TF32", "0", 0);
+  setenv("MLX_CUDA_GRAPH_CACHE_SIZE", "4096", 0);
+}
 
 } // namespace
 

@@ -2,15 +2,10 @@
 
 #include "shim.h"
 
-#include <pthread.h>
-#include <unistd.h>
+#include "process.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -22,31 +17,17 @@
 #include "mlx/allocator.h"
 #include "mlx/backend/common/utils.h"
 #include "mlx/backend/cpu/encoder.h"
-#include "mlx/c/error.h"
 #include "mlx/c/private/mlx.h"
 #include "mlx/mlx.h"
 #include "mlx/primitives.h"
 
 namespace mx = mlx::core;
+using lucid::guarded;
 
 namespace {
 
 mx::array& get(mlx_array a) {
   return *static_cast<mx::array*>(a.ctx);
-}
-
-// Runs `body`, turning an exception into the thread's error message.
-template <typename F>
-int guarded(F body) {
-  try {
-    body();
-    return 0;
-  } catch (const std::exception& e) {
-    mlx_error(e.what());
-  } catch (...) {
-    mlx_error("an exception that is no std::exception");
-  }
-  return 1;
 }
 
 // A primitive with several outputs runs once, and is known by the first of them. (Its own address may serve several nodes.)
@@ -149,30 +130,6 @@ void make(
 // Arrays of our own, each with the event of an output: waiting on them touches nothing that another thread may see.
 using Waiter = std::vector<mx::array>;
 
-std::atomic<bool> forked{false};
-
-#ifdef __GLIBC__
-int exit_status = 0;
-std::terminate_handler earlier_handler = nullptr;
-
-// What MLX destroys, or waits for, when the CUDA driver goes, or has gone, throws in a destructor. The process has ended by then.
-[[noreturn]] void end_as_begun() {
-  if (std::exception_ptr error = std::current_exception()) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& e) {
-      if (std::strstr(e.what(), "Destroy(handle_) failed") || std::strstr(e.what(), "driver shutting down")) {
-        std::fflush(nullptr);
-        _exit(exit_status);
-      }
-    } catch (...) {
-    }
-  }
-  earlier_handler();
-  std::abort();
-}
-#endif
-
 using Kept = std::shared_ptr<mx::array::Data>;
 
 // A primitive that a function of the host's computes.
@@ -206,7 +163,10 @@ class Host final : public mx::Primitive {
       for (const From& f : from) {
         views.push_back({f.data, f.strides.data(), {new Kept(f.kept)}});
       }
-      if (run(context.get(), views.data(), to.data())) {
+      lucid::in_task = true;
+      int failed = run(context.get(), views.data(), to.data());
+      lucid::in_task = false;
+      if (failed) {
         size_t length = 0;
         const char* message = lucid_error_message(&length);
         std::string why = message ? std::string(message, length) : "no reason given";
@@ -232,29 +192,6 @@ class Host final : public mx::Primitive {
 };
 
 } // namespace
-
-extern "C" int lucid_note_forks(void) {
-  static const int status = pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
-  return status;
-}
-
-extern "C" int lucid_outlive_driver(void) {
-#ifdef __GLIBC__
-  static const int registered = on_exit(
-      [](int status, void*) {
-        exit_status = status;
-        earlier_handler = std::set_terminate(end_as_begun);
-      },
-      nullptr);
-  return registered;
-#else
-  return 0;
-#endif
-}
-
-extern "C" bool lucid_forked(void) {
-  return forked.load(std::memory_order_relaxed);
-}
 
 extern "C" void lucid_array_take(mlx_array to, mlx_array from) {
   get(to) = std::move(get(from));
@@ -492,6 +429,20 @@ extern "C" int lucid_graph_primitives(mlx_string* names, const mlx_array* output
       text += '\n';
     });
     mlx_string_set_(*names, text);
+  });
+}
+
+extern "C" int lucid_graph_nodes(mlx_string* nodes, const mlx_array* outputs, size_t n) {
+  return guarded([&] {
+    std::ostringstream text;
+    walk(collect(outputs, n), [&](const mx::array& a) {
+      text << a.primitive().name();
+      for (const mx::array& input : a.inputs()) {
+        text << ' ' << input.dtype();
+      }
+      text << " > " << a.dtype() << '\n';
+    });
+    mlx_string_set_(*nodes, text.str());
   });
 }
 

@@ -126,8 +126,22 @@ int lucid_note_forks(void);
 int lucid_outlive_driver(void);
 bool lucid_forked(void);
 
+/* Calls `finish` when the process exits, before what was registered earlier and before libraries are finalised. */
+int lucid_at_exit(void (*finish)(void));
+/* Is the calling thread a stream's, in a function of the host's? */
+bool lucid_in_task(void);
+/* Waits until the stream has done all that it was given so far; for one of a GPU only where `gpu`. Its errors are left to who
+ * evaluated. */
+int lucid_drain(mlx_stream stream, bool gpu);
+
+/* From here on allocations on MLX's CPU that the system refuses fail with an exception: MLX's kernels write to what they get.
+ * Replaces the first function in the table of MLX's allocator, which is called by its table alone. */
+void lucid_check_allocations(void);
+
 /* Names of the primitives that evaluating the outputs would run, one per line, each as often as it would run. */
 int lucid_graph_primitives(mlx_string* names, const mlx_array* outputs, size_t n);
+/* A line for each: the primitive's name, the dtypes of its inputs, `>`, and the dtype of the output that was reached. */
+int lucid_graph_nodes(mlx_string* nodes, const mlx_array* outputs, size_t n);
 /* The graph in Graphviz's language. */
 int lucid_graph_dot(mlx_string* text, const mlx_array* outputs, size_t n);
 

@@ -235,7 +235,7 @@ impl Array {
         if self.dtype() != T::DTYPE {
             return Err(Error::Mismatch(format!("an array of {} cannot be read as {}", self.dtype(), T::DTYPE)));
         }
-        self.read(T::from_bytes)
+        self.read(T::from_bytes)?
     }
 
     /// Evaluates and returns the only element.

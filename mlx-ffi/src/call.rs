@@ -28,8 +28,8 @@ pub(crate) fn optional_dtype(value: Option<Dtype>) -> sys::mlx_optional_dtype {
     sys::mlx_optional_dtype { value: value.unwrap_or(Dtype::Float32).raw(), has_value: value.is_some() }
 }
 
-/// See the module's documentation. A line is `name = c_name(args) [on cpu];`, with `vec` before it for a function that
-/// returns several arrays, `pair` for one that returns two, and
+/// See the module's documentation. A line is `name = c_name(args) [on cpu];`, with `unsafe` before it for a function that trusts
+/// the elements of index arrays, `vec` for one that returns several arrays, `pair` for one that returns two, and
 /// `kept` for a function of arrays alone that works element by element: its primitive is made once; `kept axes` for a
 /// reduction, likewise for each choice of a few dimensions.
 macro_rules! wrap {
@@ -65,6 +65,10 @@ macro_rules! wrap {
             // SAFETY: see the invariant of `call`: valid handles, a null out-parameter for MLX to fill.
             KEPT.alike([$($arg),*], |out, stream| unsafe { $crate::sys::$c(out, $($arg.raw(),)* stream) })
         }
+        wrap!($($more)*);
+    };
+    ($(#[$doc:meta])* unsafe $name:ident = $c:ident($($arg:ident: $kind:ident),*) $(on $where:ident)?; $($more:tt)*) => {
+        wrap!(@args indexed [$($where)?] [$(#[$doc])*] $name $c [$($arg $kind)*] [] [] []);
         wrap!($($more)*);
     };
     ($(#[$doc:meta])* $name:ident = $c:ident($($arg:ident: $kind:ident),*) $(on $where:ident)?; $($more:tt)*) => {
@@ -139,6 +143,24 @@ macro_rules! wrap {
             let stream = wrap!(@stream $w);
             $crate::counters::count_op();
             // SAFETY: see the invariant of `call`: valid handles, live slices, a null out-parameter for MLX to fill.
+            $crate::Array::build(|out| unsafe { $crate::sys::$c(out, $($x)* stream) })
+        }
+    };
+    (@args indexed $w:tt [$(#[$doc:meta])*] $f:ident $c:ident [] [$($p:tt)*] [$($s:tt)*] [$($x:tt)*]) => {
+        #[doc = concat!("MLX's `", stringify!($f), "`.")]
+        #[doc = ""]
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Every element of an index array must lie in `-n..n` for the size `n` of the dimension that it indexes, and whole slices
+        /// that begin there must lie inside of the array.
+        #[inline]
+        #[allow(clippy::too_many_arguments)]
+        pub unsafe fn $f($($p)*) -> $crate::Result<$crate::Array> {
+            $($s)*
+            let stream = wrap!(@stream $w);
+            $crate::counters::count_op();
+            // SAFETY: as above; the indices are the caller's promise.
             $crate::Array::build(|out| unsafe { $crate::sys::$c(out, $($x)* stream) })
         }
     };

@@ -3,6 +3,7 @@
 
 use std::ffi::CStr;
 use std::os::raw::c_int;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::error::{self, check, Result};
@@ -122,14 +123,48 @@ pub fn info() -> Result<Info> {
     })
 }
 
-/// The machine's memory and swap space in bytes, where the system tells.
+/// What this process may have of the machine's memory and swap space in bytes, where the system tells: all of it, or what its
+/// control groups and its resource limits leave.
 pub(crate) fn host_memory() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let field = |name: &str| {
         let line = text.lines().find(|l| l.starts_with(name))?;
         line.split_whitespace().nth(1)?.parse::<usize>().ok()?.checked_mul(1024)
     };
-    Some(field("MemTotal:")? + field("SwapTotal:").unwrap_or_default())
+    let machine = field("MemTotal:")? + field("SwapTotal:").unwrap_or_default();
+    Some(group_limit().into_iter().chain(resource_limit()).fold(machine, usize::min))
+}
+
+/// The smallest limit of memory that the process's control group, or one above it, has.
+fn group_limit() -> Option<usize> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let limits = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            c if c.split(',').any(|c| c == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        // Inside of a container its own group is often mounted as the root.
+        let above = Path::new(path).ancestors().chain([Path::new("/")]);
+        let limit = |p: &Path| {
+            let text = std::fs::read_to_string(Path::new(root).join(p.strip_prefix("/").ok()?).join(file)).ok()?;
+            text.trim().parse::<usize>().ok()
+        };
+        above.filter_map(limit).min()
+    });
+    limits.min()
+}
+
+/// The smaller of the limits on the process's address space and on its data.
+fn resource_limit() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let of = |name: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<usize>().ok()
+    };
+    [of("Max address space"), of("Max data size")].into_iter().flatten().min()
 }
 
 struct InfoHandle(sys::mlx_device_info);

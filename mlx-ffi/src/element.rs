@@ -4,7 +4,7 @@
 use half::{bf16, f16};
 use num_complex::Complex32;
 
-use crate::Dtype;
+use crate::{Dtype, Error, Result};
 
 mod sealed {
     pub trait Sealed {}
@@ -16,13 +16,22 @@ pub trait Element: Copy + Default + Send + Sync + 'static + sealed::Sealed {
     const DTYPE: Dtype;
 
     #[doc(hidden)]
-    fn from_bytes(bytes: &[u8]) -> Vec<Self>;
+    fn from_bytes(bytes: &[u8]) -> Result<Vec<Self>>;
 }
 
 /// The bytes of a slice of elements.
 pub(crate) fn as_bytes<T: Element>(values: &[T]) -> &[u8] {
     // SAFETY: the sealed implementors below are plain numbers (and bool) without padding; the length is the slice's own.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), std::mem::size_of_val(values)) }
+}
+
+/// An empty vector with room for `len` elements.
+fn room<T>(len: usize) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    match values.try_reserve_exact(len) {
+        Ok(()) => Ok(values),
+        Err(_) => Err(Error::OutOfMemory(format!("there is no memory for {len} elements of {} bytes", size_of::<T>()))),
+    }
 }
 
 macro_rules! elements {
@@ -32,10 +41,10 @@ macro_rules! elements {
         impl Element for $ty {
             const DTYPE: Dtype = Dtype::$dtype;
 
-            fn from_bytes(bytes: &[u8]) -> Vec<Self> {
+            fn from_bytes(bytes: &[u8]) -> Result<Vec<Self>> {
                 const { assert!(std::mem::size_of::<$ty>() == Dtype::$dtype.size()) };
                 let len = bytes.len() / std::mem::size_of::<$ty>();
-                let mut values = Vec::<$ty>::with_capacity(len);
+                let mut values = room::<$ty>(len)?;
                 // SAFETY: the vector has room for `len` elements, the source holds as many bytes, the two do not
                 // overlap, and every bit pattern is a value of this type.
                 unsafe {
@@ -43,7 +52,7 @@ macro_rules! elements {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), values.as_mut_ptr().cast::<u8>(), size);
                     values.set_len(len);
                 }
-                values
+                Ok(values)
             }
         }
     )*};
@@ -60,8 +69,10 @@ impl sealed::Sealed for bool {}
 impl Element for bool {
     const DTYPE: Dtype = Dtype::Bool;
 
-    fn from_bytes(bytes: &[u8]) -> Vec<Self> {
+    fn from_bytes(bytes: &[u8]) -> Result<Vec<Self>> {
+        let mut values = room(bytes.len())?;
         // A reinterpreting view may leave any byte in a boolean array.
-        bytes.iter().map(|&b| b != 0).collect()
+        values.extend(bytes.iter().map(|&b| b != 0));
+        Ok(values)
     }
 }

@@ -21,6 +21,9 @@ pub enum Error {
     /// MLX was used before the process forked; evaluating in the child would hang.
     #[error("MLX was used before this process was forked and cannot evaluate here: start the process by spawning it")]
     ForkedProcess,
+    /// The process exits: what was scheduled is still computed, and nothing else.
+    #[error("this process is exiting: nothing can be evaluated any more")]
+    Exiting,
     /// This process said, by [`forbid`](crate::forbid), that it must not use MLX; its reason.
     #[error("{0}")]
     Forbidden(&'static str),
@@ -90,8 +93,16 @@ fn classify(message: String) -> Error {
     if let Some(panic) = message.strip_prefix(PANIC_PREFIX) {
         return Error::Panic(panic.to_owned());
     }
+    // The last is what a thread that gets no memory for its stack is refused with.
     let lower = message.to_ascii_lowercase();
-    let memory = ["unable to allocate", "attempting to allocate", "out of memory", "outofmemory", "bad_alloc"];
+    let memory = [
+        "unable to allocate",
+        "attempting to allocate",
+        "out of memory",
+        "outofmemory",
+        "bad_alloc",
+        "resource temporarily unavailable",
+    ];
     if memory.iter().any(|m| lower.contains(m)) || (lower.contains("malloc") && lower.contains("fail")) {
         Error::OutOfMemory(message)
     } else if lower.contains(NO_PRIMITIVE) {

@@ -6,12 +6,13 @@
 //! Lock order: wait lock, then evaluation lock. Invariant: no callback runs, and no array is dropped, under either.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use smallvec::SmallVec;
 
 use crate::counters;
 use crate::error::{check, Result};
+use crate::exit::ensure_running;
 use crate::stream::{ensure_not_forked, forked};
 use crate::{sys, Array};
 
@@ -27,6 +28,11 @@ type Handles = SmallVec<[sys::mlx_array; 8]>;
 /// The lock around whatever reads or changes the evaluation state of arrays.
 pub(crate) fn schedule_lock() -> MutexGuard<'static, ()> {
     SCHEDULE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Is nobody scheduling at this moment?
+pub(crate) fn schedule_is_free() -> bool {
+    !matches!(SCHEDULE.try_lock(), Err(TryLockError::WouldBlock))
 }
 
 /// The lock around waiting for the stream.
@@ -56,6 +62,7 @@ pub(crate) fn note_size(bytes: usize) {
 
 /// Schedules; the caller holds the lock and keeps the handles valid.
 unsafe fn schedule(handles: &[sys::mlx_array], waiter: *mut sys::lucid_waiter) -> Result<()> {
+    ensure_running()?;
     counters::count_evaluation();
     // SAFETY: as the caller promises; the waiter is null or valid for writing.
     unsafe {

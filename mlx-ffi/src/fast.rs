@@ -106,7 +106,11 @@ macro_rules! kernels {
             }
 
             /// Records a launch and returns its outputs.
-            pub fn launch(&self, inputs: &[&Array], launch: &Launch<'_>) -> Result<Vec<Array>> {
+            ///
+            /// # Safety
+            /// The kernel's source must be valid in its language and, launched so over arrays of these sizes, read and write no
+            /// element outside of them.
+            pub unsafe fn launch(&self, inputs: &[&Array], launch: &Launch<'_>) -> Result<Vec<Array>> {
                 struct Config(sys::$config);
                 impl Drop for Config {
                     fn drop(&mut self) {

@@ -33,6 +33,17 @@ pub fn primitives(outputs: &[&Array]) -> Result<Vec<(String, usize)>> {
     Ok(counts)
 }
 
+/// Each primitive that evaluating the outputs together would run: its name, the dtypes of its inputs, `>`, and the dtype of an
+/// output.
+pub fn nodes(outputs: &[&Array]) -> Result<Vec<String>> {
+    let handles = handles(outputs);
+    let mut text = Text::new();
+    let _lock = schedule_lock();
+    // SAFETY: valid handles and an out-parameter for the shim to fill; the lock keeps the graph as it is.
+    check(unsafe { sys::lucid_graph_nodes(text.out(), handles.as_ptr(), handles.len()) })?;
+    Ok(text.to_string().lines().map(str::to_owned).collect())
+}
+
 /// How many primitives evaluating the outputs together would run.
 pub fn primitive_count(outputs: &[&Array]) -> Result<usize> {
     Ok(primitives(outputs)?.iter().map(|(_, count)| count).sum())

@@ -48,9 +48,12 @@ unsafe impl Sync for Primitive {}
 impl Primitive {
     /// The primitive of an array that was made just now from these inputs and nothing else; `None` where MLX put other
     /// nodes between, or made none.
-    pub fn of(made: &Array, inputs: &[&Array]) -> Option<Primitive> {
+    ///
+    /// # Safety
+    /// No other thread may evaluate the array or an array that is made of it meanwhile.
+    pub unsafe fn of(made: &Array, inputs: &[&Array]) -> Option<Primitive> {
         let inputs = handles(inputs);
-        // SAFETY: valid handles; nobody else knows the array, so that nobody changes it.
+        // SAFETY: valid handles; nobody changes the array meanwhile (the caller's promise).
         let raw = unsafe { sys::lucid_primitive_of(made.raw(), inputs.as_ptr(), inputs.len()) };
         (!raw.ctx.is_null()).then_some(Primitive(raw))
     }
@@ -66,7 +69,11 @@ impl Primitive {
 
     /// The arrays of these shapes and dtypes that the primitive makes of the inputs, as many and of the kinds that it has
     /// parameters for: MLX does not check them again.
-    pub fn repeat_all(&self, inputs: &[&Array], outputs: &[(&[i32], Dtype)]) -> Result<Vec<Array>> {
+    ///
+    /// # Safety
+    /// The inputs and outputs must be as many as those of the call that the primitive was taken from, of the same dtypes, and of
+    /// shapes for which that call's parameters (of a kernel, its grid) lead to no element outside of them.
+    pub unsafe fn repeat_all(&self, inputs: &[&Array], outputs: &[(&[i32], Dtype)]) -> Result<Vec<Array>> {
         counters::count_op();
         if outputs.len() > 1 {
             eval::expect_siblings();
@@ -129,7 +136,8 @@ impl Kept {
             (Some(shape), Some(Some((primitive, dtype)))) => primitive.repeat(inputs, shape, *dtype),
             (Some(_), None) => {
                 let made = Array::build(|out| call(out, stream))?;
-                let _ = learned.set(Primitive::of(&made, &inputs).map(|p| (p, made.dtype())));
+                // SAFETY: nobody else has the array yet.
+                let _ = learned.set(unsafe { Primitive::of(&made, &inputs) }.map(|p| (p, made.dtype())));
                 Ok(made)
             }
             _ => Array::build(|out| call(out, stream)),
@@ -156,7 +164,8 @@ fn learn_squeeze(choice: usize, kept: &Array, stream: sys::mlx_stream) -> Result
     // SAFETY: a valid handle, a live slice and a null out-parameter for MLX to fill.
     let made =
         Array::build(|out| unsafe { sys::mlx_squeeze_axes(out, kept.raw(), axes.as_ptr(), axes.len(), stream) })?;
-    let _ = SQUEEZES[choice].set(Primitive::of(&made, &[kept]));
+    // SAFETY: nobody else has the array yet.
+    let _ = SQUEEZES[choice].set(unsafe { Primitive::of(&made, &[kept]) });
     Ok(())
 }
 
@@ -194,7 +203,8 @@ impl KeptAxes {
             Some(None) => return Array::build(|out| call(out, keep, stream)),
             None => {
                 let kept = Array::build(|out| call(out, true, stream))?;
-                let _ = learned.set(Primitive::of(&kept, &[a]).map(|p| (p, kept.dtype())));
+                // SAFETY: nobody else has the array yet.
+                let _ = learned.set(unsafe { Primitive::of(&kept, &[a]) }.map(|p| (p, kept.dtype())));
                 learn_squeeze(bits, &kept, stream)?;
                 return Array::build(|out| call(out, keep, stream));
             }

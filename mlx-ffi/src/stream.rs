@@ -66,6 +66,13 @@ pub(crate) fn ensure_not_forked() -> Result<()> {
     }
 }
 
+/// The streams that were made.
+pub(crate) fn existing() -> impl Iterator<Item = sys::mlx_stream> {
+    let (main, cpu) = (MAIN.load(Ordering::Acquire), CPU.load(Ordering::Acquire));
+    let made = [main, if cpu == main { std::ptr::null_mut() } else { cpu }];
+    made.into_iter().filter(|ctx| !ctx.is_null()).map(|ctx| sys::mlx_stream { ctx })
+}
+
 /// Asked at every drop of an array, so that it must not be a call of the system.
 #[inline]
 pub(crate) fn forked() -> bool {
@@ -100,8 +107,6 @@ fn make_main() -> Result<sys::mlx_stream> {
         return Err(Error::Forbidden(why));
     }
     crate::version::version()?;
-    unless_set("MLX_ENABLE_TF32", "0");
-    unless_set("MLX_CUDA_GRAPH_CACHE_SIZE", "4096");
     // Loading MLX in the parent and first computing in a forked child is fine; the reverse is not.
     // SAFETY: no arguments.
     if unsafe { sys::lucid_note_forks() } != 0 {
@@ -115,26 +120,16 @@ fn make_main() -> Result<sys::mlx_stream> {
     }
     let on_cpu = kind == Kind::Cpu;
     if on_cpu {
-        // An allocation beyond the machine's memory is refused by the system, which MLX's CPU allocator does not notice.
+        // What is larger than the machine's memory may be granted all the same, and ends the process when it is written.
         crate::eval::set_largest(device::host_memory().unwrap_or(usize::MAX));
+        // SAFETY: no arguments; under the lock, before the first evaluation.
+        unsafe { sys::lucid_check_allocations() };
     }
     let made = make_on(on_cpu)?;
+    crate::exit::register()?;
     MAIN.store(made.ctx, Ordering::Release);
     drop(making);
     Ok(made)
-}
-
-/// Sets one of MLX's switches, which it reads when it first computes, where the environment has not.
-///
-/// - `MLX_ENABLE_TF32`: on CUDA, MLX rounds the inputs of float32 products to TF32's ten bits unless told not to.
-/// - `MLX_CUDA_GRAPH_CACHE_SIZE`: MLX keeps 400 CUDA graphs, and reports an error from whatever is being evaluated when a
-///   program of many shapes makes it drop and rebuild them too often.
-fn unless_set(switch: &str, value: &str) {
-    if std::env::var_os(switch).is_none() {
-        // SAFETY: Rust's own readers of the environment take its lock. C++'s getenv takes none: MLX reads these switches
-        // after they are set, and what else reads the environment while the first stream is made is the program's care.
-        unsafe { std::env::set_var(switch, value) };
-    }
 }
 
 #[cold]

@@ -13,10 +13,12 @@ from lucid import _load as _load
 
 # isort: split
 # Only after `_load` has seen to it that the extension can be imported.
-from lucid import _C, _copies, _foreach
+from lucid import _C, _c_names, _copies, _foreach, _interop
+from lucid._absent import missing as _missing
 from lucid._C import *  # noqa: F403
 from lucid._C import OutOfMemory as OutOfMemoryError
 from lucid._C import __version__ as __version__
+from lucid._C import contiguous_format as legacy_contiguous_format  # noqa: F401
 from lucid._constants import e as e
 from lucid._constants import inf as inf
 from lucid._constants import nan as nan
@@ -77,19 +79,32 @@ from lucid._typing import TensorLikeProtocol as TensorLikeProtocol
 from lucid._typing import TensorOrScalar as TensorOrScalar
 
 if TYPE_CHECKING:
+    from lucid import __config__ as __config__
+    from lucid import _dynamo as _dynamo
     from lucid import accelerator as accelerator
     from lucid import amp as amp
     from lucid import autograd as autograd
     from lucid import backends as backends
+    from lucid import compiler as compiler
     from lucid import cpu as cpu
     from lucid import cuda as cuda
+    from lucid import distributed as distributed
+    from lucid import distributions as distributions
+    from lucid import einops as einops
     from lucid import func as func
+    from lucid import futures as futures
+    from lucid import fx as fx
+    from lucid import hub as hub
+    from lucid import jit as jit
+    from lucid import library as library
     from lucid import linalg as linalg
     from lucid import mps as mps
+    from lucid import ops as ops
     from lucid import overrides as overrides
     from lucid import profiler as profiler
     from lucid import random as random
     from lucid import serialization as serialization
+    from lucid import signal as signal
     from lucid import sparse as sparse
     from lucid import special as special
     from lucid import storage as storage
@@ -97,6 +112,8 @@ if TYPE_CHECKING:
     from lucid import types as types
     from lucid import utils as utils
     from lucid import version as version
+    from lucid import xpu as xpu
+    from lucid._compile import compile as compile
     from lucid._convert import asarray as asarray
     from lucid._convert import from_file as from_file
     from lucid._convert import from_numpy as from_numpy
@@ -104,6 +121,8 @@ if TYPE_CHECKING:
     from lucid._gpu import Event as Event
     from lucid._gpu import Stream as Stream
     from lucid._gpu import get_device_module as get_device_module
+    from lucid._idioms import cond as cond
+    from lucid._idioms import seed_everything as seed_everything
     from lucid._lobpcg import lobpcg as lobpcg
     from lucid._natives import frobenius_norm as frobenius_norm
     from lucid._natives import get_device as get_device
@@ -131,6 +150,9 @@ if TYPE_CHECKING:
     from lucid._storage import TypedStorage as TypedStorage
     from lucid._storage import UntypedStorage as UntypedStorage
     from lucid._storage import is_storage as is_storage
+    from lucid._symbols import SymBool as SymBool
+    from lucid._symbols import SymFloat as SymFloat
+    from lucid._symbols import SymInt as SymInt
     from lucid._symbols import sym_float as sym_float
     from lucid._symbols import sym_int as sym_int
     from lucid._symbols import sym_ite as sym_ite
@@ -171,25 +193,38 @@ if TYPE_CHECKING:
 
 # What is imported on first use: sub-packages, and names that live in a module of their own.
 _PACKAGES = {
+    "__config__",
+    "_dynamo",
     "accelerator",
     "amp",
     "autograd",
     "backends",
+    "compiler",
     "cpu",
     "cuda",
+    "distributed",
+    "distributions",
+    "einops",
     "errors",
     "func",
+    "futures",
+    "fx",
+    "hub",
+    "jit",
+    "library",
     "linalg",
     "metal",
     "mps",
     "multiprocessing",
     "nn",
+    "ops",
     "optim",
     "overrides",
     "profiler",
     "random",
     "return_types",
     "serialization",
+    "signal",
     "sparse",
     "special",
     "storage",
@@ -197,8 +232,15 @@ _PACKAGES = {
     "types",
     "utils",
     "version",
+    "xpu",
 }
 _NAMES = {
+    "seed_everything": "lucid._idioms",
+    "cond": "lucid._idioms",
+    "compile": "lucid._compile",
+    "SymInt": "lucid._symbols",
+    "SymFloat": "lucid._symbols",
+    "SymBool": "lucid._symbols",
     "BFloat16Storage": "lucid._storage",
     "BoolStorage": "lucid._storage",
     "ByteStorage": "lucid._storage",
@@ -270,6 +312,10 @@ _NAMES = {
     "dsmm": "lucid.sparse",
     "spmm": "lucid.sparse",
     "vmap": "lucid.func",
+    "_dirichlet_grad": "lucid._C",
+    "_sample_dirichlet": "lucid._C",
+    "_standard_gamma": "lucid._C",
+    "_standard_gamma_grad": "lucid._C",
     "_assert": "lucid._checks",
     "_assert_async": "lucid._checks",
     "_check": "lucid._checks",
@@ -365,7 +411,7 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as e:
             if e.name != f"lucid.{name}":
                 raise
-            raise AttributeError(f"module 'lucid' has no attribute {name!r}") from None
+            raise _missing("lucid", name) from None
     elif name.endswith("_copy") and name in _copies.names():
         value = _copies.make(name)
     elif name.startswith("_foreach_") and name in _foreach.names():
@@ -375,7 +421,7 @@ def __getattr__(name: str) -> Any:
     elif name in _NAMES:
         value = getattr(importlib.import_module(_NAMES[name]), name)
     else:
-        raise AttributeError(f"module 'lucid' has no attribute {name!r}")
+        raise _missing("lucid", name)
     globals()[name] = value
     return value
 
@@ -425,3 +471,6 @@ __all__ = [
     "typename",
     "use_deterministic_algorithms",
 ]
+
+_c_names.install()
+_interop.watch()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy as copy_module
 import mmap
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +197,8 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
         raise TypeError(f"frombuffer(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if not view.c_contiguous:
         raise errors.RuntimeError("frombuffer(): the buffer's memory must be contiguous")
+    if "O" in re.sub(r":[^:]*:", "", view.format):
+        raise TypeError("frombuffer(): the buffer holds Python objects, whose addresses are no numbers")
     data = view.cast("B") if view.nbytes else memoryview(b"")
     size, length = dtype.itemsize, len(data)
     if length == 0 or count == 0:

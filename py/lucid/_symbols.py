@@ -75,3 +75,34 @@ def sym_sum(*args: Any) -> Any:
 def sym_sqrt(a: float) -> float:
     """`math.sqrt(a)`."""
     return math.sqrt(a)
+
+
+class _NoSymbol(type):
+    """The class of classes without instances."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{cls.__name__}: sizes are numbers; there are no symbols to make")
+
+
+class SymInt(metaclass=_NoSymbol):
+    """A symbol for an int of a traced program of PyTorch, for `isinstance` and annotations: nothing is one.
+
+    Raises:
+        TypeError: on construction.
+    """
+
+
+class SymFloat(metaclass=_NoSymbol):
+    """A symbol for a float of a traced program of PyTorch, for `isinstance` and annotations: nothing is one.
+
+    Raises:
+        TypeError: on construction.
+    """
+
+
+class SymBool(metaclass=_NoSymbol):
+    """A symbol for a bool of a traced program of PyTorch, for `isinstance` and annotations: nothing is one.
+
+    Raises:
+        TypeError: on construction.
+    """

@@ -6,7 +6,10 @@ An accelerator is a GPU, Apple's or NVIDIA's. Where MLX offers none, `device="gp
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lucid import _C
+from lucid._absent import teller
 from lucid._gpu import ANY, Pass, Stream
 
 __all__ = [
@@ -63,3 +66,7 @@ class device_index(Pass):
     def __init__(self, device: int | None, /) -> None:
         if device is not None:
             ANY.need("device_index", device)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

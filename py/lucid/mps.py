@@ -7,6 +7,9 @@ Where MLX has no Metal, `is_available` is false, seeding does nothing, and all e
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lucid._absent import teller
 from lucid._gpu import Event as _Event
 from lucid._gpu import Named
 
@@ -71,3 +74,7 @@ class Event(_Event):
 
     def __init__(self, enable_timing: bool = False) -> None:
         super().__init__(enable_timing)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

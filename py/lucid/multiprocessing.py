@@ -16,12 +16,25 @@ from typing import Any
 
 from lucid import _C
 from lucid._C import Tensor
+from lucid._spawn import ProcessContext as ProcessContext
+from lucid._spawn import ProcessException as ProcessException
+from lucid._spawn import ProcessExitedException as ProcessExitedException
+from lucid._spawn import ProcessRaisedException as ProcessRaisedException
+from lucid._spawn import SpawnContext as SpawnContext
+from lucid._spawn import spawn as spawn
+from lucid._spawn import start_processes as start_processes
 
 __all__ = [
+    "ProcessContext",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SpawnContext",
     "get_all_sharing_strategies",
     "get_sharing_strategy",
     "init_reductions",
     "set_sharing_strategy",
+    "spawn",
+    "start_processes",
 ]
 __all__ += multiprocessing.__all__
 

@@ -19,10 +19,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import lucid
 from lucid import _C, Tensor
+from lucid._absent import teller
 from lucid._C import _handle_torch_function as handle_torch_function
 from lucid._naming import MODES
 
@@ -144,3 +145,7 @@ class TorchFunctionMode:
     def __exit__(self, *_exc: object) -> None:
         _C._pop_torch_function_mode()
         MODES.remove(self)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import lucid
 from lucid import Tensor, errors
+from lucid._absent import teller
 
 __all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "softmax", "spdiags", "sum"]
 
@@ -184,3 +186,7 @@ def _shifted(op: str, input: Tensor, dim: int, dtype: lucid.dtype | None) -> tup
     shifted = values - largest.index_select(0, group)
     sums = zeros.index_add(0, group, shifted.exp())
     return x, shifted, sums.index_select(0, group)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

@@ -5,6 +5,9 @@ The ops are rows of the op table, some under another name (`expit` is `sigmoid`,
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lucid._absent import teller
 from lucid._C import airy_ai as airy_ai
 from lucid._C import bessel_j0 as bessel_j0
 from lucid._C import bessel_j1 as bessel_j1
@@ -120,3 +123,6 @@ __all__ = [
     "xlogy",
     "zeta",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

@@ -10,8 +10,9 @@ from typing import Any
 
 import lucid
 from lucid import Tensor
+from lucid._make_tensor import make_tensor as make_tensor
 
-__all__ = ["assert_close"]
+__all__ = ["assert_close", "make_tensor"]
 
 #: What may differ by dtype, relative and absolute; other dtypes must be equal.
 _TOLERANCES = {

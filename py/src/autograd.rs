@@ -4,11 +4,12 @@ use crate::args::{tensors_of, At};
 use crate::cross;
 use crate::errors;
 use crate::tensor::{wrap, PyTensor};
-use lucid::autograd::{Hook, Keep, LeafHook};
+use lucid::autograd::{GraphNode, Hook, HostRef, Keep, LeafHook};
 use lucid::{Error, Tensor};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyDict, PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ pub fn grads_of(
     given: Option<&Bound<'_, PyAny>>,
     n: usize,
 ) -> PyResult<Vec<Option<Tensor>>> {
-    let Some(given) = given else { return Ok(vec![None; n]) };
+    let Some(given) = given else { return Ok((0..n).map(|_| None).collect()) };
     let one = |o: &Bound<'_, PyAny>| match o.cast::<PyTensor>() {
         Ok(t) => Ok(Some(t.get().share())),
         Err(_) if o.is_none() => Ok(None),
@@ -49,6 +50,52 @@ pub fn grads_of(
         return given.try_iter()?.map(|o| one(&o?)).collect();
     }
     Ok(vec![one(given)?])
+}
+
+/// Objects that a closure on a graph holds. It has one handle and the graph another, for [`visit_host`].
+struct PyRefs(Vec<Py<PyAny>>);
+
+impl PyRefs {
+    fn of(objects: Vec<Py<PyAny>>) -> Arc<PyRefs> {
+        Arc::new(PyRefs(objects))
+    }
+
+    fn bind<'py>(&self, py: Python<'py>, i: usize) -> &Bound<'py, PyAny> {
+        self.0[i].bind(py)
+    }
+}
+
+/// Shows Python's collector the objects behind a host reference.
+fn visit_host(host: &HostRef, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    if let Some(refs) = host.downcast_ref::<PyRefs>() {
+        return refs.0.iter().try_for_each(|object| visit.call(object));
+    }
+    match host.downcast_ref::<Py<PyDict>>() {
+        Some(dict) => visit.call(dict),
+        None => Ok(()),
+    }
+}
+
+/// Shows Python's collector what a tensor owns through its graph.
+pub fn visit_tensor(t: &Tensor, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    let mut seen = Ok(());
+    lucid::autograd::visit_tensor_hosts(t, &mut |host| {
+        if seen.is_ok() {
+            seen = visit_host(host, visit);
+        }
+    });
+    seen
+}
+
+/// The same of a node.
+fn visit_node(node: &GraphNode, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    let mut seen = Ok(());
+    lucid::autograd::visit_node_hosts(node, &mut |host| {
+        if seen.is_ok() {
+            seen = visit_host(host, visit);
+        }
+    });
+    seen
 }
 
 /// A callable argument.
@@ -86,26 +133,29 @@ fn grads_tuple<'py>(py: Python<'py>, grads: &[Option<Tensor>]) -> PyResult<Bound
     PyTuple::new(py, list)
 }
 
-/// A Python function as a hook. It runs with the GIL, which a backward pass has released.
-pub fn hook_of(hook: &Bound<'_, PyAny>) -> PyResult<Hook> {
-    let hook = callable(hook)?;
-    Ok(Arc::new(move |g: &Tensor| {
-        call_python(|py| maybe_tensor(&hook.bind(py).call1((wrap(py, g.clone())?,))?, "a hook"))
-    }))
+/// A Python function as a hook, and what it holds. It runs with the GIL, which a backward pass has released.
+pub fn hook_of(hook: &Bound<'_, PyAny>) -> PyResult<(Hook, HostRef)> {
+    let refs = PyRefs::of(vec![callable(hook)?]);
+    let host: HostRef = refs.clone();
+    let hook =
+        move |g: &Tensor| call_python(|py| maybe_tensor(&refs.bind(py, 0).call1((wrap(py, g.clone())?,))?, "a hook"));
+    Ok((Arc::new(hook), host))
 }
 
 /// A Python function as a hook on a leaf whose gradient has grown. It is given the very object it was registered on.
-pub fn leaf_hook_of(tensor: &Bound<'_, PyTensor>, hook: &Bound<'_, PyAny>) -> PyResult<LeafHook> {
-    let hook = callable(hook)?;
+pub fn leaf_hook_of(tensor: &Bound<'_, PyTensor>, hook: &Bound<'_, PyAny>) -> PyResult<(LeafHook, HostRef)> {
+    let refs = PyRefs::of(vec![callable(hook)?]);
+    let host: HostRef = refs.clone();
     let object = PyWeakrefReference::new(tensor)?.unbind();
-    Ok(Arc::new(move |leaf: &Tensor| {
+    let hook = move |leaf: &Tensor| {
         call_python(|py| {
             let own = object.bind(py).upgrade();
             let given = own.map_or_else(|| wrap(py, leaf.clone()), Ok)?;
-            let out = hook.bind(py).call1((given,))?;
+            let out = refs.bind(py, 0).call1((given,))?;
             maybe_tensor(&out, "a hook").map(drop)
         })
-    }))
+    };
+    Ok((Arc::new(hook), host))
 }
 
 /// What removes a hook again.

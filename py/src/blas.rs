@@ -36,7 +36,7 @@ macro_rules! forward {
 
         $(
             /// The function of this name, for `libmlx`.
-            // SAFETY: no other function of this library has the name, and what it jumps to has the same parameters.
+            // No other function of this library has the name, and what it jumps to has the same parameters.
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
             unsafe extern "C" fn $name() {

@@ -66,6 +66,8 @@ exceptions! {
     gpu "GpuNotAvailable": PyRuntimeError;
     /// An allocation failed.
     memory "OutOfMemory": PyRuntimeError, PyMemoryError;
+    /// Sizes that a backend cannot count: MLX's numbers have 32 bits.
+    limit "BackendLimit": PyRuntimeError;
     /// A combination that exists in PyTorch and not here.
     missing "NotImplementedError": PyNotImplementedError;
     /// A file could not be read or written, or is not what it should be.
@@ -118,6 +120,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::VersionMismatch { op, .. } => (&classes.version, *op),
         Error::GpuNotAvailable(_) => (&classes.gpu, "device"),
         Error::OutOfMemory { .. } => (&classes.memory, ""),
+        Error::BackendLimit { op, .. } => (&classes.limit, *op),
         Error::NotImplemented { op, .. } => (&classes.missing, *op),
         Error::Io { missing: true, .. } => (&classes.no_file, ""),
         Error::Io { .. } => (&classes.file, ""),

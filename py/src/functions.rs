@@ -6,10 +6,12 @@ use crate::device::{device_object, device_of, PyDevice};
 use crate::dtype::{dtype_object, dtype_of, PyDType};
 use crate::tensor::PyTensor;
 use crate::{cross, errors};
+use lucid::kernel_emulator::{Emulator, Language};
 use lucid::{DType, Device};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyTuple};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
@@ -228,6 +230,17 @@ fn _synchronize(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<(
     }
 }
 
+/// Waits for what the GPU device was given, whether it failed or not.
+#[pyfunction]
+fn _drain(py: Python<'_>) {
+    py.detach(mlx_ffi::drain);
+}
+
+/// Has Python wait for the GPU device when it exits, while everything that was given to it is still there.
+pub fn register_exit(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.py().import("atexit")?.call_method1("register", (wrap_pyfunction!(_drain, m)?,)).map(drop)
+}
+
 /// An ImportError where the MLX library that was loaded is of another version than the engine was built for.
 #[pyfunction]
 fn _check_mlx() -> PyResult<()> {
@@ -316,6 +329,36 @@ fn set_hosting(on: bool) {
     lucid::lazy::set_hosting(on);
 }
 
+/// Hands custom kernels, written in this language (`"metal"` or `"cuda"`), to a function instead of MLX; `None` ends it. The
+/// function takes the kernel's name, header and body, its inputs (name, dtype, shape, bytes), its outputs (name, dtype,
+/// shape), the grid and the group, and gives the bytes of each output.
+#[pyfunction]
+#[pyo3(signature = (language, run))]
+fn _emulate_kernels(py: Python<'_>, language: Option<&str>, run: Option<Py<PyAny>>) -> PyResult<()> {
+    let language = match language {
+        None => None,
+        Some("metal") => Some(Language::Metal),
+        Some("cuda") => Some(Language::Cuda),
+        Some(other) => return Err(errors::value_error(py, format!("_emulate_kernels: no language {other:?}"))),
+    };
+    lucid::kernel_emulator::set_emulator(language.zip(run).map(|(language, run)| (language, emulator(run))));
+    Ok(())
+}
+
+/// The Python function as the engine takes it.
+fn emulator(run: Py<PyAny>) -> Emulator {
+    Arc::new(move |launch| {
+        let called = |py: Python<'_>| -> PyResult<Vec<Vec<u8>>> {
+            let inputs: Vec<_> =
+                launch.inputs.iter().map(|x| (x.name, x.dtype, &x.shape, PyBytes::new(py, &x.bytes))).collect();
+            let outputs: Vec<_> = launch.outputs.iter().map(|x| (x.name, x.dtype, &x.shape)).collect();
+            let given = (launch.name, launch.header, launch.body, inputs, outputs, launch.grid, launch.thread_group);
+            run.call1(py, given)?.extract(py)
+        };
+        Python::attach(called).map_err(|e| e.to_string())
+    })
+}
+
 /// The MLX primitives that evaluating these tensors would run, by name.
 #[pyfunction]
 #[pyo3(signature = (*tensors))]
@@ -323,6 +366,14 @@ fn primitives<'py>(py: Python<'py>, tensors: &Bound<'py, PyTuple>) -> PyResult<B
     let tensors = tensors_of(At { op: "primitives", arg: "tensors" }, tensors.as_any().as_borrowed())?;
     let counts = cross::long(py, || lucid::lazy::primitives(&tensors.iter().collect::<Vec<_>>()))?;
     counts.into_py_dict(py)
+}
+
+/// The same, each with the dtypes of its inputs and of an output: lines such as `Add float32 float32 > float32`.
+#[pyfunction]
+#[pyo3(signature = (*tensors))]
+fn _graph_nodes(py: Python<'_>, tensors: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
+    let tensors = tensors_of(At { op: "primitives", arg: "tensors" }, tensors.as_any().as_borrowed())?;
+    cross::long(py, || lucid::lazy::graph_nodes(&tensors.iter().collect::<Vec<_>>()))
 }
 
 // ---- counting --------------------------------------------------------------------------------------------------------
@@ -459,25 +510,6 @@ fn _gpu_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// One launch of a kernel in Metal's language; see `lucid.metal.run_kernel`.
-#[pyfunction]
-#[allow(clippy::too_many_arguments)]
-fn _metal_run_kernel<'py>(
-    py: Python<'py>,
-    source: &str,
-    name: &str,
-    inputs: &Bound<'py, PyAny>,
-    shape: Vec<usize>,
-    dtype: &Bound<'py, PyDType>,
-    grid: Option<[i32; 3]>,
-    group: Option<[i32; 3]>,
-) -> Object<'py> {
-    let inputs = tensors_of(At { op: "run_kernel", arg: "inputs" }, inputs.as_borrowed())?;
-    let kernel = lucid::metal::Kernel { source, name, shape: &shape, dtype: dtype.get().0, grid, group };
-    let made = cross::quick(py, || lucid::metal::run_kernel(&kernel, &inputs.iter().collect::<Vec<_>>()))?;
-    crate::tensor::wrap(py, made)
-}
-
 macro_rules! add {
     ($m:ident $($name:ident)*) => { $($m.add_function(wrap_pyfunction!($name, $m)?)?;)* };
 }
@@ -496,8 +528,8 @@ pub fn register_settings(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! { m
         is_tensor is_storage promote_types can_cast _warn_always _set_deterministic _get_deterministic
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
-        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits set_lowering set_hosting primitives _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
-        _gpu_info _metal_run_kernel _save_safetensors _safetensors_header_len _safetensors_header
+        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits set_lowering set_hosting _emulate_kernels primitives _graph_nodes _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
+        _gpu_info _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ mod dtype;
 mod errors;
 mod format;
 mod functions;
+mod metal;
 mod ops;
 mod optim;
 mod out;
@@ -31,6 +32,7 @@ mod registered;
 mod results;
 mod sampling;
 mod schema;
+mod shared;
 mod sparse;
 mod tensor;
 mod warn;
@@ -42,6 +44,7 @@ use pyo3::types::PyList;
 fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     lucid::warnings::keep();
+    lucid::prepare_blas();
     errors::register(m)?;
     dtype::register(m)?;
     format::register(m)?;
@@ -64,8 +67,11 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     autocast::register(m)?;
     batching::register(m)?;
     dlpack::register(m)?;
+    m.add_function(wrap_pyfunction!(metal::_metal_run_kernel, m)?)?;
+    m.add_function(wrap_pyfunction!(shared::_from_shared, m)?)?;
     optim::register(m)?;
     schema::register(m)?;
+    functions::register_exit(m)?;
     publish(m)
 }
 

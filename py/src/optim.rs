@@ -18,7 +18,7 @@ fn batches_of<S>(
     parse: impl Fn(&str, &mut dyn FnMut(&'static str) -> Result<f64, Failed>) -> Result<S, Failed>,
     name: impl Fn(&S) -> &'static str,
 ) -> PyResult<Vec<(S, Vec<Vec<Tensor>>)>> {
-    let mut steps = Vec::with_capacity(batches.len());
+    let mut steps = Vec::new();
     for batch in batches.iter() {
         let (kind, options, lists) = batch.extract::<(String, Bound<'_, PyDict>, Bound<'_, PyList>)>()?;
         let mut option = |name: &'static str| match options.get_item(name) {

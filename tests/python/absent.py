@@ -1,14 +1,13 @@
-"""Public names of PyTorch's that are not there, as data, and why.
-
-A test compares the two frameworks' names with it, so that none is missing without a reason, and none is listed that is
-there; the docs' table shows it.
-"""
+"""The modules whose public names are compared with PyTorch's; `lucid._absent` has the names that are not there."""
 
 from __future__ import annotations
 
 import importlib
 import types
 from typing import Any
+
+from lucid._absent import ABSENT as ABSENT
+from lucid._absent import MODULES as MODULES
 
 #: The modules whose names are compared; "Tensor" is the class.
 COMPARED = (
@@ -22,7 +21,10 @@ COMPARED = (
     *("nn.utils", "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations", "nn.utils.prune"),
     *("nn.utils.stateless", "nn.utils.fusion", "nn.utils.clip_grad", "nn.utils.convert_parameters", "nn.utils.init"),
     *("nn.utils.memory_format", "nn.utils.spectral_norm", "nn.utils.weight_norm"),
-    *("linalg", "special", "sparse", "func", "random"),
+    *("linalg", "special", "sparse", "func", "random", "signal", "signal.windows"),
+    *("distributions", "distributions.constraint_registry", "distributions.constraints", "distributions.kl"),
+    *("distributions.transforms", "distributions.utils", "distributions.distribution", "distributions.exp_family"),
+    *("distributions.relaxed_bernoulli", "distributions.relaxed_categorical", "distributions.one_hot_categorical"),
     *(
         "autograd",
         "autograd.functional",
@@ -54,310 +56,26 @@ COMPARED = (
         "cuda",
         "cuda.memory",
         "cuda.random",
+        "cuda.nvtx",
         "cuda.streams",
+        "nn.attention",
         "cuda.amp",
         "cuda.amp.autocast_mode",
         "cuda.amp.common",
         "cuda.amp.grad_scaler",
         "accelerator",
         "multiprocessing",
+        "compiler",
+        "futures",
+        "fx",
+        "hub",
+        "jit",
+        "library",
+        "utils.model_zoo",
+        "utils.tensorboard",
         "version",
     ),
 )
-
-QUANTIZED = "no quantized tensors"
-COMPILER = "of the compiler, and of scripts and graphs that it reads"
-SHAPES = "no symbolic shapes"
-COMPRESSED = "sparse tensors have the COO layout alone"
-SPARSE_PRODUCTS = "products whose result PyTorch lays out sparse; `mm` and `sparse.addmm` give a dense one"
-OTHER_DTYPES = "the dtypes are those that MLX and the kernels of the CPU have"
-FFT = "comes with `lucid.fft`"
-REMOVED = "removed: in PyTorch it raises an error"
-DEPRECATED = "deprecated in PyTorch"
-VENDORS = "a kernel of one vendor's library"
-OTHER_MACHINES = "of devices that Lucid does not run on"
-BUILD = "tells how PyTorch was built, or loads its parts"
-INTERNAL = "of PyTorch's own workings: types, tests and helpers that programs do not name"
-JOINT = "part of batch norm over several processes"
-CUDA = "CUDA's own: MLX has one memory pool, one stream a device, and no graphs of calls"
-DATA_PIPES = "data pipes, which PyTorch has frozen"
-TRACES = "of PyTorch's tracer of kernels; `lucid.profiler` counts ops, kernels and time"
-EXPERIMENTAL = "experimental in PyTorch"
-FUNCTIONS_OF_OPTIMIZERS = (
-    "the step of an optimizer as a function, with its state as lists of tensors; the classes are there"
-)
-FILES = "how files are laid out, checked and mapped is not to be set"
-
-#: Modules that are not there.
-MODULES: dict[str, str] = {
-    **dict.fromkeys(("fft", "distributions", "signal", "nn.attention"), "not there yet"),
-    **dict.fromkeys(("jit", "fx", "compiler", "onnx", "export", "library", "_dynamo", "package"), COMPILER),
-    **dict.fromkeys(("ao", "quantization", "nn.quantized", "nn.intrinsic", "nn.qat"), QUANTIZED),
-    **dict.fromkeys(("distributed", "futures", "monitor"), "one process computes"),
-    **dict.fromkeys(("nested", "masked"), EXPERIMENTAL),
-    **dict.fromkeys(("xpu", "mtia"), OTHER_MACHINES),
-    **dict.fromkeys(("hub", "utils.model_zoo"), "nothing is fetched from the network"),
-    **dict.fromkeys(("functional", "torch_version", "nn.modules.linear_cross_entropy"), INTERNAL),
-    "optim.functional": FUNCTIONS_OF_OPTIMIZERS,
-    **dict.fromkeys(("utils.benchmark", "utils.collect_env", "utils.cpp_extension", "utils.module_tracker"), INTERNAL),
-    **dict.fromkeys(
-        ("utils.deterministic", "utils.weak", "utils.backend_registration", "utils.throughput_benchmark"), INTERNAL
-    ),
-    "utils.tensorboard": "`tensorboardX` takes Lucid's tensors",
-}
-
-
-def _names(reason: str, names: str) -> dict[str, str]:
-    return dict.fromkeys(names.split(), reason)
-
-
-# The files of optimizers whose steps PyTorch has as functions of the same name.
-_STEPS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "asgd", "nadam", "radam", "rmsprop", "rprop", "sgd")
-
-# Of `cuda` and of `cuda.memory` alike.
-_MEMORY = _names(
-    CUDA,
-    """CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete caching_allocator_disabled
-    caching_allocator_enable change_current_allocator get_allocator_backend get_per_process_memory_fraction
-    host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes max_memory_cached memory_cached
-    memory_snapshot memory_stats_as_nested_dict memory_summary reset_accumulated_host_memory_stats
-    reset_accumulated_memory_stats reset_max_memory_cached reset_peak_host_memory_stats
-    set_per_process_memory_fraction use_mem_pool""",
-)
-
-#: The names that are not there, by module.
-ABSENT: dict[str, dict[str, str]] = {
-    "": {
-        **_names(
-            QUANTIZED,
-            """QInt32Storage QInt8Storage QUInt2x4Storage QUInt4x2Storage QUInt8Storage choose_qparams_optimized
-            dequantize empty_quantized fake_quantize_per_channel_affine fake_quantize_per_tensor_affine
-            fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
-            fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16
-            fbgemm_pack_quantized_matrix fused_moving_avg_obs_fake_quant int_repr per_channel_affine
-            per_channel_affine_float_qparams per_channel_symmetric per_tensor_affine per_tensor_symmetric
-            q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qint32 qint8
-            qscheme quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic quantized_batch_norm
-            quantized_gru quantized_gru_cell quantized_lstm quantized_lstm_cell quantized_max_pool1d
-            quantized_max_pool2d quantized_max_pool3d quantized_rnn_relu_cell quantized_rnn_tanh_cell quint2x4
-            quint4x2 quint8""",
-        ),
-        **_names(
-            COMPILER,
-            """AliasDb AnyType Argument ArgumentSpec AwaitType Block BoolType BufferDict CallStack Capsule ClassType
-            Code CompilationUnit CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder
-            DeepCopyMemoTable DeserializationStorageContext DeviceObjType DictType EnumType ErrorReport
-            ExecutionPlan FileCheck FloatType FunctionSchema Future FutureType Gradient Graph GraphExecutorState
-            IODescriptor InferredType IntType InterfaceType JITException ListType LiteScriptModule ModuleDict Node
-            NoneType NumberType OperatorInfo OptionalType ParameterDict PyObjectType RRefType ScriptClass
-            ScriptClassFunction ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptFunction ScriptList
-            ScriptListIterator ScriptMethod ScriptModule ScriptModuleSerializer ScriptObject ScriptObjectProperty
-            SerializationStorageContext StaticModule StreamObjType StringType SymBoolType SymIntType Tag
-            TensorType TracingState TupleType Type UnionType Use Value compile cond cpp export fork
-            import_ir_module import_ir_module_from_buffer merge_type_from_type_comment parse_ir parse_schema
-            parse_type_comment unify_type_list wait while_loop""",
-        ),
-        **_names(SHAPES, "SymBool SymFloat SymInt sym_constrain_range sym_constrain_range_for_size sym_fresh_size"),
-        **_names(
-            INTERNAL,
-            """AVG AcceleratorError AggregationType BenchmarkConfig BenchmarkExecutionStats DisableTorchFunction
-            DisableTorchFunctionSubclass DispatchKey DispatchKeySet ExcludeDispatchKeyGuard FatalError
-            LockingLogger LoggerBase NoopLogger PRIVATE_OPS PyTorchFileReader PyTorchFileWriter SUM StorageBase
-            ThroughputBenchmark autocast_decrement_nesting autocast_increment_nesting classproperty get_file_path
-            init_num_threads is_distributed legacy_contiguous_format native_norm
-            prepare_multiprocessing_environment profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 slice_inverse
-            thread_safe_generator""",
-        ),
-        **_names(
-            BUILD,
-            """USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH compiled_with_cxx11_abi has_lapack has_mkl has_openmp
-            has_spectral""",
-        ),
-        **_names(
-            JOINT,
-            """batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
-            batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats""",
-        ),
-        **_names(
-            OTHER_DTYPES,
-            """bcomplex32 bit bits16 bits1x8 bits2x4 bits4x2 bits8 chalf complex32 float4_e2m1fn_x2 float8_e4m3fn
-            float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu hash_tensor int1 int2 int3 int4 int5 int6
-            int7 uint1 uint16 uint2 uint3 uint32 uint4 uint5 uint6 uint64 uint7""",
-        ),
-        **_names(
-            COMPRESSED,
-            """ccol_indices_copy col_indices_copy crow_indices_copy indices_copy resize_as_sparse_ row_indices_copy
-            sparse_bsc sparse_bsc_tensor sparse_bsr sparse_bsr_tensor sparse_compressed_tensor sparse_csc
-            sparse_csc_tensor sparse_csr sparse_csr_tensor values_copy""",
-        ),
-        **_names(SPARSE_PRODUCTS, "hsmm hspmm saddmm smm sspaddmm"),
-        **_names(
-            VENDORS,
-            """cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu
-            cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler cudnn_is_acceptable
-            miopen_batch_norm miopen_convolution miopen_convolution_add_relu miopen_convolution_relu
-            miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution miopen_rnn
-            mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d
-            mkldnn_max_pool3d mkldnn_rnn_layer""",
-        ),
-        **_names(
-            OTHER_MACHINES,
-            """get_autocast_ipu_dtype get_autocast_xla_dtype is_autocast_ipu_enabled is_autocast_xla_enabled
-            is_vulkan_available set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
-            set_autocast_xla_enabled""",
-        ),
-        **_names(FFT, "istft stft"),
-        **_names(REMOVED, "Storage cholesky eig lstsq matrix_rank qr solve symeig"),
-        **_names(EXPERIMENTAL, "jagged"),
-    },
-    "Tensor": {
-        **_names(
-            QUANTIZED,
-            """dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale
-            q_zero_point qscheme""",
-        ),
-        **_names(
-            COMPRESSED,
-            """ccol_indices col_indices crow_indices resize_as_sparse_ row_indices sparse_resize_
-            sparse_resize_and_clear_ to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr""",
-        ),
-        **_names(SPARSE_PRODUCTS, "smm sspaddmm"),
-        **_names(OTHER_MACHINES, "ipu is_ipu is_maia is_mkldnn is_mtia is_vulkan mtia to_mkldnn xpu"),
-        **_names(REMOVED, "cholesky eig lstsq qr solve symeig"),
-        **_names(DEPRECATED, "index name reinforce resize resize_as storage_type volatile"),
-        **_names(OTHER_DTYPES, "chalf hash_tensor"),
-        **_names(INTERNAL, "const_data_ptr is_distributed slice_inverse"),
-        **_names(FFT, "istft stft"),
-        **_names(EXPERIMENTAL, "to_padded_tensor"),
-    },
-    "nn": _names(INTERNAL, "factory_kwargs"),
-    "nn.functional": {
-        **_names(OTHER_DTYPES, "ScalingType SwizzleType scaled_addmm scaled_addmm_ scaled_grouped_mm scaled_mm"),
-        **_names(
-            INTERNAL, "assert_int_or_pair has_torch_function has_torch_function_unary has_torch_function_variadic"
-        ),
-        **_names(VENDORS, "grouped_mm"),
-    },
-    "nn.modules.container": _names(INTERNAL, "T"),
-    "nn.parallel": _names(
-        "one process computes, on one GPU",
-        """DistributedDataParallel DistributedDataParallelCPU data_parallel gather parallel_apply replicate scatter""",
-    ),
-    "nn.parameter": _names(INTERNAL, "UninitializedTensorMixin"),
-    "nn.utils.rnn": _names(INTERNAL, "PackedSequence_ bind"),
-    "nn.utils.fusion": _names(INTERNAL, "ConvT LinearT"),
-    "nn.utils.spectral_norm": _names(INTERNAL, "SpectralNormLoadStateDictPreHook SpectralNormStateDictHook T_module"),
-    "nn.utils.weight_norm": _names(INTERNAL, "T_module"),
-    "linalg": _names(EXPERIMENTAL, "matrix_sqrth polar"),
-    "sparse": {
-        **_names(
-            DEPRECATED,
-            "BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor",
-        ),
-        **_names(COMPRESSED, "as_sparse_gradcheck sampled_addmm solve spsolve"),
-        **_names(
-            VENDORS,
-            """SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS
-            to_sparse_semi_structured""",
-        ),
-    },
-    "func": _names("comes with `lucid.einops`", "rearrange"),
-    "random": _names(INTERNAL, "thread_safe_generator"),
-    "autograd": _names(
-        INTERNAL,
-        """DeviceType ProfilerActivity ProfilerConfig ProfilerEvent ProfilerState SavedTensor has_torch_function
-        is_view_replay_enabled kineto_available""",
-    ),
-    "autograd.graph": {
-        **_names(COMPILER, "region_activation_memory_budget"),
-        **_names(
-            "a call is one step, whatever it is made of: there is no moment at which each is new", "node_creation_hook"
-        ),
-        **_names(CUDA, "set_override_stale_capture_stream set_warn_on_accumulate_grad_stream_mismatch"),
-    },
-    "autograd.function": _names(INTERNAL, "BackwardCFunction"),
-    "autograd.profiler": _names(
-        TRACES,
-        """DeviceType EnforceUnique EventList FunctionEvent KinetoStepTracker MemRecordsAcc ProfilerActivity
-        ProfilerConfig ProfilerState emit_itt emit_nvtx kineto_available load_nvprof parse_nvprof_trace""",
-    ),
-    "autograd.gradcheck": _names(
-        DEPRECATED, "get_analytical_jacobian get_numerical_jacobian get_numerical_jacobian_wrt_specific_input"
-    ),
-    "autograd.variable": _names(INTERNAL, "ImperativeEngine VariableMeta"),
-    "overrides": _names(
-        INTERNAL,
-        """BaseTorchFunctionMode enable_reentrant_dispatch get_ignored_functions get_overridable_functions
-        get_testing_overrides redispatch_function""",
-    ),
-    "storage": _names(INTERNAL, "T"),
-    "optim": _names(FUNCTIONS_OF_OPTIMIZERS, "functional") | _names(INTERNAL, "swap_in_optimizer_params_and_state"),
-    "optim.optimizer": _names(INTERNAL, "R T"),
-    **{f"optim.{name}": _names(FUNCTIONS_OF_OPTIMIZERS, name) for name in _STEPS},
-    "utils": _names(INTERNAL, "set_module swap_tensors"),
-    "utils.data": _names(
-        DATA_PIPES,
-        """DFIterDataPipe DataChunk IterDataPipe MapDataPipe argument_validation functional_datapipe
-        guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled""",
-    ),
-    "utils.checkpoint": _names(INTERNAL, "DefaultDeviceType SavedTensor get_device_states set_device_states"),
-    "utils.hooks": _names(INTERNAL, "BackwardHook"),
-    "utils.dlpack": _names(INTERNAL, "ReadOnlyTensorWrapper"),
-    "amp.autocast_mode": _names(INTERNAL, "autocast_decorator"),
-    "serialization": {
-        **_names(
-            FILES,
-            """LoadEndianness get_crc32_options get_default_load_endianness get_default_mmap_options
-            set_crc32_options set_default_load_endianness set_default_mmap_options skip_data""",
-        ),
-        **_names(
-            INTERNAL,
-            """SourceChangeWarning StorageType T check_module_version_greater_or_equal default_restore_location
-            get_unsafe_globals_in_checkpoint location_tag mkdtemp normalize_storage_type register_package
-            storage_to_tensor_type validate_cuda_device validate_hpu_device""",
-        ),
-    },
-    "profiler": _names(
-        TRACES,
-        """CuspyConfig DeviceType ExecutionTraceObserver PerformanceMetricsConfig ProfilerActivityConfig RecordScope
-        kineto_available""",
-    ),
-    "return_types": {
-        **_names(
-            "results written to `out` have the type of the others",
-            """aminmax_out cummax_out cummin_out frexp_out geqrf_out histogram_out kthvalue_out
-            linalg_cholesky_ex_out linalg_eig_out linalg_eigh_out linalg_inv_ex_out linalg_ldl_factor_ex_out
-            linalg_ldl_factor_out linalg_lstsq_out linalg_lu_factor_ex_out linalg_lu_factor_out linalg_lu_out
-            linalg_qr_out linalg_slogdet_out linalg_solve_ex_out linalg_svd_out lu_unpack_out max_out median_out
-            min_out mode_out nanmedian_out slogdet_out sort_out svd_out topk_out triangular_solve_out""",
-        ),
-        **_names(EXPERIMENTAL, "linalg_polar linalg_polar_out"),
-        **_names(INTERNAL, "all_return_types pytree_register_structseq"),
-    },
-    "mps": _names(
-        "MLX compiles its kernels, and has one stream",
-        """Stream compile_shader current_stream default_stream load_metallib profiler set_per_process_memory_fraction
-        set_stream stream""",
-    ),
-    "cpu": _names(BUILD, "get_capabilities"),
-    "cuda": _names(
-        CUDA,
-        """BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage ByteTensor CUDAGraph CharStorage
-        CharTensor ComplexDoubleStorage ComplexFloatStorage CudaError DeferredCudaCallError DoubleStorage
-        DoubleTensor ExternalStream FloatStorage FloatTensor GreenContext HalfStorage HalfTensor IntStorage
-        IntTensor LongStorage LongTensor ShortStorage ShortTensor can_device_access_peer check_error clock_rate
-        cudaStatus cudart current_blas_handle current_solver_handle default_generators device_memory_used export_dot
-        export_graph_data get_arch_list get_gencode_flags get_stream_from_external get_sync_debug_mode graph
-        graph_annotations graph_pool_handle graphs has_half has_magma is_current_stream_capturing jiterator
-        make_graphed_callables memory_usage nccl nvtx power_draw profiler set_sync_debug_mode sparse temperature
-        tunable utilization""",
-    )
-    | _MEMORY,
-    "cuda.memory": _MEMORY,
-    "cuda.streams": _names(CUDA, "ExternalStream"),
-    "accelerator": _names(CUDA, "Graph empty_host_cache get_device_capability reset_accumulated_memory_stats"),
-    "version": _names(BUILD, "git_version rocm xpu"),
-}
 
 
 def public(framework: types.ModuleType, module: str) -> list[str]:

@@ -175,12 +175,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         ("torch.autograd.graph.node_creation_hook.__name__", "node_creation_hook", "raises AttributeError"),
     ),
     *because(
-        "not there",
-        # No compiler: that of PyTorch's own would take minutes on a fresh machine.
-        ('torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))', "tensor([2.])", "raises AttributeError"),
-        ("torch.func.rearrange.__name__", "rearrange", "raises AttributeError"),
-    ),
-    *because(
         "no ranges for NVIDIA's tools, no traces of PyTorch's own format; sums of events are a `ProfileSummary`",
         ("torch.autograd.profiler.emit_nvtx.__name__", "emit_nvtx", "raises AttributeError"),
         ("torch.profiler.ExecutionTraceObserver.__name__", "ExecutionTraceObserver", "raises AttributeError"),

@@ -5,8 +5,8 @@
 //! [`by_panels`] checks every bound once, before the loops; results do not depend on the number of threads.
 
 use super::{dots, Matrix, Product};
-use crate::cpu::simd::turn::{turn, Tile as Square};
-use crate::cpu::simd::{alloc::Block, run, threads, Task};
+use crate::simd::turn::{turn, Tile as Square};
+use crate::simd::{alloc::Block, run, threads, Task};
 use std::arch::x86_64::{
     __mmask16, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
     _mm512_set1_ps, _mm512_setzero_ps,
@@ -103,6 +103,7 @@ macro_rules! tile_of {
                 ($m, 3) => $tile::<$m, 3>($work),
                 ($m, _) => $tile::<$m, 4>($work),
             )*
+            #[allow(clippy::unreachable)] // Who calls names all heights of its tiles.
             (rows, _) => unreachable!("a tile of {rows} rows"),
         }
     };

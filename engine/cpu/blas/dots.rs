@@ -6,7 +6,7 @@
 
 use super::dense::tile_of;
 use super::Product;
-use crate::cpu::simd::threads;
+use crate::simd::threads;
 use std::arch::x86_64::*;
 
 /// Terms that a register holds.

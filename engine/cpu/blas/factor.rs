@@ -5,6 +5,7 @@
 
 use super::ffi;
 use super::{Lapack, Packed};
+use crate::fallible::scratch;
 use num_complex::{Complex, Complex32, Complex64, ComplexFloat};
 use std::ffi::{c_char, c_int};
 
@@ -140,7 +141,7 @@ macro_rules! decompose {
         impl Decompose for $t {
             fn cholesky(n: usize, a: &mut [$t]) -> c_int {
                 assert!(n > 0 && a.len() >= n * n, "cholesky: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 let (size, mut info) = (int(n), 0);
                 // SAFETY: `a` holds an n by n matrix. The lower half of rows is the upper one of columns.
                 unsafe { ffi::$potrf(&UPPER, &size, a.as_mut_ptr(), &size, &mut info, 1) };
@@ -150,7 +151,8 @@ macro_rules! decompose {
             fn qr(m: usize, n: usize, a: &mut [$t], r: &mut [$t]) -> c_int {
                 let k = m.min(n);
                 assert!(k > 0 && a.len() >= m * n && r.len() >= k * n, "qr: too short");
-                let mut tau = vec![<$t>::default(); k];
+                let _inside = super::enter();
+                let mut tau = scratch(<$t>::default(), k);
                 let info = Self::reflections(m, n, a, &mut tau);
                 if info != 0 {
                     return info;
@@ -162,7 +164,7 @@ macro_rules! decompose {
                 }
                 let room = k.saturating_mul(64);
                 let (rows, rank, len, mut info) = (int(m), int(k), int(room), 0);
-                let mut work = vec![<$t>::default(); room];
+                let mut work = scratch(<$t>::default(), room);
                 // SAFETY: k is at most m and n, so that `a` holds m by k elements; `tau` has one for each reflection, `work` is
                 // as long as said.
                 unsafe {
@@ -183,7 +185,7 @@ macro_rules! decompose {
 
             fn eigh(n: usize, vectors: bool, a: &mut [$t], values: &mut [Self::Real]) -> c_int {
                 assert!(n > 0 && a.len() >= n * n && values.len() >= n, "eigh: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 let job = if vectors { VECTORS } else { b'N' as c_char };
                 let (size, mut info) = (int(n), 0);
                 let (mut query, mut reals, mut whole) = ([<$t>::default(); 1], [Default::default(); 1], [0; 1]);
@@ -214,9 +216,9 @@ macro_rules! decompose {
                 let (len, rlen) = (query[0].re() as usize + 1, reals[0] as usize + 1);
                 let ilen = usize::try_from(whole[0]).unwrap_or(0) + 1;
                 run(
-                    (&mut vec![<$t>::default(); len], int(len)),
-                    (&mut vec![Default::default(); rlen], int(rlen)),
-                    (&mut vec![0; ilen], int(ilen)),
+                    (&mut scratch(<$t>::default(), len), int(len)),
+                    (&mut scratch(Default::default(), rlen), int(rlen)),
+                    (&mut scratch(0, ilen), int(ilen)),
                 )
             }
 
@@ -237,11 +239,12 @@ macro_rules! decompose {
                 };
                 let fits = a.len() >= m * n && s.len() >= k && u.len() >= m * ku && vt.len() >= kv * n;
                 assert!(k > 0 && fits, "svd: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 // The transpose is decomposed, into conj(V) S Uᵀ by columns: that is Vᴴ and U by rows.
                 let (rows, columns, ld_v, ld_u) = (int(n), int(m), int(n), int(ku.max(1)));
-                let (letter, mut iwork, mut info, mut query) = (job as c_char, vec![0; 8 * k], 0, [<$t>::default(); 1]);
-                let mut reals = vec![<$t as ComplexFloat>::Real::default(); <$t>::svd_room(k, m.max(n))];
+                let (letter, mut iwork, mut info, mut query) =
+                    (job as c_char, scratch(0, 8 * k), 0, [<$t>::default(); 1]);
+                let mut reals = scratch(<$t as ComplexFloat>::Real::default(), <$t>::svd_room(k, m.max(n)));
                 let mut run = |work: &mut [$t], len: c_int| {
                     // SAFETY: the assertion says that all arrays hold what the job writes; `work` is as long as said, or
                     // one element for the question how long it should be.
@@ -269,12 +272,12 @@ macro_rules! decompose {
                     return -1;
                 }
                 let len = query[0].re() as usize + 1;
-                run(&mut vec![<$t>::default(); len], int(len))
+                run(&mut scratch(<$t>::default(), len), int(len))
             }
 
             fn lu_columns(m: usize, n: usize, a: &mut [$t], pivots: &mut [c_int]) -> c_int {
                 assert!(m.min(n) > 0 && a.len() >= m * n && pivots.len() >= m.min(n), "lu: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 if let Some(info) = super::unlike::lu(m, n, a, pivots) {
                     return info;
                 }
@@ -286,7 +289,7 @@ macro_rules! decompose {
 
             fn triangular(n: usize, k: usize, upper: bool, unit: bool, a: &[$t], b: &mut [$t]) {
                 assert!(n > 0 && k > 0 && a.len() >= n * n && b.len() >= n * k, "triangular: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 let half = if upper { ffi::UPPER } else { ffi::LOWER };
                 let diagonal = if unit { ffi::UNIT } else { ffi::NON_UNIT };
                 let (size, sides) = (int(n), int(k));
@@ -334,11 +337,11 @@ macro_rules! real_eigen {
             fn eig(n: usize, a: &mut [$t], values: &mut [Complex<$t>], vectors: Option<&mut [Complex<$t>]>) -> c_int {
                 let fits = vectors.as_ref().is_none_or(|v| v.len() >= n * n);
                 assert!(n > 0 && a.len() >= n * n && values.len() >= n && fits, "eig: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 let (none, job) = (b'N' as c_char, if vectors.is_some() { VECTORS } else { b'N' as c_char });
                 let (size, one, mut info, mut query) = (int(n), 1, 0, [<$t>::default(); 1]);
-                let (mut re, mut im) = (vec![0.0; n], vec![0.0; n]);
-                let mut found = vec![0.0; if vectors.is_some() { n * n } else { 1 }];
+                let (mut re, mut im) = (scratch(0.0, n), scratch(0.0, n));
+                let mut found = scratch(0.0, if vectors.is_some() { n * n } else { 1 });
                 let mut run = |work: &mut [$t], len: c_int| {
                     // SAFETY: the assertion says that `a` is an n by n matrix; `re`, `im` and `found` were made in their sizes, and
                     // `work` is as long as said, or one element for the question how long it should be. Left vectors are not written.
@@ -368,7 +371,7 @@ macro_rules! real_eigen {
                     return -1;
                 }
                 let len = query[0] as usize + 1;
-                let info = run(&mut vec![0.0; len], int(len));
+                let info = run(&mut scratch(0.0, len), int(len));
                 values.iter_mut().zip(re.iter().zip(&im)).for_each(|(v, (&re, &im))| *v = Complex::<$t>::new(re, im));
                 let Some(vectors) = vectors else { return info };
                 // A pair of complex eigenvalues has the real parts of its vectors in one column, the imaginary ones in the next.
@@ -398,10 +401,10 @@ macro_rules! complex_eigen {
             ) -> c_int {
                 let fits = vectors.as_ref().is_none_or(|v| v.len() >= n * n);
                 assert!(n > 0 && a.len() >= n * n && values.len() >= n && fits, "eig: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 let (none, job) = (b'N' as c_char, if vectors.is_some() { VECTORS } else { b'N' as c_char });
                 let (size, one, mut info, mut query) = (int(n), 1, 0, [Complex::<$t>::default(); 1]);
-                let mut reals = vec![0.0; 2 * n];
+                let mut reals = scratch(0.0, 2 * n);
                 let place = vectors.map_or(std::ptr::null_mut(), <[Complex<$t>]>::as_mut_ptr);
                 let mut run = |work: &mut [Complex<$t>], len: c_int| {
                     // SAFETY: the assertion says that `a` and the vectors, if there are any, are n by n matrices; `reals` was made in
@@ -433,7 +436,7 @@ macro_rules! complex_eigen {
                     return -1;
                 }
                 let len = query[0].re as usize + 1;
-                run(&mut vec![Complex::<$t>::default(); len], int(len))
+                run(&mut scratch(Complex::<$t>::default(), len), int(len))
             }
         }
     };

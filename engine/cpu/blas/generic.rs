@@ -4,7 +4,8 @@
 //! the same order as BLAS would read them, so that any transposition runs the same inner loop over contiguous rows.
 
 use super::{Gemm, Matrix, Product};
-use crate::cpu::simd::{map1, run, threads, Narrow, Sum, Task, Wide, Widen};
+use crate::fallible::scratch;
+use crate::simd::{map1, run, threads, Narrow, Sum, Task, Wide, Widen};
 
 /// Rows of `b` packed at once, and columns.
 const DEPTH: usize = 256;
@@ -47,7 +48,7 @@ pub fn block<T: Gemm + Sum + Wide<W = T>>(product: &Product<T>, c: &mut [T]) {
             *x = if beta == T::W_ZERO { T::W_ZERO } else { T::mul_add::<false>(beta, *x, T::W_ZERO) };
         }
     }
-    let mut packed = vec![T::W_ZERO; DEPTH.min(k) * WIDTH.min(n)];
+    let mut packed = scratch(T::W_ZERO, DEPTH.min(k) * WIDTH.min(n));
     for j in (0..n).step_by(WIDTH) {
         let width = WIDTH.min(n - j);
         for k0 in (0..k).step_by(DEPTH) {
@@ -80,7 +81,7 @@ pub fn widened<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) -> bo
     let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
     let c = &mut c[..(m - 1) * ldc + n];
     let (lines, length) = if b.trans { (n, k) } else { (k, n) };
-    let mut wide = vec![0f32; lines * length];
+    let mut wide = scratch(0f32, lines * length);
     threads::for_chunks(&mut wide, length, threads::GRAIN, |start, to| widen(b, start / length, 0, length, to));
     let wide = Matrix { data: &wide[..], ld: length, trans: b.trans };
     // A region costs as much as 2^18 multiplications.
@@ -88,7 +89,7 @@ pub fn widened<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) -> bo
     threads::for_chunks(c, ldc, rows.saturating_mul(ldc), |start, c| {
         let (top, count) = (start / ldc, c.len().div_ceil(ldc));
         let height = HEIGHT.min(count);
-        let (mut left, mut sums) = (vec![0f32; height * k], vec![0f32; height * n]);
+        let (mut left, mut sums) = (scratch(0f32, height * k), scratch(0f32, height * n));
         for r in (0..count).step_by(height) {
             let height = height.min(count - r);
             let (left, sums) = (&mut left[..height * k], &mut sums[..height * n]);

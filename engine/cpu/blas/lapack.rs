@@ -4,6 +4,7 @@
 
 use super::ffi;
 use crate::dtype::Element;
+use crate::fallible::scratch;
 use num_complex::{Complex32, Complex64, ComplexFloat};
 use std::ffi::{c_char, c_int};
 
@@ -31,7 +32,7 @@ macro_rules! lapack {
         impl Lapack for $t {
             fn lu(n: usize, a: &mut [$t], pivots: &mut [c_int]) -> usize {
                 assert!(n > 0 && n < c_int::MAX as usize && a.len() >= n * n && pivots.len() >= n, "lu: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 if let Some(info) = super::unlike::lu(n, n, a, pivots) {
                     return usize::try_from(info).unwrap_or(0);
                 }
@@ -46,9 +47,9 @@ macro_rules! lapack {
                     n > 0 && n < c_int::MAX as usize && a.len() >= n * n && pivots.len() >= n,
                     "inverse: too short"
                 );
-                super::one_thread();
+                let _inside = super::enter();
                 let room = n.saturating_mul(64).min(c_int::MAX as usize);
-                let (size, len, mut info, mut work) = (int(n), int(room), 0, vec![<$t>::default(); room]);
+                let (size, len, mut info, mut work) = (int(n), int(room), 0, scratch(<$t>::default(), room));
                 // SAFETY: as above; `work` is as long as said, and at least n.
                 unsafe {
                     ffi::$getri(&size, a.as_mut_ptr(), &size, pivots.as_ptr(), work.as_mut_ptr(), &len, &mut info)
@@ -58,7 +59,7 @@ macro_rules! lapack {
             fn solve(n: usize, k: usize, a: &[$t], pivots: &[c_int], b: &mut [$t]) {
                 let fits = n > 0 && n.max(k) < c_int::MAX as usize && a.len() >= n * n && b.len() >= n * k;
                 assert!(fits && pivots.len() >= n, "solve: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 let (size, sides, mut info) = (int(n), int(k), 0);
                 // SAFETY: as above; `b` holds k columns of n elements. The factors are the transpose's: "T" undoes that.
                 unsafe {

@@ -5,6 +5,7 @@
 
 use super::ffi;
 use super::Lapack;
+use crate::fallible::scratch;
 use num_complex::{Complex32, Complex64};
 use std::ffi::{c_char, c_int};
 
@@ -45,9 +46,9 @@ macro_rules! packed {
         impl Packed for $t {
             fn ldl(n: usize, hermitian: bool, a: &mut [$t], pivots: &mut [c_int]) -> c_int {
                 assert!(n > 0 && a.len() >= n * n && pivots.len() >= n, "ldl: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 let room = n.saturating_mul(64);
-                let (size, len, mut info, mut work) = (int(n), int(room), 0, vec![<$t>::default(); room]);
+                let (size, len, mut info, mut work) = (int(n), int(room), 0, scratch(<$t>::default(), room));
                 let routine = if hermitian { ffi::$hetrf } else { ffi::$sytrf };
                 // SAFETY: the assertion says that both slices hold what an n by n matrix needs; `work` is as long as said.
                 unsafe {
@@ -72,7 +73,7 @@ macro_rules! packed {
                 if !sound(pivots) {
                     return false;
                 }
-                super::one_thread();
+                let _inside = super::enter();
                 let (size, sides, mut info) = (int(n), int(k), 0);
                 let routine = if hermitian { ffi::$hetrs } else { ffi::$sytrs };
                 // SAFETY: as above, and `b` holds k columns of n elements; the pivots name rows of theirs, in pairs where
@@ -97,10 +98,10 @@ macro_rules! packed {
             fn reflections(m: usize, n: usize, a: &mut [$t], tau: &mut [$t]) -> c_int {
                 let k = m.min(n);
                 assert!(k > 0 && a.len() >= m * n && tau.len() >= k, "reflections: too short");
-                super::one_thread();
+                let _inside = super::enter();
                 let room = n.saturating_mul(64);
                 let (rows, columns, len, mut info) = (int(m), int(n), int(room), 0);
-                let mut work = vec![<$t>::default(); room];
+                let mut work = scratch(<$t>::default(), room);
                 // SAFETY: `a` holds m by n elements, `tau` one for each reflection, `work` is as long as said.
                 unsafe {
                     ffi::$geqrf(

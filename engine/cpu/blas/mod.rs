@@ -3,6 +3,7 @@
 //!
 //! May depend on `simd`, `dtype` and `error`; with `simd` the one place on the CPU side where `unsafe` is allowed.
 //! Invariant: BLAS itself runs on one thread, and rows are split over the engine's pool: two pools would fight.
+#![allow(unsafe_code)] // Foreign functions and vector instructions.
 
 #[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
 mod dense;
@@ -21,7 +22,7 @@ pub use factor::{Decompose, Eigen};
 pub use lapack::Lapack;
 pub use ldl::Packed;
 
-use super::simd::threads;
+use super::simd::{exit, threads};
 use crate::dtype::Element;
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
@@ -160,14 +161,32 @@ pub fn gemm_here<T: Gemm>(product: &Product<T>, c: &mut [T]) {
     T::block(product, c);
 }
 
-/// OpenBLAS would start threads of its own.
-fn one_thread() {
+/// To be held around every call of BLAS and LAPACK. OpenBLAS would start threads of its own.
+fn enter() -> exit::Inside {
     static ONCE: Once = Once::new();
+    let inside = exit::enter();
     #[cfg(not(target_os = "macos"))]
-    // SAFETY: takes a number, and is called once before any other function of OpenBLAS.
-    ONCE.call_once(|| unsafe { ffi::scipy_openblas_set_num_threads(1) });
+    ONCE.call_once(|| {
+        // SAFETY: takes a number, and is called once before any other function of OpenBLAS.
+        unsafe { ffi::scipy_openblas_set_num_threads(1) };
+        reserve();
+    });
     #[cfg(target_os = "macos")]
     ONCE.call_once(|| {});
+    inside
+}
+
+/// Has OpenBLAS map the buffer that a thread works in, which it keeps: without memory for it later, it would end the process.
+#[cfg(not(target_os = "macos"))]
+fn reserve() {
+    let (n, mut a, mut pivot, mut info) = (1, [1f32], [0], 0);
+    // SAFETY: a matrix of one element, with room for its pivot.
+    unsafe { ffi::sgetrf_(&n, &n, a.as_mut_ptr(), &n, pivot.as_mut_ptr(), &mut info) };
+}
+
+/// Prepares BLAS for calls under a limit of memory; to be called early. Does nothing the second time.
+pub fn prepare() {
+    drop(enter());
 }
 
 fn int(n: usize) -> Option<c_int> {
@@ -220,7 +239,7 @@ macro_rules! by_blas {
                 let [Some(mi), Some(ni), Some(ki), Some(lda), Some(ldb), Some(ldc)] = sizes else {
                     return generic::block(product, c);
                 };
-                one_thread();
+                let _inside = enter();
                 let gemv: Option<Gemv<$t>> = $gemv;
                 if let (Some(gemv), 1, 1) = (gemv, n, ldb) {
                     let (rows, cols) = if a.trans { (ki, mi) } else { (mi, ki) };
@@ -297,7 +316,7 @@ by_loops! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::Wide;
+    use crate::simd::Wide;
 
     /// Every transposition of a 5 × 7 by 7 × 3 product, by rows longer than needed.
     fn check<T: Gemm>(number: impl Fn(usize) -> T, value: impl Fn(T) -> f64, sizes: (usize, usize, usize)) {

@@ -9,6 +9,7 @@ use super::super::blas::{gemm, gemm_here, Gemm, Matrix, Product};
 use super::super::fused::{Compute, Float};
 use super::super::simd::{run, threads, Task};
 use super::{Sizes, WORK, WORTH_CUTTING};
+use crate::fallible::{scratch, scratch_resize};
 use std::ops::Range;
 
 /// Elements of a block of columns.
@@ -183,7 +184,7 @@ fn transposed<T>(data: &[T], ld: usize) -> Matrix<'_, T> {
 /// Scratch of that many elements, with arbitrary values.
 fn room<T: Compute>(scratch: &mut Vec<T>, n: usize) -> &mut [T] {
     if scratch.len() < n {
-        scratch.resize(n, T::of(0.0));
+        scratch_resize(scratch, n, T::of(0.0));
     }
     &mut scratch[..n]
 }
@@ -281,7 +282,7 @@ pub fn weight_gradient<T: Float + Compute>(s: &Sizes, x: &[T], g: &[T], out: &mu
     if parts == 1 || s.batch * s.area * size < WORK {
         return add_images(s, x, g, 0..s.batch, out, size > PARTS || s.batch == 1);
     }
-    let mut sums = vec![T::of(0.0); parts * size];
+    let mut sums = scratch(T::of(0.0), parts * size);
     threads::for_chunks(&mut sums, size, size, |start, sums| {
         for (i, sum) in sums.chunks_mut(size).enumerate() {
             let part = start / size + i;

@@ -9,6 +9,7 @@ use super::super::simd::tile::{Offsets, Tiles};
 use super::super::simd::{run_light, threads, Task};
 use super::planes::{add_dots, Axis, Grid, Line, Outer, Pass, Planes};
 use super::Sizes;
+use crate::fallible::{scratch, scratch_from, scratch_resize};
 use std::ops::{Add, Mul, Range};
 
 /// Elements of a block of images laid out, about.
@@ -86,8 +87,8 @@ fn steps(s: &Sizes, tap: usize) -> [usize; 3] {
 
 /// Distances from a place to the elements that meet it, for each input channel and tap.
 fn offsets(s: &Sizes, planes: &Planes) -> Vec<usize> {
-    let taps: Vec<usize> = (0..s.taps).map(|tap| planes.shift(steps(s, tap))).collect();
-    (0..s.inputs).flat_map(|c| taps.iter().map(move |at| c * planes.channel + at)).collect()
+    let taps: Vec<usize> = scratch_from((0..s.taps).map(|tap| planes.shift(steps(s, tap))));
+    scratch_from((0..s.inputs).flat_map(|c| taps.iter().map(move |at| c * planes.channel + at)))
 }
 
 /// Convolution with `w` plus `bias`. False, and nothing done, where the sizes do not suit it.
@@ -138,9 +139,9 @@ pub fn input_gradient<T: Number>(s: &Sizes, g: &[T], w: &[T], out: &mut [T]) -> 
                 }
                 planes.shift(at)
             };
-            let shifts: Vec<usize> = taps.iter().map(|&tap| back(tap)).collect();
+            let shifts: Vec<usize> = scratch_from(taps.iter().map(|&tap| back(tap)));
             let terms = |o| shifts.iter().map(move |at| o * planes.channel + at);
-            let offsets = Offsets::new((0..s.outputs).flat_map(terms).collect());
+            let offsets = Offsets::new(scratch_from((0..s.outputs).flat_map(terms)));
             let spaces = [s.windows[1].size * s.windows[2].size, s.windows[2].size, 1];
             let mut axes = [Axis { first: 0, count: images, to: 0, step: s.inputs * s.space }; 4];
             for (i, w) in s.windows.iter().enumerate() {
@@ -184,7 +185,7 @@ fn go<T: Number>(
     let rest = (units % images > 0).then(|| job(units % images));
     // Lays out the block that begins with a unit, and gives its planes to be read.
     let lay = |job: &Job<T>, unit: usize, planes: &mut Vec<T>, wide: bool| {
-        planes.resize(job.room(channels), T::default());
+        scratch_resize(planes, job.room(channels), T::default());
         job.planes.fill(&x[unit * channels * from..], channels, channels * from, from, planes, wide);
     };
     let bias_of = |unit: usize| bias.map(|b| &b[unit % s.groups * rows..][..rows]);
@@ -248,7 +249,7 @@ fn add_images<T: Number>(
     let axis = |count| Axis { first: 0, count, to: 0, step: 1 };
     let runs = Grid::new([axis(1), axis(d), axis(h), axis(w)], planes.pitches()).runs();
     let most = offsets.iter().max().map_or(0, |at| at + spread.channel);
-    room.planes.resize(most.max(s.inputs * planes.channel), T::default());
+    scratch_resize(&mut room.planes, most.max(s.inputs * planes.channel), T::default());
     let mut outer = (s.outputs >= FEW).then(|| Outer::new(offsets.len(), rows.len()));
     for unit in units.step_by(s.groups) {
         let (x, g) = (s.input(x, unit), &s.output(g, unit)[rows.start * s.area..]);
@@ -257,7 +258,7 @@ fn add_images<T: Number>(
             outer.add(&room.planes, &offsets, &runs, g, s.area);
             continue;
         }
-        room.grads.resize(rows.len() * spread.channel, T::default());
+        scratch_resize(&mut room.grads, rows.len() * spread.channel, T::default());
         spread.fill(g, rows.len(), 0, s.area, &mut room.grads, false);
         add_dots(&room.grads, spread.channel, rows.len(), &room.planes, &offsets, spread.channel, out);
     }
@@ -301,7 +302,7 @@ pub fn weight_gradient<T: Number>(s: &Sizes, x: &[T], g: &[T], out: &mut [T]) ->
         });
         return true;
     }
-    let mut sums = vec![T::default(); parts * size];
+    let mut sums = scratch(T::default(), parts * size);
     threads::for_chunks(&mut sums, size, size, |start, sums| {
         let mut room = room();
         for (i, sum) in sums.chunks_mut(size).enumerate() {

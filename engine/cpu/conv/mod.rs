@@ -15,9 +15,9 @@ use super::fused::{Compute, Float};
 use super::pool::Window;
 use super::simd::tile::Tiles;
 use super::CpuArray;
-use crate::dispatch::Meta;
-use crate::ops::conv::{ConvArgs, ConvOp};
 use crate::{DType, Error, Result};
+use lucid_ir::ops::conv::{ConvArgs, ConvOp};
+use lucid_ir::Meta;
 
 /// Multiplications below which one thread does it.
 const WORK: usize = 1 << 18;

@@ -7,6 +7,7 @@
 
 use super::super::simd::tile::{to_write, Along, Offsets, Part, Run, Size, Tiles, TILE};
 use super::super::simd::{run, threads, Task};
+use crate::fallible::{scratch, scratch_from, scratch_resize, scratch_room};
 use std::marker::PhantomData;
 use std::ops::{Add, Range};
 
@@ -125,7 +126,7 @@ impl Planes {
                             1 => row[from..to].copy_from_slice(&x[..to - from]),
                             // The compiler makes vectors of this where it knows the step.
                             2 => {
-                                let (last, row) = row[from..to].split_last_mut().expect("a row with elements");
+                                let Some((last, row)) = row[from..to].split_last_mut() else { continue };
                                 row.iter_mut().zip(x.as_chunks::<2>().0).for_each(|(o, x)| *o = x[0]);
                                 *last = x[2 * row.len()];
                             }
@@ -213,7 +214,7 @@ impl Grid {
 
     /// The runs of places.
     pub fn runs(&self) -> Vec<Run> {
-        self.runs.iter().map(|r| Run { place: r.place, len: r.len }).collect()
+        scratch_from(self.runs.iter().map(|r| Run { place: r.place, len: r.len }))
     }
 
     /// The first place of each tile of `n`, with the run that it lies in, so that every wanted place is in a tile.
@@ -261,7 +262,7 @@ impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
                 Along::Rows => tiles * (offsets.len() + TURN),
             }
         };
-        let size = T::kernels().sizes.iter().copied().min_by_key(cost).expect("every machine has tiles");
+        let size = T::kernels().sizes.iter().copied().min_by_key(cost).unwrap_or(T::kernels().sizes[0]);
         let mut parts = Vec::new();
         let mut of_tile = |(place, run): (usize, usize)| {
             let (first, end) = (parts.len(), place + size.places);
@@ -271,14 +272,14 @@ impl<T: Tiles + Add<Output = T> + Send + Sync> Pass<T> {
             }
             (place, first..parts.len())
         };
-        let tiles = grid.tiles(size.places).into_iter().map(&mut of_tile).collect();
+        let tiles = scratch_from(grid.tiles(size.places).into_iter().map(&mut of_tile));
         Pass { size, rows, offsets, grid, tiles, parts, numbers: PhantomData }
     }
 
     /// `weight(group, k, row)` of all groups as [`Pass::run`] reads them: by tile of rows, offset, and row.
     pub fn weights(&self, groups: usize, weight: impl Fn(usize, usize, usize) -> T) -> Vec<T> {
         let m = self.size.rows;
-        let mut out = Vec::with_capacity(groups * self.rows.next_multiple_of(m) * self.offsets.len());
+        let mut out = scratch_room(groups * self.rows.next_multiple_of(m) * self.offsets.len());
         for group in 0..groups {
             for start in (0..self.rows).step_by(m) {
                 for k in 0..self.offsets.len() {
@@ -377,10 +378,10 @@ pub fn add_dots<T: Tiles + Add<Output = T>>(
         }
     };
     let kernels = T::kernels();
-    let (i, j) = kernels.blocks.iter().copied().min_by_key(cost).expect("every machine has blocks");
+    let (i, j) = kernels.blocks.iter().copied().min_by_key(cost).unwrap_or(kernels.blocks[0]);
     let mut sums = [T::default(); TILE];
     let k = offsets.len();
-    let (mut left, mut right) = (vec![0; i], vec![0; j]);
+    let (mut left, mut right) = (scratch(0, i), scratch(0, j));
     for taps in (0..k).step_by(j) {
         // Beyond the last one: again, and dropped.
         right.iter_mut().enumerate().for_each(|(t, at)| *at = offsets[(taps + t).min(k - 1)]);
@@ -419,9 +420,9 @@ impl<T: Tiles + Add<Output = T>> Outer<T> {
                 products
             }
         };
-        let size = T::kernels().outers.iter().copied().min_by_key(cost).expect("every machine has tiles");
+        let size = T::kernels().outers.iter().copied().min_by_key(cost).unwrap_or(T::kernels().outers[0]);
         let n = taps.next_multiple_of(size.rows) * outputs.next_multiple_of(size.places);
-        Outer { size, taps, outputs, sums: vec![T::default(); n], turned: Vec::new() }
+        Outer { size, taps, outputs, sums: scratch(T::default(), n), turned: Vec::new() }
     }
 
     /// Adds `x[offset of tap + place] g[output, number of the place]` for all places of the runs; rows of `g` are `pitch`
@@ -450,9 +451,9 @@ impl<T: Tiles + Add<Output = T>> Outer<T> {
     #[allow(clippy::too_many_arguments)]
     fn add_block(&mut self, x: &[T], offsets: &[usize], runs: &[Run], g: &[T], pitch: usize, places: usize, ld: usize) {
         let Size { rows: m, places: n, .. } = self.size;
-        self.turned.resize(PLACES * ld, T::default());
+        scratch_resize(&mut self.turned, PLACES * ld, T::default());
         turn(g, pitch, self.outputs, places, &mut self.turned, ld);
-        let mut at = vec![0; m];
+        let mut at = scratch(0, m);
         let (kernels, mut sums) = (T::kernels(), self.sums.chunks_mut(m * n));
         for taps in (0..self.taps).step_by(m) {
             // Beyond the last tap: again, and dropped.

@@ -1,11 +1,11 @@
 //! Convolutions against sums over every product, in all layouts, and each kernel against the others.
 
 use super::*;
-use crate::backend::Array;
-use crate::cpu::simd::threads;
-use crate::cpu::tests::{array, layouts, show};
-use crate::ops::conv::Spatial;
+use crate::simd::threads;
+use crate::tests::{array, layouts, show};
 use half::bf16;
+use lucid_ir::backend::Array;
+use lucid_ir::ops::conv::Spatial;
 
 fn args(stride: &[usize], padding: &[usize], dilation: &[usize], groups: usize) -> Box<ConvArgs> {
     let [stride, padding, dilation] = [stride, padding, dilation].map(Spatial::from_slice);

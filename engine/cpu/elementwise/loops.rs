@@ -2,22 +2,22 @@
 //!
 //! Depends on `simd` and `strided`.
 
-use crate::backend::Array;
-use crate::cpu::cast::{cast, widened1, widened2};
-use crate::cpu::simd::{
+use crate::cast::{cast, widened1, widened2};
+use crate::dtype::Element;
+use crate::simd::{
     light2, light2_over, light2_symmetric, over_rows, threads::for_chunks, Arg, Better, BetterNumber, Extreme,
 };
-use crate::cpu::strided::{aside, each1, each2, over2, Over1, Over2, F1, F2};
-use crate::cpu::{Buffer, CpuArray};
-use crate::dtype::Element;
+use crate::strided::{aside, each1, each2, over2, Over1, Over2, F1, F2};
+use crate::{Buffer, CpuArray};
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
+use lucid_ir::backend::Array;
 use num_complex::{Complex32, Complex64};
 
 /// A kernel over two operands of one type.
-pub(in crate::cpu) type F<'f, A, O> = F2<'f, A, A, O>;
+pub(crate) type F<'f, A, O> = F2<'f, A, A, O>;
 
-pub(in crate::cpu) fn apply1<A: Element, O: Element>(x: &CpuArray, grain: usize, f: &F1<A, O>) -> Result<CpuArray> {
+pub(crate) fn apply1<A: Element, O: Element>(x: &CpuArray, grain: usize, f: &F1<A, O>) -> Result<CpuArray> {
     let x = x.packed()?;
     let guard = x.read::<A>();
     CpuArray::build(x.shape(), |out| {
@@ -26,7 +26,7 @@ pub(in crate::cpu) fn apply1<A: Element, O: Element>(x: &CpuArray, grain: usize,
     })
 }
 
-pub(in crate::cpu) fn apply2<A: Element, O: Element>(
+pub(crate) fn apply2<A: Element, O: Element>(
     a: &CpuArray,
     b: &CpuArray,
     shape: &[usize],
@@ -43,7 +43,7 @@ pub(in crate::cpu) fn apply2<A: Element, O: Element>(
 
 /// What an op of one operand is called with.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Call<'a> {
+pub(crate) struct Call<'a> {
     pub op: &'static str,
     pub x: &'a CpuArray,
     /// Is the result to be written over the operand?
@@ -55,7 +55,7 @@ impl Call<'_> {
         if !self.over {
             return apply1(self.x, grain, f);
         }
-        for_chunks(self.x.slice_mut(&mut self.x.buffer.write::<T>()?), 64, grain, |_, x| match over {
+        for_chunks(self.x.slice_mut(&mut self.x.write::<T>()?), 64, grain, |_, x| match over {
             Some(over) => over(x),
             None => aside(x, |_, old, new| f(old, new)),
         });
@@ -65,7 +65,7 @@ impl Call<'_> {
 
 /// The same of an op of two operands, of which the first may be written over.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Call2<'a> {
+pub(crate) struct Call2<'a> {
     pub op: &'static str,
     pub a: &'a CpuArray,
     pub b: &'a CpuArray,
@@ -89,20 +89,20 @@ impl Call2<'_> {
             return apply2(a, b, shape, grain, f);
         }
         let b = b.packed()?;
-        let (y, mut x) = Buffer::both((&b.buffer, Buffer::read::<T>), (&a.buffer, Buffer::write::<T>))?;
+        let (y, mut x) = Buffer::both((&b.buffer, |_| b.read::<T>()), (&a.buffer, |_| a.write::<T>()))?;
         let apart: &Over2<T, T> = &|a, b| apart(f, a, b);
         over2(a.slice_mut(&mut x), &b.source(&y, shape), grain, over.unwrap_or(apart));
         Ok(a.clone())
     }
 }
 
-pub(in crate::cpu) fn refused(op: &'static str, dtype: DType) -> Box<Error> {
+pub(crate) fn refused(op: &'static str, dtype: DType) -> Box<Error> {
     Error::dtype(op, format!("has no CPU kernel for {dtype}"), &[dtype])
 }
 
 /// The loops of one op: what it does to each dtype, where it does anything. Small integers are rare and get none.
 #[derive(Default)]
-pub(in crate::cpu) struct Loops1<'f> {
+pub(crate) struct Loops1<'f> {
     pub bool: Option<&'f F1<'f, bool, bool>>,
     pub u8: Option<&'f F1<'f, u8, u8>>,
     pub i32: Option<&'f F1<'f, i32, i32>>,
@@ -116,7 +116,7 @@ pub(in crate::cpu) struct Loops1<'f> {
 
 /// The same kernels where they write over their operand.
 #[derive(Default)]
-pub(in crate::cpu) struct Overs1<'f> {
+pub(crate) struct Overs1<'f> {
     pub bool: Option<&'f Over1<'f, bool>>,
     pub u8: Option<&'f Over1<'f, u8>>,
     pub i32: Option<&'f Over1<'f, i32>>,
@@ -150,7 +150,7 @@ impl Loops1<'_> {
 }
 
 #[derive(Default)]
-pub(in crate::cpu) struct Overs2<'f> {
+pub(crate) struct Overs2<'f> {
     pub bool: Option<&'f Over2<'f, bool, bool>>,
     pub u8: Option<&'f Over2<'f, u8, u8>>,
     pub i32: Option<&'f Over2<'f, i32, i32>>,
@@ -161,7 +161,7 @@ pub(in crate::cpu) struct Overs2<'f> {
 
 /// The loops of an op of two operands.
 #[derive(Default)]
-pub(in crate::cpu) struct Loops2<'f> {
+pub(crate) struct Loops2<'f> {
     pub bool: Option<&'f F<'f, bool, bool>>,
     pub u8: Option<&'f F<'f, u8, u8>>,
     pub i32: Option<&'f F<'f, i32, i32>>,
@@ -250,7 +250,7 @@ macro_rules! extremes {
 }
 
 /// The better of two elements, NaN where either is.
-pub(in crate::cpu) fn better<T: Extreme, const MAX: bool>(a: Arg<T>, b: Arg<T>, out: &mut [T]) {
+pub(crate) fn better<T: Extreme, const MAX: bool>(a: Arg<T>, b: Arg<T>, out: &mut [T]) {
     match b {
         Arg::Value(v) if !v.is_none() => light2(BetterNumber::<MAX>, a, b, out),
         _ => light2_symmetric(Better::<MAX>, a, b, out),
@@ -258,7 +258,7 @@ pub(in crate::cpu) fn better<T: Extreme, const MAX: bool>(a: Arg<T>, b: Arg<T>, 
 }
 
 /// The same over the first. Of two slices from a copy: a choice that may leave the element would be a masked store.
-pub(in crate::cpu) fn better_over<T: Extreme, const MAX: bool>(a: &mut [T], b: Arg<T>) {
+pub(crate) fn better_over<T: Extreme, const MAX: bool>(a: &mut [T], b: Arg<T>) {
     match b {
         Arg::Value(v) if !v.is_none() => light2_over(BetterNumber::<MAX>, a, b),
         Arg::Value(_) => aside(a, |_, old, new| better::<T, MAX>(Arg::Slice(old), b, new)),

@@ -1,9 +1,9 @@
 //! Element-wise loops against plain ones, over every layout and dtype.
 
 use super::*;
-use crate::cpu::tests::{array, layouts, show};
 use crate::dtype::Element;
 use crate::shape::Layout;
+use crate::tests::{array, layouts, show};
 
 fn meta(shape: &[usize], dtype: DType) -> Meta {
     Meta { shape: shape.into(), dtype }

@@ -3,11 +3,12 @@
 //! Depends on `simd`. Many short windows are summed side by side, a long one along its own rows.
 
 use super::{each_plane, grain, input_plane, output_plane, some_planes, taps, Tap, Window, Windows};
-use crate::cpu::fused::{Compute, Float};
-use crate::cpu::simd::{run, sum_of, threads, Task, Wide};
-use crate::cpu::CpuArray;
-use crate::ops::pool::PoolArgs;
+use crate::fallible::{scratch, scratch_from};
+use crate::fused::{Compute, Float};
+use crate::simd::{run, sum_of, threads, Task, Wide};
+use crate::CpuArray;
 use crate::Result;
+use lucid_ir::ops::pool::PoolArgs;
 use std::ops::Range;
 
 /// What each window along one dimension counts: the places it covers, which end with the padding after the input, or
@@ -21,17 +22,17 @@ fn counts<W: Compute>(w: &Window, include_pad: bool) -> Vec<W> {
             false => end.min(w.size + w.padding).saturating_sub(start.max(w.padding)),
         }
     };
-    (0..w.count).map(|i| W::of(count(i) as f64)).collect()
+    scratch_from((0..w.count).map(|i| W::of(count(i) as f64)))
 }
 
 /// What each window of a plane is divided by.
 fn divisors<W: Compute>(w: &Windows, args: &PoolArgs) -> Vec<W> {
     if let Some(d) = args.divisor {
-        return vec![W::of(d as f64); output_plane(w)];
+        return scratch(W::of(d as f64), output_plane(w));
     }
     let [d, h, ww] = w.each_ref().map(|w| counts::<W>(w, args.count_include_pad));
     let rows = d.iter().flat_map(|&d| h.iter().map(move |&h| d * h));
-    rows.flat_map(|row| ww.iter().map(move |&c| row * c)).collect()
+    scratch_from(rows.flat_map(|row| ww.iter().map(move |&c| row * c)))
 }
 
 /// The means of the windows of some planes.
@@ -98,7 +99,7 @@ impl<T: Float> Task for Means<'_, T> {
     fn run<const F: bool>(self) {
         let Means { w, taps, by, x, out } = self;
         let (size, long) = (input_plane(w), is_long(w));
-        let mut sums = vec![T::W::of(0.0); by.len()];
+        let mut sums = scratch(T::W::of(0.0), by.len());
         for (i, out) in out.chunks_mut(by.len()).enumerate() {
             let x = &x[i * size..(i + 1) * size];
             if long {
@@ -138,8 +139,8 @@ pub(super) fn spread<T: Float>(g: &CpuArray, w: &Windows, args: &PoolArgs, shape
         each_plane(data, output_plane(w), out, input_plane(w), threads::GRAIN / 8, |g, out| {
             let zero = T::W::of(0.0);
             let share = |(g, &by): (&T, &T::W)| if by == zero { zero } else { g.widen() / by };
-            let shares: Vec<T::W> = g.iter().zip(&by).map(share).collect();
-            let mut sums = vec![zero; out.len()];
+            let shares: Vec<T::W> = scratch_from(g.iter().zip(&by).map(share));
+            let mut sums = scratch(zero, out.len());
             for &Tap { to, len, from } in &taps {
                 let sums = sums[from..].iter_mut().step_by(w[2].stride);
                 sums.zip(&shares[to..to + len]).for_each(|(s, &x)| *s = *s + x);

@@ -3,12 +3,13 @@
 //! Depends on `simd`. Places are numbered within their plane, in 32 bits, so that vectors hold as many as of `f32`.
 
 use super::{each_plane, grain, input_plane, output_plane, taps, with_real, Tap, Window, Windows};
-use crate::backend::Array;
-use crate::cpu::simd::{run, threads, Extreme, Sum, Task};
-use crate::cpu::CpuArray;
 use crate::dtype::Element;
+use crate::fallible::{scratch, scratch_resize};
+use crate::simd::{run, threads, Extreme, Sum, Task};
+use crate::CpuArray;
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
+use lucid_ir::backend::Array;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Elements with a least one.
@@ -113,7 +114,7 @@ impl<T: Lowest, const PLACES: bool> Task for Maxima<'_, T, PLACES> {
         let apart = size.div_ceil(stride);
         let mut parts = Vec::new();
         if stride > 1 {
-            parts.resize(x.len() / size.max(1) * stride * apart, T::LOWEST);
+            scratch_resize(&mut parts, x.len() / size.max(1) * stride * apart, T::LOWEST);
             for (x, parts) in x.chunks_exact(size).zip(parts.chunks_exact_mut(stride * apart)) {
                 if stride == 2 {
                     let (even, odd) = parts.split_at_mut(apart);
@@ -186,7 +187,7 @@ pub(super) fn places<P: Place>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Re
         let (taps, unit) = (&taps(w), output_plane(w));
         CpuArray::build(shape, |out: &mut [P]| {
             threads::for_chunks(out, unit.max(1), grain(w), |start, out| {
-                let (mut best, mut places) = (vec![T::LOWEST; unit], vec![0; unit]);
+                let (mut best, mut places) = (scratch(T::LOWEST, unit), scratch(0, unit));
                 let size = input_plane(w);
                 for (i, out) in out.chunks_mut(unit.max(1)).enumerate() {
                     let plane = start / unit.max(1) + i;

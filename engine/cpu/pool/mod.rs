@@ -10,11 +10,11 @@ mod max;
 use super::fused::with_float;
 use super::simd::threads;
 use super::CpuArray;
-use crate::backend::Array;
-use crate::dispatch::Meta;
-use crate::ops::pool::{PoolArgs, PoolOp};
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
+use lucid_ir::backend::Array;
+use lucid_ir::ops::pool::{PoolArgs, PoolOp};
+use lucid_ir::Meta;
 use std::ops::Range;
 
 /// How windows lie along one dimension.
@@ -244,9 +244,9 @@ fn each_plane<T: Sync, O: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{array, layouts, show};
     use crate::dtype::Element;
-    use crate::ops::conv::Spatial;
+    use crate::tests::{array, layouts, show};
+    use lucid_ir::ops::conv::Spatial;
     use std::slice::from_ref;
 
     fn args(

@@ -1,19 +1,22 @@
 //! Memory of CPU tensors: aligned, shared between threads, read and written through guards.
 //!
 //! Depends on `memory`. Invariants: every byte of a buffer has a value (an arbitrary one after `uninit`); it is seen as
-//! elements of its own dtype and of those that were admitted, for which it is aligned; while one of these is `bool`, its
-//! bytes are 0 or 1; a slice of it lives no longer than its guard. An address that [`Buffer::expose`] handed out stays
+//! elements of its own dtype and of those that were admitted, for which it is aligned; while one of these is `bool`, the
+//! engine writes 0 or 1 only, and where others may write, too, a `bool` is read from a copy whose bytes are 0 or 1; a slice
+//! of it lives no longer than its guard. An address that [`Buffer::expose`] handed out stays
 //! valid as long as the buffer. Nothing that an MLX array has too is written.
 
 use super::alloc::Block;
+use super::guards::{read_only, zeroed, Elements, ReadGuard, WriteGuard};
 use super::memory::{Foreign, Memory, Offer};
 use super::shared::Segment;
 use super::word::Word;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::fallible::raise;
 use mlx_ffi::Lasting;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::ops::{Deref, DerefMut};
+use parking_lot::{RwLock, RwLockWriteGuard};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -33,8 +36,8 @@ pub struct Buffer {
 }
 
 /// Where the elements are now.
-struct Place {
-    ptr: *mut u8,
+pub(super) struct Place {
+    pub(super) ptr: *mut u8,
     memory: Memory,
     /// Where they were before they moved; somebody may still look there.
     left: Vec<Memory>,
@@ -56,6 +59,11 @@ impl From<Memory> for Place {
 }
 
 impl Place {
+    /// May others write to the elements without asking?
+    fn open(&self) -> bool {
+        self.exposed || matches!(self.memory, Memory::Foreign(_) | Memory::Shared(_))
+    }
+
     /// Moves the elements to memory of their own if somebody else reads them where they are.
     fn part(&mut self, dtype: DType, len: usize) -> Result<()> {
         let read = match &self.memory {
@@ -196,7 +204,7 @@ impl Buffer {
     }
 
     /// Where the first element is from now on, for others to read and write: the address stays valid, for as many elements, as
-    /// long as the buffer.
+    /// long as the buffer, unless that is resized; whoever must not be left behind then calls [`Buffer::hold`].
     ///
     /// # Errors
     /// `OutOfMemory` where the elements must move for it and there is no room.
@@ -210,6 +218,11 @@ impl Buffer {
     /// May the elements be written to?
     pub fn writable(&self) -> bool {
         self.place.read_recursive().memory.writable()
+    }
+
+    /// May others write to the elements at any time?
+    pub fn is_open(&self) -> bool {
+        self.place.read_recursive().open()
     }
 
     /// Do both have bytes in common?
@@ -298,20 +311,14 @@ impl Buffer {
         self.aligned(dtype) && (!truth || self.truths.load(Ordering::Acquire))
     }
 
-    /// A buffer with the elements of a slice.
-    ///
-    /// # Errors
-    /// `OutOfMemory`.
-    #[cfg(test)]
-    pub fn from_slice<T: Element>(data: &[T]) -> Result<Buffer> {
-        let mut buffer = Buffer::uninit(T::DTYPE, data.len())?;
-        buffer.get_mut::<T>().copy_from_slice(data);
-        Ok(buffer)
-    }
-
     /// How many elements of a type the memory holds: twice as many float32 as complex64.
     fn count<T>(&self) -> usize {
         self.bytes() / std::mem::size_of::<T>()
+    }
+
+    /// Are there no elements?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Number of elements.
@@ -349,7 +356,8 @@ impl Buffer {
         let width = self.dtype.size();
         let len = bytes.div_ceil(width).max(self.len());
         let mut memory = match bytes < len * width {
-            true => Memory::Hollow(vec![0; (len * width).div_ceil(size_of::<u128>())]),
+            // SAFETY: zeros make a number.
+            true => Memory::Hollow(unsafe { zeroed((len * width).div_ceil(size_of::<u128>())) }?),
             false => Memory::Own(Block::new(len, width, true)?),
         };
         let at = match &mut memory {
@@ -359,12 +367,12 @@ impl Buffer {
         // SAFETY: both have that many bytes, the new ones are nobody else's, and the lock keeps readers and writers away.
         unsafe { std::ptr::copy_nonoverlapping(place.ptr, at, bytes.min(self.stated())) };
         place.ptr = at;
+        // Arrays of other libraries hold the storage: an address alone keeps no memory, as in PyTorch.
         let old = std::mem::replace(&mut place.memory, memory);
-        if place.exposed {
-            place.left.push(old);
-        }
         self.len.store(len, Ordering::Release);
         self.stated.store(bytes, Ordering::Release);
+        drop(place);
+        drop(old);
         Ok(true)
     }
 
@@ -388,23 +396,48 @@ impl Buffer {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The elements, to read; any number of guards may exist at once, on one thread too.
+    /// The elements, for a reader of those in a range alone: outside of it a `bool` may be wrong. Any number of guards may exist at
+    /// once, on one thread too.
     ///
     /// # Panics
     /// If `T` is not the element type: a bug of the engine, which knows the dtype.
-    pub fn read<T: Element>(&self) -> ReadGuard<'_, T> {
+    pub fn read_span<T: Element>(&self, span: Range<usize>) -> ReadGuard<'_, T> {
         self.check::<T>();
+        // SAFETY: the type was checked.
+        unsafe { self.guard(span, T::DTYPE == DType::Bool) }
+    }
+
+    /// A guard to read.
+    ///
+    /// # Safety
+    /// The memory must hold elements of type `T`, which is `bool` exactly where `truth` is true.
+    unsafe fn guard<T: Copy>(&self, span: Range<usize>, truth: bool) -> ReadGuard<'_, T> {
         let place = self.place.read_recursive();
-        // SAFETY: initialised, aligned, of this type or of its parts (checked); the lock keeps writers away while the
-        // guard lives.
-        let data = unsafe { slice::from_raw_parts(place.ptr.cast::<T>(), self.count::<T>()) };
-        ReadGuard { data, _place: place }
+        let len = self.count::<T>();
+        if !(truth && place.open()) {
+            // SAFETY: initialised, aligned, of this type or of its parts (the caller's promise); the lock keeps writers away
+            // while the guard lives.
+            let data = Elements::Here(unsafe { slice::from_raw_parts(place.ptr.cast::<T>(), len) });
+            return ReadGuard::new(data, place);
+        }
+        let end = span.end.min(len);
+        let span = span.start.min(end)..end;
+        // SAFETY: zeros make a `bool`, which `T` is.
+        let mut copy = raise(unsafe { zeroed::<T>(end) });
+        // SAFETY: the copy is that long, in bytes too, as `bool` has one; the memory is at least as long and initialised.
+        let (to, from) = unsafe {
+            (slice::from_raw_parts_mut(copy.as_mut_ptr().cast::<u8>(), end), slice::from_raw_parts(place.ptr, end))
+        };
+        to[span.clone()].iter_mut().zip(&from[span]).for_each(|(t, &b)| *t = u8::from(b != 0));
+        ReadGuard::new(Elements::Copied(copy), place)
     }
 
     /// The place, when nobody else reads the elements there.
     fn exclusive(&self) -> Result<RwLockWriteGuard<'_, Place>> {
         let mut place = self.place.write();
-        assert!(place.memory.writable(), "a write to read-only memory");
+        if !place.memory.writable() {
+            return Err(read_only("write"));
+        }
         place.part(self.dtype, self.len())?;
         Ok(place)
     }
@@ -412,14 +445,32 @@ impl Buffer {
     /// The elements, to write. Waits for all other guards, so the thread must hold none of this buffer.
     ///
     /// # Errors
-    /// `OutOfMemory` where the elements are a GPU array's too and there is no room for a copy.
+    /// `OutOfMemory` where the elements are a GPU array's too and there is no room for a copy; `RuntimeError` where the memory
+    /// is read-only.
     ///
     /// # Panics
     /// If `T` is not the element type.
     pub fn write<T: Element>(&self) -> Result<WriteGuard<'_, T>> {
+        self.write_span(0..self.count::<T>())
+    }
+
+    /// The same for who reads and writes the elements in a range alone: outside of it a `bool` may be neither 0 nor 1.
+    ///
+    /// # Errors
+    /// As [`Buffer::write`].
+    ///
+    /// # Panics
+    /// If `T` is not the element type.
+    pub fn write_span<T: Element>(&self, span: Range<usize>) -> Result<WriteGuard<'_, T>> {
         self.check::<T>();
         let place = self.exclusive()?;
-        // SAFETY: as in `read`, and the write lock makes this the only slice.
+        if T::DTYPE == DType::Bool && place.open() {
+            // SAFETY: as in `read_bytes`, and the write lock makes this the only slice.
+            let bytes = unsafe { slice::from_raw_parts_mut(place.ptr, self.bytes()) };
+            let end = span.end.min(bytes.len());
+            bytes[span.start.min(end)..end].iter_mut().for_each(|b| *b = u8::from(*b != 0));
+        }
+        // SAFETY: as in `guard`, and the write lock makes this the only slice.
         let data = unsafe { slice::from_raw_parts_mut(place.ptr.cast::<T>(), self.count::<T>()) };
         Ok(WriteGuard { data, truths: self.to_check(T::DTYPE == DType::Bool), place })
     }
@@ -451,16 +502,14 @@ impl Buffer {
         unsafe { slice::from_raw_parts_mut(self.own_mut().cast::<T>(), self.count::<T>()) }
     }
 
-    /// The elements as words of their size, for code that only moves them.
+    /// The elements as words of their size, for code that only moves those in a range.
     ///
     /// # Panics
     /// If the word does not fit the dtype.
-    pub fn read_words<W: Word>(&self) -> ReadGuard<'_, W> {
+    pub fn read_words<W: Word>(&self, span: Range<usize>) -> ReadGuard<'_, W> {
         self.check_word::<W>();
-        let place = self.place.read_recursive();
-        // SAFETY: as in `read`; any bits make a word of the element's size (checked), and a `bool` stands for itself only.
-        let data = unsafe { slice::from_raw_parts(place.ptr.cast::<W>(), self.count::<W>()) };
-        ReadGuard { data, _place: place }
+        // SAFETY: any bits make a word of the element's size (checked), and a `bool` stands for itself only.
+        unsafe { self.guard(span, W::fits(DType::Bool)) }
     }
 
     /// The same, to write.
@@ -492,8 +541,8 @@ impl Buffer {
     pub fn read_bytes(&self) -> ReadGuard<'_, u8> {
         let place = self.place.read_recursive();
         // SAFETY: every byte is initialised, and no element type has padding; the lock as in `read`.
-        let data = unsafe { slice::from_raw_parts(place.ptr, self.bytes()) };
-        ReadGuard { data, _place: place }
+        let data = Elements::Here(unsafe { slice::from_raw_parts(place.ptr, self.bytes()) });
+        ReadGuard::new(data, place)
     }
 
     /// Overwrites a buffer that nobody shares with the bytes of as many elements; any but 0 is `true` in a `bool` buffer.
@@ -542,50 +591,6 @@ impl Buffer {
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({} x {} at {:#x})", self.len(), self.dtype, self.address())
-    }
-}
-
-/// A buffer's elements, to read.
-pub struct ReadGuard<'a, T> {
-    data: &'a [T],
-    _place: RwLockReadGuard<'a, Place>,
-}
-
-impl<T> Deref for ReadGuard<'_, T> {
-    type Target = [T];
-    fn deref(&self) -> &[T] {
-        self.data
-    }
-}
-
-/// A buffer's elements, to write.
-pub struct WriteGuard<'a, T> {
-    data: &'a mut [T],
-    /// How many bytes of the place must be 0 or 1 again at the end.
-    truths: usize,
-    place: RwLockWriteGuard<'a, Place>,
-}
-
-impl<T> Deref for WriteGuard<'_, T> {
-    type Target = [T];
-    fn deref(&self) -> &[T] {
-        self.data
-    }
-}
-
-impl<T> Drop for WriteGuard<'_, T> {
-    fn drop(&mut self) {
-        if self.truths > 0 {
-            // SAFETY: so many bytes are there, the lock is still held, and nobody looks at the elements any more.
-            let bytes = unsafe { slice::from_raw_parts_mut(self.place.ptr, self.truths) };
-            bytes.iter_mut().for_each(|b| *b = u8::from(*b != 0));
-        }
-    }
-}
-
-impl<T> DerefMut for WriteGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        self.data
     }
 }
 

@@ -3,6 +3,8 @@
 //! Depends on `dtype`. Invariant: no `bool` is ever made of another byte than 0 or 1.
 
 use crate::dtype::{DType, Element};
+use crate::error::Result;
+use crate::fallible::filled;
 
 /// The memory of a slice of elements.
 pub fn as_bytes<T: Element>(data: &[T]) -> &[u8] {
@@ -11,10 +13,13 @@ pub fn as_bytes<T: Element>(data: &[T]) -> &[u8] {
 }
 
 /// The elements that bytes stand for; what is left over of an incomplete one is dropped.
-pub fn from_bytes<T: Element>(bytes: &[u8]) -> Vec<T> {
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn from_bytes<T: Element>(bytes: &[u8]) -> Result<Vec<T>> {
     let size = std::mem::size_of::<T>();
     let len = bytes.len() / size;
-    let mut out = vec![T::default(); len];
+    let mut out = filled(T::default(), len)?;
     // SAFETY: the vector's memory, as bytes, of which only those of whole elements are written; any bytes make a number,
     // and `bool` gets 0 or 1 only.
     let to = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), len * size) };
@@ -22,7 +27,7 @@ pub fn from_bytes<T: Element>(bytes: &[u8]) -> Vec<T> {
         DType::Bool => to.iter_mut().zip(bytes).for_each(|(t, &b)| *t = u8::from(b != 0)),
         _ => to.copy_from_slice(&bytes[..len * size]),
     }
-    out
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -32,8 +37,8 @@ mod tests {
     #[test]
     fn bytes_and_elements() {
         assert_eq!(as_bytes(&[1i16, 256]), [1i16, 256].map(i16::to_ne_bytes).concat());
-        assert_eq!(from_bytes::<f64>(as_bytes(&[1.5f64, -2.0])), [1.5, -2.0]);
-        assert_eq!(from_bytes::<bool>(&[0, 7]), [false, true]);
-        assert_eq!(from_bytes::<i32>(&[0; 7]).len(), 1);
+        assert_eq!(from_bytes::<f64>(as_bytes(&[1.5f64, -2.0])).unwrap(), [1.5, -2.0]);
+        assert_eq!(from_bytes::<bool>(&[0, 7]).unwrap(), [false, true]);
+        assert_eq!(from_bytes::<i32>(&[0; 7]).unwrap().len(), 1);
     }
 }

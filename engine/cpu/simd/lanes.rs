@@ -30,32 +30,39 @@ macro_rules! lanes {
             const N: usize = $n;
             #[inline(always)]
             unsafe fn zero() -> Self {
+                // SAFETY: the caller's promise is the instruction's need.
                 unsafe { $zero }
             }
             #[inline(always)]
             unsafe fn load(from: *const $t) -> Self {
+                // SAFETY: the caller's promise is the instruction's need.
                 unsafe { $load(from) }
             }
             #[inline(always)]
             unsafe fn splat(x: $t) -> Self {
+                // SAFETY: the caller's promise is the instruction's need.
                 unsafe { $splat(x) }
             }
             #[inline(always)]
             unsafe fn add_product(self, $a: Self, $b: Self) -> Self {
                 let $s = self;
+                // SAFETY: the caller's promise is the instruction's need.
                 unsafe { $fma }
             }
             #[inline(always)]
             unsafe fn add(self, other: Self) -> Self {
+                // SAFETY: the caller's promise is the instruction's need.
                 unsafe { $add(self, other) }
             }
             #[inline(always)]
             unsafe fn store(self, to: *mut $t) {
+                // SAFETY: the caller's promise is the instruction's need.
                 unsafe { $store(to, self) }
             }
             #[inline(always)]
             unsafe fn sum(self) -> $t {
                 let $s = self;
+                // SAFETY: the caller's promise is the instruction's need.
                 unsafe { $sum }
             }
         }

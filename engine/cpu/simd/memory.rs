@@ -16,7 +16,7 @@ pub type Owner = Box<dyn Any + Send + Sync>;
 
 /// Memory that somebody else allocated, such as a NumPy array's, for tensors to show without a copy.
 ///
-/// Made by [`Foreign::new`], the one promise that has to be kept; [`crate::Tensor::from_foreign`] checks the rest.
+/// Made by [`Foreign::new`], the one promise that has to be kept; [`lucid::Tensor::from_foreign`] checks the rest.
 pub struct Foreign {
     ptr: *mut u8,
     bytes: usize,

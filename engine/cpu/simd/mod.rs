@@ -1,7 +1,8 @@
 //! What the CPU kernels stand on: memory, threads, and loops that LLVM vectorises for the machine's instruction set.
 //!
-//! May depend on `dtype`, `error` and mlx-ffi's shared memory only, and is, with `blas`, the one place on the CPU side where `unsafe` is allowed.
+//! May depend on `dtype`, `error` and mlx-ffi's shared memory and exit only, and is, with `blas`, the one place on the CPU side where `unsafe` is allowed.
 //! Invariant: everything public here is safe to call with any arguments, but for functions marked `unsafe`.
+#![allow(unsafe_code)] // Memory, threads and vector instructions.
 
 pub mod alloc;
 #[cfg(target_os = "macos")]
@@ -10,7 +11,9 @@ mod arith;
 mod buffer;
 mod bytes;
 mod dispatch;
+pub mod exit;
 mod extremes;
+mod guards;
 mod half;
 mod lanes;
 mod math;
@@ -29,13 +32,14 @@ pub mod turn;
 mod word;
 
 pub use arith::{Arith, Float};
-pub use buffer::{Buffer, ReadGuard, WriteGuard};
+pub use buffer::Buffer;
 pub use bytes::{as_bytes, from_bytes};
 pub use dispatch::{
     accumulate, call1, call2, fill, light1, light1_over, light2, light2_over, light2_symmetric, map1, over_rows, run,
     run_light, Arg, Map1, Map2, Rows, Task,
 };
 pub use extremes::{arg_extremum, arg_row, extrema, extreme_rows, extremum, Better, BetterNumber, Extreme};
+pub use guards::{read_only, ReadGuard, WriteGuard};
 pub use half::{Narrow, Wide, Widen};
 pub use math::{kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};

@@ -75,14 +75,14 @@ impl Segment {
             .filter(|&n| n <= isize::MAX as usize / 2)
             .ok_or_else(|| refused(format!("cannot share {bytes} bytes")))?;
         loop {
-            let name = format!("{PREFIX}{:x}-{:x}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let name = format!("{PREFIX}{}-{:x}", owner()?, NEXT.fetch_add(1, Ordering::Relaxed));
             let path = c_name(&name)?;
             let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_CLOEXEC;
             // SAFETY: the name is a C string; the call makes a file descriptor or fails.
             let fd = unsafe { libc::shm_open(path.as_ptr(), flags, 0o600 as libc::c_uint) };
             if fd < 0 {
                 let cause = io::Error::last_os_error();
-                // Left behind by a process that had our number.
+                // Made by the process that this one was forked from, or by one that drew the same token.
                 if cause.kind() == io::ErrorKind::AlreadyExists {
                     continue;
                 }
@@ -194,13 +194,32 @@ impl Descriptor {
         }
     }
 
-    fn size(&self) -> io::Result<usize> {
+    fn stat(&self) -> io::Result<libc::stat> {
         // SAFETY: `stat` is plain numbers, for which 0 is a value; the call fills it.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: an open descriptor and a place to write to.
         match unsafe { libc::fstat(self.0, &mut stat) } {
-            0 => Ok(stat.st_size as usize),
+            0 => Ok(stat),
             _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn size(&self) -> io::Result<usize> {
+        self.stat().map(|stat| stat.st_size as usize)
+    }
+
+    /// Has it still a name?
+    fn is_linked(&self) -> bool {
+        self.stat().is_ok_and(|stat| stat.st_nlink > 0)
+    }
+
+    /// Locks it until it is closed, here and in forked children; false where another process has done so, `None` where the
+    /// system has no such locks.
+    fn lock(&self) -> Option<bool> {
+        // SAFETY: an open descriptor.
+        match unsafe { libc::flock(self.0, libc::LOCK_EX | libc::LOCK_NB) } {
+            0 => Some(true),
+            _ => (io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock).then_some(false),
         }
     }
 
@@ -242,6 +261,76 @@ fn unlink(name: &str) {
     }
 }
 
+/// How many hexadecimal digits a process's token has.
+const TOKEN: usize = 12;
+
+/// What the names of this process's segments begin with: random, since process ids mean nothing in another namespace. While
+/// the process lives it holds a lock on the object of that name, which the system releases however it ends.
+struct Owner {
+    process: u32,
+    token: String,
+    /// Where segments cannot be listed, nobody looks for a lock.
+    _lock: Option<Descriptor>,
+}
+
+static OWNER: Mutex<Option<Owner>> = Mutex::new(None);
+
+/// This process's token; a forked child gets one of its own.
+fn owner() -> Result<String> {
+    let mut owner = OWNER.lock();
+    if let Some(own) = owner.as_ref().filter(|own| own.process == std::process::id()) {
+        return Ok(own.token.clone());
+    }
+    loop {
+        let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
+        let token = format!("{:0TOKEN$x}", random >> (64 - 4 * TOKEN));
+        let lock = match cfg!(target_os = "linux") {
+            true => match locked(&token)? {
+                Some(lock) => Some(lock),
+                None => continue,
+            },
+            false => None,
+        };
+        *owner = Some(Owner { process: std::process::id(), token: token.clone(), _lock: lock });
+        return Ok(token);
+    }
+}
+
+/// Makes the object of a token and locks it; `None` where another process has it, or took it for a dead one's meanwhile.
+fn locked(token: &str) -> Result<Option<Descriptor>> {
+    let path = c_name(&format!("{PREFIX}{token}"))?;
+    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_CLOEXEC;
+    // SAFETY: the name is a C string; the call makes a file descriptor or fails.
+    let fd = unsafe { libc::shm_open(path.as_ptr(), flags, 0o600 as libc::c_uint) };
+    if fd < 0 {
+        let cause = io::Error::last_os_error();
+        return match cause.kind() == io::ErrorKind::AlreadyExists {
+            true => Ok(None),
+            false => Err(failed("cannot create shared memory", &cause)),
+        };
+    }
+    let fd = Descriptor(fd);
+    Ok((fd.lock() != Some(false) && fd.is_linked()).then_some(fd))
+}
+
+/// Does no process hold the lock of a token? Its object is removed then.
+fn is_orphaned(token: &str) -> bool {
+    let name = format!("{PREFIX}{token}");
+    let Ok(path) = c_name(&name) else { return false };
+    // SAFETY: as in `open`.
+    let fd = unsafe { libc::shm_open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC, 0 as libc::c_uint) };
+    if fd < 0 {
+        // Removed at the owner's end; of another user's nothing is known.
+        return io::Error::last_os_error().kind() == io::ErrorKind::NotFound;
+    }
+    let fd = Descriptor(fd);
+    let orphaned = fd.lock() == Some(true);
+    if orphaned {
+        unlink(&name);
+    }
+    orphaned
+}
+
 /// Removes the names that only this process uses; for when it ends without dropping its tensors.
 pub fn release_names() {
     let names = std::mem::take(&mut *MAPPED.lock());
@@ -261,21 +350,20 @@ pub fn release_names() {
             unlink(&name);
         }
     }
+    let own = OWNER.lock();
+    if let Some(own) = own.as_ref().filter(|own| own.process == std::process::id()) {
+        unlink(&format!("{PREFIX}{}", own.token));
+    }
 }
 
 /// Removes segments whose makers were killed before they could. Only Linux lists them.
 fn sweep() {
     let Ok(entries) = std::fs::read_dir("/dev/shm") else { return };
-    for entry in entries.flatten() {
-        let Some(file) = entry.file_name().to_str().map(str::to_owned) else { continue };
-        let name = format!("/{file}");
-        let Some(process) = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) else { continue };
-        let Ok(process) = i32::from_str_radix(process, 16) else { continue };
-        // SAFETY: signal 0 only asks whether the process exists.
-        let dead = process > 0
-            && unsafe { libc::kill(process, 0) } != 0
-            && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-        if dead {
+    let names = entries.flatten().filter_map(|entry| entry.file_name().to_str().map(|file| format!("/{file}")));
+    let mut orphaned = BTreeMap::new();
+    for name in names.collect::<Vec<_>>() {
+        let Some(token) = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) else { continue };
+        if token.len() == TOKEN && *orphaned.entry(token.to_owned()).or_insert_with(|| is_orphaned(token)) {
             unlink(&name);
         }
     }
@@ -310,6 +398,26 @@ mod tests {
         drop(b);
         assert!(!exists(&name));
         assert!(Segment::open(&name, 1).is_err());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_sweep_removes_what_nobody_holds_and_nothing_else() {
+        let own = Segment::create(8).unwrap();
+        // Another process, whose number says nothing here, alive and then dead.
+        let token = "0123456789ab";
+        let theirs = c_name(&format!("{PREFIX}{token}-0")).unwrap();
+        // SAFETY: as in `create`.
+        drop(Descriptor(unsafe {
+            libc::shm_open(theirs.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o600 as libc::c_uint)
+        }));
+        let lock = locked(token).unwrap().unwrap();
+        sweep();
+        assert!(exists(&format!("{PREFIX}{token}-0")) && exists(&own.name));
+        drop(lock);
+        sweep();
+        assert!(!exists(&format!("{PREFIX}{token}-0")) && !exists(&format!("{PREFIX}{token}")));
+        assert!(exists(&own.name));
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub fn for_strips<T: Send, S>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::threads::set_num_threads;
+    use crate::simd::threads::set_num_threads;
 
     #[test]
     fn strips_cover_everything_once() {

@@ -5,6 +5,7 @@
 //! parking_lot. Invariants: results do not depend on the number of threads, as long as each piece depends on its own range
 //! only; a loop does not return before everybody has left it.
 
+use super::exit;
 use super::seats::{self, Seat};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::any::Any;
@@ -135,6 +136,10 @@ impl Team {
 
     /// A job that has pieces left, with the calling thread among its helpers.
     fn join(&self) -> Option<Posted> {
+        // Whoever ends the process is not to wait for helpers that stop at BLAS's gate.
+        if exit::is_closed() {
+            return None;
+        }
         let list = self.list.lock();
         // SAFETY: jobs on the list live, and leave it under its lock.
         let mut jobs = list.jobs.iter().map(|job| unsafe { &*job.0 });

@@ -67,6 +67,7 @@ unsafe fn gather<V: Lanes, const M: usize, const R: usize>(
     offsets: &[usize],
     out: *mut V::T,
 ) {
+    // SAFETY: the caller's promise: the instruction set exists, and the pointers lead to as many elements as are read and written.
     unsafe {
         let mut sums = [[V::zero(); R]; M];
         let mut w = w;
@@ -100,6 +101,7 @@ unsafe fn gather_rows<const R: usize, const P: usize>(w: *const f32, x: *const f
     use std::arch::x86_64::*;
     // The tile, and what its last row stores beyond it.
     const { assert!((R * SIDE - 1) * P + (P - 1) / SIDE * SIDE + SIDE <= TILE) };
+    // SAFETY: the caller's promise, as in `gather`; a tile has room for what is stored (asserted above).
     unsafe {
         let mut sums = [[_mm512_setzero_ps(); P]; R];
         let mut w = w;
@@ -141,6 +143,7 @@ unsafe fn dots<V: Lanes, const I: usize, const J: usize>(
     n: usize,
     out: *mut V::T,
 ) {
+    // SAFETY: the caller's promise: the instruction set exists, and the pointers lead to as many elements as are read and written.
     unsafe {
         let mut sums = [[V::zero(); J]; I];
         let mut p = 0;
@@ -174,6 +177,7 @@ unsafe fn outer<V: Lanes, const M: usize, const R: usize>(
     ld: usize,
     out: *mut V::T,
 ) {
+    // SAFETY: the caller's promise: the instruction set exists, and the pointers lead to as many elements as are read and written.
     unsafe {
         let mut sums = [[V::zero(); R]; M];
         let mut g = g;
@@ -213,6 +217,7 @@ unsafe fn put<V: Lanes<T: Add<Output = V::T>>>(
 ) {
     for (i, &bias) in bias.iter().enumerate() {
         for part in parts {
+            // SAFETY: the caller's promise: the instruction set exists, and all parts lie in the tile and in the rows of `out`.
             unsafe {
                 let (from, to) = (sums.add(i * n + part.from), out.add(i * pitch + part.to));
                 let more = V::splat(bias);
@@ -371,6 +376,7 @@ pub trait Tiles: Copy + Default + 'static {
     const ALL: &'static [Kernels<Self>];
 
     /// Those of the best instruction set of this machine.
+    #[allow(clippy::expect_used)] // The last kernels of `ALL` need no instructions that a target may lack.
     fn kernels() -> &'static Kernels<Self> {
         Self::ALL.iter().find(|k| (k.there)()).expect("every target has its last kernels")
     }
@@ -384,26 +390,35 @@ macro_rules! kernels {
      [$($i:literal x $j:literal),*]) => {{
         const STEP: usize = <$V as Lanes>::N;
 
-        // SAFETY: to be called where the instruction set exists, with what `Kernels::gather` has checked.
+        /// # Safety
+        /// To be called where the instruction set exists, with what `Kernels::gather` has checked.
         $(#[$feature])?
+        #[allow(clippy::unreachable)] // `Kernels` has checked the size.
         unsafe fn gather_as(size: Size, w: *const $t, x: *const $t, offsets: &[usize], out: *mut $t) {
             match (size.along, size.rows, size.places) {
+                // SAFETY: the caller's promise.
                 $((Along::Places, $m, _) => unsafe { gather::<$V, $m, $r>(w, x, offsets, out) },)*
+                // SAFETY: the caller's promise.
                 $((Along::Rows, rows, $ap) if rows == $ar * STEP => unsafe { gather_rows::<$ar, $ap>(w, x, offsets, out) },)*
                 _ => unreachable!("the size was checked"),
             }
         }
 
-        // SAFETY: to be called where the instruction set exists, with what `Kernels::put` has checked.
+        /// # Safety
+        /// To be called where the instruction set exists, with what `Kernels::put` has checked.
         $(#[$feature])?
         unsafe fn put_as(sums: *const $t, n: usize, bias: &[$t], parts: &[Part], out: *mut $t, pitch: usize) {
+            // SAFETY: the caller's promise.
             unsafe { put::<$V>(sums, n, bias, parts, out, pitch) }
         }
 
-        // SAFETY: to be called where the instruction set exists, with what `Kernels::outer` has checked.
+        /// # Safety
+        /// To be called where the instruction set exists, with what `Kernels::outer` has checked.
         $(#[$feature])?
+        #[allow(clippy::unreachable)] // `Kernels` has checked the size.
         unsafe fn outer_as(size: Size, x: *const $t, at: &[usize], runs: &[Run], g: *const $t, ld: usize, out: *mut $t) {
             match (size.rows, size.places / STEP) {
+                // SAFETY: the caller's promise.
                 $(($om, $or) => unsafe {
                     let mut from = [x; $om];
                     from.iter_mut().zip(at).for_each(|(from, &at)| *from = x.add(at));
@@ -413,10 +428,13 @@ macro_rules! kernels {
             }
         }
 
-        // SAFETY: to be called where the instruction set exists, with what `Kernels::dots` has checked.
+        /// # Safety
+        /// To be called where the instruction set exists, with what `Kernels::dots` has checked.
         $(#[$feature])?
+        #[allow(clippy::unreachable)] // `Kernels` has checked the size.
         unsafe fn dots_as(a: *const $t, a_at: &[usize], b: *const $t, b_at: &[usize], n: usize, out: *mut $t) {
             match (a_at.len(), b_at.len()) {
+                // SAFETY: the caller's promise.
                 $(($i, $j) => unsafe {
                     let (mut x, mut y) = ([a; $i], [b; $j]);
                     x.iter_mut().zip(a_at).for_each(|(x, &at)| *x = a.add(at));

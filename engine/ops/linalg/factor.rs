@@ -9,7 +9,7 @@ use super::{
     row_order, svd_parts, unpacked,
 };
 use crate::autograd::{laid_back, Lay};
-use crate::ops::macros::define_ops;
+use crate::ops::macros::define_composites;
 use crate::shape::Shape;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
@@ -17,7 +17,7 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! factor_ops {
-    ($cb:ident) => { $cb! { "factor" FactorOp :
+    ($cb:ident) => { $cb! { "factor" :
         /// The lower triangular `L` of `A = L Lᴴ`, or with `upper` its conjugate transpose. Reads the lower half, and gives a symmetric
         /// gradient. An error where a matrix is not positive definite; on the GPU device that is read back, which evaluates.
         function linalg_cholesky(A: Tensor; upper: Bool = false) -> Tensor {
@@ -179,7 +179,7 @@ macro_rules! factor_ops {
         }
     }};
 }
-factor_ops!(define_ops);
+factor_ops!(define_composites);
 
 fn cholesky_ex_body(a: &Tensor, upper: bool, check_errors: bool) -> Result<Vec<Tensor>> {
     let op = "linalg.cholesky";

@@ -5,7 +5,7 @@
 
 use super::factor::{linalg_qr, linalg_svd};
 use super::{adjoint, first_of, matrices};
-use crate::ops::macros::define_ops;
+use crate::ops::macros::define_composites;
 use crate::ops::random;
 use crate::{Error, Result, Tensor};
 
@@ -13,7 +13,7 @@ use crate::{Error, Result, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! lowrank_ops {
-    ($cb:ident) => { $cb! { "lowrank" LowrankOp :
+    ($cb:ident) => { $cb! { "lowrank" :
         /// `U`, singular values and `V` of about `A` (of `A - M` where that is given), of rank up to `q`, by `niter` rounds of power
         /// iteration on a random sample. More rounds and a larger `q` come nearer; `q` a little above the rank sought is best.
         function svd_lowrank(A: Tensor, q: OptInt = Some(6), niter: OptInt = Some(2), M: OptTensor = None) -> Tensors {
@@ -37,7 +37,7 @@ macro_rules! lowrank_ops {
         }
     }};
 }
-lowrank_ops!(define_ops);
+lowrank_ops!(define_composites);
 
 /// `(A - M) x`, or the adjoint's product.
 fn applied(a: &Tensor, m: Option<&Tensor>, x: &Tensor) -> Result<Tensor> {

@@ -7,7 +7,7 @@
 
 use super::{adjoint, handed, matrices, solve_triangle};
 use crate::autograd::{laid_back, Lay};
-use crate::ops::macros::define_ops;
+use crate::ops::macros::define_composites;
 use crate::shape::Shape;
 use crate::{Error, Result, Tensor};
 
@@ -15,7 +15,7 @@ use crate::{Error, Result, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! reflect_ops {
-    ($cb:ident) => { $cb! { "reflect" ReflectOp :
+    ($cb:ident) => { $cb! { "reflect" :
         /// The QR factors as LAPACK leaves them: `a` with `R` from the diagonal on and the vectors of the reflections below
         /// it, from which a 1 on the diagonal is left out, and their factors `tau`, min(m, n). No gradient. On the GPU device
         /// the matrix is read back, which evaluates.
@@ -56,7 +56,7 @@ macro_rules! reflect_ops {
         }
     }};
 }
-reflect_ops!(define_ops);
+reflect_ops!(define_composites);
 
 fn geqrf_body(a: &Tensor) -> Result<Vec<Tensor>> {
     let (_, m, n) = matrices("geqrf", a)?;

@@ -7,7 +7,7 @@
 use super::{adjoint, batch, by_columns, lu_parts, matrices, real_part, refuse, reordered, row_order, solve_triangle};
 use crate::autograd::{laid_back, Lay};
 use crate::ops::compare::select;
-use crate::ops::macros::define_ops;
+use crate::ops::macros::define_composites;
 use crate::ops::matrix::{above, rounding};
 use crate::shape::{self, Shape};
 use crate::warnings::warn_once;
@@ -17,7 +17,7 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! solve_ops {
-    ($cb:ident) => { $cb! { "solve" SolveOp :
+    ($cb:ident) => { $cb! { "solve" :
         /// The inverse of each matrix; an error where one is singular.
         function linalg_inv(A: Tensor) -> Tensor {
             [] Full Yes DTypes::FACTORED, Same,
@@ -153,7 +153,7 @@ macro_rules! solve_ops {
         }
     }};
 }
-solve_ops!(define_ops);
+solve_ops!(define_composites);
 
 fn turned(t: &Tensor) -> Result<Tensor> {
     t.transpose(-2, -1)

@@ -1,5 +1,6 @@
 //! Fits a line by gradient descent on the device named in the first argument (`cpu` by default), then saves it and reads
 //! it back. The whole of what embedding takes is this file, `Cargo.toml` and `build.rs`.
+#![deny(unsafe_code)]
 
 use lucid::nn::{Linear, Module};
 use lucid::ops::{create, loss::mse_loss};

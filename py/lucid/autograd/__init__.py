@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lucid import _C
+from lucid._absent import missing
 from lucid._C import Tensor
 from lucid._C import is_grad_enabled as is_grad_enabled
 from lucid._grad_mode import enable_grad as enable_grad
@@ -182,7 +183,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"lucid.autograd.{name}")
     if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise missing("lucid.autograd", name)
     value = getattr(import_module(_NAMES[name]), name)
     globals()[name] = value
     return value

@@ -11,9 +11,10 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lucid import _C
+from lucid._absent import teller
 from lucid._C import Tensor
 from lucid._C import _Node as Node
 from lucid.autograd._edges import GradientEdge, get_gradient_edge
@@ -238,3 +239,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[_AllowMutationOnSavedContext]:
     finally:
         _mutation.open = False
         context.clear()
+
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

@@ -7,6 +7,9 @@ each says in its module what it does here.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lucid._absent import teller
 from lucid.backends import cuda as cuda
 from lucid.backends import cudnn as cudnn
 from lucid.backends import mkl as mkl
@@ -15,3 +18,6 @@ from lucid.backends import mps as mps
 from lucid.backends import openmp as openmp
 
 __all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

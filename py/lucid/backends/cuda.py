@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import lucid
 from lucid import _gpu
+from lucid._warnings import warn_once
 
-__all__ = ["is_built", "matmul"]
+__all__ = [
+    "allow_fp16_bf16_reduction_math_sdp",
+    "cudnn_sdp_enabled",
+    "enable_cudnn_sdp",
+    "enable_flash_sdp",
+    "enable_math_sdp",
+    "enable_mem_efficient_sdp",
+    "flash_sdp_enabled",
+    "fp16_bf16_reduction_math_sdp_allowed",
+    "is_built",
+    "is_flash_attention_available",
+    "math_sdp_enabled",
+    "matmul",
+    "mem_efficient_sdp_enabled",
+]
+
+#: Which of PyTorch's implementations of attention are on: kept and read back. Attention has one a device here.
+_sdp = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "reduction": False}
 
 
 def is_built() -> bool:
@@ -38,3 +56,63 @@ class _Matmul:
 
 
 matmul = _Matmul()
+
+
+def _switch(name: str, enabled: bool) -> None:
+    warn_once("enable_sdp", f"enable_{name}_sdp(): changes nothing; attention has one implementation a device")
+    _sdp[name] = bool(enabled)
+
+
+def flash_sdp_enabled() -> bool:
+    """Whether FlashAttention is on, as set; it changes nothing."""
+    return _sdp["flash"]
+
+
+def enable_flash_sdp(enabled: bool) -> None:
+    """Sets whether FlashAttention is on; warns once that it changes nothing."""
+    _switch("flash", enabled)
+
+
+def mem_efficient_sdp_enabled() -> bool:
+    """Whether memory-efficient attention is on, as set; it changes nothing."""
+    return _sdp["mem_efficient"]
+
+
+def enable_mem_efficient_sdp(enabled: bool) -> None:
+    """Sets whether memory-efficient attention is on; warns once that it changes nothing."""
+    _switch("mem_efficient", enabled)
+
+
+def math_sdp_enabled() -> bool:
+    """Whether attention written in ops is on, as set; it changes nothing."""
+    return _sdp["math"]
+
+
+def enable_math_sdp(enabled: bool) -> None:
+    """Sets whether attention written in ops is on; warns once that it changes nothing."""
+    _switch("math", enabled)
+
+
+def cudnn_sdp_enabled() -> bool:
+    """Whether cuDNN's attention is on, as set; it changes nothing."""
+    return _sdp["cudnn"]
+
+
+def enable_cudnn_sdp(enabled: bool) -> None:
+    """Sets whether cuDNN's attention is on; warns once that it changes nothing."""
+    _switch("cudnn", enabled)
+
+
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
+    """Whether sums of 16-bit attention may be 16-bit, as set; they are float32."""
+    return _sdp["reduction"]
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
+    """Sets whether sums of 16-bit attention may be 16-bit; they are float32, which both settings allow."""
+    _sdp["reduction"] = bool(enabled)
+
+
+def is_flash_attention_available() -> bool:
+    """Whether PyTorch's FlashAttention is there: `False`."""
+    return False

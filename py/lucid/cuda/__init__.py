@@ -6,10 +6,12 @@ else raises `GpuNotAvailable` (a `RuntimeError`). There is one GPU, with index 0
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lucid import _C
+from lucid._absent import teller
 from lucid._gpu import Pass
 from lucid._gpu import Stream as _Stream
 from lucid.cuda import amp as amp
@@ -167,3 +169,11 @@ def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
     """What MLX says of the GPU: `name`, `major`, `minor` and `total_memory`."""
     CUDA.need("get_device_properties", device)
     return _CudaDeviceProperties(get_device_name(), *get_device_capability(), int(_C._gpu_info()["total_memory"] or 0))
+
+
+if not TYPE_CHECKING:
+    _tell = teller(__name__)
+
+    def __getattr__(name: str) -> Any:
+        # The profiler, which nvtx needs, is imported on first use.
+        return importlib.import_module("lucid.cuda.nvtx") if name == "nvtx" else _tell(name)

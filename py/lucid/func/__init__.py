@@ -4,6 +4,12 @@ Each takes a function and gives one; they nest in any way. Functions should be p
 and what they compute they return.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lucid._absent import teller
+from lucid.einops import rearrange as rearrange
 from lucid.func._functionalize import functionalize as functionalize
 from lucid.func._grad import grad as grad
 from lucid.func._grad import grad_and_value as grad_and_value
@@ -30,8 +36,12 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

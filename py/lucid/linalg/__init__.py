@@ -6,6 +6,9 @@ batch. They are float32, float64 or, on the CPU device, complex. On the GPU devi
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lucid._absent import teller
 from lucid._C import LinAlgError as LinAlgError
 from lucid._C import dot as dot
 from lucid._C import inner as inner
@@ -99,3 +102,6 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

@@ -3,6 +3,12 @@
 PyTorch's names, signatures, defaults, reprs and state dict keys. Modules are thin: a hot layer is one engine call.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from lucid._absent import teller
 from lucid.nn import functional, grad, init, parallel, utils
 from lucid.nn.modules import *  # noqa: F403
 from lucid.nn.modules import __all__ as _modules
@@ -22,3 +28,9 @@ __all__ = [
     "utils",
     *_modules,
 ]
+
+if not TYPE_CHECKING:
+    _tell = teller(__name__)
+
+    def __getattr__(name: str) -> Any:
+        return importlib.import_module("lucid.nn.attention") if name == "attention" else _tell(name)

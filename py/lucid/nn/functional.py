@@ -7,9 +7,10 @@ string padding, `return_indices`) is thin Python here, as are the few composites
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lucid import _C, Tensor, errors
+from lucid._absent import teller
 from lucid._C import (
     _has_torch_function,
     avg_pool1d,
@@ -499,3 +500,6 @@ def _max_indices(
 _COMPOSED = (*_distance, *_layers, *_loss, *_loss_linear, *_loss_plain, *_pooling, *_resample, *_resize)
 for _name in (*_COMPOSED, "conv_tbc", "multi_head_attention_forward"):
     globals()[_name] = checked(globals()[_name], Parameter)
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lucid
 from lucid import errors
+from lucid._absent import teller
 from lucid.nn.modules.module import Module
 
 __all__ = ["DataParallel"]
@@ -46,6 +47,19 @@ class DataParallel(Module):
         return self.module(*inputs, **kwargs)
 
 
+class DistributedDataParallel(Module):
+    """A module whose copies in several processes share gradients; for `isinstance`, as one process computes.
+
+    Raises:
+        RuntimeError: on construction; `lucid.distributed.is_available()` is `False`.
+    """
+
+    def __init__(self, module: Module, *args: Any, **kwargs: Any) -> None:
+        raise errors.RuntimeError(
+            "DistributedDataParallel: lucid.distributed.is_available() is False, one process computes; use the module"
+        )
+
+
 def _number(device: Any) -> int:
     """The number of a GPU given by number, name or device; -1 for the CPU."""
     if isinstance(device, int) and not isinstance(device, bool):
@@ -54,3 +68,7 @@ def _number(device: Any) -> int:
     if not isinstance(named, lucid.device):
         raise errors.TypeError(f"DataParallel: expected a device's number or name, got {type(device).__name__}")
     return -1 if named.type == "cpu" else named.index or 0
+
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

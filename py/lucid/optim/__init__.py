@@ -1,5 +1,10 @@
 """`lucid.optim`: optimizers and learning-rate schedules with PyTorch's names, defaults, arithmetic and state dicts."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lucid._absent import teller
 from lucid.optim import lr_scheduler as lr_scheduler
 from lucid.optim import swa_utils as swa_utils
 from lucid.optim.adadelta import Adadelta
@@ -76,3 +81,6 @@ __all__ = [
     "lr_scheduler",
     "swa_utils",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

@@ -9,10 +9,11 @@ import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 import lucid
 from lucid import Tensor, errors
+from lucid._absent import teller
 from lucid._naming import NamedInErrors, named_by_class
 from lucid._warnings import warn
 from lucid.nn.modules.hooks import register
@@ -349,3 +350,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 def _typename(value: object) -> str:
     cls = type(value)
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

@@ -12,6 +12,11 @@ when a value is needed: an op's time there is that of recording it, and the work
 is process-wide, and one profiler runs at a time.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lucid._absent import teller
 from lucid.profiler._events import MemoryStats, OpEvent, ProfileSummary
 from lucid.profiler._schedule import ProfilerAction, schedule
 from lucid.profiler._trace import (
@@ -36,3 +41,6 @@ __all__ = [
     "supported_activities",
     "tensorboard_trace_handler",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

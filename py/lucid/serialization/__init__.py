@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lucid._absent import teller
 from lucid.serialization._errors import InvalidFileError as InvalidFileError
 from lucid.serialization._errors import UnpicklingError as UnpicklingError
 from lucid.serialization._load import load as load
@@ -18,3 +21,6 @@ from lucid.serialization._unpickle import add_safe_globals as add_safe_globals
 from lucid.serialization._unpickle import clear_safe_globals as clear_safe_globals
 from lucid.serialization._unpickle import get_safe_globals as get_safe_globals
 from lucid.serialization._unpickle import safe_globals as safe_globals
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

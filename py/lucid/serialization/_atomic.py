@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -39,8 +40,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
         with open(target, "wb") as file:
             yield file
         return
-    folder, name = os.path.split(target)
-    part = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.part")
+    if os.path.islink(target):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), target)
+    # The target's name may have as many bytes as names can have.
+    part = os.path.join(os.path.dirname(target), f".lucid{secrets.token_hex(6)}.part")
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with open(fd, "wb") as file:
@@ -54,4 +57,4 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part)
         raise
-    sync_folder(folder)
+    sync_folder(os.path.dirname(target))

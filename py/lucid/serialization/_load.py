@@ -211,8 +211,8 @@ def _storage_id(pid: Any, length: int) -> tuple[StorageType, str, str, int]:
     return kind, key, location, numel
 
 
-def _unpickler(data: bytes, persistent: Callable[[Any], Any]) -> Unpickler:
-    return Unpickler(data, _rebuild.ALLOWED, persistent, _rebuild.BUILDERS)
+def _unpickler(data: bytes, persistent: Callable[[Any], Any], size: int) -> Unpickler:
+    return Unpickler(data, _rebuild.ALLOWED, persistent, _rebuild.BUILDERS, size)
 
 
 class _Trusting(pickle.Unpickler):
@@ -249,7 +249,7 @@ class _Legacy:
     def load(self) -> Any:
         # The pickles do not tell their lengths. They are read whole, once: a copy of the file at most.
         data = bytes(self.source.read(0, self.source.size))
-        safe = _unpickler(data, self.persistent)
+        safe = _unpickler(data, self.persistent, len(data))
         try:
             first = safe.load()
         except UnpicklingError as e:
@@ -354,7 +354,7 @@ def _read(source: Any, mapped: bool, map_location: Any, weights_only: bool) -> A
     archive = _Archive(source, mapped, map_location)
     data = archive.pickled()
     if weights_only:
-        unpickler = _unpickler(data, archive.persistent)
+        unpickler = _unpickler(data, archive.persistent, source.size)
         result = unpickler.load()
         if unpickler.at != len(data):
             raise UnpicklingError("the pickle is followed by something else")

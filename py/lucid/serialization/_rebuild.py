@@ -16,7 +16,7 @@ from lucid._C import device as Device
 from lucid._C import dtype as DType
 from lucid._dtypes import CLASSES
 from lucid.serialization._errors import UnpicklingError
-from lucid.serialization._unpickle import check_key
+from lucid.serialization._unpickle import Budget, counted
 
 # PyTorch's storage class of each dtype.
 STORAGES: dict[str, DType] = {f"{short}Storage": dtype for short, dtype in CLASSES.items()}
@@ -120,11 +120,13 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, dtype: An
     return storage.show(dtype, offset, _ints(size, "size"), _ints(stride, "stride"))
 
 
-def _finish(storage: Storage, tensor: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
+def _finish(storage: Storage, tensor: Tensor, requires_grad: Any, metadata: Any, budget: Budget | None) -> Tensor:
     if type(metadata) is dict and (metadata.get("conj") or metadata.get("neg")):
         # What is computed takes memory of its own, which an expanded tensor could make as large as it says.
         if tensor.numel() > storage.numel:
             raise UnpicklingError("a lazily conjugated or negated tensor is larger than its storage")
+        if budget is not None:
+            budget.charge(2 * tensor.nbytes)
         if metadata.get("conj"):
             tensor = lucid.conj(tensor)
         if metadata.get("neg"):
@@ -132,12 +134,22 @@ def _finish(storage: Storage, tensor: Tensor, requires_grad: Any, metadata: Any)
     return tensor.requires_grad_() if requires_grad is True else tensor
 
 
+@counted
 def _rebuild_tensor_v2(
-    storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any = None, metadata: Any = None
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    requires_grad: Any,
+    hooks: Any = None,
+    metadata: Any = None,
+    *,
+    budget: Budget | None = None,
 ) -> Tensor:
-    return _finish(storage, _rebuild_tensor(storage, offset, size, stride), requires_grad, metadata)
+    return _finish(storage, _rebuild_tensor(storage, offset, size, stride), requires_grad, metadata, budget)
 
 
+@counted
 def _rebuild_tensor_v3(
     storage: Any,
     offset: Any,
@@ -147,8 +159,10 @@ def _rebuild_tensor_v3(
     hooks: Any,
     dtype: Any,
     metadata: Any = None,
+    *,
+    budget: Budget | None = None,
 ) -> Tensor:
-    return _finish(storage, _rebuild_tensor(storage, offset, size, stride, dtype), requires_grad, metadata)
+    return _finish(storage, _rebuild_tensor(storage, offset, size, stride, dtype), requires_grad, metadata, budget)
 
 
 def _parameter(data: Any = None, requires_grad: Any = True, hooks: Any = None) -> Any:
@@ -182,13 +196,16 @@ def from_any_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     return from_type(function, kind, args, state, listed=False)
 
 
-def from_type(function: Any, kind: Any, args: Any, state: Any, listed: bool = True) -> Any:
+@counted
+def from_type(
+    function: Any, kind: Any, args: Any, state: Any, listed: bool = True, *, budget: Budget | None = None
+) -> Any:
     """A tensor with attributes, or of a subclass that the user has listed."""
     from lucid.serialization import _unpickle
 
     if function not in (_rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_sparse, _parameter) or type(args) is not tuple:
         raise UnpicklingError("a tensor with attributes is made by something else than PyTorch's functions")
-    made: Any = function(*args)
+    made: Any = function(*args) if function is _parameter else function(*args, budget=budget)
     if type(state) is dict and state.get("_is_buffer") is True:
         from lucid.nn.parameter import Buffer
 
@@ -202,11 +219,12 @@ def from_type(function: Any, kind: Any, args: Any, state: Any, listed: bool = Tr
     return made
 
 
-def _ordered(items: Any = ()) -> OrderedDict[Any, Any]:
+@counted
+def _ordered(items: Any = (), *, budget: Budget) -> OrderedDict[Any, Any]:
     if type(items) not in (list, tuple, dict):
         raise UnpicklingError("an OrderedDict is made of something else than items")
     pairs = list(items.items()) if type(items) is dict else items
-    return OrderedDict((check_key(k), v) for k, v in pairs)
+    return OrderedDict((budget.key(k), v) for k, v in pairs)
 
 
 def _counter(items: Any = None) -> Counter[Any]:
@@ -215,14 +233,16 @@ def _counter(items: Any = None) -> Counter[Any]:
     return Counter(items or {})
 
 
-def _set(items: Any = ()) -> set[Any]:
+@counted
+def _set(items: Any = (), *, budget: Budget) -> set[Any]:
     if type(items) not in (list, tuple, set):
         raise UnpicklingError("a set is made of something else than a list")
-    return {check_key(i) for i in items}
+    return {budget.key(i) for i in items}
 
 
-def _frozenset(items: Any = ()) -> frozenset[Any]:
-    return frozenset(_set(items))
+@counted
+def _frozenset(items: Any = (), *, budget: Budget) -> frozenset[Any]:
+    return frozenset(_set(items, budget=budget))
 
 
 def _complex(real: Any = 0.0, imag: Any = 0.0) -> complex:
@@ -307,7 +327,8 @@ def _layout(name: Any) -> Any:
     return found
 
 
-def _rebuild_sparse(layout: Any, parts: Any) -> Tensor:
+@counted
+def _rebuild_sparse(layout: Any, parts: Any, *, budget: Budget | None = None) -> Tensor:
     if layout is not lucid.sparse_coo or type(parts) is not tuple or len(parts) not in (3, 4):
         raise UnpicklingError("a sparse tensor is made of something else than indices, values and a size")
     indices, values, size = parts[:3]
@@ -317,6 +338,8 @@ def _rebuild_sparse(layout: Any, parts: Any) -> Tensor:
         # Looking at the indices takes memory, which an expanded tensor could make as large as it says.
         if part.numel() > part._storage_numel():
             raise UnpicklingError("a sparse tensor's indices or values are larger than their storage")
+        if budget is not None:
+            budget.charge(4 * part.nbytes)
     if indices.dtype is not lucid.int64 or indices.device != values.device:
         raise UnpicklingError(f"a sparse tensor's indices are {indices.dtype}, not int64, or on another device")
     try:

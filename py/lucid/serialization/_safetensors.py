@@ -58,10 +58,14 @@ class _File:
             raise
         self.entries = {e[0]: e for e in entries}
 
-    def tensor(self, name: str) -> Tensor:
+    def tensor(self, name: str, rows: range | None = None) -> Tensor:
+        """The tensor, or consecutive rows of its first dimension."""
         if name not in self.entries:
             raise lucid.errors.ValueError(f"{self.path}: there is no tensor {name!r}")
         _, dtype, shape, start, size = self.entries[name]
+        if rows is not None:
+            row = size // shape[0]
+            start, size, shape = start + rows.start * row, len(rows) * row, (len(rows), *shape[1:])
         data = self.source.read(start, size)
         # What is not aligned cannot be used where it lies.
         if isinstance(data, memoryview) and size and start % dtype.itemsize == 0:
@@ -85,11 +89,12 @@ def save_safetensors(tensors: Mapping[str, Tensor], path: PathLike, metadata: Ma
     _C._save_safetensors(dict(tensors), _path("save_safetensors", path), texts)
 
 
-def load_safetensors(path: PathLike, device: Any = None, *, mmap: bool = True) -> dict[str, Tensor]:
+def load_safetensors(path: PathLike, device: Any = None, *, mmap: bool = False) -> dict[str, Tensor]:
     """All tensors of a safetensors file, on a device (the default one where none is given).
 
-    With `mmap`, those on the CPU lie in the mapped file. Raises FileNotFoundError, and FileError for what is no such
-    file. `safe_open` reads single tensors and the metadata.
+    With `mmap`, those on the CPU lie in the mapped file, so that nothing is read before it is used; whoever shortens
+    the file meanwhile ends this process when it is read (SIGBUS, mmap(2)). Raises FileNotFoundError, and FileError for
+    what is no such file. `safe_open` reads single tensors and the metadata.
     """
     file = _File("load_safetensors", path, device, mmap)
     try:
@@ -113,8 +118,15 @@ class _Slice:
         return self._file.entries[self._name][1]
 
     def __getitem__(self, index: Any) -> Tensor:
-        found: Tensor = self._file.tensor(self._name)[index]
-        return found.contiguous()
+        first, rest = (index[0], index[1:]) if isinstance(index, tuple) and index else (index, ())
+        shape = self.get_shape()
+        if not (shape and shape[0] and isinstance(first, slice)):
+            return self._file.tensor(self._name)[index].contiguous()
+        rows = range(*first.indices(shape[0]))
+        if rows.step < 1 or not rows:
+            return self._file.tensor(self._name)[index].contiguous()
+        read = self._file.tensor(self._name, range(rows.start, rows[-1] + 1))
+        return read[(slice(None, None, rows.step), *rest)].contiguous()
 
 
 class safe_open:
@@ -129,7 +141,7 @@ class safe_open:
     def __init__(self, filename: PathLike, framework: str = "lucid", device: Any = "cpu") -> None:
         if framework not in ("pt", "lucid", "torch", "pytorch"):
             raise lucid.errors.ValueError(f"safe_open: framework should be 'pt' or 'lucid', got {framework!r}")
-        self._file = _File("safe_open", filename, device, True)
+        self._file = _File("safe_open", filename, device, False)
 
     def __enter__(self) -> safe_open:
         return self
@@ -154,7 +166,7 @@ class safe_open:
         return self._file.tensor(name)
 
     def get_slice(self, name: str) -> _Slice:
-        """One tensor, of which only what is indexed is read."""
+        """One tensor, of which only the rows that are indexed are read."""
         if name not in self._file.entries:
             raise lucid.errors.ValueError(f"{self._file.path}: there is no tensor {name!r}")
         return _Slice(self._file, name)

@@ -67,8 +67,9 @@ def save_sharded(
 
     Gives the names of the files. However the process ends, the folder holds the old checkpoint or the new one, whole:
     files are written under names that no other has (`model-v2-00001-of-00003.safetensors` where the first choice is
-    taken), the index or the single file is replaced in one step, and only then are the files of earlier checkpoints,
-    finished or not, removed. One process at a time may save under a name.
+    taken), the index or the single file is replaced in one step, and only then are the files removed that the former
+    index of this name lists. Files that another index lists stay, and so does what a killed process left. One process
+    at a time may save under a name.
     """
     most = _bytes_of(max_shard_size)
     if not filename.endswith(_SUFFIX) or os.path.basename(filename) != filename:
@@ -87,25 +88,49 @@ def save_sharded(
     index = os.path.join(folder, f"{filename}.index.json")
     files = [filename] if count == 1 else _unused(folder, stem, count)
     texts = {"format": "pt", **(metadata or {})}
-    for file, shard in zip(files, shards, strict=True):
-        save_safetensors(shard, os.path.join(folder, file), texts)
-    if count == 1:
-        # Until here an index of earlier shards counts, from here on the file.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(index)
-    else:
-        record = {
-            "metadata": {"total_size": sum(t.nbytes for t in state_dict.values())},
-            "weight_map": {name: file for file, shard in zip(files, shards, strict=True) for name in shard},
-        }
-        with _atomic.replacing(index) as out:
-            out.write((json.dumps(record, indent=2, sort_keys=False) + "\n").encode())
+    former = _former(folder, filename, index)
+    try:
+        for file, shard in zip(files, shards, strict=True):
+            save_safetensors(shard, os.path.join(folder, file), texts)
+        if count == 1:
+            # Until here an index of earlier shards counts, from here on the file.
+            _remove(folder, os.path.basename(index))
+        else:
+            record = {
+                "metadata": {"total_size": sum(t.nbytes for t in state_dict.values())},
+                "weight_map": {name: file for file, shard in zip(files, shards, strict=True) for name in shard},
+            }
+            with _atomic.replacing(index) as out:
+                out.write((json.dumps(record, indent=2, sort_keys=False) + "\n").encode())
+    except BaseException:
+        # The single file is replaced in one step and stays; an interrupt may come when the index is the new one.
+        listed = _former(folder, filename, index)
+        for file in files if count > 1 else ():
+            if file not in listed:
+                _remove(folder, file)
+        raise
     _atomic.sync_folder(folder)
-    for old in os.listdir(folder):
-        shard_of = _SHARD.fullmatch(old)
-        if old not in files and (old == filename or (shard_of is not None and shard_of["stem"] == stem)):
-            os.unlink(os.path.join(folder, old))
+    for old in former:
+        if old not in files:
+            _remove(folder, old)
     return files
+
+
+def _remove(folder: str, file: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, file))
+
+
+def _former(folder: str, filename: str, index: str) -> list[str]:
+    """The files of the checkpoint that this name has now: the single one, or the shards that its index lists.
+
+    Other files stay, also where they look like shards: `model-v2` may be another checkpoint's name.
+    """
+    files = [filename]
+    # An index that is none says nothing of what belongs to it.
+    with contextlib.suppress(FileNotFoundError, InvalidFileError):
+        files += dict.fromkeys(_index(index).values())
+    return [file for file in files if os.path.exists(os.path.join(folder, file))]
 
 
 def _unused(folder: str, stem: str, count: int) -> list[str]:
@@ -142,7 +167,7 @@ def _is_whole(name: str) -> bool:
     return shard is None or int(shard["count"]) == 1
 
 
-def load_sharded(path: PathLike, device: Any = None, *, mmap: bool = True) -> dict[str, Tensor]:
+def load_sharded(path: PathLike, device: Any = None, *, mmap: bool = False) -> dict[str, Tensor]:
     """The tensors of a checkpoint that `save_sharded` or Hugging Face's libraries wrote.
 
     Args:

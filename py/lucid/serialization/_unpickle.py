@@ -1,7 +1,8 @@
 """An unpickler that runs nothing but what is on a list.
 
 It interprets the opcodes itself: a global that is not on the list is an error, only listed functions are called, and
-what it allocates is bounded by the size of the pickle. Protocols 0 to 5, without out-of-band buffers, extensions and
+what it allocates is bounded by the size of the pickle and its file, what the functions allocate (`Budget`) too.
+Protocols 0 to 5, without out-of-band buffers, extensions and
 `INST`.
 """
 
@@ -12,7 +13,7 @@ import pickle
 import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from lucid._C import LucidError
 from lucid.serialization._errors import UnpicklingError
@@ -22,8 +23,18 @@ _OLD_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 # How much of a key may have to be walked for its hash: nested tuples can be deep, and shared ones exponentially many.
 _KEY_NODES = 10_000
 _KEY_DEPTH = 100
+# How many different keys may have one hash: a dict compares a new one with all of them.
+_ALIKE = 64
+# What functions may make: so many bytes, and so many more for each one of the pickle and of the file.
+_ALLOWANCE = 1 << 26
+_PER_PICKLED = 32
+_PER_BYTE = 4
+# What an object takes, or an item of one, with its part of a table.
+_PER_ITEM = 128
 
 _user_globals: dict[str, Any] = {}
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _named(item: Any) -> tuple[str, Any]:
@@ -79,19 +90,64 @@ class _Mark:
 _MARK = _Mark()
 
 
-def check_key(key: Any) -> Any:
-    """The key of a dict or set, which is hashed: refused where that could take for ever or overflow the stack."""
-    if type(key) not in (tuple, frozenset):
+class Budget:
+    """What a file may still make: what functions copy of memoised objects is many times as large as the pickle else.
+
+    Args:
+        pickle: Bytes of the pickle.
+        file: Bytes of the file that it is part of.
+    """
+
+    def __init__(self, pickle: int, file: int) -> None:
+        self.left = _ALLOWANCE + _PER_PICKLED * pickle + _PER_BYTE * file
+        self._keys: dict[int, list[Any]] = {}
+
+    def charge(self, cost: int) -> None:
+        """Takes bytes off what is left; an UnpicklingError where they are more."""
+        self.left -= cost
+        if self.left < 0:
+            raise UnpicklingError("the pickle makes objects that are far larger than itself")
+
+    def call(self, args: tuple[Any, ...]) -> None:
+        """Charges a call for its result, which may hold a copy of each argument."""
+        cost = _PER_ITEM
+        for arg in args:
+            kind = type(arg)
+            if kind in (bytes, bytearray, str):
+                cost += len(arg)
+            elif kind in (list, tuple, dict, set, frozenset, OrderedDict, Counter):
+                cost += _PER_ITEM * len(arg)
+        self.charge(cost)
+
+    def key(self, key: Any) -> Any:
+        """The key of a dict or set, which is hashed: refused where that could take for ever or overflow the stack, or
+        where its hash is that of many others, each of which it would be compared with."""
+        kind = type(key)
+        if kind is str or kind is bytes:
+            # Their hashes cannot be foreseen.
+            return key
+        seen = 1
+        if kind in (tuple, frozenset):
+            todo = [(key, 0)]
+            while todo:
+                part, depth = todo.pop()
+                seen += len(part)
+                if seen > _KEY_NODES or depth > _KEY_DEPTH:
+                    raise UnpicklingError("a key of nested tuples is too large")
+                todo.extend((p, depth + 1) for p in part if type(p) in (tuple, frozenset))
+        alike = self._keys.setdefault(hash(key), [])
+        self.charge(seen * (1 + len(alike)))
+        if key not in alike:
+            if len(alike) >= _ALIKE:
+                raise UnpicklingError(f"more than {_ALIKE} keys of the pickle have one hash")
+            alike.append(key)
         return key
-    todo = [(key, 0)]
-    seen = 0
-    while todo:
-        part, depth = todo.pop()
-        seen += len(part)
-        if seen > _KEY_NODES or depth > _KEY_DEPTH:
-            raise UnpicklingError("a key of nested tuples is too large")
-        todo.extend((p, depth + 1) for p in part if type(p) in (tuple, frozenset))
-    return key
+
+
+def counted(function: F) -> F:
+    """Marks a function that is given the `budget`, for what its arguments' lengths do not tell."""
+    function.__counted__ = True  # type: ignore[attr-defined]
+    return function
 
 
 class Unpickler:
@@ -102,6 +158,7 @@ class Unpickler:
         allowed: What globals stand for, by full name. Functions and classes among the values may be called.
         persistent: What a persistent id stands for.
         builders: What `BUILD` does to an instance of a class, besides those that users have listed.
+        size: Bytes of the file that the pickle is part of; those of the pickle alone by default.
     """
 
     def __init__(
@@ -110,8 +167,10 @@ class Unpickler:
         allowed: Mapping[str, Any],
         persistent: Callable[[Any], Any],
         builders: Mapping[type, Callable[[Any, Any], None]],
+        size: int = 0,
     ) -> None:
         self.data = data
+        self.budget = Budget(len(data), max(size, len(data)))
         self.at = 0
         self.allowed = allowed
         self.callable = {id(v) for v in allowed.values() if callable(v)}
@@ -209,7 +268,14 @@ class Unpickler:
             raise UnpicklingError(f"Trying to call reduce for unrecognized function {function!r}")
         if type(args) is not tuple:
             raise UnpicklingError("the pickle calls a function with something else than a tuple of arguments")
-        self.stack[-1] = function(*args)
+        self.stack[-1] = self.called(function, args)
+
+    def called(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """The result of a listed function."""
+        self.budget.call(args)
+        if id(function) in self.callable and hasattr(function, "__counted__"):
+            return function(*args, budget=self.budget)
+        return function(*args)
 
     def new(self, kwargs: dict[str, Any] | None = None) -> None:
         args = self.stack.pop()
@@ -219,7 +285,7 @@ class Unpickler:
         if isinstance(cls, type) and self._is_listed(cls):
             self.stack.append(cls.__new__(cls, *args, **(kwargs or {})))
         elif id(cls) in self.callable and not kwargs:
-            self.stack.append(cls(*args))
+            self.stack.append(self.called(cls, args))
         else:
             raise UnpicklingError(
                 f"Can only create new object for classes allowlisted via `add_safe_globals` but got {cls!r}"
@@ -228,6 +294,7 @@ class Unpickler:
     def build(self) -> None:
         state = self.stack.pop()
         made = self.stack[-1]
+        self.budget.call(state if type(state) is tuple else (state,))
         builder = self.builders.get(type(made))
         if builder is not None:
             builder(made, state)
@@ -244,7 +311,7 @@ class Unpickler:
         if type(target) not in (dict, OrderedDict, Counter) or len(items) % 2:
             raise UnpicklingError(f"Can only set items of dicts, but got {type(target)}")
         for i in range(0, len(items), 2):
-            target[check_key(items[i])] = items[i + 1]
+            target[self.budget.key(items[i])] = items[i + 1]
 
     def extend(self, items: list[Any]) -> None:
         target = self.stack[-1]
@@ -256,7 +323,7 @@ class Unpickler:
         target = self.stack[-1]
         if type(target) is not set:
             raise UnpicklingError(f"Can only add to sets, but got {type(target)}")
-        target.update(check_key(i) for i in items)
+        target.update(self.budget.key(i) for i in items)
 
     def get(self, number: int) -> None:
         if number not in self.memo:
@@ -264,6 +331,8 @@ class Unpickler:
         self.stack.append(self.memo[number])
 
     def put(self, number: int) -> None:
+        if not 0 <= number < 1 << 32:
+            raise UnpicklingError(f"the pickle fills memo {number}")
         self.memo[number] = self.stack[-1]
 
 
@@ -406,7 +475,7 @@ _CODE: dict[int, Callable[[Unpickler], None]] = {
     pickle.TUPLE2[0]: lambda u: _replace_top(u, 2),
     pickle.TUPLE3[0]: lambda u: _replace_top(u, 3),
     pickle.DICT[0]: _pushing(_dict_above),
-    pickle.FROZENSET[0]: _pushing(lambda u: frozenset(check_key(i) for i in u.above_mark())),
+    pickle.FROZENSET[0]: _pushing(lambda u: frozenset(u.budget.key(i) for i in u.above_mark())),
     pickle.APPEND[0]: _append_one,
     pickle.APPENDS[0]: lambda u: u.extend(u.above_mark()),
     pickle.SETITEM[0]: _set_one,

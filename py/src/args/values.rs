@@ -27,6 +27,11 @@ macro_rules! plain_kinds {
             fn lend(held: &$ty) -> $ty {
                 *held
             }
+            /// An integer may be how many elements are made, as `randperm` takes it.
+            #[inline]
+            fn weight(held: &$ty) -> usize {
+                (held as &dyn std::any::Any).downcast_ref::<i64>().map_or(0, |&n| usize::try_from(n).unwrap_or(0))
+            }
             fn given(held: &$ty) -> Given {
                 (held as &dyn std::any::Any).downcast_ref::<i64>().map_or(Given::Other, |n| Given::Int(*n))
             }
@@ -124,6 +129,17 @@ fn float(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<f64> 
     }
 }
 
+/// The elements of a tensor of these sizes, where they are very many: views of large tensors are made of sizes, too.
+#[inline]
+fn made_of(sizes: &[isize]) -> usize {
+    let n = sizes.iter().fold(1usize, |n, &size| n.saturating_mul(usize::try_from(size).unwrap_or(1)));
+    if n < 1 << 20 {
+        0
+    } else {
+        n
+    }
+}
+
 /// Kinds that are lists of integers.
 macro_rules! list_kinds {
     ($($name:ident $expected:literal, $convert:ident;)*) => {$(
@@ -137,6 +153,10 @@ macro_rules! list_kinds {
             #[inline]
             fn lend(held: &Ints) -> &[isize] {
                 held
+            }
+            #[inline]
+            fn weight(held: &Ints) -> usize {
+                made_of(held)
             }
         }
         impl Preset for kinds::$name {

@@ -1,10 +1,10 @@
 //! What `lucid.autograd.Function` needs of the engine: one node whose gradient is a Python method.
 
-use super::{call_python, grads_of, grads_tuple};
+use super::{call_python, grads_of, grads_tuple, PyRefs};
 use crate::args::{tensors_of, At};
 use crate::cross;
 use crate::tensor::{wrap, PyTensor};
-use lucid::autograd::{custom, custom_view, rewritten, CustomNode, Record, WeakNode};
+use lucid::autograd::{custom, custom_view, rewritten, CustomNode, HostRef, Record, WeakNode};
 use lucid::Tensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefMethods, PyWeakrefReference};
@@ -91,9 +91,11 @@ fn _record_function(
     let outputs = tensors_of(At { op: "Function", arg: "outputs" }, outputs.as_borrowed())?;
     let objects = saved;
     let saved = grads_of(py, "save_for_backward", Some(saved), 0)?;
+    let refs = PyRefs::of(vec![backward]);
+    let host: HostRef = refs.clone();
     let run = move |_: &CustomNode, grads: &[Option<Tensor>]| {
         call_python(|py| {
-            let out = backward.bind(py).call1(grads_tuple(py, grads)?)?;
+            let out = refs.bind(py, 0).call1(grads_tuple(py, grads)?)?;
             Ok(grads_of(py, "backward", Some(&out), 0)?.into_iter().collect())
         })
     };
@@ -109,6 +111,7 @@ fn _record_function(
         custom(&outputs, record)
     })?;
     let Some(node) = node else { return Ok(None) };
+    node.set_host(host);
     if let Some(dtypes) = grad_dtypes {
         let dtype = |given: Option<Bound<'_, PyAny>>| given.and_then(|given| crate::dtype::dtype_of(&given));
         node.declare_grad_dtypes(dtypes.into_iter().map(dtype).collect());

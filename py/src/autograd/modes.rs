@@ -1,9 +1,9 @@
 //! Grad mode, inference mode, hooks on saved tensors, anomaly mode.
 
-use super::{call_python, callable, maybe_tensor, RAISED};
+use super::{call_python, callable, maybe_tensor, PyRefs, RAISED};
 use crate::tensor::{wrap, PyTensor};
 use crate::{cross, errors};
-use lucid::autograd::{self, Former, Pack, Packing, Tracer};
+use lucid::autograd::{self, Former, HostRef, Pack, Packing, Tracer, Unpack};
 use lucid::Tensor;
 use pyo3::prelude::*;
 use std::collections::BTreeSet;
@@ -131,20 +131,22 @@ fn _leave_transform(former: &PyTransform) {
 
 /// Python's hooks for what the tape saves.
 pub fn pack_of(pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<Pack> {
-    let pack = callable(pack)?;
-    let unpack = Arc::new(callable(unpack)?);
+    let (pack, unpack) = (callable(pack)?, callable(unpack)?);
     let hook: Pack = Arc::new(move |t: &Tensor| {
-        let packed = call_python(|py| Ok(pack.bind(py).call1((wrap(py, t.clone())?,))?.unbind()))?;
-        let unpack = Arc::clone(&unpack);
-        Ok(Arc::new(move || {
+        let pack = |py: Python<'_>| Ok((pack.bind(py).call1((wrap(py, t.clone())?,))?.unbind(), unpack.clone_ref(py)));
+        let (packed, unpack) = call_python(pack)?;
+        let refs = PyRefs::of(vec![packed, unpack]);
+        let host: HostRef = refs.clone();
+        let call = move || {
             call_python(|py| {
-                let out = unpack.bind(py).call1((packed.bind(py),))?;
+                let out = refs.bind(py, 1).call1((refs.bind(py, 0),))?;
                 match maybe_tensor(&out, "the unpack hook of saved_tensors_hooks")? {
                     Some(t) => Ok(t),
                     None => Err(errors::type_error(py, "the unpack hook must return a Tensor, got None")),
                 }
             })
-        }))
+        };
+        Ok(Unpack { call: Arc::new(call), host: Some(host) })
     });
     Ok(hook)
 }

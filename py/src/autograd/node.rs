@@ -1,14 +1,16 @@
 //! `lucid.autograd.graph.Node`: a step of the tape, as `Tensor.grad_fn` shows it.
 
-use super::{call_python, callable, grads_of, grads_tuple};
+use super::{call_python, callable, grads_of, grads_tuple, PyRefs};
 use crate::tensor::{object_of, wrap, PyTensor};
 use crate::{cross, errors};
-use lucid::autograd::{GradList, GraphNode, Told};
+use lucid::autograd::{GradList, GraphNode, HostRef, Told};
 use lucid::Tensor;
 use parking_lot::Mutex;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -16,26 +18,35 @@ use std::sync::Arc;
 #[pyclass(name = "Node", module = "lucid.autograd.graph", subclass, frozen, weakref)]
 pub struct PyNode(pub GraphNode);
 
-/// The living objects of nodes by address, so that one node is one object; and how many may be listed before those gone are
-/// taken off.
-static OBJECTS: Mutex<(BTreeMap<usize, Py<PyWeakrefReference>>, usize)> = Mutex::new((BTreeMap::new(), 0));
+/// The living objects of nodes by address, so that one node is one object.
+static OBJECTS: Mutex<BTreeMap<usize, Py<PyWeakrefReference>>> = Mutex::new(BTreeMap::new());
+
+impl Drop for PyNode {
+    /// Takes the object off the list, unless another one of the same node is there.
+    fn drop(&mut self) {
+        Python::attach(|py| {
+            let mut listed = OBJECTS.lock();
+            let gone = match listed.entry(self.0.address()) {
+                Entry::Occupied(known) if known.get().bind(py).upgrade().is_none() => Some(known.remove()),
+                Entry::Occupied(_) | Entry::Vacant(_) => None,
+            };
+            drop(listed);
+            drop(gone);
+        });
+    }
+}
 
 /// The Python object of a node: one while anybody has it.
 pub fn node_object(py: Python<'_>, node: GraphNode) -> PyResult<Bound<'_, PyAny>> {
     let address = node.address();
-    let known = OBJECTS.lock().0.get(&address).map(|object| object.clone_ref(py));
+    let known = OBJECTS.lock().get(&address).map(|object| object.clone_ref(py));
     if let Some(object) = known.and_then(|object| object.bind(py).upgrade()) {
         return Ok(object);
     }
     let object = new_object(py, node)?;
     let weak = PyWeakrefReference::new(&object)?.unbind();
-    let mut held = OBJECTS.lock();
-    if held.0.len() >= held.1 {
-        held.0.retain(|_, object| object.bind(py).upgrade().is_some());
-        held.1 = (2 * held.0.len()).max(64);
-    }
-    let former = held.0.insert(address, weak);
-    drop(held);
+    let former = OBJECTS.lock().insert(address, weak);
+    // Not under the lock: what goes may run code of the user's.
     drop(former);
     Ok(object)
 }
@@ -82,6 +93,14 @@ impl PySavedTensor {
     ) -> PyResult<()> {
         let pack = super::modes::pack_of(pack_hook, unpack_hook)?;
         cross::quick(py, || self.node.pack_saved(&self.name, &pack))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        super::visit_node(&self.node, &visit)
+    }
+
+    fn __clear__(&self) {
+        lucid::autograd::clear_node_hosts(&self.node);
     }
 }
 
@@ -180,22 +199,26 @@ impl PyNode {
     /// `grad_inputs`.
     #[pyo3(signature = (r#fn))]
     fn register_hook<'py>(slf: &Bound<'py, Self>, r#fn: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let hook = callable(r#fn)?;
+        let refs = PyRefs::of(vec![callable(r#fn)?]);
+        let host: HostRef = refs.clone();
         let id = slf.get().0.register_hook(Arc::new(move |inputs: &[Option<Tensor>], outputs: &[Option<Tensor>]| {
             call_python(|py| {
-                maybe_grads(py, &hook.bind(py).call1((grads_tuple(py, inputs)?, grads_tuple(py, outputs)?))?)
+                maybe_grads(py, &refs.bind(py, 0).call1((grads_tuple(py, inputs)?, grads_tuple(py, outputs)?))?)
             })
         }));
+        slf.get().0.set_hook_host(id, host);
         super::handle(slf, id)
     }
 
     /// Calls `fn(grad_outputs)` before the node runs; what it returns, unless `None`, takes their place.
     #[pyo3(signature = (r#fn))]
     fn register_prehook<'py>(slf: &Bound<'py, Self>, r#fn: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let hook = callable(r#fn)?;
+        let refs = PyRefs::of(vec![callable(r#fn)?]);
+        let host: HostRef = refs.clone();
         let id = slf.get().0.register_prehook(Arc::new(move |outputs: &[Option<Tensor>]| {
-            call_python(|py| maybe_grads(py, &hook.bind(py).call1((grads_tuple(py, outputs)?,))?))
+            call_python(|py| maybe_grads(py, &refs.bind(py, 0).call1((grads_tuple(py, outputs)?,))?))
         }));
+        slf.get().0.set_hook_host(id, host);
         super::handle(slf, id)
     }
 
@@ -288,6 +311,14 @@ impl PyNode {
 
     fn __hash__(&self) -> usize {
         self.0.address() >> 4
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        super::visit_node(&self.0, &visit)
+    }
+
+    fn __clear__(&self) {
+        lucid::autograd::clear_node_hosts(&self.0);
     }
 
     fn __repr__(&self) -> String {

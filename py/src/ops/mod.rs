@@ -437,7 +437,7 @@ macro_rules! add_row {
 
 /// The rows of one family, from the op table.
 macro_rules! bind {
-    ($family:tt $Enum:ident :
+    ($family:tt $($Enum:ident)? :
         $(
             $(#[doc = $doc:literal])+
             $form:ident $name:ident $sig:tt -> $ret:ident { [$($flag:ident)*] $($rest:tt)* }

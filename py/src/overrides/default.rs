@@ -29,6 +29,9 @@ fn _disabled_torch_function_impl<'py>(args: &Bound<'py, PyTuple>) -> Object<'py>
     let function = args.get_item(from).map_err(wrong)?;
     let positional = args.get_item(from + 2).map_err(wrong)?;
     let named = args.get_item(from + 3).ok().filter(|k| !k.is_none());
+    if super::is_function_of_pytorch(&function) {
+        return Err(super::not_ours(args.py(), &function));
+    }
     let _quiet = modes::quiet();
     function.call(
         &positional.try_iter()?.collect::<PyResult<Vec<_>>>().and_then(|a| PyTuple::new(args.py(), a))?,
@@ -112,6 +115,9 @@ impl PyTensor {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> Object<'py> {
         let py = cls.py();
+        if super::is_function_of_pytorch(func) {
+            return Err(super::not_ours(py, func));
+        }
         for kind in types.try_iter()? {
             if !cls.is_subclass(&kind?)? {
                 return Ok(PyNotImplemented::get(py).to_owned().into_any());

@@ -41,6 +41,49 @@ fn is_of_pytorch(class: &Bound<'_, PyType>) -> bool {
     })
 }
 
+/// Is it a function, method or attribute of PyTorch's, which asks our tensors' class what to do?
+fn is_function_of_pytorch(function: &Bound<'_, PyAny>) -> bool {
+    let py = function.py();
+    fn part<'py>(object: &Bound<'py, PyAny>, name: &str) -> Option<Bound<'py, PyAny>> {
+        object.getattr_opt(name).ok().flatten()
+    }
+    let named = |object: &Bound<'_, PyAny>| {
+        let module = part(object, "__module__").or_else(|| part(object, "__name__"));
+        let module = module.and_then(|m| m.extract::<String>().ok());
+        module.is_some_and(|m| m == "torch" || m.starts_with("torch."))
+    };
+    let owned = |object: &Bound<'_, PyAny>| part(object, "__objclass__").is_some_and(|class| named(&class));
+    // What a descriptor's `__get__` is bound to, or the class that functions in C are bound to.
+    let bound = part(function, "__self__").filter(|bound| !bound.is(py.None().bind(py)));
+    named(function) || owned(function) || bound.is_some_and(|bound| named(&bound) || owned(&bound))
+}
+
+/// The error of tensors of ours in PyTorch's function.
+fn not_ours(py: Python<'_>, function: &Bound<'_, PyAny>) -> PyErr {
+    let name = function.getattr("__name__").and_then(|n| n.extract::<String>()).unwrap_or_else(|_| "function".into());
+    let why = format!(
+        "PyTorch's {name} was called with a lucid.Tensor: use Lucid's function, with lucid.as_tensor(x) for each tensor x of \
+         PyTorch's, or torch.from_dlpack(x) for each one of Lucid's"
+    );
+    errors::type_error(py, why)
+}
+
+/// Refuses a tensor of PyTorch's as the other side of an operator, whose own operator would ask ours again.
+#[cold]
+pub fn refuse_pytorch(name: &str, other: &Bound<'_, PyAny>) -> PyResult<()> {
+    let is_tensor = !other.is_instance_of::<PyTensor>()
+        && is_of_pytorch(&other.get_type())
+        && other.hasattr(pyo3::intern!(other.py(), "__torch_function__"))?;
+    if !is_tensor {
+        return Ok(());
+    }
+    let why = format!(
+        "{name}: expected a lucid.Tensor or a number beside a lucid.Tensor, got a tensor of PyTorch's; convert it with \
+         lucid.as_tensor(x)"
+    );
+    Err(errors::type_error(other.py(), why))
+}
+
 /// The objects with a handler among arguments and in their lists and tuples, one per class, subclasses before their bases.
 #[derive(Default)]
 struct Asked<'py>(Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>);
@@ -229,7 +272,11 @@ pub fn asked_operator<'py>(
     name: &str,
     other: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match asked(slf, name, &[other]) {
+    if wrap::ordinary(slf.as_any()) && wrap::ordinary(other) {
+        return Ok(None);
+    }
+    refuse_pytorch(name, other)?;
+    match ask(slf, name, &[other]) {
         Err(e) if e.is_instance_of::<pyo3::exceptions::PyTypeError>(slf.py()) => {
             Ok(Some(PyNotImplemented::get(slf.py()).to_owned().into_any()))
         }

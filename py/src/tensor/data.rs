@@ -80,7 +80,8 @@ impl PyTensor {
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.share();
         with_dtype!(t.dtype(), T => {
-            let data = cross::long(py, || t.to_vec::<T>())?;
+            // A number of Python's, and its place in a list.
+            let data = cross::long(py, || lucid::ensure_room(t.numel(), 48).and_then(|()| t.to_vec::<T>()))?;
             nested(py, &data, t.shape())
         })
     }
@@ -113,7 +114,11 @@ impl PyTensor {
     /// The elements' bytes in row-major order and the machine's byte order.
     fn _bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let t = self.share();
-        Ok(PyBytes::new(py, &cross::long(py, || t.to_bytes())?))
+        let bytes = cross::long(py, || t.to_bytes())?;
+        PyBytes::new_with(py, bytes.len(), |to| {
+            to.copy_from_slice(&bytes);
+            Ok(())
+        })
     }
 
     fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {

@@ -243,8 +243,9 @@ impl PyTensor {
     /// Calls `hook(grad)` with each gradient of this tensor; what it returns, unless `None`, takes its place.
     fn register_hook<'py>(slf: &Bound<'py, Self>, hook: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (py, t, object) = (slf.py(), slf.get().share(), hook);
-        let hook = hook_of(hook)?;
+        let (hook, host) = hook_of(hook)?;
         let handle = cross::quick(py, || t.register_hook(hook))?;
+        t.set_hook_host(handle, host);
         let hooks = match slf.get().hooks(py) {
             Some(hooks) => hooks,
             None => {
@@ -289,8 +290,9 @@ impl PyTensor {
         hook: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().share();
-        let hook = leaf_hook_of(slf, hook)?;
+        let (hook, host) = leaf_hook_of(slf, hook)?;
         let handle = cross::quick(slf.py(), || t.register_post_accumulate_grad_hook(hook))?;
+        t.set_hook_host(handle, host);
         crate::autograd::handle(slf, handle)
     }
 

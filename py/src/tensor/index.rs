@@ -423,7 +423,9 @@ fn number(s: lucid::Scalar, x: &Tensor) -> Result<Tensor> {
 
 fn fill_where(x: &Tensor, mask: &Tensor, value: &Value) -> Result<()> {
     let mut sizes: Vec<isize> = mask.shape().iter().map(|&n| n as isize).collect();
-    sizes.resize(x.ndim(), 1);
+    while sizes.len() < x.ndim() {
+        sizes.push(1);
+    }
     let mask = beside(x, mask)?.reshape(&sizes)?;
     match value {
         Value::Scalar(s) => {

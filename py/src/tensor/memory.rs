@@ -1,11 +1,8 @@
 //! Where a tensor's elements lie: addresses, storages, memory that other libraries and processes see.
 
 use super::{wrap, PyTensor};
-use crate::args::{kinds, required, Arg, At};
 use crate::{cross, errors};
-use lucid::interop::Handle;
 use lucid::shape::Layout;
-use lucid::Tensor;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -146,23 +143,6 @@ impl PyTensor {
     }
 }
 
-/// The tensor that another process lent, from what `_lend` gave there.
-#[pyfunction]
-fn _from_shared<'py>(
-    py: Python<'py>,
-    name: String,
-    storage_numel: usize,
-    offset: usize,
-    shape: Vec<usize>,
-    strides: Vec<usize>,
-    dtype: Arg<'_, 'py>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let dtype = required::<kinds::Dtype>(py, At { op: "from_shared", arg: "dtype" }, dtype)?;
-    let layout = Layout { shape: shape.into(), strides: strides.into(), offset };
-    let handle = Handle { name, dtype, storage_numel, layout };
-    wrap(py, cross::quick(py, || Tensor::from_shared(&handle))?)
-}
-
 /// Removes what only this process shares; for when it ends.
 #[pyfunction]
 fn _release_shared_memory() {
@@ -180,6 +160,5 @@ pub fn shown<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 
 /// Adds the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(_from_shared, m)?)?;
     m.add_function(wrap_pyfunction!(_release_shared_memory, m)?)
 }

@@ -18,12 +18,13 @@ use crate::device::{device_object, PyDevice};
 use crate::dtype::{dtype_object, PyDType};
 use crate::{cross, errors, overrides};
 use lucid::Tensor;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use convert::converted;
 pub use data::{nonzero_of, scalar_object, warn_of_number};
@@ -43,6 +44,9 @@ pub struct PyTensor {
     tensor: RwLock<Tensor>,
     /// Never locked while Python code may run.
     others: Mutex<Others>,
+    /// Python allocates an object as zeros, lists it with its collector, and may collect before the fields are written: while
+    /// it makes the object's dictionary.
+    initialised: bool,
 }
 
 /// The objects of tensors that this one leads to, so that it gives the same ones each time.
@@ -63,12 +67,19 @@ impl PyTensor {
 
     /// The object of that very tensor, which the engine has too.
     fn same(t: Tensor) -> PyTensor {
-        PyTensor { tensor: RwLock::new(t), others: Mutex::default() }
+        PyTensor { tensor: RwLock::new(t), others: Mutex::default(), initialised: true }
     }
 
     #[inline]
     pub fn read(&self) -> Guard<'_> {
         self.tensor.read()
+    }
+
+    /// The tensor, where no thread works on it without the GIL: else what it owns could change between two looks of a
+    /// collector, which would then take what is used for garbage.
+    fn alone(&self) -> Option<RwLockWriteGuard<'_, Tensor>> {
+        // Who replaces the tensor has the lock for a moment, who reads it may have it for long.
+        self.tensor.try_write().or_else(|| self.tensor.try_write_for(Duration::from_micros(50)))
     }
 
     /// The handle on the engine's tensor, for work without the GIL.
@@ -428,13 +439,24 @@ impl PyTensor {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match self.others.try_lock() {
-            Some(others) => visit.call(&others.grad).and_then(|()| visit.call(&others.base)),
+        if !self.initialised {
+            return Ok(());
+        }
+        if let Some(others) = self.others.try_lock() {
+            visit.call(&others.grad)?;
+            visit.call(&others.hooks)?;
+            visit.call(&others.base)?;
+        }
+        match self.alone() {
+            Some(own) => crate::autograd::visit_tensor(&own, &visit),
             None => Ok(()),
         }
     }
 
     fn __clear__(&self) {
+        if let Some(own) = self.alone() {
+            lucid::autograd::clear_tensor_hosts(&own);
+        }
         let others = std::mem::take(&mut *self.others.lock());
         drop(others);
     }

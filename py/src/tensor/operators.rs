@@ -228,7 +228,10 @@ impl PyTensor {
     fn __rmatmul__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> Object<'py> {
         match other.is_instance_of::<PyTensor>() {
             true => reflected(slf, other, ("__rmatmul__", "matmul"), matmul),
-            false => not_implemented(slf.py()),
+            false => {
+                crate::overrides::refuse_pytorch("matmul", other)?;
+                not_implemented(slf.py())
+            }
         }
     }
 

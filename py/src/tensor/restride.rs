@@ -199,7 +199,7 @@ fn reach(size: &[isize], steps: &[isize], offset: i64) -> Option<usize> {
 }
 
 fn row_major_strides(size: &[isize]) -> Vec<isize> {
-    let mut steps = vec![1isize; size.len()];
+    let mut steps: Vec<isize> = size.iter().map(|_| 1).collect();
     for i in (1..size.len()).rev() {
         steps[i - 1] = steps[i].saturating_mul(size[i].max(1));
     }

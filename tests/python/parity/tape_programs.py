@@ -182,17 +182,28 @@ NAMES: dict[str, tuple[str, ...]] = {
 OUTERMOST = ("hook", "removed hook", "retain", "autograd.grad", "thread")
 
 
-def steps(rng: random.Random, depth: int = 0) -> Iterator[Step]:
+@dataclass(frozen=True)
+class Profile:
+    """What programs are made of."""
+
+    kinds: dict[str, float]
+    names: dict[str, tuple[str, ...]]
+
+
+TAPE = Profile(KINDS, NAMES)
+
+
+def steps(rng: random.Random, depth: int = 0, profile: Profile = TAPE) -> Iterator[Step]:
     without = (OUTERMOST if depth else ()) + (("transform", "vmap") if depth == 2 else ())
-    kinds = {k: w for k, w in KINDS.items() if k not in without}
+    kinds = {k: w for k, w in profile.kinds.items() if k not in without}
     for _ in range(rng.randint(2, 7)):
         kind = rng.choices(list(kinds), list(kinds.values()))[0]
         i, j, r = rng.randint(0, 7), rng.randint(0, 7), rng.random() < 0.6
-        names = NAMES.get(kind, ("",))
+        names = profile.names.get(kind, ("",))
         if kind == "no_grad":
             # A step that PyTorch turns without recording has a gradient of the wrong shape.
             names = tuple(n for n in WRITES if n != "t_") if r else tuple(VIEWS)
-        inner = tuple(steps(rng, depth + 1)) if kind in ("transform", "vmap") else ()
+        inner = tuple(steps(rng, depth + 1, profile)) if kind in ("transform", "vmap") else ()
         more = {"flag": rng.random() < 0.5}
         if kind == "vmap":
             more |= {"in": rng.choice([0, 1, -1, 0]), "out": rng.choice([0, 0, 0, 1, -1])}
@@ -335,21 +346,21 @@ class Program:
     data: tuple[float, ...]
 
     @staticmethod
-    def of(seed: int) -> Program:
+    def of(seed: int, profile: Profile = TAPE) -> Program:
         rng = random.Random(seed)
-        todo = tuple(steps(rng))
+        todo = tuple(steps(rng, 0, profile))
         shape = rng.choice([(3,), (2, 3), (3, 3), (2, 2, 3)])
         shapes = shape, rng.choice([shape, shape, (3,)])
         return Program(seed, shapes, todo, rng.choice(ENDS), tuple(rng.uniform(-1.5, 1.5) for _ in range(40)))
 
-    def run(self, m: Any) -> Outcome:
-        run, leaves = Run(m), []
+    def run(self, m: Any, run: Run | None = None) -> Outcome:
+        run, leaves = run or Run(m), []
         for n, shape in enumerate(self.shapes):
             count = m.Size(shape).numel() if hasattr(m.Size, "numel") else len(m.zeros(shape).flatten())
             leaves.append(m.tensor(self.data[20 * n :][:count]).reshape(shape).requires_grad_())
         values = [leaves[0] * 1 if self.seed % 3 else leaves[0], leaves[1] * 1]
         try:
-            run.take(self.steps, values)
+            values = run.take(self.steps, values)
         except Exception as e:
             return Outcome((), (), error("steps", e))
         try:
@@ -419,6 +430,8 @@ def close(ours: Any, theirs: Any) -> bool:
     if isinstance(theirs, bool) and isinstance(ours, bool):
         # PyTorch's derivatives that are sums of zeros require a gradient, too.
         return theirs or not ours
+    if isinstance(theirs, complex) and isinstance(ours, complex):
+        return close(ours.real, theirs.real) and close(ours.imag, theirs.imag)
     if isinstance(theirs, float) and isinstance(ours, float):
         large = abs(theirs) > 1e30 and not abs(ours) < 1e30
         return ours == theirs or (ours != ours and theirs != theirs) or large or near(ours, theirs)
@@ -429,29 +442,40 @@ def near(a: float, b: float) -> bool:
     return abs(a - b) <= 2e-3 * max(1.0, abs(a), abs(b))
 
 
-def difference(seed: int, device: str = "cpu") -> str | None:
-    """How program `seed` ends otherwise than in PyTorch; `None` where it does not."""
-    program = Program.of(seed)
+def first_unlike(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> str | None:
+    """The first of what was seen that differs."""
+    if len(ours) != len(theirs):
+        return f"{len(ours)} here, {len(theirs)} there: {ours} here, {theirs} there"
+    pairs = enumerate(zip(ours, theirs, strict=True))
+    return next((f"number {i} is {a} here, {b} there" for i, (a, b) in pairs if not close(a, b)), None)
+
+
+def difference(program: int | Program, device: str = "cpu", run: type[Run] = Run) -> str | None:
+    """How a program, or that of a seed, ends otherwise than in PyTorch; `None` where it does not."""
+    program = Program.of(program) if isinstance(program, int) else program
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = program.run(torch)
+        theirs = program.run(torch, run(torch))
         with lucid.device(device):
-            ours = program.run(lucid)
+            ours = program.run(lucid, run(lucid))
     if theirs.refused is None:
         if ours.refused is not None:
             return f"refused here: {ours.refused}"
         for part in ("values", "gradients"):
-            if not close(getattr(ours, part), getattr(theirs, part)):
-                return f"{part}: {getattr(ours, part)} here, {getattr(theirs, part)} there"
+            if unlike := first_unlike(getattr(ours, part), getattr(theirs, part)):
+                return f"{part}: {unlike}"
         return None
     where, kind, why = theirs.refused
     if any(lack in why for lack in LACKS):
+        return None
+    if WRITTEN_SINCE in why and ours.refused and WRITTEN_SINCE in ours.refused[2]:
         return None
     if ours.refused is None:
         return None if WRITTEN_SINCE in why else f"refused there: {theirs.refused}"
     if ours.refused[:2] != (where, kind):
         return f"refused here: {ours.refused}, there: {theirs.refused}"
-    return None if close(ours.values, theirs.values) else f"values: {ours.values} here, {theirs.values} there"
+    unlike = first_unlike(ours.values, theirs.values)
+    return unlike and f"values: {unlike}"
 
 
 def main() -> None:

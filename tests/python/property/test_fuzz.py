@@ -19,7 +19,7 @@ def test_the_fuzzer_sees_what_is_wrong() -> None:
     try:
         assert crash.process.stdin is not None
         crash.process.kill()
-        done, alive = fuzz.one(crash, "lucid.add", 1, False)
+        done, alive = fuzz.one(crash, ["lucid.add", 1, False])
     finally:
         crash.close()
     assert not alive and (done["kind"].startswith("crash") or done["kind"] == "ok")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import copy
+import functools
 import gc
 import multiprocessing
 import os
@@ -433,12 +434,20 @@ def test_addresses_and_storages(device: str) -> None:
 # ---- other processes -------------------------------------------------------------------------------------------------
 
 
+@functools.cache
+def _token() -> str:
+    """What the names of this process's segments begin with."""
+    x = lucid.ones(1).share_memory_()
+    handle = x._lend()
+    lucid._C._from_shared(*handle, x.dtype)
+    token: str = handle[0].split("-")[1]
+    return token
+
+
 def _segments() -> set[str]:
-    return (
-        {f for f in os.listdir("/dev/shm") if f.startswith(f"lucid-{os.getpid():x}-")}
-        if sys.platform == "linux"
-        else set()
-    )
+    if sys.platform != "linux":
+        return set()
+    return {f for f in os.listdir("/dev/shm") if f.startswith(f"lucid-{_token()}-")}
 
 
 def test_share_memory_moves_the_storage_for_all_views() -> None:

@@ -592,7 +592,7 @@ def test_what_cannot_be_copied_or_cut_is_refused() -> None:
     """Each was found by the fuzzer: a hang, an internal error, a division by zero."""
     with pytest.raises(TypeError, match="copies"):
         nn.TransformerEncoder(lucid.ones(1), 2**31 - 1)  # type: ignore[arg-type]
-    with pytest.raises(lucid.errors.OutOfMemory, match="pieces"):
+    with pytest.raises(lucid.errors.OutOfMemory, match="cannot allocate"):
         lucid.zeros(0, 3).chunk(2**63 - 1)
     assert [list(t.shape) for t in lucid.zeros(0, 3).chunk(2)] == [[0, 3], [0, 3]]
     with pytest.raises(ValueError, match="groups"):

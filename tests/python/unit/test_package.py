@@ -165,3 +165,21 @@ def test_the_stubs_are_up_to_date() -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("given", "want"), [({}, "0"), ({"MLX_ENABLE_TF32": "1"}, "1")])
+def test_switches_of_mlx_are_set_when_the_package_is_loaded(given: dict[str, str], want: str) -> None:
+    # Not at the GPU's first use, when another thread may read the environment.
+    code = """
+import ctypes, lucid
+getenv = ctypes.CDLL(None).getenv
+getenv.restype = ctypes.c_char_p
+before = getenv(b"MLX_ENABLE_TF32")
+lucid.zeros(1, device="gpu").item()
+print(before.decode(), getenv(b"MLX_ENABLE_TF32").decode())
+"""
+    env = {k: v for k, v in os.environ.items() if k != "MLX_ENABLE_TF32"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**env, **given}, timeout=120
+    )
+    assert done.stdout.split() == [want, want]

@@ -5,7 +5,7 @@
 //! called where `exists` was true.
 
 use super::BLOCK;
-use crate::cpu::simd::turn::{turn, Tile, SIDE};
+use crate::simd::turn::{turn, Tile, SIDE};
 use std::arch::asm;
 use std::arch::x86_64::*;
 

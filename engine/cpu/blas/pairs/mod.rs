@@ -10,8 +10,9 @@ mod kernels;
 mod tests;
 
 use super::{Matrix, Product};
-use crate::cpu::simd::turn::{Tile, SIDE};
-use crate::cpu::simd::{alloc::Block, run, threads, Task, Wide};
+use crate::fallible::scratch_room;
+use crate::simd::turn::{Tile, SIDE};
+use crate::simd::{alloc::Block, run, threads, Task, Wide};
 use half::bf16;
 use kernels::{Amx, Avx512, Kernel};
 use std::sync::OnceLock;
@@ -138,7 +139,7 @@ unsafe fn task<K: Kernel>(
     };
     let room = if cuts == 1 { BLOCK } else { rows.len() * BLOCK } * ld;
     // A tile has as many bytes as that many sums.
-    let mut sums = Vec::<Tile>::with_capacity(room.div_ceil(SIDE * SIDE));
+    let mut sums = scratch_room::<Tile>(room.div_ceil(SIDE * SIDE));
     let sums = sums.as_mut_ptr().cast::<f32>();
     let session = K::begin();
     for (p, from) in (0..depth).step_by(cut).enumerate() {

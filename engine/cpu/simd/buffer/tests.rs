@@ -4,6 +4,20 @@ use super::super::word::with_word;
 use super::*;
 use num_complex::Complex32;
 
+impl Buffer {
+    /// A buffer with the elements of a slice.
+    pub fn from_slice<T: Element>(data: &[T]) -> Result<Buffer> {
+        let mut buffer = Buffer::uninit(T::DTYPE, data.len())?;
+        buffer.get_mut::<T>().copy_from_slice(data);
+        Ok(buffer)
+    }
+
+    /// All elements, to read.
+    pub fn read<T: Element>(&self) -> ReadGuard<'_, T> {
+        self.read_span(0..self.count::<T>())
+    }
+}
+
 #[test]
 fn elements_go_in_and_out() {
     let b = Buffer::from_slice(&[1.5f32, 2.5]).unwrap();
@@ -121,7 +135,7 @@ fn absurd_sizes_are_errors() {
 fn words_fit_by_size() {
     for &dtype in DType::ALL {
         let b = Buffer::uninit(dtype, 3).unwrap();
-        assert_eq!(with_word!(dtype, W => std::mem::size_of_val(&b.read_words::<W>()[..])), b.bytes());
+        assert_eq!(with_word!(dtype, W => std::mem::size_of_val(&b.read_words::<W>(0..b.len())[..])), b.bytes());
     }
     let x = Buffer::from_slice(&[1.0f32]).unwrap();
     x.write_words::<u32>().unwrap()[0] = 2f32.to_bits();
@@ -135,7 +149,7 @@ fn complex_numbers_are_pairs() {
     z.write::<f32>().unwrap()[3] = 5.0;
     assert_eq!(z.read::<Complex32>()[1], Complex32::new(3.0, 5.0));
     let odd = Buffer::from_slice(&[1f32, 2.0, 3.0]).unwrap();
-    assert_eq!((odd.read::<Complex32>().len(), odd.read_words::<[u32; 2]>().len()), (1, 1));
+    assert_eq!((odd.read::<Complex32>().len(), odd.read_words::<[u32; 2]>(0..1).len()), (1, 1));
 }
 
 #[test]
@@ -143,7 +157,7 @@ fn bytes_are_seen_as_what_was_admitted() {
     let x = Buffer::from_slice(&[1f32, 2.0, 3.0]).unwrap();
     x.admit(DType::I16).unwrap();
     x.admit(DType::F64).unwrap();
-    assert_eq!((x.read::<i16>().len(), x.read::<f64>().len(), x.read_words::<u8>().len()), (6, 1, 12));
+    assert_eq!((x.read::<i16>().len(), x.read::<f64>().len(), x.read_words::<u8>(0..1).len()), (6, 1, 12));
     assert!(x.admit(DType::Bool).is_err());
     let truth = Buffer::from_slice(&[true, false]).unwrap();
     truth.admit(DType::U8).unwrap();

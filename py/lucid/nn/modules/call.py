@@ -309,11 +309,13 @@ class _BackwardCall:
             self.count = len(args)
             return args
         self.waits_for_inputs = True
+        # A hook that held the arguments or results would keep them with the graph.
+        count = len(args)
 
         def report(grads: list[Tensor]) -> list[Tensor] | None:
             if self.grad_output is None:
                 return None
-            given: tuple[Any, ...] = _spread(grads, places, len(args))
+            given: tuple[Any, ...] = _spread(grads, places, count)
             for hook in self.hooks:
                 changed = hook(self.module, given, self.grad_output)
                 if changed is not None:
@@ -345,9 +347,10 @@ class _BackwardCall:
         places = [i for i, a in enumerate(items) if isinstance(a, Tensor) and a.requires_grad]
         if not places or not lucid.is_grad_enabled():
             return result
+        count = len(items)
 
         def report(grads: list[Tensor]) -> list[Tensor]:
-            given: tuple[Any, ...] = _spread(grads, places, len(items))
+            given: tuple[Any, ...] = _spread(grads, places, count)
             for hook in self.pre_hooks:
                 changed = hook(self.module, given)
                 if changed is not None:

@@ -439,7 +439,10 @@ class Module(NamedInErrors, CallMixin, StateDictMixin):
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Accepted and without effect: the GPU device records lazily and fuses by itself, the CPU has no compiler."""
+        """Warns once that nothing is compiled: the GPU device records lazily and fuses as it is."""
+        import lucid
+
+        lucid.compile(self, *args, **kwargs)
 
     # ---- modes and gradients -----------------------------------------------------------------------------------------
 

@@ -300,10 +300,18 @@ class StateDictMixin:
             if assign:
                 local["assign_to_params_buffers"] = True
             module._load_from_state_dict(entries, prefix, local, True, missing, unexpected, wrong)
+            # After the hooks of the module itself, which may rename keys.
+            parts = _by_child(entries, prefix)
             for name, child in module._modules.items():
                 if child is not None:
                     below = f"{prefix}{name}."
-                    load(child, OrderedDict((k, v) for k, v in entries.items() if k.startswith(below)), below)
+                    # PyTorch lets no name of a child have a dot; who put one there anyway is served, if slowly.
+                    part = (
+                        OrderedDict((k, v) for k, v in entries.items() if k.startswith(below))
+                        if "." in name
+                        else parts.get(name, OrderedDict())
+                    )
+                    load(child, part, below)
             keys = _IncompatibleKeys(missing, unexpected)
             for hook in (*GLOBAL_LOAD_POST.values(), *module._load_state_dict_post_hooks.values()):
                 if hook(module, keys) is not None:
@@ -321,6 +329,17 @@ class StateDictMixin:
             listed = "\n\t".join(wrong)
             raise errors.RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
         return _IncompatibleKeys(missing, unexpected)
+
+
+def _by_child(entries: Mapping[str, Any], prefix: str) -> dict[str, OrderedDict[str, Any]]:
+    """The entries below each child of the module at `prefix`, found in one pass: a container may have thousands."""
+    parts: dict[str, OrderedDict[str, Any]] = {}
+    start = len(prefix)
+    for key, value in entries.items():
+        end = key.find(".", start)
+        if end >= 0 and key.startswith(prefix):
+            parts.setdefault(key[start:end], OrderedDict())[key] = value
+    return parts
 
 
 def _quoted(keys: list[str]) -> str:

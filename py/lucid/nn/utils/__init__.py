@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from lucid._absent import missing
 from lucid.nn.utils import rnn
 from lucid.nn.utils.clip_grad import (
     clip_grad_norm,
@@ -72,7 +73,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"lucid.nn.utils.{name}")
-    raise AttributeError(f"module 'lucid.nn.utils' has no attribute {name!r}")
+    raise missing("lucid.nn.utils", name)
 
 
 def __dir__() -> list[str]:

@@ -22,7 +22,7 @@ def norm_except(v: Tensor, dim: int | None) -> Tensor:
 
 def scaled(v: Tensor, g: Tensor, dim: int | None) -> Tensor:
     """`g · v / ‖v‖`; over the first or the last dimension it is one step in PyTorch."""
-    if dim is None or dim % v.dim() not in (0, v.dim() - 1):
+    if dim is None or dim % max(v.dim(), 1) not in (0, v.dim() - 1):
         return v * (g / norm_except(v, dim))
     with _C._Step("weight_norm_interface"):
         return v * (g / norm_except(v, dim))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lucid._absent import teller
 from lucid.utils.data._collate import collate as collate
 from lucid.utils.data._collate import default_collate as default_collate
 from lucid.utils.data._collate import default_collate_fn_map as default_collate_fn_map
@@ -24,3 +27,6 @@ from lucid.utils.data.sampler import Sampler as Sampler
 from lucid.utils.data.sampler import SequentialSampler as SequentialSampler
 from lucid.utils.data.sampler import SubsetRandomSampler as SubsetRandomSampler
 from lucid.utils.data.sampler import WeightedRandomSampler as WeightedRandomSampler
+
+if not TYPE_CHECKING:
+    __getattr__ = teller(__name__)

@@ -1,0 +1,78 @@
+//! A primitive as a value, and what is known of its result before any kernel runs.
+//!
+//! What the tape records, the batching rules take apart and the backends run. Invariant: every family is named once, in
+//! [`for_each_family`].
+
+use crate::ops::reduce::{ReduceOp, Reduction};
+use crate::{shape::Shape, DType};
+
+/// Shape and dtype of a result, known before any kernel runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Sizes.
+    pub shape: Shape,
+    /// Element type.
+    pub dtype: DType,
+}
+
+impl Meta {
+    /// Of a shape and a dtype.
+    pub fn new(shape: &[usize], dtype: DType) -> Meta {
+        Meta { shape: Shape::from_slice(shape), dtype }
+    }
+}
+
+/// Calls a macro with the families whose primitives stand alone: variant of [`Prim`], module, enum. Reductions, which have
+/// dimensions beside the op, are the one other family.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! for_each_family {
+    ($cb:ident $($args:tt)*) => {
+        $cb! { $($args)*
+            Create create CreateOp;
+            Random random RandomOp;
+            Transfer transfer TransferOp;
+            Unary unary UnaryOp;
+            Binary binary BinaryOp;
+            Compare compare CompareOp;
+            Select select SelectOp;
+            Scan scan ScanOp;
+            View view ViewOp;
+            Index index IndexOp;
+            Sort sort SortOp;
+            Contract contract ContractOp;
+            Linalg linalg LinalgOp;
+            Conv conv ConvOp;
+            Pool pool PoolOp;
+            Nn nn NnOp;
+            Norm norm NormOp;
+            Loss loss LossOp;
+        }
+    };
+}
+
+macro_rules! define_prim {
+    ($($Family:ident $module:ident $Op:ident;)*) => {
+        /// A primitive with its arguments: all that, with its inputs, says what is computed.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Prim {
+            $(
+                #[doc = concat!("Of the family `", stringify!($module), "`.")]
+                $Family($crate::ops::$module::$Op),
+            )*
+            /// Of the family `reduce`, over these dimensions.
+            Reduce(ReduceOp, Reduction),
+        }
+
+        impl Prim {
+            /// The name of the op's row in the table.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Prim::$Family(op) => op.name(),)*
+                    Prim::Reduce(op, _) => op.name(),
+                }
+            }
+        }
+    };
+}
+for_each_family!(define_prim);

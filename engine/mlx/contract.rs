@@ -1,0 +1,71 @@
+//! Matrix products.
+//!
+//! Depends on `array`, `convert` and mlx-ffi. Invariant: integer products wrap as PyTorch's do (MLX has none of them).
+
+use super::array::GpuArray;
+use super::convert::{self, int, ints, Ints};
+use super::fault::Made;
+use super::value::Value;
+use crate::shape::numel;
+use lucid_ir::ops::contract::ContractOp;
+use lucid_ir::Meta;
+use mlx_ffi::{ops, Array};
+
+/// Elements of the products held at once when integers are multiplied.
+const AT_ONCE: usize = 1 << 24;
+
+pub(super) fn contract(op: &ContractOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<GpuArray> {
+    match op {
+        ContractOp::MatMul { .. } => {
+            let array = matmul(a, b, out)?;
+            GpuArray::new(Value::plain(array), &out.shape, out.dtype)
+        }
+    }
+}
+
+fn matmul(a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<Array> {
+    let inner = a.shape()[a.ndim() - 1];
+    if numel(&out.shape) == 0 || inner == 0 {
+        return Ok(ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?);
+    }
+    // Both are broadcast to the batches of the result.
+    let batches = &out.shape[..out.shape.len().saturating_sub(2)];
+    for x in [a, b] {
+        let matrix = &x.shape()[x.ndim().saturating_sub(2)..];
+        if numel(batches).saturating_mul(numel(matrix)) > i32::MAX as usize {
+            convert::countable(&[batches, matrix].concat())?;
+        }
+    }
+    let (x, y) = (a.value()?, b.value()?);
+    let (x, y) = (x.logical()?, y.logical()?);
+    if out.dtype.is_integral() {
+        return integer_product(&x, &y, inner, numel(&out.shape), out);
+    }
+    Ok(ops::matmul(&x, &y)?)
+}
+
+/// Sums of element-wise products, over pieces of the inner dimension.
+fn integer_product(x: &Array, y: &Array, inner: usize, outer: usize, out: &Meta) -> Made<Array> {
+    let (left, right) = (ops::expand_dims(x, -1)?, ops::expand_dims(y, -3)?);
+    let piece = (AT_ONCE / outer.max(1)).clamp(1, inner);
+    let cut = |a: &Array, axis: usize, from: usize, to: usize| -> Made<Array> {
+        let (mut start, mut stop) = (Ints::from_elem(0, a.ndim()), Ints::from_slice(a.shape()));
+        (start[axis], stop[axis]) = (int(from)?, int(to)?);
+        Ok(ops::slice(a, &start, &stop, &Ints::from_elem(1, a.ndim()))?)
+    };
+    let mut sum: Option<Array> = None;
+    for from in (0..inner).step_by(piece) {
+        let to = (from + piece).min(inner);
+        let (l, r) = (cut(&left, left.ndim() - 2, from, to)?, cut(&right, right.ndim() - 2, from, to)?);
+        let part = ops::sum_axis(&ops::multiply(&l, &r)?, -2, false)?;
+        let part = ops::astype(&part, convert::dtype(out.dtype)?)?;
+        sum = Some(match sum {
+            None => part,
+            Some(s) => ops::add(&s, &part)?,
+        });
+    }
+    match sum {
+        Some(s) => Ok(s),
+        None => Ok(ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?),
+    }
+}

@@ -1,0 +1,313 @@
+//! Linear maps, softmax, gelu, attention and standardisation.
+//!
+//! Depends on `array`, `convert` and mlx-ffi's fused operations. Invariant: 16-bit floats are summed in float32.
+
+use super::array::GpuArray;
+use super::chain::Chain;
+use super::convert::{self, constant, int, ints, Ints};
+use super::fault::Made;
+use super::hosted;
+use super::lower::Origin;
+use super::rows;
+use super::special::in_float32;
+use super::value::{Ref, Value};
+use super::view::physical_axis;
+use crate::shape::numel;
+use crate::{DType, Error};
+use lucid_cpu::CpuBackend;
+use lucid_ir::backend::Backend;
+use lucid_ir::ops::nn::{NnOp, GELU_CUBIC, GELU_SCALE};
+use lucid_ir::ops::norm::NormOp;
+use lucid_ir::Meta;
+use mlx_ffi::device::{self, Kind};
+use mlx_ffi::{fast, ops, Array, Dtype};
+use std::f64::consts::FRAC_1_SQRT_2;
+
+pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    if let NnOp::Softmax { axis } | NnOp::LogSoftmax { axis } | NnOp::SoftmaxGradient { axis, .. } = op
+        && hosted::takes_sum(out.shape[*axis], out.dtype)
+        && out.dtype.is_float()
+    {
+        let op = op.clone();
+        return hosted::run(c"LucidSoftmax", inputs, out, move |x, out| CpuBackend::nn(&op, x, out));
+    }
+    let value = match (op, inputs) {
+        (NnOp::Linear, [x, w, rest @ ..]) => linear_value(x, w, rest.first().copied(), out)?,
+        (NnOp::Embedding { .. }, [x, at]) => super::index::rows(x, at, out)?,
+        (NnOp::Softmax { axis }, [x, ..]) => along(x, *axis, |x, axis| {
+            let half = out.dtype.is_half();
+            Ok(ops::softmax_axis(x, axis, half)?)
+        })?,
+        (NnOp::LogSoftmax { axis }, [x, ..]) => {
+            along(x, *axis, |x, axis| {
+                if let Some(made) = rows::log_softmax(x, axis)? {
+                    return Ok(made);
+                }
+                // Rounded once, and the largest is subtracted first: the logarithm of the sum then is small. An infinity makes
+                // the whole row NaN, as in PyTorch.
+                in_float32(x, out.dtype, |x| {
+                    let below = ops::subtract(x, &ops::max_axis(x, axis, true)?)?;
+                    Ok(ops::subtract(&below, &ops::logsumexp_axis(&below, axis, true)?)?)
+                })
+            })?
+        }
+        (NnOp::SoftmaxGradient { axis, log }, [g, y]) => {
+            let (g, y) = (g.value()?, y.value()?);
+            let (g, y) = (g.logical()?, y.logical()?);
+            Value::plain(softmax_gradient(&g, &y, *axis, *log, out)?)
+        }
+        (NnOp::Gelu { tanh }, [x, ..]) => {
+            let v = x.value()?;
+            Value::new(gelu(v.array()?, *tanh, out.dtype)?, v.perm.clone())
+        }
+        (NnOp::GeluGradient { tanh }, [g, x]) => {
+            let (g, x) = (g.value()?, x.value()?);
+            // Both in the input's order.
+            let g = g.ordered(x.perm.as_ref())?;
+            Value::new(ops::multiply(&g, &gelu_slope(x.array()?, *tanh, out.dtype)?)?, x.perm.clone())
+        }
+        (NnOp::Attention { causal, scale }, [q, k, v, rest @ ..]) => {
+            Value::plain(attention([q, k, v], rest.first().copied(), *causal, *scale, out)?)
+        }
+        (
+            NnOp::Linear
+            | NnOp::Embedding { .. }
+            | NnOp::Softmax { .. }
+            | NnOp::LogSoftmax { .. }
+            | NnOp::SoftmaxGradient { .. }
+            | NnOp::Gelu { .. }
+            | NnOp::GeluGradient { .. }
+            | NnOp::Attention { .. },
+            _,
+        ) => {
+            return Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())).into());
+        }
+    };
+    GpuArray::new(value, &out.shape, out.dtype)
+}
+
+fn softmax_gradient(g: &Array, y: &Array, axis: usize, log: bool, out: &Meta) -> Made<Array> {
+    if numel(&out.shape) == 0 {
+        return Ok(g.clone());
+    }
+    if let Some(made) = rows::softmax_back(g, y, int(axis)?, log)? {
+        return Ok(made);
+    }
+    let axis = [int(axis)?];
+    let half = out.dtype.is_half();
+    let wide = |x: &Array| -> Made<Array> { Ok(if half { ops::astype(x, Dtype::Float32)? } else { x.clone() }) };
+    let (g, y) = (wide(g)?, wide(y)?);
+    let made = if log {
+        ops::subtract(&g, &ops::multiply(&ops::exp(&y)?, &ops::sum_axes(&g, &axis, true)?)?)?
+    } else {
+        let weighted = ops::multiply(&g, &y)?;
+        ops::subtract(&weighted, &ops::multiply(&y, &ops::sum_axes(&weighted, &axis, true)?)?)?
+    };
+    Ok(if half { ops::astype(&made, convert::dtype(out.dtype)?)? } else { made })
+}
+
+/// Runs something along a physical axis; nothing on no elements.
+fn along(x: &GpuArray, axis: usize, f: impl FnOnce(&Array, i32) -> Made<Array>) -> Made<Value> {
+    let v = x.value()?;
+    let array = match x.numel() {
+        0 => v.array()?.clone(),
+        _ => f(v.array()?, int(physical_axis(v.perm.as_ref(), axis))?)?,
+    };
+    Ok(Value::new(array, v.perm.clone()))
+}
+
+fn linear_value(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Made<Value> {
+    match Chain::of(x, w, bias, out)? {
+        Some(chain) => Value::later(Origin::Linear(chain), None),
+        None => Ok(Value::plain(linear(x, w, bias, out)?)),
+    }
+}
+
+fn linear(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Made<Array> {
+    let rows = || ints(&out.shape);
+    if numel(&out.shape) == 0 {
+        return Ok(ops::zeros(&rows()?, convert::dtype(out.dtype)?)?);
+    }
+    if x.numel() == 0 {
+        // Sums of nothing: the bias alone.
+        return match bias {
+            Some(b) => Ok(ops::broadcast_to(&*b.value()?.logical()?, &rows()?)?),
+            None => Ok(ops::zeros(&rows()?, convert::dtype(out.dtype)?)?),
+        };
+    }
+    let (x, w) = (x.value()?, w.value()?);
+    let x = x.logical()?;
+    match bias {
+        Some(b) => product(&x, &*turned(&w)?, Some(&*b.value()?.broadcast(&rows()?)?)),
+        None => product(&x, &*turned(&w)?, None),
+    }
+}
+
+/// A weight's logical order, read as its transpose.
+pub(super) fn turned(w: &Value) -> Made<Ref<'_>> {
+    match &w.perm {
+        None => w.ordered(Some(&[1, 0].into_iter().collect())),
+        Some(_) => Ok(Ref::Held(w.array()?)),
+    }
+}
+
+/// A product, and what is added to it.
+pub(super) fn product(x: &Array, wt: &Array, bias: Option<&Array>) -> Made<Array> {
+    Ok(match bias {
+        Some(bias) => ops::addmm(bias, x, wt)?,
+        None => ops::matmul(x, wt)?,
+    })
+}
+
+fn gelu(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {
+    let number = |n: f64| constant(n, dtype);
+    let bend = if tanh {
+        let cubic = ops::add(&ops::multiply(&ops::square(x)?, &number(GELU_CUBIC)?)?, &number(1.0)?)?;
+        ops::tanh(&ops::multiply(&ops::multiply(x, &cubic)?, &number(GELU_SCALE)?)?)?
+    } else {
+        ops::erf(&ops::multiply(x, &number(FRAC_1_SQRT_2)?)?)?
+    };
+    Ok(ops::multiply(&ops::multiply(x, &number(0.5)?)?, &ops::add(&bend, &number(1.0)?)?)?)
+}
+
+/// `Φ(x) + x φ(x)`, or the slope of the tanh form.
+fn gelu_slope(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {
+    let number = |n: f64| constant(n, dtype);
+    let square = ops::square(x)?;
+    if tanh {
+        let line = |by: f64| -> Made<Array> { Ok(ops::add(&ops::multiply(&square, &number(by)?)?, &number(1.0)?)?) };
+        let t = ops::tanh(&ops::multiply(&ops::multiply(x, &line(GELU_CUBIC)?)?, &number(GELU_SCALE)?)?)?;
+        let inner = ops::multiply(&line(3.0 * GELU_CUBIC)?, &number(GELU_SCALE)?)?;
+        let steep = ops::multiply(&ops::multiply(x, &ops::subtract(&number(1.0)?, &ops::square(&t)?)?)?, &inner)?;
+        return Ok(ops::multiply(&ops::add(&ops::add(&t, &number(1.0)?)?, &steep)?, &number(0.5)?)?);
+    }
+    let cdf = ops::add(&ops::erf(&ops::multiply(x, &number(FRAC_1_SQRT_2)?)?)?, &number(1.0)?)?;
+    let cdf = ops::multiply(&cdf, &number(0.5)?)?;
+    let density = ops::exp(&ops::multiply(&square, &number(-0.5)?)?)?;
+    let density = ops::multiply(&density, &number(GELU_SCALE * 0.5)?)?;
+    Ok(ops::add(&cdf, &ops::multiply(x, &density)?)?)
+}
+
+/// MLX's fused attention. Its causal mask ends in the lower right corner and its masks leave rows that see nothing
+/// undefined, so other causal masks are spelled out, and such rows are set to zero.
+fn attention(x: [&GpuArray; 3], mask: Option<&GpuArray>, causal: bool, scale: f64, out: &Meta) -> Made<Array> {
+    let (length, keys) = (x[0].shape()[2], x[1].shape()[2]);
+    if device::kind()? == Kind::Cpu {
+        // There the scores are an array.
+        convert::countable(&[out.shape[0], out.shape[1], length, keys])?;
+    }
+    let values = [x[0].value()?, x[1].value()?, x[2].value()?];
+    let (q, k, v) = (values[0].logical()?, values[1].logical()?, values[2].logical()?);
+    let run = |how: &str, mask: Option<&Array>| {
+        fast::scaled_dot_product_attention(&q, &k, &v, scale as f32, how, mask, None, false)
+    };
+    let Some(mask) = mask else {
+        return Ok(match causal {
+            true if length == keys => run("causal", None)?,
+            true => run("array", Some(&ops::tri(int(length)?, int(keys)?, 0, Dtype::Bool)?))?,
+            false => run("", None)?,
+        });
+    };
+    let mask = mask.value()?;
+    let mask = mask.logical()?;
+    let open = match mask.dtype() {
+        Dtype::Bool => ops::any_axis(&mask, -1, true)?,
+        _ => ops::any_axis(&ops::logical_not(&ops::isneginf(&mask)?)?, -1, true)?,
+    };
+    let y = run("array", Some(&mask))?;
+    Ok(ops::where_(&open, &y, &constant(0.0, out.dtype)?)?)
+}
+
+/// How many elements each mean of a norm is of.
+fn terms(op: &NormOp, shape: &[usize]) -> usize {
+    let (NormOp::Standardize { dims, .. } | NormOp::StandardizeGradient { dims, .. } | NormOp::Affine { dims, .. }) =
+        *op;
+    match dims {
+        0 => numel(shape) / shape.get(1).copied().unwrap_or(1).max(1),
+        dims => numel(&shape[shape.len() - dims..]),
+    }
+}
+
+pub(super) fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    if hosted::takes_sum(terms(op, &out.shape), out.dtype) && numel(&out.shape) > 0 && out.dtype.is_float() {
+        let op = op.clone();
+        return hosted::run(c"LucidNorm", inputs, out, move |x, out| CpuBackend::norm(&op, x, out));
+    }
+    let (x, dims, eps) = match (op, inputs) {
+        (NormOp::Standardize { dims, eps }, [x]) => (x, *dims, *eps),
+        (NormOp::StandardizeGradient { dims, eps }, [g, x]) => {
+            let (g, x) = (g.value()?, x.value()?);
+            let array = standardize_gradient(&*g.logical()?, &*x.logical()?, *dims, *eps, out)?;
+            return GpuArray::new(Value::plain(array), &out.shape, out.dtype);
+        }
+        (NormOp::Affine { dims, eps }, [x, w, b]) => {
+            let (x, w, b) = (x.value()?, w.value()?, b.value()?);
+            let array = affine(&*x.logical()?, [&*w.logical()?, &*b.logical()?], *dims, *eps, out)?;
+            return GpuArray::new(Value::plain(array), &out.shape, out.dtype);
+        }
+        (NormOp::Standardize { .. } | NormOp::StandardizeGradient { .. } | NormOp::Affine { .. }, _) => {
+            return Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())).into());
+        }
+    };
+    let v = x.value()?;
+    let logical = v.logical()?;
+    let array = if x.numel() == 0 {
+        logical.into_owned()
+    } else if dims == 1 {
+        fast::layer_norm(&logical, None, None, eps as f32)?
+    } else {
+        let (keep, over) = x.shape().split_at(x.ndim() - dims);
+        let mut flat: Ints = ints(keep)?;
+        flat.push(int(numel(over))?);
+        let y = fast::layer_norm(&ops::reshape(&logical, &flat)?, None, None, eps as f32)?;
+        ops::reshape(&y, &ints(x.shape())?)?
+    };
+    drop(v);
+    GpuArray::new(Value::plain(array), &out.shape, out.dtype)
+}
+
+/// Standardised over the last dimensions, or, for `dims` 0, over all but the second; scaled and shifted.
+fn affine(x: &Array, by: [&Array; 2], dims: usize, eps: f64, out: &Meta) -> Made<Array> {
+    if numel(&out.shape) == 0 {
+        return Ok(x.clone());
+    }
+    let (shape, [w, b]) = (ints(&out.shape)?, by);
+    if dims > 0 {
+        let (mut flat, over) = (ints(&out.shape[..out.shape.len() - dims])?, [int(w.size())?]);
+        flat.push(over[0]);
+        let (w, b) = (ops::reshape(w, &over)?, ops::reshape(b, &over)?);
+        let y = fast::layer_norm(&ops::reshape(x, &flat)?, Some(&w), Some(&b), eps as f32)?;
+        return Ok(ops::reshape(&y, &shape)?);
+    }
+    let mut wide = Ints::from_elem(1, shape.len());
+    wide[1] = shape[1];
+    let half = out.dtype.is_half();
+    let x = if half { ops::astype(x, Dtype::Float32)? } else { x.clone() };
+    let over: Ints = (0..int(shape.len())?).filter(|&d| d != 1).collect();
+    let centred = ops::subtract(&x, &ops::mean_axes(&x, &over, true)?)?;
+    let eps = constant(eps, if half { DType::F32 } else { out.dtype })?;
+    let scale = ops::rsqrt(&ops::add(&ops::mean_axes(&ops::square(&centred)?, &over, true)?, &eps)?)?;
+    let y = ops::multiply(&ops::multiply(&centred, &scale)?, &ops::reshape(w, &wide)?)?;
+    let y = ops::add(&y, &ops::reshape(b, &wide)?)?;
+    Ok(if half { ops::astype(&y, convert::dtype(out.dtype)?)? } else { y })
+}
+
+/// `(g - mean(g) - y mean(g y)) / σ`, with `y` and σ found again from the input.
+fn standardize_gradient(g: &Array, x: &Array, dims: usize, eps: f64, out: &Meta) -> Made<Array> {
+    if numel(&out.shape) == 0 {
+        return Ok(g.clone());
+    }
+    let over = (1..=dims).map(|d| Ok(-int(d)?)).collect::<Made<Ints>>()?;
+    let half = out.dtype.is_half();
+    let wide = |x: &Array| -> Made<Array> { Ok(if half { ops::astype(x, Dtype::Float32)? } else { x.clone() }) };
+    let (g, x) = (wide(g)?, wide(x)?);
+    let mean = |x: &Array| ops::mean_axes(x, &over, true);
+    let centred = ops::subtract(&x, &mean(&x)?)?;
+    let eps = constant(eps, if half { DType::F32 } else { out.dtype })?;
+    let scale = ops::rsqrt(&ops::add(&mean(&ops::square(&centred)?)?, &eps)?)?;
+    let y = ops::multiply(&centred, &scale)?;
+    let met = ops::multiply(&y, &mean(&ops::multiply(&g, &y)?)?)?;
+    let inner = ops::subtract(&ops::subtract(&g, &mean(&g)?)?, &met)?;
+    let all = ops::multiply(&inner, &scale)?;
+    Ok(if half { ops::astype(&all, convert::dtype(out.dtype)?)? } else { all })
+}

@@ -1,0 +1,2 @@
+#define LUCID_SHARED __shared__
+#define LUCID_BARRIER __syncthreads()

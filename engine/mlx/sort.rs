@@ -1,0 +1,165 @@
+//! Sorting and searching along one dimension.
+//!
+//! Depends on `array`, `view` and mlx-ffi. Invariant: as in PyTorch NaN is the largest number and equal elements keep their
+//! order.
+#![allow(unsafe_code)] // MLX checks no index, and no kernel.
+
+use super::array::GpuArray;
+use super::convert::{int, ints, Ints};
+use super::fault::Made;
+use super::value::{Known, Value};
+use super::view::physical_axis;
+use crate::{DType, Error};
+use lucid_ir::ops::sort::SortOp;
+use lucid_ir::Meta;
+use mlx_ffi::{ops, Array, Dtype};
+
+pub(super) fn sort(op: &SortOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    match (op, inputs) {
+        (SortOp::ArgSort { axis, descending }, [x]) => argsort(x, *axis, *descending, out),
+        (SortOp::ArgFirst { axis, descending, k }, [x]) => {
+            let all = argsort(x, *axis, *descending, &Meta::new(x.shape(), out.dtype))?;
+            let v = all.value()?;
+            let (start, mut stop) = (Ints::from_elem(0, x.ndim()), ints(x.shape())?);
+            stop[*axis] = int(*k)?;
+            let first = ops::slice(&*v.logical()?, &start, &stop, &Ints::from_elem(1, x.ndim()))?;
+            let known = Known::Within(0, (x.shape()[*axis] as i64 - 1).max(0));
+            GpuArray::new(Value::plain(first).knowing(known), &out.shape, out.dtype)
+        }
+        (SortOp::ArgSortRows, [x]) => argsort_rows(x, out),
+        (SortOp::Search { right }, [rows, values]) => search(rows, values, *right, out),
+        (SortOp::ArgSort { .. } | SortOp::ArgFirst { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
+            Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())).into())
+        }
+    }
+}
+
+fn argsort(x: &GpuArray, axis: usize, descending: bool, out: &Meta) -> Made<GpuArray> {
+    let v = x.value()?;
+    let n = x.shape()[axis];
+    if x.numel() == 0 {
+        return GpuArray::new(Value::plain(ops::zeros(&ints(&out.shape)?, Dtype::Int64)?), &out.shape, out.dtype);
+    }
+    let place = int(physical_axis(v.perm.as_ref(), axis))?;
+    let keys = if x.element() == DType::Bool { ops::astype(v.array()?, Dtype::Uint8)? } else { v.array()?.clone() };
+    let order = if descending {
+        // Sorted from behind and read backwards, equal elements keep their order.
+        let order = ops::argsort_axis(&ops::flip_axis(&keys, place)?, place)?;
+        let order = ops::astype(&ops::flip_axis(&order, place)?, Dtype::Int64)?;
+        ops::subtract(&Array::scalar(n as i64 - 1)?, &order)?
+    } else {
+        ops::astype(&ops::argsort_axis(&keys, place)?, Dtype::Int64)?
+    };
+    let value = Value::new(order, v.perm.clone()).knowing(Known::Within(0, n as i64 - 1));
+    drop(v);
+    GpuArray::new(value, &out.shape, out.dtype)
+}
+
+/// Sorted from the last columns on, by as many of them at a time as 64 bits hold.
+fn argsort_rows(x: &GpuArray, out: &Meta) -> Made<GpuArray> {
+    let rank = x.shape().len();
+    let (n, m) = (x.shape()[rank - 2], x.shape()[rank - 1]);
+    let known = Known::Within(0, (n as i64 - 1).max(0));
+    let shape = ints(&out.shape)?;
+    let places = ops::arange(0.0, n as f64, 1.0, Dtype::Int64)?;
+    let mut order = ops::broadcast_to(&places, &shape)?;
+    if x.numel() > 0 {
+        let (keys, bits) = keys(&*x.value()?.logical()?, x.element())?;
+        let (axis, each) = (int(rank - 1)?, 64 / bits);
+        let mut column = m;
+        while column > 0 {
+            let first = column.saturating_sub(each);
+            let mut key: Option<Array> = None;
+            for c in first..column {
+                // SAFETY: the number of a column.
+                let next = unsafe { ops::take_axis(&keys, &Array::scalar(int(c)?)?, axis) }?;
+                key = Some(match key {
+                    None => next,
+                    Some(key) => {
+                        let moved = ops::left_shift(&key, &Array::scalar(bits as u64)?)?;
+                        ops::bitwise_or(&moved, &next)?
+                    }
+                });
+            }
+            if let Some(key) = key {
+                // SAFETY: a sort's order is a permutation.
+                let by = ops::argsort_axis(&unsafe { ops::take_along_axis(&key, &order, axis - 1) }?, axis - 1)?;
+                // SAFETY: as above.
+                order = unsafe { ops::take_along_axis(&order, &by, axis - 1) }?;
+            }
+            column = first;
+        }
+    }
+    GpuArray::new(Value::plain(order).knowing(known), &out.shape, out.dtype)
+}
+
+/// Unsigned numbers in the order of the elements, and how many bits they have. NaN is the largest, -0 equals 0.
+fn keys(x: &Array, dtype: DType) -> Made<(Array, usize)> {
+    let shifted = |x: &Array, by: i64| -> Made<Array> {
+        let wide = ops::add(&ops::astype(x, Dtype::Int64)?, &Array::scalar(by)?)?;
+        Ok(ops::astype(&wide, Dtype::Uint64)?)
+    };
+    Ok(match dtype {
+        DType::Bool => (ops::astype(x, Dtype::Uint64)?, 1),
+        DType::U8 => (ops::astype(x, Dtype::Uint64)?, 8),
+        DType::I8 => (shifted(x, 1 << 7)?, 8),
+        DType::I16 => (shifted(x, 1 << 15)?, 16),
+        DType::I32 => (shifted(x, 1 << 31)?, 32),
+        DType::I64 => {
+            let bits = ops::view(x, Dtype::Uint64)?;
+            (ops::bitwise_xor(&bits, &Array::scalar(1u64 << 63)?)?, 64)
+        }
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 | DType::C128 => {
+            let x = ops::astype(x, Dtype::Float32)?;
+            let zero = Array::scalar(0f32)?;
+            let x = ops::where_(&ops::equal(&x, &zero)?, &zero, &x)?;
+            let bits = ops::view(&x, Dtype::Int32)?;
+            // Below zero the other bits run backwards.
+            let turned = ops::bitwise_xor(&bits, &Array::scalar(i32::MAX)?)?;
+            let bits = ops::where_(&ops::less(&bits, &Array::scalar(0i32)?)?, &turned, &bits)?;
+            let bits = ops::where_(&ops::isnan(&x)?, &Array::scalar(i32::MAX)?, &bits)?;
+            (shifted(&bits, 1 << 31)?, 32)
+        }
+    })
+}
+
+/// Bisection of all rows at once: as many rounds as the length of a row has bits.
+fn search(rows: &GpuArray, values: &GpuArray, right: bool, out: &Meta) -> Made<GpuArray> {
+    let n = rows.shape().last().copied().unwrap_or(0);
+    let known = Known::Within(0, n as i64);
+    if n == 0 || values.numel() == 0 {
+        let zeros = ops::zeros(&ints(&out.shape)?, Dtype::Int64)?;
+        return GpuArray::new(Value::plain(zeros).knowing(known), &out.shape, out.dtype);
+    }
+    let (row_value, value) = (rows.value()?, values.value()?);
+    let flat = ops::reshape(&*row_value.logical()?, &[-1])?;
+    let count = rows.numel() / n;
+    let x = ops::reshape(&*value.logical()?, &[int(count)?, int(values.numel() / count)?])?;
+    let wide = Dtype::Int64;
+    // Where each row starts; the last element stands in for the place behind it, which is never looked at.
+    let starts = ops::multiply(&ops::arange(0.0, count as f64, 1.0, wide)?, &Array::scalar(n as i64)?)?;
+    let starts = ops::reshape(&starts, &Ints::from_slice(&[int(count)?, 1]))?;
+    let nan = if values.element().is_float() { Some(ops::isnan(&x)?) } else { None };
+    let (one, last) = (Array::scalar(1i64)?, Array::scalar(n as i64 - 1)?);
+    let mut low = ops::zeros(x.shape(), wide)?;
+    let mut high = ops::full(x.shape(), &Array::scalar(n as i64)?, wide)?;
+    for _ in 0..usize::BITS - n.leading_zeros() {
+        let middle = ops::right_shift(&ops::add(&low, &high)?, &one)?;
+        let at = ops::add(&ops::minimum(&middle, &last)?, &starts)?;
+        // SAFETY: a row's start and less than its length.
+        let found = unsafe { ops::take(&flat, &at) }?;
+        let before = if right { ops::less_equal(&found, &x)? } else { ops::less(&found, &x)? };
+        // NaN is larger than all.
+        let before = match &nan {
+            Some(nan) => ops::logical_or(&before, nan)?,
+            None => before,
+        };
+        let open = ops::less(&low, &high)?;
+        let go = ops::logical_and(&before, &open)?;
+        low = ops::where_(&go, &ops::add(&middle, &one)?, &low)?;
+        high = ops::where_(&ops::logical_and(&open, &ops::logical_not(&before)?)?, &middle, &high)?;
+    }
+    let found = ops::reshape(&low, &ints(&out.shape)?)?;
+    drop((row_value, value));
+    GpuArray::new(Value::plain(found).knowing(known), &out.shape, out.dtype)
+}

@@ -1,0 +1,127 @@
+"""Names of `torch._C` that packages touch when they are imported, for `lucid._C` to have on first use.
+
+What they ask is answered (nothing is traced, nothing is logged); switches of PyTorch's own compiler give `False`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from lucid import _C
+
+__all__ = ["install"]
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Logs the use of an interface, in PyTorch at its makers' own. Nothing is logged."""
+
+
+def _get_tracing_state() -> None:
+    """What PyTorch's tracer has recorded: `None`, for it is not there."""
+
+
+def _get_privateuse1_backend_name() -> str:
+    """The name of a device that an extension of PyTorch adds."""
+    return "privateuseone"
+
+
+def _get_accelerator(check: bool | None = None) -> Any:
+    """The GPU device."""
+    import lucid
+
+    return lucid.device("gpu")
+
+
+def _former(*args: Any, **kwargs: Any) -> bool:
+    """A switch of PyTorch's compiler of scripts, which is not there: off, before and after."""
+    return False
+
+
+class DispatchKey(enum.Enum):
+    """Kinds of kernels by which `lucid.library` registers functions."""
+
+    CPU = "CPU"
+    CUDA = "CUDA"
+    MPS = "MPS"
+    Meta = "Meta"
+    Autograd = "Autograd"
+    AutogradCPU = "AutogradCPU"
+    AutogradCUDA = "AutogradCUDA"
+    AutocastCPU = "AutocastCPU"
+    AutocastCUDA = "AutocastCUDA"
+    AutocastXPU = "AutocastXPU"
+    CompositeImplicitAutograd = "CompositeImplicitAutograd"
+    CompositeExplicitAutograd = "CompositeExplicitAutograd"
+    Undefined = "Undefined"
+
+
+class DispatchKeySet:
+    """A set of `DispatchKey`."""
+
+    def __init__(self, *keys: DispatchKey) -> None:
+        self.keys = frozenset(keys)
+
+    def has(self, key: DispatchKey) -> bool:
+        return key in self.keys
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*self.keys, *other.keys)
+
+
+_AUTOCAST = {"AutocastCPU": "cpu", "AutocastCUDA": "gpu"}
+
+
+class _ExcludeDispatchKeyGuard:
+    """A block without some kinds of kernels: of `AutocastCPU` and `AutocastCUDA` autocast is off inside of it."""
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        import lucid
+
+        # From construction on, as the C++ guard, and until it is freed or left.
+        self._blocks = [lucid.autocast(d, enabled=False) for k, d in _AUTOCAST.items() if DispatchKey[k] in keys.keys]
+        for block in self._blocks:
+            block.__enter__()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        self.__del__()
+
+    def __del__(self) -> None:
+        while self._blocks:
+            self._blocks.pop().__exit__(None, None, None)
+
+
+class Graph:
+    """A graph of PyTorch's scripts, for annotations and `isinstance`: there is none."""
+
+
+class Value:
+    """A value of a graph of PyTorch's scripts, for annotations and `isinstance`: there is none."""
+
+
+class ScriptFunction:
+    """A script of PyTorch, for annotations and `isinstance`: there is none."""
+
+
+_NAMES = frozenset(
+    (
+        *("DispatchKey", "DispatchKeySet", "Graph", "ScriptFunction", "Value", "_ExcludeDispatchKeyGuard"),
+        *("_get_accelerator", "_get_privateuse1_backend_name", "_get_tracing_state", "_log_api_usage_once"),
+    )
+)
+
+
+def _get(name: str) -> Any:
+    if name.startswith(("_jit_set_", "_jit_override_can_fuse_on_", "_jit_can_fuse_on_", "_jit_pass_")):
+        return _former
+    if name in _NAMES:
+        return globals()[name]
+    raise AttributeError(f"module 'lucid._C' has no attribute {name!r}")
+
+
+def install() -> None:
+    """Gives `lucid._C` these names, found on first use."""
+    vars(_C)["__getattr__"] = _get

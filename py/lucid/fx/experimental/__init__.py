@@ -1,0 +1,1 @@
+"""Experimental parts of `torch.fx` that programs name."""

@@ -1,0 +1,61 @@
+"""Questions about sizes that may be symbols in PyTorch: they are numbers here, and the answers are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "GuardOnDataDependentSymNode",
+    "free_symbols",
+    "free_unbacked_symbols",
+    "guard_or_false",
+    "guard_or_true",
+    "guard_size_oblivious",
+    "is_concrete_bool",
+    "is_concrete_int",
+    "statically_known_true",
+]
+
+
+class GuardOnDataDependentSymNode(RuntimeError):
+    """A size that is not known while a program is traced, in PyTorch. Nothing raises it."""
+
+
+def guard_or_false(a: Any) -> bool:
+    """Whether a condition holds."""
+    return bool(a)
+
+
+def guard_or_true(a: Any) -> bool:
+    """Whether a condition holds."""
+    return bool(a)
+
+
+def guard_size_oblivious(expr: Any) -> bool:
+    """Whether a condition holds."""
+    return bool(expr)
+
+
+def statically_known_true(x: Any) -> bool:
+    """Whether a condition holds."""
+    return bool(x)
+
+
+def is_concrete_int(a: Any) -> bool:
+    """Whether a number is known: `True`."""
+    return True
+
+
+def is_concrete_bool(a: Any) -> bool:
+    """Whether a truth value is known: `True`."""
+    return True
+
+
+def free_symbols(val: Any) -> set[Any]:
+    """The symbols of a value: none."""
+    return set()
+
+
+def free_unbacked_symbols(x: Any) -> set[Any]:
+    """The symbols of a value that are not known: none."""
+    return set()

@@ -1,0 +1,247 @@
+"""Nodes of a graph: one call each, with the nodes whose results it takes and those that take its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lucid import errors
+
+if TYPE_CHECKING:
+    from lucid.fx.graph import Graph
+
+__all__ = ["Argument", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
+
+Target = Callable[..., Any] | str
+Argument = Any
+F = TypeVar("F", bound=Callable[..., Any])
+
+OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
+_side_effects: set[Any] = {print}
+
+
+def has_side_effect(fn: F) -> F:
+    """Marks a function whose calls are kept though nothing takes their results. Returns it."""
+    _side_effects.add(fn)
+    return fn
+
+
+def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
+    """Applies a function to what is in tuples, lists, dicts and slices, which are built anew."""
+    if isinstance(a, tuple):
+        made = [map_aggregate(x, fn) for x in a]
+        return type(a)(*made) if hasattr(a, "_fields") else tuple(made)
+    if isinstance(a, list):
+        return [map_aggregate(x, fn) for x in a]
+    if isinstance(a, dict):
+        return {k: map_aggregate(v, fn) for k, v in a.items()}
+    if isinstance(a, slice):
+        return slice(*(map_aggregate(x, fn) for x in (a.start, a.stop, a.step)))
+    return fn(a)
+
+
+def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
+    """Applies a function to the nodes in an argument.
+
+    Raises:
+        AssertionError: `fn` cannot be called.
+    """
+    if not callable(fn):
+        raise AssertionError("torch.fx.map_arg(a, fn): fn must be a callable")
+    return map_aggregate(a, lambda x: fn(x) if isinstance(x, Node) else x)
+
+
+def _shown(target: Any) -> str:
+    if isinstance(target, str):
+        return target
+    name = getattr(target, "__name__", type(target).__name__)
+    module = (getattr(target, "__module__", None) or "").replace("lucid._C", "lucid")
+    return f"{module}.{name}" if module and module != "builtins" else str(name)
+
+
+class Node:
+    """One step of a program.
+
+    Attributes:
+        op: `"placeholder"`, `"get_attr"`, `"call_function"`, `"call_method"`, `"call_module"` or `"output"`.
+        target: the function, or the name of the argument, attribute, method or module.
+        args, kwargs: the arguments; other nodes stand for their results.
+        name: unique in the graph.
+        users: the nodes that take the result, in their order, as the keys of a dict.
+        meta: notes of passes.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        op: str,
+        target: Target,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        return_type: Any = None,
+    ) -> None:
+        if op not in OPS:
+            raise AssertionError(f"expected an op of {OPS}, got {op!r}")
+        if op == "call_function" and not callable(target):
+            raise errors.ValueError(f"Node [graph = {graph}, name = '{name}'] target {target} is no function")
+        if op != "call_function" and not isinstance(target, str):
+            raise errors.ValueError(f"Node [graph = {graph}, name = '{name}'] target {target} is no str")
+        self.graph, self.name, self.op, self.target, self.type = graph, name, op, target, return_type
+        self._prev = self._next = self
+        self._erased = False
+        self._args: tuple[Any, ...] = ()
+        self._kwargs: dict[str, Any] = {}
+        self._input_nodes: dict[Node, None] = {}
+        self.users: dict[Node, None] = {}
+        self.meta: dict[str, Any] = {}
+        self.stack_trace: str | None = None
+        self._set(tuple(args), dict(kwargs))
+
+    def _set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for n in self._input_nodes:
+            n.users.pop(self, None)
+        self._args, self._kwargs, self._input_nodes = args, kwargs, {}
+        map_arg((args, kwargs), self._input_nodes.setdefault)
+        for n in self._input_nodes:
+            n.users.setdefault(self)
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The positional arguments."""
+        return self._args
+
+    @args.setter
+    def args(self, value: tuple[Any, ...]) -> None:
+        self._set(tuple(value), self._kwargs)
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The arguments by name."""
+        return self._kwargs
+
+    @kwargs.setter
+    def kwargs(self, value: dict[str, Any]) -> None:
+        self._set(self._args, dict(value))
+
+    @property
+    def all_input_nodes(self) -> list[Node]:
+        """The nodes among the arguments, each once."""
+        return list(self._input_nodes)
+
+    @property
+    def next(self) -> Node:
+        """The node after this one in the graph; after the last its root, whose op is `"root"` in PyTorch."""
+        return self._next
+
+    @property
+    def prev(self) -> Node:
+        """The node before this one in the graph."""
+        return self._prev
+
+    def update_arg(self, idx: int, arg: Any) -> None:
+        """Replaces a positional argument."""
+        args = list(self._args)
+        args[idx] = arg
+        self.args = tuple(args)
+
+    def insert_arg(self, idx: int, arg: Any) -> None:
+        """Inserts a positional argument."""
+        if not 0 <= idx <= len(self._args):
+            raise AssertionError("insert_args index must be between 0 and len(self.args)")
+        self.args = (*self._args[:idx], arg, *self._args[idx:])
+
+    def update_kwarg(self, key: str, arg: Any) -> None:
+        """Sets an argument by name."""
+        self.kwargs = {**self._kwargs, key: arg}
+
+    def replace_input_with(self, old_input: Node, new_input: Node) -> None:
+        """Takes the result of another node in the place of `old_input`'s."""
+        args, kwargs = map_arg((self._args, self._kwargs), lambda n: new_input if n is old_input else n)
+        self._set(args, kwargs)
+
+    def replace_all_uses_with(
+        self,
+        replace_with: Node,
+        delete_user_cb: Callable[[Node], bool] = lambda user: True,
+        *,
+        propagate_meta: bool = False,
+    ) -> list[Node]:
+        """Makes the nodes that take this result take another's; gives those nodes.
+
+        Args:
+            replace_with: the other node.
+            delete_user_cb: which of the nodes are changed.
+            propagate_meta: whether `meta` goes over to a node that has none.
+        """
+        if propagate_meta:
+            if replace_with.meta:
+                raise AssertionError(
+                    "Called node.replace_all_uses_with(replace_with, propagate_meta=True), but meta is set"
+                )
+            replace_with.meta.update(self.meta)
+        changed = [user for user in list(self.users) if user is not replace_with and delete_user_cb(user)]
+        for user in changed:
+            user.replace_input_with(self, replace_with)
+        return changed
+
+    def prepend(self, x: Node) -> None:
+        """Moves a node of the graph before this one."""
+        if x.graph is not self.graph:
+            raise AssertionError("Attempting to move a Node into a different Graph")
+        if x is self:
+            return
+        x._prev._next, x._next._prev = x._next, x._prev
+        before = self._prev
+        before._next, x._prev, x._next, self._prev = x, before, self, x
+
+    def append(self, x: Node) -> None:
+        """Moves a node of the graph behind this one."""
+        self._next.prepend(x)
+
+    def is_impure(self, impure_random: bool = True) -> bool:
+        """Whether the node is kept though nothing takes its result."""
+        if self.op in ("placeholder", "output"):
+            return True
+        if self.op == "call_function":
+            name = getattr(self.target, "__name__", "")
+            return self.target in _side_effects or (name.endswith("_") and not name.endswith("__")) or name == "setitem"
+        if self.op == "call_method":
+            target = str(self.target)
+            return target == "__setitem__" or (target.endswith("_") and not target.endswith("__"))
+        return False
+
+    def format_node(self, *args: Any, **kwargs: Any) -> str | None:
+        """The node as a line of text; `None` of a placeholder, in PyTorch of one without a list to add it to."""
+        if self.op == "placeholder":
+            return f"%{self.name} : [num_users={len(self.users)}] = placeholder[target={self.target}]"
+        if self.op == "get_attr":
+            return f"%{self.name} : [num_users={len(self.users)}] = get_attr[target={self.target}]"
+        if self.op == "output":
+            return f"return {_text(self.args[0])}"
+        given = f"args = {_text(self.args)}, kwargs = {_text(self.kwargs)}"
+        return f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={_shown(self.target)}]({given})"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __lt__(self, other: Node) -> bool:
+        at: Node = self
+        while at._next is not self.graph._root:
+            at = at._next
+            if at is other:
+                return True
+        return False
+
+
+def _text(value: Any) -> str:
+    return repr(map_aggregate(value, lambda x: _Shown(f"%{x.name}") if isinstance(x, Node) else x))
+
+
+class _Shown(str):
+    """A string that is shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)

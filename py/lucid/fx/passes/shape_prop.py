@@ -1,0 +1,45 @@
+"""Shapes and dtypes of a graph's values, from running it on an example."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import lucid
+from lucid.fx.interpreter import Interpreter
+from lucid.fx.node import Node, map_aggregate
+
+__all__ = ["ShapeProp", "TensorMetadata"]
+
+
+class TensorMetadata(NamedTuple):
+    """What is noted of a tensor."""
+
+    shape: lucid.Size
+    dtype: lucid.dtype
+    requires_grad: bool
+    stride: tuple[int, ...]
+
+
+class ShapeProp(Interpreter):
+    """Runs a graph and notes in each node's `meta` the shape and dtype (`"tensor_meta"`) and the type (`"type"`)."""
+
+    def run_node(self, n: Node) -> Any:
+        result = super().run_node(n)
+        found = False
+
+        def note(v: Any) -> Any:
+            nonlocal found
+            if not isinstance(v, lucid.Tensor):
+                return v
+            found = True
+            return TensorMetadata(v.shape, v.dtype, v.requires_grad, v.stride())
+
+        meta = map_aggregate(result, note)
+        if found:
+            n.meta["tensor_meta"] = meta
+        n.meta["type"] = type(result)
+        return result
+
+    def propagate(self, *args: Any) -> Any:
+        """Runs the graph on an example and gives its result."""
+        return super().run(*args)

@@ -1,0 +1,583 @@
+"""Custom ops, as `torch.library`: functions with a schema, kernels by device, gradients, and rules for vmap.
+
+A custom op is a function like Lucid's own: it is one node on the tape, `vmap` knows it, autocast can cast its inputs,
+and it is reached as `lucid.ops.namespace.name`. `custom_op` makes one of an annotated function; `Library` and the
+functions beside it build one of a schema in text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import lucid
+from lucid import errors
+from lucid.library import _schema
+from lucid.library._operator import KEYS, OPERATORS, Operator, device_key
+
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "get_ctx",
+    "get_kernel",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "opcheck",
+    "register_autocast",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+    "register_torch_dispatch",
+    "register_vmap",
+    "triton_op",
+    "wrap_triton",
+]
+
+
+def _name(qualname: str) -> str:
+    """Checks a name of the form `namespace::name`."""
+    if not isinstance(qualname, str) or not re.fullmatch(r"\w+::\w+(\.\w+)?", qualname):
+        raise errors.ValueError(f"expected a name of the form 'namespace::name', got {qualname!r}")
+    return qualname.removesuffix(".default")
+
+
+def _operator(op: Any) -> Operator:
+    """The op of a name, an op, or a `CustomOpDef`."""
+    if isinstance(op, CustomOpDef):
+        return op._opoverload
+    if isinstance(op, Operator):
+        return op
+    found = OPERATORS.get(_name(op))
+    if found is None:
+        raise errors.RuntimeError(f"there is no op {op}; define it with custom_op, define or Library.define")
+    return found
+
+
+def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: Any, op_name: str | None = None) -> str:
+    """Reads the schema of a function from its annotations.
+
+    Args:
+        prototype_function: every argument and the result have annotations: `Tensor`, `int`, `float`, `bool`, `str`,
+            `dtype`, `device`, lists and `Optional` of these, and tuples of results.
+        mutates_args: the names of the arguments that it writes to, or `"unknown"`: all tensors.
+        op_name: the name before the schema.
+
+    Returns:
+        The schema as text.
+
+    Raises:
+        ValueError: an annotation is missing or of another type.
+
+    Example:
+        >>> def f(x: lucid.Tensor, n: int = 2) -> lucid.Tensor: ...
+        >>> lucid.library.infer_schema(f, mutates_args=())
+        '(Tensor x, SymInt n=2) -> Tensor'
+    """
+    return _schema.infer(prototype_function, mutates_args, op_name)
+
+
+class CustomOpDef:
+    """A custom op made by `custom_op`: called as the function that it was made of; the methods register more."""
+
+    def __init__(self, namespace: str, name: str, schema: str, fn: Callable[..., Any]) -> None:
+        self._namespace, self._name, self._init_fn = namespace, name, fn
+        self._opoverload = Operator(f"{namespace}::{name}", schema)
+        OPERATORS[self._qualname] = self._opoverload
+
+    @property
+    def _qualname(self) -> str:
+        return f"{self._namespace}::{self._name}"
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opoverload(*args, **kwargs)
+
+    def register_kernel(self, device_types: Any, fn: Callable[..., Any] | None = None, /) -> Any:
+        """Registers the kernel of one or several devices; see `lucid.library.register_kernel`."""
+        return register_kernel(self, device_types, fn)
+
+    def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """Registers the function of shapes and dtypes; see `lucid.library.register_fake`."""
+        register_fake(self, fn)
+        return fn
+
+    def register_autograd(
+        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
+    ) -> None:
+        """Registers the gradient; see `lucid.library.register_autograd`."""
+        register_autograd(self, backward, setup_context=setup_context)
+
+    def register_vmap(self, func: Callable[..., Any] | None = None) -> Any:
+        """Registers the rule for vmap; see `lucid.library.register_vmap`."""
+        return register_vmap(self, func)
+
+    def register_autocast(self, device_type: str, cast_inputs: lucid.dtype) -> None:
+        """Registers the dtype of inputs under autocast; see `lucid.library.register_autocast`."""
+        register_autocast(self, device_type, cast_inputs)
+
+    def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Callable[..., Any] | None = None, /) -> Any:
+        """Registers a function for a subclass; see `lucid.library.register_torch_dispatch`."""
+        return register_torch_dispatch(self, torch_dispatch_class, fn)
+
+    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Any:
+        """A block in which the kernel of a device is on, or off for the function that the op was made of."""
+        import contextlib
+
+        key = device_key(device_type)
+        op = self._opoverload
+        former = key in op.disabled
+        (op.disabled.discard if enabled else op.disabled.add)(key)
+        block = contextlib.ExitStack()
+        block.callback(lambda: (op.disabled.add if former else op.disabled.discard)(key))
+        return block
+
+
+def custom_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Iterable[str] | None = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> Any:
+    """Makes a custom op of a function.
+
+    Args:
+        name: `namespace::name`.
+        fn: the function, its arguments and result annotated; or `None` for a decorator. Its results must be no
+            arguments of it.
+        mutates_args: the names of the arguments that it writes to, or `"unknown"`.
+        device_types: the devices that it is a kernel of; `None` for all.
+        schema: instead of one from annotations.
+        tags: taken for PyTorch's sake; they only tell a compiler what it may do.
+
+    Returns:
+        A `CustomOpDef`, or the decorator.
+
+    Raises:
+        ValueError: the name, an annotation or the schema cannot be read.
+
+    Differences from PyTorch: an op without a rule for vmap is called once for each sample.
+
+    Example:
+        >>> @lucid.library.custom_op("docs::double", mutates_args=())
+        ... def double(x: lucid.Tensor) -> lucid.Tensor:
+        ...     return lucid.from_numpy(x.numpy() * 2)
+        >>> double.register_autograd(lambda ctx, grad: grad * 2)
+        >>> x = lucid.ones(2, requires_grad=True)
+        >>> double(x).sum().backward()
+        >>> x.grad
+        tensor([2., 2.])
+        >>> lucid.ops.docs.double(lucid.ones(1))
+        tensor([2.])
+    """
+
+    def make(function: Callable[..., Any]) -> CustomOpDef:
+        text = _schema.infer(function, mutates_args) if schema is None else schema
+        if "::" in text.split("(")[0]:
+            raise errors.ValueError(f"custom_op({name!r}): the schema must have no name, got {schema!r}")
+        namespace, _, short = _name(name).partition("::")
+        made = CustomOpDef(namespace, short, text, function)
+        register_kernel(made, device_types, function)
+        return made
+
+    return make if fn is None else make(fn)
+
+
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
+    """Defines an op by its schema; kernels are registered afterwards.
+
+    Args:
+        qualname: `namespace::name`.
+        schema: `(Tensor x, float y=1.0) -> Tensor`.
+        lib: a library that the op is removed with.
+        tags: see `custom_op`.
+
+    Raises:
+        ValueError: the name or the schema cannot be read.
+        RuntimeError: the op is there already.
+
+    Example:
+        >>> lucid.library.define("docs::plus_one", "(Tensor x) -> Tensor")
+        >>> @lucid.library.impl("docs::plus_one", "default")
+        ... def plus_one(x):
+        ...     return x + 1
+        >>> lucid.ops.docs.plus_one(lucid.zeros(1))
+        tensor([1.])
+    """
+    if not isinstance(schema, str):
+        raise errors.ValueError(f"define({qualname!r}): expected the schema to be a str, got {type(schema).__name__}")
+    name = _name(qualname)
+    if name in OPERATORS:
+        raise errors.RuntimeError(f"define(): the op {name} is there already")
+    OPERATORS[name] = Operator(name, schema)
+    if lib is not None:
+        lib._defined.append(name)
+
+
+def _register(op: Operator, kind: str, fn: Callable[..., Any]) -> None:
+    if kind == "autograd":
+        op.autograd = fn
+    elif kind == "fake":
+        op.fake = fn
+    else:
+        op.kernels[kind] = fn
+
+
+def impl(qualname: Any, types: Any, func: Callable[..., Any] | None = None, *, lib: Library | None = None) -> Any:
+    """Registers a kernel of an op.
+
+    Args:
+        qualname: `namespace::name`. Or a `Library`, then `types` is the op's name and `func` a dispatch key.
+        types: `"cpu"`, `"cuda"`, …, a list of these, or `"default"` for all devices.
+        func: the kernel, or `None` for a decorator.
+        lib: taken for PyTorch's sake.
+
+    Returns:
+        The kernel, or the decorator.
+
+    Raises:
+        RuntimeError: there is no such op.
+    """
+    if isinstance(qualname, Library):
+        key: Any = func or ""
+
+        def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
+            qualname.impl(types, function, key)
+            return function
+
+        return of_library
+    op = _operator(qualname)
+    given = [types] if isinstance(types, str) else list(types)
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for kind in given:
+            key = "any" if kind == "default" else KEYS.get(kind) or device_key(kind)
+            _register(op, key, function)
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_kernel(
+    op: Any, device_types: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None
+) -> Any:
+    """Registers the kernel of one or several devices.
+
+    Args:
+        op: the op or its name.
+        device_types: `"cpu"`, `"cuda"` or another name of the GPU device, a list of these, or `None` for all devices.
+        func: the kernel, or `None` for a decorator.
+        lib: taken for PyTorch's sake.
+
+    Raises:
+        RuntimeError: there is no such op, or no such device.
+    """
+    found = _operator(op)
+    given = [device_types] if device_types is None or isinstance(device_types, str) else list(device_types)
+    keys = [device_key(d) for d in given]
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for key in keys:
+            found.kernels[key] = function
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_fake(
+    op: Any,
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    _stacklevel: int = 1,
+    allow_override: bool = False,
+) -> Any:
+    """Registers the function that gives empty results of an op's shapes and dtypes; `opcheck` compares it.
+
+    Args:
+        op: the op or its name.
+        func: takes the op's arguments and gives tensors of the right shape and dtype, or `None` for a decorator.
+        lib, allow_override: taken for PyTorch's sake.
+
+    Differences from PyTorch: there it runs while a program is traced. Calls here run the kernel.
+    """
+    found = _operator(op)
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        found.fake = function
+        return function
+
+    return register if func is None else register(func)
+
+
+impl_abstract = register_fake
+
+
+def register_autograd(
+    op: Any,
+    backward: Callable[..., Any],
+    /,
+    *,
+    setup_context: Callable[..., Any] | None = None,
+    lib: Library | None = None,
+) -> None:
+    """Registers the gradient of an op.
+
+    Args:
+        op: the op or its name.
+        backward: `backward(ctx, *grads)` gives a gradient, or `None`, for each positional argument, and a list of them
+            for a list of tensors. It is recorded under `create_graph`, so that gradients of gradients work.
+        setup_context: `setup_context(ctx, inputs, output)`, or with arguments by name `setup_context(ctx, inputs,
+            keyword_only_inputs, output)`: saves what `backward` needs with `ctx.save_for_backward` or as attributes.
+        lib: taken for PyTorch's sake.
+
+    Raises:
+        RuntimeError: there is no such op, or it writes to its arguments.
+    """
+    found = _operator(op)
+    if found.mutated:
+        raise errors.RuntimeError(
+            f"Cannot register autograd formula for non-functional operator {found._qualname}: it writes to arguments"
+        )
+    found.backward, found.setup = backward, setup_context
+
+
+def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None) -> Any:
+    """Registers how an op computes all samples of `vmap` at once.
+
+    Args:
+        op: the op or its name.
+        func: `func(info, in_dims, *args, **kwargs)` gives `(result, out_dims)`; or `None` for a decorator.
+        lib: taken for PyTorch's sake.
+    """
+    found = _operator(op)
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        found.vmap = function
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_autocast(op: Any, device_type: str, cast_inputs: lucid.dtype, /, *, lib: Library | None = None) -> None:
+    """Registers the dtype that an op's floating-point inputs are cast to under autocast.
+
+    Args:
+        op: the op or its name.
+        device_type: `"cpu"`, or `"cuda"` or another name of the GPU device.
+        cast_inputs: the dtype.
+        lib: taken for PyTorch's sake.
+
+    Raises:
+        ValueError: another device, or no dtype.
+    """
+    if device_type not in ("cpu", "cuda", "gpu", "mps", "metal", "mlx"):
+        raise errors.ValueError(f"Unknown device type: {device_type}")
+    if not isinstance(cast_inputs, lucid.dtype):
+        raise errors.ValueError(f"register_autocast(): expected a dtype, got {type(cast_inputs).__name__}")
+    _operator(op).autocast["cpu" if device_type == "cpu" else "gpu"] = cast_inputs
+
+
+def register_torch_dispatch(
+    op: Any, torch_dispatch_class: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None
+) -> Any:
+    """Registers what an op does with tensors of a subclass.
+
+    Args:
+        op: the op or its name.
+        torch_dispatch_class: the subclass of `Tensor`.
+        func: `func(cls, op, types, args, kwargs)`, or `None` for a decorator.
+        lib: taken for PyTorch's sake.
+    """
+    found = _operator(op)
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        found.dispatch[torch_dispatch_class] = function
+        return function
+
+    return register if func is None else register(func)
+
+
+class Library:
+    """Ops of a namespace, defined and implemented by hand.
+
+    Args:
+        ns: the namespace.
+        kind: `"DEF"`, `"FRAGMENT"` or `"IMPL"`.
+        dispatch_key: the key of `impl` by default.
+
+    Raises:
+        ValueError: another kind.
+
+    Example:
+        >>> lib = lucid.library.Library("docs2", "DEF")
+        >>> lib.define("twice(Tensor x) -> Tensor")
+        'twice'
+        >>> lib.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+        >>> lucid.ops.docs2.twice(lucid.ones(1))
+        tensor([2.])
+    """
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("IMPL", "DEF", "FRAGMENT"):
+            raise errors.ValueError(f"Unsupported kind: {kind}")
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._defined: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Defines an op by its schema, with its name before it; gives the name.
+
+        Raises:
+            ValueError: the schema cannot be read.
+            RuntimeError: the op is there already.
+        """
+        name, _ = _schema.parse(schema)
+        name = name.removeprefix(f"{self.ns}::")
+        define(f"{self.ns}::{name}", schema[schema.index("(") :], lib=self)
+        return name
+
+    def impl(
+        self,
+        op_name: Any,
+        fn: Callable[..., Any],
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = False,
+    ) -> None:
+        """Registers a function of an op for a dispatch key: `"CPU"`, `"CUDA"`, `"Meta"`, `"Autograd"`, …
+
+        Raises:
+            RuntimeError: there is no such op.
+            ValueError: there is no such key.
+        """
+        key = dispatch_key or self.dispatch_key
+        if key not in KEYS:
+            raise errors.ValueError(f"Library.impl(): expected a dispatch key of {sorted(KEYS)}, got {key!r}")
+        if with_keyset:
+            raise errors.NotImplementedError("Library.impl(): there are no key sets; leave with_keyset out")
+        found = _operator(op_name if isinstance(op_name, Operator) else self._full(op_name))
+        if fn is not fallthrough_kernel:
+            _register(found, KEYS[key], fn)
+
+    def _full(self, name: str) -> str:
+        name = name.removesuffix(".default")
+        return name if "::" in name else f"{self.ns}::{name}"
+
+    def _register_fake(self, op_name: str, fn: Callable[..., Any], **options: Any) -> None:
+        register_fake(self._full(op_name), fn)
+
+    def fallback(self, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False) -> None:
+        """A kernel for all ops that have none, in PyTorch.
+
+        Raises:
+            NotImplementedError: always; register a kernel for each op.
+        """
+        raise errors.NotImplementedError("Library.fallback(): register a kernel for each op with Library.impl")
+
+    def _destroy(self) -> None:
+        """Removes the ops that it defined."""
+        for name in self._defined:
+            OPERATORS.pop(name, None)
+        self._defined.clear()
+
+
+def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
+    """Given to `Library.impl`, it leaves a dispatch key to the next one; it is never called.
+
+    Raises:
+        NotImplementedError: it is called.
+    """
+    raise errors.NotImplementedError("fallthrough_kernel() should never be called.")
+
+
+def get_kernel(op: Any, dispatch_key: Any, **options: Any) -> Callable[..., Any]:
+    """Returns the function that is registered for a dispatch key.
+
+    Raises:
+        RuntimeError: there is no such op, or no such function.
+    """
+    found = _operator(op)
+    name = getattr(dispatch_key, "name", str(dispatch_key))
+    kernel = found.kernels.get(KEYS.get(name, name)) or found.kernels.get("any")
+    if kernel is None:
+        raise errors.RuntimeError(f"get_kernel(): {found._qualname} has no kernel for {name}")
+    return kernel
+
+
+def get_ctx() -> Any:
+    """The context of a function of shapes, for sizes that are not known before a call.
+
+    Raises:
+        RuntimeError: always; it is only there while a program is traced, which does not happen.
+    """
+    raise errors.RuntimeError("get_ctx(): there are no symbolic sizes; compute the size from the tensors")
+
+
+def opcheck(
+    op: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    test_utils: Any = ("test_schema", "test_autograd_registration", "test_faketensor"),
+    raise_exception: bool = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> dict[str, str]:
+    """Tests what was registered for an op on a call.
+
+    Args:
+        op: the op.
+        args, kwargs: of the call.
+        test_utils: which tests: `"test_schema"` (only what the schema says is written to, and results are no
+            arguments), `"test_autograd_registration"` (inputs that need a gradient get one), `"test_faketensor"`
+            (the function of shapes gives the kernel's shapes and dtypes).
+        raise_exception: whether a failure is raised, or given in the result.
+        atol, rtol: taken for PyTorch's sake.
+
+    Returns:
+        By test `"SUCCESS"`, or the error.
+
+    Raises:
+        RuntimeError: a test fails.
+    """
+    from lucid.library._opcheck import run
+
+    names = [test_utils] if isinstance(test_utils, str) else list(test_utils)
+    return run(_operator(op), args, kwargs or {}, names, raise_exception)
+
+
+def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | None = None) -> Any:
+    """A custom op of Triton's kernels, in PyTorch.
+
+    Raises:
+        NotImplementedError: always; `lucid.metal.run_kernel` runs source of Metal or CUDA.
+    """
+    raise errors.NotImplementedError(
+        "triton_op(): Triton's kernels do not run here; see lucid.metal for custom kernels"
+    )
+
+
+def wrap_triton(triton_kernel: Any, /) -> Any:
+    """A kernel of Triton's that a compiler traces, in PyTorch.
+
+    Raises:
+        NotImplementedError: always; `lucid.metal.run_kernel` runs source of Metal or CUDA.
+    """
+    raise errors.NotImplementedError(
+        "wrap_triton(): Triton's kernels do not run here; see lucid.metal for custom kernels"
+    )

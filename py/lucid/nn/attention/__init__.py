@@ -1,0 +1,66 @@
+"""Names around the choice of an attention kernel, as `torch.nn.attention`. Lucid has one implementation a device."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterator
+
+from lucid._warnings import warn_once
+from lucid.backends import cuda as _switches
+
+__all__ = ["WARN_FOR_UNFUSED_KERNELS", "SDPBackend", "sdpa_kernel"]
+
+WARN_FOR_UNFUSED_KERNELS = False
+
+
+class SDPBackend(enum.Enum):
+    """PyTorch's implementations of `scaled_dot_product_attention`."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextlib.contextmanager
+def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[None]:
+    """A block in which PyTorch chooses among some implementations of attention.
+
+    Args:
+        backends: one or several; the switches of `lucid.backends.cuda` say so inside of the block.
+        set_priority: whether the order counts.
+
+    Raises:
+        AssertionError: `backends` is neither.
+
+    Differences from PyTorch: each device has one implementation, which is used whatever is chosen; a warning says so
+    once.
+
+    Example:
+        >>> import warnings
+        >>> from lucid.nn.attention import SDPBackend, sdpa_kernel
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     with sdpa_kernel(SDPBackend.MATH):
+        ...         lucid.backends.cuda.flash_sdp_enabled()
+        False
+    """
+    given = [backends] if isinstance(backends, SDPBackend) else backends
+    if not isinstance(given, (list, tuple)) or not all(isinstance(b, SDPBackend) for b in given):
+        raise AssertionError("Backend must be an instance of SDPBackend or a list of SDPBackend instances")
+    warn_once("sdpa_kernel", "sdpa_kernel(): the choice changes nothing; attention has one implementation a device")
+    names = {
+        "flash": SDPBackend.FLASH_ATTENTION,
+        "mem_efficient": SDPBackend.EFFICIENT_ATTENTION,
+        "math": SDPBackend.MATH,
+        "cudnn": SDPBackend.CUDNN_ATTENTION,
+    }
+    former = dict(_switches._sdp)
+    _switches._sdp.update({name: b in given for name, b in names.items()})
+    try:
+        yield
+    finally:
+        _switches._sdp.update(former)

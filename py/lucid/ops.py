@@ -1,0 +1,83 @@
+"""Ops by namespace and name, as `torch.ops`: custom ops, and Lucid's own as `lucid.ops.aten.name`.
+
+`lucid.ops.mylib.f` is the custom op `mylib::f`; `.default` of it is the same. `lucid.ops.aten.add` calls `lucid.add`
+whichever signature is named (`add.Tensor`, `sum.dim_IntList`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+__all__ = ["load_library"]
+
+loaded_libraries: set[str] = set()
+
+
+class _Native:
+    """One of Lucid's own ops; every signature of it is the same function."""
+
+    def __init__(self, name: str, function: Any) -> None:
+        self.__name__, self._function = name, function
+        self._qualified_op_name = f"aten::{name}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, overload: str) -> Any:
+        if overload.startswith("__"):
+            raise AttributeError(overload)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<op aten.{self.__name__}>"
+
+
+class _Namespace:
+    """The ops of one namespace."""
+
+    def __init__(self, name: str) -> None:
+        self._name = self.__name__ = name
+
+    def __getattr__(self, op: str) -> Any:
+        if op.startswith("__"):
+            raise AttributeError(op)
+        from lucid.library._operator import OPERATORS
+
+        found: Any = OPERATORS.get(f"{self._name}::{op}")
+        if found is None and self._name in ("aten", "prims"):
+            import lucid
+
+            for place in (lucid, lucid.nn.functional, lucid.linalg, lucid.special, lucid.Tensor):
+                function = getattr(place, op.removeprefix("linalg_").removeprefix("special_"), None)
+                if callable(function) and not isinstance(function, type):
+                    return _Native(op, function)
+        if found is None:
+            raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{op}'")
+        return found
+
+    def __dir__(self) -> list[str]:
+        from lucid.library._operator import OPERATORS
+
+        return [q.split("::")[1] for q in OPERATORS if q.startswith(f"{self._name}::")]
+
+    def __repr__(self) -> str:
+        return f"<namespace lucid.ops.{self._name}>"
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Loads a library of ops that was compiled for PyTorch.
+
+    Raises:
+        NotImplementedError: always; such a library needs PyTorch. Define the ops with `lucid.library.custom_op`.
+    """
+    name = os.fspath(path)
+    raise NotImplementedError(
+        f"ops.load_library({name!r}): such a library needs PyTorch; define its ops with lucid.library.custom_op"
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'lucid.ops' has no attribute {name!r}")
+    return globals().setdefault(name, _Namespace(name))

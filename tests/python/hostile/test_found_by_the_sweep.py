@@ -1,0 +1,52 @@
+"""What the sweep found and was mended, each with its shortest program."""
+
+from __future__ import annotations
+
+import lucid
+import pytest
+
+DEVICES = ["cpu", "gpu"]
+SIGNED = [lucid.int8, lucid.int16, lucid.int32, lucid.int64]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", SIGNED, ids=str)
+def test_divisors_of_the_lowest_integer(dtype: lucid.dtype, device: str) -> None:
+    low, high = lucid.iinfo(dtype).min, lucid.iinfo(dtype).max
+    a = lucid.tensor([high, low, low, 12, 0, -6], dtype=dtype, device=device)
+    b = lucid.tensor([low, -1, low, 18, 0, 4], dtype=dtype, device=device)
+    assert lucid.gcd(a, b).tolist() == [1, 1, low, 6, 0, 2]
+    assert lucid.lcm(a, b).tolist()[1:] == [low, low, 36, 0, 12]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_segments_of_a_number_are_refused(device: str) -> None:
+    with pytest.raises(RuntimeError, match="segment_reduce"):
+        lucid.segment_reduce(lucid.tensor(0.5, device=device), "mean", offsets=lucid.tensor([0], device=device))
+
+
+def test_tensors_without_elements_may_have_any_other_sizes() -> None:
+    x = lucid.tensor([1]).as_strided((1, 0, 2**40, 2**40, 4), (0, 0, 0, 0, 0))
+    assert lucid.nn.ZeroPad2d([7, 0])(x).shape == (1, 0, 2**40, 2**40, 11)
+    y = lucid.tensor([1.0]).as_strided((0, 2**40, 2**40, 4), (0, 0, 0, 0)).clone()
+    assert y.shape == (0, 2**40, 2**40, 4)
+
+
+def test_a_weight_of_one_number_has_a_norm() -> None:
+    from lucid.nn.utils.parametrizations import scaled
+
+    assert scaled(lucid.tensor(3.0), lucid.tensor(5.0), 0).item() == 5.0
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_exponentials_of_columns_with_an_infinite_sum_end(device: str) -> None:
+    huge = lucid.tensor([[3e38, 0.0], [3e38, 0.0]], device=device).matrix_exp()
+    assert not huge.isfinite().all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_matrix_that_is_not_finite_leaves_the_others_exponentials_alone(device: str) -> None:
+    sound = lucid.tensor([[0.0, 3.0], [-2.0, 1.0]])
+    both = lucid.stack([lucid.full((2, 2), float("nan")), sound]).to(device).matrix_exp().cpu()
+    assert both[0].isnan().all()
+    assert lucid.allclose(both[1], sound.matrix_exp(), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,43 @@
+"""Random programs of views, writes, dtypes and dropped variables end as in PyTorch, on both devices; see
+`python -m tests.python.fuzz programs`, which runs many more.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.python.fuzz import programs
+from tests.python.parity.wide_programs import case, from_json, shorter, size, source, to_json
+
+#: Programs of each run, of which half run on the GPU device.
+PROGRAMS = int(os.environ.get("LUCID_RANDOM_PROGRAMS", "5000"))
+
+
+def test_random_programs_end_as_in_pytorch() -> None:
+    report = programs.run(900, jobs=2, most=PROGRAMS, shrink=3)
+    assert not report.findings, report.text()
+    assert report.programs == PROGRAMS and report.kinds["same"] > 0.95 * PROGRAMS, report.text()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_programs_travel_between_processes(seed: int) -> None:
+    program = case(seed)
+    said = to_json(program)
+    assert from_json(said) == program
+    assert size(min(shorter(program), key=size)) < size(program)
+    assert "requires_grad_" in source(program)
+
+
+def test_what_differs_is_found_and_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    import lucid
+
+    from tests.python.parity.tape_programs import difference
+    from tests.python.parity.wide_programs import WideRun
+
+    wrong = lucid.Tensor.sigmoid_
+
+    monkeypatch.setattr(lucid.Tensor, "sigmoid_", lambda x: wrong(x).add_(1))
+    found = [seed for seed in range(300) if "sigmoid_" in source(case(seed)) and difference(case(seed), "cpu", WideRun)]
+    assert found

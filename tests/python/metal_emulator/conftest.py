@@ -1,0 +1,14 @@
+"""What the tests need that `make metal-check` fetches."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.metal import toolchain
+
+
+@pytest.fixture(scope="session")
+def compiler() -> None:
+    """The compiler of the kernels."""
+    if not toolchain.available():
+        pytest.skip("the compiler of Metal's kernels is not there: `make metal-check` fetches it")
