@@ -1,7 +1,7 @@
 //! Processes that end with work pending, each a child of the test's own that runs one of its functions.
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +12,14 @@ const CHILD: &str = "LUCID_TEST_EXIT_CHILD";
 /// Runs the test of this name in a process of its own, in which [`child`] is true.
 fn run(name: &str) -> ExitStatus {
     let program = std::env::current_exe().unwrap();
-    let mut child = Command::new(program).args(["--exact", name, "--nocapture"]).env(CHILD, name).spawn().unwrap();
+    // Its output is dropped: a child that is meant to panic would be read as a test that failed.
+    let mut child = Command::new(program)
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, name)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     for _ in 0..600 {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
