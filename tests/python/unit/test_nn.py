@@ -653,6 +653,12 @@ def test_registered_names_come_after_what_a_class_says() -> None:
     assert pickle.loads(pickle.dumps(found)).__get__(named, Named) is named.scale
 
 
+def test_names_registered_on_a_bare_module_stay_its_own() -> None:
+    bare = nn.Module()
+    bare.only_here = nn.Parameter(lucid.ones(1))
+    assert bare.only_here.requires_grad and not hasattr(nn.Module, "only_here") and not hasattr(nn.ReLU(), "only_here")
+
+
 def test_a_module_without_init_says_so_when_called() -> None:
     class Bare(nn.Module):
         def __init__(self) -> None:

@@ -113,7 +113,9 @@ def _registered(kind: str, owner: Any, name: str, value: Any) -> Any:
         if changed is not None:
             value = changed
     cls = type(owner)
-    if name.isidentifier() and not any(name in base.__dict__ for base in cls.__mro__):
+    # Never on `Module` itself, whose attributes every module of the process has.
+    bare = CallMixin in cls.__bases__
+    if not bare and name.isidentifier() and not any(name in base.__dict__ for base in cls.__mro__):
         setattr(cls, name, _C.Registered(name))
     return value
 
