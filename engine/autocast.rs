@@ -23,11 +23,11 @@ struct State {
     cache: bool,
     depth: usize,
     /// Low-precision copies of leaves, by address.
-    kept: HashMap<usize, Kept>,
+    kept: HashMap<usize, CachedCast>,
 }
 
 /// A cast of a leaf; the address stays taken while the weak handle lives.
-struct Kept {
+struct CachedCast {
     of: Weak<Inner>,
     version: u32,
     recorded: bool,
@@ -206,7 +206,7 @@ impl Casts {
         }
         let cast = t.cast(to)?;
         let of = Arc::downgrade(&t.0);
-        let old = state(|s| s.kept.insert(key, Kept { of, version: t.version(), recorded, cast: cast.clone() }));
+        let old = state(|s| s.kept.insert(key, CachedCast { of, version: t.version(), recorded, cast: cast.clone() }));
         drop(old);
         Ok(cast)
     }

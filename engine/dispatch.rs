@@ -6,14 +6,14 @@
 use crate::autograd;
 use crate::batching::{self, Batch};
 use crate::fallible::copied;
+use crate::layout_propagation::{as_first, as_images, as_indexed, by_columns, in_order, in_order_along, joined};
 use crate::ops::OpRow;
 use crate::ops::{
     binary::BinaryOp, index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp,
     view::ViewOp,
 };
 use crate::optim::Step;
-use crate::ordered::{as_first, as_images, as_indexed, by_columns, in_order, in_order_along, joined};
-use crate::over;
+use crate::output_donation;
 use crate::profile;
 use crate::shape::Layout;
 use crate::sparse::{self, Coo};
@@ -230,7 +230,7 @@ where
     for t in inputs {
         match B::unwrap(t.storage()) {
             Some(array) => arrays.push(array),
-            None => return Err(strangers(op, inputs)),
+            None => return Err(device_mismatch(op, inputs)),
         }
     }
     Ok(arrays)
@@ -238,7 +238,7 @@ where
 
 /// Why an op cannot take these tensors together.
 #[cold]
-fn strangers(op: &'static str, inputs: &[&Tensor]) -> Box<Error> {
+fn device_mismatch(op: &'static str, inputs: &[&Tensor]) -> Box<Error> {
     if let Some(refused) = batching::refuse(op, inputs).or_else(|| sparse::refuse(op, inputs)) {
         return refused;
     }
@@ -262,7 +262,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
     refuse_dtype::<B>(name, out.dtype)?;
     B::countable(name, out)?;
     let samples = matches!(prim, Prim::Random(op) if op.is_sample());
-    let over = || B::DEVICE == Device::Cpu && over::taken(name, inputs, out);
+    let over = || B::DEVICE == Device::Cpu && output_donation::taken(name, inputs, out);
     let array = match (prim, x.as_slice()) {
         (Prim::Create(op), []) => B::create(op, out),
         (Prim::Random(op), []) => B::random(op, out),
@@ -332,12 +332,12 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
 /// The inputs of an element-wise op on the GPU device, where CPU tensors without dimensions are numbers, as in PyTorch; any other
 /// mix is refused.
 #[cold]
-fn meet(prim: &Prim, inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 4]>> {
+fn promote_scalars(prim: &Prim, inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 4]>> {
     let by_element = matches!(prim, Prim::Binary(_) | Prim::Compare(_) | Prim::Select(_));
     let moved = |t: &&Tensor| match t.device() {
         Device::Gpu => Ok((*t).clone()),
         Device::Cpu if by_element && t.ndim() == 0 => t.to_device(Device::Gpu),
-        Device::Cpu => Err(strangers(prim.name(), inputs)),
+        Device::Cpu => Err(device_mismatch(prim.name(), inputs)),
     };
     inputs.iter().map(moved).collect()
 }
@@ -349,7 +349,7 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
         return match inputs.iter().any(|t| t.is_batched()) {
             true => batching::apply(prim, inputs, meta),
             false if inputs.iter().all(|t| t.storage().is_array()) => {
-                let met = meet(&prim, inputs)?;
+                let met = promote_scalars(&prim, inputs)?;
                 apply1(prim, &met.iter().collect::<SmallVec<[&Tensor; 4]>>(), meta)
             }
             false => sparse::apply(prim, inputs, meta),

@@ -3,7 +3,7 @@
 //! Depends on `lucid_core::memory_format` and the ops. Tensors of a format have a storage of their own, in which the dimensions
 //! are permuted: on both devices it is row-major in that order, and the strides say so.
 
-use crate::autograd::{Auto, Naming};
+use crate::autograd::{Auto, OpScope};
 use crate::ops::view::{permute_axes, ViewOp};
 use crate::shape::{contiguous_strides, inverse, Axes, Layout, Shape, Strides};
 use crate::{dispatch, Error, MemoryFormat, Result, Tensor};
@@ -70,7 +70,7 @@ impl Tensor {
     /// # Errors
     /// For a format of tensors with another number of dimensions, and where there is no room.
     pub fn copy_in(&self, format: MemoryFormat) -> Result<Tensor> {
-        let _name = Naming::of("clone", 0);
+        let _name = OpScope::of("clone", 0);
         self.mapped_in("clone", format, Tensor::copy)
     }
 
@@ -80,7 +80,7 @@ impl Tensor {
         if self.is_sparse() || self.is_batched() || like.is_contiguous() || !like.is_dense() {
             return self.copy();
         }
-        let _name = Naming::of("clone", 0);
+        let _name = OpScope::of("clone", 0);
         laid(self.shape(), &like.strides, |order| permute_axes(self, order)?.copy())
     }
 
@@ -117,7 +117,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::copy_in`], and where the device has not the dtype.
     pub fn copy_to(&self, dtype: crate::DType, device: crate::Device, format: MemoryFormat) -> Result<Tensor> {
-        let _name = Naming::of("cast", 0);
+        let _name = OpScope::of("cast", 0);
         crate::warnings::of_cast(self.dtype(), dtype);
         self.mapped_in("to", format, |t| {
             let (casts, moves) = (dtype != t.dtype(), device != t.device());

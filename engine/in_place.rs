@@ -52,7 +52,7 @@ impl Tensor {
             Device::Gpu => value.cast(self.dtype())?.to_device(Device::Gpu)?,
             Device::Cpu => value.to_device(Device::Cpu)?.cast(self.dtype())?,
         };
-        let _name = autograd::Naming::of("copy_", 0);
+        let _name = autograd::OpScope::of("copy_", 0);
         self.write_in_place("copy_", value)
     }
 
@@ -184,7 +184,7 @@ impl Tensor {
         let value = crate::ops::view::expand_to(&cast, self.shape())?;
         drop(cast);
         match self.layout().may_overlap() && !itself {
-            true => crate::ops::overlap::assign(self, &value)?,
+            true => crate::ops::aliased_write::assign(self, &value)?,
             // Its own kernel has written it, or it is written to itself.
             false if itself || value.is_over(self) => self.storage().touch(),
             false => dispatch::assign(op, self, &value, value.is_unshared())?,

@@ -408,7 +408,7 @@ impl Tensor {
     /// # lucid::Result::<()>::Ok(())
     /// ```
     pub fn backward(&self) -> Result<()> {
-        autograd::backward(std::slice::from_ref(self), &[None], autograd::Keep::default(), None)
+        autograd::backward(std::slice::from_ref(self), &[None], autograd::BackwardOptions::default(), None)
     }
 
     /// Where the gradient of this tensor goes.

@@ -5,7 +5,7 @@
 
 mod common;
 use common::{counting, tensor, values, DEVICES};
-use lucid::autograd::{backward, grad, Keep};
+use lucid::autograd::{backward, grad, BackwardOptions};
 use lucid::{no_grad, Device, Error, Result, Tensor};
 use std::sync::{Arc, Mutex};
 
@@ -58,7 +58,7 @@ fn leaves_that_get_the_same_gradient_do_not_share_it() -> Result<()> {
 fn third_derivative_of_a_power() -> Result<()> {
     for device in DEVICES {
         let x = leaf(&[2.0], &[], device)?;
-        let keep = Keep { graph: true, create_graph: true };
+        let keep = BackwardOptions { graph: true, create_graph: true };
         let mut y = x.pow(4)?;
         for expected in [32.0, 48.0, 48.0] {
             y = grad(&[y], std::slice::from_ref(&x), &[None], keep)?.remove(0).unwrap();
@@ -73,7 +73,7 @@ fn a_second_walk_needs_the_graph_kept() -> Result<()> {
     for device in DEVICES {
         let x = leaf(&[2.0], &[], device)?;
         let y = x.square()?;
-        backward(std::slice::from_ref(&y), &[None], Keep { graph: true, create_graph: false }, None)?;
+        backward(std::slice::from_ref(&y), &[None], BackwardOptions { graph: true, create_graph: false }, None)?;
         y.backward()?;
         let error = y.backward().unwrap_err();
         assert!(error.to_string().contains("a second time"), "{error}");
@@ -153,7 +153,7 @@ fn hooks_see_and_replace_gradients_and_results_keep_theirs() -> Result<()> {
             log.lock().unwrap().push(g.item_f64()?);
             (g * 10.0).map(Some)
         }))?;
-        backward(&[(&y * 3.0)?], &[None], Keep { graph: true, create_graph: false }, None)?;
+        backward(&[(&y * 3.0)?], &[None], BackwardOptions { graph: true, create_graph: false }, None)?;
         assert_eq!((seen.lock().unwrap().as_slice(), x.grad().unwrap().item_f64()?), (&[3.0][..], 120.0));
         y.remove_hook(handle);
         // What is kept is what goes on, after the hooks, as in PyTorch.
@@ -168,7 +168,7 @@ fn only_what_leads_to_the_inputs_is_walked() -> Result<()> {
         let (a, b) = (leaf(&[2.0], &[], device)?, leaf(&[3.0], &[], device)?);
         let unused = leaf(&[1.0], &[], device)?;
         let y = (&a.square()? * &b.exp()?)?;
-        let grads = grad(&[y], &[a.clone(), unused], &[None], Keep::default())?;
+        let grads = grad(&[y], &[a.clone(), unused], &[None], BackwardOptions::default())?;
         assert!((grads[0].as_ref().unwrap().item_f64()? - 4.0 * 3f64.exp()).abs() < 1e-3);
         assert!(grads[1].is_none() && b.grad().is_none() && a.grad().is_none());
     }
@@ -214,7 +214,7 @@ fn backward_needs_one_element_or_a_weight() -> Result<()> {
     for device in DEVICES {
         let x = leaf(&[1.0, 2.0], &[2], device)?;
         assert!(x.square()?.backward().unwrap_err().to_string().contains("scalar outputs"));
-        backward(&[x.square()?], &[Some(counting(&[2], device)?)], Keep::default(), None)?;
+        backward(&[x.square()?], &[Some(counting(&[2], device)?)], BackwardOptions::default(), None)?;
         assert_eq!(values(&x.grad().unwrap())?, [0.0, 4.0]);
         assert!(tensor(&[1.0], &[], device)?.backward().is_err());
     }

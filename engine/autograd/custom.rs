@@ -2,12 +2,12 @@
 //!
 //! What `lucid.autograd.Function` is built on, and what a Rust program uses to put a kernel of its own on the tape.
 
-use super::auto::Auto;
+use super::autograd_meta::Auto;
 use super::forward;
 use super::graph::GraphNode;
 use super::hooks::GradList;
 use super::host_refs::{self, HostRef};
-use super::node::{Edge, InputMeta, Kept, Kind, Node, Saved};
+use super::node::{Edge, InputMeta, Kind, Node, Saved, SavedTensor};
 use super::record::{check_followed, edge_of, requires_grad};
 use super::{grad_enabled, Ctx, Grads};
 use crate::tensor::signed;
@@ -108,8 +108,8 @@ pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode
     let keep = |t: &Option<Tensor>| match t {
         None => Ok(None),
         Some(t) => match outputs.iter().position(|o| o.is_same(t)) {
-            Some(nr) => Kept::output(t.storage(), nr as u32).map(Some),
-            None => Kept::input(t).map(Some),
+            Some(nr) => SavedTensor::output(t.storage(), nr as u32).map(Some),
+            None => SavedTensor::input(t).map(Some),
         },
     };
     let inputs = record.saved.iter().map(keep).collect::<Result<_>>()?;
@@ -274,7 +274,7 @@ impl Custom {
     }
 }
 
-/// A gradient that depends on an input at bends alone, tied to that input's place on the tape: its own gradient there is zeros,
+/// A gradient that depends on an input at piecewise_linear alone, tied to that input's place on the tape: its own gradient there is zeros,
 /// as PyTorch has it, where it would else lead nowhere.
 pub(crate) fn tied(g: Tensor, of: &Arc<Node>, i: usize) -> Tensor {
     let Some(Some(edge)) = of.edges.get(i) else { return g };

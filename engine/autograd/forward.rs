@@ -10,11 +10,11 @@
 //! tensor's shape, device and strides, and shares memory with that of another only where the tensors share theirs.
 
 use super::copy_slices::follow;
-use super::levels::{self, around, around_tangents, at_each, below, current};
-pub(crate) use super::levels::{active, without};
-use super::node::{Ctx, Edge, InputMeta, Kept, Kind, Node, Saved};
+use super::dual_level::{self, around, around_tangents, at_each, below, current};
+pub(crate) use super::dual_level::{active, without};
+use super::node::{Ctx, Edge, InputMeta, Kind, Node, Saved, SavedTensor};
 use super::record::{edge_of, requires_grad};
-use super::{modes, run, with_grad, Keep};
+use super::{backward, modes, with_grad, BackwardOptions};
 use crate::batching;
 use crate::dispatch::{self, Meta, Prim, Storage};
 use crate::ops::contract::ContractOp;
@@ -124,7 +124,7 @@ pub(crate) fn tangents(t: &Tensor) -> Result<Vec<Tensor>> {
 
 /// The tangents that a node keeps with a result of its own, put back with it.
 pub(crate) fn restore(t: &Tensor, kept: &[Tangent]) {
-    for tangent in kept.iter().filter(|tangent| levels::is_open(tangent.level)) {
+    for tangent in kept.iter().filter(|tangent| dual_level::is_open(tangent.level)) {
         drop(t.0.auto.put_tangent(tangent.clone()));
     }
 }
@@ -360,7 +360,7 @@ pub(crate) fn record<F: FnOnce(Prim) -> Result<Tensor>>(prim: Prim, inputs: &[&T
     put(&out, Some(own), false);
     // Gradient rules that ask for the result get it with its tangents.
     if let Some(edge) = out.0.auto.own_edge() {
-        if let Some(Kept::Output(kept, ..)) = &mut edge.node.saved.lock().output {
+        if let Some(SavedTensor::Output(kept, ..)) = &mut edge.node.saved.lock().output {
             kept.1 = out.0.auto.tangents();
         }
     }
@@ -372,7 +372,7 @@ type Given = SmallVec<[Option<Tensor>; 4]>;
 
 /// `J v` for the result `out`.
 fn pushed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<Tensor> {
-    let _name = modes::Naming::none();
+    let _name = modes::OpScope::none();
     let wanted = |t: &Tensor| requires_grad(t);
     let recording = modes::grad_enabled() && (inputs.iter().any(|t| wanted(t)) || given.iter().flatten().any(wanted));
     let real = out.dtype().is_float() && inputs.iter().zip(given).all(|(t, v)| v.is_none() || t.dtype().is_float());
@@ -424,14 +424,14 @@ fn step(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<
         true => {
             let t = if recording { (*t).clone() } else { cut(t)? };
             let version = t.version();
-            Ok(Some(Kept::Input(t, version)))
+            Ok(Some(SavedTensor::Input(t, version)))
         }
         false => Ok(None),
     };
     let kept = inputs.iter().enumerate().map(keep).collect::<Result<_>>()?;
     let output = saves.output(needs).then(|| {
         let storage: &Storage = out.storage();
-        Kept::Output(Box::new((storage.clone(), out.0.auto.tangents())), storage.version(), 0)
+        SavedTensor::Output(Box::new((storage.clone(), out.0.auto.tangents())), storage.version(), 0)
     });
     let metas = inputs.iter().map(|t| InputMeta::of(t)).collect();
     Ok(Node::new(Kind::Op(prim.clone()), edges, metas, Saved { inputs: kept, output, freed: false }))
@@ -460,7 +460,7 @@ fn transposed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given, reco
     let node = step(prim, inputs, out, given)?;
     let wanted: SmallVec<[bool; 4]> = given.iter().map(Option::is_some).collect();
     let u = Tensor::full_of(out.shape(), Scalar::ZERO, out.dtype(), out.device())?.requires_grad_(true)?;
-    super::reach::retire(std::slice::from_ref(&u));
+    super::transform_leaf::retire(std::slice::from_ref(&u));
     // Nothing that was recorded before `u` was made can lead to it.
     let since = Node::next_number();
     let grads = [Some(u.clone())];
@@ -469,7 +469,7 @@ fn transposed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given, reco
             let made = prim.gradient(&Ctx::new(&node, &grads, Some(&wanted)))?;
             made.into_iter()
                 .zip(&node.metas)
-                .map(|(g, m)| g.map(|g| super::fit::fit(g, m, None)).transpose())
+                .map(|(g, m)| g.map(|g| super::unbroadcast::unbroadcast(g, m, None)).transpose())
                 .collect::<Result<Given>>()
         })
     })?;
@@ -486,8 +486,8 @@ fn transposed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given, reco
     if roots.is_empty() {
         return out.zeros_like();
     }
-    let keep = Keep { graph: recording, create_graph: recording };
-    let found = run::grad_since(since, &roots, std::slice::from_ref(&u), &weights, keep)?;
+    let keep = BackwardOptions { graph: recording, create_graph: recording };
+    let found = backward::grad_since(since, &roots, std::slice::from_ref(&u), &weights, keep)?;
     found.into_iter().next().flatten().map_or_else(|| out.zeros_like(), Ok)
 }
 

@@ -1,8 +1,8 @@
 //! The graph as a user may look at it: nodes, what they lead to, hooks on them.
 
-use super::auto::Auto;
+use super::autograd_meta::Auto;
 use super::hooks::{PostHook, PreHook};
-use super::modes::Called;
+use super::modes::OpCall;
 use super::node::{Ctx, Edge, Kind, Node};
 use super::record::{edge_of, requires_grad};
 use crate::dispatch::Prim;
@@ -35,7 +35,7 @@ impl Node {
             Kind::Accumulate(_) => Cow::Borrowed("AccumulateGrad"),
             Kind::Write(ops, _) if !ops.is_empty() || self.called.is_none() => Cow::Borrowed("CopySlices"),
             Kind::Custom(custom) => Cow::Borrowed(custom.name),
-            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) => {
+            Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) => {
                 let (op, given) = self.called.map_or((self.op(), 0), |called| (called.name, called.given));
                 match op {
                     "copy_" => return Cow::Borrowed("CopyBackwards"),
@@ -249,7 +249,7 @@ impl GraphNode {
     pub fn results(&self) -> usize {
         match &self.0.kind {
             Kind::Op(_) | Kind::Write(..) | Kind::Accumulate(_) => 1,
-            Kind::Pieces(pieces) => pieces.sizes.len(),
+            Kind::SplitInfo(pieces) => pieces.sizes.len(),
             Kind::Custom(custom) => custom.results(),
         }
     }
@@ -268,7 +268,7 @@ impl GraphNode {
     pub fn leaf(&self) -> Option<Tensor> {
         match &self.0.kind {
             Kind::Accumulate(leaf) => Some(leaf.0.auto.heir().unwrap_or_else(|| leaf.clone())),
-            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => None,
+            Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => None,
         }
     }
 
@@ -309,7 +309,7 @@ impl GraphNode {
     pub(super) fn whole(&self) -> Option<&Prim> {
         let Kind::Op(prim) = &self.0.kind else { return None };
         let product = matches!(prim, Prim::Contract(ContractOp::MatMul { .. }));
-        let is_it = |called: Called| {
+        let is_it = |called: OpCall| {
             let name = called.name;
             name.trim_end_matches('_') == prim.name() || product && matches!(name, "mm" | "bmm" | "mv" | "dot")
         };
@@ -417,7 +417,7 @@ impl GraphNode {
 
     /// Will the backward pass that runs in this thread reach the node? `None` where none runs.
     pub fn is_reached(&self) -> Option<bool> {
-        super::run::reaches(&self.0)
+        super::backward::reaches(&self.0)
     }
 
     /// A handle that does not keep the node.
@@ -473,7 +473,7 @@ impl GraphNode {
     /// # Errors
     /// What the gradient rule reports.
     pub fn call(&self, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
-        super::run::alone(&self.0, grads)
+        super::backward::alone(&self.0, grads)
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Order for one node, as in PyTorch: hooks on its results, kept gradients, hooks before it, the node, hooks after it.
 
-use super::auto::Auto;
+use super::autograd_meta::Auto;
 use super::host_refs::{self, HostRef};
 use super::node::{Kind, Node};
-use super::reach::Source;
 use super::record::{edge_of, requires_grad};
+use super::transform_leaf::Source;
 use crate::{batching, Error, Result, Tensor};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -258,7 +258,7 @@ impl Node {
     pub(crate) fn with_extra<T>(&self, f: impl FnOnce(&Extra) -> T) -> T {
         match &self.kind {
             Kind::Accumulate(leaf) => f(&leaf.0.auto.leaf_extra()),
-            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => f(&self.extra),
+            Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => f(&self.extra),
         }
     }
 

@@ -6,10 +6,10 @@
 //! no thread can reach it that does not hold the root: while a collector looks, which it does several times, the answer can
 //! only become larger.
 
-use super::auto::Auto;
+use super::autograd_meta::Auto;
 use super::graph::GraphNode;
 use super::hooks::Extra;
-use super::node::{Edge, Kept, Kind, Node, Place};
+use super::node::{Edge, Kind, Node, Place, SavedTensor};
 use crate::tensor::Inner;
 use crate::Tensor;
 use std::any::Any;
@@ -97,14 +97,16 @@ impl Walk {
         match &node.kind {
             Kind::Accumulate(leaf) => self.tensor(leaf),
             Kind::Custom(custom) if Arc::strong_count(custom) == 1 => visit(Holder::Custom(custom)),
-            Kind::Custom(_) | Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) => {}
+            Kind::Custom(_) | Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) => {}
         }
         let Some(saved) = node.saved.try_lock() else { return };
         for kept in saved.inputs.iter().chain([&saved.output]).flatten() {
             match kept {
-                Kept::Input(t, _) => self.tensor(t),
-                Kept::Output(kept, ..) => kept.1.iter().filter_map(|t| t.value.as_ref()).for_each(|t| self.tensor(t)),
-                Kept::Packed(packed) => {
+                SavedTensor::Input(t, _) => self.tensor(t),
+                SavedTensor::Output(kept, ..) => {
+                    kept.1.iter().filter_map(|t| t.value.as_ref()).for_each(|t| self.tensor(t))
+                }
+                SavedTensor::Packed(packed) => {
                     if let Place::At(edge) = &packed.1 {
                         self.node(&edge.node);
                     }
@@ -207,7 +209,7 @@ impl Holder<'_> {
             Holder::Saved(node) => {
                 let Some(saved) = node.saved.try_lock() else { return };
                 for kept in saved.inputs.iter().chain([&saved.output]).flatten() {
-                    if let Kept::Packed(packed) = kept
+                    if let SavedTensor::Packed(packed) = kept
                         && Arc::strong_count(&packed.0.call) == 1
                     {
                         packed.0.host.iter().filter(|host| is_idle(host)).for_each(&mut *visit);
@@ -224,7 +226,8 @@ impl Holder<'_> {
             Holder::Custom(custom) => custom.take_backward(),
             Holder::Saved(node) => {
                 let mut saved = node.saved.try_lock()?;
-                let packed = saved.inputs.iter().chain([&saved.output]).flatten().any(|k| matches!(k, Kept::Packed(_)));
+                let packed =
+                    saved.inputs.iter().chain([&saved.output]).flatten().any(|k| matches!(k, SavedTensor::Packed(_)));
                 let old = packed.then(|| std::mem::take(&mut *saved));
                 saved.freed |= packed;
                 old.map(|old| Box::new(old) as Box<dyn Any>)

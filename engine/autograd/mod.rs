@@ -9,50 +9,50 @@
 
 mod accumulate;
 mod anomaly;
-mod auto;
-pub(crate) mod call;
+mod autograd_meta;
+mod backward;
+mod composite_node;
 mod copy_slices;
 mod custom;
-mod fit;
+mod dual_level;
 pub(crate) mod forward;
 mod grad_dtype;
 mod graph;
 mod hooks;
 mod host_refs;
-mod levels;
 mod modes;
 mod node;
-mod reach;
 mod record;
-mod region;
-mod run;
+pub(crate) mod saved_attributes;
+mod transform_leaf;
 mod transforms;
+mod unbroadcast;
 
-pub(crate) use auto::{Auto, Origin};
-pub use call::Told;
+pub(crate) use autograd_meta::{Auto, Origin};
 pub use custom::{custom, rewritten, Backward, CustomNode, Record};
 pub(crate) use custom::{flat, leading_nowhere, refuse_recorded, refusing};
+pub use dual_level::{
+    close_level, enter_dual_level, exit_dual_level, forward_active, forward_enabled, leave_level, open_level,
+    set_bound, set_forward_enabled,
+};
 pub use forward::{cut, make_dual, set_tangent, unpack_dual};
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};
 pub use host_refs::{clear_node_hosts, clear_tensor_hosts, visit_node_hosts, visit_tensor_hosts, HostRef};
-pub use levels::{
-    close_level, enter_dual_level, exit_dual_level, forward_active, forward_enabled, leave_level, open_level,
-    set_bound, set_forward_enabled,
-};
-pub use modes::Naming;
+pub use modes::OpScope;
 pub use modes::{
     anomaly, enable_grad, grad_enabled, inference_mode_enabled, layout_enforced, led_by_number, named, no_grad,
     packing, pop_packing, push_packing, restore_mode, set_detect_anomaly, set_grad_enabled, set_inference_mode,
-    set_layout_enforced, set_tracer, Former, Pack, Packing, Tracer, Unpack,
+    set_layout_enforced, set_tracer, Former, Pack, SavedTensorHooks, Tracer, Unpack,
 };
-pub(crate) use modes::{bends, laid_back, op_name, with_grad, Lay, Laying};
-pub(crate) use node::{Ctx, Edge, Grads, Pieces};
+pub(crate) use modes::{op_name, piecewise_linear, with_grad, with_grad_layout, GradLayoutGuard, GradLayoutRule};
+pub(crate) use node::{Ctx, Edge, Grads, SplitInfo};
 pub(crate) use record::{
     apart, as_input, before, check_followed, check_in_place, edge_of, has_seen, record, record_fill, record_pieces,
     record_view, record_write, requires_grad, unviewed,
 };
 pub use record::{custom_view, handed_out};
+pub use saved_attributes::SavedArg;
 
 /// Is there something to carry on for what is computed from `t`: a gradient that is recorded, or a tangent?
 pub(crate) fn is_followed(t: &crate::Tensor) -> bool {
@@ -63,5 +63,5 @@ pub use transforms::{
     check_hooks, check_untransformed, current_transform, enter_transform, is_transformed, leave_transform, Transform,
 };
 
-pub use reach::{leads_elsewhere, retire};
-pub use run::{backward, chosen_alone, current_pass, grad, grad_apart, queue_callback, Keep};
+pub use backward::{backward, chosen_alone, current_pass, grad, grad_apart, queue_callback, BackwardOptions};
+pub use transform_leaf::{leads_elsewhere, retire};

@@ -28,14 +28,14 @@ enum Mode {
 
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Recording) };
-    static PACKS: RefCell<Vec<Packing>> = const { RefCell::new(Vec::new()) };
+    static PACKS: RefCell<Vec<SavedTensorHooks>> = const { RefCell::new(Vec::new()) };
     static TAPE: Tape = const { Tape { name: Cell::new(None), next: Cell::new(0) } };
     static LAYOUT: Cell<bool> = const { Cell::new(true) };
 }
 
 /// What each step of this thread's is made with, found by one look.
 struct Tape {
-    name: Cell<Option<Called>>,
+    name: Cell<Option<OpCall>>,
     /// The number of the next step.
     next: Cell<u64>,
 }
@@ -52,7 +52,7 @@ pub fn set_layout_enforced(on: bool) -> bool {
 
 /// What happens to tensors that the tape saves.
 #[derive(Clone)]
-pub enum Packing {
+pub enum SavedTensorHooks {
     /// They go through a hook.
     Hook(Pack),
     /// Hooks are refused, with this reason.
@@ -128,7 +128,7 @@ pub fn enable_grad<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// Adds what happens to tensors saved from now on in this thread; [`pop_packing`] takes it away again.
-pub fn push_packing(packing: Packing) {
+pub fn push_packing(packing: SavedTensorHooks) {
     PACKS.with_borrow_mut(|stack| stack.push(packing));
 }
 
@@ -139,13 +139,13 @@ pub fn pop_packing() {
 }
 
 /// What happens to tensors saved now.
-pub fn packing() -> Option<Packing> {
+pub fn packing() -> Option<SavedTensorHooks> {
     PACKS.with_borrow(|stack| stack.last().cloned())
 }
 
 /// Runs `f` without hooks on what the tape saves: for steps that are done with before the user sees anything of them.
 pub(crate) fn unpacked<T>(f: impl FnOnce() -> T) -> T {
-    struct Restore(Vec<Packing>);
+    struct Restore(Vec<SavedTensorHooks>);
     impl Drop for Restore {
         fn drop(&mut self) {
             PACKS.set(std::mem::take(&mut self.0));
@@ -157,11 +157,11 @@ pub(crate) fn unpacked<T>(f: impl FnOnce() -> T) -> T {
 
 /// While it lives, what the thread records is named after one op, whatever primitives that op is made of. Of several the
 /// first counts: it is the one that the user called.
-pub struct Naming(Option<Called>);
+pub struct OpScope(Option<OpCall>);
 
 /// An op that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Called {
+pub(crate) struct OpCall {
     pub(crate) name: &'static str,
     /// Which arguments it got, as `naming!` of the op table says them.
     pub(crate) given: u64,
@@ -169,42 +169,42 @@ pub(crate) struct Called {
     pub(crate) since: u64,
 }
 
-impl Naming {
+impl OpScope {
     #[inline]
-    pub(crate) fn of(name: &'static str, given: u64) -> Naming {
+    pub(crate) fn of(name: &'static str, given: u64) -> OpScope {
         TAPE.with(|tape| {
             let former = tape.name.get();
             match former {
-                None => tape.name.set(Some(Called { name, given, since: tape.next.get() })),
-                // A row that bends does so within a step of another name, too.
-                Some(first) if given & bends(true) != 0 => {
-                    tape.name.set(Some(Called { given: first.given | bends(true), ..first }));
+                None => tape.name.set(Some(OpCall { name, given, since: tape.next.get() })),
+                // A row that piecewise_linear does so within a step of another name, too.
+                Some(first) if given & piecewise_linear(true) != 0 => {
+                    tape.name.set(Some(OpCall { given: first.given | piecewise_linear(true), ..first }));
                 }
                 Some(_) => {}
             }
-            Naming(former)
+            OpScope(former)
         })
     }
 
     /// For an op that PyTorch makes of steps that can be seen: where nothing has a name yet it has none either, and those that it
     /// calls have their own.
     #[inline]
-    pub(crate) fn steps() -> Naming {
-        Naming(TAPE.with(|tape| tape.name.get()))
+    pub(crate) fn steps() -> OpScope {
+        OpScope(TAPE.with(|tape| tape.name.get()))
     }
 
     /// What follows is a step of its own, of the name `to`, where one of `from` was called; with `None` those that are called
     /// have their own names.
-    pub(crate) fn apart(from: &[&str], to: Option<&'static str>) -> Naming {
+    pub(crate) fn apart(from: &[&str], to: Option<&'static str>) -> OpScope {
         TAPE.with(|tape| {
             let former = tape.name.get();
             if former.is_some_and(|called| from.contains(&called.name)) {
                 // A number is left out, by which its steps are told apart from the others.
                 let since = tape.next.get() + 1;
                 tape.next.set(since);
-                tape.name.set(to.map(|name| Called { name, given: 0, since }));
+                tape.name.set(to.map(|name| OpCall { name, given: 0, since }));
             }
-            Naming(former)
+            OpScope(former)
         })
     }
 
@@ -216,22 +216,22 @@ impl Naming {
 
     /// Names what was called by `from` after another op, one of those that PyTorch makes it of.
     pub(crate) fn rename(from: &str, to: &'static str) {
-        change(from, |called| Called { name: to, ..called });
+        change(from, |called| OpCall { name: to, ..called });
     }
 
-    /// Says of what was called by `from` that it bends, as rows do that always do.
+    /// Says of what was called by `from` that it piecewise_linear, as rows do that always do.
     pub(crate) fn bend(from: &str) {
-        change(from, |called| Called { given: called.given | bends(true), ..called });
+        change(from, |called| OpCall { given: called.given | piecewise_linear(true), ..called });
     }
 
     /// Nothing is named: for gradient rules, whose ops are called by nobody.
-    pub(crate) fn none() -> Naming {
-        Naming(TAPE.with(|tape| tape.name.replace(None)))
+    pub(crate) fn none() -> OpScope {
+        OpScope(TAPE.with(|tape| tape.name.replace(None)))
     }
 }
 
 /// Changes what is said of what was called by `from`.
-fn change(from: &str, f: impl FnOnce(Called) -> Called) {
+fn change(from: &str, f: impl FnOnce(OpCall) -> OpCall) {
     TAPE.with(|tape| {
         if let Some(called) = tape.name.get().filter(|called| called.name == from) {
             tape.name.set(Some(f(called)));
@@ -239,7 +239,7 @@ fn change(from: &str, f: impl FnOnce(Called) -> Called) {
     });
 }
 
-impl Drop for Naming {
+impl Drop for OpScope {
     #[inline]
     fn drop(&mut self) {
         TAPE.with(|tape| tape.name.set(self.0));
@@ -247,12 +247,12 @@ impl Drop for Naming {
 }
 
 thread_local! {
-    static LAY: Cell<Lay> = const { Cell::new(Lay::AsMade) };
+    static GRAD_LAYOUT: Cell<GradLayoutRule> = const { Cell::new(GradLayoutRule::AsMade) };
 }
 
 /// How gradients of the inputs of what is recorded are to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lay {
+pub(crate) enum GradLayoutRule {
     /// As the rules make them.
     AsMade,
     /// Each element in a place of its own, without gaps.
@@ -267,65 +267,65 @@ pub(crate) enum Lay {
 
 /// While it lives, gradients of the inputs of what the thread records are brought to lie so: for ops made of others whose
 /// rules give them otherwise than PyTorch's one rule does. Nothing is copied where they lie so already.
-pub(crate) struct Laying(Lay);
+pub(crate) struct GradLayoutGuard(GradLayoutRule);
 
-impl Laying {
-    pub(crate) fn set(lay: Lay) -> Laying {
-        Laying(LAY.replace(lay))
+impl GradLayoutGuard {
+    pub(crate) fn set(lay: GradLayoutRule) -> GradLayoutGuard {
+        GradLayoutGuard(GRAD_LAYOUT.replace(lay))
     }
 }
 
-impl Drop for Laying {
+impl Drop for GradLayoutGuard {
     fn drop(&mut self) {
-        LAY.set(self.0);
+        GRAD_LAYOUT.set(self.0);
     }
 }
 
 /// The tensor itself, or, where a gradient may come back to it, a view of all of it that has the gradient brought to lie so.
-pub(crate) fn laid_back(t: &Tensor, lay: Lay) -> Result<Tensor> {
+pub(crate) fn with_grad_layout(t: &Tensor, lay: GradLayoutRule) -> Result<Tensor> {
     if !(grad_enabled() && t.requires_grad()) {
         return Ok(t.clone());
     }
-    let _lies = Laying::set(lay);
+    let _lies = GradLayoutGuard::set(lay);
     crate::ops::view::permute_axes(t, &(0..t.ndim()).collect::<crate::shape::Axes>())
 }
 
-/// What a [`Laying`] says.
+/// What a [`GradLayoutGuard`] says.
 #[inline]
-pub(super) fn laying() -> Lay {
-    LAY.get()
+pub(super) fn grad_layout_rule() -> GradLayoutRule {
+    GRAD_LAYOUT.get()
 }
 
 /// Names what is recorded while the guard lives after an op that is no row of its own.
-pub fn named(op: &'static str) -> Naming {
-    Naming::of(op, 0)
+pub fn named(op: &'static str) -> OpScope {
+    OpScope::of(op, 0)
 }
 
 /// The mark of a call with a number before a tensor, `2 ** x`; the tensor is marked, too.
 pub(crate) const LED: u64 = (1 << 63) | 1;
 
-/// The mark of an op that is linear but for bends, so that its gradient depends on its inputs at the bends alone.
-pub(crate) const fn bends(it_does: bool) -> u64 {
+/// The mark of an op that is linear but for piecewise_linear, so that its gradient depends on its inputs at the piecewise_linear alone.
+pub(crate) const fn piecewise_linear(it_does: bool) -> u64 {
     (it_does as u64) << 62
 }
 
 /// Names what is recorded while the guard lives after an op whose first argument was a number.
-pub fn led_by_number(op: &'static str) -> Naming {
-    Naming::of(op, LED)
+pub fn led_by_number(op: &'static str) -> OpScope {
+    OpScope::of(op, LED)
 }
 
-/// The op that a [`Naming`] names.
+/// The op that a [`OpScope`] names.
 pub(crate) fn op_name() -> Option<&'static str> {
     called().map(|called| called.name)
 }
 
 /// The call that is at work.
-pub(super) fn called() -> Option<Called> {
+pub(super) fn called() -> Option<OpCall> {
     TAPE.with(|tape| tape.name.get())
 }
 
 /// The call that is at work, and a number for a step of it.
-pub(super) fn numbered() -> (Option<Called>, u64) {
+pub(super) fn numbered() -> (Option<OpCall>, u64) {
     TAPE.with(|tape| (tape.name.get(), tape.next.replace(tape.next.get() + 1)))
 }
 
@@ -343,7 +343,7 @@ static ANOMALY: AtomicU8 = AtomicU8::new(2);
 pub struct Tracer {
     /// The calling place, as text.
     pub trace: fn() -> Option<String>,
-    /// Called with the op's name and its calling place when its gradient fails.
+    /// OpCall with the op's name and its calling place when its gradient fails.
     pub report: fn(&str, Option<&str>),
 }
 

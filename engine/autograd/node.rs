@@ -3,11 +3,11 @@
 //! Edges point from results to what they came from. A node owns its edges and the inputs it saved; a result it saved is
 //! kept as bare storage, since the tensor owns the node. Dropping a node unlinks its ancestors with a stack of its own.
 
-use super::auto::Auto;
+use super::autograd_meta::Auto;
 use super::custom::Custom;
 use super::forward::{self, Tangent};
 use super::hooks::Extra;
-use super::modes::{self, with_grad, Lay, Packing, Unpack};
+use super::modes::{self, with_grad, GradLayoutRule, SavedTensorHooks, Unpack};
 use crate::dispatch::{Prim, Storage};
 use crate::shape::{Axes, Layout, Shape};
 use crate::tensor::signed;
@@ -39,13 +39,13 @@ pub(crate) enum Kind {
     /// A write of input 1 over what these view ops show of input 0, with the layout of that where there are any.
     Write(SmallVec<[ViewOp; 1]>, Option<Box<Layout>>),
     /// Joins the gradients of all pieces of its input.
-    Pieces(Pieces),
+    SplitInfo(SplitInfo),
     /// A function with a gradient of its own.
     Custom(Arc<Custom>),
 }
 
 /// How a tensor was cut into the pieces that are a node's results.
-pub(crate) struct Pieces {
+pub(crate) struct SplitInfo {
     pub(crate) axis: usize,
     /// The pieces' sizes along the axis.
     pub(crate) sizes: Vec<usize>,
@@ -60,12 +60,12 @@ pub(crate) struct InputMeta {
     pub(crate) dtype: DType,
     pub(crate) device: Device,
     /// How the gradient is to lie, where the rule may give it otherwise than PyTorch does. Seldom, so in memory of its own.
-    pub(crate) lies: Option<Box<Lies>>,
+    pub(crate) layout: Option<Box<GradLayout>>,
 }
 
 /// How a gradient is to lie in memory.
 #[derive(Clone)]
-pub(crate) enum Lies {
+pub(crate) enum GradLayout {
     /// Each element in a place of its own, without gaps.
     Dense,
     /// In a format.
@@ -74,22 +74,24 @@ pub(crate) enum Lies {
     Ordered(Axes),
 }
 
-impl Lies {
+impl GradLayout {
     /// How the gradient of an input is to lie; `None` as the rule makes it.
-    fn of(t: &Tensor, lay: Lay) -> Option<Lies> {
+    fn of(t: &Tensor, lay: GradLayoutRule) -> Option<GradLayout> {
         Some(match lay {
-            Lay::AsMade => return None,
-            Lay::Dense => Lies::Dense,
-            Lay::RowMajor => Lies::In(MemoryFormat::Contiguous),
-            Lay::Columns | Lay::AsInput if t.is_batched() || t.is_sparse() || t.ndim() < 2 => return None,
-            Lay::Columns => {
+            GradLayoutRule::AsMade => return None,
+            GradLayoutRule::Dense => GradLayout::Dense,
+            GradLayoutRule::RowMajor => GradLayout::In(MemoryFormat::Contiguous),
+            GradLayoutRule::Columns | GradLayoutRule::AsInput if t.is_batched() || t.is_sparse() || t.ndim() < 2 => {
+                return None
+            }
+            GradLayoutRule::Columns => {
                 let mut order: Axes = (0..t.ndim()).collect();
                 order.swap(t.ndim() - 2, t.ndim() - 1);
-                Lies::Ordered(order)
+                GradLayout::Ordered(order)
             }
-            Lay::AsInput => match t.layout() {
-                like if like.is_contiguous() || !like.is_dense() => Lies::In(MemoryFormat::Contiguous),
-                like => Lies::Ordered(like.memory_order().into_iter().rev().collect()),
+            GradLayoutRule::AsInput => match t.layout() {
+                like if like.is_contiguous() || !like.is_dense() => GradLayout::In(MemoryFormat::Contiguous),
+                like => GradLayout::Ordered(like.memory_order().into_iter().rev().collect()),
             },
         })
     }
@@ -98,11 +100,11 @@ impl Lies {
 impl InputMeta {
     pub(crate) fn of(t: &Tensor) -> InputMeta {
         let (shape, dtype, device) = (Shape::from_slice(t.shape()), t.dtype(), t.device());
-        let lies = match modes::laying() {
-            Lay::AsMade => None,
-            lay => Lies::of(t, lay).map(Box::new),
+        let layout = match modes::grad_layout_rule() {
+            GradLayoutRule::AsMade => None,
+            rule => GradLayout::of(t, rule).map(Box::new),
         };
-        InputMeta { shape, dtype, device, lies }
+        InputMeta { shape, dtype, device, layout }
     }
 
     /// Of an input of an op on images: its gradient gets its format.
@@ -110,7 +112,7 @@ impl InputMeta {
         match t.layout().suggested_format() {
             MemoryFormat::Contiguous => InputMeta::of(t),
             _ if t.is_batched() => InputMeta::of(t),
-            format => InputMeta { lies: Some(Box::new(Lies::In(format))), ..InputMeta::of(t) },
+            format => InputMeta { layout: Some(Box::new(GradLayout::In(format))), ..InputMeta::of(t) },
         }
     }
 
@@ -123,7 +125,7 @@ impl InputMeta {
             _ => false,
         };
         match columns && !t.is_batched() {
-            true => InputMeta { lies: Some(Box::new(Lies::Ordered(smallvec![1, 0]))), ..InputMeta::of(t) },
+            true => InputMeta { layout: Some(Box::new(GradLayout::Ordered(smallvec![1, 0]))), ..InputMeta::of(t) },
             false => InputMeta::of(t),
         }
     }
@@ -131,7 +133,7 @@ impl InputMeta {
 
 /// A tensor that the tape keeps. Small, since every node has room for several and most keep inputs or nothing.
 #[derive(Clone)]
-pub(crate) enum Kept {
+pub(crate) enum SavedTensor {
     /// An input, at the version it had.
     Input(Tensor, u32),
     /// A result of the node itself: bare storage, since the tensor owns the node, and the tangents that it carried.
@@ -151,9 +153,9 @@ pub(crate) enum Place {
     Own(u32),
 }
 
-impl Kept {
+impl SavedTensor {
     /// Keeps an input, through the hooks that are set.
-    pub(crate) fn input(t: &Tensor) -> Result<Kept> {
+    pub(crate) fn input(t: &Tensor) -> Result<SavedTensor> {
         if t.is_inference() && !super::transforms::is_captured(t) {
             let why = "Inference tensors cannot be saved for backward. To work around you can make a clone to get a \
                        normal tensor and use it in autograd.";
@@ -161,41 +163,45 @@ impl Kept {
         }
         t.storage().keep();
         match modes::packing().filter(|_| t.number().is_none()) {
-            None => Ok(Kept::Input(t.clone(), t.version())),
-            Some(packing) => Kept::packed(packing, &t.detach()?, super::edge_of(t).map_or(Place::Off, Place::At)),
+            None => Ok(SavedTensor::Input(t.clone(), t.version())),
+            Some(packing) => {
+                SavedTensor::packed(packing, &t.detach()?, super::edge_of(t).map_or(Place::Off, Place::At))
+            }
         }
     }
 
     /// Keeps result `nr` of the node in the making.
-    pub(crate) fn output(storage: &Storage, nr: u32) -> Result<Kept> {
+    pub(crate) fn output(storage: &Storage, nr: u32) -> Result<SavedTensor> {
         storage.keep();
         match modes::packing() {
-            None => Ok(Kept::Output(Box::new((storage.clone(), Vec::new())), storage.version(), nr)),
-            Some(packing) => Kept::packed(packing, &Tensor::from_storage(storage.clone()), Place::Own(nr)),
+            None => Ok(SavedTensor::Output(Box::new((storage.clone(), Vec::new())), storage.version(), nr)),
+            Some(packing) => SavedTensor::packed(packing, &Tensor::from_storage(storage.clone()), Place::Own(nr)),
         }
     }
 
-    fn packed(packing: Packing, t: &Tensor, place: Place) -> Result<Kept> {
+    fn packed(packing: SavedTensorHooks, t: &Tensor, place: Place) -> Result<SavedTensor> {
         match packing {
-            Packing::Hook(pack) => {
+            SavedTensorHooks::Hook(pack) => {
                 let unpack = with_grad(false, || pack(t))?;
                 if unpack.host.is_some() {
                     super::host_refs::count_registered();
                 }
-                Ok(Kept::Packed(Box::new((unpack, place))))
+                Ok(SavedTensor::Packed(Box::new((unpack, place))))
             }
-            Packing::Refused(why) => Err(Error::runtime("saved_tensors_hooks", why)),
+            SavedTensorHooks::Refused(why) => Err(Error::runtime("saved_tensors_hooks", why)),
         }
     }
 
     /// The same, gone through a hook.
-    pub(crate) fn packed_by(&self, node: &Arc<Node>, pack: &modes::Pack) -> Result<Kept> {
-        let packing = Packing::Hook(Arc::clone(pack));
+    pub(crate) fn packed_by(&self, node: &Arc<Node>, pack: &modes::Pack) -> Result<SavedTensor> {
+        let packing = SavedTensorHooks::Hook(Arc::clone(pack));
         let t = self.get(node)?.detach()?;
         match self {
-            Kept::Input(own, _) => Kept::packed(packing, &t, super::edge_of(own).map_or(Place::Off, Place::At)),
-            Kept::Output(_, _, nr) => Kept::packed(packing, &t, Place::Own(*nr)),
-            Kept::Packed(_) => {
+            SavedTensor::Input(own, _) => {
+                SavedTensor::packed(packing, &t, super::edge_of(own).map_or(Place::Off, Place::At))
+            }
+            SavedTensor::Output(_, _, nr) => SavedTensor::packed(packing, &t, Place::Own(*nr)),
+            SavedTensor::Packed(_) => {
                 let why = "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of \
                            hooks is allowed at a time.";
                 Err(Error::runtime(node.op(), why))
@@ -210,15 +216,15 @@ impl Kept {
             Tensor::with_auto(storage, Auto::recorded(edge))
         };
         match self {
-            Kept::Input(t, version) => check(node, t.storage(), *version).map(|()| t.clone()),
-            Kept::Output(kept, version, nr) => {
+            SavedTensor::Input(t, version) => check(node, t.storage(), *version).map(|()| t.clone()),
+            SavedTensor::Output(kept, version, nr) => {
                 let (storage, tangents) = &**kept;
                 check(node, storage, *version)?;
                 let t = own(storage.clone(), *nr);
                 forward::restore(&t, tangents);
                 Ok(t)
             }
-            Kept::Packed(packed) => {
+            SavedTensor::Packed(packed) => {
                 let (unpack, place) = &**packed;
                 let t = (unpack.call)()?;
                 Ok(match place {
@@ -249,8 +255,8 @@ const DETACHED: &str =
 /// What the tape keeps for a node's rule.
 #[derive(Default)]
 pub(crate) struct Saved {
-    pub(crate) inputs: SmallVec<[Option<Kept>; 2]>,
-    pub(crate) output: Option<Kept>,
+    pub(crate) inputs: SmallVec<[Option<SavedTensor>; 2]>,
+    pub(crate) output: Option<SavedTensor>,
     pub(crate) freed: bool,
 }
 
@@ -258,7 +264,7 @@ pub(crate) struct Saved {
 pub(crate) struct Node {
     pub(crate) kind: Kind,
     /// The op that the user called, where it is made of this and other primitives.
-    pub(crate) called: Option<modes::Called>,
+    pub(crate) called: Option<modes::OpCall>,
     /// Later nodes run first, as in PyTorch; counted per thread.
     pub(crate) seq: u64,
     pub(crate) edges: SmallVec<[Option<Edge>; 2]>,
@@ -266,7 +272,7 @@ pub(crate) struct Node {
     pub(crate) saved: Mutex<Saved>,
     pub(crate) extra: Extra,
     /// What it was called with, where that says more than the row's defaults.
-    pub(crate) told: OnceLock<super::call::Call>,
+    pub(crate) told: OnceLock<super::saved_attributes::Call>,
 }
 
 impl Node {
@@ -280,7 +286,7 @@ impl Node {
         let (called, seq) = match kind {
             // Leaves take their gradients as soon as these are complete.
             Kind::Accumulate(_) => (None, u64::MAX),
-            Kind::Op(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => modes::numbered(),
+            Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => modes::numbered(),
         };
         let extra = Extra::default();
         if modes::anomaly().0 && seq != u64::MAX {
@@ -302,18 +308,18 @@ impl Node {
             // A write over a whole tensor that has no history of its own: `uniform_`.
             Kind::Write(ops, _) if ops.is_empty() => self.called.map_or("copy_slices", |called| called.name),
             Kind::Write(..) => "copy_slices",
-            Kind::Pieces(_) => self.called.map_or("split", |called| called.name),
+            Kind::SplitInfo(_) => self.called.map_or("split", |called| called.name),
             Kind::Custom(custom) => custom.name,
         }
     }
 
-    /// Is it a step of a function that is linear but for bends, so that its gradient depends on its inputs at the bends alone? Those
+    /// Is it a step of a function that is linear but for piecewise_linear, so that its gradient depends on its inputs at the piecewise_linear alone? Those
     /// whose rules say so themselves, as relu's does, are not meant.
-    pub(crate) fn bends(&self) -> bool {
+    pub(crate) fn piecewise_linear(&self) -> bool {
         match &self.kind {
             Kind::Op(Prim::Pool(_)) => true,
-            Kind::Op(_) => self.called.is_some_and(|called| called.given & modes::bends(true) != 0),
-            Kind::Accumulate(_) | Kind::Write(..) | Kind::Pieces(_) | Kind::Custom(_) => false,
+            Kind::Op(_) => self.called.is_some_and(|called| called.given & modes::piecewise_linear(true) != 0),
+            Kind::Accumulate(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => false,
         }
     }
 
@@ -335,7 +341,7 @@ impl Node {
     }
 
     /// What stands for it. Unpacking may run hooks that come back to this node: not under the lock.
-    fn kept(&self, i: usize) -> Result<Option<Kept>> {
+    fn kept(&self, i: usize) -> Result<Option<SavedTensor>> {
         let saved = self.saved.lock();
         match saved.inputs.get(i).cloned().flatten() {
             None if saved.freed => Err(self.freed()),
@@ -344,8 +350,8 @@ impl Node {
     }
 
     /// Refuses input `i`, a result of another node, that was cut off from the tape after it was saved: its history is missing.
-    fn check_attached(&self, i: usize, kept: &Kept) -> Result<()> {
-        let (Kind::Op(_), Kept::Input(t, _), Some(Some(edge))) = (&self.kind, kept, self.edges.get(i)) else {
+    fn check_attached(&self, i: usize, kept: &SavedTensor) -> Result<()> {
+        let (Kind::Op(_), SavedTensor::Input(t, _), Some(Some(edge))) = (&self.kind, kept, self.edges.get(i)) else {
             return Ok(());
         };
         match !matches!(edge.node.kind, Kind::Accumulate(_)) && t.0.auto.is_leaf() {
@@ -372,13 +378,13 @@ impl Node {
         for kept in saved.inputs.iter_mut().chain([&mut saved.output]) {
             match kept.take() {
                 None => {}
-                Some(Kept::Input(t, _)) => stack.push(Owned::Tensor(t)),
-                Some(Kept::Packed(packed)) => {
+                Some(SavedTensor::Input(t, _)) => stack.push(Owned::Tensor(t)),
+                Some(SavedTensor::Packed(packed)) => {
                     if let Place::At(edge) = packed.1 {
                         stack.push(Owned::Node(edge.node));
                     }
                 }
-                Some(Kept::Output(kept, ..)) => {
+                Some(SavedTensor::Output(kept, ..)) => {
                     stack.extend(kept.1.into_iter().filter_map(|t| t.value).map(Owned::Tensor));
                 }
             }
@@ -479,8 +485,8 @@ impl<'a> Ctx<'a> {
         self.node.check_attached(i, &kept).map(|()| found)
     }
 
-    fn unpack(&self, at: usize, kept: &Kept) -> Result<Tensor> {
-        if !matches!(kept, Kept::Packed(_)) {
+    fn unpack(&self, at: usize, kept: &SavedTensor) -> Result<Tensor> {
+        if !matches!(kept, SavedTensor::Packed(_)) {
             return kept.get(self.node);
         }
         let found = self.unpacked.borrow().iter().find(|(own, _)| *own == at).map(|(_, t)| t.clone());

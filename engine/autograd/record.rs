@@ -3,8 +3,8 @@
 //! A write through a view gives the *base* a new node; the views of that base find their own edge again when next asked,
 //! by the count of changes that they have seen.
 
-use super::auto::{Auto, Origin, ViewInfo};
-use super::node::{Edge, InputMeta, Kept, Kind, Node, Pieces, Saved};
+use super::autograd_meta::{Auto, Origin, ViewInfo};
+use super::node::{Edge, InputMeta, Kind, Node, Saved, SavedTensor, SplitInfo};
 use super::{forward, grad_enabled, inference_mode_enabled, Ctx};
 use crate::batching;
 use crate::dispatch::{Prim, Storage};
@@ -162,11 +162,11 @@ fn refresh(t: &Tensor) {
     }
     view.seen.store(changes, Ordering::Release);
     // Whoever asks did not call these steps. PyTorch makes one of them, of this name.
-    let _none = super::modes::Naming::none();
-    let _name = super::modes::Naming::of("as_strided", 0);
+    let _none = super::modes::OpScope::none();
+    let _name = super::modes::OpScope::of("as_strided", 0);
     let (mut layout, mut dtype) = (view.base.layout().clone(), view.base.dtype());
     for op in &view.ops {
-        let meta = InputMeta { shape: layout.shape.clone(), dtype, device: t.device(), lies: None };
+        let meta = InputMeta { shape: layout.shape.clone(), dtype, device: t.device(), layout: None };
         let kind = Kind::Op(Prim::View(op.clone()));
         edge = Some(Edge { node: Node::new(kind, smallvec![edge], smallvec![meta], Saved::default()), nr: 0 });
         dtype = op.dtype(dtype);
@@ -204,11 +204,11 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
     let needs = |j: usize| edges.get(j).is_some_and(Option::is_some);
     let mut saved = Saved::default();
     if inputs.iter().enumerate().any(|(i, _)| schema.saves.input(i, needs)) {
-        let keep = |(i, t): (usize, &&Tensor)| schema.saves.input(i, needs).then(|| Kept::input(t)).transpose();
+        let keep = |(i, t): (usize, &&Tensor)| schema.saves.input(i, needs).then(|| SavedTensor::input(t)).transpose();
         saved.inputs = inputs.iter().enumerate().map(keep).collect::<Result<_>>()?;
     }
     if schema.saves.output(needs) {
-        saved.output = Some(Kept::output(&storage, 0)?);
+        saved.output = Some(SavedTensor::output(&storage, 0)?);
     }
     let of: Option<fn(usize, &Tensor) -> InputMeta> = match &prim {
         // Means over volumes have row-major gradients in PyTorch.
@@ -283,26 +283,26 @@ fn record_step_of_view(op: ViewOp, x: &Tensor, storage: Storage, wanted: bool) -
 /// pass over all of them, where a node for each would make one pass each.
 pub(crate) fn record_pieces(
     x: &Tensor,
-    pieces: Pieces,
-    cut: impl FnOnce(&Pieces) -> Result<Vec<Tensor>>,
+    pieces: SplitInfo,
+    cut: impl FnOnce(&SplitInfo) -> Result<Vec<Tensor>>,
 ) -> Result<Vec<Tensor>> {
     if x.is_batched() || !grad_enabled() {
         let made = cut(&pieces)?;
         // What the tape knows of a piece of samples is a view by itself, but PyTorch refuses the same writes.
         if grad_enabled() {
-            made.iter().for_each(|t| made_by(batching::bare(t), Origin::Pieces));
+            made.iter().for_each(|t| made_by(batching::bare(t), Origin::SplitInfo));
         }
         return Ok(made);
     }
     // What the pieces' tangents are made of is recorded, too.
     let made = super::modes::with_grad(forward::active(), || cut(&pieces))?;
-    made.iter().for_each(|t| made_by(t, Origin::Pieces));
+    made.iter().for_each(|t| made_by(t, Origin::SplitInfo));
     if !requires_grad(x) {
         return Ok(made);
     }
     check_followed("split", x)?;
     let (edge, meta) = (edge_of(x), InputMeta::of(x));
-    let node = Node::new(Kind::Pieces(pieces), smallvec![edge], smallvec![meta], Saved::default());
+    let node = Node::new(Kind::SplitInfo(pieces), smallvec![edge], smallvec![meta], Saved::default());
     for (nr, t) in (0..).zip(&made) {
         t.0.auto.set_edge(Some(Edge { node: Arc::clone(&node), nr }));
     }
@@ -332,7 +332,7 @@ pub fn custom_view(out: &Tensor, is_input: bool, several: bool) -> Result<Tensor
     }
     let shown = if is_input { &super::modes::with_grad(false, || out.alias())? } else { out };
     let Some(info) = &shown.0.auto.view else { return out.detach() };
-    let origin = if several { Origin::Pieces } else { Origin::Custom };
+    let origin = if several { Origin::SplitInfo } else { Origin::Custom };
     let seen = info.seen.load(Ordering::Acquire);
     let info = ViewInfo::new(info.base.clone(), info.ops.clone(), seen, info.itself, info.of_input, origin);
     let mut auto = Auto::detached(out.is_inference());
@@ -356,7 +356,7 @@ pub(crate) fn apart(pieces: Vec<Tensor>) -> Vec<Tensor> {
 }
 
 /// The pieces' gradients side by side; zeros for a piece that nothing used.
-pub(crate) fn pieces_gradient(ctx: &Ctx<'_>, pieces: &Pieces) -> Result<super::Grads> {
+pub(crate) fn pieces_gradient(ctx: &Ctx<'_>, pieces: &SplitInfo) -> Result<super::Grads> {
     let g = ctx.g();
     let zeros = |size: usize| {
         let mut shape = ctx.shape(0).clone();
@@ -415,7 +415,7 @@ pub(crate) fn check_in_place(op: &'static str, t: &Tensor, value: &Tensor) -> Re
 /// Why a view has no place on the tape any more.
 fn lost(origin: Origin) -> &'static str {
     match origin {
-        Origin::Pieces => {
+        Origin::SplitInfo => {
             "the tensor is a view that a function of several views made, such as split or unbind, and its base or another view \
              of its base has been modified inplace. You should replace the inplace operation by an out-of-place one."
         }
@@ -436,7 +436,7 @@ fn lost(origin: Origin) -> &'static str {
 /// Why a view cannot be written to while gradients are recorded.
 fn unfollowed(origin: Origin) -> &'static str {
     match origin {
-        Origin::Pieces => {
+        Origin::SplitInfo => {
             "the tensor is a view that a function of several views made, such as split or unbind, and is being modified \
              inplace. Such functions do not allow the output views to be modified inplace. You should replace the inplace \
              operation by an out-of-place one."

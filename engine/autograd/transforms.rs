@@ -5,8 +5,8 @@
 //! lost, can be told from a write to one of the call's own.
 
 use super::custom::Backward;
-use super::modes::{packing, Packing};
-use super::{custom, forward, levels, reach, record};
+use super::modes::{packing, SavedTensorHooks};
+use super::{custom, dual_level, forward, record, transform_leaf};
 use crate::{batching, Error, Result, Tensor};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -44,7 +44,7 @@ pub struct Transform {
 /// # Errors
 /// [`Error::Runtime`] for reverse mode where saved tensors go through hooks.
 pub fn enter_transform(reverse: bool) -> Result<Transform> {
-    if reverse && matches!(packing(), Some(Packing::Hook(_))) {
+    if reverse && matches!(packing(), Some(SavedTensorHooks::Hook(_))) {
         return Err(hooks_refused());
     }
     let former = STATE.get();
@@ -143,7 +143,7 @@ fn is_for(call: u64) -> bool {
 
 /// Does the history of `t` lead to a leaf that another call than this one, the innermost, differentiates by, or none?
 fn leads_out_of(call: u64, t: &Tensor) -> bool {
-    reach::source(t).is_some_and(|(found, _)| found != call)
+    transform_leaf::source(t).is_some_and(|(found, _)| found != call)
 }
 
 impl Tensor {
@@ -212,7 +212,7 @@ impl Tensor {
             Mode::Forward if self.call() == 0 => Ok(()),
             Mode::Forward => {
                 to.0.auto.set_edge(record::edge_of(self));
-                levels::around(|| forward::copy_tangents(self, to))
+                dual_level::around(|| forward::copy_tangents(self, to))
             }
             Mode::Reverse => {
                 // What is from outside of the call is cut off where it was made.

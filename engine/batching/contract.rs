@@ -1,6 +1,6 @@
 //! Batching rules of products of matrices: one product, whatever is batched.
 
-use super::place::{aligned, batched};
+use super::batch_dim::{aligned, batched};
 use super::Input;
 use crate::dispatch::{apply1, Meta, Prim};
 use crate::ops::contract::ContractOp;

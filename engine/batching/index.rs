@@ -1,6 +1,6 @@
 //! Batching rules of views, of gathering and scattering, and of joining.
 
-use super::place::{batched, front_to, to_front};
+use super::batch_dim::{batched, front_to, to_front};
 use super::{Batch, Input};
 use crate::dispatch::{apply1, view as plain_view, Meta, Prim};
 use crate::ops::create::arange_of;
@@ -150,7 +150,7 @@ fn index_ndim(indices: &[Input<'_>]) -> usize {
 fn counted(indices: &[Input<'_>], ndim: usize, size: usize) -> Result<Vec<Tensor>> {
     let device = indices[0].value.device();
     let count = reshape_to(&arange_of(size, device)?, &led(size, &Shape::from_elem(1, ndim)))?;
-    let rest = indices.iter().map(|i| super::place::aligned(i, ndim));
+    let rest = indices.iter().map(|i| super::batch_dim::aligned(i, ndim));
     std::iter::once(Ok(count)).chain(rest).collect()
 }
 
@@ -173,7 +173,7 @@ fn index(axes: &[usize], strict: bool, x: &[Input<'_>], size: usize, out: Meta) 
     };
     if !source.batched {
         // The batch comes with the index tensors.
-        let indices: Vec<Tensor> = indices.iter().map(|i| super::place::aligned(i, n)).collect::<Result<_>>()?;
+        let indices: Vec<Tensor> = indices.iter().map(|i| super::batch_dim::aligned(i, n)).collect::<Result<_>>()?;
         let mut shape = Shape::from_slice(&out.shape[1..]);
         shape.insert(at, size);
         return to_front(&gather(source.value, Axes::from_slice(axes), &indices, shape)?, at);

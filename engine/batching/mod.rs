@@ -7,17 +7,19 @@
 //! Levels belong to the thread. Invariant: an inner level has a larger id than an outer one, ids are never used twice,
 //! and a batched tensor's value is batched by smaller ids only.
 
+mod batch_dim;
 mod contract;
-mod fold;
+mod conv_pool_rules;
 mod index;
 mod level;
-mod place;
 mod rules;
 
+pub(crate) use batch_dim::{
+    bare, bare_by, bare_like, everywhere, levels_of, rewrapped, rewrapped_by, unwrap_at, wrap_at,
+};
+pub use batch_dim::{fresh, hide, parts, show, spread};
 pub(crate) use level::depth;
 pub use level::{active, depth_of, enter, exit, fallbacks, is_active, resume, suspend, Level, Randomness};
-pub(crate) use place::{bare, bare_by, bare_like, everywhere, levels_of, rewrapped, rewrapped_by, unwrap_at, wrap_at};
-pub use place::{fresh, hide, parts, show, spread};
 
 use crate::dispatch::{self, Meta, Prim};
 use crate::ops::view::ViewOp;
@@ -149,7 +151,7 @@ pub(crate) fn write(op: &'static str, dst: &Tensor, value: &Tensor) -> Result<()
         let why = format!("output with shape {:?} doesn't match the broadcast shape {:?}", to.shape(), from.shape());
         return Err(Error::shape(op, why, &[to.shape(), from.shape()]));
     }
-    to.value.write_in_place(op, place::aligned(&from, to.ndim())?)
+    to.value.write_in_place(op, batch_dim::aligned(&from, to.ndim())?)
 }
 
 /// Random numbers inside of `vmap`: one draw per sample, one for all, or none, as each level says.

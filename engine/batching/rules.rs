@@ -3,8 +3,8 @@
 //! A rule calls the primitive, or other ops, with the dimension as data. `match`es name every op, so that a new primitive
 //! asks for its rule; [`each_sample`] is what to write where there is none yet.
 
-use super::place::{aligned, batched};
-use super::{contract, fold, index, level, Input};
+use super::batch_dim::{aligned, batched};
+use super::{contract, conv_pool_rules, index, level, Input};
 use crate::dispatch::{apply1, Meta, Prim};
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
@@ -51,8 +51,8 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Index(op) => index::run(op, x, size, out),
         Prim::Contract(op) => contract::run(op, x, out),
         Prim::Linalg(_) => leading(prim, x, size, out),
-        Prim::Conv(op) => fold::conv(op, x, size, out),
-        Prim::Pool(op) => fold::pool(op, x, size, out),
+        Prim::Conv(op) => conv_pool_rules::conv(op, x, size, out),
+        Prim::Pool(op) => conv_pool_rules::pool(op, x, size, out),
         Prim::Nn(NnOp::Embedding { padding, sparse }) => index::embedding(padding, sparse, x, size, out),
         Prim::Nn(NnOp::Linear) => contract::linear(x, out),
         Prim::Nn(NnOp::Softmax { axis }) => along(Prim::Nn(NnOp::Softmax { axis: axis + 1 }), x, out),

@@ -90,10 +90,10 @@ fn tanh(z: C) -> C {
 }
 
 /// `i z`, and back.
-fn turned(z: C) -> C {
+fn times_i(z: C) -> C {
     C::new(-z.im, z.re)
 }
-fn turned_back(z: C) -> C {
+fn times_minus_i(z: C) -> C {
     C::new(z.im, -z.re)
 }
 
@@ -168,16 +168,16 @@ fn function(op: Math) -> Option<fn(C) -> C> {
         Math::Log1p => log1p,
         Math::Sqrt => sqrt,
         Math::Rsqrt => |z| quotient(C::new(1.0, 0.0), sqrt(z)),
-        Math::Sin => |z| turned_back(sinh(turned(z))),
-        Math::Cos => |z| cosh(turned(z)),
-        Math::Tan => |z| turned_back(tanh(turned(z))),
+        Math::Sin => |z| times_minus_i(sinh(times_i(z))),
+        Math::Cos => |z| cosh(times_i(z)),
+        Math::Tan => |z| times_minus_i(tanh(times_i(z))),
         Math::Asin => asin,
         Math::Acos => acos,
-        Math::Atan => |z| turned_back(atanh(turned(z))),
+        Math::Atan => |z| times_minus_i(atanh(times_i(z))),
         Math::Sinh => sinh,
         Math::Cosh => cosh,
         Math::Tanh => tanh,
-        Math::Asinh => |z| turned_back(asin(turned(z))),
+        Math::Asinh => |z| times_minus_i(asin(times_i(z))),
         Math::Acosh => acosh,
         Math::Atanh => atanh,
         Math::Sigmoid => sigmoid,

@@ -241,8 +241,8 @@ pub fn pseudo_inverse<T: Decompose + Gemm>(
             row.iter_mut().for_each(|x| *x = x.conj() * by);
         }
         u.iter_mut().for_each(|x| *x = x.conj());
-        let turned = |data, ld| Matrix { data, ld, trans: true };
-        gemm_here(&Product::of([n, m, k], turned(&vt, n), turned(&u, k)), out);
+        let transposed = |data, ld| Matrix { data, ld, trans: true };
+        gemm_here(&Product::of([n, m, k], transposed(&vt, n), transposed(&u, k)), out);
         info
     })
 }

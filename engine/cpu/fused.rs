@@ -6,7 +6,7 @@
 use super::blas::{gemm, Gemm, Matrix, Product};
 use super::elementwise::{apply1, apply2};
 use super::simd::{for_strips, join, run, threads, Exponential, Extreme, Map1, Math, Real, Strip, Sum, Task, Wide};
-use super::{attention, copy, gradients, CpuArray};
+use super::{attention, copy, softmax_backward, CpuArray};
 use crate::dtype::Element;
 use crate::fallible::scratch;
 use crate::shape::{Axes, Layout};
@@ -89,7 +89,7 @@ pub fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         NnOp::Softmax { axis } => with_float!("softmax", out.dtype, T => softmax::<T, false>(x, axis)),
         NnOp::LogSoftmax { axis } => with_float!("log_softmax", out.dtype, T => softmax::<T, true>(x, axis)),
         NnOp::SoftmaxGradient { axis, log } => {
-            with_float!("softmax_gradient", out.dtype, T => gradients::softmax::<T>(x, inputs[1], axis, log))
+            with_float!("softmax_gradient", out.dtype, T => softmax_backward::softmax::<T>(x, inputs[1], axis, log))
         }
         NnOp::Attention { causal, scale } => attention::attention(inputs, causal, scale, out),
         NnOp::GeluGradient { tanh } => with_float!("gelu", out.dtype, T => {

@@ -226,7 +226,11 @@ fn slice_scatter<W: Word>(x: &CpuArray, src: &CpuArray, part: &Layout) -> Result
     })
 }
 
-fn strided_add<T: Element + scatter::Meet>(x: &CpuArray, layout: &Layout, shape: &[usize]) -> Result<CpuArray> {
+fn strided_add<T: Element + scatter::ScatterReduce>(
+    x: &CpuArray,
+    layout: &Layout,
+    shape: &[usize],
+) -> Result<CpuArray> {
     // A view of nothing may start beyond its storage.
     let span = if layout.numel() == 0 { 0 } else { layout.span() };
     if layout.numel() != x.numel() || span > numel(shape) {

@@ -8,10 +8,10 @@
 
 pub mod airy;
 mod attention;
+mod batch_norm;
 mod bessel;
 pub(crate) mod blas;
 mod cast;
-mod channels;
 mod compare;
 mod complex;
 mod conv;
@@ -20,7 +20,6 @@ mod create;
 mod elementwise;
 pub(crate) mod factor;
 mod fused;
-mod gradients;
 mod index;
 mod index_plan;
 pub mod linalg;
@@ -37,6 +36,7 @@ mod reparameterized;
 mod scan;
 mod scatter;
 pub(crate) mod simd;
+mod softmax_backward;
 mod sort;
 mod special;
 mod strided;
@@ -69,7 +69,7 @@ use lucid_ir::optim::Step;
 use lucid_ir::Meta;
 pub(crate) use lucid_ir::{dtype, error, fallible, shape, with_dtype, DType, Device, Element, Error, Result, Scalar};
 pub use norm::affine_gradients;
-pub use simd::shared::release_names;
+pub use simd::shared_memory::release_names;
 pub use simd::threads::{num_threads, set_num_threads};
 pub use simd::{as_bytes, from_bytes};
 pub use simd::{Buffer, Offer};
@@ -210,7 +210,7 @@ impl CpuArray {
     }
 
     /// An array of an MLX array's elements where they lie; `None` where they have to be copied.
-    pub fn lent(lasting: mlx_ffi::Lasting, out: &Meta) -> Option<CpuArray> {
+    pub fn lent(lasting: mlx_ffi::HostLease, out: &Meta) -> Option<CpuArray> {
         let buffer = Arc::new(Buffer::lent(lasting, out.dtype)?);
         let layout = Layout::contiguous(&out.shape);
         (buffer.len() == layout.numel()).then_some(CpuArray { buffer, layout, dtype: out.dtype, apart: None })
@@ -223,17 +223,17 @@ impl CpuArray {
     pub fn input(input: mlx_ffi::host::Input, dtype: DType) -> Result<CpuArray> {
         let shape: Shape = input.shape().iter().map(|&n| n as usize).collect();
         let strides: Strides = input.strides().iter().map(|s| s.unsigned_abs() as usize).collect();
-        let turned = |i: &usize| shape[*i] > 1 && input.strides()[*i] < 0;
-        let turned: Axes = (0..shape.len()).filter(turned).collect();
+        let reversed = |i: &usize| shape[*i] > 1 && input.strides()[*i] < 0;
+        let flipped: Axes = (0..shape.len()).filter(reversed).collect();
         let foreign = Foreign::input(input);
         let len = foreign.bytes() / dtype.size();
         let array = CpuArray::on(Buffer::foreign(foreign, dtype, len)?, Layout { shape, strides, offset: 0 })?;
-        if turned.is_empty() {
+        if flipped.is_empty() {
             return Ok(array);
         }
         // From the lowest address on, axes with negative strides are seen from their other end.
         let out = Meta::new(array.shape(), dtype);
-        CpuBackend::index(&IndexOp::Flip { axes: turned }, &[&array], &out)
+        CpuBackend::index(&IndexOp::Flip { axes: flipped }, &[&array], &out)
     }
 
     /// The whole buffer, for [`Buffer::offer`], where it is what the array shows, as it lies.

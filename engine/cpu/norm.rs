@@ -4,7 +4,7 @@
 //! results; on the way back the shares of weight and bias in the same pass. 16-bit floats are computed with in `float32`.
 //! Invariant: sums over rows are made of blocks of fixed size, so that they do not depend on the number of threads.
 
-use super::channels::{self, Channels};
+use super::batch_norm::{self, Channels};
 use super::fused::{total, total2, with_float, Compute, Float, LANES, SUMMED};
 use super::simd::{join, run, threads, Task, Wide};
 use super::CpuArray;
@@ -165,7 +165,7 @@ fn weighted<T: Wide<W: Compute>>(g: &[T], x: &[T], w: &[T], mean: T::W) -> (f64,
 
 pub(super) fn standardize<T: Float>(x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
     if let Some(how) = Channels::of(&x.layout, dims) {
-        let (y, _) = channels::standardize::<T>(x, None, how, eps, None, None)?;
+        let (y, _) = batch_norm::standardize::<T>(x, None, how, eps, None, None)?;
         return Ok(y);
     }
     forward::<T>(&x.contiguous()?, row_of(x.shape(), dims)?, eps, None)
@@ -185,7 +185,7 @@ fn forward<T: Float>(x: &CpuArray, n: usize, eps: f64, by: Option<(&[T], &[T])>)
 /// The gradient of standardisation over the last `dims` dimensions.
 pub(super) fn standardize_gradient<T: Float>(g: &CpuArray, x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
     if let Some(how) = Channels::of(&x.layout, dims) {
-        let (dx, _) = channels::standardize::<T>(x, Some(&g.ordered_as(&x.layout)?), how, eps, None, None)?;
+        let (dx, _) = batch_norm::standardize::<T>(x, Some(&g.ordered_as(&x.layout)?), how, eps, None, None)?;
         return Ok(dx);
     }
     let n = row_of(x.shape(), dims)?;
@@ -206,7 +206,7 @@ fn affine<T: Float>(x: &CpuArray, weight: &CpuArray, bias: &CpuArray, dims: usiz
     let (weight_guard, bias_guard) = (weight.read::<T>(), bias.read::<T>());
     let (w, b) = (weight.slice(&weight_guard), bias.slice(&bias_guard));
     match dims {
-        0 => Ok(channels::standardize::<T>(&x, None, Channels::second(x.shape()), eps, Some(w), Some(b))?.0),
+        0 => Ok(batch_norm::standardize::<T>(&x, None, Channels::second(x.shape()), eps, Some(w), Some(b))?.0),
         _ => forward(&x, row_of(x.shape(), dims)?, eps, Some((w, b))),
     }
 }
@@ -229,7 +229,7 @@ fn affine_back<T: Float>(
     };
     if dims == 0 {
         let how = Channels::second(x.shape());
-        let (dx, sums) = channels::standardize::<T>(&x, Some(&g), how, eps, Some(w), None)?;
+        let (dx, sums) = batch_norm::standardize::<T>(&x, Some(&g), how, eps, Some(w), None)?;
         return Ok([dx, vector(&mut sums.iter().map(|s| s[0]))?, vector(&mut sums.iter().map(|s| s[1]))?]);
     }
     let n = row_of(x.shape(), dims)?;

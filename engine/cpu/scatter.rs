@@ -18,14 +18,14 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Elements that may meet in one place.
-pub(super) trait Meet: Element + Sum {
+pub(super) trait ScatterReduce: Element + Sum {
     /// The larger or the smaller of two; NaN wins.
     fn better(a: Self, b: Self, largest: bool) -> Self;
 }
 
-macro_rules! meet {
+macro_rules! scatter_reduce {
     ($($t:ty)*) => {$(
-        impl Meet for $t {
+        impl ScatterReduce for $t {
             #[inline(always)]
             fn better(a: $t, b: $t, largest: bool) -> $t {
                 let wins = if largest { <$t>::beats::<true>(b, a) } else { <$t>::beats::<false>(b, a) };
@@ -34,15 +34,15 @@ macro_rules! meet {
         }
     )*};
 }
-meet!(bool u8 i8 i16 i32 i64 half::f16 half::bf16 f32 f64);
+scatter_reduce!(bool u8 i8 i16 i32 i64 half::f16 half::bf16 f32 f64);
 
 // Complex numbers have no order: the table lets none come here.
-impl Meet for Complex32 {
+impl ScatterReduce for Complex32 {
     fn better(a: Complex32, _: Complex32, _: bool) -> Complex32 {
         a
     }
 }
-impl Meet for Complex64 {
+impl ScatterReduce for Complex64 {
     fn better(a: Complex64, _: Complex64, _: bool) -> Complex64 {
         a
     }
@@ -50,7 +50,7 @@ impl Meet for Complex64 {
 
 /// Writes one element where another is.
 #[inline(always)]
-pub(super) fn put<T: Meet>(to: &mut T, x: T, mode: ScatterMode) {
+pub(super) fn put<T: ScatterReduce>(to: &mut T, x: T, mode: ScatterMode) {
     *to = match mode {
         ScatterMode::Set => x,
         ScatterMode::Add => T::narrow(T::add(to.widen(), x.widen())),
@@ -163,7 +163,7 @@ pub(super) fn scatter_into(op: &IndexOp, dst: &CpuArray, rest: &[&CpuArray]) -> 
 }
 
 /// Writes the values. All indices were in range before; one that is not any more is an error.
-fn write<T: Meet>(op: &IndexOp, out: &mut [T], layout: &Layout, to: &Targets, values: &[T]) -> Result<()> {
+fn write<T: ScatterReduce>(op: &IndexOp, out: &mut [T], layout: &Layout, to: &Targets, values: &[T]) -> Result<()> {
     let fine = match to {
         Targets::Along { axis, at, shape, mode } => {
             let to = Along { axis: *axis, size: layout.shape[*axis], rank: shape.len(), mode: *mode };
@@ -202,7 +202,14 @@ struct Along {
 
 impl Along {
     /// False where an index is out of range.
-    fn write<T: Meet>(&self, out: &mut [T], layout: &Layout, shape: &[usize], at: &[i64], values: &[T]) -> bool {
+    fn write<T: ScatterReduce>(
+        &self,
+        out: &mut [T],
+        layout: &Layout,
+        shape: &[usize],
+        at: &[i64],
+        values: &[T],
+    ) -> bool {
         if at.is_empty() {
             return true;
         }
@@ -225,7 +232,14 @@ impl Along {
     }
 
     /// Into an array, or a slice of its dimension 0, whose trailing dimensions have these strides.
-    fn rows<T: Meet>(&self, out: &mut [T], shape: &[usize], strides: &[usize], at: &[i64], values: &[T]) -> bool {
+    fn rows<T: ScatterReduce>(
+        &self,
+        out: &mut [T],
+        shape: &[usize],
+        strides: &[usize],
+        at: &[i64],
+        values: &[T],
+    ) -> bool {
         let axis = self.axis + shape.len() - self.rank;
         let last = shape.len() - 1;
         let (len, along) = (shape[last], strides[axis]);

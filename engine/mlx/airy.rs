@@ -2,7 +2,7 @@
 //!
 //! Depends on `special` and on the quadrature rules of `cpu`. The nodes run along a dimension of their own.
 
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::special::{choose, line, number, poly};
 use lucid_cpu::airy::AT_ZERO;
 use lucid_cpu::quadrature::airy_narrow;

@@ -4,7 +4,7 @@
 //! axes that is returned with them.
 
 use super::convert::ints;
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::value::{physical, Perm, Ref, Value};
 use super::view::with_leading_ones;
 use mlx_ffi::ops;

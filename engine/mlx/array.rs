@@ -5,8 +5,8 @@
 //! the version it was made at. Depends on mlx-ffi, `view` and `lazy`. Invariants: a base's layout is row-major; a chain
 //! has at most [`MAX_DEPTH`] links; a thread that holds a value waits for no lock but to read another value.
 
-use super::fault::Made;
-use super::value::{Known, Perm, Value};
+use super::kernel_error::Made;
+use super::value::{Perm, Value, ValueRange};
 use super::{convert, lazy, view};
 use crate::shape::{numel, Layout, Shape, SliceDim, Slices};
 use crate::DType;
@@ -65,7 +65,7 @@ impl Cell {
     }
 
     /// Notes what was found out of the elements, unless they have changed since.
-    pub(super) fn learn(&self, was: usize, known: Known) {
+    pub(super) fn learn(&self, was: usize, known: ValueRange) {
         if let Some(mut held) = self.value.try_write()
             && held.ready().map(Array::id) == Some(was)
         {

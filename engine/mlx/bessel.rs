@@ -4,7 +4,7 @@
 //! for `J` and `Y`, relative ones of 2e-7 for `K`.
 
 use super::elementwise::erfc;
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::special::{bessel, choose, number, poly};
 use mlx_ffi::{ops, Array};
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_4, LN_2, SQRT_2, TAU};

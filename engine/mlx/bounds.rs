@@ -6,9 +6,9 @@
 
 use super::array::GpuArray;
 use super::create::range_of;
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::lazy;
-use super::value::Known;
+use super::value::ValueRange;
 use crate::{DType, Error};
 use mlx_ffi::{ops, transforms, Array, Dtype};
 
@@ -24,8 +24,8 @@ pub(super) fn check(op: &'static str, at: &GpuArray, n: usize, axis: usize, wrap
     let known = at.value()?.known;
     let (least, most) = match known {
         // A range that is only possible may be wider than the one that is there.
-        Known::Within(a, b) if low <= a && b < n as i64 => return Ok(()),
-        Known::Within(..) | Known::Nothing | Known::Constant(_) => find(at)?,
+        ValueRange::Within(a, b) if low <= a && b < n as i64 => return Ok(()),
+        ValueRange::Within(..) | ValueRange::Nothing | ValueRange::Constant(_) => find(at)?,
     };
     let bad = if least < low { least } else { most };
     if low <= bad && bad < n as i64 {
@@ -38,7 +38,7 @@ pub(super) fn check(op: &'static str, at: &GpuArray, n: usize, axis: usize, wrap
 pub(super) fn check_but(op: &'static str, at: &GpuArray, n: usize, ignore: i64) -> Made<()> {
     let classes = 0..n as i64;
     let inside = |low: i64, high: i64| classes.contains(&low) && classes.contains(&high);
-    if at.numel() == 0 || matches!(at.value()?.known, Known::Within(low, high) if inside(low, high)) {
+    if at.numel() == 0 || matches!(at.value()?.known, ValueRange::Within(low, high) if inside(low, high)) {
         return Ok(());
     }
     let (low, high) = find(at)?;
@@ -65,8 +65,8 @@ fn find(at: &GpuArray) -> Made<(i64, i64)> {
     let array = at.value()?.array()?.clone();
     let range = if at.numel() <= ON_HOST {
         match array.read(|bytes| range_of(bytes, at.element()))? {
-            Known::Within(a, b) => (a, b),
-            Known::Nothing | Known::Constant(_) => (0, 0),
+            ValueRange::Within(a, b) => (a, b),
+            ValueRange::Nothing | ValueRange::Constant(_) => (0, 0),
         }
     } else {
         let wide = |x: &Array| if at.element() == DType::I64 { Ok(x.clone()) } else { ops::astype(x, Dtype::Int64) };
@@ -75,7 +75,7 @@ fn find(at: &GpuArray) -> Made<(i64, i64)> {
         (least.item::<i64>()?, most.item::<i64>()?)
     };
     if let Some(cell) = at.base() {
-        cell.learn(array.id(), Known::Within(range.0, range.1));
+        cell.learn(array.id(), ValueRange::Within(range.0, range.1));
     }
     lazy::settle();
     Ok(range)

@@ -4,7 +4,7 @@
 
 use super::array::GpuArray;
 use super::convert::{self, int, ints, Ints};
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::value::Value;
 use crate::shape::numel;
 use lucid_ir::ops::contract::ContractOp;

@@ -6,8 +6,8 @@
 
 use super::array::GpuArray;
 use super::convert::{self, int, ints, Ints};
-use super::fault::Made;
-use super::hosted;
+use super::host_kernel;
+use super::kernel_error::Made;
 use super::lower::Origin;
 use super::value::{physical, Perm, Ref, Value};
 use crate::shape::numel;
@@ -22,9 +22,9 @@ pub(super) fn conv(op: &ConvOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     if numel(&out.shape) == 0 || inputs[..inputs.len().min(2)].iter().any(|x| x.numel() == 0) {
         return GpuArray::new(of_nothing(op, inputs, out)?, &out.shape, out.dtype);
     }
-    if hosted::takes(out.dtype) {
+    if host_kernel::takes(out.dtype) {
         let op = op.clone();
-        return hosted::run(c"LucidConvolution", inputs, out, move |x, out| CpuBackend::conv(&op, x, out));
+        return host_kernel::run(c"LucidConvolution", inputs, out, move |x, out| CpuBackend::conv(&op, x, out));
     }
     let value = match (op, inputs) {
         (ConvOp::Forward { args }, [x, w, rest @ ..]) => forward(x, w, rest.first().copied(), args)?,

@@ -2,7 +2,7 @@
 //!
 //! Depends on mlx-ffi. Invariant: a shape that MLX's 32-bit sizes cannot hold is an error, never cut short.
 
-use super::fault::Made;
+use super::kernel_error::Made;
 use crate::dtype::narrow;
 use crate::shape::numel;
 use crate::{DType, Error, Scalar};
@@ -82,10 +82,10 @@ pub(super) fn countable(shape: &[usize]) -> Made<()> {
 const KEPT: usize = 64;
 
 /// A constant by its dtype, whether it was given as a float, and the bits it was given in.
-type Kept = (DType, bool, u64, Array);
+type ConvertedArray = (DType, bool, u64, Array);
 
 thread_local! {
-    static CONSTANTS: RefCell<[Option<Kept>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
+    static CONSTANTS: RefCell<[Option<ConvertedArray>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
 }
 
 /// A 0-d array of one number; those used lately are kept.

@@ -4,17 +4,17 @@
 
 use super::array::GpuArray;
 use super::convert::{self, constant, int, integer_range, integers, ints};
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::lazy;
 use super::reduce::as_dtype;
-use super::value::{Known, Value};
+use super::value::{Value, ValueRange};
 use crate::dtype::narrow;
 use crate::shape::numel;
 use crate::{DType, Scalar};
 use half::{bf16, f16};
 use lucid_ir::ops::create::{spaced_at, CreateOp};
 use lucid_ir::Meta;
-use mlx_ffi::{ops, Array, Dtype, Lasting};
+use mlx_ffi::{ops, Array, Dtype, HostLease};
 use num_complex::Complex32;
 
 /// Index arrays up to this many elements have their range noted when they come in.
@@ -49,15 +49,15 @@ pub(super) fn create(op: &CreateOp, out: &Meta) -> Made<GpuArray> {
     GpuArray::new(value, &out.shape, out.dtype)
 }
 
-fn known_of(value: Scalar, dtype: DType) -> Known {
+fn known_of(value: Scalar, dtype: DType) -> ValueRange {
     match integer_range(dtype) {
         Some((low, high)) => match value.to_i64() {
-            _ if dtype == DType::Bool => Known::Nothing,
-            i if low <= i && i <= high => Known::Within(i, i),
-            _ => Known::Nothing,
+            _ if dtype == DType::Bool => ValueRange::Nothing,
+            i if low <= i && i <= high => ValueRange::Within(i, i),
+            _ => ValueRange::Nothing,
         },
-        None if dtype.is_complex() => Known::Nothing,
-        None => Known::Constant(value.to_f64()),
+        None if dtype.is_complex() => ValueRange::Nothing,
+        None => ValueRange::Constant(value.to_f64()),
     }
 }
 
@@ -74,7 +74,7 @@ fn arange(start: Scalar, step: Scalar, out: &Meta) -> Made<Value> {
             let stop = last as f64 + s as f64 / 2.0;
             let array = ops::arange(a as f64, stop, s as f64, convert::dtype(out.dtype)?)?;
             let fits = integer_range(out.dtype).is_some_and(|(low, high)| low <= a.min(last) && a.max(last) <= high);
-            let known = if fits { Known::Within(a.min(last), a.max(last)) } else { Known::Nothing };
+            let known = if fits { ValueRange::Within(a.min(last), a.max(last)) } else { ValueRange::Nothing };
             return Ok(Value::plain(array).knowing(known));
         }
     }
@@ -135,45 +135,45 @@ pub(super) fn from_bytes(bytes: &[u8], out: &Meta) -> Made<GpuArray> {
     GpuArray::new(Value::plain(array).knowing(known_of_bytes(bytes, out)), &out.shape, out.dtype)
 }
 
-fn known_of_bytes(bytes: &[u8], out: &Meta) -> Known {
+fn known_of_bytes(bytes: &[u8], out: &Meta) -> ValueRange {
     match numel(&out.shape) <= SMALL && out.dtype != DType::Bool {
         true => range_of(bytes, out.dtype),
-        false => Known::Nothing,
+        false => ValueRange::Nothing,
     }
 }
 
 /// A new array of elements that the host has too: in place where MLX can, which then is what comes back beside it.
-pub(super) fn over(memory: mlx_ffi::Memory, bytes: &[u8], out: &Meta) -> Made<(GpuArray, Lasting)> {
+pub(super) fn over(memory: mlx_ffi::Memory, bytes: &[u8], out: &Meta) -> Made<(GpuArray, HostLease)> {
     mlx_ffi::ensure_allowed()?;
     let known = known_of_bytes(bytes, out);
-    let lasting = Lasting::over(memory, &ints(&out.shape)?, convert::dtype(out.dtype)?)?;
-    let value = Value::plain(lasting.array().clone()).knowing(known);
-    Ok((GpuArray::new(value, &out.shape, out.dtype)?, lasting))
+    let lease = HostLease::over(memory, &ints(&out.shape)?, convert::dtype(out.dtype)?)?;
+    let value = Value::plain(lease.array().clone()).knowing(known);
+    Ok((GpuArray::new(value, &out.shape, out.dtype)?, lease))
 }
 
 /// A new array of the elements that a host's array borrows from MLX.
-pub(super) fn again(lasting: &Lasting, bytes: &[u8], out: &Meta) -> Made<GpuArray> {
-    let array = ops::reshape(lasting.array(), &ints(&out.shape)?)?;
+pub(super) fn again(lease: &HostLease, bytes: &[u8], out: &Meta) -> Made<GpuArray> {
+    let array = ops::reshape(lease.array(), &ints(&out.shape)?)?;
     GpuArray::new(Value::plain(array).knowing(known_of_bytes(bytes, out)), &out.shape, out.dtype)
 }
 
 /// The elements where they lie, for the host to use. Evaluates. `None` where it has to copy them, or they are so few that a
 /// copy costs nothing.
-pub(super) fn lend(x: &GpuArray) -> Made<Option<Lasting>> {
+pub(super) fn lend(x: &GpuArray) -> Made<Option<HostLease>> {
     if x.numel() * x.element().size() < LENT_FROM {
         return Ok(None);
     }
     let logical = x.value()?.logical()?.into_owned();
-    let lasting = Lasting::of(logical)?;
+    let lease = HostLease::of(logical)?;
     lazy::settle();
-    Ok(lasting)
+    Ok(lease)
 }
 
 /// The range of integers that bytes hold.
-pub(super) fn range_of(bytes: &[u8], dtype: DType) -> Known {
-    let Some(all) = integers(bytes, dtype) else { return Known::Nothing };
+pub(super) fn range_of(bytes: &[u8], dtype: DType) -> ValueRange {
+    let Some(all) = integers(bytes, dtype) else { return ValueRange::Nothing };
     let range = all.fold(None, |r: Option<(i64, i64)>, x| Some(r.map_or((x, x), |(a, b)| (a.min(x), b.max(x)))));
-    range.map_or(Known::Nothing, |(a, b)| Known::Within(a, b))
+    range.map_or(ValueRange::Nothing, |(a, b)| ValueRange::Within(a, b))
 }
 
 /// Hands over the elements as row-major bytes, in MLX's own memory where they lie so. Evaluates.
@@ -198,7 +198,7 @@ pub(super) fn nonzero(x: &GpuArray) -> Made<GpuArray> {
             rest /= n;
         }
     }
-    let known = Known::Within(0, x.shape().iter().max().map_or(0, |&n| n as i64 - 1));
+    let known = ValueRange::Within(0, x.shape().iter().max().map_or(0, |&n| n as i64 - 1));
     let array = Array::from_slice(&found, &[int(x.ndim())?, int(places.len())?])?;
     GpuArray::new(Value::plain(array).knowing(known), &[x.ndim(), places.len()], DType::I64)
 }

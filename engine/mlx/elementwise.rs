@@ -8,14 +8,14 @@ use super::align::{agree, align};
 use super::array::GpuArray;
 use super::bessel;
 use super::convert::{self, constant};
-use super::fault::Made;
 use super::gamma;
-use super::hosted;
+use super::host_kernel;
+use super::kernel_error::Made;
 use super::lower::{relu, relu_of};
-use super::rows;
+use super::max_pool::Returned;
+use super::row_kernels;
 use super::special::{self, in_float32};
-use super::tiles::Returned;
-use super::value::{Known, Ref, Value};
+use super::value::{Ref, Value, ValueRange};
 use crate::shape::Shape;
 use crate::{DType, Error};
 use lucid_cpu::{CpuArray, CpuBackend};
@@ -33,14 +33,14 @@ pub(super) fn cast(x: &GpuArray, to: DType) -> Made<GpuArray> {
     let v = x.value()?;
     let array = cast_array(v.array()?, x.element(), to)?;
     let keeps = match v.known {
-        Known::Within(low, high) => {
+        ValueRange::Within(low, high) => {
             convert::integer_range(to).is_some_and(|(a, b)| to != DType::Bool && a <= low && high <= b)
         }
         // Rounding to the new dtype is not worth following.
-        Known::Constant(_) => to.is_float() && to.size() >= x.element().size(),
-        Known::Nothing => false,
+        ValueRange::Constant(_) => to.is_float() && to.size() >= x.element().size(),
+        ValueRange::Nothing => false,
     };
-    let known = if keeps { v.known } else { Known::Nothing };
+    let known = if keeps { v.known } else { ValueRange::Nothing };
     let value = Value::new(array, v.perm.clone()).knowing(known);
     drop(v);
     GpuArray::new(value, x.shape(), to)
@@ -61,7 +61,9 @@ pub(super) fn unary(op: &UnaryOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
     let v = x.value()?;
     let made = match op {
         UnaryOp::Relu => relu_of(&v, x.element())?,
-        UnaryOp::Erf if hosted::takes(out.dtype) => Value::new(erf_by_host(v.array()?, out.dtype)?, v.perm.clone()),
+        UnaryOp::Erf if host_kernel::takes(out.dtype) => {
+            Value::new(erf_by_host(v.array()?, out.dtype)?, v.perm.clone())
+        }
         _ => Value::new(unary_array(op, v.array()?, x.element())?, v.perm.clone()),
     };
     drop(v);
@@ -74,7 +76,7 @@ fn erf_by_host(x: &Array, dtype: DType) -> Made<Array> {
     let meta = Meta::new(&shape, dtype);
     let to = (x.shape(), convert::dtype(dtype)?);
     let kernel = move |x: &[&CpuArray]| Ok(vec![CpuBackend::unary(&UnaryOp::Erf, x[0], &meta)?]);
-    let made = hosted::nodes(c"LucidErf", &[x], smallvec![dtype], &[to], kernel)?;
+    let made = host_kernel::nodes(c"LucidErf", &[x], smallvec![dtype], &[to], kernel)?;
     made.into_iter().next().ok_or_else(|| Error::backend("erf", "a node without an output").into())
 }
 
@@ -236,7 +238,7 @@ pub(super) fn erfc(x: &Array, scaled: bool) -> Made<Array> {
 #[inline]
 fn spread<'a>(v: &'a Value, like: &Array) -> Made<Ref<'a>> {
     let array = v.array()?;
-    if v.known == Known::Nothing || array.ndim() > 0 || like.ndim() == 0 {
+    if v.known == ValueRange::Nothing || array.ndim() > 0 || like.ndim() == 0 {
         return Ok(Ref::Held(array));
     }
     Ok(Ref::Fresh(convert::spread(array, like)?))
@@ -260,7 +262,7 @@ pub(super) fn binary(op: &BinaryOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> M
 }
 
 #[inline]
-fn binary_array(op: &BinaryOp, a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+fn binary_array(op: &BinaryOp, a: &Array, b: &Array, known: ValueRange, dtype: DType) -> Made<Array> {
     let logical = dtype == DType::Bool;
     Ok(match op {
         BinaryOp::Add if logical => ops::logical_or(a, b)?,
@@ -290,7 +292,7 @@ fn binary_array(op: &BinaryOp, a: &Array, b: &Array, known: Known, dtype: DType)
         BinaryOp::Zeta => both_in_float32(a, b, dtype, special::zeta)?,
         BinaryOp::Igamma => both_in_float32(a, b, dtype, |a, x| gamma::igamma(a, x, false))?,
         BinaryOp::Igammac => both_in_float32(a, b, dtype, |a, x| gamma::igamma(a, x, true))?,
-        BinaryOp::ReluGradient => match rows::relu_back(a, b)? {
+        BinaryOp::ReluGradient => match row_kernels::relu_back(a, b)? {
             Some(made) => made,
             None => ops::where_(&ops::less_equal(b, &constant(0, dtype)?)?, &constant(0, dtype)?, a)?,
         },
@@ -327,9 +329,9 @@ fn floor_divide(a: &Array, b: &Array, dtype: DType) -> Made<Array> {
 }
 
 /// Powers of floats; the exponents that PyTorch singles out are singled out here too.
-fn power(a: &Array, b: &Array, exponent: Known, dtype: DType) -> Made<Array> {
+fn power(a: &Array, b: &Array, exponent: ValueRange, dtype: DType) -> Made<Array> {
     // A 0-d exponent leaves the shape to the base.
-    let Known::Constant(e) = exponent else { return Ok(ops::power(a, b)?) };
+    let ValueRange::Constant(e) = exponent else { return Ok(ops::power(a, b)?) };
     if b.size() > 1 && b.shape() != a.shape() {
         return Ok(ops::power(a, b)?);
     }
@@ -393,9 +395,9 @@ pub(super) fn select(op: &SelectOp, c: &GpuArray, a: &GpuArray, b: &GpuArray, ou
 }
 
 /// What is known of elements taken from either.
-pub(super) fn union(a: Known, b: Known) -> Known {
+pub(super) fn union(a: ValueRange, b: ValueRange) -> ValueRange {
     match (a, b) {
-        (Known::Within(a, b), Known::Within(c, d)) => Known::Within(a.min(c), b.max(d)),
-        (Known::Nothing | Known::Constant(_) | Known::Within(..), _) => Known::Nothing,
+        (ValueRange::Within(a, b), ValueRange::Within(c, d)) => ValueRange::Within(a.min(c), b.max(d)),
+        (ValueRange::Nothing | ValueRange::Constant(_) | ValueRange::Within(..), _) => ValueRange::Nothing,
     }
 }

@@ -4,7 +4,7 @@
 //! Depends on mlx-ffi's arrays. Everything else stays on MLX's stream of this machine. Invariant: what is handed over is what
 //! MLX would be given.
 
-use super::fault::Made;
+use super::kernel_error::Made;
 use crate::Error;
 use mlx_ffi::fast::{Launch, Source};
 use mlx_ffi::Array;

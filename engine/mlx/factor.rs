@@ -5,7 +5,7 @@
 //! evaluated: those are looked for first where it would, which evaluates. Depends on `convert` and mlx-ffi. All are of float32.
 
 use super::convert::{constant, int, Ints};
-use super::fault::Made;
+use super::kernel_error::Made;
 use crate::{DType, Error};
 use mlx_ffi::{linalg as mlx, ops, Array, Dtype};
 

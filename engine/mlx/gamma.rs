@@ -3,7 +3,7 @@
 //! Sums run along a dimension of their own, so that there are few operations. Depends on `special` and on the quadrature
 //! rules of `cpu`. The number of operations does not depend on the elements.
 
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::special::{choose, lgamma, line, number, poly};
 use lucid_cpu::quadrature::{laguerre, legendre, Rule};
 use mlx_ffi::{ops, Array, Dtype};

@@ -8,12 +8,12 @@ use super::align::align;
 use super::array::GpuArray;
 use super::bounds;
 use super::convert::{self, constant, int, ints, Ints};
+use super::custom_kernel;
 use super::elementwise::union;
 use super::emulator::Language;
-use super::fault::Made;
-use super::value::{reduced, Known, Perm, Value};
+use super::kernel_error::Made;
+use super::value::{reduced, Perm, Value, ValueRange};
 use super::view::{fits, physical_axis, places, slice_ends};
-use super::written;
 use crate::shape::{numel, Layout, Shape, SliceDim, Slices};
 use crate::{DType, Error};
 use lucid_ir::ops::index::{index_position, IndexOp, ScatterMode};
@@ -126,7 +126,7 @@ fn scatter(x: &GpuArray, axis: usize, mode: ScatterMode, at: &GpuArray, src: &Gp
 /// Does MLX refuse to scatter these elements? On Metal it scatters none of eight bytes, but for complex sums.
 fn refused(x: &Array, sum: bool) -> bool {
     let wide = x.dtype().size() == 8 && !(sum && x.dtype() == Dtype::Complex64);
-    wide && written::language() == Some(Language::Metal)
+    wide && custom_kernel::language() == Some(Language::Metal)
 }
 
 /// `x` with `src` written at `at` along an axis; along the others `x` is as long as the index.
@@ -372,7 +372,7 @@ fn slice_scatter(x: &GpuArray, src: &GpuArray, dims: &Slices) -> Made<Value> {
     if src.numel() == 0 {
         return Ok(Value::new(v.array()?.clone(), v.perm.clone()));
     }
-    let zero = matches!(v.known, Known::Constant(0.0) | Known::Within(0, 0));
+    let zero = matches!(v.known, ValueRange::Constant(0.0) | ValueRange::Within(0, 0));
     if zero && dims.iter().all(|d| d.step == 1) {
         return pad(x, &part, src.shape(), dims);
     }
@@ -410,7 +410,7 @@ fn strided_add(x: &GpuArray, layout: &Layout, shape: &[usize]) -> Made<Array> {
 fn concat(parts: &[&GpuArray], axis: usize) -> Made<Value> {
     let held = parts.iter().filter(|p| p.numel() > 0).map(|p| p.value()).collect::<Made<SmallVec<[_; 8]>>>()?;
     let values: SmallVec<[&Value; 8]> = held.iter().map(|v| &**v).collect();
-    let known = values.iter().map(|v| v.known).reduce(union).unwrap_or(Known::Nothing);
+    let known = values.iter().map(|v| v.known).reduce(union).unwrap_or(ValueRange::Nothing);
     let (arrays, perm) = match values.as_slice() {
         [one] => return Ok(Value::new(one.array()?.clone(), one.perm.clone()).knowing(known)),
         many => align(many, parts[0].ndim())?,

@@ -5,8 +5,8 @@
 //! shifts by more than the width.
 
 use super::convert::{constant, integer_range};
-use super::fault::Made;
-use super::value::Known;
+use super::kernel_error::Made;
+use super::value::ValueRange;
 use crate::{DType, Error};
 use mlx_ffi::{ops, transforms, Array, Dtype};
 
@@ -15,16 +15,16 @@ struct Divisor {
     may_be_minus_one: bool,
 }
 
-fn check_divisor(op: &'static str, a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Divisor> {
+fn check_divisor(op: &'static str, a: &Array, b: &Array, known: ValueRange, dtype: DType) -> Made<Divisor> {
     let fail = || Error::runtime(op, "ZeroDivisionError: integer division or modulo by zero");
     // Of nothing no quotient is taken.
     if a.size() == 0 || b.size() == 0 {
         return Ok(Divisor { may_be_minus_one: false });
     }
     match known {
-        Known::Within(0, 0) => return Err(fail().into()),
-        Known::Within(low, high) if low > 0 || high < -1 => return Ok(Divisor { may_be_minus_one: false }),
-        Known::Within(..) | Known::Constant(_) | Known::Nothing => {}
+        ValueRange::Within(0, 0) => return Err(fail().into()),
+        ValueRange::Within(low, high) if low > 0 || high < -1 => return Ok(Divisor { may_be_minus_one: false }),
+        ValueRange::Within(..) | ValueRange::Constant(_) | ValueRange::Nothing => {}
     }
     let zero = ops::any(&ops::equal(b, &constant(0, dtype)?)?, false)?;
     let signed = dtype != DType::U8;
@@ -55,7 +55,7 @@ fn modulo(a: &Array, b: &Array, divisor: &Divisor, dtype: DType) -> Made<Array> 
     Ok(ops::remainder(a, &ops::where_(&minus, &constant(1, dtype)?, b)?)?)
 }
 
-pub(super) fn floor_divide(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+pub(super) fn floor_divide(a: &Array, b: &Array, known: ValueRange, dtype: DType) -> Made<Array> {
     let divisor = check_divisor("floor_divide", a, b, known, dtype)?;
     let q = quotient(a, b, &divisor, dtype)?;
     if dtype == DType::U8 {
@@ -69,12 +69,12 @@ pub(super) fn floor_divide(a: &Array, b: &Array, known: Known, dtype: DType) -> 
     Ok(ops::where_(&below, &ops::subtract(&q, &constant(1, dtype)?)?, &q)?)
 }
 
-pub(super) fn remainder(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+pub(super) fn remainder(a: &Array, b: &Array, known: ValueRange, dtype: DType) -> Made<Array> {
     let divisor = check_divisor("remainder", a, b, known, dtype)?;
     modulo(a, b, &divisor, dtype)
 }
 
-pub(super) fn fmod(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+pub(super) fn fmod(a: &Array, b: &Array, known: ValueRange, dtype: DType) -> Made<Array> {
     let divisor = check_divisor("fmod", a, b, known, dtype)?;
     if dtype == DType::U8 {
         return modulo(a, b, &divisor, dtype);
@@ -83,8 +83,8 @@ pub(super) fn fmod(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Arr
 }
 
 /// Integer powers. To negative ones, 1 and -1 have inverses; other bases give 0.
-pub(super) fn power(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
-    if dtype == DType::U8 || matches!(known, Known::Within(low, _) if low >= 0) {
+pub(super) fn power(a: &Array, b: &Array, known: ValueRange, dtype: DType) -> Made<Array> {
+    if dtype == DType::U8 || matches!(known, ValueRange::Within(low, _) if low >= 0) {
         return Ok(ops::power(a, b)?);
     }
     let (zero, one) = (constant(0, dtype)?, constant(1, dtype)?);
@@ -137,8 +137,8 @@ fn bits(dtype: DType) -> i64 {
     8 * dtype.size() as i64
 }
 
-fn always_inside(known: Known, dtype: DType) -> bool {
-    matches!(known, Known::Within(low, high) if low >= 0 && high < bits(dtype))
+fn always_inside(known: ValueRange, dtype: DType) -> bool {
+    matches!(known, ValueRange::Within(low, high) if low >= 0 && high < bits(dtype))
 }
 
 /// 1 where the shift lies within the width.
@@ -147,7 +147,7 @@ fn inside(b: &Array, dtype: DType) -> Made<Array> {
     Ok(ops::logical_and(&ops::greater_equal(b, &low)?, &ops::less(b, &high)?)?)
 }
 
-pub(super) fn left_shift(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+pub(super) fn left_shift(a: &Array, b: &Array, known: ValueRange, dtype: DType) -> Made<Array> {
     if always_inside(known, dtype) {
         return Ok(ops::left_shift(a, b)?);
     }
@@ -156,7 +156,7 @@ pub(super) fn left_shift(a: &Array, b: &Array, known: Known, dtype: DType) -> Ma
     Ok(ops::where_(&inside, &ops::left_shift(a, &safe)?, &zero)?)
 }
 
-pub(super) fn right_shift(a: &Array, b: &Array, known: Known, dtype: DType) -> Made<Array> {
+pub(super) fn right_shift(a: &Array, b: &Array, known: ValueRange, dtype: DType) -> Made<Array> {
     if always_inside(known, dtype) {
         return Ok(ops::right_shift(a, b)?);
     }

@@ -7,7 +7,7 @@
 
 use super::array::Cell;
 use super::conv::settle_into;
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::value::Perm;
 use mlx_ffi::device::Kind;
 use mlx_ffi::{transforms, Array};

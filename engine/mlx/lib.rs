@@ -13,47 +13,47 @@ mod align;
 mod array;
 mod bessel;
 mod bounds;
-mod chain;
 mod contract;
 mod conv;
 mod convert;
 mod create;
+mod custom_kernel;
 mod elementwise;
 pub mod emulator;
 mod factor;
-mod fault;
+mod fused_linear;
 mod gamma;
-mod hosted;
+mod host_kernel;
 mod index;
 mod integer;
+mod kernel_error;
 pub mod lazy;
 mod linalg;
 mod loss;
 mod lower;
+mod max_pool;
 pub mod metal;
 mod nn;
 mod optim;
 mod pool;
 mod random;
 mod reduce;
-mod rows;
+mod row_kernels;
 mod scan;
 mod sort;
 mod special;
-mod tiles;
 mod value;
 mod view;
-mod written;
 
 #[cfg(test)]
 mod tests;
 
 pub use array::GpuArray;
-pub use hosted::set_hosting;
+pub use host_kernel::set_hosting;
 pub use lower::set_lowering;
 
 use crate::shape::Layout;
-use fault::{Fault, Made};
+use kernel_error::{Fault, Made};
 use lucid_ir::backend::{Backend, Exposed, MemoryStats};
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::compare::CompareOp;
@@ -77,7 +77,7 @@ use lucid_ir::optim::Step;
 use lucid_ir::Meta;
 pub(crate) use lucid_ir::{dtype, fallible, shape, DType, Device, Error, Result, Scalar};
 use mlx_ffi::device::{self, Kind};
-use mlx_ffi::{graph, memory, transforms, Array, Lasting, Memory};
+use mlx_ffi::{graph, memory, transforms, Array, HostLease, Memory};
 use smallvec::SmallVec;
 use std::sync::Once;
 use value::Value;
@@ -260,17 +260,17 @@ impl Backend for GpuBackend {
 }
 
 /// The elements where they lie, for the host to use; `None` where it has to copy them. Evaluates.
-pub fn lend(x: &GpuArray) -> Result<Option<Lasting>> {
+pub fn lend(x: &GpuArray) -> Result<Option<HostLease>> {
     create::lend(x).map_err(|e| e.of("to"))
 }
 
 /// A new array of the elements that [`lend`] lent.
-pub fn again(lasting: &Lasting, bytes: &[u8], out: &Meta) -> Result<GpuArray> {
+pub fn again(lasting: &HostLease, bytes: &[u8], out: &Meta) -> Result<GpuArray> {
     create::again(lasting, bytes, out).map_err(|e| e.of("to"))
 }
 
 /// A new array of the host's elements, in place where MLX can, and what keeps MLX from reusing their memory.
-pub fn over(memory: Memory, bytes: &[u8], out: &Meta) -> Result<(GpuArray, Lasting)> {
+pub fn over(memory: Memory, bytes: &[u8], out: &Meta) -> Result<(GpuArray, HostLease)> {
     prepare();
     create::over(memory, bytes, out).map_err(|e| e.of("to"))
 }

@@ -6,7 +6,7 @@
 use super::array::GpuArray;
 use super::convert::{self, constant, int, ints};
 use super::factor;
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::value::Value;
 use crate::shape::numel;
 use crate::{DType, Error, Scalar};

@@ -8,10 +8,10 @@ use super::array::GpuArray;
 use super::bounds;
 use super::convert::{self, constant, ints};
 use super::elementwise::cast_array;
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::reduce;
-use super::rows;
-use super::value::{Known, Value};
+use super::row_kernels;
+use super::value::{Value, ValueRange};
 use crate::shape::numel;
 use crate::{DType, Error};
 use lucid_ir::ops::loss::{LossOp, Reduction};
@@ -48,7 +48,7 @@ impl Targets {
     fn of(name: &'static str, target: &GpuArray, classes: usize, ignore: i64, reduction: Reduction) -> Made<Targets> {
         bounds::check_but(name, target, classes, ignore)?;
         let v = target.value()?;
-        let never = matches!(v.known, Known::Within(low, high) if !(low..=high).contains(&ignore));
+        let never = matches!(v.known, ValueRange::Within(low, high) if !(low..=high).contains(&ignore));
         let array = v.logical()?.into_owned();
         Ok(Targets { array, classes, ignore: (!never).then_some(ignore), reduction })
     }
@@ -73,7 +73,7 @@ impl Targets {
             let nothing = constant(if mean { f64::NAN } else { 0.0 }, out.dtype)?;
             return Ok(ops::broadcast_to(&nothing, &ints(&out.shape)?)?);
         }
-        if let Some(made) = rows::nll(logs, &self.array, self.ignore, self.reduction)? {
+        if let Some(made) = row_kernels::nll(logs, &self.array, self.ignore, self.reduction)? {
             return Ok(made);
         }
         let used = self.used()?;
@@ -100,7 +100,7 @@ impl Targets {
         if numel(&out.shape) == 0 {
             return Ok(ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?);
         }
-        if let Some(made) = rows::nll_back(g, &self.array, self.classes, self.ignore, self.reduction)? {
+        if let Some(made) = row_kernels::nll_back(g, &self.array, self.classes, self.ignore, self.reduction)? {
             return Ok(made);
         }
         let used = self.used()?;

@@ -5,10 +5,10 @@
 //! is never computed, nor made a node of MLX's graph, unless something else needs it. Depends on `array`. Invariant: with
 //! and without lowering results are the same (an infinite bias on infinite elements apart).
 
-use super::chain::Chain;
 use super::convert::{constant, spread};
-use super::fault::Made;
-use super::tiles::{Pooled, Returned};
+use super::fused_linear::Chain;
+use super::kernel_error::Made;
+use super::max_pool::{Pooled, Returned};
 use super::value::Value;
 use crate::DType;
 use mlx_ffi::{ops, Array};

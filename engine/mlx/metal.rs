@@ -6,10 +6,10 @@
 
 use super::array::GpuArray;
 use super::convert;
+use super::custom_kernel;
 use super::emulator::{self, Language};
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::value::Value;
-use super::written;
 use crate::shape::numel;
 use crate::{DType, Error, Result};
 use mlx_ffi::fast::{Launch, MetalKernel, Source};
@@ -170,7 +170,7 @@ fn call(name: &str, parameters: &[Parameter]) -> String {
 /// # Safety
 /// As `lucid::metal::run_kernel`.
 pub unsafe fn run_kernel(kernel: &Kernel<'_>, arrays: &[&GpuArray]) -> Result<GpuArray> {
-    if written::language() != Some(Language::Metal) {
+    if custom_kernel::language() != Some(Language::Metal) {
         return Err(Box::new(Error::GpuNotAvailable(format!("{OP}: the installed MLX has no Metal device"))));
     }
     let (header, parameters) = taken_apart(kernel.source, kernel.name)?;

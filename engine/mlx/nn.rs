@@ -3,12 +3,12 @@
 //! Depends on `array`, `convert` and mlx-ffi's fused operations. Invariant: 16-bit floats are summed in float32.
 
 use super::array::GpuArray;
-use super::chain::Chain;
 use super::convert::{self, constant, int, ints, Ints};
-use super::fault::Made;
-use super::hosted;
+use super::fused_linear::Chain;
+use super::host_kernel;
+use super::kernel_error::Made;
 use super::lower::Origin;
-use super::rows;
+use super::row_kernels;
 use super::special::in_float32;
 use super::value::{Ref, Value};
 use super::view::physical_axis;
@@ -25,11 +25,11 @@ use std::f64::consts::FRAC_1_SQRT_2;
 
 pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     if let NnOp::Softmax { axis } | NnOp::LogSoftmax { axis } | NnOp::SoftmaxGradient { axis, .. } = op
-        && hosted::takes_sum(out.shape[*axis], out.dtype)
+        && host_kernel::takes_sum(out.shape[*axis], out.dtype)
         && out.dtype.is_float()
     {
         let op = op.clone();
-        return hosted::run(c"LucidSoftmax", inputs, out, move |x, out| CpuBackend::nn(&op, x, out));
+        return host_kernel::run(c"LucidSoftmax", inputs, out, move |x, out| CpuBackend::nn(&op, x, out));
     }
     let value = match (op, inputs) {
         (NnOp::Linear, [x, w, rest @ ..]) => linear_value(x, w, rest.first().copied(), out)?,
@@ -40,7 +40,7 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         })?,
         (NnOp::LogSoftmax { axis }, [x, ..]) => {
             along(x, *axis, |x, axis| {
-                if let Some(made) = rows::log_softmax(x, axis)? {
+                if let Some(made) = row_kernels::log_softmax(x, axis)? {
                     return Ok(made);
                 }
                 // Rounded once, and the largest is subtracted first: the logarithm of the sum then is small. An infinity makes
@@ -90,7 +90,7 @@ fn softmax_gradient(g: &Array, y: &Array, axis: usize, log: bool, out: &Meta) ->
     if numel(&out.shape) == 0 {
         return Ok(g.clone());
     }
-    if let Some(made) = rows::softmax_back(g, y, int(axis)?, log)? {
+    if let Some(made) = row_kernels::softmax_back(g, y, int(axis)?, log)? {
         return Ok(made);
     }
     let axis = [int(axis)?];
@@ -229,9 +229,9 @@ fn terms(op: &NormOp, shape: &[usize]) -> usize {
 }
 
 pub(super) fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
-    if hosted::takes_sum(terms(op, &out.shape), out.dtype) && numel(&out.shape) > 0 && out.dtype.is_float() {
+    if host_kernel::takes_sum(terms(op, &out.shape), out.dtype) && numel(&out.shape) > 0 && out.dtype.is_float() {
         let op = op.clone();
-        return hosted::run(c"LucidNorm", inputs, out, move |x, out| CpuBackend::norm(&op, x, out));
+        return host_kernel::run(c"LucidNorm", inputs, out, move |x, out| CpuBackend::norm(&op, x, out));
     }
     let (x, dims, eps) = match (op, inputs) {
         (NormOp::Standardize { dims, eps }, [x]) => (x, *dims, *eps),

@@ -6,11 +6,11 @@
 use super::align::align;
 use super::array::GpuArray;
 use super::convert::{constant, dtype, int};
-use super::fault::{Fault, Made};
-use super::hosted;
+use super::custom_kernel::{self, Text};
+use super::host_kernel;
+use super::kernel_error::{Fault, Made};
 use super::lazy;
 use super::value::{Perm, Value};
-use super::written::{self, Text};
 use crate::{DType, Error};
 use lucid_cpu::{CpuArray, CpuBackend};
 use lucid_ir::backend::Backend;
@@ -45,14 +45,14 @@ pub(super) fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Made<()> {
         if together.is_empty() {
             continue;
         }
-        if hosted::takes(DType::F32) {
+        if host_kernel::takes(DType::F32) {
             let new = by_host(step, &together.iter().map(|(_, slots, ..)| slots).collect::<Vec<_>>())?;
             results.extend(
                 together.into_iter().zip(new).map(|((list, _, perm, element), new)| (list, new, perm, element)),
             );
             continue;
         }
-        let formula = Formula::of(step, written::apart())?;
+        let formula = Formula::of(step, custom_kernel::apart())?;
         for some in bunches(&together, step.arity(), formula.own()) {
             let new = at_once(step, &formula, &some.iter().map(|(_, slots, ..)| slots).collect::<Vec<_>>())?;
             results.extend(
@@ -94,14 +94,14 @@ fn open(list: &[&GpuArray]) -> Made<(Slots, Option<Perm>, DType)> {
 fn fits_kernel(slots: &Slots) -> bool {
     let size = slots.first().map_or(0, Array::size);
     let fits = |a: &Array| a.dtype() == mlx_ffi::Dtype::Float32 && a.size() == size;
-    (1..1 << 26).contains(&size) && slots.iter().all(fits) && written::room().is_some()
+    (1..1 << 26).contains(&size) && slots.iter().all(fits) && custom_kernel::room().is_some()
 }
 
 /// May the CPU device's kernel step this parameter?
 fn fits_host(slots: &Slots) -> bool {
     let shape = slots.first().map_or(&[][..], Array::shape);
     let fits = |a: &Array| a.dtype() == mlx_ffi::Dtype::Float32 && a.shape() == shape;
-    hosted::takes(DType::F32) && !shape.contains(&0) && slots.iter().all(fits)
+    host_kernel::takes(DType::F32) && !shape.contains(&0) && slots.iter().all(fits)
 }
 
 /// The new values of all parameters and of their state, by one node of MLX's CPU stream.
@@ -111,7 +111,7 @@ fn by_host(step: &Step, all: &[&Slots]) -> Made<Vec<Slots>> {
     let outputs = all.iter().flat_map(|slots| slots.iter().skip(1));
     let outputs: Vec<_> = outputs.map(|a| (a.shape(), mlx_ffi::Dtype::Float32)).collect();
     let step = *step;
-    let made = hosted::nodes(c"LucidStep", &inputs, dtypes, &outputs, move |x| {
+    let made = host_kernel::nodes(c"LucidStep", &inputs, dtypes, &outputs, move |x| {
         // All but the gradients, second of each, are written: into copies, since MLX's arrays do not change.
         let kept = |(i, x): (usize, &&CpuArray)| if i % arity == 1 { Ok((*x).clone()) } else { CpuBackend::copy(x) };
         let slots = x.iter().enumerate().map(kept).collect::<crate::Result<Vec<CpuArray>>>()?;
@@ -125,7 +125,7 @@ fn by_host(step: &Step, all: &[&Slots]) -> Made<Vec<Slots>> {
 /// Parameters to step by one launch each: as many as it has room for with their gradients, state and results, in powers
 /// of two, so that few kernels serve all numbers of parameters. `own` inputs are the step's.
 fn bunches<T>(mut all: &[T], arity: usize, own: usize) -> Vec<&[T]> {
-    let most = written::room().map_or(1, |room| room.saturating_sub(own) / (2 * arity - 1)).clamp(1, 16);
+    let most = custom_kernel::room().map_or(1, |room| room.saturating_sub(own) / (2 * arity - 1)).clamp(1, 16);
     let mut made = Vec::new();
     while !all.is_empty() {
         let (some, rest) = all.split_at(1 << all.len().min(most).ilog2());
@@ -145,14 +145,14 @@ fn at_once(step: &Step, formula: &Formula, all: &[&Slots]) -> Made<Vec<Slots>> {
             Ok(i64::from(int(total)?))
         })
         .collect::<Made<_>>()?;
-    let mut own = vec![written::numbers(&ends)?];
+    let mut own = vec![custom_kernel::numbers(&ends)?];
     own.extend(formula.constants()?);
     // Metal hands single numbers over in another way.
     let at_least_1d = |a: &Array| if a.ndim() == 0 { ops::reshape(a, &[1]) } else { Ok(a.clone()) };
     let slots = all.iter().flat_map(|slots| slots.iter().map(at_least_1d)).collect::<mlx_ffi::Result<Vec<_>>>()?;
     let inputs: Vec<&Array> = own.iter().chain(&slots).collect();
     let shapes: Vec<&[i32]> = all.iter().flat_map(|slots| slots.iter().skip(1).map(Array::shape)).collect();
-    let made = written::launch(&formula.key(all.len()), || formula.text(all.len()), &inputs, &shapes, total)?;
+    let made = custom_kernel::launch(&formula.key(all.len()), || formula.text(all.len()), &inputs, &shapes, total)?;
     Ok(made.chunks(step.arity() - 1).map(|new| new.iter().cloned().collect()).collect())
 }
 
@@ -186,7 +186,7 @@ impl Formula {
             true => (0..self.constants.len()).map(|k| format!("c{k}")).collect(),
             false => vec!["c".into()],
         };
-        written::step(count, self.loaded, constants, &self.lines, &self.results)
+        custom_kernel::step(count, self.loaded, constants, &self.lines, &self.results)
     }
 
     /// How many inputs are not the parameters'.

@@ -10,12 +10,12 @@ use super::bounds;
 use super::conv::channels_last;
 use super::convert::{self, constant, int, integer_range, ints, Ints};
 use super::elementwise::cast_array;
-use super::fault::Made;
-use super::hosted;
+use super::host_kernel;
 use super::index::add_axis;
+use super::kernel_error::Made;
 use super::lower::Peeled;
-use super::tiles::{self, Image, Tiles};
-use super::value::{physical, Known, Perm, Value};
+use super::max_pool::{self, Image, Tiles};
+use super::value::{physical, Perm, Value, ValueRange};
 use super::view::physical_axis;
 use crate::shape::numel;
 use crate::{DType, Error, Scalar};
@@ -35,9 +35,9 @@ pub(super) fn pool(op: &PoolOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     }
     // What looks at places says at once where they are out of bounds.
     let looks = matches!(op, PoolOp::Take | PoolOp::Put { .. });
-    if !looks && hosted::takes(inputs[0].element()) {
+    if !looks && host_kernel::takes(inputs[0].element()) {
         let op = op.clone();
-        return hosted::run(c"LucidPool", inputs, out, move |x, out| CpuBackend::pool(&op, x, out));
+        return host_kernel::run(c"LucidPool", inputs, out, move |x, out| CpuBackend::pool(&op, x, out));
     }
     let value = match (op, inputs) {
         (PoolOp::Max { args }, [x]) => max(x, args)?,
@@ -183,7 +183,7 @@ fn max(x: &GpuArray, args: &PoolArgs) -> Made<Value> {
 
 /// The windows of a channels-last float32 image that they tile, where a kernel of our own may take them.
 fn tiles(v: &Value, x: &GpuArray, args: &PoolArgs) -> Option<Tiles> {
-    let fits = x.element() == DType::F32 && x.ndim() == 4 && tiles::available(v.perm.as_ref());
+    let fits = x.element() == DType::F32 && x.ndim() == 4 && max_pool::available(v.perm.as_ref());
     let &[_, channels, rows, columns] = x.shape() else { return None };
     // Indices within a kernel have 32 bits.
     let fits = fits && x.numel() <= i32::MAX as usize && lines(x.shape(), v.perm.as_ref(), args).iter().all(Line::fits);
@@ -194,7 +194,7 @@ fn tiles(v: &Value, x: &GpuArray, args: &PoolArgs) -> Option<Tiles> {
 fn image(v: &Value, channels: usize) -> Made<Image> {
     let Some(peeled) = Peeled::of(v) else { return Ok(Image { raw: v.array()?.clone(), bias: None, relu: false }) };
     let (bias, relu) = peeled.taken();
-    let bias = bias.map(|b| tiles::by_channel(b, channels)).transpose()?;
+    let bias = bias.map(|b| max_pool::by_channel(b, channels)).transpose()?;
     Ok(Image { raw: peeled.raw.array()?.clone(), bias, relu })
 }
 
@@ -287,7 +287,7 @@ fn max_indices(x: &GpuArray, args: &PoolArgs, dtype: DType) -> Made<Value> {
     let lines = lines(x.shape(), v.perm.as_ref(), args);
     let places = plane_indices(v.array()?, &lines, x.element())?;
     let last = numel(&x.shape()[2..]) as i64 - 1;
-    Ok(Value::new(ops::astype(&places, convert::dtype(dtype)?)?, v.perm.clone()).knowing(Known::Within(0, last)))
+    Ok(Value::new(ops::astype(&places, convert::dtype(dtype)?)?, v.perm.clone()).knowing(ValueRange::Within(0, last)))
 }
 
 /// Where the spatial axes lie together: the perm to work in and their place in it.

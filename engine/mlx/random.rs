@@ -5,8 +5,8 @@
 use super::array::GpuArray;
 use super::convert::{int, ints};
 use super::elementwise::cast_array;
-use super::fault::Made;
-use super::value::{Known, Value};
+use super::kernel_error::Made;
+use super::value::{Value, ValueRange};
 use crate::shape::numel;
 use crate::{DType, Error};
 use lucid_cpu::CpuBackend;
@@ -17,7 +17,7 @@ use lucid_ir::Meta;
 use mlx_ffi::{ops, random, Array, Dtype};
 
 pub(super) fn random(op: &RandomOp, out: &Meta) -> Made<GpuArray> {
-    let mut known = Known::Nothing;
+    let mut known = ValueRange::Nothing;
     let (drawn, dtype) = match *op {
         RandomOp::Uniform { key } => {
             float(out.dtype)?;
@@ -34,7 +34,7 @@ pub(super) fn random(op: &RandomOp, out: &Meta) -> Made<GpuArray> {
         RandomOp::Integers { key, low, high } => {
             let range = (high as u64).wrapping_sub(low as u64);
             if range != 0 {
-                known = Known::Within(low, high.wrapping_sub(1));
+                known = ValueRange::Within(low, high.wrapping_sub(1));
             }
             (integers(key, low, range, out)?, DType::I64)
         }

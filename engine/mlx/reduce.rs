@@ -5,9 +5,9 @@
 
 use super::array::GpuArray;
 use super::convert::{self, constant, int, ints, Ints};
-use super::fault::Made;
-use super::hosted;
-use super::value::{reduced, Known, Perm, Value};
+use super::host_kernel;
+use super::kernel_error::Made;
+use super::value::{reduced, Perm, Value, ValueRange};
 use super::view::physical_axis;
 use crate::shape::{Axes, Shape};
 use crate::{DType, Error, Scalar};
@@ -43,7 +43,11 @@ pub(super) fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -
     let perm = if how.keepdim { v.perm.clone() } else { v.perm.as_ref().and_then(|p| without(p, &how.axes)) };
     drop(v);
     let last = how.axes.first().map_or(0, |&a| x.shape()[a] as i64 - 1);
-    let known = if matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) { Known::Within(0, last) } else { Known::Nothing };
+    let known = if matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
+        ValueRange::Within(0, last)
+    } else {
+        ValueRange::Nothing
+    };
     GpuArray::new(Value::new(array, perm).knowing(known), &out.shape, out.dtype)
 }
 
@@ -55,7 +59,7 @@ fn accumulates(op: &ReduceOp, dtype: DType) -> bool {
 /// Does the CPU device's kernel add up, or multiply, along these axes?
 fn hosts(op: &ReduceOp, shape: &[i32], axes: &[i32], dtype: DType) -> bool {
     let terms = axes.iter().map(|&a| shape[a as usize] as usize).product();
-    matches!(op, ReduceOp::Sum | ReduceOp::Prod) && hosted::takes_sum(terms, dtype)
+    matches!(op, ReduceOp::Sum | ReduceOp::Prod) && host_kernel::takes_sum(terms, dtype)
 }
 
 fn by_host(op: &ReduceOp, x: &Array, axes: &[i32], keepdim: bool, dtype: DType) -> Made<Array> {
@@ -70,7 +74,7 @@ fn by_host(op: &ReduceOp, x: &Array, axes: &[i32], keepdim: bool, dtype: DType) 
     let (meta, how, op) = (Meta::new(&shape, dtype), Reduction { axes, keepdim }, op.clone());
     let to = (&*ints(&shape)?, convert::dtype(dtype)?);
     let kernel = move |x: &[&CpuArray]| Ok(vec![CpuBackend::reduce(&op, &how, x[0], &meta)?]);
-    let made = hosted::nodes(c"LucidReduce", &[x], smallvec![dtype], &[to], kernel)?;
+    let made = host_kernel::nodes(c"LucidReduce", &[x], smallvec![dtype], &[to], kernel)?;
     made.into_iter().next().ok_or_else(|| Error::backend("reduce", "a node without an output").into())
 }
 

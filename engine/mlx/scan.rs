@@ -6,11 +6,11 @@
 use super::array::GpuArray;
 use super::convert::{constant, int, Ints};
 use super::elementwise::cast_array;
-use super::fault::Made;
-use super::hosted;
+use super::host_kernel;
+use super::kernel_error::Made;
 use super::reduce::as_dtype;
 use super::special::in_float32;
-use super::value::{Known, Value};
+use super::value::{Value, ValueRange};
 use super::view::physical_axis;
 use crate::{DType, Scalar};
 use lucid_cpu::CpuBackend;
@@ -33,15 +33,15 @@ pub(super) fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
         return GpuArray::new(Value::plain(recur(&factors, &terms, axis, out.dtype)?), &out.shape, out.dtype);
     }
     if let ScanOp::Sum { axis } | ScanOp::Prod { axis } | ScanOp::LogSumExp { axis } = *op
-        && hosted::takes_sum(x.shape().get(axis).copied().unwrap_or(1), x.element())
+        && host_kernel::takes_sum(x.shape().get(axis).copied().unwrap_or(1), x.element())
     {
         let op = op.clone();
-        return hosted::run(c"LucidScan", inputs, out, move |x, out| CpuBackend::scan(&op, x, out));
+        return host_kernel::run(c"LucidScan", inputs, out, move |x, out| CpuBackend::scan(&op, x, out));
     }
     let v = x.value()?;
     let (perm, dtype) = (v.perm.clone(), x.element());
     let place = |axis: usize| int(physical_axis(v.perm.as_ref(), axis));
-    let mut known = Known::Nothing;
+    let mut known = ValueRange::Nothing;
     let array = match op {
         _ if x.numel() == 0 => cast_array(v.array()?, dtype, out.dtype)?,
         ScanOp::Sum { axis } => ops::cumsum_axis(&wide(v.array()?, dtype)?, place(*axis)?, false, true, None)?,
@@ -57,7 +57,7 @@ pub(super) fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
         // Two inputs; it has returned above.
         ScanOp::Recur { .. } => v.array()?.clone(),
         ScanOp::ArgMax { axis } | ScanOp::ArgMin { axis } => {
-            known = Known::Within(0, x.shape()[*axis] as i64 - 1);
+            known = ValueRange::Within(0, x.shape()[*axis] as i64 - 1);
             arg_scan(v.array()?, place(*axis)?, dtype, matches!(op, ScanOp::ArgMax { .. }))?
         }
     };

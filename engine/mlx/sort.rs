@@ -6,8 +6,8 @@
 
 use super::array::GpuArray;
 use super::convert::{int, ints, Ints};
-use super::fault::Made;
-use super::value::{Known, Value};
+use super::kernel_error::Made;
+use super::value::{Value, ValueRange};
 use super::view::physical_axis;
 use crate::{DType, Error};
 use lucid_ir::ops::sort::SortOp;
@@ -23,7 +23,7 @@ pub(super) fn sort(op: &SortOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
             let (start, mut stop) = (Ints::from_elem(0, x.ndim()), ints(x.shape())?);
             stop[*axis] = int(*k)?;
             let first = ops::slice(&*v.logical()?, &start, &stop, &Ints::from_elem(1, x.ndim()))?;
-            let known = Known::Within(0, (x.shape()[*axis] as i64 - 1).max(0));
+            let known = ValueRange::Within(0, (x.shape()[*axis] as i64 - 1).max(0));
             GpuArray::new(Value::plain(first).knowing(known), &out.shape, out.dtype)
         }
         (SortOp::ArgSortRows, [x]) => argsort_rows(x, out),
@@ -50,7 +50,7 @@ fn argsort(x: &GpuArray, axis: usize, descending: bool, out: &Meta) -> Made<GpuA
     } else {
         ops::astype(&ops::argsort_axis(&keys, place)?, Dtype::Int64)?
     };
-    let value = Value::new(order, v.perm.clone()).knowing(Known::Within(0, n as i64 - 1));
+    let value = Value::new(order, v.perm.clone()).knowing(ValueRange::Within(0, n as i64 - 1));
     drop(v);
     GpuArray::new(value, &out.shape, out.dtype)
 }
@@ -59,7 +59,7 @@ fn argsort(x: &GpuArray, axis: usize, descending: bool, out: &Meta) -> Made<GpuA
 fn argsort_rows(x: &GpuArray, out: &Meta) -> Made<GpuArray> {
     let rank = x.shape().len();
     let (n, m) = (x.shape()[rank - 2], x.shape()[rank - 1]);
-    let known = Known::Within(0, (n as i64 - 1).max(0));
+    let known = ValueRange::Within(0, (n as i64 - 1).max(0));
     let shape = ints(&out.shape)?;
     let places = ops::arange(0.0, n as f64, 1.0, Dtype::Int64)?;
     let mut order = ops::broadcast_to(&places, &shape)?;
@@ -126,7 +126,7 @@ fn keys(x: &Array, dtype: DType) -> Made<(Array, usize)> {
 /// Bisection of all rows at once: as many rounds as the length of a row has bits.
 fn search(rows: &GpuArray, values: &GpuArray, right: bool, out: &Meta) -> Made<GpuArray> {
     let n = rows.shape().last().copied().unwrap_or(0);
-    let known = Known::Within(0, n as i64);
+    let known = ValueRange::Within(0, n as i64);
     if n == 0 || values.numel() == 0 {
         let zeros = ops::zeros(&ints(&out.shape)?, Dtype::Int64)?;
         return GpuArray::new(Value::plain(zeros).knowing(known), &out.shape, out.dtype);

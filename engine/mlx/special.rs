@@ -5,7 +5,7 @@
 
 use super::convert::constant;
 use super::elementwise::cast_array;
-use super::fault::Made;
+use super::kernel_error::Made;
 use crate::DType;
 use mlx_ffi::{ops, Array, Dtype};
 use std::f64::consts::{PI, TAU};

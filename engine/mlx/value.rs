@@ -3,7 +3,7 @@
 //! Depends on mlx-ffi and `lower`. Invariants: an array is made once for all values that share it; a value's axes lie in one
 //! order, and its elements in another or broadcast are kept with it once somebody asked.
 
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::lower::{self, Origin};
 use crate::shape::Shape;
 use mlx_ffi::{ops, Array};
@@ -16,7 +16,7 @@ pub(super) type Perm = SmallVec<[u16; 8]>;
 
 /// What is known of a value's elements without computing them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Known {
+pub(super) enum ValueRange {
     Nothing,
     /// Integers, all of them in this closed range.
     Within(i64, i64),
@@ -64,7 +64,7 @@ pub(super) struct Value {
     slot: Slot,
     /// How its axes lie; `None` as the logical ones.
     pub perm: Option<Perm>,
-    pub known: Known,
+    pub known: ValueRange,
     /// The same elements with their axes in another order, once somebody asked.
     other: OnceLock<Box<(Perm, Array)>>,
     /// The same elements broadcast, likewise.
@@ -109,7 +109,7 @@ impl Value {
     }
 
     fn of(slot: Slot, perm: Option<Perm>) -> Value {
-        Value { slot, perm, known: Known::Nothing, other: OnceLock::new(), wide: OnceLock::new() }
+        Value { slot, perm, known: ValueRange::Nothing, other: OnceLock::new(), wide: OnceLock::new() }
     }
 
     /// What `origin` makes, when somebody asks for it: lowerings look through it and may do without. At once where they
@@ -171,7 +171,7 @@ impl Value {
         Value::new(array, None)
     }
 
-    pub(super) fn knowing(self, known: Known) -> Value {
+    pub(super) fn knowing(self, known: ValueRange) -> Value {
         Value { known, ..self }
     }
 

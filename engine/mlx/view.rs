@@ -4,9 +4,9 @@
 #![allow(unsafe_code)] // MLX checks no index, and no kernel.
 
 use super::convert::{int, ints, Ints};
-use super::fault::Made;
 use super::index::put_axis;
-use super::tiles::Pooled;
+use super::kernel_error::Made;
+use super::max_pool::Pooled;
 use super::value::{axes_between, identity, physical, reduced, Perm, Value};
 use crate::shape::{numel, Layout, SliceDim, Slices};
 use crate::{DType, Error};

@@ -45,7 +45,7 @@ macro_rules! activation_ops {
             }
             /// `x` held within `min_val` to `max_val`. No gradient at the bounds themselves.
             function hardtanh(input: Tensor, min_val: Float = -1.0, max_val: Float = 1.0) -> Tensor {
-                [bends] Keep Yes DTypes::REAL, Same,
+                [piecewise_linear] Keep Yes DTypes::REAL, Same,
                 run hardtanh_body, torch "nn.functional.hardtanh", samples ["N(3, 4)", "N(3, 4), -0.4, 0.7"],
                 example ["assert_close(hardtanh(&tensor([-2.0, 0.5, 2.0])?, -1.0, 1.0)?, [-1.0, 0.5, 1.0]);"]
             }
@@ -69,25 +69,25 @@ macro_rules! activation_ops {
             }
             /// `x` where `|x| > lambd`, else 0.
             function hardshrink(input: Tensor, lambd: Float = 0.5) -> Tensor {
-                [bends] Keep Yes DTypes::FLOAT, Same,
+                [piecewise_linear] Keep Yes DTypes::FLOAT, Same,
                 run hardshrink_body, torch "nn.functional.hardshrink", samples ["N(3, 4)", "N(3, 4), 0.9"],
                 example ["assert_close(hardshrink(&tensor([-1.0, 0.3, 1.0])?, 0.5)?, [-1.0, 0.0, 1.0]);"]
             }
             /// `x` moved towards 0 by `lambd`, and 0 within it.
             function softshrink(input: Tensor, lambd: Float = 0.5) -> Tensor {
-                [bends] Keep Yes DTypes::FLOAT, Same,
+                [piecewise_linear] Keep Yes DTypes::FLOAT, Same,
                 run softshrink_body, torch "nn.functional.softshrink", samples ["N(3, 4)", "N(3, 4), 0.9"],
                 example ["assert_close(softshrink(&tensor([-1.0, 0.3, 1.0])?, 0.5)?, [-0.5, 0.0, 0.5]);"]
             }
             /// `x` where `x > threshold`, else `value`.
             function threshold(input: Tensor, threshold: Float, value: Float) -> Tensor {
-                [bends] Keep Yes DTypes::REAL, Same,
+                [piecewise_linear] Keep Yes DTypes::REAL, Same,
                 run threshold_body, torch "nn.functional.threshold", samples ["N(3, 4), 0.2, 5.0"],
                 example ["assert_close(threshold(&tensor([1.0, 3.0])?, 2.0, -7.0)?, [-7.0, 3.0]);"]
             }
             /// `x` above 0, `weight · x` below; `weight` has one element, or one per channel (the second dimension).
             function prelu(input: Tensor, weight: Tensor) -> Tensor {
-                [no_out bends] Low Yes DTypes::FLOAT, Same,
+                [no_out piecewise_linear] Low Yes DTypes::FLOAT, Same,
                 run prelu_body, torch "nn.functional.prelu", samples ["N(3, 4), N(1)", "N(2, 3, 4), N(3)"],
                 example ["assert_close(prelu(&tensor([[-1.0, -1.0]])?, &tensor([0.1, 0.2])?)?, [[-0.1, -0.2]]);"]
             }
@@ -227,7 +227,7 @@ fn prelu_body(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
         let why = "Type promoting not supported: input and weight must have the same dtype";
         return Err(Error::dtype("prelu", why, &[x.dtype(), weight.dtype()]));
     }
-    let apart = crate::autograd::Naming::apart(&["prelu"], None);
+    let apart = crate::autograd::OpScope::apart(&["prelu"], None);
     let weight = match weight.numel() {
         _ if weight.ndim() > 1 => {
             return Err(Error::shape("prelu", "weight needs to be a scalar or 1D tensor", &[weight.shape()]));

@@ -7,7 +7,7 @@
 
 use super::nn::{dropout, schema, NnOp};
 use super::view::{expand_to, reshape_to};
-use crate::autograd::{requires_grad, Ctx, Grads, Naming};
+use crate::autograd::{requires_grad, Ctx, Grads, OpScope};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
 use crate::{DType, Device, Error, Result, Tensor};
@@ -106,7 +106,7 @@ pub(super) fn body(
         && lead(&k, 2) == lead(&v, 2)
         && [q, &k, &v].iter().all(|x| x.numel() > 0);
     let plain = dropout_p <= 0.0 && alike && !mask.as_ref().is_some_and(requires_grad);
-    Naming::rename(
+    OpScope::rename(
         OP,
         match (q.ndim(), q.dtype()) {
             (3, _) => "unbatched",

@@ -79,8 +79,8 @@ pub mod select {
             Target::Itself => {
                 x.refuse_shared("masked_fill_", mask, false)?;
                 crate::warnings::of_expanded("masked_fill_", x);
-                let _name = autograd::Naming::of("masked_fill", 0);
-                crate::ops::overlap::write_where("masked_fill_", x, mask, &value)
+                let _name = autograd::OpScope::of("masked_fill", 0);
+                crate::ops::aliased_write::write_where("masked_fill_", x, mask, &value)
             }
         }
     }
@@ -209,8 +209,8 @@ fn write_compared(
     if let Operand::Tensor(other) = other {
         x.refuse_shared(op, other, false)?;
     }
-    let value = crate::over::computed(x, schema, || row(x, other))?;
-    let _name = autograd::Naming::of(schema.name, 0);
+    let value = crate::output_donation::computed(x, schema, || row(x, other))?;
+    let _name = autograd::OpScope::of(schema.name, 0);
     match other {
         Operand::Tensor(other)
             if x.dtype().is_differentiable() && [x, other].into_iter().any(autograd::is_followed) =>

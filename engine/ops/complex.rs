@@ -22,7 +22,7 @@ macro_rules! complex_ops {
             }
             /// The complex numbers `abs · e^(i angle)`: complex64 of float32, complex128 of float64.
             function polar(abs: Tensor, angle: Tensor) -> Tensor {
-                [own_out bends] FullCpu Yes DTypes::WIDE, Own,
+                [own_out piecewise_linear] FullCpu Yes DTypes::WIDE, Own,
                 run polar_body, torch "", samples ["P(3, 4), N(3, 4)", "P(3, 4), N(4)"],
                 example ["assert_close(polar(&tensor([2.0])?, &tensor([1.57080])?)?, [(0.0, 2.0)]);"]
             }

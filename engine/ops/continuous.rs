@@ -170,7 +170,7 @@ impl Tensor {
     /// For a dtype that is not floating or complex, and bounds in the wrong order or beyond the dtype's range.
     pub fn uniform_(&self, from: f64, to: f64, generator: Option<&Generator>) -> Result<()> {
         const OP: &str = "uniform_";
-        let _name = crate::autograd::Naming::of("uniform_", 0);
+        let _name = crate::autograd::OpScope::of("uniform_", 0);
         schema::rand.check(self.dtype())?;
         let most = largest(self.dtype());
         for (name, bound) in [("from", from), ("to", to)] {
@@ -200,7 +200,7 @@ impl Tensor {
     /// For a dtype that is not floating or complex, or a negative deviation.
     pub fn normal_(&self, mean: f64, std: f64, generator: Option<&Generator>) -> Result<()> {
         const OP: &str = "normal_";
-        let _name = crate::autograd::Naming::of("normal_", 0);
+        let _name = crate::autograd::OpScope::of("normal_", 0);
         check_std(OP, &Operand::Scalar(Scalar::Float(std)))?;
         schema::randn.check(self.dtype())?;
         let key = key_of(OP, generator, self.device())?;

@@ -4,7 +4,7 @@
 
 use super::macros::define_ops;
 use super::{result_type, Operand};
-use crate::autograd::Naming;
+use crate::autograd::OpScope;
 use crate::dispatch::{self, Meta, Prim};
 use crate::dtype::Category;
 use crate::shape::{self, Shape};
@@ -102,8 +102,8 @@ fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             return Err(Error::shape("matmul", why, &[a.shape(), b.shape()]));
         }
         (2, 2) => return product(a, b),
-        (2, 1) => Naming::rename("matmul", "mv"),
-        (3.., 1..) | (1, 3..) => Naming::rename("matmul", "unsafe_view"),
+        (2, 1) => OpScope::rename("matmul", "mv"),
+        (3.., 1..) | (1, 3..) => OpScope::rename("matmul", "unsafe_view"),
         _ => {}
     }
     match ranks {
@@ -112,13 +112,13 @@ fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             Err(Error::shape("dot", why, &[a.shape(), b.shape()]))
         }
         (1, 1) => {
-            Naming::rename("matmul", "dot");
+            OpScope::rename("matmul", "dot");
             product(&a.unsqueeze(0)?, &b.unsqueeze(1)?)?.reshape(&[])
         }
         (1, 2) => {
-            let _steps = Naming::apart(&["matmul"], None);
+            let _steps = OpScope::apart(&["matmul"], None);
             let y = mm(&a.unsqueeze(0)?, b)?;
-            let _name = Naming::of("vecmat", 0);
+            let _name = OpScope::of("vecmat", 0);
             y.squeeze(Some(&[-2]))
         }
         (1, _) => product(&a.unsqueeze(0)?, b)?.squeeze(Some(&[-2])),
@@ -127,11 +127,11 @@ fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         // A batch of matrices times one matrix is one product of taller matrices.
         (_, 2) if a.ndim() > 2 && a.layout().is_contiguous() && a.numel() > 0 => {
             let mut shape: Vec<isize> = a.shape().iter().map(|&n| n as isize).collect();
-            let _steps = Naming::apart(&["matmul", "unsafe_view"], None);
+            let _steps = OpScope::apart(&["matmul", "unsafe_view"], None);
             let rows = a.reshape(&[-1, shape[shape.len() - 1]])?;
             let flat = mm(&rows, b)?;
             *shape.last_mut().unwrap_or(&mut 0) = b.shape()[1] as isize;
-            let _name = Naming::of("unsafe_view", 0);
+            let _name = OpScope::of("unsafe_view", 0);
             flat.reshape(&shape)
         }
         _ => product(a, b),

@@ -5,7 +5,7 @@
 
 use super::macros::define_ops;
 use super::pool::are_channels_last;
-use crate::autograd::Naming;
+use crate::autograd::OpScope;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{Shape, Sizes};
 use crate::tensor::signed;
@@ -103,10 +103,10 @@ fn conv_nd(
         return conv_checked(op, &x.contiguous()?.unsqueeze(2)?, &w.unsqueeze(2)?, bias, &args)?.squeeze(Some(&[2]));
     }
     if x.ndim() == n + 1 {
-        let _steps = Naming::apart(&[op], None);
+        let _steps = OpScope::apart(&[op], None);
         let x = x.unsqueeze(0)?;
         let y = {
-            let _name = Naming::of(op, 0);
+            let _name = OpScope::of(op, 0);
             conv_checked(op, &x, w, bias, &args)?
         };
         return y.squeeze(Some(&[0]));
@@ -176,7 +176,7 @@ fn by_windows(op: &'static str, x: &Tensor, w: &Tensor, args: &ConvArgs) -> Resu
         .ok_or_else(|| Error::shape(op, "the window is larger than the padded input", &[x.shape(), w.shape()]))?;
     let n = args.stride.len();
     let pads: Vec<isize> = args.padding.iter().rev().flat_map(|&p| [p as isize, p as isize]).collect();
-    let mut windows = super::arrange::padded(x, &pads, crate::Scalar::ZERO)?;
+    let mut windows = super::concat::padded(x, &pads, crate::Scalar::ZERO)?;
     for i in 0..n {
         let reach = args.dilation[i] * (w.shape()[i + 2] - 1) + 1;
         windows = windows.unfold(i as isize + 2, reach as i64, args.stride[i] as i64)?;
@@ -205,7 +205,7 @@ fn spread_by_windows(op: &'static str, x: &Tensor, w: &Tensor, args: &ConvArgs, 
         let mut gaps = x.unsqueeze(dim + 1)?;
         let mut ends = Sizes::from_elem(0, 2 * (gaps.ndim() - 1 - dim as usize));
         ends[2 * (gaps.ndim() - 2 - dim as usize) + 1] = step as isize - 1;
-        gaps = super::arrange::padded(&gaps, &ends, crate::Scalar::ZERO)?;
+        gaps = super::concat::padded(&gaps, &ends, crate::Scalar::ZERO)?;
         let spread = (size * step).saturating_sub(step - 1);
         x = gaps.flatten(dim, dim + 1)?.narrow(dim, 0, spread as i64)?;
         let low = (args.dilation[i] * (w.shape()[i + 2] - 1)) as isize - args.padding[i] as isize;
@@ -213,7 +213,7 @@ fn spread_by_windows(op: &'static str, x: &Tensor, w: &Tensor, args: &ConvArgs, 
         pads.push([low, shape[i + 2] as isize - spread as isize - low + reach]);
     }
     let pads: Vec<isize> = pads.into_iter().rev().flatten().collect();
-    let x = super::arrange::padded(&x, &pads, crate::Scalar::ZERO)?;
+    let x = super::concat::padded(&x, &pads, crate::Scalar::ZERO)?;
     // (in, out / groups, window…) to (out, in / groups, window…) with the windows turned round.
     let turned: Vec<isize> = (2..n as isize + 2).collect();
     let w = w.flip(&turned)?.unflatten(0, &[groups as isize, -1])?.transpose(1, 2)?.flatten(0, 1)?;
@@ -355,10 +355,10 @@ fn conv_transpose_nd(
     let cast = bias.filter(|b| b.dtype() != x.dtype()).map(|b| b.cast(x.dtype())).transpose()?;
     let bias = cast.as_ref().or(bias);
     if x.ndim() == n + 1 {
-        let _steps = Naming::apart(&[op], None);
+        let _steps = OpScope::apart(&[op], None);
         let batched = x.unsqueeze(0)?;
         let y = {
-            let _name = Naming::of(op, 0);
+            let _name = OpScope::of(op, 0);
             conv_transpose_nd(op, n, &batched, w, bias, stride, padding, output_padding, groups, dilation)?
         };
         return y.squeeze(Some(&[0]));
@@ -433,6 +433,6 @@ fn conv_transpose_sized(x: &Tensor, w: &Tensor, args: &ConvArgs, extra: &Spatial
             full[i + 2] = shape[i + 2] + 2 * args.padding[i] - extra[i];
             ends.extend([-(args.padding[i] as isize), extra[i] as isize - args.padding[i] as isize]);
         }
-        super::arrange::padded(&conv_input_gradient(x, w, &whole, &full)?, &ends, crate::Scalar::ZERO)
+        super::concat::padded(&conv_input_gradient(x, w, &whole, &full)?, &ends, crate::Scalar::ZERO)
     }
 }

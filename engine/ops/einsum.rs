@@ -4,7 +4,7 @@
 
 use super::macros::define_composites;
 use super::DimPairs;
-use crate::autograd::Naming;
+use crate::autograd::OpScope;
 use crate::fallible::filled;
 use crate::shape;
 use crate::tensor::signed;
@@ -189,7 +189,7 @@ fn einsum_body(equation: &str, operands: &[Tensor]) -> Result<Tensor> {
     let aligned: Vec<Tensor> =
         operands.iter().zip(&inputs).map(|(x, own)| align(x, own, &all)).collect::<Result<_>>()?;
     // Steps have the names of those that PyTorch ends with.
-    Naming::rename(
+    OpScope::rename(
         "einsum",
         match (operands.len(), all.len() > output.len()) {
             (1, false) => "permute",
@@ -349,7 +349,7 @@ fn kron_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let right: Vec<isize> = (0..rank).flat_map(|d| [1, size(b, d)]).collect();
     let out: Vec<isize> = (0..rank).map(|d| size(a, d).saturating_mul(size(b, d))).collect();
     let unsafe_view = |x: &Tensor, shape: &[isize]| {
-        let _name = Naming::of("unsafe_view", 0);
+        let _name = OpScope::of("unsafe_view", 0);
         x.reshape(shape)
     };
     unsafe_view(&unsafe_view(a, &left)?.mul(&unsafe_view(b, &right)?)?, &out)

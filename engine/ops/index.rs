@@ -3,7 +3,7 @@
 //! Kernels are in `cpu/index.rs` and `mlx/index.rs`. Index tensors reach them as int64 on the op's own device; both
 //! backends check their range.
 
-use super::arrange::{
+use super::concat::{
     cat_body, cat_gradient, flip_axes, flip_body, pad_body, repeat_body, roll_body, stack_body, tril_body, triu_body,
 };
 use super::macros::define_ops;
@@ -224,10 +224,10 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
     }
     rest.iter().try_for_each(|t| crate::autograd::check_in_place(name, x, t))?;
     if let (IndexOp::IndexPut { .. }, [values, ..]) = (&op, rest)
-        && super::overlap::ends_the_tape(x, values)
+        && super::aliased_write::ends_the_tape(x, values)
     {
         rest.iter().try_for_each(|t| x.refuse_shared(name, t, true))?;
-        let write = || super::overlap::write_at(&op, x, rest);
+        let write = || super::aliased_write::write_at(&op, x, rest);
         return crate::autograd::record_fill(name, x, values, write).map(|()| x.clone());
     }
     let recorded = || crate::grad_enabled() && inputs.iter().any(|t| t.requires_grad());
@@ -237,7 +237,7 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
     }
     rest.iter().try_for_each(|t| x.refuse_shared(name, t, true))?;
     match x.layout().may_overlap() {
-        true => super::overlap::write_at(&op, x, rest)?,
+        true => super::aliased_write::write_at(&op, x, rest)?,
         false => dispatch::index_into(&op, x, rest)?,
     }
     // The rule needs the indices alone, so the op can be recorded after the fact.
@@ -312,7 +312,7 @@ fn slice_scatter_body(
     let slice = slice_of("slice_scatter", x, axis, start, end, step)?;
     let mut expected = Shape::from_slice(x.shape());
     expected[axis] = slice.len;
-    let src = super::part::for_part("slice_scatter", x, src, &expected)?;
+    let src = super::masked::for_part("slice_scatter", x, src, &expected)?;
     slice_scatter_dims(x, &src, smallvec::smallvec![slice])
 }
 

@@ -39,7 +39,7 @@ fn difference(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
 
 /// [`difference`], with row-major gradients, as PyTorch's kernels make them.
 fn apart(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    let _lies = autograd::Laying::set(autograd::Lay::RowMajor);
+    let _lies = autograd::GradLayoutGuard::set(autograd::GradLayoutRule::RowMajor);
     difference(op, x, y)
 }
 
@@ -194,7 +194,7 @@ fn nll(
         (3 | 5.., _) => "nll_loss2d",
         _ => "nll_loss",
     };
-    autograd::Naming::rename(op, last);
+    autograd::OpScope::rename(op, last);
     let classes = x.shape()[dim as usize] as i64;
     let used = target.ne(ignore)?;
     // Ignored targets gather class 0, and then count nothing; any other one out of range is the gather's error.
@@ -316,7 +316,7 @@ fn cross_entropy_body(
         wide[dim as usize] = -1;
         terms = (terms * &w.reshape(&wide)?)?;
     }
-    autograd::Naming::rename(OP, if reduction == "mean" { "cross_entropy_mean" } else { "cross_entropy_sum" });
+    autograd::OpScope::rename(OP, if reduction == "mean" { "cross_entropy_mean" } else { "cross_entropy_sum" });
     let loss = (-&terms.sum(Some(&[dim]), false, None)?)?;
     reduce(OP, loss, reduction)
 }

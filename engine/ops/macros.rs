@@ -32,7 +32,7 @@ mod in_place;
 /// with the parameter `p` has.
 /// `out_rule` says that it depends on the arguments, as the row's function in [`out`](crate::ops::out) has it.
 /// `old_numbers` says that PyTorch still takes the numbers of keywords by position too, `add(x, alpha, y)`, with a warning.
-/// `bends` says that the op is made of masks and of what is linear, so that the gradient of its gradient is zeros: PyTorch's ops
+/// `piecewise_linear` says that the op is made of masks and of what is linear, so that the gradient of its gradient is zeros: PyTorch's ops
 /// have that where their parts lead nowhere.
 /// `steps` says that PyTorch makes it of other ops, whose steps the graph shows: it has no step of its own name.
 /// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
@@ -308,12 +308,12 @@ macro_rules! define_fn {
         {
             $(let $p = $crate::ops::macros::pass!($k $p);)*
             $($(let $kp = $crate::ops::macros::pass!($kk $kp);)*)?
-            let _name = $crate::autograd::call::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
+            let _name = $crate::autograd::saved_attributes::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
             let made = (|| {
                 $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
                 $run($($extra,)* input, $($p,)* $($($kp),*)?)
             })();
-            $crate::autograd::call::tell_call!{ made $ret _name $name [input] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
+            $crate::autograd::saved_attributes::tell_call!{ made $ret _name $name [input] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
             made.map_err(|e| $crate::autograd::before($crate::ops::macros::plain(stringify!($name)), e, input))
         }
         impl $crate::Tensor {
@@ -341,12 +341,12 @@ macro_rules! define_fn {
         {
             $(let $p = $crate::ops::macros::pass!($k $p);)*
             $($(let $kp = $crate::ops::macros::pass!($kk $kp);)*)?
-            let _name = $crate::autograd::call::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
+            let _name = $crate::autograd::saved_attributes::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
             let made = (|| {
                 $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
                 $run($($extra,)* $($p,)* $($($kp),*)?)
             })();
-            $crate::autograd::call::tell_call!{ made $ret _name $name [] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
+            $crate::autograd::saved_attributes::tell_call!{ made $ret _name $name [] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
             made
         }
     };

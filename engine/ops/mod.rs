@@ -10,36 +10,34 @@ mod macros;
 pub mod schema;
 
 pub mod activation;
-mod arrange;
+pub(crate) mod aliased_write;
 mod attention;
 pub mod binary;
 pub mod calculus;
 pub mod compare;
 pub mod complex;
+mod concat;
 mod continuous;
 pub mod contract;
 pub mod conv;
 pub mod create;
 mod discrete;
+pub mod distance;
 pub mod einsum;
 mod histogram;
 pub mod index;
 pub mod linalg;
 pub mod loss;
+mod masked;
 pub mod matrix;
-pub mod metric;
 pub mod nn;
 pub mod norm;
 pub mod orthogonal;
 pub mod out;
-pub(crate) mod overlap;
 mod pad;
-mod part;
-mod pieces;
 pub mod pointwise;
 pub mod pool;
 pub mod random;
-mod recast;
 pub mod reduce;
 mod reparameterized;
 pub mod rnn;
@@ -50,10 +48,12 @@ pub mod segment;
 pub mod shape;
 mod slices;
 pub mod sort;
+mod split;
 pub(crate) mod strided;
 pub mod transfer;
 pub mod unary;
 pub mod view;
+mod view_dtype;
 pub mod window;
 
 pub use schema::{Amp, Determinism, OutDType, Param, ResultDType, Schema};
@@ -254,7 +254,7 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         segment::SCHEMAS,
         contract::SCHEMAS,
         einsum::SCHEMAS,
-        metric::SCHEMAS,
+        distance::SCHEMAS,
         linalg::SCHEMAS,
         linalg::factor::SCHEMAS,
         linalg::solve::SCHEMAS,

@@ -5,7 +5,7 @@
 use super::attention;
 use super::macros::define_ops;
 use super::OpRow;
-use crate::autograd::{Grads, Naming};
+use crate::autograd::{Grads, OpScope};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
 use crate::{DType, Error, Generator, Result, Scalar, Tensor};
@@ -40,9 +40,9 @@ fn linear_body(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> 
     // The steps have the names of what PyTorch calls.
     match (x.ndim(), bias) {
         (2, _) => {}
-        (1, None) => Naming::rename("linear", "vecmat"),
-        (2.., Some(_)) if !x.layout().is_contiguous() => Naming::rename("linear", "add"),
-        _ => Naming::rename("linear", "unsafe_view"),
+        (1, None) => OpScope::rename("linear", "vecmat"),
+        (2.., Some(_)) if !x.layout().is_contiguous() => OpScope::rename("linear", "add"),
+        _ => OpScope::rename("linear", "unsafe_view"),
     }
     let mut shape = Shape::from_slice(x.shape());
     shape.pop();

@@ -213,7 +213,7 @@ fn group_norm_body(
         return Err(Error::value("group_norm", why));
     }
     let rows = {
-        let _lies = autograd::Laying::set(as_images(x));
+        let _lies = autograd::GradLayoutGuard::set(as_images(x));
         x.reshape(&[x.shape()[0] as isize, groups as isize, inner as isize])?
     };
     let y = standardize(&rows, 1, eps)?;
@@ -221,10 +221,10 @@ fn group_norm_body(
 }
 
 /// How a gradient lies in PyTorch: as images do that have their channels last, else row-major.
-fn as_images(x: &Tensor) -> autograd::Lay {
+fn as_images(x: &Tensor) -> autograd::GradLayoutRule {
     match x.suggested_format() {
-        MemoryFormat::Contiguous => autograd::Lay::RowMajor,
-        _ => autograd::Lay::AsInput,
+        MemoryFormat::Contiguous => autograd::GradLayoutRule::RowMajor,
+        _ => autograd::GradLayoutRule::AsInput,
     }
 }
 
@@ -243,7 +243,7 @@ fn by_channels(batch: usize, x: &[&Tensor], f: impl Fn(&[&Tensor], usize) -> Res
         x.iter().map(|x| super::view::permute_axes(&x.contiguous()?, &axes)).collect::<Result<_>>()?;
     let y = {
         // Gradients come back through the permutation: row-major behind it.
-        let _lies = autograd::Laying::set(autograd::Lay::AsInput);
+        let _lies = autograd::GradLayoutGuard::set(autograd::GradLayoutRule::AsInput);
         f(&rows.iter().collect::<Vec<_>>(), ndim - batch - 1)?
     };
     let y = super::view::permute_axes(&y, &axes)?;
@@ -366,7 +366,7 @@ fn batch_norm_body(
             return Err(Error::value(OP, format!("batch_norm eps must be positive during training, but got {eps}")));
         }
         let n = x.numel() / x.shape()[1].max(1);
-        let x = &autograd::laid_back(x, as_images(x))?;
+        let x = &autograd::with_grad_layout(x, as_images(x))?;
         // The CPU's kernels find mean and variance by themselves: there these are for the running ones only.
         let fused = x.device() == Device::Cpu;
         let statistics = match fused && running_mean.is_none() && running_var.is_none() {
@@ -401,7 +401,7 @@ fn batch_norm_body(
     } else {
         match (per_channel(OP, x, running_mean)?, per_channel(OP, x, running_var)?) {
             (Some(mean), Some(var)) => {
-                let _lies = autograd::Laying::set(as_images(x));
+                let _lies = autograd::GradLayoutGuard::set(as_images(x));
                 centred(x, &mean, &var, eps)?
             }
             _ => return Err(Error::runtime(OP, UNKNOWN)),

@@ -2,7 +2,7 @@
 //!
 //! Made of views, `cat` and indexing, so that it runs on both backends and needs no gradient rule of its own.
 
-use crate::autograd::Naming;
+use crate::autograd::OpScope;
 use crate::shape::Shape;
 use crate::{Error, MemoryFormat, Result, Scalar, Tensor};
 
@@ -21,16 +21,16 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scal
     }
     // PyTorch has these as ops of their own, whose gradients' gradients are zeros; "circular" is made of others there, too.
     if matches!(mode, "reflect" | "replicate") {
-        Naming::bend("pad");
+        OpScope::bend("pad");
     }
     match (mode, pad.len() / 2) {
-        ("constant", _) => Naming::rename("pad", "constant_pad_nd"),
-        ("reflect", 1) => Naming::rename("pad", "reflection_pad1d"),
-        ("reflect", 2) => Naming::rename("pad", "reflection_pad2d"),
-        ("reflect", 3) => Naming::rename("pad", "reflection_pad3d"),
-        ("replicate", 1) => Naming::rename("pad", "replication_pad1d"),
-        ("replicate", 2) => Naming::rename("pad", "replication_pad2d"),
-        ("replicate", 3) => Naming::rename("pad", "replication_pad3d"),
+        ("constant", _) => OpScope::rename("pad", "constant_pad_nd"),
+        ("reflect", 1) => OpScope::rename("pad", "reflection_pad1d"),
+        ("reflect", 2) => OpScope::rename("pad", "reflection_pad2d"),
+        ("reflect", 3) => OpScope::rename("pad", "reflection_pad3d"),
+        ("replicate", 1) => OpScope::rename("pad", "replication_pad1d"),
+        ("replicate", 2) => OpScope::rename("pad", "replication_pad2d"),
+        ("replicate", 3) => OpScope::rename("pad", "replication_pad3d"),
         _ => {}
     }
     if mode == "constant" {

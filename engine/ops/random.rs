@@ -294,7 +294,7 @@ impl Tensor {
     pub fn bernoulli_<'p>(&self, p: impl Into<Operand<'p>>, generator: Option<&Generator>) -> Result<()> {
         const OP: &str = "bernoulli_";
         let p = p.into();
-        let _name = crate::autograd::Naming::of(OP, if matches!(p, Operand::Tensor(_)) { 1 } else { 2 });
+        let _name = crate::autograd::OpScope::of(OP, if matches!(p, Operand::Tensor(_)) { 1 } else { 2 });
         match p {
             Operand::Scalar(p) => self.write_in_place(OP, successes(OP, p.to_f64(), self, generator)?),
             Operand::Tensor(p) => {
@@ -320,7 +320,7 @@ impl Tensor {
     /// For complex tensors, an empty range, and one that the dtype does not hold.
     pub fn random_(&self, from: Option<i64>, to: Option<i64>, generator: Option<&Generator>) -> Result<()> {
         const OP: &str = "random_";
-        let _name = crate::autograd::Naming::of(OP, if from.is_some() { 0 } else { 2 - u64::from(to.is_some()) });
+        let _name = crate::autograd::OpScope::of(OP, if from.is_some() { 0 } else { 2 - u64::from(to.is_some()) });
         let from = from.unwrap_or(0);
         let bounds = match to {
             Some(to) => range(OP, from, to)?,

@@ -122,7 +122,7 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
     let sum = {
         // PyTorch divides the gradient behind repeating it: it can be written to. Not so within other ops.
         let called = matches!(autograd::op_name(), Some("mean"));
-        let _lies = called.then(|| autograd::Laying::set(autograd::Lay::Dense));
+        let _lies = called.then(|| autograd::GradLayoutGuard::set(autograd::GradLayoutRule::Dense));
         x.sum(dim, keepdim, None)?
     };
     // The mean of nothing is 0/0.

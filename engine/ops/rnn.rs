@@ -6,7 +6,7 @@
 
 use super::macros::define_composites;
 use super::nn::linear;
-use crate::autograd::Naming;
+use crate::autograd::OpScope;
 use crate::fallible::{collected, filled};
 use crate::{Error, Result, Tensor};
 
@@ -193,9 +193,9 @@ fn lstm_body(
         let gates = (gx + &linear(&s[0], w_hh, b_hh)?)?.chunk(4, 1)?;
         let kept = (gates[1].sigmoid()? * &s[1])?;
         // One step's cells have a name of their own.
-        Naming::rename("lstm_cell", "lstm_cell_state");
+        OpScope::rename("lstm_cell", "lstm_cell_state");
         let c = (kept + &(gates[0].sigmoid()? * &gates[2].tanh()?)?)?;
-        Naming::rename("lstm_cell_state", "lstm_cell");
+        OpScope::rename("lstm_cell_state", "lstm_cell");
         let h = (gates[3].sigmoid()? * &c.tanh()?)?;
         let h = w_hr.map_or(Ok(h.clone()), |w| linear(&h, w, None))?;
         Ok(vec![h, c])

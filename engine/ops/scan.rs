@@ -153,7 +153,7 @@ fn logcumsumexp_body(x: &Tensor, dim: isize) -> Result<Tensor> {
         return logcumsumexp_body(&x.reshape(&[1])?, 0)?.reshape(&[]);
     }
     // PyTorch's gradient of it is row-major.
-    let _lies = crate::autograd::Laying::set(crate::autograd::Lay::RowMajor);
+    let _lies = crate::autograd::GradLayoutGuard::set(crate::autograd::GradLayoutRule::RowMajor);
     scan(ScanOp::LogSumExp { axis }, &[x], x.dtype())
 }
 

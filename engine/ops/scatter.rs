@@ -9,7 +9,7 @@ use super::index::{
     as_index, beside, check_extent, index_axes, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target,
 };
 use super::macros::define_composites;
-use super::part::{
+use super::masked::{
     as_strided_scatter_body, diagonal_scatter_body, fill_body, masked_scatter_body, masked_select_body,
     select_scatter_body,
 };
@@ -308,7 +308,7 @@ pub(super) fn reduced(
     };
     if mode == ScatterMode::Prod {
         // PyTorch's gradient is the product by the element, which the latter is in twice.
-        crate::autograd::Naming::bend(op);
+        crate::autograd::OpScope::bend(op);
     }
     if x.dtype() == DType::Bool && src.dtype() == DType::Bool {
         // A sum of truths is true where one is, a product where all are; there is no mean.
@@ -334,7 +334,7 @@ pub(super) fn reduced(
     }
     // PyTorch's gradients of extrema meet the tensors themselves, or for `scatter_reduce` a row-major copy.
     let extremum = matches!(mode, ScatterMode::Max | ScatterMode::Min);
-    let as_input = |on: bool| on.then(|| autograd::Laying::set(autograd::Lay::AsInput));
+    let as_input = |on: bool| on.then(|| autograd::GradLayoutGuard::set(autograd::GradLayoutRule::AsInput));
     let lies = as_input(extremum && op == "index_reduce");
     let start = match include_self {
         true => x.clone(),
@@ -519,7 +519,7 @@ fn take_body(x: &Tensor, index: &Tensor) -> Result<Tensor> {
     let index = as_index("take", index)?.contiguous()?;
     let flat = {
         // PyTorch's gradient is put into zeros that lie as the input does.
-        let _lies = autograd::Laying::set(autograd::Lay::AsInput);
+        let _lies = autograd::GradLayoutGuard::set(autograd::GradLayoutRule::AsInput);
         x.reshape(&[-1])?
     };
     index_axes(&flat, &[0], std::slice::from_ref(&index), false)
@@ -543,7 +543,7 @@ pub(super) fn put_body(to: Target, x: &Tensor, index: &Tensor, source: &Tensor, 
         x.refuse_expanded("put_")?;
         let read = autograd::rewritten(x);
         let value = put_body(Target::Copy, read.as_ref().unwrap_or(x), &index, &source, accumulate)?;
-        super::overlap::put_at(x, &index, &source, accumulate)?;
+        super::aliased_write::put_at(x, &index, &source, accumulate)?;
         return autograd::record_write(x, &value, false).map(|()| x.clone());
     }
     // What is recorded is a step of its own, not a write over a view of all elements.

@@ -54,7 +54,7 @@ fn bounds(x: &Tensor, list: &Tensor, are_lengths: bool, axis: isize, unchecked: 
     let list = list.detach()?.cast(DType::I64)?;
     let (last, n) = (axis as isize, x.shape()[axis] as i64);
     let starts =
-        if are_lengths { super::arrange::padded(&list, &[1, 0], Scalar::ZERO)?.cumsum(last, None)? } else { list };
+        if are_lengths { super::concat::padded(&list, &[1, 0], Scalar::ZERO)?.cumsum(last, None)? } else { list };
     if !unchecked {
         let rising = starts.diff(1, last, None, None)?.ge(0)?.all(None, false)?;
         if !everywhere(&rising)? {
@@ -146,7 +146,7 @@ fn extremum(start: &Tensor, dim: isize, index: &Tensor, x: &Tensor, mode: &str) 
     if !(crate::grad_enabled() && x.requires_grad()) {
         return start.scatter_reduce(dim, index, x, mode, false);
     }
-    let _lies = crate::autograd::Laying::set(crate::autograd::Lay::RowMajor);
+    let _lies = crate::autograd::GradLayoutGuard::set(crate::autograd::GradLayoutRule::RowMajor);
     let nan = x.detach()?.isnan()?;
     let best = start.scatter_reduce(dim, index, &x.filled(&nan, 0.0)?, mode, false)?;
     let counts = start.zeros_like()?.scatter_add(dim, index, &nan.cast(x.dtype())?)?;

@@ -72,7 +72,7 @@ macro_rules! shape_ops {
                 "assert_close(&both[1], [[3, 4], [3, 4]]);",
             ]
         }
-        /// Pieces of dimension `dim`, as views: so many, the first ones longer by one where it does not divide evenly, or
+        /// SplitInfo of dimension `dim`, as views: so many, the first ones longer by one where it does not divide evenly, or
         /// cut at the indices listed.
         method tensor_split(indices_or_sections: Sections, dim: Dim = 0) -> Tensors {
             [no_out] Keep Yes DTypes::ALL, Same,
@@ -325,7 +325,7 @@ fn block_diag_body(tensors: &[Tensor]) -> Result<Tensor> {
     let mut rows = Vec::new();
     for b in &blocks {
         let right = cols - left - b.shape()[1];
-        rows.push(super::arrange::padded(b, &[left as isize, right as isize], Scalar::ZERO)?);
+        rows.push(super::concat::padded(b, &[left as isize, right as isize], Scalar::ZERO)?);
         left += b.shape()[1];
     }
     match rows.is_empty() {
@@ -460,7 +460,7 @@ fn sum_to_size_body(x: &Tensor, size: &[isize]) -> Result<Tensor> {
 fn diag_body(x: &Tensor, diagonal: i64) -> Result<Tensor> {
     match x.ndim() {
         1 => {
-            crate::autograd::Naming::rename("diag", "diag_embed");
+            crate::autograd::OpScope::rename("diag", "diag_embed");
             diag_embed_body(x, diagonal, 0, 1)
         }
         2 => x.diagonal(diagonal, 0, 1)?.copy(),
@@ -488,12 +488,12 @@ fn diag_embed_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<
     super::create::sizes(op, &lead)?;
     // Rows scaled apart by one element more than their length: a padded vector, repeated, is the diagonal.
     let (n, side) = (x.shape()[last] as isize, side as isize);
-    let spread = super::arrange::padded(&x.unsqueeze(-1)?, &[0, side], Scalar::ZERO)?;
+    let spread = super::concat::padded(&x.unsqueeze(-1)?, &[0, side], Scalar::ZERO)?;
     let mut flat = signed(&x.shape()[..last]);
     flat.push(n * (side + 1));
     let start = if offset >= 0 { offset as isize } else { -(offset as isize) * side };
     let after = side * side - start - n * (side + 1);
-    let flat = super::arrange::padded(&spread.reshape(&flat)?, &[start, after], Scalar::ZERO)?;
+    let flat = super::concat::padded(&spread.reshape(&flat)?, &[start, after], Scalar::ZERO)?;
     let matrix = flat.reshape(&lead)?;
     // As the last two dimensions; a negative `offset` with dims exchanged is the transpose.
     let mut axes: Vec<isize> = (0..last as isize).collect();

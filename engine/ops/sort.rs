@@ -69,7 +69,7 @@ fn search_body(rows: &Tensor, values: &Tensor, right: bool) -> Result<Tensor> {
 fn sort_body(x: &Tensor, dim: isize, descending: bool, stable: bool) -> Result<(Tensor, Tensor)> {
     let indices = x.argsort(dim, descending, stable)?;
     // PyTorch scatters gradients into row-major zeros.
-    let _lies = crate::autograd::Laying::set(crate::autograd::Lay::RowMajor);
+    let _lies = crate::autograd::GradLayoutGuard::set(crate::autograd::GradLayoutRule::RowMajor);
     if indices.layout().is_contiguous() || indices.is_batched() {
         return Ok((x.gather(dim, &indices)?, indices));
     }

@@ -4,7 +4,7 @@
 //! `shape`, for both backends alike; `mlx/view.rs` turns a step into MLX's terms.
 
 use super::macros::define_ops;
-use crate::autograd::Naming;
+use crate::autograd::OpScope;
 use crate::dispatch;
 use crate::shape::{self, inverse, Axes, Layout, Shape, SliceDim, Slices};
 use crate::{Error, Result, Tensor};
@@ -37,7 +37,7 @@ fn view_as_complex_body(x: &Tensor) -> Result<Tensor> {
     }
     // As PyTorch's, the gradient is row-major. Not so within other ops.
     let called = matches!(crate::autograd::op_name(), Some("view_as_complex"));
-    let _lies = called.then(|| crate::autograd::Laying::set(crate::autograd::Lay::RowMajor));
+    let _lies = called.then(|| crate::autograd::GradLayoutGuard::set(crate::autograd::GradLayoutRule::RowMajor));
     match view_as(ViewOp::AsComplex, x)? {
         Some(view) => Ok(view),
         None if x.strides()[x.ndim() - 1] != 1 => fail("Tensor must have a last dimension with stride 1"),
@@ -70,18 +70,18 @@ pub(crate) fn reshape_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
         Some(layout) => {
             if !x.is_contiguous() {
                 for name in ["reshape", "flatten"] {
-                    Naming::rename(name, "reshape_alias");
+                    OpScope::rename(name, "reshape_alias");
                 }
             }
             viewed(op, x, layout)
         }
         None => {
             let copy = {
-                let _name = Naming::apart(&["reshape", "flatten", "ravel"], Some("clone"));
+                let _name = OpScope::apart(&["reshape", "flatten", "ravel"], Some("clone"));
                 x.copy()?
             };
             for name in ["reshape", "flatten"] {
-                Naming::rename(name, "unsafe_view");
+                OpScope::rename(name, "unsafe_view");
             }
             must_view(op, &copy).map(Tensor::alone_on_storage)
         }

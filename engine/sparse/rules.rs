@@ -245,7 +245,7 @@ impl Tensor {
     /// # Errors
     /// For a leaf that requires gradients.
     pub fn zero_(&self) -> Result<()> {
-        let _name = crate::autograd::Naming::of("zero_", 0);
+        let _name = crate::autograd::OpScope::of("zero_", 0);
         let Some(coo) = self.storage().coo() else { return self.fill_(crate::Scalar::ZERO) };
         let Parts { indices, values, .. } = coo.parts();
         let none =

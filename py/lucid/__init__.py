@@ -33,8 +33,8 @@ from lucid._grad_mode import enable_grad as enable_grad
 from lucid._grad_mode import inference_mode as inference_mode
 from lucid._grad_mode import no_grad as no_grad
 from lucid._grad_mode import set_grad_enabled as set_grad_enabled
-from lucid._names import broadcast_shapes as broadcast_shapes
-from lucid._names import typename as typename
+from lucid._type_names import broadcast_shapes as broadcast_shapes
+from lucid._type_names import typename as typename
 from lucid._schemas import OpSchema as OpSchema
 from lucid._schemas import op_schemas as op_schemas
 from lucid._settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
@@ -124,13 +124,13 @@ if TYPE_CHECKING:
     from lucid._idioms import cond as cond
     from lucid._idioms import seed_everything as seed_everything
     from lucid._lobpcg import lobpcg as lobpcg
-    from lucid._natives import frobenius_norm as frobenius_norm
-    from lucid._natives import get_device as get_device
-    from lucid._natives import native_batch_norm as native_batch_norm
-    from lucid._natives import native_dropout as native_dropout
-    from lucid._natives import native_group_norm as native_group_norm
-    from lucid._natives import native_layer_norm as native_layer_norm
-    from lucid._natives import norm_except_dim as norm_except_dim
+    from lucid._native_ops import frobenius_norm as frobenius_norm
+    from lucid._native_ops import get_device as get_device
+    from lucid._native_ops import native_batch_norm as native_batch_norm
+    from lucid._native_ops import native_dropout as native_dropout
+    from lucid._native_ops import native_group_norm as native_group_norm
+    from lucid._native_ops import native_layer_norm as native_layer_norm
+    from lucid._native_ops import norm_except_dim as norm_except_dim
     from lucid._profile import profile as profile
     from lucid._repr import get_printoptions as get_printoptions
     from lucid._repr import printoptions as printoptions
@@ -279,13 +279,13 @@ _NAMES = {
     "Stream": "lucid._gpu",
     "get_device_module": "lucid._gpu",
     "lobpcg": "lucid._lobpcg",
-    "frobenius_norm": "lucid._natives",
-    "get_device": "lucid._natives",
-    "native_batch_norm": "lucid._natives",
-    "native_dropout": "lucid._natives",
-    "native_group_norm": "lucid._natives",
-    "native_layer_norm": "lucid._natives",
-    "norm_except_dim": "lucid._natives",
+    "frobenius_norm": "lucid._native_ops",
+    "get_device": "lucid._native_ops",
+    "native_batch_norm": "lucid._native_ops",
+    "native_dropout": "lucid._native_ops",
+    "native_group_norm": "lucid._native_ops",
+    "native_layer_norm": "lucid._native_ops",
+    "norm_except_dim": "lucid._native_ops",
     "autocast": "lucid.amp.autocast_mode",
     "get_autocast_cpu_dtype": "lucid.amp.autocast_mode",
     "get_autocast_gpu_dtype": "lucid.amp.autocast_mode",

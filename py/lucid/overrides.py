@@ -25,7 +25,7 @@ import lucid
 from lucid import _C, Tensor
 from lucid._absent import teller
 from lucid._C import _handle_torch_function as handle_torch_function
-from lucid._naming import MODES
+from lucid._public_names import MODES
 
 __all__ = [
     "TorchFunctionMode",

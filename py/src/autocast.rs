@@ -4,7 +4,7 @@ use crate::args::{tensors_of, At};
 use crate::device::device_of;
 use crate::dtype::{dtype_object, dtype_of, PyDType};
 use crate::tensor::{wrap, PyTensor};
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::{autocast, Device};
 use pyo3::prelude::*;
 
@@ -39,7 +39,7 @@ fn _set_autocast_dtype(device_type: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>)
         return Err(errors::type_error(py, "autocast: dtype must be a lucid.dtype".to_string()));
     };
     let device = device(device_type)?;
-    cross::quick(py, || autocast::set_dtype(device, dtype))
+    engine_call::quick(py, || autocast::set_dtype(device, dtype))
 }
 
 /// Are casts of leaves kept until the outermost block ends?
@@ -81,7 +81,7 @@ fn _unscale_<'py>(
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let grads = tensors_of(At { op: "unscale_", arg: "grads" }, grads.as_borrowed())?;
     let inverse = inverse.get().read().clone();
-    let found = cross::long(py, || autocast::unscale_(&grads, &inverse))?;
+    let found = engine_call::long(py, || autocast::unscale_(&grads, &inverse))?;
     found.into_iter().map(|t| Ok(wrap(py, t)?.into_any())).collect()
 }
 

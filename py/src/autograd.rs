@@ -1,10 +1,10 @@
 //! Grad mode, backward passes, and Python functions as hooks.
 
 use crate::args::{tensors_of, At};
-use crate::cross;
+use crate::engine_call;
 use crate::errors;
 use crate::tensor::{wrap, PyTensor};
-use lucid::autograd::{GraphNode, Hook, HostRef, Keep, LeafHook};
+use lucid::autograd::{BackwardOptions, GraphNode, Hook, HostRef, LeafHook};
 use lucid::{Error, Tensor};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -177,9 +177,9 @@ fn _backward(
     let tensors = tensors_of(At { op: "backward", arg: "tensors" }, tensors.as_borrowed())?;
     let grads = grads_of(py, "backward", grads, tensors.len())?;
     let inputs = inputs.map(|i| tensors_of(At { op: "backward", arg: "inputs" }, i.as_borrowed())).transpose()?;
-    cross::quick(py, || lucid::autograd::check_untransformed("backward", "backward()"))?;
-    let keep = Keep { graph: retain_graph, create_graph };
-    cross::long(py, || lucid::autograd::backward(&tensors, &grads, keep, inputs.as_deref()))
+    engine_call::quick(py, || lucid::autograd::check_untransformed("backward", "backward()"))?;
+    let keep = BackwardOptions { graph: retain_graph, create_graph };
+    engine_call::long(py, || lucid::autograd::backward(&tensors, &grads, keep, inputs.as_deref()))
 }
 
 /// Gradients of outputs with respect to inputs, as `lucid.autograd.grad` documents; with `apart` none of these leads to another.
@@ -197,9 +197,9 @@ fn _grad<'py>(
     let outputs = tensors_of(At { op: "grad", arg: "outputs" }, outputs.as_borrowed())?;
     let inputs = tensors_of(At { op: "grad", arg: "inputs" }, inputs.as_borrowed())?;
     let grads = grads_of(py, "grad", grads, outputs.len())?;
-    let keep = Keep { graph: retain_graph, create_graph };
+    let keep = BackwardOptions { graph: retain_graph, create_graph };
     let made = if apart { lucid::autograd::grad_apart } else { lucid::autograd::grad };
-    let found = cross::long(py, || made(&outputs, &inputs, &grads, keep))?;
+    let found = engine_call::long(py, || made(&outputs, &inputs, &grads, keep))?;
     grads_tuple(py, &found)
 }
 
@@ -219,7 +219,7 @@ fn _chosen_alone() -> bool {
 #[pyfunction]
 fn _queue_callback(py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<()> {
     let callback = callable(callback)?;
-    cross::quick(py, || {
+    engine_call::quick(py, || {
         lucid::autograd::queue_callback(Box::new(move || call_python(|py| callback.bind(py).call0().map(drop))))
     })
 }

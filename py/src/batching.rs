@@ -1,7 +1,7 @@
 //! What `lucid.func` asks of the engine: levels of `vmap`, batched tensors, inputs to differentiate by.
 
 use crate::args::{tensors_of, At};
-use crate::cross;
+use crate::engine_call;
 use crate::tensor::{wrap, PyTensor};
 use lucid::batching;
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ type Object<'py> = PyResult<Bound<'py, PyAny>>;
 #[pyfunction]
 #[pyo3(signature = (size, randomness, alike=false))]
 fn _vmap_enter(py: Python<'_>, size: usize, randomness: &str, alike: bool) -> PyResult<u64> {
-    cross::quick(py, || Ok(batching::enter(size, randomness.parse()?, alike)))
+    engine_call::quick(py, || Ok(batching::enter(size, randomness.parse()?, alike)))
 }
 
 /// Ends a level of `vmap`.
@@ -41,21 +41,21 @@ fn _vmap_resume(levels: &Bound<'_, PySuspended>) {
 #[pyfunction]
 fn _vmap_hide<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>, dim: isize, level: u64) -> Object<'py> {
     let t = t.get().share();
-    wrap(py, cross::quick(py, || batching::hide(&t, dim, level))?)
+    wrap(py, engine_call::quick(py, || batching::hide(&t, dim, level))?)
 }
 
 /// The tensor with what a level hides at `dim`.
 #[pyfunction]
 fn _vmap_show<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>, dim: isize, level: u64) -> Object<'py> {
     let t = t.get().share();
-    wrap(py, cross::quick(py, || batching::show(&t, level, dim))?)
+    wrap(py, engine_call::quick(py, || batching::show(&t, level, dim))?)
 }
 
 /// The tensor with a level's dimension in front where only a tangent of it has that; `None` elsewhere.
 #[pyfunction]
 fn _vmap_spread<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>, level: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
     let t = t.get().share();
-    cross::quick(py, || batching::spread(&t, level))?.map(|t| wrap(py, t)).transpose()
+    engine_call::quick(py, || batching::spread(&t, level))?.map(|t| wrap(py, t)).transpose()
 }
 
 /// The depth, id and value of a batched tensor, or `None`.
@@ -82,7 +82,7 @@ fn _vmap_fallbacks(all: bool) -> Vec<&'static str> {
 #[pyfunction]
 fn _fresh<'py>(py: Python<'py>, t: &Bound<'py, PyTensor>) -> Object<'py> {
     let t = t.get().share();
-    wrap(py, cross::quick(py, || batching::fresh(&t))?)
+    wrap(py, engine_call::quick(py, || batching::fresh(&t))?)
 }
 
 /// Does the history of `outputs`, and with `pushed` that of their tangents, lead to a leaf that is not retired?

@@ -5,7 +5,7 @@
 use crate::args::{kinds, optional, scalar_of, Arg, At};
 use crate::dtype::with_dtype;
 use crate::tensor::{wrap, PyTensor};
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use half::{bf16, f16};
 use lucid::dtype::{Category, Element};
 use lucid::{DType, Device, Scalar, Tensor};
@@ -78,7 +78,7 @@ impl Nested {
         if let Some(t) = self.nested_tensor(obj)? {
             // A tensor of one element is a number where the data has no more dimensions, whatever its own.
             let number = obj.is_instance_of::<PyTensor>() && t.numel() == 1 && self.shape.len() == depth;
-            let t = if number { cross::quick(py, || t.reshape(&[]))? } else { t };
+            let t = if number { engine_call::quick(py, || t.reshape(&[]))? } else { t };
             let mut sizes = depth;
             for &n in t.shape() {
                 self.enter(py, sizes, n)?;
@@ -96,7 +96,7 @@ impl Nested {
                 crate::warn::once(py, &GIVEN, why)?;
             }
             return with_dtype!(t.dtype(), T => {
-                let items = cross::long(py, || t.to_vec::<T>())?;
+                let items = engine_call::long(py, || t.to_vec::<T>())?;
                 self.items.extend(items.into_iter().map(Scalar::from));
                 Ok(())
             });
@@ -277,7 +277,7 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
     let py = data.py();
     if let Ok(t) = data.cast::<PyTensor>() {
         let t = t.get().share();
-        let t = cross::quick(py, || t.detach())?;
+        let t = engine_call::quick(py, || t.detach())?;
         let made = crate::tensor::converted(py, &t, dtype, device, true, None)?;
         return Ok(made.unwrap_or(t));
     }
@@ -308,7 +308,7 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
     with_dtype!(dtype, T => {
         let items: Option<Vec<T>> = nested.items.iter().map(|&s| T::from_scalar(s)).collect();
         let items = items.ok_or_else(out_of_range)?;
-        cross::op(py, items.len(), || Tensor::from_slice(&items, &nested.shape, device))
+        engine_call::op(py, items.len(), || Tensor::from_slice(&items, &nested.shape, device))
     })
 }
 
@@ -401,7 +401,7 @@ fn _from_bytes<'py>(
     let (dtype, device) = options("from_bytes", dtype, device)?;
     let (dtype, device) = (dtype.unwrap_or(DType::U8), device.unwrap_or(Device::Cpu));
     let bytes = bytes.as_bytes();
-    wrap(py, cross::op(py, bytes.len(), || Tensor::from_bytes(bytes, &shape, dtype, device))?)
+    wrap(py, engine_call::op(py, bytes.len(), || Tensor::from_bytes(bytes, &shape, dtype, device))?)
 }
 
 /// Adds the functions.

@@ -1,6 +1,6 @@
 //! `lucid.device`: one object per device, and the reading of what users write for one.
 
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::Device;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -111,7 +111,7 @@ pub fn device_of(obj: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
 /// The device of that name; warns once where it is another than the installed one.
 pub fn parse(py: Python<'_>, text: &str) -> PyResult<Device> {
     static WARNED: AtomicBool = AtomicBool::new(false);
-    let parsed = cross::quick(py, || Device::parse(text))?;
+    let parsed = engine_call::quick(py, || Device::parse(text))?;
     if let Some(warning) = parsed.warning
         && !WARNED.swap(true, Ordering::Relaxed)
     {

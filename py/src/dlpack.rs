@@ -8,7 +8,7 @@
 
 use crate::args::{kinds, required, Arg, At};
 use crate::tensor::{wrap, PyTensor};
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::interop::Export;
 use lucid::{DType, Foreign, Owner, Tensor};
 use pyo3::buffer::PyUntypedBuffer;
@@ -54,7 +54,7 @@ fn _show_buffer<'py>(
     // SAFETY: the view holds the exporter, which must not move or free its memory until the view is released; nobody else
     // has the view to release it. The bytes are those that the exporter described.
     let memory = unsafe { Foreign::new(start, bytes - offset, writable, owner) };
-    wrap(py, cross::quick(py, || Tensor::from_foreign(memory, &shape, &strides, dtype))?)
+    wrap(py, engine_call::quick(py, || Tensor::from_foreign(memory, &shape, &strides, dtype))?)
 }
 
 // ---- the standard's structures ---------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ fn export<'py, M: Managed>(py: Python<'py>, e: Export, copied: bool) -> PyResult
 #[pyfunction]
 fn _to_dlpack<'py>(tensor: &Bound<'py, PyTensor>, versioned: bool, copied: bool) -> PyResult<Bound<'py, PyAny>> {
     let (py, t) = (tensor.py(), tensor.get().share());
-    let e = cross::long(py, || t.export())?;
+    let e = engine_call::long(py, || t.export())?;
     match versioned {
         true => export::<Versioned>(py, e, copied),
         false if e.writable || e.address == 0 => export::<Plain>(py, e, copied),
@@ -386,7 +386,7 @@ fn import<M: Managed>(capsule: &Bound<'_, PyCapsule>) -> PyResult<(Tensor, bool)
     let writable = flags & READ_ONLY == 0;
     // SAFETY: by the standard the memory stays until the deleter is called, which the owner does when it is dropped.
     let memory = unsafe { Foreign::new(d.address, d.bytes, writable, Box::new(owner.unbind())) };
-    let made = cross::quick(py, || Tensor::from_foreign(memory, &d.shape, &d.strides, d.dtype))?;
+    let made = engine_call::quick(py, || Tensor::from_foreign(memory, &d.shape, &d.strides, d.dtype))?;
     Ok((made, flags & IS_COPIED != 0))
 }
 

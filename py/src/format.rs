@@ -2,7 +2,7 @@
 
 use crate::args::{kinds, optional, Arg, At};
 use crate::tensor::{wrap, PyTensor};
-use crate::{cross, errors, results};
+use crate::{engine_call, errors, results};
 use lucid::MemoryFormat;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -44,7 +44,7 @@ impl PyTensor {
     fn clone<'py>(&self, py: Python<'py>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let format = given("clone", memory_format)?.unwrap_or(MemoryFormat::Preserve);
         let t = self.share();
-        wrap(py, cross::op(py, crate::args::weight_of(&t), || t.copy_in(format))?)
+        wrap(py, engine_call::op(py, crate::args::weight_of(&t), || t.copy_in(format))?)
     }
 
     /// The tensor itself where its elements lie without gaps as the format says, row-major by default; else a copy.
@@ -53,7 +53,7 @@ impl PyTensor {
         let format = given("contiguous", memory_format)?.unwrap_or(MemoryFormat::Contiguous);
         let py = slf.py();
         let t = slf.get().share();
-        let made = cross::op(py, crate::args::weight_of(&t), || t.contiguous_in(format))?;
+        let made = engine_call::op(py, crate::args::weight_of(&t), || t.contiguous_in(format))?;
         results::same_or(slf, &t, made, |made| wrap(py, made))
     }
 
@@ -68,7 +68,7 @@ impl PyTensor {
         let (t, input) = (slf.get().share(), input.get().share());
         let shown =
             if row_major || input.ndim() != t.ndim() { MemoryFormat::Contiguous } else { input.suggested_format() };
-        let made = cross::op(slf.py(), crate::args::weight_of(&t), || t.clone().result_of(&input, shown))?;
+        let made = engine_call::op(slf.py(), crate::args::weight_of(&t), || t.clone().result_of(&input, shown))?;
         let made = results::same_or(slf, &t, made, |made| wrap(slf.py(), made))?;
         match made.get_type().is(slf.get_type()) {
             true => Ok(made),

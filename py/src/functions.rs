@@ -5,7 +5,7 @@ use crate::args::{kinds, required, tensors_of, Arg, At};
 use crate::device::{device_object, device_of, PyDevice};
 use crate::dtype::{dtype_object, dtype_of, PyDType};
 use crate::tensor::PyTensor;
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::kernel_emulator::{Emulator, Language};
 use lucid::{DType, Device};
 use pyo3::prelude::*;
@@ -134,7 +134,7 @@ fn get_default_dtype(py: Python<'_>) -> PyResult<&'static Py<PyDType>> {
 #[pyfunction]
 fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     let dtype = dtype_arg("set_default_dtype", "d", d)?;
-    cross::quick(d.py(), || lucid::set_default_dtype(dtype))
+    engine_call::quick(d.py(), || lucid::set_default_dtype(dtype))
 }
 
 fn device_arg(op: &'static str, obj: &Bound<'_, PyAny>) -> PyResult<Device> {
@@ -214,7 +214,7 @@ fn is_storage(obj: &Bound<'_, PyAny>) -> bool {
 #[pyo3(signature = (tensors, wait=true))]
 fn _eval(py: Python<'_>, tensors: &Bound<'_, PyAny>, wait: bool) -> PyResult<()> {
     let tensors = tensors_of(At { op: "eval", arg: "tensors" }, tensors.as_borrowed())?;
-    cross::long(py, || lucid::eval(&tensors.iter().collect::<Vec<_>>(), wait))
+    engine_call::long(py, || lucid::eval(&tensors.iter().collect::<Vec<_>>(), wait))
 }
 
 /// Waits until the GPU device has done all that was started; the CPU works at once.
@@ -289,7 +289,7 @@ fn reset_peak_memory_stats(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
 #[pyo3(signature = (device=None))]
 fn empty_cache(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let device = device.map_or(Ok(lucid::default_device()), |d| device_arg("empty_cache", d))?;
-    cross::long(py, || lucid::empty_cache(device))
+    engine_call::long(py, || lucid::empty_cache(device))
 }
 
 /// Sets the most bytes of freed memory that a device keeps for reuse (256 MiB on the cpu at first), and gives back what is
@@ -299,7 +299,7 @@ fn empty_cache(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<()
 fn set_cache_limit(py: Python<'_>, bytes: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
     const OP: &str = "set_cache_limit";
     let device = device.map_or(Ok(lucid::default_device()), |d| device_arg(OP, d))?;
-    cross::long(py, || lucid::set_cache_limit(device, bytes))
+    engine_call::long(py, || lucid::set_cache_limit(device, bytes))
 }
 
 /// How many ops and bytes may wait on the GPU, per thread, before they are evaluated.
@@ -364,7 +364,7 @@ fn emulator(run: Py<PyAny>) -> Emulator {
 #[pyo3(signature = (*tensors))]
 fn primitives<'py>(py: Python<'py>, tensors: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyDict>> {
     let tensors = tensors_of(At { op: "primitives", arg: "tensors" }, tensors.as_any().as_borrowed())?;
-    let counts = cross::long(py, || lucid::lazy::primitives(&tensors.iter().collect::<Vec<_>>()))?;
+    let counts = engine_call::long(py, || lucid::lazy::primitives(&tensors.iter().collect::<Vec<_>>()))?;
     counts.into_py_dict(py)
 }
 
@@ -373,7 +373,7 @@ fn primitives<'py>(py: Python<'py>, tensors: &Bound<'py, PyTuple>) -> PyResult<B
 #[pyo3(signature = (*tensors))]
 fn _graph_nodes(py: Python<'_>, tensors: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
     let tensors = tensors_of(At { op: "primitives", arg: "tensors" }, tensors.as_any().as_borrowed())?;
-    cross::long(py, || lucid::lazy::graph_nodes(&tensors.iter().collect::<Vec<_>>()))
+    engine_call::long(py, || lucid::lazy::graph_nodes(&tensors.iter().collect::<Vec<_>>()))
 }
 
 // ---- counting --------------------------------------------------------------------------------------------------------
@@ -471,7 +471,7 @@ fn _save_safetensors(
         let t = required::<kinds::Tensor>(tensors.py(), at, Arg(Some(t.as_borrowed())))?.clone();
         map.insert(name, t);
     }
-    cross::long(tensors.py(), || lucid::io::save_with(&path, &map, &metadata))
+    engine_call::long(tensors.py(), || lucid::io::save_with(&path, &map, &metadata))
 }
 
 /// How many bytes the header of a safetensors file has, with the eight before it.
@@ -479,7 +479,7 @@ fn _save_safetensors(
 fn _safetensors_header_len(path: &Bound<'_, PyAny>, prefix: &[u8], file_len: u64) -> PyResult<usize> {
     let py = path.py();
     let path = path_of(path)?;
-    cross::quick(py, || lucid::io::header_len(&path, prefix, file_len))
+    engine_call::quick(py, || lucid::io::header_len(&path, prefix, file_len))
 }
 
 /// The entries of a safetensors file, and its texts.
@@ -490,7 +490,7 @@ type Header<'py> = (Vec<Bound<'py, PyTuple>>, BTreeMap<String, String>);
 fn _safetensors_header<'py>(path: &Bound<'py, PyAny>, head: &[u8], file_len: u64) -> PyResult<Header<'py>> {
     let py = path.py();
     let path = path_of(path)?;
-    let header = cross::quick(py, || lucid::io::header(&path, head, file_len))?;
+    let header = engine_call::quick(py, || lucid::io::header(&path, head, file_len))?;
     let entry = |e: &lucid::io::Entry| {
         let shape = PyTuple::new(py, &e.shape)?;
         (e.name.as_str(), dtype_object(py, e.dtype)?, shape, e.start, e.len).into_pyobject(py)

@@ -4,8 +4,8 @@
 #![allow(unsafe_code)]
 
 use crate::args::{tensors_of, At};
-use crate::cross;
 use crate::dtype::PyDType;
+use crate::engine_call;
 use pyo3::prelude::*;
 
 /// One launch of a kernel in Metal's language; see `lucid.metal.run_kernel`.
@@ -25,6 +25,6 @@ pub fn _metal_run_kernel<'py>(
     let kernel = lucid::metal::Kernel { source, name, shape: &shape, dtype: dtype.get().0, grid, group };
     let inputs: Vec<_> = inputs.iter().collect();
     // SAFETY: no more than Python's `ctypes` can promise: the kernel is the user's, and the function's documentation says so.
-    let made = cross::quick(py, || unsafe { lucid::metal::run_kernel(&kernel, &inputs) })?;
+    let made = engine_call::quick(py, || unsafe { lucid::metal::run_kernel(&kernel, &inputs) })?;
     crate::tensor::wrap(py, made)
 }

@@ -4,7 +4,7 @@
 
 use crate::args::{tensors_of, At};
 use crate::tensor::{wrap, PyTensor};
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::optim::lbfgs::{self, History};
 use lucid::optim::{MatrixStep, Step};
 use lucid::{no_grad, Tensor};
@@ -47,14 +47,14 @@ fn batches_of<S>(
 fn _optimizer_step(py: Python<'_>, batches: &Bound<'_, PyList>, differentiable: bool) -> PyResult<()> {
     let steps = batches_of(py, batches, |kind, option| Step::parse(kind, option), Step::name)?;
     let run = if differentiable { lucid::optim::run_steps_recorded } else { lucid::optim::run_steps };
-    cross::long(py, || run(&steps))
+    engine_call::long(py, || run(&steps))
 }
 
 /// The same for steps that look at a parameter as a matrix.
 #[pyfunction]
 fn _matrix_step(py: Python<'_>, batches: &Bound<'_, PyList>) -> PyResult<()> {
     let steps = batches_of(py, batches, |kind, option| MatrixStep::parse(kind, option), MatrixStep::name)?;
-    cross::long(py, || lucid::optim::run_matrix_steps(&steps))
+    engine_call::long(py, || lucid::optim::run_matrix_steps(&steps))
 }
 
 /// An error of either side.
@@ -94,7 +94,7 @@ fn _lbfgs_gradient<'py>(
     negate: bool,
 ) -> PyResult<(Bound<'py, PyAny>, f64)> {
     let params = tensors_of(PARAMS, params.as_borrowed())?;
-    let (flat, largest) = cross::long(py, || {
+    let (flat, largest) = engine_call::long(py, || {
         let flat = lbfgs::flat_gradient(&params, negate)?;
         let [_, _, largest, _] = lbfgs::measures(&flat, &flat)?;
         Ok((flat, largest))
@@ -128,7 +128,7 @@ fn _lbfgs_direction<'py>(
     };
     let flat = flat.get().read().clone();
     let last = last.map(|(before, d, length)| (before.get().read().clone(), d.get().read().clone(), length));
-    let (d, factors, measures, history) = cross::long(py, || {
+    let (d, factors, measures, history) = engine_call::long(py, || {
         no_grad(|| {
             if let Some((before, d, length)) = &last {
                 history.remember((&flat - before)?, (d * *length)?, size)?;
@@ -147,7 +147,7 @@ fn _lbfgs_direction<'py>(
 #[pyfunction]
 fn _lbfgs_move(py: Python<'_>, params: &Bound<'_, PyAny>, d: &Bound<'_, PyTensor>, length: f64) -> PyResult<()> {
     let (params, d) = (tensors_of(PARAMS, params.as_borrowed())?, d.get().read().clone());
-    cross::long(py, || lbfgs::move_along(&params, &d, length))
+    engine_call::long(py, || lbfgs::move_along(&params, &d, length))
 }
 
 /// The gradient where the parameters are, its slope along `d` and its largest element by size; then moves back to `start`.
@@ -161,7 +161,7 @@ fn _lbfgs_probe<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, f64, f64)> {
     let (params, start) = (tensors_of(PARAMS, params.as_borrowed())?, tensors_of(PARAMS, start.as_borrowed())?);
     let d = d.get().read().clone();
-    let (flat, slope, largest) = cross::long(py, || {
+    let (flat, slope, largest) = engine_call::long(py, || {
         let flat = lbfgs::flat_gradient(&params, negate)?;
         let [slope, _, largest, _] = lbfgs::measures(&flat, &d)?;
         lbfgs::move_back(&params, &start)?;

@@ -7,7 +7,7 @@
 use crate::args::{kind_name, weight_of, Arg};
 use crate::results;
 use crate::tensor::PyTensor;
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::ops::out::Given;
 use lucid::ops::OutDType;
 use lucid::{DType, Device, Error, Tensor};
@@ -59,7 +59,7 @@ pub fn store_new<'py>(
                 );
                 crate::warn::user(py, &text)?;
             }
-            let empty = cross::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, t.dtype(), t.device()))?;
+            let empty = engine_call::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, t.dtype(), t.device()))?;
             target.get().replace(py, empty);
         }
     }
@@ -81,13 +81,13 @@ impl Store for Tensor {
         let t = target.get().share();
         check(py, op, &t, &self, given)?;
         if t.shape() == self.shape() {
-            cross::op(py, weight_of(&t), || t.take_(self))?;
+            engine_call::op(py, weight_of(&t), || t.take_(self))?;
         } else {
             // These take the size that they need without a word, as in PyTorch.
             if !matches!(op, "bernoulli" | "multinomial") {
                 resize(py, &t, self.shape())?;
             }
-            let fresh = cross::op(py, weight_of(&self), || {
+            let fresh = engine_call::op(py, weight_of(&self), || {
                 let cast = self.cast(t.dtype())?;
                 if cast.is_same(&self) || cast.shares_storage(&self) {
                     self.copy_in(lucid::MemoryFormat::Preserve)

@@ -4,9 +4,9 @@
 
 use crate::args::{kind_name, kinds, optional, required, weight_of, Arg, At, Kind};
 use crate::tensor::{nonzero_of, wrap, PyTensor};
-use crate::{cross, errors, out, results};
+use crate::{engine_call, errors, out, results};
 use lucid::ops::out::Given;
-use lucid::ops::{binary, compare, matrix, metric, reduce, sort, NormOrder};
+use lucid::ops::{binary, compare, distance, matrix, reduce, sort, NormOrder};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -151,13 +151,13 @@ fn extremum<'py>(
         }
         let other = call.tensor("other")?;
         let run = if largest { binary::maximum } else { binary::minimum };
-        return call.finish(cross::op(py, weight, || run(&t, &other))?, |made| wrap(py, made));
+        return call.finish(engine_call::op(py, weight, || run(&t, &other))?, |made| wrap(py, made));
     }
     if call.get("dim").is_some() {
         let dim = required::<kinds::Dim>(py, call.at("dim"), call.arg("dim"))?;
         let keepdim = call.flag("keepdim", false)?;
         let run = if largest { sort::max_dim } else { sort::min_dim };
-        let pair = cross::op(py, weight, || run(&t, dim, keepdim))?;
+        let pair = engine_call::op(py, weight, || run(&t, dim, keepdim))?;
         // Its row says which `out` is taken.
         call.op = if largest { "max_dim" } else { "min_dim" };
         return call.finish(pair, |pair| results::ValuesIndices(py, op, pair));
@@ -169,7 +169,7 @@ fn extremum<'py>(
         let why = format!("{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
         return Err(errors::runtime_error(py, why));
     }
-    let made = cross::op(py, weight, || {
+    let made = engine_call::op(py, weight, || {
         let _name = lucid::autograd::named(if largest { "max_all" } else { "min_all" });
         if largest {
             t.amax(None, false)
@@ -234,10 +234,10 @@ fn spread<'py>(
         false => reduce::var(t, dim, correction, keepdim),
     };
     if !what.mean {
-        let made = cross::op(py, weight, || run(&t))?;
+        let made = engine_call::op(py, weight, || run(&t))?;
         return call.finish(made, |made| wrap(py, made));
     }
-    let pair = cross::op(py, weight, || {
+    let pair = engine_call::op(py, weight, || {
         let _name = lucid::autograd::named(what.op);
         Ok((run(&t)?, t.mean(dim, keepdim, None)?))
     })?;
@@ -274,8 +274,8 @@ fn norm_of<'py>(
     let dim = optional::<kinds::OptDims>(call.at("dim"), call.arg("dim"), None)?;
     let keepdim = call.flag("keepdim", false)?;
     let dtype = optional::<kinds::OptDtype>(call.at("dtype"), call.arg("dtype"), None)?;
-    let made = cross::op(py, weight_of(&t), || match (p, dim) {
-        (Some(p), dim) => metric::norm(&t, p, dim.as_deref(), keepdim, dtype),
+    let made = engine_call::op(py, weight_of(&t), || match (p, dim) {
+        (Some(p), dim) => distance::norm(&t, p, dim.as_deref(), keepdim, dtype),
         (None, Some(dim)) => matrix::linalg_matrix_norm(&t, NUCLEAR, &dim, keepdim, dtype),
         (None, None) => {
             let all: Vec<isize> = (0..t.ndim() as isize).collect();
@@ -300,7 +300,7 @@ fn gathered<'py>(
     let dim = required::<kinds::Dim>(py, call.at("dim"), call.arg("dim"))?;
     optional::<kinds::Bool>(call.at("sparse_grad"), call.arg("sparse_grad"), false)?;
     call.apart()?;
-    let made = cross::op(py, weight_of(&t).max(weight_of(&index)), || t.gather(dim, &index))?;
+    let made = engine_call::op(py, weight_of(&t).max(weight_of(&index)), || t.gather(dim, &index))?;
     call.finish(made, |made| wrap(py, made))
 }
 
@@ -332,12 +332,12 @@ fn tolerant<'py>(
     let (atol, rtol) = (kinds::OptOperand::lend(&atol), kinds::OptOperand::lend(&rtol));
     let run = if rank { matrix::linalg_matrix_rank } else { matrix::linalg_pinv };
     let made = match call.get(one) {
-        None => cross::op(py, weight_of(&t), || run(&t, atol, rtol, hermitian))?,
+        None => engine_call::op(py, weight_of(&t), || run(&t, atol, rtol, hermitian))?,
         Some(_) => {
             let given = required::<kinds::Operand>(py, call.at(one), call.arg(one))?;
             let (given, none) = (given.lend(), Some(Scalar::Float(0.0).into()));
             let (atol, rtol) = if rank { (Some(given), none) } else { (none, Some(given)) };
-            cross::op(py, weight_of(&t), || run(&t, atol, rtol, hermitian))?
+            engine_call::op(py, weight_of(&t), || run(&t, atol, rtol, hermitian))?
         }
     };
     call.finish(made, |made| wrap(py, made))
@@ -439,7 +439,7 @@ fn r#where<'py>(
             out::check_apart(py, op, out, &read)?;
         }
         let weight = weight_of(&c).max(a.weight()).max(b.weight());
-        cross::op(py, weight, || compare::select::r#where(&c, a.lend(), b.lend()))?
+        engine_call::op(py, weight, || compare::select::r#where(&c, a.lend(), b.lend()))?
     };
     match out.0.filter(|o| !o.is_none()) {
         None => wrap(py, made),
@@ -456,7 +456,7 @@ fn nonzero<'py>(py: Python<'py>, input: Arg<'_, 'py>, out: Arg<'_, 'py>, as_tupl
         None => nonzero_of(py, t, as_tuple),
         Some(out) => {
             out::check_apart(py, "nonzero", out, ::std::slice::from_ref(&t))?;
-            out::store(py, "nonzero", out, cross::long(py, || t.nonzero())?, &[])
+            out::store(py, "nonzero", out, engine_call::long(py, || t.nonzero())?, &[])
         }
     }
 }

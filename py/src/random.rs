@@ -1,7 +1,7 @@
 //! `lucid.Generator`, and the process's own.
 
 use crate::device::{device_object, device_of, PyDevice};
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::{DType, Device, Generator, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -92,7 +92,7 @@ fn seed_of(seed: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 fn state_tensor<'py>(py: Python<'py>, generator: &Generator) -> PyResult<Bound<'py, PyAny>> {
     let state = generator.get_state();
-    wrap(py, cross::quick(py, || Tensor::from_slice(&state, &[state.len()], Device::Cpu))?)
+    wrap(py, engine_call::quick(py, || Tensor::from_slice(&state, &[state.len()], Device::Cpu))?)
 }
 
 fn set_state(py: Python<'_>, generator: &Generator, state: &Bound<'_, PyTensor>) -> PyResult<()> {
@@ -100,7 +100,7 @@ fn set_state(py: Python<'_>, generator: &Generator, state: &Bound<'_, PyTensor>)
     if state.dtype() != DType::U8 {
         return Err(errors::type_error(py, format!("RNG state must be a uint8 tensor, got {}", state.dtype())));
     }
-    cross::long(py, || generator.set_state(&state.to_bytes()?))
+    engine_call::long(py, || generator.set_state(&state.to_bytes()?))
 }
 
 /// Seeds the process's generator, and gives it.

@@ -6,7 +6,7 @@ use crate::args::{kinds, optional, required, weight_of, Arg, At, HeldOperand, Ki
 use crate::ops::made_new;
 use crate::overloads::Call;
 use crate::tensor::PyTensor;
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::ops::random;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -52,7 +52,7 @@ fn randint<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>)
     let (low, high) = bounds(&mut call, 0)?;
     let (generator, dtype, device) = options!(call);
     let size = <kinds::Sizes as Kind>::lend(&size);
-    let made = cross::op(py, 0, || random::randint(low, high, size, generator.as_ref(), dtype, device))?;
+    let made = engine_call::op(py, 0, || random::randint(low, high, size, generator.as_ref(), dtype, device))?;
     made_new(py, "randint", made, call.arg("out"), call.loose("requires_grad")?)
 }
 
@@ -80,7 +80,7 @@ fn randint_like<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDi
     let (generator, dtype, device) = options!(call);
     let format = crate::format::given("randint_like", call.arg("memory_format"))?;
     let run = || random::randint_like(&t, low, high, generator.as_ref(), dtype, device, format);
-    let made = cross::op(py, weight_of(&t), run)?;
+    let made = engine_call::op(py, weight_of(&t), run)?;
     made_new(py, "randint_like", made, Arg::MISSING, call.loose("requires_grad")?)
 }
 
@@ -112,7 +112,7 @@ impl PyTensor {
         let to = optional::<kinds::OptInt>(call.at("to"), call.arg("to"), None)?;
         let generator = optional::<kinds::OptGenerator>(call.at("generator"), call.arg("generator"), None)?;
         let t = slf.get().share();
-        cross::op(py, weight_of(&t), || t.random_(from, to, generator.as_ref()))?;
+        engine_call::op(py, weight_of(&t), || t.random_(from, to, generator.as_ref()))?;
         Ok(slf.clone())
     }
 
@@ -126,7 +126,7 @@ impl PyTensor {
         };
         let generator = optional::<kinds::OptGenerator>(At { op: OP, arg: "generator" }, generator, None)?;
         let t = slf.get().share();
-        cross::op(slf.py(), weight_of(&t).max(p.weight()), || t.bernoulli_(p.lend(), generator.as_ref()))?;
+        engine_call::op(slf.py(), weight_of(&t).max(p.weight()), || t.bernoulli_(p.lend(), generator.as_ref()))?;
         Ok(slf.clone())
     }
 }

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use crate::args::{kinds, required, Arg, At};
-use crate::cross;
+use crate::engine_call;
 use crate::tensor::wrap;
 use lucid::interop::Handle;
 use lucid::shape::Layout;
@@ -27,5 +27,5 @@ pub fn _from_shared<'py>(
     let handle = Handle { name, dtype, storage_numel, layout };
     // SAFETY: the handle came from `_lend` of a process of the same program, whose tensors keep their sizes; that ops of one process
     // and writes of another are kept apart is the program's care, as the documentation of `share_memory_` says.
-    wrap(py, cross::quick(py, || unsafe { Tensor::from_shared(&handle) })?)
+    wrap(py, engine_call::quick(py, || unsafe { Tensor::from_shared(&handle) })?)
 }

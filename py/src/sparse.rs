@@ -2,7 +2,7 @@
 
 use crate::args::{ints_of, Arg, At, Flag};
 use crate::tensor::{converted, wrap, PyTensor};
-use crate::{create, cross, errors};
+use crate::{create, engine_call, errors};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -86,19 +86,19 @@ impl PyTensor {
     /// How many indices a sparse tensor has, those that occur twice counted twice.
     fn _nnz(&self, py: Python<'_>) -> PyResult<usize> {
         let t = self.share();
-        cross::quick(py, || t.nnz())
+        engine_call::quick(py, || t.nnz())
     }
 
     /// The indices of a sparse tensor as they are, (sparse_dim, nnz).
     fn _indices<'py>(&self, py: Python<'py>) -> Object<'py> {
         let t = self.share();
-        wrap(py, cross::quick(py, || t.sparse_indices())?)
+        wrap(py, engine_call::quick(py, || t.sparse_indices())?)
     }
 
     /// The values of a sparse tensor as they are, (nnz, …). Writes to them are seen by the sparse tensor.
     fn _values<'py>(&self, py: Python<'py>) -> Object<'py> {
         let t = self.share();
-        wrap(py, cross::quick(py, || t.sparse_values())?)
+        wrap(py, engine_call::quick(py, || t.sparse_values())?)
     }
 
     /// The indices of a coalesced sparse tensor, (sparse_dim, nnz).
@@ -116,7 +116,7 @@ impl PyTensor {
     /// Does a sparse tensor have every index once, in order?
     fn is_coalesced(&self, py: Python<'_>) -> PyResult<bool> {
         let t = self.share();
-        cross::quick(py, || t.is_coalesced())
+        engine_call::quick(py, || t.is_coalesced())
     }
 
     /// The sparse tensor with every index once, in order, its values summed; itself where it is so already. Evaluates.
@@ -158,7 +158,7 @@ impl PyTensor {
     /// A sparse tensor of what this dense one has at the indices of `mask`, a sparse tensor of its shape.
     fn sparse_mask<'py>(&self, py: Python<'py>, mask: &Bound<'py, PyTensor>) -> Object<'py> {
         let (t, mask) = (self.share(), mask.get().share());
-        wrap(py, cross::quick(py, || t.sparse_mask(&mask))?)
+        wrap(py, engine_call::quick(py, || t.sparse_mask(&mask))?)
     }
 }
 
@@ -182,7 +182,7 @@ impl PyTensor {
 /// The result as an object: the very same where it is the very same tensor.
 fn same_or<'py>(slf: &Bound<'py, PyTensor>, run: impl FnOnce(&Tensor) -> lucid::Result<Tensor> + Send) -> Object<'py> {
     let t = slf.get().share();
-    let made = cross::op(slf.py(), t.numel(), || run(&t))?;
+    let made = engine_call::op(slf.py(), t.numel(), || run(&t))?;
     match made.is_same(&t) {
         true => Ok(slf.clone().into_any()),
         false => wrap(slf.py(), made),
@@ -241,7 +241,7 @@ fn sparse_coo_tensor<'py>(
         let size = natural(indices)?;
         let dtype = of_dtype.unwrap_or(lucid::default_dtype());
         let device = of_device.unwrap_or(lucid::default_device());
-        let made = cross::quick(py, || {
+        let made = engine_call::quick(py, || {
             let indices = Tensor::full_of(&[size.len(), 0], Scalar::ZERO, lucid::DType::I64, device)?;
             let values = Tensor::full_of(&[0], Scalar::ZERO, dtype, device)?;
             Tensor::sparse_coo(&indices, &values, Some(&size), true)
@@ -254,7 +254,7 @@ fn sparse_coo_tensor<'py>(
         Err(_) => create::tensor_of(indices, None, Some(values.device()))?,
     };
     let size = size.0.filter(|s| !s.is_none()).map(|s| natural(&s)).transpose()?;
-    let made = cross::op(py, values.numel(), || {
+    let made = engine_call::op(py, values.numel(), || {
         let indices = indices.to_device(values.device())?;
         Tensor::sparse_coo(&indices, &values, size.as_deref(), is_coalesced.unwrap_or(false))
     })?;

@@ -5,17 +5,17 @@
 //! Invariant: BLAS itself runs on one thread, and rows are split over the engine's pool: two pools would fight.
 #![allow(unsafe_code)] // Foreign functions and vector instructions.
 
-#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
-mod dense;
-#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
-mod dots;
 mod factor;
 mod ffi;
+#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+mod gemm_bf16;
+#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+mod gemm_f32;
+#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+mod gemm_f32_dots;
 mod generic;
 mod lapack;
 mod ldl;
-#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
-mod pairs;
 mod unlike;
 
 pub use factor::{Decompose, Eigen};
@@ -204,7 +204,7 @@ fn flag(trans: bool) -> c_int {
 /// A product of `bfloat16` over the pool, by pairs where the machine multiplies pairs.
 fn paired(product: &Product<bf16>, c: &mut [bf16]) -> bool {
     #[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
-    if pairs::product(product, c) {
+    if gemm_bf16::product(product, c) {
         return true;
     }
     generic::widened(product, c)
@@ -280,7 +280,7 @@ fn none<T>(_: &Product<T>, _: &mut [T]) -> bool {
 }
 
 #[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
-const DENSE: [Own<f32>; 2] = [dense::whole, dense::here];
+const DENSE: [Own<f32>; 2] = [gemm_f32::whole, gemm_f32::here];
 #[cfg(not(all(target_arch = "x86_64", not(target_os = "macos"))))]
 const DENSE: [Own<f32>; 2] = [none, none];
 

@@ -405,7 +405,7 @@ pub struct Outer<T> {
     taps: usize,
     outputs: usize,
     sums: Vec<T>,
-    turned: Vec<T>,
+    transposed: Vec<T>,
 }
 
 impl<T: Tiles + Add<Output = T>> Outer<T> {
@@ -422,7 +422,7 @@ impl<T: Tiles + Add<Output = T>> Outer<T> {
         };
         let size = T::kernels().outers.iter().copied().min_by_key(cost).unwrap_or(T::kernels().outers[0]);
         let n = taps.next_multiple_of(size.rows) * outputs.next_multiple_of(size.places);
-        Outer { size, taps, outputs, sums: scratch(T::default(), n), turned: Vec::new() }
+        Outer { size, taps, outputs, sums: scratch(T::default(), n), transposed: Vec::new() }
     }
 
     /// Adds `x[offset of tap + place] g[output, number of the place]` for all places of the runs; rows of `g` are `pitch`
@@ -451,8 +451,8 @@ impl<T: Tiles + Add<Output = T>> Outer<T> {
     #[allow(clippy::too_many_arguments)]
     fn add_block(&mut self, x: &[T], offsets: &[usize], runs: &[Run], g: &[T], pitch: usize, places: usize, ld: usize) {
         let Size { rows: m, places: n, .. } = self.size;
-        scratch_resize(&mut self.turned, PLACES * ld, T::default());
-        turn(g, pitch, self.outputs, places, &mut self.turned, ld);
+        scratch_resize(&mut self.transposed, PLACES * ld, T::default());
+        transpose(g, pitch, self.outputs, places, &mut self.transposed, ld);
         let mut at = scratch(0, m);
         let (kernels, mut sums) = (T::kernels(), self.sums.chunks_mut(m * n));
         for taps in (0..self.taps).step_by(m) {
@@ -460,7 +460,7 @@ impl<T: Tiles + Add<Output = T>> Outer<T> {
             at.iter_mut().enumerate().for_each(|(i, at)| *at = offsets[(taps + i).min(self.taps - 1)]);
             for output in (0..ld).step_by(n) {
                 let Some(sums) = sums.next() else { return };
-                kernels.outer(self.size, x, &at, runs, &self.turned[output..], ld, sums);
+                kernels.outer(self.size, x, &at, runs, &self.transposed[output..], ld, sums);
             }
         }
     }
@@ -480,7 +480,7 @@ impl<T: Tiles + Add<Output = T>> Outer<T> {
 }
 
 /// `out[place, row] = g[row, place]`, in squares that fit a few lines of the cache.
-fn turn<T: Copy>(g: &[T], pitch: usize, rows: usize, places: usize, out: &mut [T], ld: usize) {
+fn transpose<T: Copy>(g: &[T], pitch: usize, rows: usize, places: usize, out: &mut [T], ld: usize) {
     const SIDE: usize = 16;
     for first in (0..rows).step_by(SIDE) {
         let n = SIDE.min(rows - first);

@@ -5,7 +5,7 @@
 //! ones wait in size classes, up to a limit in bytes for all together; beyond it those go first whose size was not asked for
 //! longest, so that the cache follows shapes that change. Invariant: the counters say what live buffers hold.
 
-use super::small;
+use super::thread_cache;
 use crate::error::{Error, Result};
 use crate::Device;
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const ALIGN: usize = 64;
 /// Smaller blocks are kept by the thread that freed them.
-const CACHED_FROM: usize = small::BELOW;
+const CACHED_FROM: usize = thread_cache::BELOW;
 /// What large blocks are aligned to: Metal uses memory in place where it starts on a page and fills whole ones.
 const PAGE: usize = if cfg!(target_os = "macos") { 16 << 10 } else { ALIGN };
 /// The most that freed blocks may hold, unless set otherwise.
@@ -116,7 +116,7 @@ pub fn reset_peak() {
 
 /// Gives freed blocks back to the system; of small ones those that this thread freed.
 pub fn empty_cache() {
-    small::clear();
+    thread_cache::clear();
     let mut free = FREE.lock();
     let limit = std::mem::replace(&mut free.limit, 0);
     free.trim();
@@ -125,7 +125,7 @@ pub fn empty_cache() {
 
 /// Sets the most bytes that freed blocks may hold, and gives back what is beyond; returns the limit until now.
 pub fn set_cache_limit(bytes: usize) -> usize {
-    small::set_limit(bytes);
+    thread_cache::set_limit(bytes);
     let mut free = FREE.lock();
     let before = std::mem::replace(&mut free.limit, bytes);
     free.trim();
@@ -195,7 +195,7 @@ impl Block {
         if bytes == 0 {
             return Ok(Block { ptr: dangling(), bytes: 0, size: 0 });
         }
-        let reused = if size < CACHED_FROM { small::take(size) } else { FREE.lock().take(size) };
+        let reused = if size < CACHED_FROM { thread_cache::take(size) } else { FREE.lock().take(size) };
         let layout = Layout::from_size_align(size, align(size)).map_err(|_| out_of_memory(format!("{bytes} bytes")))?;
         let ptr = match reused {
             Some(ptr) => ptr,
@@ -245,7 +245,7 @@ impl Drop for Block {
         CURRENT.fetch_sub(self.bytes, Relaxed);
         match self.size {
             CACHED_FROM.. => FREE.lock().give(self.size, self.ptr),
-            size => small::give(self.ptr, size),
+            size => thread_cache::give(self.ptr, size),
         }
     }
 }

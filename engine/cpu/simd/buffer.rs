@@ -9,12 +9,12 @@
 use super::alloc::Block;
 use super::guards::{read_only, zeroed, Elements, ReadGuard, WriteGuard};
 use super::memory::{Foreign, Memory, Offer};
-use super::shared::Segment;
+use super::shared_memory::Segment;
 use super::word::Word;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::fallible::raise;
-use mlx_ffi::Lasting;
+use mlx_ffi::HostLease;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -127,7 +127,7 @@ impl Buffer {
     }
 
     /// A buffer of the elements of an MLX array; `None` where they are not aligned, or may be Booleans other than 0 and 1.
-    pub fn lent(lasting: Lasting, dtype: DType) -> Option<Buffer> {
+    pub fn lent(lasting: HostLease, dtype: DType) -> Option<Buffer> {
         let fits = dtype != DType::Bool && (lasting.as_ptr() as usize).is_multiple_of(dtype.size());
         let len = lasting.bytes() / dtype.size();
         fits.then(|| Buffer::on(Memory::Lent(lasting), dtype, len))
@@ -138,7 +138,7 @@ impl Buffer {
     ///
     /// # Errors
     /// What `make` reports.
-    pub fn offer<R>(&self, make: impl FnOnce(Offer<'_>) -> Result<(R, Option<Lasting>)>) -> Result<Option<R>> {
+    pub fn offer<R>(&self, make: impl FnOnce(Offer<'_>) -> Result<(R, Option<HostLease>)>) -> Result<Option<R>> {
         let mut place = self.place.write();
         if place.exposed {
             return Ok(None);

@@ -1,12 +1,12 @@
 //! Whose memory a buffer's is: the engine's own, somebody else's, a segment that other processes map too, or an array's of
 //! the GPU device.
 //!
-//! Depends on `alloc`, `shared` and mlx-ffi's [`Lasting`]. Invariant: the address stays valid, for as many bytes as the buffer asked for, until
+//! Depends on `alloc`, `shared` and mlx-ffi's [`HostLease`]. Invariant: the address stays valid, for as many bytes as the buffer asked for, until
 //! the [`Memory`] is dropped.
 
 use super::alloc::Block;
-use super::shared::Segment;
-use mlx_ffi::Lasting;
+use super::shared_memory::Segment;
+use mlx_ffi::HostLease;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl fmt::Debug for Foreign {
 /// Elements that an MLX array can be made of without a copy.
 pub enum Offer<'a> {
     /// They are such an array's already, with these values.
-    Again(&'a Lasting, &'a [u8]),
+    Again(&'a HostLease, &'a [u8]),
     /// They lie in memory of the engine's, with these values now.
     New(mlx_ffi::Memory, &'a [u8]),
 }
@@ -95,7 +95,7 @@ pub(super) enum Memory {
     /// The engine's own, most of it zeros that the system has not given pages to: what a storage was that has shrunk.
     Hollow(Vec<u128>),
     /// An MLX array's too: copied before it is written, unless that array is held here alone.
-    Lent(Lasting),
+    Lent(HostLease),
 }
 
 impl Memory {

@@ -22,13 +22,13 @@ mod math64;
 mod memory;
 mod reduce;
 mod seats;
-pub mod shared;
-mod small;
+pub mod shared_memory;
 mod strips;
+mod thread_cache;
 pub mod threads;
 pub mod tile;
 #[cfg(target_arch = "x86_64")]
-pub mod turn;
+pub mod transpose;
 mod word;
 
 pub use arith::{Arith, Float};

@@ -7,9 +7,9 @@
 //! Invariant: a thread never gets a core that it was not allowed when it started, or by others since.
 
 #[cfg(not(target_os = "linux"))]
-pub use elsewhere::{make_way, Seat};
+pub use elsewhere::{yield_cores, Seat};
 #[cfg(target_os = "linux")]
-pub use linux::{make_way, Seat};
+pub use linux::{yield_cores, Seat};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -24,12 +24,12 @@ mod linux {
         thread: AtomicI32,
         /// The core that it went to sleep on.
         core: AtomicI32,
-        kept: Mutex<Kept>,
+        kept: Mutex<SavedMask>,
     }
 
     /// The core that a thread is kept off, and the sets of cores without it and with it.
     #[derive(Default)]
-    struct Kept(Option<(usize, libc::cpu_set_t, libc::cpu_set_t)>);
+    struct SavedMask(Option<(usize, libc::cpu_set_t, libc::cpu_set_t)>);
 
     impl Seat {
         /// To be called by the thread before all else.
@@ -68,7 +68,7 @@ mod linux {
     }
 
     /// Sees to it that none of the threads that sleep is woken on the calling thread's core.
-    pub fn make_way(seats: &[Seat]) {
+    pub fn yield_cores(seats: &[Seat]) {
         let core = here();
         for seat in seats.iter().filter(|seat| seat.core.load(Ordering::Relaxed) == core) {
             if let (Ok(core), true) = (usize::try_from(core), seat.thread.load(Ordering::Relaxed) != 0) {
@@ -134,7 +134,7 @@ mod linux {
                     assert_eq!(now(), [only]);
                 }
                 seat.leave();
-                make_way(std::slice::from_ref(&seat));
+                yield_cores(std::slice::from_ref(&seat));
                 assert_eq!(now(), [only]);
             };
             std::thread::spawn(work).join().unwrap();
@@ -156,5 +156,5 @@ mod elsewhere {
     }
 
     /// Nothing to do.
-    pub fn make_way(_: &[Seat]) {}
+    pub fn yield_cores(_: &[Seat]) {}
 }

@@ -31,7 +31,7 @@ const MOST: usize = 1024;
 static POOL: RwLock<Option<Arc<Pool>>> = RwLock::new(None);
 
 /// A loop that is shared out.
-struct Job<'a> {
+struct PoolTask<'a> {
     f: &'a (dyn Fn(usize) + Sync),
     pieces: usize,
     /// How many pieces somebody has: whoever runs the loop has the first ones, its helpers the last. So each core gets about the
@@ -45,7 +45,7 @@ struct Job<'a> {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-impl Job<'_> {
+impl PoolTask<'_> {
     /// Takes pieces from the first on, as the one who runs the loop, until there are none.
     fn lead(&self) {
         let mut first = 0..;
@@ -79,13 +79,13 @@ impl Job<'_> {
 
 /// A job, which lives until it is taken off the list and its helpers have left.
 #[derive(Clone, Copy, PartialEq)]
-struct Posted(*const Job<'static>);
+struct PostedTask(*const PoolTask<'static>);
 // SAFETY: what a job refers to can be used by all threads.
-unsafe impl Send for Posted {}
+unsafe impl Send for PostedTask {}
 
 #[derive(Default)]
 struct List {
-    jobs: Vec<Posted>,
+    jobs: Vec<PostedTask>,
     sleepers: usize,
     /// Are the threads to end?
     over: bool,
@@ -93,7 +93,7 @@ struct List {
 
 /// What a pool and its threads share.
 #[derive(Default)]
-struct Team {
+struct ThreadPool {
     list: Mutex<List>,
     wake: Condvar,
     /// Changes with every job that is posted, so that a thread can wait for one without the lock.
@@ -101,7 +101,7 @@ struct Team {
     seats: Vec<Seat>,
 }
 
-impl Team {
+impl ThreadPool {
     /// What a thread of the pool does.
     fn serve(&self, seat: &Seat) {
         seat.take();
@@ -135,7 +135,7 @@ impl Team {
     }
 
     /// A job that has pieces left, with the calling thread among its helpers.
-    fn join(&self) -> Option<Posted> {
+    fn join(&self) -> Option<PostedTask> {
         // Whoever ends the process is not to wait for helpers that stop at BLAS's gate.
         if exit::is_closed() {
             return None;
@@ -145,7 +145,7 @@ impl Team {
         let mut jobs = list.jobs.iter().map(|job| unsafe { &*job.0 });
         let job = jobs.find(|job| job.left() > 0)?;
         job.helpers.fetch_add(1, Ordering::Relaxed);
-        let posted = Posted(job);
+        let posted = PostedTask(job);
         let wanted = list.sleepers.min(job.left()).min(CALLS);
         drop(list);
         self.call(wanted);
@@ -154,7 +154,7 @@ impl Team {
 
     /// Runs `f` for every number below `pieces`, with whoever is free.
     fn run(&self, pieces: usize, f: &(dyn Fn(usize) + Sync)) {
-        let job = Job {
+        let job = PoolTask {
             f,
             pieces,
             taken: AtomicUsize::new(0),
@@ -163,7 +163,7 @@ impl Team {
             waits: std::thread::current(),
             panic: Mutex::new(None),
         };
-        let posted = Posted((&raw const job).cast());
+        let posted = PostedTask((&raw const job).cast());
         let wanted = {
             let mut list = self.list.lock();
             list.jobs.push(posted);
@@ -171,7 +171,7 @@ impl Team {
             list.sleepers.min(pieces - 1).min(CALLS)
         };
         if wanted > 0 {
-            seats::make_way(&self.seats);
+            seats::yield_cores(&self.seats);
         }
         self.call(wanted);
         job.lead();
@@ -224,13 +224,13 @@ struct Pool {
     /// The process it was made in: threads do not survive a fork.
     process: u32,
     /// None where the calling thread is all there is.
-    team: Option<Arc<Team>>,
+    team: Option<Arc<ThreadPool>>,
 }
 
 impl Pool {
     fn new(threads: usize) -> Arc<Pool> {
         let seats = (1..threads).map(|_| Seat::default()).collect();
-        let team = Arc::new(Team { seats, ..Team::default() });
+        let team = Arc::new(ThreadPool { seats, ..ThreadPool::default() });
         let started = (1..threads).take_while(|&i| {
             let team = team.clone();
             // Where the system refuses to start more, there are fewer.

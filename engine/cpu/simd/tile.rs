@@ -53,7 +53,7 @@ pub struct Size {
 pub enum Along {
     /// Places of one row.
     Places,
-    /// Rows of one place: any number of places, which have to be turned at the end. For wide registers, which leave many places
+    /// Rows of one place: any number of places, which have to be transposed at the end. For wide registers, which leave many places
     /// of short lines unused.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     Rows,
@@ -97,7 +97,7 @@ unsafe fn gather<V: Lanes, const M: usize, const R: usize>(
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn gather_rows<const R: usize, const P: usize>(w: *const f32, x: *const f32, offsets: &[usize], out: *mut f32) {
-    use super::turn::{turn_rows, SIDE};
+    use super::transpose::{turn_rows, SIDE};
     use std::arch::x86_64::*;
     // The tile, and what its last row stores beyond it.
     const { assert!((R * SIDE - 1) * P + (P - 1) / SIDE * SIDE + SIDE <= TILE) };

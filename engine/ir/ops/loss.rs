@@ -47,7 +47,7 @@ macro_rules! loss_ops {
         /// `ignore_index` count nothing; the mean is weighted by the classes' `weight`, which takes no
         /// gradient: one that requires it raises.
         function nll_loss(input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean") -> Tensor {
-            [bends] Full Yes DTypes::FLOAT, Same,
+            [piecewise_linear] Full Yes DTypes::FLOAT, Same,
             prim Nll { ignore: i64, reduction: Reduction } Second {|c, g| [nll_spread(g, &c.x(1)?, last(c.shape(0)), *ignore, *reduction)]},
             run nll_body, torch "nn.functional.nll_loss", samples ["N(3, 5), I(0, 5, 3)", "N(3, 5), I(0, 5, 3), ignore_index=1, reduction='sum'", "N(3, 5), I(0, 5, 3), reduction='none'", "N(2, 5, 4), I(0, 5, 2, 4), FIXED(P(5)), reduction='sum'", "N(5), I(0, 5)"],
             example [

@@ -73,7 +73,7 @@ macro_rules! nn_ops {
         }
         /// `x` above 0, `negative_slope * x` below.
         function leaky_relu(input: Tensor, negative_slope: Float = 0.01) -> Tensor {
-            [bends] Keep Yes DTypes::FLOAT, Same,
+            [piecewise_linear] Keep Yes DTypes::FLOAT, Same,
             run leaky_relu_body, torch "nn.functional.leaky_relu", samples ["N(3, 4)", "N(3, 4), 0.2"],
             example ["assert_close(leaky_relu(&tensor([-2.0, 2.0])?, 0.1)?, [-0.2, 2.0]);"]
         }

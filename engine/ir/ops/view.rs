@@ -82,7 +82,7 @@ macro_rules! view_ops {
         method view_dtype(dtype: Dtype) -> Tensor {
             [nograd only_method] Keep Yes DTypes::ALL, Own,
             prim Recast { from: DType, dtype: DType } Nothing {none},
-            run super::recast::view_dtype_body, torch "Tensor.view", samples ["N(3, 4), DT.int32", "N(2, 8), DT.float32", "N(4), DT.uint8"],
+            run super::view_dtype::view_dtype_body, torch "Tensor.view", samples ["N(3, 4), DT.int32", "N(2, 8), DT.float32", "N(4), DT.uint8"],
             example ["assert_close(tensor([1.0f32])?.view_dtype(DType::I32)?, [0x3f80_0000]);"]
         }
         /// Like [`reshape`], but an error where a copy would be needed.
@@ -168,7 +168,7 @@ macro_rules! view_ops {
         /// `chunks` pieces of dimension `dim` (fewer where it does not suffice).
         method chunk(chunks: Int, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run super::pieces::chunk_body, torch "", samples ["N(7, 3), 3", "N(3, 4), 2, dim=1"],
+            run super::split::chunk_body, torch "", samples ["N(7, 3), 3", "N(3, 4), 2, dim=1"],
             example [
                 "let pieces = tensor([1, 2, 3, 4, 5])?.chunk(2, 0)?;",
                 "assert_close(&pieces[0], [1, 2, 3]);",
@@ -178,7 +178,7 @@ macro_rules! view_ops {
         /// Pieces of dimension `dim`, of one size or of the sizes listed.
         method split(split_size_or_sections: Sections, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run super::pieces::split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), (3, 4), dim=1", "N(3), (3,)", "N(0, 2), 0"],
+            run super::split::split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), (3, 4), dim=1", "N(3), (3,)", "N(0, 2), 0"],
             example [
                 "let pieces = tensor([1, 2, 3, 4, 5])?.split(&[1, 4], 0)?;",
                 "assert_close(&pieces[0], [1]);",
@@ -188,7 +188,7 @@ macro_rules! view_ops {
         /// Pieces of dimension `dim`, of the sizes listed.
         method split_with_sizes(split_sizes: Sizes, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run super::pieces::split_with_sizes_body, torch "", samples ["N(7, 3), (3, 4)", "N(3, 7), (1, 0, 6), dim=-1"],
+            run super::split::split_with_sizes_body, torch "", samples ["N(7, 3), (3, 4)", "N(3, 7), (1, 0, 6), dim=-1"],
             example [
                 "let pieces = tensor([1, 2, 3])?.split_with_sizes(&[1, 2], 0)?;",
                 "assert_close(&pieces[0], [1]);",
@@ -198,7 +198,7 @@ macro_rules! view_ops {
         /// [`chunk`], of which each piece may be written in place while gradients are recorded.
         method unsafe_chunk(chunks: Int, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run super::pieces::unsafe_chunk_body, torch "", samples ["N(7, 3), 3", "N(3, 4), 2, dim=1"],
+            run super::split::unsafe_chunk_body, torch "", samples ["N(7, 3), 3", "N(3, 4), 2, dim=1"],
             example [
                 "let pieces = tensor([1, 2, 3])?.unsafe_chunk(2, 0)?;",
                 "pieces[1].fill_(9.into())?;",
@@ -209,19 +209,19 @@ macro_rules! view_ops {
         /// [`split`] in pieces of one size, of which each may be written in place while gradients are recorded.
         method unsafe_split(split_size: Sections, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run super::pieces::unsafe_split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), 4, dim=1", "N(0, 2), 0"],
+            run super::split::unsafe_split_body, torch "", samples ["N(7, 3), 3", "N(3, 7), 4, dim=1", "N(0, 2), 0"],
             example ["assert_close(&tensor([1, 2, 3])?.unsafe_split(2, 0)?[1], [3]);"]
         }
         /// [`split_with_sizes`], of which each piece may be written in place while gradients are recorded.
         method unsafe_split_with_sizes(split_sizes: Sizes, dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run super::pieces::unsafe_sizes_body, torch "", samples ["N(7, 3), (3, 4)", "N(3, 7), (1, 0, 6), dim=-1"],
+            run super::split::unsafe_sizes_body, torch "", samples ["N(7, 3), (3, 4)", "N(3, 7), (1, 0, 6), dim=-1"],
             example ["assert_close(&tensor([1, 2, 3])?.unsafe_split_with_sizes(&[1, 2], 0)?[1], [2, 3]);"]
         }
         /// Every index of dimension `dim`, as tensors without it.
         method unbind(dim: Dim = 0) -> Tensors {
             [] Keep Yes DTypes::ALL, Same,
-            run super::pieces::unbind_body, torch "", samples ["N(3, 4)", "N(3, 4), 1"],
+            run super::split::unbind_body, torch "", samples ["N(3, 4)", "N(3, 4), 1"],
             example ["let rows = tensor([[1, 2], [3, 4]])?.unbind(0)?;", "assert_close(&rows[1], [3, 4]);"]
         }
         /// Row-major in memory: the tensor itself where it is already, else a copy.

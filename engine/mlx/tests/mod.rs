@@ -1,12 +1,12 @@
 //! Tests of the backend by itself, against plain loops. Depends on the trait's methods and on nothing above them.
 
 mod convs;
-mod hosted;
+mod custom_kernel;
+mod host_kernel;
 mod lazies;
 mod ops;
 mod pools;
 mod views;
-mod written;
 
 use super::{GpuArray, GpuBackend};
 use crate::DType;

@@ -8,7 +8,7 @@ use super::{
     adjoint, batch, by_columns, eigh_parts, handed, lower_of, lu_parts, matrices, real_part, refuse, refuse_driver,
     row_order, svd_parts, unpacked,
 };
-use crate::autograd::{laid_back, Lay};
+use crate::autograd::{with_grad_layout, GradLayoutRule};
 use crate::ops::macros::define_composites;
 use crate::shape::Shape;
 use crate::{DType, Error, Result, Scalar, Tensor};
@@ -218,7 +218,7 @@ fn qr_body(a: &Tensor, mode: &str) -> Result<Vec<Tensor>> {
     let op = "linalg.qr";
     let (_, m, n) = matrices(op, a)?;
     let k = m.min(n);
-    let a = &laid_back(a, if m < n { Lay::RowMajor } else { Lay::Columns })?;
+    let a = &with_grad_layout(a, if m < n { GradLayoutRule::RowMajor } else { GradLayoutRule::Columns })?;
     match mode {
         "reduced" => handed(&super::qr_parts(a)?, &[&[m, k], &[k, n]]),
         "r" => {
@@ -246,7 +246,7 @@ fn qr_body(a: &Tensor, mode: &str) -> Result<Vec<Tensor>> {
 
 fn eigh_body(a: &Tensor, uplo: &str) -> Result<Vec<Tensor>> {
     batch("linalg.eigh", a)?;
-    let a = &laid_back(a, Lay::RowMajor)?;
+    let a = &with_grad_layout(a, GradLayoutRule::RowMajor)?;
     let n = a.shape()[a.ndim() - 1];
     let mut parts = handed(&eigh_parts(&lower_of("linalg.eigh", a, uplo)?)?, &[&[n], &[n, n]])?;
     parts[0] = real_part(&parts[0])?;

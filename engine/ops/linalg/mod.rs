@@ -19,7 +19,7 @@ use self::gradients::{
 };
 use super::compare::select;
 use super::macros::define_ops;
-use crate::autograd::{laid_back, Lay, Laying};
+use crate::autograd::{with_grad_layout, GradLayoutGuard, GradLayoutRule};
 use crate::dispatch::{self, Meta, Prim};
 use crate::ops::OpRow;
 use crate::shape::{self, Shape};
@@ -168,7 +168,7 @@ pub(super) fn refuse_driver(op: &'static str, driver: Option<&str>) -> Result<()
 
 fn eigenvalues_body(a: &Tensor, uplo: &str) -> Result<Tensor> {
     let lead = batch("linalg.eigvalsh", a)?;
-    let a = &laid_back(a, Lay::RowMajor)?;
+    let a = &with_grad_layout(a, GradLayoutRule::RowMajor)?;
     parts(LinalgOp::Eigenvalues, &lower_of("linalg.eigvalsh", a, uplo)?, lead, a.shape()[a.ndim() - 1])
 }
 
@@ -185,7 +185,7 @@ fn pseudo_inverse_body(a: &Tensor, atol: f64, rtol: f64, hermitian: bool) -> Res
     let (lead, m, n) = matrices("linalg.pinv", a)?;
     let shape: Shape = lead.iter().copied().chain([n, m]).collect();
     let op = LinalgOp::PseudoInverse { atol, rtol, hermitian };
-    let _lies = Laying::set(Lay::Columns);
+    let _lies = GradLayoutGuard::set(GradLayoutRule::Columns);
     dispatch::apply1(Prim::Linalg(op), &[a], Meta { shape, dtype: a.dtype() })
 }
 

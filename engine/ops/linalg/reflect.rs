@@ -6,7 +6,7 @@
 #![allow(non_snake_case)]
 
 use super::{adjoint, handed, matrices, solve_triangle};
-use crate::autograd::{laid_back, Lay};
+use crate::autograd::{with_grad_layout, GradLayoutRule};
 use crate::ops::macros::define_composites;
 use crate::shape::Shape;
 use crate::{Error, Result, Tensor};
@@ -115,7 +115,7 @@ fn product_body(op: &'static str, a: &Tensor, tau: &Tensor) -> Result<Tensor> {
         let why = "input.shape[-2] must be greater than or equal to input.shape[-1]";
         return Err(Error::shape(op, why, &[a.shape()]));
     }
-    let (a, tau) = (&laid_back(a, Lay::AsInput)?, &laid_back(tau, Lay::AsInput)?);
+    let (a, tau) = (&with_grad_layout(a, GradLayoutRule::AsInput)?, &with_grad_layout(tau, GradLayoutRule::AsInput)?);
     let reflections = Reflections::new(op, a, tau)?;
     let columns = crate::ops::create::identity(m, a.dtype(), a.device())?.narrow(-1, 0, n as i64)?;
     // Of the vectors' adjoint, the first columns are what it makes of the first unit vectors.
@@ -138,7 +138,11 @@ fn ormqr_body(a: &Tensor, tau: &Tensor, c: &Tensor, left: bool, transpose: bool)
         let why = "the side of other that Q is on must be as long as input.shape[-2]";
         return Err(Error::shape(op, why, &[a.shape(), c.shape()]));
     }
-    let (a, tau, c) = (&laid_back(a, Lay::AsInput)?, &laid_back(tau, Lay::AsInput)?, &laid_back(c, Lay::Columns)?);
+    let (a, tau, c) = (
+        &with_grad_layout(a, GradLayoutRule::AsInput)?,
+        &with_grad_layout(tau, GradLayoutRule::AsInput)?,
+        &with_grad_layout(c, GradLayoutRule::Columns)?,
+    );
     let reflections = Reflections::new(op, a, tau)?;
     // From the right, the adjoint acts on the adjoint.
     let c = if left { c.clone() } else { adjoint(c)? };

@@ -5,7 +5,7 @@
 #![allow(non_snake_case)]
 
 use super::{adjoint, batch, by_columns, lu_parts, matrices, real_part, refuse, reordered, row_order, solve_triangle};
-use crate::autograd::{laid_back, Lay};
+use crate::autograd::{with_grad_layout, GradLayoutRule};
 use crate::ops::compare::select;
 use crate::ops::macros::define_composites;
 use crate::ops::matrix::{above, rounding};
@@ -207,7 +207,7 @@ fn sided(
     match left {
         true => solve(a, b),
         false if b.ndim() < 2 => Err(Error::shape(op, "B must have at least 2 dimensions", &[b.shape()])),
-        false => turned(&solve(&turned(&laid_back(a, Lay::RowMajor)?)?, &turned(b)?)?),
+        false => turned(&solve(&turned(&with_grad_layout(a, GradLayoutRule::RowMajor)?)?, &turned(b)?)?),
     }
 }
 
@@ -262,7 +262,8 @@ fn solve_triangular_body(a: &Tensor, b: &Tensor, upper: bool, left: bool, unit: 
     match left {
         true => solve(a, b, upper),
         false => {
-            let (a, b) = (laid_back(a, Lay::RowMajor)?, laid_back(b, Lay::Columns)?);
+            let (a, b) =
+                (with_grad_layout(a, GradLayoutRule::RowMajor)?, with_grad_layout(b, GradLayoutRule::Columns)?);
             by_columns(&turned(&solve(&turned(&a)?, &turned(&b)?, !upper)?)?)
         }
     }
@@ -296,7 +297,7 @@ fn lu_solve_body(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool, adjoint: 
     }
     let order = row_order(pivots, n)?;
     let b = if left { b.clone() } else { turned(b)? };
-    let lu = if left && !adjoint { lu.clone() } else { laid_back(lu, Lay::RowMajor)? };
+    let lu = if left && !adjoint { lu.clone() } else { with_grad_layout(lu, GradLayoutRule::RowMajor)? };
     let (lu, b) = spread(op, &lu, &b)?;
     let lead = &b.shape()[..b.ndim() - 2];
     let wide: Shape = lead.iter().copied().chain([n]).collect();
@@ -332,7 +333,7 @@ fn triangular_solve_body(
     warn_once!("triangular_solve is deprecated in favor of linalg.solve_triangular.");
     let (a, b) = spread("triangular_solve", a, b)?;
     let x = match transpose {
-        true => solve_triangle(&turned(&laid_back(&a, Lay::RowMajor)?)?, &b, !upper, unitriangular)?,
+        true => solve_triangle(&turned(&with_grad_layout(&a, GradLayoutRule::RowMajor)?)?, &b, !upper, unitriangular)?,
         false => solve_triangle(&a, &b, upper, unitriangular)?,
     };
     // PyTorch's second result is made of both, with zeros for the gradient of `b`.
@@ -380,7 +381,8 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
         return Err(Error::shape(op, "input.size(-2) should match other.size(-2)", &[a.shape(), b.shape()]));
     }
     // By columns, as LAPACK takes the matrix.
-    let (plain, a, b) = (a, &laid_back(a, Lay::Columns)?, laid_back(&b, Lay::RowMajor)?);
+    let (plain, a, b) =
+        (a, &with_grad_layout(a, GradLayoutRule::Columns)?, with_grad_layout(&b, GradLayoutRule::RowMajor)?);
     let rtol = rcond.unwrap_or_else(|| rounding(a, m.max(n)));
     // The product by columns.
     let x = turned(&turned(&b)?.matmul(&turned(&super::pseudo_inverse(a, 0.0, rtol, false)?)?)?)?;
@@ -393,7 +395,11 @@ fn lstsq_body(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) 
         Ok(ranks.numel() > 0 && ranks.amin(None, false)?.item()?.to_i64() == n as i64)
     };
     let residuals = match m > n && driver != "gelsy" && (driver == "gels" || full()?) {
-        true => (laid_back(plain, Lay::RowMajor)?.matmul(&x)? - &b)?.abs()?.square()?.sum(Some(&[-2]), false, None)?,
+        true => (with_grad_layout(plain, GradLayoutRule::RowMajor)?.matmul(&x)? - &b)?.abs()?.square()?.sum(
+            Some(&[-2]),
+            false,
+            None,
+        )?,
         // A part of the graph, as PyTorch's.
         false if x.requires_grad() => x.reshape(&[-1])?.narrow(0, 0, 0)?.abs()?,
         false => none(real)?,

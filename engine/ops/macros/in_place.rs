@@ -28,7 +28,7 @@ macro_rules! define_in_place {
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
                 pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                     $(let $p = $crate::ops::macros::pass!($k $p);)*
-                    let _name = $crate::autograd::call::naming!([] $name $(, $p: $k)*);
+                    let _name = $crate::autograd::saved_attributes::naming!([] $name $(, $p: $k)*);
                     $run($crate::ops::index::Target::Itself, self, $($p),*).map(drop)
                 }
             }
@@ -67,7 +67,7 @@ macro_rules! define_in_place {
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
                 pub fn [<$name _>]<'op>(&mut self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                     $(let $p = $crate::ops::macros::pass!($k $p);)*
-                    let _name = $crate::autograd::call::naming!([] [<$name _>] $(, $p: $k)*);
+                    let _name = $crate::autograd::saved_attributes::naming!([] [<$name _>] $(, $p: $k)*);
                     self.become_view(concat!(stringify!($name), "_"), |x| self::$name(x, $($p),*))
                 }
             }
@@ -90,11 +90,11 @@ macro_rules! in_place_method {
                 $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
                 let read = $crate::autograd::rewritten(self);
                 let read = read.as_ref().unwrap_or(self);
-                let mut value = $crate::over::computed(self, &schema::$name, || $name(read, $($p),*))?;
+                let mut value = $crate::output_donation::computed(self, &schema::$name, || $name(read, $($p),*))?;
                 if self.is_saved_by(&schema::$name, &value) {
                     value = $name(&read.copy()?, $($p),*)?;
                 }
-                let _name = $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)), 0);
+                let _name = $crate::autograd::OpScope::of($crate::ops::macros::plain(stringify!($name)), 0);
                 self.write_in_place(concat!(stringify!($name), "_"), value)
             }
         }

@@ -26,7 +26,7 @@ pub(super) fn vector_norm_body(
         && p != 0.0
         && axes.iter().all(|&a| x.shape()[a] == 1);
     if alone && !crate::autograd::is_followed(x) && schema::linalg_vector_norm.dtypes.has(x.dtype()) {
-        crate::ops::metric::check_norm_dtype(op, x, dtype)?;
+        crate::ops::distance::check_norm_dtype(op, x, dtype)?;
         let size = dtype.map_or(Ok(x.clone()), |d| x.cast(d))?.abs()?;
         return super::super::view::reshape_to(&size, &shape::reduced_shape(x.shape(), &axes, keepdim));
     }
@@ -60,7 +60,7 @@ pub(super) fn matrix_norm_body(
     if rows == columns {
         return Err(Error::runtime(op, format!("dims must be different. Got ({first}, {second})")));
     }
-    crate::ops::metric::check_norm_dtype(op, a, dtype)?;
+    crate::ops::distance::check_norm_dtype(op, a, dtype)?;
     let ord = ord.unwrap_or(NormOrder::Fro);
     let a = a.cast(dtype.unwrap_or(a.dtype()))?;
     let (row, column) = (rows as isize, columns as isize);

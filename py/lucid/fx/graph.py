@@ -92,7 +92,7 @@ class Graph:
         self, owning_module: Any = None, tracer_cls: type | None = None, tracer_extras: dict[str, Any] | None = None
     ) -> None:
         self._root = Node(self, "", "placeholder", "", (), {})
-        self._names = _Namespace()
+        self._type_names = _Namespace()
         self._before: Node = self._root
         self.owning_module, self._tracer_cls, self._tracer_extras = owning_module, tracer_cls, tracer_extras
 
@@ -130,7 +130,7 @@ class Graph:
         if name is None:
             name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
             name = _snake(name.replace(".", "_")) or name
-        node = Node(self, self._names.create(name), op, target, tuple(args), dict(kwargs), type_expr)
+        node = Node(self, self._type_names.create(name), op, target, tuple(args), dict(kwargs), type_expr)
         self._before.prepend(node)
         return node
 

@@ -40,7 +40,7 @@ from lucid._C import (
     tanh,
     tanhshrink,
 )
-from lucid._naming import MODES, checked
+from lucid._public_names import MODES, checked
 from lucid._warnings import warn, warn_once
 from lucid.nn._functional.distance import *  # noqa: F403
 from lucid.nn._functional.distance import __all__ as _distance

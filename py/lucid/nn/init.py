@@ -10,7 +10,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
-from lucid._naming import named
+from lucid._public_names import named
 from lucid._warnings import warn
 
 __all__ = [

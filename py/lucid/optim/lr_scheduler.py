@@ -16,7 +16,7 @@ from functools import wraps
 from typing import Any
 
 from lucid import Tensor, errors
-from lucid._naming import NamedInErrors
+from lucid._public_names import NamedInErrors
 from lucid._warnings import warn
 from lucid.optim.optimizer import Optimizer
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 import lucid
 from lucid import Tensor, errors
 from lucid._absent import teller
-from lucid._naming import NamedInErrors, named_by_class
+from lucid._public_names import NamedInErrors, named_by_class
 from lucid._warnings import warn
 from lucid.nn.modules.hooks import register
 from lucid.nn.modules.state import as_tensor

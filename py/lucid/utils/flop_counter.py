@@ -61,7 +61,7 @@ class FlopCounterMode:
 
     def __enter__(self) -> FlopCounterMode:
         self.flop_counts = {}
-        self._names: dict[int, str] = {}
+        self._type_names: dict[int, str] = {}
         self._open: list[Any] = []
         self._hooks = [
             _module.register_module_forward_pre_hook(self._enter_module),
@@ -80,11 +80,11 @@ class FlopCounterMode:
             hook.remove()
 
     def _enter_module(self, module: Any, _args: Any) -> None:
-        if id(module) not in self._names:
+        if id(module) not in self._type_names:
             root = type(module).__name__
             for path, each in module.named_modules():
-                self._names.setdefault(id(each), f"{root}.{path}" if path else root)
-        scope = record_function(_SCOPE + self._names[id(module)])
+                self._type_names.setdefault(id(each), f"{root}.{path}" if path else root)
+        scope = record_function(_SCOPE + self._type_names[id(module)])
         scope.__enter__()
         self._open.append(scope)
 

@@ -236,7 +236,7 @@ fn number_lead<'py>(
             Scalar::Bool(_) => DType::Bool,
             _ => lucid::ops::result_type([lucid::Operand::Scalar(s), lucid::Operand::Scalar(t)]),
         };
-        let made = crate::cross::quick(py, || lucid::Tensor::full_of(&[], s, dtype, lucid::Device::Cpu))?;
+        let made = crate::engine_call::quick(py, || lucid::Tensor::full_of(&[], s, dtype, lucid::Device::Cpu))?;
         return crate::tensor::wrap(py, made).map(Some);
     };
     // A quotient is no whole number, so that one beyond int64 need not wrap around.
@@ -249,7 +249,7 @@ fn number_lead<'py>(
         _ => lucid::ops::result_type([lucid::Operand::Scalar(s), lucid::Operand::Tensor(&other)]),
     };
     let device = other.device();
-    crate::tensor::wrap(py, crate::cross::quick(py, || lucid::Tensor::full_of(&[], s, dtype, device))?).map(Some)
+    crate::tensor::wrap(py, crate::engine_call::quick(py, || lucid::Tensor::full_of(&[], s, dtype, device))?).map(Some)
 }
 
 /// A tensor or a number, if the object is one.

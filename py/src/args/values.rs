@@ -111,7 +111,7 @@ fn number(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult<Scal
         None => match tensor_of(obj) {
             Some(t) if t.ndim() == 0 && !t.requires_grad() => {
                 let t = t.clone();
-                crate::cross::long(obj.py(), || t.item())
+                crate::engine_call::long(obj.py(), || t.item())
             }
             _ => Err(at.wrong(obj, expected)),
         },
@@ -192,7 +192,7 @@ impl Kind for kinds::Sections {
         const EXPECTED: &str = "int, a tuple of ints or a tensor of them";
         if let Some(t) = tensor_of(obj).filter(|t| t.ndim() == 1 && t.dtype().is_integral()) {
             let t = t.clone();
-            let list = crate::cross::long(obj.py(), || t.cast(DType::I64)?.to_vec::<i64>())?;
+            let list = crate::engine_call::long(obj.py(), || t.cast(DType::I64)?.to_vec::<i64>())?;
             return Ok(HeldSections::List(list.into_iter().map(|i| i as isize).collect()));
         }
         if obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>() {
@@ -324,7 +324,7 @@ impl Kind for kinds::Bins {
             Some(t) => Ok(t.clone()),
             None => {
                 let n = int_of(at, o, EXPECTED)?;
-                crate::cross::quick(o.py(), || lucid::Tensor::full_of(&[], n.into(), DType::I64, Device::Cpu))
+                crate::engine_call::quick(o.py(), || lucid::Tensor::full_of(&[], n.into(), DType::I64, Device::Cpu))
             }
         };
         match obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>() {

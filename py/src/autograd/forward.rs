@@ -1,6 +1,6 @@
 //! Forward mode: levels, dual tensors, and what `lucid.autograd.Function` needs to carry tangents on.
 
-use crate::cross;
+use crate::engine_call;
 use crate::tensor::{wrap, PyTensor};
 use lucid::autograd;
 use pyo3::prelude::*;
@@ -8,19 +8,19 @@ use pyo3::prelude::*;
 /// Opens the level.
 #[pyfunction]
 fn _enter_dual_level(py: Python<'_>) -> PyResult<()> {
-    cross::quick(py, autograd::enter_dual_level)
+    engine_call::quick(py, autograd::enter_dual_level)
 }
 
 /// Closes it; all tangents are gone.
 #[pyfunction]
 fn _exit_dual_level(py: Python<'_>) -> PyResult<()> {
-    cross::quick(py, autograd::exit_dual_level)
+    engine_call::quick(py, autograd::exit_dual_level)
 }
 
 /// Opens a level of this thread inside of those that are open, and gives its id.
 #[pyfunction]
 fn _open_level(py: Python<'_>, recorded: bool) -> PyResult<u64> {
-    cross::quick(py, || autograd::open_level(recorded))
+    engine_call::quick(py, || autograd::open_level(recorded))
 }
 
 /// Closes a level of this thread; its tangents are gone.
@@ -45,7 +45,7 @@ fn _set_bound(bound: u64) {
 #[pyfunction]
 fn _cut<'py>(py: Python<'py>, tensor: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
     let t = tensor.get().share();
-    wrap(py, cross::quick(py, || autograd::cut(&t))?)
+    wrap(py, engine_call::quick(py, || autograd::cut(&t))?)
 }
 
 /// A view of `primal` that carries `tangent`.
@@ -56,7 +56,7 @@ fn _make_dual<'py>(
     tangent: &Bound<'py, PyTensor>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (primal, tangent) = (primal.get().share(), tangent.get().share());
-    wrap(py, cross::quick(py, || autograd::make_dual(&primal, &tangent))?)
+    wrap(py, engine_call::quick(py, || autograd::make_dual(&primal, &tangent))?)
 }
 
 /// The tensor without its tangent, and the tangent or `None`.
@@ -66,7 +66,7 @@ fn _unpack_dual<'py>(
     tensor: &Bound<'py, PyTensor>,
 ) -> PyResult<(Bound<'py, PyAny>, Option<Bound<'py, PyAny>>)> {
     let t = tensor.get().share();
-    let (primal, tangent) = cross::quick(py, || autograd::unpack_dual(&t))?;
+    let (primal, tangent) = engine_call::quick(py, || autograd::unpack_dual(&t))?;
     Ok((wrap(py, primal)?, tangent.map(|v| wrap(py, v)).transpose()?))
 }
 
@@ -74,14 +74,14 @@ fn _unpack_dual<'py>(
 #[pyfunction]
 fn _tangent<'py>(py: Python<'py>, tensor: &Bound<'py, PyTensor>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let t = tensor.get().share();
-    cross::quick(py, || t.tangent())?.map(|v| wrap(py, v)).transpose()
+    engine_call::quick(py, || t.tangent())?.map(|v| wrap(py, v)).transpose()
 }
 
 /// Gives a tensor that has none a tangent.
 #[pyfunction]
 fn _set_tangent(py: Python<'_>, tensor: &Bound<'_, PyTensor>, tangent: &Bound<'_, PyTensor>) -> PyResult<()> {
     let (t, tangent) = (tensor.get().share(), tangent.get().share());
-    cross::quick(py, || autograd::set_tangent("jvp", &t, &tangent))
+    engine_call::quick(py, || autograd::set_tangent("jvp", &t, &tangent))
 }
 
 /// Can tensors carry tangents here and now?

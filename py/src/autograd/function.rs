@@ -2,7 +2,7 @@
 
 use super::{call_python, grads_of, grads_tuple, PyRefs};
 use crate::args::{tensors_of, At};
-use crate::cross;
+use crate::engine_call;
 use crate::tensor::{wrap, PyTensor};
 use lucid::autograd::{custom, custom_view, rewritten, CustomNode, HostRef, Record, WeakNode};
 use lucid::Tensor;
@@ -23,7 +23,7 @@ impl PySaved {
     /// The tensors, as they were saved: the same objects where these still show them.
     fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let Some(node) = self.node.upgrade() else { return Ok(PyTuple::empty(py)) };
-        let saved = cross::quick(py, || node.saved())?;
+        let saved = engine_call::quick(py, || node.saved())?;
         let object = |(i, t): (usize, Option<Tensor>)| {
             let Some(t) = t else { return Ok(None) };
             let given = self.given.get(i).and_then(Option::as_ref).and_then(|weak| weak.bind(py).upgrade());
@@ -55,7 +55,7 @@ fn _rewritten<'py>(t: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
 #[pyfunction]
 fn _overwrite<'py>(t: &Bound<'py, PyTensor>, value: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyTensor>> {
     let (own, value) = (t.get().share(), value.get().share());
-    cross::quick(t.py(), || own.refuse_captured("overwrite_").and_then(|()| own.overwrite_(value)))?;
+    engine_call::quick(t.py(), || own.refuse_captured("overwrite_").and_then(|()| own.overwrite_(value)))?;
     Ok(t.clone())
 }
 
@@ -68,7 +68,7 @@ fn _custom_view<'py>(
     several: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let out = out.get().share();
-    wrap(py, cross::quick(py, || custom_view(&out, is_input, several))?)
+    wrap(py, engine_call::quick(py, || custom_view(&out, is_input, several))?)
 }
 
 /// Puts `outputs` on the tape as results of a function whose gradient is `backward(*grads)`. Gives access to `saved`, or
@@ -99,7 +99,7 @@ fn _record_function(
             Ok(grads_of(py, "backward", Some(&out), 0)?.into_iter().collect())
         })
     };
-    let node = cross::quick(py, || {
+    let node = engine_call::quick(py, || {
         let record = Record {
             name,
             inputs: &inputs,
@@ -128,7 +128,7 @@ fn _record_function(
 #[pyfunction]
 fn _record_dirty(py: Python<'_>, tensor: &Bound<'_, PyTensor>, value: &Bound<'_, PyTensor>) -> PyResult<()> {
     let (tensor, value) = (tensor.get().share(), value.get().share());
-    cross::quick(py, || tensor.written_as(&value))
+    engine_call::quick(py, || tensor.written_as(&value))
 }
 
 /// Adds the functions.

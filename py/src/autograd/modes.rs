@@ -2,8 +2,8 @@
 
 use super::{call_python, callable, maybe_tensor, PyRefs, RAISED};
 use crate::tensor::{wrap, PyTensor};
-use crate::{cross, errors};
-use lucid::autograd::{self, Former, HostRef, Pack, Packing, Tracer, Unpack};
+use crate::{engine_call, errors};
+use lucid::autograd::{self, Former, HostRef, Pack, SavedTensorHooks, Tracer, Unpack};
 use lucid::Tensor;
 use pyo3::prelude::*;
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ fn is_inference_mode_enabled() -> bool {
 #[pyclass(name = "_Step", module = "lucid", unsendable)]
 struct PyStep {
     op: &'static str,
-    on: Option<autograd::Naming>,
+    on: Option<autograd::OpScope>,
 }
 
 #[pymethods]
@@ -82,11 +82,11 @@ fn _restore_mode(former: &PyMode) {
 #[pyfunction]
 fn _push_saved_tensors_hooks(py: Python<'_>, pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<()> {
     let hook = pack_of(pack, unpack)?;
-    cross::quick(py, autograd::check_hooks)?;
-    if let Some(Packing::Refused(why)) = autograd::packing() {
+    engine_call::quick(py, autograd::check_hooks)?;
+    if let Some(SavedTensorHooks::Refused(why)) = autograd::packing() {
         return Err(errors::runtime_error(py, why));
     }
-    autograd::push_packing(Packing::Hook(hook));
+    autograd::push_packing(SavedTensorHooks::Hook(hook));
     Ok(())
 }
 
@@ -97,7 +97,7 @@ struct PyTransform(autograd::Transform);
 /// Begins a call of a function transform, and gives what `_leave_transform` puts back.
 #[pyfunction]
 fn _enter_transform(py: Python<'_>, reverse: bool) -> PyResult<PyTransform> {
-    cross::quick(py, || autograd::enter_transform(reverse)).map(PyTransform)
+    engine_call::quick(py, || autograd::enter_transform(reverse)).map(PyTransform)
 }
 
 /// The tensor counts as made in the transform that is at work.
@@ -109,7 +109,7 @@ fn _adopt(t: &Bound<'_, PyTensor>) {
 /// Refuses what does not go with function transforms where one is at work.
 #[pyfunction]
 fn _check_untransformed(py: Python<'_>, what: &str) -> PyResult<()> {
-    cross::quick(py, || autograd::check_untransformed("autograd", what))
+    engine_call::quick(py, || autograd::check_untransformed("autograd", what))
 }
 
 /// Is a function transform at work, `vmap` included?
@@ -154,7 +154,7 @@ pub fn pack_of(pack: &Bound<'_, PyAny>, unpack: &Bound<'_, PyAny>) -> PyResult<P
 /// From now on hooks on saved tensors are refused with this message.
 #[pyfunction]
 fn _push_saved_tensors_refusal(message: String) {
-    autograd::push_packing(Packing::Refused(message));
+    autograd::push_packing(SavedTensorHooks::Refused(message));
 }
 
 #[pyfunction]

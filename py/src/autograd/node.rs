@@ -2,8 +2,8 @@
 
 use super::{call_python, callable, grads_of, grads_tuple, PyRefs};
 use crate::tensor::{object_of, wrap, PyTensor};
-use crate::{cross, errors};
-use lucid::autograd::{GradList, GraphNode, HostRef, Told};
+use crate::{engine_call, errors};
+use lucid::autograd::{GradList, GraphNode, HostRef, SavedArg};
 use lucid::Tensor;
 use parking_lot::Mutex;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -92,7 +92,7 @@ impl PySavedTensor {
         unpack_hook: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let pack = super::modes::pack_of(pack_hook, unpack_hook)?;
-        cross::quick(py, || self.node.pack_saved(&self.name, &pack))
+        engine_call::quick(py, || self.node.pack_saved(&self.name, &pack))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -118,20 +118,20 @@ fn maybe_grads(py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<Option<GradLi
 
 /// An argument of a call as PyTorch shows what it saved of it: integers without sign, so that -1 is 2**64 - 1, and the
 /// reduction of a loss as a number.
-fn told_object<'py>(py: Python<'py>, name: &str, told: Told) -> PyResult<Bound<'py, PyAny>> {
+fn told_object<'py>(py: Python<'py>, name: &str, told: SavedArg) -> PyResult<Bound<'py, PyAny>> {
     let unsigned = |n: i64| n as u64;
     Ok(match told {
-        Told::Nothing => py.None().into_bound(py),
-        Told::Truth(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
-        Told::Int(n) => unsigned(n).into_pyobject(py)?.into_any(),
-        Told::Float(x) => x.into_pyobject(py)?.into_any(),
-        Told::Number(s) => crate::tensor::scalar_object(py, s)?,
-        Told::Ints(list) => PyTuple::new(py, list.iter().map(|&n| unsigned(n)))?.into_any(),
-        Told::Text(word) if name == "reduction" => {
+        SavedArg::Nothing => py.None().into_bound(py),
+        SavedArg::Truth(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
+        SavedArg::Int(n) => unsigned(n).into_pyobject(py)?.into_any(),
+        SavedArg::Float(x) => x.into_pyobject(py)?.into_any(),
+        SavedArg::Number(s) => crate::tensor::scalar_object(py, s)?,
+        SavedArg::Ints(list) => PyTuple::new(py, list.iter().map(|&n| unsigned(n)))?.into_any(),
+        SavedArg::Text(word) if name == "reduction" => {
             let place = ["none", "mean", "sum"].iter().position(|known| *known == &*word);
             place.into_pyobject(py)?.into_any()
         }
-        Told::Text(word) => word.into_pyobject(py)?.into_any(),
+        SavedArg::Text(word) => word.into_pyobject(py)?.into_any(),
     })
 }
 
@@ -175,7 +175,7 @@ impl PyNode {
     /// The tensors that the op saved for its gradient, and `None` where it saved none.
     #[getter]
     fn saved_tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let saved = cross::quick(py, || self.0.saved())?;
+        let saved = engine_call::quick(py, || self.0.saved())?;
         grads_tuple(py, &saved)
     }
 
@@ -260,7 +260,7 @@ impl PyNode {
         if let Some(told) = self.0.told(asked) {
             return told_object(py, asked, told).map(Some);
         }
-        match cross::quick(py, || self.0.saved_as(asked))? {
+        match engine_call::quick(py, || self.0.saved_as(asked))? {
             None => Err(missing()),
             Some(saved) => saved.map(|t| if t.is_leaf() { object_of(py, t) } else { wrap(py, t) }).transpose(),
         }
@@ -297,7 +297,7 @@ impl PyNode {
         }
         let grads = grads_of(py, "Node", Some(grads.as_any()), 0)?;
         let node = self.0.clone();
-        let out = cross::long(py, || node.call(&grads))?;
+        let out = engine_call::long(py, || node.call(&grads))?;
         let out = grads_tuple(py, &out)?;
         match out.len() {
             1 => out.get_item(0),

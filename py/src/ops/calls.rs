@@ -13,7 +13,7 @@ macro_rules! default {
 }
 
 /// A converted argument: with its default if it has one.
-macro_rules! held {
+macro_rules! convert_arg {
     ($py:ident $op:ident $p:ident $k:ident) => {
         required::<kinds::$k>($py, At { op: $op, arg: stringify!($p) }, $p)?
     };
@@ -33,7 +33,7 @@ macro_rules! missing {
 macro_rules! run {
     ($py:ident, $op:ident, $call:path, ($($p:ident: $k:ident),* $(,)?)) => {{
         let weight = 0usize $(.max(<kinds::$k as Kind>::weight(&$p)))*;
-        crate::cross::op($py, weight, || $call($(<kinds::$k as Kind>::lend(&$p)),*))
+        crate::engine_call::op($py, weight, || $call($(<kinds::$k as Kind>::lend(&$p)),*))
     }};
 }
 
@@ -75,7 +75,7 @@ macro_rules! with_others {
 }
 
 /// Arguments under the row's name or another.
-macro_rules! either {
+macro_rules! convert_either {
     ($py:ident $op:ident $(($other:ident $p:ident))*) => {
         $(let $p = At { op: $op, arg: stringify!($p) }.either($py, $p, $other)?;)*
     };
@@ -133,7 +133,7 @@ macro_rules! given {
 }
 
 /// A number before a tensor, `pow(2, x)`, as a tensor that promotes as the number does.
-macro_rules! lead {
+macro_rules! convert_leading_number {
     ($py:ident ($input:ident: Tensor, $other:ident: Operand $($rest:tt)*)) => {
         let lead = crate::args::lead($py, OP, $input, $other)?;
         let _led = lead.as_ref().map(|_| lucid::autograd::led_by_number(OP));
@@ -153,18 +153,18 @@ macro_rules! first {
 }
 
 /// Where the row makes its result in the `dtype` that it is told, that of `out`.
-macro_rules! as_asked {
+macro_rules! convert_out_dtype {
     ($py:ident $op:ident [$($out:ident)?]) => {};
     ($py:ident $op:ident []  $($rest:tt)*) => {};
     ($py:ident $op:ident [$out:ident] (dtype $p:ident: OptDtype) $($rest:tt)*) => {
         let $p = crate::out::asked($py, $op, $out, $p)?;
-        as_asked! { $py $op [$out] $($rest)* }
+        convert_out_dtype! { $py $op [$out] $($rest)* }
     };
     ($py:ident $op:ident [$out:ident] (device $p:ident: OptDevice) $($rest:tt)*) => {
         let $p = crate::out::placed($out, $p);
-        as_asked! { $py $op [$out] $($rest)* }
+        convert_out_dtype! { $py $op [$out] $($rest)* }
     };
     ($py:ident $op:ident [$out:ident] $other:tt $($rest:tt)*) => {
-        as_asked! { $py $op [$out] $($rest)* }
+        convert_out_dtype! { $py $op [$out] $($rest)* }
     };
 }

@@ -64,13 +64,13 @@ macro_rules! function_item {
             $($out: Arg<'_, 'py>,)?
         ) -> Object<'py> {
             const OP: &str = stringify!($name);
-            either! { py OP $(($other $of))* }
-            lead! { py ($($p: $k),*) }
+            convert_either! { py OP $(($other $of))* }
+            convert_leading_number! { py ($($p: $k),*) }
             $($(crate::out::check_with(py, OP, $out, $with)?;)?)?
             let (made, given) = {
-                $(let $p = held!(py OP $p $k $($d)?);)*
-                $($(let $kp = held!(py OP $kp $kk $kd);)*)?
-                as_asked! { py OP [$($out)?] $(($p $p: $k))* $($(($kp $kp: $kk))*)? }
+                $(let $p = convert_arg!(py OP $p $k $($d)?);)*
+                $($(let $kp = convert_arg!(py OP $kp $kk $kd);)*)?
+                convert_out_dtype! { py OP [$($out)?] $(($p $p: $k))* $($(($kp $kp: $kk))*)? }
                 $(crate::out::check_kind(py, OP, $out, stringify!($ret))?;)?
                 apart! { py OP [$($out)?] $($p: $k)* }
                 let given = given! { [$($out)?] $($p: $k)* };
@@ -90,7 +90,7 @@ macro_rules! bind_function {
     };
     ($docs:tt $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] [$($out:ident)?]) => {
         bind_function! { @new $docs $name py [$($out)?] [$($p $(= missing!($d))?,)* *,] [$($p: Arg<'_, 'py>,)*]
-            [$(let $p = held!(py OP $p $k $($d)?);)*] ($($p: $k),*) ($($($kp: $kk = $kd),*)?) }
+            [$(let $p = convert_arg!(py OP $p $k $($d)?);)*] ($($p: $k),*) ($($($kp: $kk = $kd),*)?) }
     };
     // With the signature's head, its parameters, and what makes arguments of them.
     (@new [$($doc:tt)*] $name:ident $py:ident [$($out:ident)?] [$($head:tt)*] [$($taken:tt)*] [$($held:tt)*] ($($p:ident: $k:ident),*)
@@ -112,8 +112,8 @@ macro_rules! bind_function {
             crate::sparse::check_dense($py, OP, layout, pin_memory)?;
             let made = {
                 $($held)*
-                $(let $kp = held!($py OP $kp $kk $kd);)*
-                as_asked! { $py OP [$($out)?] $(($kp $kp: $kk))* }
+                $(let $kp = convert_arg!($py OP $kp $kk $kd);)*
+                convert_out_dtype! { $py OP [$($out)?] $(($kp $kp: $kk))* }
                 run!($py, OP, ops::$name, ($($p: $k,)* $($kp: $kk),*))?
             };
             made_new($py, OP, made, first!([$($out)?] Arg::MISSING), requires_grad.of($py, OP)?)
@@ -131,7 +131,7 @@ macro_rules! bind_function {
             let alone_sequence = alone.as_ref().filter(|a| !a.is_instance_of::<PyTensor>());
             let arguments = alone_sequence.unwrap_or($p.as_any());
             let $p = crate::args::tensors_of(at, arguments.as_borrowed())?;
-            $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+            $($(let $kp = convert_arg!(py OP $kp $kk $kd);)*)?
             $(let count = $p.len();
             apart! { py OP [$out] $p: Tensors })?
             let made = run!(py, OP, ops::$name, ($p: Tensors $($(, $kp: $kk)*)?))?;
@@ -153,10 +153,10 @@ macro_rules! bind_function {
             if let Some(first) = $t.0.filter(|t| t.is_instance_of::<PyTensor>()) {
                 let ($t, $p) = crate::args::sublists(OP, first, $p)?;
                 let weight = $p.iter().map(crate::args::weight_of).sum();
-                let made = crate::cross::op(py, weight, || ops::$name(&$t, &$p))?;
+                let made = crate::engine_call::op(py, weight, || ops::$name(&$t, &$p))?;
                 return results::$ret(py, OP, made);
             }
-            let $t = held!(py OP $t Text);
+            let $t = convert_arg!(py OP $t Text);
             let alone = if $p.len() == 1 { Some($p.get_item(0)?) } else { None };
             let sequence = alone.as_ref().filter(|a| !a.is_instance_of::<PyTensor>());
             let at = At { op: OP, arg: stringify!($p) };
@@ -214,9 +214,9 @@ macro_rules! method_item {
             fn $name<'py>(slf: &Bound<'py, Self>, $($p: Arg<'_, 'py>,)* $($($kp: Arg<'_, 'py>,)*)? $($other: Arg<'_, 'py>,)*) -> Object<'py> {
                 const OP: &str = stringify!($name);
                 let py = slf.py();
-                either! { py OP $(($other $of))* }
-                $(let $p = held!(py OP $p $k $($d)?);)*
-                $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                convert_either! { py OP $(($other $of))* }
+                $(let $p = convert_arg!(py OP $p $k $($d)?);)*
+                $($(let $kp = convert_arg!(py OP $kp $kk $kd);)*)?
                 let input = slf.get().read();
                 let made = run!(py, OP, ops::$name, (input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)?))?;
                 results::same_or(slf, &input, made, |made| results::$ret(py, OP, made))
@@ -275,10 +275,10 @@ macro_rules! bind_in_place {
                     #[allow(dead_code)]
                     const OP: &str = concat!(stringify!($name), "_");
                     let py = slf.py();
-                    $(let $p = held!(py OP $p $k $($d)?);)*
-                    $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                    $(let $p = convert_arg!(py OP $p $k $($d)?);)*
+                    $($(let $kp = convert_arg!(py OP $kp $kk $kd);)*)?
                     let input = slf.get().read();
-                    crate::cross::quick(py, || input.refuse_captured(OP))?;
+                    crate::engine_call::quick(py, || input.refuse_captured(OP))?;
                     run!(py, OP, lucid::Tensor::[<$name _>], (input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)?))?;
                     Ok(slf.clone())
                 }
@@ -299,11 +299,11 @@ macro_rules! bind_restride {
                     #[allow(dead_code)]
                     const OP: &str = concat!(stringify!($name), "_");
                     let py = slf.py();
-                    $(let $p = held!(py OP $p $k $($d)?);)*
-                    $($(let $kp = held!(py OP $kp $kk $kd);)*)?
+                    $(let $p = convert_arg!(py OP $p $k $($d)?);)*
+                    $($(let $kp = convert_arg!(py OP $kp $kk $kd);)*)?
                     let mut t = slf.get().share();
-                    crate::cross::quick(py, || t.refuse_captured(OP))?;
-                    crate::cross::quick(py, || t.[<$name _>]($(<kinds::$k as Kind>::lend(&$p),)* $($(<kinds::$kk as Kind>::lend(&$kp),)*)?))?;
+                    crate::engine_call::quick(py, || t.refuse_captured(OP))?;
+                    crate::engine_call::quick(py, || t.[<$name _>]($(<kinds::$k as Kind>::lend(&$p),)* $($(<kinds::$kk as Kind>::lend(&$kp),)*)?))?;
                     slf.get().replace(py, t);
                     Ok(slf.clone())
                 }
@@ -496,7 +496,7 @@ families! {
     segment segment_ops lucid::ops::segment;
     contract contract_ops lucid::ops::contract;
     einsum einsum_ops lucid::ops::einsum;
-    metric metric_ops lucid::ops::metric;
+    metric metric_ops lucid::ops::distance;
     linalg linalg_ops lucid::ops::linalg;
     factor factor_ops lucid::ops::linalg::factor;
     solve solve_ops lucid::ops::linalg::solve;

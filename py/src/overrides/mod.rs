@@ -86,9 +86,9 @@ pub fn refuse_pytorch(name: &str, other: &Bound<'_, PyAny>) -> PyResult<()> {
 
 /// The objects with a handler among arguments and in their lists and tuples, one per class, subclasses before their bases.
 #[derive(Default)]
-struct Asked<'py>(Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>);
+struct OverloadArgs<'py>(Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>);
 
-impl<'py> Asked<'py> {
+impl<'py> OverloadArgs<'py> {
     fn see(&mut self, object: &Bound<'py, PyAny>) -> PyResult<()> {
         match handler(object) {
             Some(handler) => self.add(object, handler),
@@ -125,11 +125,11 @@ impl<'py> Asked<'py> {
     }
 
     /// Whom a call with these arguments asks; `None` where it asks nobody.
-    fn of<'a>(arguments: impl Iterator<Item = &'a Bound<'py, PyAny>>) -> PyResult<Option<Asked<'py>>>
+    fn of<'a>(arguments: impl Iterator<Item = &'a Bound<'py, PyAny>>) -> PyResult<Option<OverloadArgs<'py>>>
     where
         'py: 'a,
     {
-        let mut asked = Asked::default();
+        let mut asked = OverloadArgs::default();
         if modes::subclasses_are_asked() {
             for argument in arguments {
                 asked.look(argument)?;
@@ -161,7 +161,7 @@ fn is_plain(object: &Bound<'_, PyAny>, handler: &Bound<'_, PyAny>) -> bool {
 /// [`answer`], with a warning where a handler is an object's own method.
 fn call<'py>(
     function: &Bound<'py, PyAny>,
-    asked: Asked<'py>,
+    asked: OverloadArgs<'py>,
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> Object<'py> {
@@ -175,7 +175,7 @@ fn call<'py>(
 /// Asks the innermost mode, then each object's handler, and gives the first answer.
 fn answer<'py>(
     function: &Bound<'py, PyAny>,
-    asked: Asked<'py>,
+    asked: OverloadArgs<'py>,
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> Object<'py> {
@@ -220,7 +220,7 @@ fn _handle_torch_function<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> Object<'py> {
-    let mut asked = Asked::default();
+    let mut asked = OverloadArgs::default();
     if modes::subclasses_are_asked() {
         for object in relevant_args.try_iter()? {
             let object = object?;
@@ -260,7 +260,7 @@ fn ask<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = slf.py();
     let all = || std::iter::once(slf.as_any()).chain(others.iter().copied());
-    let Some(asked) = Asked::of(all())? else { return Ok(None) };
+    let Some(asked) = OverloadArgs::of(all())? else { return Ok(None) };
     let function = py.get_type::<PyTensor>().getattr(name)?;
     call(&function, asked, &PyTuple::new(py, all().collect::<Vec<_>>())?, None).map(Some)
 }

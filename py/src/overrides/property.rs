@@ -6,7 +6,7 @@
 #![warn(unsafe_op_in_unsafe_fn)]
 
 use super::wrap::{is_ordinary, lasting, settle};
-use super::{call, modes, Asked};
+use super::{call, modes, OverloadArgs};
 use crate::tensor::PyTensor;
 use pyo3::exceptions::PySystemError;
 use pyo3::ffi::{self, PyObject};
@@ -43,7 +43,7 @@ unsafe fn ask_property<'py>(
         (Bound::from_borrowed_ptr(py, slf), value, public)
     };
     // As in PyTorch, the class of a value that is set does not matter.
-    let Some(asked) = Asked::of(std::iter::once(&slf))? else { return Ok(None) };
+    let Some(asked) = OverloadArgs::of(std::iter::once(&slf))? else { return Ok(None) };
     call(
         &public.getattr(name)?,
         asked,

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 #![warn(unsafe_op_in_unsafe_fn)]
 
-use super::{call, modes, older, property, Asked};
+use super::{call, modes, older, property, OverloadArgs};
 use crate::tensor::PyTensor;
 use pyo3::exceptions::{PySystemError, PyTypeError};
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
@@ -168,14 +168,14 @@ unsafe fn ask<'py>(
     let values: Vec<_> = named.map(|n| n.values().iter().collect()).unwrap_or_default();
     let all = own.into_iter().chain(positional);
     let asked = match MODES_ONLY.contains(&function.getattr("__name__")?.extract::<String>()?.as_str()) {
-        true => Asked::of(std::iter::empty())?,
-        false => Asked::of(all.clone().chain(&values))?,
+        true => OverloadArgs::of(std::iter::empty())?,
+        false => OverloadArgs::of(all.clone().chain(&values))?,
     };
     let Some(asked) = asked else { return Ok(None) };
     static PUBLIC: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let function = match own {
         Some(_) => function,
-        None => PUBLIC.import(py, "lucid._naming", "public")?.call1((function,))?,
+        None => PUBLIC.import(py, "lucid._public_names", "public")?.call1((function,))?,
     };
     call(&function, asked, &PyTuple::new(py, all.collect::<Vec<_>>())?, named).map(Some)
 }
@@ -484,7 +484,8 @@ pub fn everything(m: &Bound<'_, PyModule>) -> PyResult<()> {
     for name in ["dtype", "device", "memory_format", "layout", "Generator"] {
         add_ordinary(m.getattr(name)?.cast::<PyType>()?);
     }
-    let some = crate::tensor::wrap(py, crate::cross::quick(py, || lucid::ops::create::empty(&[0], None, None, None))?)?;
+    let some =
+        crate::tensor::wrap(py, crate::engine_call::quick(py, || lucid::ops::create::empty(&[0], None, None, None))?)?;
     let mut places = Places::default();
     let mut made: HashMap<usize, Bound<'_, PyAny>> = HashMap::new();
     let own = class.getattr("__dict__")?.call_method0("copy")?.cast_into::<PyDict>()?;

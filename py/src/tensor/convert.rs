@@ -4,7 +4,7 @@ use super::{wrap, PyTensor};
 use crate::args::{weight_of, Arg};
 use crate::device::device_of;
 use crate::dtype::{dtype_object, dtype_of};
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::{DType, Device, MemoryFormat, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
@@ -25,9 +25,9 @@ pub fn converted(
     if !(casts || moves || copy) && (format == MemoryFormat::Preserve || t.suggested_format() == format) {
         return Ok(None);
     }
-    let weight = if moves { cross::LARGE } else { weight_of(t) };
+    let weight = if moves { engine_call::LARGE } else { weight_of(t) };
     let t = t.clone();
-    cross::op(py, weight, move || t.copy_to(dtype, device, format)).map(Some)
+    engine_call::op(py, weight, move || t.copy_to(dtype, device, format)).map(Some)
 }
 
 fn convert<'py>(

@@ -2,7 +2,7 @@
 
 use super::{wrap, PyTensor};
 use crate::dtype::with_dtype;
-use crate::{cross, errors, overrides};
+use crate::{engine_call, errors, overrides};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -45,7 +45,7 @@ impl PyTensor {
         if t.numel() != 1 {
             return Err(errors::value_error(py, "only one element tensors can be converted to Python scalars"));
         }
-        cross::long(py, move || t.item())
+        engine_call::long(py, move || t.item())
     }
 }
 
@@ -73,7 +73,7 @@ impl PyTensor {
     /// The only element as a Python number.
     pub fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.share();
-        scalar_object(py, cross::long(py, move || t.item())?)
+        scalar_object(py, engine_call::long(py, move || t.item())?)
     }
 
     /// The elements as nested lists of Python numbers.
@@ -81,7 +81,7 @@ impl PyTensor {
         let t = self.share();
         with_dtype!(t.dtype(), T => {
             // A number of Python's, and its place in a list.
-            let data = cross::long(py, || lucid::ensure_room(t.numel(), 48).and_then(|()| t.to_vec::<T>()))?;
+            let data = engine_call::long(py, || lucid::ensure_room(t.numel(), 48).and_then(|()| t.to_vec::<T>()))?;
             nested(py, &data, t.shape())
         })
     }
@@ -89,7 +89,7 @@ impl PyTensor {
     /// Computes what is pending for this tensor, and gives it back.
     fn eval<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let t = slf.get().share();
-        cross::long(slf.py(), || t.eval())?;
+        engine_call::long(slf.py(), || t.eval())?;
         Ok(slf.clone())
     }
 
@@ -114,7 +114,7 @@ impl PyTensor {
     /// The elements' bytes in row-major order and the machine's byte order.
     fn _bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let t = self.share();
-        let bytes = cross::long(py, || t.to_bytes())?;
+        let bytes = engine_call::long(py, || t.to_bytes())?;
         PyBytes::new_with(py, bytes.len(), |to| {
             to.copy_from_slice(&bytes);
             Ok(())
@@ -203,10 +203,10 @@ impl PyTensor {
 /// `nonzero` in both of its forms.
 pub fn nonzero_of(py: Python<'_>, t: Tensor, as_tuple: bool) -> PyResult<Bound<'_, PyAny>> {
     if !as_tuple {
-        let y = cross::long(py, || t.nonzero())?;
+        let y = engine_call::long(py, || t.nonzero())?;
         return wrap(py, y);
     }
-    let parts = cross::long(py, || {
+    let parts = engine_call::long(py, || {
         let t = if t.ndim() == 0 { t.reshape(&[1])? } else { t };
         t.nonzero()?.unbind(1)
     })?;

@@ -3,8 +3,8 @@
 use super::{asks_for_grad, object_of, wrap, PyTensor};
 use crate::args::{tensors_of, At};
 use crate::autograd::{grads_of, hook_of, leaf_hook_of, node_object};
-use crate::{cross, errors};
-use lucid::autograd::Keep;
+use crate::{engine_call, errors};
+use lucid::autograd::BackwardOptions;
 use lucid::Tensor;
 use pyo3::prelude::*;
 
@@ -27,7 +27,9 @@ impl PyTensor {
     /// Says whether gradients are wanted for this leaf, and gives it back.
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
-        cross::quick(slf.py(), || lucid::autograd::check_untransformed("requires_grad_", "Tensor.requires_grad_()"))?;
+        engine_call::quick(slf.py(), || {
+            lucid::autograd::check_untransformed("requires_grad_", "Tensor.requires_grad_()")
+        })?;
         asks_for_grad(slf, requires_grad)?;
         Ok(slf.clone())
     }
@@ -35,7 +37,7 @@ impl PyTensor {
     /// Was it made by the user, rather than recorded on the tape?
     #[getter]
     fn is_leaf(&self, py: Python<'_>) -> PyResult<bool> {
-        cross::quick(py, || self.read().check_followed())?;
+        engine_call::quick(py, || self.read().check_followed())?;
         let own = self.read();
         Ok(own.is_leaf() || own.is_input())
     }
@@ -88,7 +90,7 @@ impl PyTensor {
         if grad.as_ref().is_some_and(|g| g.is_same(&t)) {
             return Err(errors::runtime_error(py, "can't assign Variable as its own grad"));
         }
-        cross::quick(py, || t.set_grad(grad))?;
+        engine_call::quick(py, || t.set_grad(grad))?;
         self.keep_grad(value.and_then(|v| v.cast::<PyTensor>().ok()).map(|v| v.clone().unbind()));
         Ok(())
     }
@@ -101,7 +103,7 @@ impl PyTensor {
     /// The step of the tape that made it; `None` for a leaf.
     #[getter]
     fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        cross::quick(py, || self.read().check_followed())?;
+        engine_call::quick(py, || self.read().check_followed())?;
         let node = self.read().grad_fn();
         node.map(|n| node_object(py, n)).transpose()
     }
@@ -118,7 +120,7 @@ impl PyTensor {
 
     /// The node that its gradient goes to and which result of it this is; `None` where it needs no gradient.
     fn _gradient_edge<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, u32)>> {
-        cross::quick(py, || self.read().check_followed())?;
+        engine_call::quick(py, || self.read().check_followed())?;
         let edge = self.read().gradient_edge();
         edge.map(|(n, nr)| Ok((node_object(py, n)?, nr))).transpose()
     }
@@ -173,8 +175,8 @@ impl PyTensor {
         create_graph: bool,
         inputs: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        cross::quick(py, || lucid::autograd::check_untransformed("backward", "backward()"))?;
-        let keep = Keep { graph: retain_graph.unwrap_or(create_graph), create_graph };
+        engine_call::quick(py, || lucid::autograd::check_untransformed("backward", "backward()"))?;
+        let keep = BackwardOptions { graph: retain_graph.unwrap_or(create_graph), create_graph };
         let grads = grads_of(py, "backward", gradient, 1)?;
         let inputs = match inputs {
             None => None,
@@ -194,19 +196,19 @@ impl PyTensor {
             return Err(errors::runtime_error(py, "'inputs' argument to backward() cannot be empty"));
         }
         let t = slf.get().share();
-        cross::long(py, || lucid::autograd::backward(&[t], &grads, keep, inputs.as_deref()))
+        engine_call::long(py, || lucid::autograd::backward(&[t], &grads, keep, inputs.as_deref()))
     }
 
     /// The same storage, cut off from the tape.
     fn detach<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.share();
-        wrap(py, cross::quick(py, || t.detach())?)
+        wrap(py, engine_call::quick(py, || t.detach())?)
     }
 
     /// Cuts this tensor off from the tape, and gives it back. Not for views.
     fn detach_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let t = slf.get().share();
-        cross::quick(slf.py(), || t.detach_())?;
+        engine_call::quick(slf.py(), || t.detach_())?;
         Ok(slf.clone())
     }
 
@@ -214,7 +216,7 @@ impl PyTensor {
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.share();
-        wrap(py, cross::quick(py, || t.data())?)
+        wrap(py, engine_call::quick(py, || t.data())?)
     }
 
     #[setter]
@@ -224,7 +226,7 @@ impl PyTensor {
             return Err(errors::type_error(py, format!("Variable data has to be a tensor, but got {got}")));
         };
         let (mut own, source) = (self.share(), value.get().share());
-        cross::quick(py, || own.refuse_new_data().and_then(|()| own.set_data(&source)))?;
+        engine_call::quick(py, || own.refuse_new_data().and_then(|()| own.set_data(&source)))?;
         self.replace(py, own);
         Ok(())
     }
@@ -232,7 +234,7 @@ impl PyTensor {
     /// Keeps this result's gradient as `grad`, which otherwise only leaves have.
     fn retain_grad(&self, py: Python<'_>) -> PyResult<()> {
         let t = self.share();
-        cross::quick(py, || {
+        engine_call::quick(py, || {
             if t.requires_grad() {
                 lucid::autograd::check_untransformed("retain_grad", "Tensor.retain_grad()")?;
             }
@@ -244,7 +246,7 @@ impl PyTensor {
     fn register_hook<'py>(slf: &Bound<'py, Self>, hook: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (py, t, object) = (slf.py(), slf.get().share(), hook);
         let (hook, host) = hook_of(hook)?;
-        let handle = cross::quick(py, || t.register_hook(hook))?;
+        let handle = engine_call::quick(py, || t.register_hook(hook))?;
         t.set_hook_host(handle, host);
         let hooks = match slf.get().hooks(py) {
             Some(hooks) => hooks,
@@ -268,7 +270,7 @@ impl PyTensor {
     /// where it may be any. Of a leaf it may be set, while there is no gradient of another dtype.
     #[getter]
     fn grad_dtype<'py>(&self, py: Python<'py>) -> PyResult<Option<&'py Py<crate::dtype::PyDType>>> {
-        let dtype = cross::quick(py, || Ok(self.read().grad_dtype()))?;
+        let dtype = engine_call::quick(py, || Ok(self.read().grad_dtype()))?;
         dtype.map(|dtype| crate::dtype::dtype_object(py, dtype)).transpose()
     }
 
@@ -281,7 +283,7 @@ impl PyTensor {
             return Err(errors::runtime_error(py, why));
         }
         let t = self.share();
-        cross::quick(py, || t.set_grad_dtype(dtype))
+        engine_call::quick(py, || t.set_grad_dtype(dtype))
     }
 
     /// Calls `hook(tensor)` each time that a backward pass has added to this leaf's `grad`.
@@ -291,7 +293,7 @@ impl PyTensor {
     ) -> PyResult<Bound<'py, PyAny>> {
         let t = slf.get().share();
         let (hook, host) = leaf_hook_of(slf, hook)?;
-        let handle = cross::quick(slf.py(), || t.register_post_accumulate_grad_hook(hook))?;
+        let handle = engine_call::quick(slf.py(), || t.register_post_accumulate_grad_hook(hook))?;
         t.set_hook_host(handle, host);
         crate::autograd::handle(slf, handle)
     }

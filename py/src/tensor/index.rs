@@ -7,7 +7,7 @@ use super::{wrap, PyTensor};
 use crate::args::{operand_of, weight_of, At, HeldOperand};
 use crate::create::is_sequence;
 use crate::overrides::asked;
-use crate::{create, cross, errors, results};
+use crate::{create, engine_call, errors, results};
 use lucid::ops::index::{beside, index};
 use lucid::ops::scatter::{check_mask, index_assign};
 use lucid::{DType, Device, Error, Operand, Result, Scalar, Tensor};
@@ -96,9 +96,9 @@ fn index_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         DType::I64 | DType::Bool | DType::U8 => t,
         // The elements again, for what is no number or too large.
         _ if !array && t.numel() > 0 => create::tensor_of(part, Some(DType::I64), here)?,
-        _ => cross::quick(py, || t.cast(DType::I64))?,
+        _ => engine_call::quick(py, || t.cast(DType::I64))?,
     };
-    cross::quick(py, || t.to_device(x.device()))
+    engine_call::quick(py, || t.to_device(x.device()))
 }
 
 fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
@@ -148,7 +148,7 @@ fn item_of(x: &Tensor, part: &Bound<'_, PyAny>) -> PyResult<Item> {
         let gathers = t.is_batched() && t.dtype() != DType::U8;
         if t.ndim() == 0 && t.dtype().is_integral() && !gathers {
             let t2 = t.clone();
-            return Ok(match cross::long(py, move || t2.item())? {
+            return Ok(match engine_call::long(py, move || t2.item())? {
                 Scalar::Bool(b) => Item::Bool(b),
                 s if t.dtype() == DType::U8 => Item::Bool(s.to_bool()),
                 s => Item::Int(s.to_i64()),
@@ -277,7 +277,7 @@ fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bou
                         format!("index {i} is out of bounds for dimension 0 with size {n}"),
                     ));
                 }
-                Ok(results::made_of(slf, &x, wrap(py, cross::quick(py, || x.select(0, i))?)?))
+                Ok(results::made_of(slf, &x, wrap(py, engine_call::quick(py, || x.select(0, i))?)?))
             }
             Ok(_) => Err(errors::index_error(py, "invalid index of a 0-dim tensor; use tensor.item() for its number")),
             Err(_) => Err(errors::value_error(py, format!("index {key} does not fit into 64 bits"))),
@@ -286,8 +286,8 @@ fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bou
     let x = slf.get().share();
     let items = key_items(&x, key)?;
     let masks = items.iter().any(|i| matches!(i, Item::Tensor(t) if is_mask(t)));
-    let weight = if masks { cross::LARGE } else { weight_of(&x) };
-    let y = cross::op(py, weight, || {
+    let weight = if masks { engine_call::LARGE } else { weight_of(&x) };
+    let y = engine_call::op(py, weight, || {
         let r = resolve(&x, items)?;
         if r.dims.is_empty() {
             // `x[...]` is another tensor, too.
@@ -307,7 +307,7 @@ fn get<'py>(slf: &Bound<'py, PyTensor>, key: &Bound<'py, PyAny>) -> PyResult<Bou
 fn set(slf: &Bound<'_, PyTensor>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = slf.py();
     let x = slf.get().share();
-    cross::quick(py, || x.refuse_captured("__setitem__"))?;
+    engine_call::quick(py, || x.refuse_captured("__setitem__"))?;
     let wrong = || {
         let got = crate::args::kind_name(value);
         errors::type_error(py, format!("can't assign a {got} to a {} tensor", x.dtype()))
@@ -335,13 +335,13 @@ fn set(slf: &Bound<'_, PyTensor>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAn
         items = vec![Item::New];
     }
     let heavy = items.iter().any(|i| matches!(i, Item::Tensor(_)));
-    let weight = if heavy { cross::LARGE } else { weight_of(&x) };
+    let weight = if heavy { engine_call::LARGE } else { weight_of(&x) };
     // Cloned, so that no lock is held while the GIL is waited for.
     let value = match value {
         HeldOperand::Tensor(t) => Value::Tensor(t.clone()),
         HeldOperand::Scalar(s) => Value::Scalar(s),
     };
-    cross::op(py, weight, || assign(&x, items, &value))
+    engine_call::op(py, weight, || assign(&x, items, &value))
 }
 
 enum Value {

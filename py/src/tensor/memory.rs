@@ -1,7 +1,7 @@
 //! Where a tensor's elements lie: addresses, storages, memory that other libraries and processes see.
 
 use super::{wrap, PyTensor};
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::shape::Layout;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -21,7 +21,7 @@ impl PyTensor {
     /// Evaluates. On the GPU device it is where the host sees the elements, until the next in-place write.
     fn data_ptr(&self, py: Python<'_>) -> PyResult<usize> {
         let t = self.share();
-        cross::long(py, || t.data_ptr())
+        engine_call::long(py, || t.data_ptr())
     }
 
     /// The storage that the tensor shows, as bytes.
@@ -41,7 +41,7 @@ impl PyTensor {
         if t.device() == lucid::Device::Cpu {
             // Makes other processes get handles instead of copies.
             python!(slf.py(), "lucid.multiprocessing", "init_reductions")?.call0()?;
-            cross::long(slf.py(), || t.share_memory())?;
+            engine_call::long(slf.py(), || t.share_memory())?;
         }
         Ok(slf.clone())
     }
@@ -71,7 +71,7 @@ impl PyTensor {
     /// Gives the storage another size in bytes, for all tensors on it; false where it cannot have it.
     fn _resize_storage(&self, py: Python<'_>, bytes: usize) -> PyResult<bool> {
         let t = self.share();
-        cross::long(py, || t.resize_storage(bytes))
+        engine_call::long(py, || t.resize_storage(bytes))
     }
 
     /// May the storage get another size?
@@ -93,7 +93,7 @@ impl PyTensor {
     /// The whole storage as a vector, cut off from the tape.
     fn _storage_vector<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.share();
-        wrap(py, cross::quick(py, || t.storage_vector())?)
+        wrap(py, engine_call::quick(py, || t.storage_vector())?)
     }
 
     /// Does this tensor alone show its storage?
@@ -110,7 +110,7 @@ impl PyTensor {
     #[allow(clippy::type_complexity)]
     fn _lend(&self, py: Python<'_>) -> PyResult<(String, usize, usize, Vec<usize>, Vec<usize>)> {
         let t = self.share();
-        let h = cross::long(py, || t.lend())?;
+        let h = engine_call::long(py, || t.lend())?;
         let Layout { shape, strides, offset } = h.layout;
         Ok((h.name, h.storage_numel, offset, shape.to_vec(), strides.to_vec()))
     }

@@ -4,7 +4,7 @@
 use super::{wrap, PyTensor};
 use crate::args::{kinds, optional, weight_of, Arg, At, Flag, HeldOperand, Kind};
 use crate::create::options;
-use crate::{cross, errors, results};
+use crate::{engine_call, errors, results};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -17,7 +17,7 @@ fn write<'py>(
     f: impl FnOnce(&Tensor) -> lucid::Result<()> + Send,
 ) -> PyResult<Bound<'py, PyTensor>> {
     let t = slf.get().share();
-    cross::op(slf.py(), weight_of(&t), || t.refuse_captured("in-place").and_then(|()| f(&t)))?;
+    engine_call::op(slf.py(), weight_of(&t), || t.refuse_captured("in-place").and_then(|()| f(&t)))?;
     Ok(slf.clone())
 }
 
@@ -100,7 +100,7 @@ impl PyTensor {
         let (dtype, device) = options(op, dtype, device)?;
         let t = self.share();
         let (dtype, device) = (dtype.unwrap_or(t.dtype()), device.unwrap_or(t.device()));
-        let made = cross::quick(py, || lucid::ops::create::new_full(&t, size, value, dtype, device))?;
+        let made = engine_call::quick(py, || lucid::ops::create::new_full(&t, size, value, dtype, device))?;
         results::leaf(py, made, requires_grad)
     }
 }
@@ -113,7 +113,7 @@ impl PyTensor {
         let t = slf.get().share();
         match t.dtype().is_complex() {
             true => {
-                let made = wrap(slf.py(), cross::quick(slf.py(), || lucid::ops::complex::real(&t))?)?;
+                let made = wrap(slf.py(), engine_call::quick(slf.py(), || lucid::ops::complex::real(&t))?)?;
                 Ok(results::made_of(slf, &t, made))
             }
             false => Ok(slf.clone().into_any()),
@@ -129,7 +129,7 @@ impl PyTensor {
     #[getter]
     fn imag<'py>(slf: &Bound<'py, Self>) -> Object<'py> {
         let t = slf.get().share();
-        let made = wrap(slf.py(), cross::quick(slf.py(), || lucid::ops::complex::imag(&t))?)?;
+        let made = wrap(slf.py(), engine_call::quick(slf.py(), || lucid::ops::complex::imag(&t))?)?;
         Ok(results::made_of(slf, &t, made))
     }
 
@@ -142,7 +142,7 @@ impl PyTensor {
     fn polygamma<'py>(slf: &Bound<'py, Self>, n: Arg<'_, 'py>) -> Object<'py> {
         let n = crate::args::required::<kinds::Int>(slf.py(), At { op: "polygamma", arg: "n" }, n)?;
         let t = slf.get().share();
-        wrap(slf.py(), cross::op(slf.py(), weight_of(&t), || lucid::ops::pointwise::polygamma(n, &t))?)
+        wrap(slf.py(), engine_call::op(slf.py(), weight_of(&t), || lucid::ops::pointwise::polygamma(n, &t))?)
     }
 
     /// In-place form of `polygamma`.
@@ -158,7 +158,7 @@ impl PyTensor {
             let kind = if t.numel() == 0 { "no values" } else { "more than one value" };
             return Err(errors::runtime_error(py, format!("Boolean value of Tensor with {kind} is ambiguous")));
         }
-        cross::long(py, || t.item_bool())
+        engine_call::long(py, || t.item_bool())
     }
 
     /// Does it lie in memory that a GPU reads directly? Never: no device here copies from such memory.
@@ -233,11 +233,11 @@ impl PyTensor {
             HeldOperand::Tensor(src) => Tensor::clone(&src),
             HeldOperand::Scalar(s) => {
                 let made = || lucid::ops::create::full(&[], s, Some(t.dtype()), Some(t.device()));
-                cross::quick(slf.py(), made)?
+                engine_call::quick(slf.py(), made)?
             }
         };
-        let weight = if src.device() == t.device() { weight_of(&t) } else { cross::LARGE };
-        cross::op(slf.py(), weight, || t.refuse_captured("copy_").and_then(|()| t.copy_(&src)))?;
+        let weight = if src.device() == t.device() { weight_of(&t) } else { engine_call::LARGE };
+        engine_call::op(slf.py(), weight, || t.refuse_captured("copy_").and_then(|()| t.copy_(&src)))?;
         Ok(slf.clone())
     }
 
@@ -399,12 +399,12 @@ impl PyTensor {
             let given = by_place.map_or(dtype, |d| Arg(Some(d.as_borrowed())));
             let dtype = crate::args::required::<kinds::Dtype>(py, At { op, arg: "dtype" }, given)?;
             let t = slf.get().share();
-            return Ok(results::made_of(slf, &t, wrap(py, cross::long(py, || t.view_dtype(dtype))?)?));
+            return Ok(results::made_of(slf, &t, wrap(py, engine_call::long(py, || t.view_dtype(dtype))?)?));
         }
         let at = At { op, arg: "size" };
         let size = crate::ops::listed(at, args, at.either(py, size, shape)?)?;
         let t = slf.get().read();
-        let made = cross::quick(py, || t.view(&size))?;
+        let made = engine_call::quick(py, || t.view(&size))?;
         results::same_or(slf, &t, made, |made| wrap(py, made))
     }
 
@@ -412,14 +412,14 @@ impl PyTensor {
     fn view_as<'py>(slf: &Bound<'py, Self>, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
         let t = slf.get().read();
-        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.view(&sizes))?)?))
+        Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.view(&sizes))?)?))
     }
 
     /// `reshape` with the other's sizes.
     fn reshape_as<'py>(slf: &Bound<'py, Self>, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
         let t = slf.get().read();
-        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.reshape(&sizes))?)?))
+        Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.reshape(&sizes))?)?))
     }
 
     /// Dimensions of size 1 repeated to the given sizes (-1 keeps one), and new leading dimensions: a view. `implicit` says
@@ -435,7 +435,7 @@ impl PyTensor {
         let size = crate::ops::listed(At { op: OP, arg: "size" }, args, size)?;
         crate::args::optional::<kinds::Bool>(At { op: OP, arg: "implicit" }, implicit, false)?;
         let t = slf.get().read();
-        let made = cross::quick(slf.py(), || t.expand(&size))?;
+        let made = engine_call::quick(slf.py(), || t.expand(&size))?;
         results::same_or(slf, &t, made, |made| wrap(slf.py(), made))
     }
 
@@ -443,16 +443,16 @@ impl PyTensor {
     fn expand_as<'py>(slf: &Bound<'py, Self>, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
         let t = slf.get().read();
-        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.expand(&sizes))?)?))
+        Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.expand(&sizes))?)?))
     }
 
     /// All elements in one dimension: a view where the strides allow it, else a copy.
     fn ravel<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> Object<'py> {
         let t = slf.get().share();
-        let rows = cross::op(py, weight_of(&t), || t.contiguous())?;
+        let rows = engine_call::op(py, weight_of(&t), || t.contiguous())?;
         // A view, also of a copy that nobody has, as in PyTorch.
         rows.mark_handed_out();
-        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || rows.view(&[-1]))?)?))
+        Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || rows.view(&[-1]))?)?))
     }
 
     /// This tensor's elements where `condition` holds, those of `other` elsewhere.
@@ -461,7 +461,10 @@ impl PyTensor {
         let other = crate::args::required::<kinds::Operand>(py, At { op: "where", arg: "other" }, other)?;
         let t = self.share();
         let condition = kinds::Tensor::lend(&condition);
-        wrap(py, cross::op(py, weight_of(&t), || lucid::ops::compare::select::r#where(condition, &t, other.lend()))?)
+        wrap(
+            py,
+            engine_call::op(py, weight_of(&t), || lucid::ops::compare::select::r#where(condition, &t, other.lend()))?,
+        )
     }
 }
 
@@ -476,7 +479,7 @@ pub fn subclassed<'py>(
     let own = t.get().share();
     let same = match own.is_sparse() {
         true => own.clone(),
-        false => cross::quick(py, || own.view(&signed(own.shape())))?,
+        false => engine_call::quick(py, || own.view(&signed(own.shape())))?,
     };
     let object = made.cast::<PyTensor>()?.get();
     object.replace(py, same);
@@ -518,7 +521,7 @@ fn call_each<'py>(
         false => Ok(made),
     };
     let flat = |t: &Tensor| -> PyResult<Bound<'py, PyAny>> {
-        let t = cross::quick(py, || t.expand(&signed(slf.get().read().shape()))?.reshape(&[-1]))?;
+        let t = engine_call::quick(py, || t.expand(&signed(slf.get().read().shape()))?.reshape(&[-1]))?;
         wrap(py, t)?.call_method0("tolist")
     };
     let columns = std::iter::once(&t).chain(&others).map(flat).collect::<PyResult<Vec<_>>>()?;
@@ -527,15 +530,15 @@ fn call_each<'py>(
     let places = places_of(&t);
     if places.iter().collect::<std::collections::HashSet<_>>().len() < places.len() {
         // Elements that meet in memory: each call sees what the last one wrote there.
-        let whole = cross::quick(py, || t.detach()?.as_strided(&[t.storage_numel() as isize], &[1], Some(0)))?;
+        let whole = engine_call::quick(py, || t.detach()?.as_strided(&[t.storage_numel() as isize], &[1], Some(0)))?;
         for (i, place) in places.into_iter().enumerate() {
-            let cell = cross::quick(py, || whole.narrow(0, place as i64, 1)?.reshape(&[]))?;
+            let cell = engine_call::quick(py, || whole.narrow(0, place as i64, 1)?.reshape(&[]))?;
             let own = wrap(py, cell.clone())?.call_method0("item")?;
             let others = lists[1..].iter().map(|list| list[i].bind(py).clone());
             let row: Vec<Bound<'py, PyAny>> = std::iter::once(own).chain(others).collect();
             let row = pyo3::types::PyTuple::new(py, row)?;
             let value = as_tensor(&number(function.call1(row)?)?)?;
-            cross::quick(py, || cell.copy_(&value))?;
+            engine_call::quick(py, || cell.copy_(&value))?;
         }
         return Ok(slf.clone());
     }
@@ -546,6 +549,6 @@ fn call_each<'py>(
     let made: Vec<Bound<'py, PyAny>> = (0..t.numel()).map(call).collect::<PyResult<_>>()?;
     let list = pyo3::types::PyList::new(py, made)?;
     let values = as_tensor(list.as_any())?;
-    cross::quick(py, || t.copy_(&values.reshape(&signed(t.shape()))?))?;
+    engine_call::quick(py, || t.copy_(&values.reshape(&signed(t.shape()))?))?;
     Ok(slf.clone())
 }

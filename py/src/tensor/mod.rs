@@ -16,7 +16,7 @@ mod transposed;
 use crate::args::{int_of, Arg, At};
 use crate::device::{device_object, PyDevice};
 use crate::dtype::{dtype_object, PyDType};
-use crate::{cross, errors, overrides};
+use crate::{engine_call, errors, overrides};
 use lucid::Tensor;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -119,7 +119,7 @@ fn know_object(object: &Bound<'_, PyTensor>) -> PyResult<()> {
 /// Sets whether a gradient is asked for. The node that adds to a leaf then knows its object.
 pub fn asks_for_grad(object: &Bound<'_, PyTensor>, asks: bool) -> PyResult<()> {
     let t = object.get().share();
-    cross::quick(object.py(), || t.requires_grad_(asks))?;
+    engine_call::quick(object.py(), || t.requires_grad_(asks))?;
     if asks && t.is_leaf() && t.object().is_none() {
         know_object(object)?;
     }
@@ -153,7 +153,7 @@ impl PyTensor {
         let device_or = device.unwrap_or(lucid::default_device());
         let t = constructed(py, "Tensor", args, dtype, device_or)?;
         if requires_grad {
-            cross::quick(py, || t.requires_grad_(true))?;
+            engine_call::quick(py, || t.requires_grad_(true))?;
         }
         Ok(PyTensor::new(t))
     }
@@ -387,7 +387,7 @@ impl PyTensor {
         let t = slf.get().share();
         match t.ndim() {
             0 => Ok(slf.clone().into_any()),
-            _ => wrap(py, cross::quick(py, || t.flip(&[0]))?),
+            _ => wrap(py, engine_call::quick(py, || t.flip(&[0]))?),
         }
     }
 
@@ -401,7 +401,7 @@ impl PyTensor {
         if !overrides::is_ordinary(slf) {
             return Ok(slf.call_method1("unbind", (0,))?.try_iter()?.into_any());
         }
-        let rows = cross::quick(py, || t.unbind(0))?;
+        let rows = engine_call::quick(py, || t.unbind(0))?;
         let rows: Vec<_> = rows.into_iter().map(|r| wrap(py, r)).collect::<PyResult<_>>()?;
         let rows = crate::results::made_of(slf, &t, PyTuple::new(py, rows)?.into_any());
         Ok(rows.try_iter()?.into_any())
@@ -477,14 +477,14 @@ fn constructed(
 ) -> PyResult<Tensor> {
     let first = || args.get_item(0);
     match args.len() {
-        0 => cross::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, dtype, device)),
+        0 => engine_call::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, dtype, device)),
         1 if first()?.is_instance_of::<PyTensor>() => {
             let t = first()?.cast::<PyTensor>()?.get().share();
-            cross::quick(py, || t.detach())
+            engine_call::quick(py, || t.detach())
         }
         1 if first()?.get_type().name()? == "Size" => {
             let sizes = crate::args::ints_of(At { op, arg: "size" }, first()?.as_borrowed(), "int")?;
-            cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device), None))
+            engine_call::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device), None))
         }
         1 if first()?.hasattr("_tensor")? => restride::of_storage(&first()?, dtype)?
             .map_or_else(|| crate::create::tensor_of(&first()?, Some(dtype), Some(device)), Ok),
@@ -500,7 +500,7 @@ fn constructed(
         }
         _ => {
             let sizes = crate::args::ints_of(At { op, arg: "size" }, args.as_any().as_borrowed(), "int")?;
-            cross::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device), None))
+            engine_call::quick(py, || lucid::ops::create::empty(&sizes, Some(dtype), Some(device), None))
         }
     }
 }
@@ -517,7 +517,7 @@ fn axis(py: Python<'_>, op: &'static str, dim: isize, ndim: usize) -> PyResult<u
         let why = format!("{op}: Dimension specified as {dim} but tensor has no dimensions");
         return Err(errors::index_error(py, why));
     }
-    cross::quick(py, || lucid::shape::wrap_dim(op, dim, ndim))
+    engine_call::quick(py, || lucid::shape::wrap_dim(op, dim, ndim))
 }
 
 /// An integer argument of a hand-written method.

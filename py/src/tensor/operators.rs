@@ -3,7 +3,7 @@
 use super::{wrap, PyTensor};
 use crate::args::{kind_name, operand_of, weight_of, At, HeldOperand};
 use crate::overrides::{asked, asked_operator};
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::ops::{binary, compare, contract, result_type, unary};
 use lucid::{Operand, Result, Scalar, Tensor};
 use pyo3::prelude::*;
@@ -36,7 +36,7 @@ fn forward<'py>(
     let Some(b) = held(name, other)? else { return not_implemented(py) };
     let a = slf.get().read();
     let a: &Tensor = &a;
-    let y = cross::op(py, weight_of(a).max(b.weight()), || op(a, b.lend()))?;
+    let y = engine_call::op(py, weight_of(a).max(b.weight()), || op(a, b.lend()))?;
     wrap(py, y)
 }
 
@@ -54,7 +54,7 @@ fn reflected<'py>(
     let Some(left) = held(name, other)? else { return not_implemented(py) };
     let b = slf.get().read();
     let b: &Tensor = &b;
-    let y = cross::op(py, weight_of(b), || match left.lend() {
+    let y = engine_call::op(py, weight_of(b), || match left.lend() {
         Operand::Tensor(a) => op(a, b.into()),
         Operand::Scalar(s) => {
             let dtype = result_type([left.lend(), b.into()]);
@@ -67,9 +67,9 @@ fn reflected<'py>(
 
 /// The right side of an operator in place. For what is neither tensor nor number nor of a class that is asked the operator is
 /// not there, and Python goes on with the one that makes a new tensor: `x += array` is `x = x + array`, as in PyTorch.
-struct Beside<'a, 'py>(Borrowed<'a, 'py, PyAny>);
+struct InplaceOperand<'a, 'py>(Borrowed<'a, 'py, PyAny>);
 
-impl<'a, 'py> FromPyObject<'a, 'py> for Beside<'a, 'py> {
+impl<'a, 'py> FromPyObject<'a, 'py> for InplaceOperand<'a, 'py> {
     type Error = PyErr;
     #[inline]
     fn extract(obj: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
@@ -78,7 +78,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Beside<'a, 'py> {
             || !matches!(operand_of(At { op: "in place", arg: "other" }, obj), Ok(None))
             || obj.hasattr("__torch_function__")?;
         match taken {
-            true => Ok(Beside(obj)),
+            true => Ok(InplaceOperand(obj)),
             false => Err(errors::type_error(obj.py(), kind_name(&obj))),
         }
     }
@@ -104,7 +104,7 @@ fn in_place(
     };
     let a = slf.get().read();
     let a: &Tensor = &a;
-    cross::op(py, weight_of(a).max(b.weight()), || a.refuse_captured(name).and_then(|()| op(a, b.lend())))
+    engine_call::op(py, weight_of(a).max(b.weight()), || a.refuse_captured(name).and_then(|()| op(a, b.lend())))
 }
 
 /// The right side as a tensor, where an op takes only those.
@@ -170,7 +170,7 @@ macro_rules! in_place_operators {
     ($($name:ident $called:literal |$a:ident, $b:ident| $body:expr;)*) => {
         #[pymethods]
         impl PyTensor {
-            $(fn $name(slf: &Bound<'_, Self>, other: Beside<'_, '_>) -> PyResult<()> {
+            $(fn $name(slf: &Bound<'_, Self>, other: InplaceOperand<'_, '_>) -> PyResult<()> {
                 in_place(slf, &other.0, ($called, stringify!($name)), |$a, $b| $body)
             })*
         }
@@ -245,7 +245,7 @@ impl PyTensor {
         reflected(slf, other, ("__rpow__", "pow"), |a, b| binary::pow(a, b))
     }
 
-    fn __ipow__(slf: &Bound<'_, Self>, other: Beside<'_, '_>, modulo: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn __ipow__(slf: &Bound<'_, Self>, other: InplaceOperand<'_, '_>, modulo: &Bound<'_, PyAny>) -> PyResult<()> {
         refuse_modulo(modulo)?;
         in_place(slf, &other.0, ("pow_", "__ipow__"), |a, b| a.pow_(b))
     }
@@ -258,7 +258,7 @@ impl PyTensor {
         if let Some(answer) = asked(slf, "positive", &[])? {
             return Ok(answer);
         }
-        cross::quick(slf.py(), || lucid::ops::pointwise::positive(&slf.get().share()).map(drop))?;
+        engine_call::quick(slf.py(), || lucid::ops::pointwise::positive(&slf.get().share()).map(drop))?;
         Ok(slf.clone().into_any())
     }
 
@@ -295,7 +295,7 @@ impl PyTensor {
             return Err(errors::runtime_error(py, why));
         };
         let a = slf.get().share();
-        cross::long(py, || compare::eq(&a, b.lend())?.any(None, false)?.item_bool())
+        engine_call::long(py, || compare::eq(&a, b.lend())?.any(None, false)?.item_bool())
     }
 }
 
@@ -315,7 +315,7 @@ fn alone<'py>(slf: &Bound<'py, PyTensor>, called: &'static str, op: fn(&Tensor) 
     }
     let a = slf.get().read();
     let a: &Tensor = &a;
-    let y = cross::op(slf.py(), weight_of(a), || op(a))?;
+    let y = engine_call::op(slf.py(), weight_of(a), || op(a))?;
     wrap(slf.py(), y)
 }
 

@@ -5,7 +5,7 @@
 use super::{wrap, PyTensor};
 use crate::args::{kinds, optional, required, Arg, At, Flag};
 use crate::create::options;
-use crate::{cross, errors, results};
+use crate::{engine_call, errors, results};
 use lucid::{MemoryFormat, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -18,7 +18,7 @@ fn change<'py>(
     f: impl FnOnce(&mut Tensor) -> lucid::Result<()> + Send,
 ) -> PyResult<Bound<'py, PyTensor>> {
     let mut t = slf.get().share();
-    cross::quick(slf.py(), || f(&mut t))?;
+    engine_call::quick(slf.py(), || f(&mut t))?;
     slf.get().replace(slf.py(), t);
     Ok(slf.clone())
 }
@@ -70,7 +70,7 @@ impl PyTensor {
             (t.dtype(), t.device())
         };
         let Some(source) = source else {
-            let empty = cross::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, dtype, device))?;
+            let empty = engine_call::quick(py, || Tensor::full_of(&[0], lucid::Scalar::ZERO, dtype, device))?;
             return change(slf, move |t| t.set_(&empty));
         };
         let whole = || match source.cast::<PyTensor>() {
@@ -114,7 +114,7 @@ impl PyTensor {
         let value = required::<kinds::Number>(slf.py(), At { op, arg: "fill_value" }, fill_value)?;
         let wrap = optional::<kinds::Bool>(At { op, arg: "wrap" }, wrap, false)?;
         let t = slf.get().share();
-        cross::quick(slf.py(), || t.fill_diagonal_(value, wrap))?;
+        engine_call::quick(slf.py(), || t.fill_diagonal_(value, wrap))?;
         Ok(slf.clone())
     }
 
@@ -142,7 +142,8 @@ impl PyTensor {
         let size = required::<kinds::Sizes>(py, At { op, arg: "size" }, size)?;
         let stride = required::<kinds::Sizes>(py, At { op, arg: "stride" }, stride)?;
         let (dtype, device) = (dtype.unwrap_or(own_dtype), device.unwrap_or(own_device));
-        let made = cross::quick(py, || lucid::ops::create::empty_strided(&size, &stride, Some(dtype), Some(device)))?;
+        let made =
+            engine_call::quick(py, || lucid::ops::create::empty_strided(&size, &stride, Some(dtype), Some(device)))?;
         results::leaf(py, made, requires_grad.0)
     }
 
@@ -176,7 +177,7 @@ pub fn of_storage(source: &Bound<'_, PyAny>, dtype: lucid::DType) -> PyResult<Op
         );
         return Err(errors::runtime_error(py, why));
     }
-    let elements = cross::quick(py, || {
+    let elements = engine_call::quick(py, || {
         // Of bytes at the end that make no element, nothing is shown.
         let bytes = t.view_dtype(lucid::DType::U8)?;
         let whole = bytes.numel() / dtype.size() * dtype.size();

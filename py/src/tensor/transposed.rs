@@ -1,7 +1,7 @@
 //! A tensor's transposes: `T`, `mT`, `H` and `mH`, with PyTorch's warnings where they are no matrices'.
 
 use super::{wrap, PyTensor};
-use crate::{cross, errors, results, warn};
+use crate::{engine_call, errors, results, warn};
 use pyo3::prelude::*;
 use std::sync::atomic::AtomicBool;
 
@@ -26,7 +26,7 @@ impl PyTensor {
             }
         }
         let dims: Vec<isize> = (0..t.ndim() as isize).rev().collect();
-        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.permute(&dims))?)?))
+        Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.permute(&dims))?)?))
     }
 
     /// The last two dimensions exchanged.
@@ -37,14 +37,14 @@ impl PyTensor {
         let t = slf.get().read();
         if t.ndim() == 0 {
             warn::once(py, &SCALAR, "Tensor.mT is deprecated on 0-D tensors, where it is the identity.")?;
-            return Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.permute(&[]))?)?));
+            return Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.permute(&[]))?)?));
         }
         if t.ndim() < 2 {
             let why =
                 format!("tensor.mT is only supported on matrices or batches of matrices. Got {}-D tensor.", t.ndim());
             return Err(errors::runtime_error(py, why));
         }
-        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.transpose(-2, -1))?)?))
+        Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.transpose(-2, -1))?)?))
     }
 
     /// The conjugate transpose of a matrix.
@@ -60,7 +60,7 @@ impl PyTensor {
             static SCALAR: AtomicBool = AtomicBool::new(false);
             warn::once(py, &SCALAR, "Tensor.H is deprecated on 0-D tensors. Consider using x.conj().")?;
         }
-        wrap(py, cross::quick(py, || t.t()?.conj_physical())?)
+        wrap(py, engine_call::quick(py, || t.t()?.conj_physical())?)
     }
 
     /// The conjugate transpose of matrices: the last two dimensions exchanged.
@@ -71,8 +71,8 @@ impl PyTensor {
         if t.ndim() == 0 {
             static SCALAR: AtomicBool = AtomicBool::new(false);
             warn::once(py, &SCALAR, "Tensor.mH is deprecated on 0-D tensors. Consider using x.conj().")?;
-            return Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.conj_physical())?)?));
+            return Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.conj_physical())?)?));
         }
-        Ok(results::made_of(slf, &t, wrap(py, cross::quick(py, || t.adjoint())?)?))
+        Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.adjoint())?)?))
     }
 }

@@ -1,4 +1,4 @@
-"""How long hypothesis looks: the same few examples in every run, or more and others with `LUCID_EXAMPLES=5000`."""
+"""How long hypothesis looks: the same few examples in every run, or more and others with `LUCID_TEST_MAX_EXAMPLES=5000`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-_EXAMPLES = int(os.environ.get("LUCID_EXAMPLES", "0"))
+_EXAMPLES = int(os.environ.get("LUCID_TEST_MAX_EXAMPLES", "0"))
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 settings.register_profile(

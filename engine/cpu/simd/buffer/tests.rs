@@ -31,7 +31,7 @@ fn elements_go_in_and_out() {
 
 #[test]
 fn what_mlx_has_too_is_copied_before_a_write() {
-    let lent = |x: &mlx_ffi::Array| Buffer::lent(Lasting::of(x.clone()).unwrap().unwrap(), DType::F32).unwrap();
+    let lent = |x: &mlx_ffi::Array| Buffer::lent(HostLease::of(x.clone()).unwrap().unwrap(), DType::F32).unwrap();
     let x = mlx_ffi::Array::from_slice(&[1f32, 2.0, 3.0, 4.0], &[4]).unwrap();
     let (a, b) = (lent(&x), lent(&x));
     assert!(a.address() == b.address() && !a.overlaps(&b) && a.writable() && !a.is_shared());
@@ -68,7 +68,7 @@ fn offered_memory_is_written_only_when_it_is_given_back() {
     let array = b.offer(|offer| match offer {
         Offer::Again(..) => unreachable!(),
         Offer::New(memory, _) => {
-            let lasting = Lasting::over(memory, &[16 << 10], mlx_ffi::Dtype::Float32).unwrap();
+            let lasting = HostLease::over(memory, &[16 << 10], mlx_ffi::Dtype::Float32).unwrap();
             Ok((lasting.array().clone(), Some(lasting)))
         }
     });

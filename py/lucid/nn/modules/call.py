@@ -13,7 +13,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
-from lucid._naming import name_call
+from lucid._public_names import name_call
 from lucid._warnings import warn
 from lucid.nn.modules.hooks import register
 from lucid.utils.hooks import RemovableHandle

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import lucid
 from lucid import Tensor, errors
-from lucid._naming import NamedInErrors
+from lucid._public_names import NamedInErrors
 from lucid.nn.modules.call import (
     CallMixin,
     _registered,

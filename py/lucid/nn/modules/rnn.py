@@ -96,7 +96,7 @@ class RNNBase(Module):
         self.proj_size = proj_size
         directions, gates = 2 if bidirectional else 1, _GATES[mode] * hidden_size
         state = proj_size or hidden_size
-        self._names: list[list[str]] = []
+        self._type_names: list[list[str]] = []
         for layer in range(num_layers):
             for direction in range(directions):
                 size = input_size if layer == 0 else state * directions
@@ -108,7 +108,7 @@ class RNNBase(Module):
                 suffix = f"_l{layer}{'_reverse' if direction else ''}"
                 for name, shape in shapes.items():
                     setattr(self, name + suffix, Parameter(lucid.empty(shape, device=device, dtype=dtype)))
-                self._names.append([name + suffix for name in shapes])
+                self._type_names.append([name + suffix for name in shapes])
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -123,7 +123,7 @@ class RNNBase(Module):
     @property
     def all_weights(self) -> list[list[Parameter]]:
         """The parameters of each layer and direction."""
-        return [[getattr(self, name) for name in names] for names in self._names]
+        return [[getattr(self, name) for name in names] for names in self._type_names]
 
     def _check(self, data: Tensor, hidden: tuple[Tensor, ...], count: int) -> None:
         if data.dtype != self.weight_ih_l0.dtype:
@@ -206,7 +206,7 @@ class RNNBase(Module):
     def _run(self, x: Tensor, hidden: tuple[Tensor, ...], sizes: list[int]) -> tuple[Tensor, list[Tensor]]:
         """All layers over packed rows."""
         weights = []
-        for names in self._names:
+        for names in self._type_names:
             own = [getattr(self, name) for name in names]
             biases = own[2:4] if self.bias else (None, None)
             weights.append((*own[:2], *biases, own[-1] if self.proj_size else None))

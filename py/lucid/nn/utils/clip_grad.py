@@ -9,7 +9,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
-from lucid._naming import named
+from lucid._public_names import named
 from lucid._warnings import warn
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
-from lucid._naming import named
+from lucid._public_names import named
 
 __all__ = ["copy_parameters_and_buffers", "parameters_to_vector", "vector_to_parameters"]
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import lucid
 from lucid import Tensor, errors
-from lucid._naming import named
+from lucid._public_names import named
 from lucid.nn.parameter import Parameter
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import lucid
 from lucid import Tensor, errors
-from lucid._naming import named
+from lucid._public_names import named
 
 __all__ = [
     "PackedSequence",

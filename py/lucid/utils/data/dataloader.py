@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import lucid
-from lucid._naming import NamedInErrors
+from lucid._public_names import NamedInErrors
 from lucid._warnings import warn
 from lucid.utils.data import _fetch, _team, _worker
 from lucid.utils.data._collate import default_collate, default_convert

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import lucid
-from lucid._naming import NamedInErrors
+from lucid._public_names import NamedInErrors
 from lucid._warnings import warn
 
 T_co = TypeVar("T_co", covariant=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
 import lucid
-from lucid._naming import NamedInErrors
+from lucid._public_names import NamedInErrors
 
 T_co = TypeVar("T_co", covariant=True)
 

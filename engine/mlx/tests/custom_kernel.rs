@@ -1,11 +1,11 @@
 //! Kernels that the engine writes, compiled for this machine's processor, against the primitives they stand for.
 
 use super::*;
-use crate::chain;
+use crate::custom_kernel::{host, Text};
+use crate::fused_linear;
+use crate::max_pool::{largest, route_back, Tiles};
 use crate::optim::Formula;
-use crate::rows::{log_softmax_text, nll_back_text, nll_rows_text, nll_text, relu_back_text, softmax_back_text};
-use crate::tiles::{largest, route_back, Tiles};
-use crate::written::{host, Text};
+use crate::row_kernels::{log_softmax_text, nll_back_text, nll_rows_text, nll_text, relu_back_text, softmax_back_text};
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::loss::{LossOp, Reduction};
 use lucid_ir::ops::nn::NnOp;
@@ -235,7 +235,7 @@ fn chains_are_those_of_the_primitives() {
     let x = noise(rows * sizes[0], 11);
     let weights: Vec<Vec<f32>> = (0..3).map(|l| noise(sizes[l] * sizes[l + 1], 12 + l as u32)).collect();
     let biases: Vec<Vec<f32>> = (0..3).map(|l| noise(sizes[l + 1], 15 + l as u32)).collect();
-    let kinds = [(true, true), (false, true), (true, false)].map(|(bias, relu)| chain::Kind { bias, relu });
+    let kinds = [(true, true), (false, true), (true, false)].map(|(bias, relu)| fused_linear::Kind { bias, relu });
     let (mut y, mut inputs) = (put(&x, &[rows, sizes[0]]), vec![&x[..]]);
     let d: Vec<f32> = std::iter::once(rows).chain(sizes).map(|n| n as f32).collect();
     inputs.push(&d);
@@ -255,6 +255,6 @@ fn chains_are_those_of_the_primitives() {
         }
     }
     let want = get::<f32>(&y);
-    let made = host::run(&chain::text(&kinds), rows, &[1], &inputs, &[want.len()], rows).remove(0);
+    let made = host::run(&fused_linear::text(&kinds), rows, &[1], &inputs, &[want.len()], rows).remove(0);
     assert!(made.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 2e-6), "{made:?} {want:?}");
 }

@@ -1,6 +1,6 @@
 //! The CPU device's kernels on MLX's CPU stream against MLX's own primitives.
 
-use super::written::steps;
+use super::custom_kernel::steps;
 use super::*;
 use crate::{primitives, set_hosting};
 use lucid_ir::ops::conv::{ConvArgs, ConvOp};

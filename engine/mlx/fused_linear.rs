@@ -7,11 +7,11 @@
 
 use super::array::GpuArray;
 use super::convert::{int, ints};
-use super::fault::Made;
+use super::custom_kernel::{self, launch, numbers, Text};
+use super::kernel_error::Made;
 use super::lower::Origin;
 use super::nn::{product, turned};
 use super::value::Value;
-use super::written::{self, launch, numbers, Text};
 use crate::shape::numel;
 use crate::DType;
 use lucid_ir::Meta;
@@ -49,7 +49,7 @@ impl Chain {
     /// One layer over `x`, after those that `x` was made by; `None` where a kernel of our own cannot take it.
     pub(super) fn of(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Made<Option<Chain>> {
         let floats = [x, w].into_iter().chain(bias).all(|a| a.element() == DType::F32);
-        if !floats || written::room().is_none() || x.ndim() != 2 || w.ndim() != 2 || numel(&out.shape) == 0 {
+        if !floats || custom_kernel::room().is_none() || x.ndim() != 2 || w.ndim() != 2 || numel(&out.shape) == 0 {
             return Ok(None);
         }
         let (v, w) = (x.value()?, w.value()?);

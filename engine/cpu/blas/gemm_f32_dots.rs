@@ -4,7 +4,7 @@
 //! and a half of the time of multiplying by it. Depends on `std::arch` and `simd`. Invariants: [`product`] checks every bound once, before the loops;
 //! results do not depend on the number of threads, since a sum's order does not depend on its tile.
 
-use super::dense::tile_of;
+use super::gemm_f32::tile_of;
 use super::Product;
 use crate::simd::threads;
 use std::arch::x86_64::*;

@@ -70,7 +70,7 @@ impl Tensor {
         if self.is_sparse() {
             return Ok(self.clone());
         }
-        let _name = crate::autograd::Naming::of("alias", 0);
+        let _name = crate::autograd::OpScope::of("alias", 0);
         crate::ops::view::permute_axes(self, &(0..self.ndim()).collect::<crate::shape::Axes>())
     }
 
@@ -238,7 +238,7 @@ impl Tensor {
     /// # Errors
     /// For a leaf that requires gradients.
     pub fn fill_(&self, value: Scalar) -> Result<()> {
-        let _name = crate::autograd::Naming::of("fill_", 0);
+        let _name = crate::autograd::OpScope::of("fill_", 0);
         const OP: &str = "fill_";
         crate::ops::create::check_filled(OP, value, self.dtype(), self.shape())?;
         let value = Tensor::constant(value, self.dtype(), self.device())?;
@@ -270,7 +270,7 @@ impl Tensor {
             );
             return Err(Error::shape(OP, why, &[value.shape()]));
         }
-        let _name = crate::autograd::Naming::of("fill_", 1);
+        let _name = crate::autograd::OpScope::of("fill_", 1);
         // An element of the tensor itself is read before it is written over.
         match self.overlaps_partly(value) {
             true => self.copy_(&value.copy()?),

@@ -7,10 +7,10 @@
 
 use super::conv::channels_last;
 use super::convert::int;
-use super::fault::Made;
+use super::custom_kernel::{self, launch, numbers, Text, GROUP};
+use super::kernel_error::Made;
 use super::lower::Origin;
 use super::value::{Perm, Value};
-use super::written::{self, launch, numbers, Text, GROUP};
 use mlx_ffi::{ops, Array};
 
 /// Windows that tile planes of channels-last images: sizes and windows along height and width, and the channels.
@@ -229,5 +229,5 @@ pub(super) fn by_channel(bias: &Array, channels: usize) -> Made<Array> {
 
 /// Are kernels of our own to be had, for images that lie so?
 pub(super) fn available(perm: Option<&Perm>) -> bool {
-    perm == Some(&channels_last(4)) && written::room().is_some()
+    perm == Some(&channels_last(4)) && custom_kernel::room().is_some()
 }

@@ -1,7 +1,7 @@
 //! Cutting a dimension into pieces, each of them a view: the bodies of `chunk`, `split` and `unbind`.
 
 use super::view::slice_dims;
-use crate::autograd::{self, Pieces};
+use crate::autograd::{self, SplitInfo};
 use crate::fallible::{collected, ensure_room, filled, TENSOR};
 use crate::shape::{self, SliceDim};
 use crate::{Error, Result, Tensor};
@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 fn pieces(x: &Tensor, axis: usize, sizes: impl Iterator<Item = usize>) -> Result<Vec<Tensor>> {
     ensure_room(sizes.size_hint().0, TENSOR)?;
-    let pieces = Pieces { axis, sizes: collected(sizes)?, drops_axis: false };
+    let pieces = SplitInfo { axis, sizes: collected(sizes)?, drops_axis: false };
     autograd::record_pieces(x, pieces, |pieces| {
         let mut start = 0;
         let cut = |&len: &usize| {
@@ -100,7 +100,7 @@ pub(super) fn unbind_body(x: &Tensor, dim: isize) -> Result<Vec<Tensor>> {
     }
     let axis = shape::wrap_dim("unbind", dim, x.ndim())?;
     ensure_room(x.shape()[axis], TENSOR)?;
-    let pieces = Pieces { axis, sizes: filled(1, x.shape()[axis])?, drops_axis: true };
+    let pieces = SplitInfo { axis, sizes: filled(1, x.shape()[axis])?, drops_axis: true };
     autograd::record_pieces(x, pieces, |pieces| {
         (0..pieces.sizes.len()).map(|i| x.select(axis as isize, i as i64)).collect()
     })

@@ -1,6 +1,6 @@
 //! Batching rules of convolutions and pools: the batch goes into the images, or into the channels as groups.
 
-use super::place::{batched, ordered, to_front};
+use super::batch_dim::{batched, ordered, to_front};
 use super::Input;
 use crate::dispatch::{apply1, Meta, Prim};
 use crate::ops::conv::{ConvArgs, ConvOp};

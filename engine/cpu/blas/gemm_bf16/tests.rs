@@ -99,14 +99,14 @@ fn sums_are_rounded_once() {
 fn tiles_are_turned_alike() {
     let mut tile = Tile([[0; SIDE]; SIDE]);
     tile.0.iter_mut().flatten().enumerate().for_each(|(i, word)| *word = i as u32);
-    let mut turned = tile;
-    Plain::turn(&mut turned);
-    assert_eq!(turned.0[3][5], tile.0[5][3]);
+    let mut transposed = tile;
+    Plain::transpose(&mut transposed);
+    assert_eq!(transposed.0[3][5], tile.0[5][3]);
     // All that turning by registers needs.
     if is_x86_feature_detected!("avx512f") {
         let mut other = tile;
-        Avx512::turn(&mut other);
-        assert_eq!(turned.0, other.0);
+        Avx512::transpose(&mut other);
+        assert_eq!(transposed.0, other.0);
     }
 }
 

@@ -8,7 +8,7 @@
 use super::array::GpuArray;
 use super::convert::{self, ints};
 use super::emulator;
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::{lower, Value};
 use crate::{DType, Error, Result};
 use lucid_cpu::{CpuArray, CpuBackend};

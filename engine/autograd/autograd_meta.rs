@@ -75,7 +75,7 @@ pub(crate) enum Origin {
     /// By itself, while gradients were recorded.
     Plain,
     /// With others, by one node of several results.
-    Pieces,
+    SplitInfo,
     /// While gradients were not recorded.
     NoGrad,
     /// Inside of a function with a gradient of its own, which the tape would pass by.
@@ -88,7 +88,7 @@ pub(crate) enum Origin {
 
 impl Origin {
     const ALL: [Origin; 6] =
-        [Origin::Plain, Origin::Pieces, Origin::NoGrad, Origin::Custom, Origin::Input, Origin::OfInput];
+        [Origin::Plain, Origin::SplitInfo, Origin::NoGrad, Origin::Custom, Origin::Input, Origin::OfInput];
 }
 
 #[derive(Default)]

@@ -1,31 +1,32 @@
 //! Gradients in the shape and dtype of what they are of: rules need not know about broadcasting and promotion.
 
 use super::grad_dtype;
-use super::node::{Edge, Grads, InputMeta, Lies, Node};
+use super::node::{Edge, GradLayout, Grads, InputMeta, Node};
 use crate::ops::view::reshape_to;
 use crate::MemoryFormat;
 use crate::{Error, Result, Tensor};
 
 /// Sums what was broadcast and casts what was promoted, to the dtype that is taken where it goes.
-pub(super) fn fit(g: Tensor, meta: &InputMeta, edge: Option<&Edge>) -> Result<Tensor> {
+pub(super) fn unbroadcast(g: Tensor, meta: &InputMeta, edge: Option<&Edge>) -> Result<Tensor> {
     let g = if g.shape() == meta.shape.as_slice() { g } else { sum_to_shape(&g, &meta.shape)? };
     let g = match edge {
         Some(edge) => grad_dtype::cast(edge, g, meta.dtype)?,
         None => g.cast(meta.dtype)?,
     };
-    let Some(lies) = &meta.lies else { return Ok(g) };
-    match &**lies {
+    let Some(layout) = &meta.layout else { return Ok(g) };
+    match &**layout {
         _ if g.is_batched() || g.is_sparse() => Ok(g),
-        Lies::Dense if g.layout().is_dense() => Ok(g),
-        Lies::Dense => g.copy_in(MemoryFormat::Preserve),
-        Lies::In(format) => g.contiguous_in(*format),
-        Lies::Ordered(order) => g.contiguous_by(order),
+        GradLayout::Dense if g.layout().is_dense() => Ok(g),
+        GradLayout::Dense => g.copy_in(MemoryFormat::Preserve),
+        GradLayout::In(format) => g.contiguous_in(*format),
+        GradLayout::Ordered(order) => g.contiguous_by(order),
     }
 }
 
 /// Gradients as the node's inputs have them.
-pub(super) fn fitted(node: &Node, made: Grads) -> Result<Grads> {
-    let to = |(i, g): (usize, Option<Tensor>)| g.map(|g| fit(g, &node.metas[i], node.edges[i].as_ref())).transpose();
+pub(super) fn unbroadcast_all(node: &Node, made: Grads) -> Result<Grads> {
+    let to =
+        |(i, g): (usize, Option<Tensor>)| g.map(|g| unbroadcast(g, &node.metas[i], node.edges[i].as_ref())).transpose();
     made.into_iter().enumerate().map(to).collect()
 }
 

@@ -5,7 +5,7 @@
 //! called where `exists` was true.
 
 use super::BLOCK;
-use crate::simd::turn::{turn, Tile, SIDE};
+use crate::simd::transpose::{transpose, Tile, SIDE};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -23,7 +23,7 @@ pub(super) trait Kernel {
     /// Prepares this thread.
     fn begin() -> Self::Session;
     /// Words of a tile with rows and columns exchanged.
-    fn turn(tile: &mut Tile);
+    fn transpose(tile: &mut Tile);
     /// `BLOCK` × `BLOCK` sums, rows `ld` apart, of products of two strips with two, over `len` tiles; added to what is there
     /// or written.
     ///
@@ -91,9 +91,9 @@ impl Kernel for Avx512 {
             && is_x86_feature_detected!("avx512bf16")
     }
     fn begin() {}
-    fn turn(tile: &mut Tile) {
+    fn transpose(tile: &mut Tile) {
         // SAFETY: AVX-512F is part of what `exists` asked for.
-        unsafe { turn(tile) }
+        unsafe { transpose(tile) }
     }
     unsafe fn sums(a: [*const Tile; 2], b: [*const Tile; 2], len: usize, to: *mut f32, ld: usize, add: bool) {
         // SAFETY: handed on.
@@ -180,9 +180,9 @@ impl Kernel for Amx {
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly)) };
         Configured(())
     }
-    fn turn(tile: &mut Tile) {
+    fn transpose(tile: &mut Tile) {
         // SAFETY: AVX-512F is part of what `exists` asked for.
-        unsafe { turn(tile) }
+        unsafe { transpose(tile) }
     }
     unsafe fn sums(a: [*const Tile; 2], b: [*const Tile; 2], len: usize, to: *mut f32, ld: usize, add: bool) {
         // SAFETY: the contract: pointers lead to `len` tiles, at least one, and to the sums. The tile registers are named as
@@ -253,7 +253,7 @@ impl Kernel for Plain {
         true
     }
     fn begin() {}
-    fn turn(tile: &mut Tile) {
+    fn transpose(tile: &mut Tile) {
         let before = *tile;
         for (i, row) in tile.0.iter_mut().enumerate() {
             for (word, line) in row.iter_mut().zip(&before.0) {

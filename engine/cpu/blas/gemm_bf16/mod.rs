@@ -11,7 +11,7 @@ mod tests;
 
 use super::{Matrix, Product};
 use crate::fallible::scratch_room;
-use crate::simd::turn::{Tile, SIDE};
+use crate::simd::transpose::{Tile, SIDE};
 use crate::simd::{alloc::Block, run, threads, Task, Wide};
 use half::bf16;
 use kernels::{Amx, Avx512, Kernel};
@@ -79,8 +79,8 @@ fn by<K: Kernel>(product: &Product<bf16>, cut: usize, c: &mut [bf16]) -> bool {
         // A product's left factor is read by rows, its right one by columns.
         let a = Strips { x: a, dense: !a.trans, lines: m, terms: k };
         let b = Strips { x: b, dense: b.trans, lines: n, terms: k };
-        run(Pack { strips: a, first, by_pairs: false, turn: K::turn, to: left });
-        run(Pack { strips: b, first: first.max(high) - high, by_pairs: true, turn: K::turn, to: right });
+        run(Pack { strips: a, first, by_pairs: false, transpose: K::transpose, to: left });
+        run(Pack { strips: b, first: first.max(high) - high, by_pairs: true, transpose: K::transpose, to: right });
     });
     let (left, right) = packed.split_at(high * depth);
 
@@ -210,14 +210,14 @@ struct Pack<'a> {
     first: usize,
     by_pairs: bool,
     /// Exchanges rows and columns of a tile.
-    turn: fn(&mut Tile),
+    transpose: fn(&mut Tile),
     to: &'a mut [Tile],
 }
 impl Task for Pack<'_> {
     type Out = ();
     #[inline(always)]
     fn run<const F: bool>(self) {
-        let Pack { strips, first, by_pairs, turn, to } = self;
+        let Pack { strips, first, by_pairs, transpose, to } = self;
         let depth = strips.terms.div_ceil(TERMS);
         let count = to.len() / depth;
         // In the order in which the factor lies in memory.
@@ -235,7 +235,7 @@ impl Task for Pack<'_> {
                     strips.tile(line, lines, term, terms, to);
                 }
                 if strips.dense == by_pairs {
-                    turn(to);
+                    transpose(to);
                 }
             }
         }

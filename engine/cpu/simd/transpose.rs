@@ -45,7 +45,7 @@ pub fn turn_rows(rows: &mut [__m512i; SIDE]) {
 /// Exchanges rows and columns.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub fn turn(tile: &mut Tile) {
+pub fn transpose(tile: &mut Tile) {
     let at = tile.0.as_mut_ptr().cast::<__m512i>();
     let mut rows = [_mm512_setzero_si512(); SIDE];
     for (i, row) in rows.iter_mut().enumerate() {

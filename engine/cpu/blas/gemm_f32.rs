@@ -4,8 +4,8 @@
 //! left one is read where it lies, unless its columns are far apart. Depends on `std::arch` and `simd`. Invariants:
 //! [`by_panels`] checks every bound once, before the loops; results do not depend on the number of threads.
 
-use super::{dots, Matrix, Product};
-use crate::simd::turn::{turn, Tile as Square};
+use super::{gemm_f32_dots, Matrix, Product};
+use crate::simd::transpose::{transpose, Tile as Square};
 use crate::simd::{alloc::Block, run, threads, Task};
 use std::arch::x86_64::{
     __mmask16, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
@@ -165,7 +165,7 @@ impl Task for Pack<'_> {
                     }
                 }
                 // SAFETY: products are made this way where there is AVX-512F.
-                unsafe { turn(&mut square) };
+                unsafe { transpose(&mut square) };
                 for (line, to) in square.0.iter().zip(to[i * width + j..].chunks_mut(width)).take(height) {
                     match <&mut [f32; LANES]>::try_from(&mut to[..wide]) {
                         Ok(to) => *to = line.map(f32::from_bits),
@@ -209,8 +209,8 @@ pub(super) fn here(product: &Product<f32>, c: &mut [f32]) -> bool {
 /// Without packing, or from panels, where one of them is a good way.
 fn best_way(product: &Product<f32>, pool: bool, c: &mut [f32]) -> bool {
     let panels = suits(product);
-    if dots::suits(product, panels && turns(product)) {
-        dots::product(product, pool, c);
+    if gemm_f32_dots::suits(product, panels && transposes(product)) {
+        gemm_f32_dots::product(product, pool, c);
         return true;
     }
     panels && either_way(product, pool, c)
@@ -218,26 +218,26 @@ fn best_way(product: &Product<f32>, pool: bool, c: &mut [f32]) -> bool {
 
 /// Is the right factor, as a layer's weight, a transpose of more columns than the left one has rows? Then it need not be packed
 /// if it takes the left one's place, whose rows fill panels.
-fn turns(product: &Product<f32>) -> bool {
+fn transposes(product: &Product<f32>) -> bool {
     let Product { m, n, k, a, b, ldc, .. } = *product;
     let filled = m % PANEL == 0 || m % PANEL > 2 * LANES;
     filled && b.trans && !a.trans && n >= 2 * m && k >= PANEL && ldc == n
 }
 
-/// The product, or its transpose from the transposes of its factors, turned.
+/// The product, or its transpose from the transposes of its factors, transposed.
 fn either_way(product: &Product<f32>, pool: bool, c: &mut [f32]) -> bool {
     let Product { m, n, a, b, beta, .. } = *product;
-    if !turns(product) {
+    if !transposes(product) {
         return by_panels(product, pool, c);
     }
     let (a, b) = (Matrix { trans: !b.trans, ..b }, Matrix { trans: !a.trans, ..a });
-    let turned = Product { m: n, n: m, a, b, ldc: m, ..*product };
+    let transposed = Product { m: n, n: m, a, b, ldc: m, ..*product };
     let Some(mut room) = Room::new(m * n) else { return false };
     let room = room.of();
     if beta != 0.0 {
         run(Pack { x: c, at: Steps { down: 1, across: n }, rows: n, cols: m, width: m, to: room });
     }
-    if !by_panels(&turned, pool, room) {
+    if !by_panels(&transposed, pool, room) {
         return false;
     }
     run(Pack { x: room, at: Steps { down: 1, across: m }, rows: m, cols: n, width: n, to: c });
@@ -301,9 +301,9 @@ fn lines(product: &Product<f32>, first: usize, deep: usize, panels: &[f32], c: &
             let (left, at, tiles) = match &mut room {
                 Some(room) => {
                     for (t, to) in (0..height).step_by(TALL).zip(room.of().chunks_mut(TALL * len)) {
-                        let turned = Steps { down: at.across, across: at.down };
+                        let transposed = Steps { down: at.across, across: at.down };
                         let cols = TALL.min(height - t);
-                        run(Pack { x: &x[t * at.down..], at: turned, rows: len, cols, width: TALL, to });
+                        run(Pack { x: &x[t * at.down..], at: transposed, rows: len, cols, width: TALL, to });
                     }
                     (room.of().as_ptr(), Steps { down: 1, across: TALL }, TALL * len)
                 }
@@ -345,7 +345,7 @@ mod tests {
             let (a, b) = (Matrix { data: &x, ld: k + 3, trans: false }, Matrix { data: &w, ld: k + 5, trans: true });
             for beta in [0.0, 1.0] {
                 let product = Product { beta, ..Product::of([m, n, k], a, b) };
-                assert!(suits(&product) && turns(&product));
+                assert!(suits(&product) && transposes(&product));
                 let before = numbers(m * n, 5);
                 for pool in [false, true] {
                     let mut c = before.clone();
@@ -364,8 +364,8 @@ mod tests {
     fn what_is_packed_beside_a_matrix_is_zeros() {
         let x: Vec<f32> = (0..20 * 24).map(|v| v as f32).collect();
         let ways = [Steps { down: 24, across: 1 }, Steps { down: 1, across: 24 }];
-        for (at, turned) in ways.into_iter().zip([false, true]) {
-            if turned && !std::is_x86_feature_detected!("avx512f") {
+        for (at, transposed) in ways.into_iter().zip([false, true]) {
+            if transposed && !std::is_x86_feature_detected!("avx512f") {
                 continue;
             }
             // The smallest of numbers, which processors take their time with.
@@ -373,7 +373,7 @@ mod tests {
             run(Pack { x: &x, at, rows: 18, cols: 19, width: 32, to: &mut to });
             for (i, row) in to.chunks(32).enumerate() {
                 let wanted = |j: usize| if j < 19 { x[i * at.down + j * at.across] } else { 0.0 };
-                assert!(row.iter().enumerate().all(|(j, &v)| v == wanted(j)), "{turned} {i}: {row:?}");
+                assert!(row.iter().enumerate().all(|(j, &v)| v == wanted(j)), "{transposed} {i}: {row:?}");
             }
         }
     }

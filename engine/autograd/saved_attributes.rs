@@ -4,7 +4,7 @@
 //! are told of ops alone that are made of others: by them what these saved is found. Gradient rules do not read it.
 
 use super::graph::GraphNode;
-use super::node::{Kept, Kind, Node};
+use super::node::{Kind, Node, SavedTensor};
 use super::record::{edge_of, requires_grad};
 use crate::ops::schema::Param;
 use crate::ops::{NormOrder, Operand, Sections};
@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// An argument that is no tensor.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum SavedArg {
     /// None was given.
     Nothing,
     /// True or false.
@@ -34,44 +34,44 @@ pub enum Told {
 
 /// An argument as a node has it.
 #[derive(Clone)]
-pub(crate) enum Known {
-    Told(Told),
-    Tensor(Weak<Inner>, Came),
+pub(crate) enum SavedAttribute {
+    Arg(SavedArg),
+    Tensor(Weak<Inner>, ArgSource),
     /// No argument: which of the call's results it is, where that is not the first.
     Result(u32),
 }
 
 /// Where a tensor that an op was called with came from.
 #[derive(Clone, Copy)]
-pub(crate) enum Came {
+pub(crate) enum ArgSource {
     /// Its dtype has no gradient.
-    Apart,
+    NotDifferentiable,
     /// It needed no gradient.
-    Off,
+    NoGrad,
     /// It was this result of the node at that address, which the op's steps keep where its gradient goes there.
-    From(usize, u32),
+    Node(usize, u32),
 }
 
 /// A tensor that an op is called with.
-pub(crate) fn argument(t: &Tensor) -> Known {
+pub(crate) fn argument(t: &Tensor) -> SavedAttribute {
     let came = match requires_grad(t).then(|| edge_of(t)).flatten() {
-        Some(edge) => Came::From(Arc::as_ptr(&edge.node).addr(), edge.nr),
-        None if t.dtype().is_differentiable() => Came::Off,
-        None => Came::Apart,
+        Some(edge) => ArgSource::Node(Arc::as_ptr(&edge.node).addr(), edge.nr),
+        None if t.dtype().is_differentiable() => ArgSource::NoGrad,
+        None => ArgSource::NotDifferentiable,
     };
-    Known::Tensor(Arc::downgrade(&t.0), came)
+    SavedAttribute::Tensor(Arc::downgrade(&t.0), came)
 }
 
 /// The arguments of a call, by name.
-pub(crate) type Call = Arc<[(&'static str, Known)]>;
+pub(crate) type Call = Arc<[(&'static str, SavedAttribute)]>;
 
 /// The same while it is gathered.
-pub(crate) type Telling = SmallVec<[(&'static str, Known); 4]>;
+pub(crate) type SavedAttributes = SmallVec<[(&'static str, SavedAttribute); 4]>;
 
 /// The same of one in whose place a number could be: it may be of any dtype.
-pub(crate) fn operand(t: &Tensor) -> Known {
+pub(crate) fn operand(t: &Tensor) -> SavedAttribute {
     match argument(t) {
-        Known::Tensor(weak, Came::Apart) => Known::Tensor(weak, Came::Off),
+        SavedAttribute::Tensor(weak, ArgSource::NotDifferentiable) => SavedAttribute::Tensor(weak, ArgSource::NoGrad),
         known => known,
     }
 }
@@ -128,7 +128,13 @@ impl Made for Option<Tensor> {
 /// Lets the nodes of what an op gave know what it was called with. `tell` is asked where there is one, and whether the tensors
 /// are to be among it: those of an op that is `made_of` others, or that took several steps.
 #[inline]
-pub(crate) fn tell(made: &impl Made, named: bool, op: &'static str, made_of: bool, tell: impl FnOnce(bool) -> Telling) {
+pub(crate) fn tell(
+    made: &impl Made,
+    named: bool,
+    op: &'static str,
+    made_of: bool,
+    tell: impl FnOnce(bool) -> SavedAttributes,
+) {
     if !super::grad_enabled() {
         return;
     }
@@ -154,7 +160,7 @@ pub(crate) fn tell(made: &impl Made, named: bool, op: &'static str, made_of: boo
         if let Some(call) = &call {
             let own = match at {
                 0 => Arc::clone(call),
-                _ => call.iter().cloned().chain([("", Known::Result(at))]).collect(),
+                _ => call.iter().cloned().chain([("", SavedAttribute::Result(at))]).collect(),
             };
             // One node may be of several results.
             let _first = edge.node.told.set(own);
@@ -164,25 +170,25 @@ pub(crate) fn tell(made: &impl Made, named: bool, op: &'static str, made_of: boo
 
 impl Node {
     /// What was told under that name; the row's default where nothing was. None for a step within another op's.
-    fn told_as(&self, name: &str) -> Option<Told> {
+    fn told_as(&self, name: &str) -> Option<SavedArg> {
         let told = self.told.get().filter(|told| !Arc::ptr_eq(told, &renamed()))?;
         let row = crate::ops::schemas().find(|row| row.name == self.op().trim_end_matches('_'))?;
         let own = told.iter().find_map(|(own, known)| match known {
-            Known::Told(told) if *own == name => Some(told.clone()),
-            Known::Told(_) | Known::Tensor(..) | Known::Result(_) => None,
+            SavedAttribute::Arg(told) if *own == name => Some(told.clone()),
+            SavedAttribute::Arg(_) | SavedAttribute::Tensor(..) | SavedAttribute::Result(_) => None,
         });
         let param = || row.params.iter().find(|p| p.name == name && is_told(p));
-        let told = own.or_else(|| Told::of_default(param()?.default?));
+        let told = own.or_else(|| SavedArg::of_default(param()?.default?));
         // PyTorch knows of one convolution, of whatever number of dimensions.
         let dims = row.name.chars().find_map(|c| c.to_digit(10)).map_or(0, |n| n as usize);
         match (row.family, name, told) {
             ("sort", "descending", _) => None,
-            ("conv", "transposed", None) => Some(Told::Truth(row.name.contains("transpose"))),
-            ("conv", "output_padding", None) => Some(Told::Ints(std::iter::repeat_n(0, dims).collect())),
-            ("conv" | "pool", _, Some(Told::Ints(one))) if one.len() == 1 => {
-                Some(Told::Ints(std::iter::repeat_n(one[0], dims).collect()))
+            ("conv", "transposed", None) => Some(SavedArg::Truth(row.name.contains("transpose"))),
+            ("conv", "output_padding", None) => Some(SavedArg::Ints(std::iter::repeat_n(0, dims).collect())),
+            ("conv" | "pool", _, Some(SavedArg::Ints(one))) if one.len() == 1 => {
+                Some(SavedArg::Ints(std::iter::repeat_n(one[0], dims).collect()))
             }
-            ("view", "dim", Some(Told::Ints(one))) if one.len() == 1 => Some(Told::Int(one[0])),
+            ("view", "dim", Some(SavedArg::Ints(one))) if one.len() == 1 => Some(SavedArg::Int(one[0])),
             (_, _, told) => told,
         }
     }
@@ -192,8 +198,8 @@ impl Node {
         let told = self.told.get()?;
         let find = |name: &str| {
             told.iter().find_map(|(own, known)| match known {
-                Known::Tensor(weak, _) if *own == name => weak.upgrade().map(Tensor),
-                Known::Tensor(..) | Known::Told(_) | Known::Result(_) => None,
+                SavedAttribute::Tensor(weak, _) if *own == name => weak.upgrade().map(Tensor),
+                SavedAttribute::Tensor(..) | SavedAttribute::Arg(_) | SavedAttribute::Result(_) => None,
             })
         };
         // In PyTorch it is `input` to few: convolutions and norms.
@@ -219,11 +225,13 @@ impl Node {
             }
         }
         let Some(indices) = node.saved(1)? else { return Ok(None) };
-        if matches!(self.told_as("self_sym_sizes"), Some(Told::Ints(sizes)) if sizes.is_empty()) {
+        if matches!(self.told_as("self_sym_sizes"), Some(SavedArg::Ints(sizes)) if sizes.is_empty()) {
             return indices.reshape(&[]).map(Some);
         }
         match (self.told_as("keepdim"), self.told_as("dim")) {
-            (Some(Told::Truth(false)), Some(Told::Int(dim))) => indices.squeeze(Some(&[dim as isize])).map(Some),
+            (Some(SavedArg::Truth(false)), Some(SavedArg::Int(dim))) => {
+                indices.squeeze(Some(&[dim as isize])).map(Some)
+            }
             _ => Ok(Some(indices)),
         }
     }
@@ -235,7 +243,7 @@ impl Node {
     pub(crate) fn saved_argument(self: &Arc<Node>, name: &str) -> Result<Option<Tensor>> {
         let told = self.told.get().into_iter().flat_map(|told| told.iter());
         let names = |own: &str| own == name || (own, name) == ("input", "self");
-        if !told.into_iter().any(|(own, known)| names(own) && matches!(known, Known::Tensor(..))) {
+        if !told.into_iter().any(|(own, known)| names(own) && matches!(known, SavedAttribute::Tensor(..))) {
             return Ok(None);
         }
         // What nobody has any more was not saved, or is freed.
@@ -250,7 +258,7 @@ impl Node {
                 if saved.freed {
                     return Err(self.freed());
                 }
-                saved.inputs.iter().position(|kept| matches!(kept, Some(Kept::Input(t, _)) if is_it(t)))
+                saved.inputs.iter().position(|kept| matches!(kept, Some(SavedTensor::Input(t, _)) if is_it(t)))
             };
             if let Some(i) = place {
                 return node.saved(i).map(|_| argument);
@@ -296,15 +304,15 @@ impl GraphNode {
 
     /// What the node knows of its call under one of those names, `NAME_sym_sizes` of a tensor, or `self_sym_numel`, how many
     /// elements the first one has. Dimensions are as they were given, from the end where they are negative.
-    pub fn told(&self, name: &str) -> Option<Told> {
+    pub fn told(&self, name: &str) -> Option<SavedArg> {
         if let Some(told) = self.0.told_as(name) {
             return Some(told);
         }
         if let Some(of) = name.strip_suffix("_sym_numel") {
-            let Some(Told::Ints(sizes)) = self.told(&format!("{of}_sym_sizes")) else { return None };
-            return Some(Told::Int(sizes.iter().product()));
+            let Some(SavedArg::Ints(sizes)) = self.told(&format!("{of}_sym_sizes")) else { return None };
+            return Some(SavedArg::Int(sizes.iter().product()));
         }
-        let list = |list: &[usize]| Told::Ints(list.iter().map(|&n| n as i64).collect());
+        let list = |list: &[usize]| SavedArg::Ints(list.iter().map(|&n| n as i64).collect());
         if let Some(of) = name.strip_suffix("_sym_strides") {
             let saved = self.0.argument(of).or_else(|| self.saved_as(of).ok()??);
             return saved.map(|t| list(t.strides()));
@@ -323,26 +331,26 @@ impl GraphNode {
 
 /// An argument as it is told; `None` where it is a tensor.
 pub(crate) trait Tells {
-    fn told(&self) -> Option<Told>;
+    fn told(&self) -> Option<SavedArg>;
 }
 
 /// An argument under its name. PyTorch has two for how a dimension is split.
 #[inline]
-pub(crate) fn known(name: &'static str, argument: &impl Tells) -> Option<(&'static str, Known)> {
+pub(crate) fn known(name: &'static str, argument: &impl Tells) -> Option<(&'static str, SavedAttribute)> {
     let told = argument.told()?;
     let name = match (name, &told) {
-        ("split_size_or_sections", Told::Int(_)) => "split_size",
+        ("split_size_or_sections", SavedArg::Int(_)) => "split_size",
         ("split_size_or_sections", _) => "split_sizes",
         _ => name,
     };
-    Some((name, Known::Told(told)))
+    Some((name, SavedAttribute::Arg(told)))
 }
 
 macro_rules! tells {
     ($($ty:ty: $v:ident => $told:expr;)*) => {
         $(impl Tells for $ty {
             #[inline]
-            fn told(&self) -> Option<Told> {
+            fn told(&self) -> Option<SavedArg> {
                 let $v = self;
                 Some($told)
             }
@@ -350,63 +358,66 @@ macro_rules! tells {
     };
 }
 tells! {
-    bool: v => Told::Truth(*v);
-    i64: v => Told::Int(*v);
-    isize: v => Told::Int(*v as i64);
-    f64: v => Told::Float(*v);
-    Scalar: v => Told::Number(*v);
-    &[isize]: v => Told::Ints(v.iter().map(|&n| n as i64).collect());
-    &str: v => Told::Text((*v).into());
+    bool: v => SavedArg::Truth(*v);
+    i64: v => SavedArg::Int(*v);
+    isize: v => SavedArg::Int(*v as i64);
+    f64: v => SavedArg::Float(*v);
+    Scalar: v => SavedArg::Number(*v);
+    &[isize]: v => SavedArg::Ints(v.iter().map(|&n| n as i64).collect());
+    &str: v => SavedArg::Text((*v).into());
     Sections<'_>: v => match v {
-        Sections::Count(n) => Told::Int(*n),
-        Sections::List(list) => Told::Ints(list.iter().map(|&n| n as i64).collect()),
+        Sections::Count(n) => SavedArg::Int(*n),
+        Sections::List(list) => SavedArg::Ints(list.iter().map(|&n| n as i64).collect()),
     };
     NormOrder: v => match v {
-        NormOrder::Number(p) => Told::Float(*p),
-        NormOrder::Fro => Told::Text("fro".into()),
-        NormOrder::Nuc => Told::Text("nuc".into()),
+        NormOrder::Number(p) => SavedArg::Float(*p),
+        NormOrder::Fro => SavedArg::Text("fro".into()),
+        NormOrder::Nuc => SavedArg::Text("nuc".into()),
     };
 }
 
 impl Tells for Operand<'_> {
     #[inline]
-    fn told(&self) -> Option<Told> {
+    fn told(&self) -> Option<SavedArg> {
         match self {
             Operand::Tensor(_) => None,
-            Operand::Scalar(s) => Some(Told::Number(*s)),
+            Operand::Scalar(s) => Some(SavedArg::Number(*s)),
         }
     }
 }
 
 impl<T: Tells> Tells for Option<T> {
     #[inline]
-    fn told(&self) -> Option<Told> {
+    fn told(&self) -> Option<SavedArg> {
         match self {
             Some(v) => v.told(),
-            None => Some(Told::Nothing),
+            None => Some(SavedArg::Nothing),
         }
     }
 }
 
-impl Told {
+impl SavedArg {
     /// A row's default, as the op table has it in Rust.
-    pub(crate) fn of_default(text: &str) -> Option<Told> {
+    pub(crate) fn of_default(text: &str) -> Option<SavedArg> {
         // As the compiler writes it, with spaces between all parts.
         let plain: String = text.chars().filter(|c| !c.is_whitespace() || text.starts_with('"')).collect();
         let text = plain.as_str();
         let quoted = || text.strip_prefix('"')?.strip_suffix('"');
         match text {
-            "None" => Some(Told::Nothing),
-            "true" => Some(Told::Truth(true)),
-            "false" => Some(Told::Truth(false)),
+            "None" => Some(SavedArg::Nothing),
+            "true" => Some(SavedArg::Truth(true)),
+            "false" => Some(SavedArg::Truth(false)),
             _ => match (text.parse(), text.parse(), quoted()) {
-                (Ok(n), _, _) => Some(Told::Int(n)),
-                (_, Ok(x), _) => Some(Told::Float(x)),
-                (_, _, Some(word)) => Some(Told::Text(word.into())),
+                (Ok(n), _, _) => Some(SavedArg::Int(n)),
+                (_, Ok(x), _) => Some(SavedArg::Float(x)),
+                (_, _, Some(word)) => Some(SavedArg::Text(word.into())),
                 _ => {
                     let list = text.strip_prefix("&[")?.strip_suffix(']')?;
                     let numbers = list.split(',').map(str::trim).filter(|n| !n.is_empty()).map(str::parse);
-                    numbers.collect::<std::result::Result<Vec<i64>, _>>().ok().map(|numbers| Told::Ints(numbers.into()))
+                    numbers
+                        .collect::<std::result::Result<Vec<i64>, _>>()
+                        .ok()
+                        .map(|numbers| SavedArg::Ints(numbers.into()))
                 }
             },
         }
@@ -414,16 +425,16 @@ impl Told {
 }
 
 /// The name of what is recorded from here on, with two bits for each argument behind `input`, the last one's lowest, and whether
-/// the row is one that bends.
+/// the row is one that piecewise_linear.
 macro_rules! naming {
     ([$($flag:ident)*] $name:ident $(, $p:ident: $k:ident)*) => {{
         #[allow(unused_mut)]
         let mut given = 0u64;
-        $(given = (given << 2) | $crate::autograd::call::mark!($k $p);)*
-        let given = given | const { $crate::autograd::bends($crate::ops::macros::has!(bends [$($flag)*])) };
+        $(given = (given << 2) | $crate::autograd::saved_attributes::mark!($k $p);)*
+        let given = given | const { $crate::autograd::piecewise_linear($crate::ops::macros::has!(piecewise_linear [$($flag)*])) };
         match const { $crate::ops::macros::has!(steps [$($flag)*]) } {
-            true => $crate::autograd::Naming::steps(),
-            false => $crate::autograd::Naming::of($crate::ops::macros::plain(stringify!($name)), given),
+            true => $crate::autograd::OpScope::steps(),
+            false => $crate::autograd::OpScope::of($crate::ops::macros::plain(stringify!($name)), given),
         }
     }};
 }
@@ -459,22 +470,22 @@ macro_rules! mark {
         u64::from(matches!($p, $crate::ops::Sections::List(_)))
     };
     (SomeOperand $p:ident) => {
-        $crate::autograd::call::mark!(OptOperand $p)
+        $crate::autograd::saved_attributes::mark!(OptOperand $p)
     };
     (SomeDims $p:ident) => {
-        $crate::autograd::call::mark!(OptDims $p)
+        $crate::autograd::saved_attributes::mark!(OptDims $p)
     };
     (SomeDim $p:ident) => {
-        $crate::autograd::call::mark!(OptDim $p)
+        $crate::autograd::saved_attributes::mark!(OptDim $p)
     };
     (SomeNumber $p:ident) => {
-        $crate::autograd::call::mark!(OptNumber $p)
+        $crate::autograd::saved_attributes::mark!(OptNumber $p)
     };
     (SomeText $p:ident) => {
-        $crate::autograd::call::mark!(OptText $p)
+        $crate::autograd::saved_attributes::mark!(OptText $p)
     };
     (SomeTensor $p:ident) => {
-        $crate::autograd::call::mark!(OptTensor $p)
+        $crate::autograd::saved_attributes::mark!(OptTensor $p)
     };
     ($other:ident $p:ident) => {
         0
@@ -489,19 +500,19 @@ macro_rules! tell_call {
             #[allow(dead_code)]
             const COMPOSITE: bool = !schema::$name.primitive;
             const NAMED: bool = $crate::ops::macros::has!(Named [$ret]);
-            $crate::autograd::call::tell(made, NAMED, $crate::ops::macros::plain(stringify!($name)), COMPOSITE, |tensors| {
+            $crate::autograd::saved_attributes::tell(made, NAMED, $crate::ops::macros::plain(stringify!($name)), COMPOSITE, |tensors| {
                 #[allow(unused_mut)]
-                let mut told = $crate::autograd::call::Telling::new();
+                let mut told = $crate::autograd::saved_attributes::SavedAttributes::new();
                 $(if tensors {
-                    use $crate::autograd::{call::Known, Told};
+                    use $crate::autograd::{saved_attributes::SavedAttribute, SavedArg};
                     let sizes = $input.shape().iter().map(|&n| n as i64).collect();
-                    told.push(("self_sym_sizes", Known::Told(Told::Ints(sizes))));
-                    told.push(("self", $crate::autograd::call::argument($input)));
+                    told.push(("self_sym_sizes", SavedAttribute::Arg(SavedArg::Ints(sizes))));
+                    told.push(("self", $crate::autograd::saved_attributes::argument($input)));
                 })?
                 if tensors {
-                    $($crate::autograd::call::tell_tensor!{ told $p $k })*
+                    $($crate::autograd::saved_attributes::tell_tensor!{ told $p $k })*
                 }
-                $($crate::autograd::call::tell_argument!{ told $p $k $($d)? })*
+                $($crate::autograd::saved_attributes::tell_argument!{ told $p $k $($d)? })*
                 told
             });
         }
@@ -511,36 +522,36 @@ macro_rules! tell_call {
 /// One argument, where it is a tensor or several. `None` is told too.
 macro_rules! tell_tensor {
     ($told:ident $p:ident Tensor) => {
-        $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::call::argument($p)))
+        $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::saved_attributes::argument($p)))
     };
     ($told:ident $p:ident OptTensor) => {
         $told.push((
             $crate::ops::macros::plain(stringify!($p)),
             match $p {
-                Some(t) => $crate::autograd::call::argument(t),
-                None => $crate::autograd::call::Known::Told($crate::autograd::Told::Nothing),
+                Some(t) => $crate::autograd::saved_attributes::argument(t),
+                None => $crate::autograd::saved_attributes::SavedAttribute::Arg($crate::autograd::SavedArg::Nothing),
             },
         ))
     };
     ($told:ident $p:ident SomeTensor) => {
-        $crate::autograd::call::tell_tensor! { $told $p OptTensor }
+        $crate::autograd::saved_attributes::tell_tensor! { $told $p OptTensor }
     };
     ($told:ident $p:ident Operand) => {
         if let $crate::ops::Operand::Tensor(t) = $p {
-            $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::call::operand(t)));
+            $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::saved_attributes::operand(t)));
         }
     };
     ($told:ident $p:ident OptOperand) => {
         if let Some($crate::ops::Operand::Tensor(t)) = $p {
-            $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::call::operand(t)));
+            $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::saved_attributes::operand(t)));
         }
     };
     ($told:ident $p:ident SomeOperand) => {
-        $crate::autograd::call::tell_tensor! { $told $p OptOperand }
+        $crate::autograd::saved_attributes::tell_tensor! { $told $p OptOperand }
     };
     // They have no name each.
     ($told:ident $p:ident Tensors) => {
-        $told.extend($p.iter().map(|t| ("", $crate::autograd::call::argument(t))))
+        $told.extend($p.iter().map(|t| ("", $crate::autograd::saved_attributes::argument(t))))
     };
     ($told:ident $p:ident $other:ident) => {};
 }
@@ -548,52 +559,52 @@ macro_rules! tell_tensor {
 /// One argument, unless it is a tensor or the default.
 macro_rules! tell_argument {
     ($told:ident other Operand) => {};
-    ($told:ident $p:ident Operand $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
+    ($told:ident $p:ident Operand $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p } };
     ($told:ident $p:ident OptOperand $d:expr) => {
         if $p.is_some() {
-            $crate::autograd::call::tell_argument!{ @tell $told $p }
+            $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p }
         }
     };
     ($told:ident $p:ident Number $d:expr) => {
         if $p != $crate::Scalar::from($d) {
-            $crate::autograd::call::tell_argument!{ @tell $told $p }
+            $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p }
         }
     };
-    ($told:ident $p:ident Sections) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
-    ($told:ident $p:ident Number) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
-    ($told:ident $p:ident Bool $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Whether $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Int $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Float $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Dim $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Dims $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Sizes $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Text $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Start $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptNumber $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptInt $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptFloat $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptDim $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptDims $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptText $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptOrder $($d:expr)?) => { $crate::autograd::call::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident SomeOperand $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptOperand $($d)? } };
-    ($told:ident $p:ident SomeNumber $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptNumber $($d)? } };
-    ($told:ident $p:ident SomeInt $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptInt $($d)? } };
-    ($told:ident $p:ident SomeDim $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptDim $($d)? } };
-    ($told:ident $p:ident SomeDims $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptDims $($d)? } };
-    ($told:ident $p:ident SomeText $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptText $($d)? } };
-    ($told:ident $p:ident SomeOrder $($d:expr)?) => { $crate::autograd::call::tell_argument!{ $told $p OptOrder $($d)? } };
+    ($told:ident $p:ident Sections) => { $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p } };
+    ($told:ident $p:ident Number) => { $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p } };
+    ($told:ident $p:ident Bool $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Whether $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Int $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Float $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Dim $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Dims $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Sizes $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Text $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident Start $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptNumber $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptInt $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptFloat $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptDim $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptDims $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptText $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident OptOrder $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
+    ($told:ident $p:ident SomeOperand $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptOperand $($d)? } };
+    ($told:ident $p:ident SomeNumber $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptNumber $($d)? } };
+    ($told:ident $p:ident SomeInt $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptInt $($d)? } };
+    ($told:ident $p:ident SomeDim $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptDim $($d)? } };
+    ($told:ident $p:ident SomeDims $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptDims $($d)? } };
+    ($told:ident $p:ident SomeText $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptText $($d)? } };
+    ($told:ident $p:ident SomeOrder $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptOrder $($d)? } };
     // Tensors, dtypes, devices, layouts, generators and what else PyTorch's formulas have no need of.
     ($told:ident $p:ident $other:ident $($d:expr)?) => {};
-    (@plain $told:ident $p:ident) => { $crate::autograd::call::tell_argument!{ @tell $told $p } };
+    (@plain $told:ident $p:ident) => { $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p } };
     (@plain $told:ident $p:ident $d:expr) => {
         if $p != $d {
-            $crate::autograd::call::tell_argument!{ @tell $told $p }
+            $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p }
         }
     };
     (@tell $told:ident $p:ident) => {
-        $told.extend($crate::autograd::call::known($crate::ops::macros::plain(stringify!($p)), &$p))
+        $told.extend($crate::autograd::saved_attributes::known($crate::ops::macros::plain(stringify!($p)), &$p))
     };
 }
 

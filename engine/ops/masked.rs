@@ -15,7 +15,7 @@ pub(super) fn masked_select_body(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
     let places = flat.nonzero()?.reshape(&[-1])?;
     let all = {
         // PyTorch's gradient is scattered into zeros that lie as the input does.
-        let _lies = crate::autograd::Laying::set(crate::autograd::Lay::AsInput);
+        let _lies = crate::autograd::GradLayoutGuard::set(crate::autograd::GradLayoutRule::AsInput);
         super::view::expand_to(x, &shape)?.reshape(&[-1])?
     };
     index_axes(&all, &[0], &[places], true)

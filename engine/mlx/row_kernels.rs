@@ -4,8 +4,8 @@
 //! Depends on `written`. Invariant: the primitives stay beside each, for all other cases and as its reference.
 
 use super::convert::int;
-use super::fault::Made;
-use super::written::{self, Text, GROUP};
+use super::custom_kernel::{self, Text, GROUP};
+use super::kernel_error::Made;
 use crate::shape::numel;
 use lucid_ir::ops::loss::Reduction;
 use mlx_ffi::{ops, Array, Dtype};
@@ -23,16 +23,16 @@ fn strings(names: &[&str]) -> Vec<String> {
 fn short(x: &Array, axis: i32) -> bool {
     let (shape, last) = (x.shape(), x.ndim() as i32 - 1);
     let fits = axis == last && last >= 0 && x.dtype() == Dtype::Float32 && x.size() <= i32::MAX as usize;
-    fits && (2..=SHORT).contains(&shape[last as usize]) && written::room().is_some()
+    fits && (2..=SHORT).contains(&shape[last as usize]) && custom_kernel::room().is_some()
 }
 
 /// Launches a kernel with one thread for each row of `like`, whose shape is the result's; `d` are rows and columns.
 fn by_row(key: &'static str, text: fn() -> Text, arrays: &[&Array], like: &Array) -> Made<Array> {
     let columns = like.shape().last().copied().unwrap_or(1);
     let count = like.size() / columns as usize;
-    let d = written::numbers(&[int(count)? as i64, i64::from(columns)])?;
+    let d = custom_kernel::numbers(&[int(count)? as i64, i64::from(columns)])?;
     let inputs: Vec<&Array> = arrays.iter().copied().chain([&d]).collect();
-    Ok(written::launch(key, text, &inputs, &[like.shape()], count)?.swap_remove(0))
+    Ok(custom_kernel::launch(key, text, &inputs, &[like.shape()], count)?.swap_remove(0))
 }
 
 /// `x - log Σ e^x` over the last axis, where a kernel of our own may take it.
@@ -93,11 +93,11 @@ for (int k = 0; k < n; k++) out[first + k] = {result};
 /// `g` where `y` is not 0 or less, where a kernel of our own may tell.
 pub(super) fn relu_back(g: &Array, y: &Array) -> Made<Option<Array>> {
     let fits = g.dtype() == Dtype::Float32 && g.shape() == y.shape() && (1..=i32::MAX as usize).contains(&g.size());
-    if !fits || y.ndim() == 0 || written::room().is_none() {
+    if !fits || y.ndim() == 0 || custom_kernel::room().is_none() {
         return Ok(None);
     }
-    let d = written::numbers(&[int(g.size())? as i64])?;
-    Ok(written::launch("relu back", relu_back_text, &[g, y, &d], &[y.shape()], g.size())?.into_iter().next())
+    let d = custom_kernel::numbers(&[int(g.size())? as i64])?;
+    Ok(custom_kernel::launch("relu back", relu_back_text, &[g, y, &d], &[y.shape()], g.size())?.into_iter().next())
 }
 
 /// See [`relu_back`].
@@ -111,7 +111,7 @@ pub(super) fn relu_back_text() -> Text {
 /// Rows, columns, the ignored target and whether there is one.
 fn table(rows: usize, columns: usize, ignore: Option<i64>) -> Made<Array> {
     let ignores = i64::from(ignore.is_some());
-    written::numbers(&[rows as i64, columns as i64, ignore.unwrap_or_default(), ignores])
+    custom_kernel::numbers(&[rows as i64, columns as i64, ignore.unwrap_or_default(), ignores])
 }
 
 /// One number at least in one dimension: Metal hands single numbers over in another way.
@@ -127,15 +127,15 @@ fn at_least_1d(a: &Array) -> Made<Array> {
 pub(super) fn nll(logs: &Array, target: &Array, ignore: Option<i64>, how: Reduction) -> Made<Option<Array>> {
     let &[rows, columns] = logs.shape() else { return Ok(None) };
     let fits = logs.dtype() == Dtype::Float32 && target.size() <= COUNTED && logs.size() <= i32::MAX as usize;
-    if !fits || written::room().is_none() {
+    if !fits || custom_kernel::room().is_none() {
         return Ok(None);
     }
     let d = table(rows as usize, columns as usize, ignore)?;
     let inputs = [logs, target, &d];
     let made = match how {
-        Reduction::None => written::launch("nll rows", nll_rows_text, &inputs, &[target.shape()], rows as usize)?,
-        Reduction::Sum => written::launch("nll sum", || nll_text(false), &inputs, &[&[]], GROUP)?,
-        Reduction::Mean => written::launch("nll mean", || nll_text(true), &inputs, &[&[]], GROUP)?,
+        Reduction::None => custom_kernel::launch("nll rows", nll_rows_text, &inputs, &[target.shape()], rows as usize)?,
+        Reduction::Sum => custom_kernel::launch("nll sum", || nll_text(false), &inputs, &[&[]], GROUP)?,
+        Reduction::Mean => custom_kernel::launch("nll mean", || nll_text(true), &inputs, &[&[]], GROUP)?,
     };
     Ok(made.into_iter().next())
 }
@@ -152,7 +152,7 @@ pub(super) fn nll_back(
     let shape = [rows, int(classes)?];
     let total = numel(&shape.map(|n| n as usize));
     let fits = g.dtype() == Dtype::Float32 && target.size() <= COUNTED && total <= i32::MAX as usize;
-    if !fits || written::room().is_none() {
+    if !fits || custom_kernel::room().is_none() {
         return Ok(None);
     }
     let d = table(rows as usize, classes, ignore)?;
@@ -161,9 +161,9 @@ pub(super) fn nll_back(
     // Whole groups: all threads of one count together.
     let threads = total.div_ceil(GROUP) * GROUP;
     let made = match how {
-        Reduction::None => written::launch("nll rows back", || nll_back_text(how), &inputs, &[&shape], threads)?,
-        Reduction::Sum => written::launch("nll sum back", || nll_back_text(how), &inputs, &[&shape], threads)?,
-        Reduction::Mean => written::launch("nll mean back", || nll_back_text(how), &inputs, &[&shape], threads)?,
+        Reduction::None => custom_kernel::launch("nll rows back", || nll_back_text(how), &inputs, &[&shape], threads)?,
+        Reduction::Sum => custom_kernel::launch("nll sum back", || nll_back_text(how), &inputs, &[&shape], threads)?,
+        Reduction::Mean => custom_kernel::launch("nll mean back", || nll_back_text(how), &inputs, &[&shape], threads)?,
     };
     Ok(made.into_iter().next())
 }

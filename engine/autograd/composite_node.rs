@@ -3,10 +3,10 @@
 //! The steps of a call are those that it numbers alike, seen from the node of its result on; results know that they are, by what
 //! they were told. Recording knows nothing of it.
 
-use super::call::{Came, Known, Told};
-use super::fit::fit;
 use super::graph::{Given, GraphNode};
 use super::node::{Edge, Grads, InputMeta, Kind, Node};
+use super::saved_attributes::{ArgSource, SavedArg, SavedAttribute};
+use super::unbroadcast::unbroadcast;
 use crate::ops::OpRow;
 use crate::{sparse, Result, Tensor};
 use std::collections::hash_map::Entry;
@@ -121,7 +121,7 @@ impl Region {
             }
             for ((g, edge), meta) in run(step, grads)?.into_iter().zip(&step.edges).zip(&step.metas) {
                 let (Some(g), Some(edge)) = (g, edge) else { continue };
-                let g = fit(g, meta, Some(edge))?;
+                let g = unbroadcast(g, meta, Some(edge))?;
                 let place = match self.position(&edge.node) {
                     Some(at) => {
                         let slots = &mut waiting[at];
@@ -148,7 +148,7 @@ impl Region {
         let Some(node) = self.nodes.first().map(|node| GraphNode(Arc::clone(node))) else { return Vec::new() };
         let mut next = match (&node.0.kind, node.whole()) {
             (Kind::Op(_), whole) if self.nodes.len() > 1 || whole.is_none() => self.next(),
-            (Kind::Pieces(_), _) if self.nodes.len() > 1 => self.next(),
+            (Kind::SplitInfo(_), _) if self.nodes.len() > 1 => self.next(),
             (Kind::Op(_), _) => node.next_of_one(),
             _ => node.0.edges.to_vec(),
         };
@@ -175,20 +175,22 @@ impl Region {
         let told = node.told.get().into_iter().flat_map(|told| told.iter());
         let tensors = told.filter_map(|(name, known)| match known {
             _ if is_fixed(node.op(), name) => None,
-            Known::Tensor(_, Came::Apart) if (node.op(), *name) == ("ldexp", "other") => Some(Came::Off),
-            Known::Tensor(_, came) => Some(*came),
-            Known::Told(Told::Number(_)) if node.op() == "where" => Some(Came::Off),
+            SavedAttribute::Tensor(_, ArgSource::NotDifferentiable) if (node.op(), *name) == ("ldexp", "other") => {
+                Some(ArgSource::NoGrad)
+            }
+            SavedAttribute::Tensor(_, came) => Some(*came),
+            SavedAttribute::Arg(SavedArg::Number(_)) if node.op() == "where" => Some(ArgSource::NoGrad),
             // A bias that was not given.
-            Known::Told(Told::Nothing) if is_left_out(node.op(), name) => Some(Came::Off),
-            Known::Told(_) | Known::Result(_) => None,
+            SavedAttribute::Arg(SavedArg::Nothing) if is_left_out(node.op(), name) => Some(ArgSource::NoGrad),
+            SavedAttribute::Arg(_) | SavedAttribute::Result(_) => None,
         });
         let mut rest: Vec<(Edge, bool)> = self.leaving().into_iter().map(|edge| (edge, false)).collect();
         let mut found = Vec::new();
         for came in tensors {
             match came {
-                Came::Apart => {}
-                Came::Off => found.push(None),
-                Came::From(address, nr) => {
+                ArgSource::NotDifferentiable => {}
+                ArgSource::NoGrad => found.push(None),
+                ArgSource::Node(address, nr) => {
                     let at = rest.iter_mut().find(|(e, _)| Arc::as_ptr(&e.node).addr() == address && e.nr == nr);
                     let Some((edge, named)) = at else { continue };
                     *named = true;
@@ -246,8 +248,8 @@ impl Node {
         }
         let told = self.told.get().into_iter().flat_map(|told| told.iter());
         let mut places = told.filter_map(|(_, known)| match known {
-            Known::Result(at) => Some(*at),
-            Known::Told(_) | Known::Tensor(..) => None,
+            SavedAttribute::Result(at) => Some(*at),
+            SavedAttribute::Arg(_) | SavedAttribute::Tensor(..) => None,
         });
         let place = places.next().unwrap_or(0);
         // The permutation has no gradient, and is none of the results of PyTorch's step.

@@ -235,13 +235,13 @@ mod tests {
             (0..pieces * rows * len).map(|i| ((i * 37 + seed) % 23) as f64 / 8.0 - 1.25).collect()
         };
         let shape = [pieces, rows, 4, 5];
-        let turned = |x: &[f64]| {
+        let transposed = |x: &[f64]| {
             let x = array(&shape, x);
             x.with_layout(x.layout.permuted_by(&[1, 0, 2, 3]))
         };
         for threads in [1, 3] {
             threads::set_num_threads(threads);
-            let (x, g) = (turned(&numbers(1)), turned(&numbers(2)));
+            let (x, g) = (transposed(&numbers(1)), transposed(&numbers(2)));
             let how = Channels::of(&x.layout, 3).unwrap();
             let (y, back) = (
                 standardize::<f64>(&x, None, how, eps, None, None).unwrap().0,

@@ -5,12 +5,12 @@
 
 use super::accumulate::accumulate;
 use super::anomaly::examined;
+use super::composite_node::Region;
 use super::copy_slices::write_gradient;
 use super::custom::tied;
-use super::fit::{fit, fitted};
 use super::node::{Ctx, Edge, Grads, Kind, Node, Saved};
 use super::record::pieces_gradient;
-use super::region::Region;
+use super::unbroadcast::{unbroadcast, unbroadcast_all};
 use super::{grad_dtype, grad_enabled, modes, with_grad};
 use crate::batching;
 use crate::ops::OpRow;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// What is left after a walk.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Keep {
+pub struct BackwardOptions {
     /// Keep the saved tensors, for another walk.
     pub graph: bool,
     /// Record the walk, for gradients of gradients. Keeps the graph too.
@@ -62,7 +62,12 @@ fn key(node: &Arc<Node>) -> *const Node {
 /// # Errors
 /// [`Error::Runtime`] where a tensor has no history or a weight is missing, [`Error::ShapeMismatch`] where a weight has
 /// another shape, and what the gradients' ops report.
-pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs: Option<&[Tensor]>) -> Result<()> {
+pub fn backward(
+    tensors: &[Tensor],
+    grads: &[Option<Tensor>],
+    keep: BackwardOptions,
+    inputs: Option<&[Tensor]>,
+) -> Result<()> {
     if tensors.iter().chain(grads.iter().flatten()).any(Tensor::is_batched) {
         let why = "backward() called inside of vmap. This is not supported, please use lucid.func.grad or \
                    lucid.func.vjp, or lucid.autograd.grad, instead.";
@@ -81,7 +86,7 @@ pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs
             let targets = targets("backward", inputs)?;
             // What is no leaf keeps its gradient as by a call of `retain_grad`, of which this is one in PyTorch too.
             inputs.iter().filter(|t| !t.is_leaf()).try_for_each(Tensor::retain_grad)?;
-            let found = walk(roots, keep, Some(Wanted { edges: &targets, since: 0, ends: None }))?;
+            let found = walk(roots, keep, Some(InputMask { edges: &targets, since: 0, ends: None }))?;
             for ((input, edge), g) in inputs.iter().zip(&targets).zip(found) {
                 if let Some(g) = g.filter(|_| input.is_leaf()) {
                     accumulate(input, g, keep.create_graph)?;
@@ -101,11 +106,11 @@ pub fn backward(tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep, inputs
 /// # Examples
 /// ```
 /// use lucid::{tensor, testing::assert_close};
-/// use lucid::autograd::{grad, Keep};
+/// use lucid::autograd::{grad, BackwardOptions};
 /// let x = tensor(3.0)?.requires_grad_(true)?;
-/// let keep = Keep { create_graph: true, ..Keep::default() };
+/// let keep = BackwardOptions { create_graph: true, ..BackwardOptions::default() };
 /// let first = grad(&[x.pow(3)?], &[x.clone()], &[None], keep)?.remove(0).unwrap();
-/// let second = grad(&[first.clone()], &[x], &[None], Keep::default())?.remove(0).unwrap();
+/// let second = grad(&[first.clone()], &[x], &[None], BackwardOptions::default())?.remove(0).unwrap();
 /// assert_close(first, 27.0);
 /// assert_close(second, 18.0);
 /// # lucid::Result::<()>::Ok(())
@@ -114,7 +119,7 @@ pub fn grad(
     outputs: &[Tensor],
     inputs: &[Tensor],
     grads: &[Option<Tensor>],
-    keep: Keep,
+    keep: BackwardOptions,
 ) -> Result<Vec<Option<Tensor>>> {
     grad_since(0, outputs, inputs, grads, keep)
 }
@@ -125,10 +130,10 @@ pub(crate) fn grad_since(
     outputs: &[Tensor],
     inputs: &[Tensor],
     grads: &[Option<Tensor>],
-    keep: Keep,
+    keep: BackwardOptions,
 ) -> Result<Vec<Option<Tensor>>> {
     let targets = targets("grad", inputs)?;
-    let wanted = Wanted { edges: &targets, since, ends: None };
+    let wanted = InputMask { edges: &targets, since, ends: None };
     gradients(inputs, roots("grad", outputs, grads, keep)?, keep, wanted)
 }
 
@@ -140,19 +145,19 @@ pub fn grad_apart(
     outputs: &[Tensor],
     inputs: &[Tensor],
     grads: &[Option<Tensor>],
-    keep: Keep,
+    keep: BackwardOptions,
 ) -> Result<Vec<Option<Tensor>>> {
     let targets = targets("grad", inputs)?;
     let ends = targets.iter().filter(|e| !e.node.edges.is_empty()).map(|e| key(&e.node)).collect();
-    let wanted = Wanted { edges: &targets, since: 0, ends: Some(&ends) };
+    let wanted = InputMask { edges: &targets, since: 0, ends: Some(&ends) };
     gradients(inputs, roots("grad", outputs, grads, keep)?, keep, wanted)
 }
 
 fn gradients(
     inputs: &[Tensor],
     roots: Vec<(Edge, Tensor)>,
-    keep: Keep,
-    wanted: Wanted<'_>,
+    keep: BackwardOptions,
+    wanted: InputMask<'_>,
 ) -> Result<Vec<Option<Tensor>>> {
     let _for = super::transforms::Differentiated::by(inputs);
     let found = walk(roots, keep, Some(wanted))?;
@@ -177,7 +182,12 @@ fn targets(op: &'static str, inputs: &[Tensor]) -> Result<Vec<Edge>> {
     inputs.iter().map(edge).collect()
 }
 
-fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: Keep) -> Result<Vec<(Edge, Tensor)>> {
+fn roots(
+    op: &'static str,
+    tensors: &[Tensor],
+    grads: &[Option<Tensor>],
+    keep: BackwardOptions,
+) -> Result<Vec<(Edge, Tensor)>> {
     if tensors.len() != grads.len() {
         return Err(Error::runtime(op, format!("got {} tensors and {} gradients", tensors.len(), grads.len())));
     }
@@ -225,14 +235,14 @@ fn roots(op: &'static str, tensors: &[Tensor], grads: &[Option<Tensor>], keep: K
 /// The gradients that a walk is for, the number of the first node that can lead there, and the nodes behind which none of them
 /// is.
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct InputMask<'a> {
     edges: &'a [Edge],
     since: u64,
     ends: Option<&'a HashSet<*const Node, Build>>,
 }
 
 /// Where a walk goes on from a node.
-fn edges_of<'n>(node: &'n Arc<Node>, wanted: Option<Wanted<'_>>) -> &'n [Option<Edge>] {
+fn edges_of<'n>(node: &'n Arc<Node>, wanted: Option<InputMask<'_>>) -> &'n [Option<Edge>] {
     match wanted.and_then(|w| w.ends) {
         Some(ends) if ends.contains(&key(node)) => &[],
         _ => &node.edges,
@@ -323,7 +333,7 @@ struct Plan {
     useful: Option<HashSet<*const Node, Build>>,
 }
 
-fn plan(roots: &[(Edge, Tensor)], targets: Option<Wanted<'_>>) -> Plan {
+fn plan(roots: &[(Edge, Tensor)], targets: Option<InputMask<'_>>) -> Plan {
     let since = targets.map_or(0, |t| t.since);
     let mut pending: ByNode<usize> = ByNode::default();
     let mut seen: HashSet<*const Node, Build> = HashSet::default();
@@ -346,7 +356,7 @@ fn plan(roots: &[(Edge, Tensor)], targets: Option<Wanted<'_>>) -> Plan {
 }
 
 /// The nodes from which a target can be reached: found in an order where every node comes after all that lead to it.
-fn useful(targets: Wanted<'_>, mut pending: ByNode<usize>, roots: &[(Edge, Tensor)]) -> HashSet<*const Node, Build> {
+fn useful(targets: InputMask<'_>, mut pending: ByNode<usize>, roots: &[(Edge, Tensor)]) -> HashSet<*const Node, Build> {
     let mut ready: Vec<Arc<Node>> = roots.iter().map(|(e, _)| Arc::clone(&e.node)).collect();
     ready.retain(|n| !pending.contains_key(&key(n)));
     ready.dedup_by_key(|n| key(n));
@@ -371,12 +381,20 @@ fn useful(targets: Wanted<'_>, mut pending: ByNode<usize>, roots: &[(Edge, Tenso
     useful
 }
 
-fn walk(roots: Vec<(Edge, Tensor)>, keep: Keep, targets: Option<Wanted<'_>>) -> Result<Vec<Option<Tensor>>> {
+fn walk(
+    roots: Vec<(Edge, Tensor)>,
+    keep: BackwardOptions,
+    targets: Option<InputMask<'_>>,
+) -> Result<Vec<Option<Tensor>>> {
     // Rules were written for the dtypes of their forward pass.
     crate::autocast::without(|| with_grad(keep.create_graph, || walk_recorded(roots, keep, targets)))
 }
 
-fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'_>>) -> Result<Vec<Option<Tensor>>> {
+fn walk_recorded(
+    roots: Vec<(Edge, Tensor)>,
+    keep: BackwardOptions,
+    wanted: Option<InputMask<'_>>,
+) -> Result<Vec<Option<Tensor>>> {
     let Plan { reached, mut pending, useful } = plan(&roots, wanted);
     let reached = match &useful {
         Some(useful) => reached.intersection(useful).copied().collect(),
@@ -453,7 +471,7 @@ fn walk_recorded(roots: Vec<(Edge, Tensor)>, keep: Keep, wanted: Option<Wanted<'
             let Some(edge) = edge else { continue };
             let g = g.filter(|_| leads.as_ref().is_none_or(|leads| leads[i]));
             if let Some(g) = g {
-                add(&mut incoming, edge, fit(g, &node.metas[i], Some(edge))?)?;
+                add(&mut incoming, edge, unbroadcast(g, &node.metas[i], Some(edge))?)?;
             }
             passed(edge);
         }
@@ -482,7 +500,13 @@ impl Ord for Ready {
     }
 }
 
-fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, captures: bool) -> Result<Grads> {
+fn run(
+    node: &Arc<Node>,
+    grads: Grads,
+    wanted: Option<&[bool]>,
+    keep: BackwardOptions,
+    captures: bool,
+) -> Result<Grads> {
     if let Kind::Accumulate(leaf) = &node.kind {
         if !captures {
             node.with_extra(|e| {
@@ -497,7 +521,7 @@ fn run(node: &Arc<Node>, grads: Grads, wanted: Option<&[bool]>, keep: Keep, capt
     run_step(node, &grads, wanted, keep, |made| match node.extra.has_after() {
         true => {
             // Hooks see them as the inputs have them.
-            node.extra.after(node.op(), fitted(node, made?)?, &grads)
+            node.extra.after(node.op(), unbroadcast_all(node, made?)?, &grads)
         }
         false => made,
     })
@@ -508,7 +532,7 @@ fn run_step(
     node: &Arc<Node>,
     grads: &Grads,
     wanted: Option<&[bool]>,
-    keep: Keep,
+    keep: BackwardOptions,
     after: impl FnOnce(Result<Grads>) -> Result<Grads>,
 ) -> Result<Grads> {
     let made = after(gradient(node, grads, wanted));
@@ -534,7 +558,7 @@ fn arrive(node: &Node, leaf: &Tensor, grads: Grads, create_graph: bool) -> Resul
 }
 
 fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<Grads> {
-    let _name = modes::Naming::none();
+    let _name = modes::OpScope::none();
     let ctx = Ctx::new(node, grads, wanted);
     // A hook, or who calls a node by hand, may have taken every gradient away; only custom functions are run then.
     if grads.iter().all(Option::is_none) && !matches!(node.kind, Kind::Custom(_)) {
@@ -543,7 +567,7 @@ fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<
     match &node.kind {
         Kind::Op(prim) => {
             let made = prim.gradient(&ctx)?;
-            if !(grad_enabled() && node.bends()) {
+            if !(grad_enabled() && node.piecewise_linear()) {
                 return Ok(made);
             }
             Ok(made.into_iter().enumerate().map(|(i, g)| g.map(|g| tied(g, node, i))).collect())
@@ -552,7 +576,7 @@ fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<
         Kind::Write(ops, base) => {
             write_gradient(ctx.g(), ops, base.as_deref(), ctx.shape(1), [ctx.needs(0), ctx.needs(1)])
         }
-        Kind::Pieces(pieces) => pieces_gradient(&ctx, pieces),
+        Kind::SplitInfo(pieces) => pieces_gradient(&ctx, pieces),
         // Handled by the caller: a leaf has no inputs.
         Kind::Accumulate(_) => Ok(Grads::new()),
     }
@@ -573,7 +597,7 @@ pub(crate) fn alone(node: &Arc<Node>, grads: &[Option<Tensor>]) -> Result<Vec<Op
         }
         _ => gradient(node, &grads, None)?,
     };
-    fitted(node, out).map(Grads::into_vec)
+    unbroadcast_all(node, out).map(Grads::into_vec)
 }
 
 /// Adds a gradient to those that wait for a node. Says whether it is the first one.

@@ -7,7 +7,7 @@
 
 use super::convert::int;
 use super::emulator::{self, Language};
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::lower;
 use crate::Error;
 use mlx_ffi::device::{self, Kind};

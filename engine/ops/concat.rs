@@ -1,7 +1,7 @@
 //! Tensors put together, turned and repeated: the bodies of `cat`, `flip`, `roll`, `repeat` and their kin.
 
+use super::aliased_write::write_where;
 use super::index::{cat, run, IndexOp, Target};
-use super::overlap::write_where;
 use super::{result_type, Operand};
 use crate::format::made_in;
 use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
@@ -212,7 +212,7 @@ fn triangle(lower: bool, to: Target, x: &Tensor, diagonal: i64) -> Result<Tensor
         Target::Copy => x.contiguous()?.where_else_zero(&kept),
         Target::Itself => {
             let zero = Tensor::constant(Scalar::ZERO, x.dtype(), x.device())?;
-            let _name = crate::autograd::Naming::of(name, 0);
+            let _name = crate::autograd::OpScope::of(name, 0);
             write_where(if lower { "tril_" } else { "triu_" }, x, &kept.logical_not()?, &zero)
         }
     }
