@@ -12,6 +12,7 @@ use super::view::physical_axis;
 use crate::{DType, Error};
 use lucid_ir::ops::sort::SortOp;
 use lucid_ir::Meta;
+use mlx_ffi::device::{self, Kind};
 use mlx_ffi::{ops, Array, Dtype};
 
 pub(super) fn sort(op: &SortOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
@@ -42,6 +43,8 @@ fn argsort(x: &GpuArray, axis: usize, descending: bool, out: &Meta) -> Made<GpuA
     }
     let place = int(physical_axis(v.perm.as_ref(), axis))?;
     let keys = if x.element() == DType::Bool { ops::astype(v.array()?, Dtype::Uint8)? } else { v.array()?.clone() };
+    // MLX's CUDA sort reads rows of views with a stride of 0 wrongly; of contiguous arrays this copies nothing.
+    let keys = if matches!(device::kind(), Ok(Kind::Cuda)) { ops::contiguous(&keys, false)? } else { keys };
     let order = if descending {
         // Sorted from behind and read backwards, equal elements keep their order.
         let order = ops::argsort_axis(&ops::flip_axis(&keys, place)?, place)?;
