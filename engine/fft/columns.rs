@@ -55,8 +55,8 @@ impl<T> Base<T> {
     }
 }
 
-/// Runs `f` for blocks of at most `width` columns of every matrix, (rows, pitch) each, that lie one behind the other in
-/// `data`. `each` blocks are one task of the pool.
+/// Runs `f` for blocks of at most `width` columns of every matrix, (rows, pitch) each, that lie one behind the other
+/// in `data`. `each` blocks are one task of the pool.
 pub(crate) fn for_columns<T: Send + Copy>(
     data: &mut [T],
     (rows, pitch): (usize, usize),
@@ -104,7 +104,8 @@ pub(crate) fn for_rows<T: Send>(
     pool(rows.div_ceil(each), &|task| {
         let first = task * each;
         let len = each.min(rows - first) * n;
-        // SAFETY: the pieces lie inside `data`, which is borrowed for the call, and do not overlap; each is made once.
+        // SAFETY: the pieces lie inside `data`, which is borrowed for the call, and do not overlap; each is made
+        // once.
         let piece = unsafe { std::slice::from_raw_parts_mut(base.get().add(first * n), len) };
         f(first, piece);
     });

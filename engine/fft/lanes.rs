@@ -1,7 +1,7 @@
 //! Copies between strided memory and rows.
 //!
-//! Where the elements of a row are far apart, several rows are copied at a time, a tile after the other, so that each line
-//! of cache that is loaded is used up.
+//! Where the elements of a row are far apart, several rows are copied at a time, a tile after the other, so that each
+//! line of cache that is loaded is used up.
 
 use crate::Source;
 

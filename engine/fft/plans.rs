@@ -1,7 +1,7 @@
 //! Plans of one-dimensional transforms, and the cache that keeps those used lately.
 //!
-//! A plan holds twiddle factors of about its length, so the cache is bounded by the sum of lengths. Invariant: no plan is
-//! made under the lock, so that one of a long transform keeps nobody waiting.
+//! A plan holds twiddle factors of about its length, so the cache is bounded by the sum of lengths. Invariant: no
+//! plan is made under the lock, so that one of a long transform keeps nobody waiting.
 
 use lucid_core::fallible::ensure_room;
 use lucid_core::Result;
@@ -16,7 +16,8 @@ use std::sync::Arc;
 const LENGTHS: usize = 1 << 22;
 /// Plans that are kept.
 const PLANS: usize = 256;
-/// Bytes that planning takes for each element at most, in elements: Bluestein's algorithm pads to four times the length.
+/// Bytes that planning takes for each element at most, in elements: Bluestein's algorithm pads to four times the
+/// length.
 const ROOM: usize = 16;
 
 /// The two dtypes of real numbers that transforms are computed in.

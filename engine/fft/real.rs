@@ -10,9 +10,9 @@ use lucid_core::fallible::scratch;
 use lucid_core::{Error, Result};
 use num_complex::Complex;
 
-/// The forward transform of real numbers along the last `axes` dimensions, times `scale`. `out` is row-major and of the
-/// source's shape, but that the last dimension has `n / 2 + 1` elements where `onesided`; else all `n`, which are conjugates of one
-/// another.
+/// The forward transform of real numbers along the last `axes` dimensions, times `scale`. `out` is row-major and of
+/// the source's shape, but that the last dimension has `n / 2 + 1` elements where `onesided`; else all `n`, which are
+/// conjugates of one another.
 ///
 /// # Errors
 /// As [`complex_to_complex`](crate::complex_to_complex).
@@ -119,9 +119,9 @@ impl<T: Real> Mirror<'_, T> {
     }
 }
 
-/// Real numbers of the halves of their spectra, along the last dimension, times `scale`: the inverse transform, which has
-/// a plus in the exponent. The source's last dimension has `n / 2 + 1` elements and that of `out`, row-major, `n`. Imaginary
-/// parts that the symmetry says are 0 are not read.
+/// Real numbers of the halves of their spectra, along the last dimension, times `scale`: the inverse transform, which
+/// has a plus in the exponent. The source's last dimension has `n / 2 + 1` elements and that of `out`, row-major,
+/// `n`. Imaginary parts that the symmetry says are 0 are not read.
 ///
 /// # Errors
 /// As [`complex_to_complex`](crate::complex_to_complex).

@@ -27,7 +27,11 @@ fn along(x: &[Complex64], shape: &[usize], axis: usize, sign: f64) -> Vec<Comple
     let (n, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
     let at = |i: usize| {
         let (lane, k) = (i / (n * inner) * n * inner + i % inner, i / inner % n);
-        (0..n).map(|j| x[lane + j * inner] * Complex64::cis(sign * std::f64::consts::TAU * ((j * k % n) as f64) / n as f64)).sum()
+        (0..n)
+            .map(|j| {
+                x[lane + j * inner] * Complex64::cis(sign * std::f64::consts::TAU * ((j * k % n) as f64) / n as f64)
+            })
+            .sum()
     };
     (0..x.len()).map(at).collect()
 }

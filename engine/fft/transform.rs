@@ -18,8 +18,8 @@ const BLOCK: usize = 128 << 10;
 /// Bytes of a row of such a block at least: of two cache lines, which processors load together.
 const LINE: usize = 128;
 
-/// The discrete Fourier transform along the last `axes` dimensions, each at least of size 1, times `scale`; forward has a
-/// minus in the exponent. `out` is row-major and of the source's shape.
+/// The discrete Fourier transform along the last `axes` dimensions, each at least of size 1, times `scale`; forward
+/// has a minus in the exponent. `out` is row-major and of the source's shape.
 ///
 /// # Errors
 /// `OutOfMemory`; the same unwinds where threads find no memory, see `lucid_core::fallible::kernel`.

@@ -1,8 +1,8 @@
 //! Fourier transforms: the primitives' bodies and gradients.
 //!
-//! All three primitives are linear, so that they save nothing, and each is made the gradient of another by the formula of the
-//! adjoint. `transforms` has the functions of `lucid.fft`, `stft` those of short times. Kernels are in `cpu/fft.rs`
-//! (`lucid-fft`) and `mlx/fft.rs`.
+//! All three primitives are linear, so that they save nothing, and each is made the gradient of another by the
+//! formula of the adjoint. `transforms` has the functions of `lucid.fft`, `stft` those of short times. Kernels are in
+//! `cpu/fft.rs` (`lucid-fft`) and `mlx/fft.rs`.
 
 pub mod stft;
 pub mod transforms;
@@ -125,8 +125,8 @@ fn c2c_gradient(g: &Tensor, axes: &Axes, inverse: bool, scale: f64) -> Result<Te
     run(FftOp::ComplexToComplex { axes: axes.clone(), inverse: !inverse, scale }, g)
 }
 
-/// The real part of the adjoint. Of halves, the transform to real numbers adds each element to its conjugate, so that those
-/// which have one there are taken by half.
+/// The real part of the adjoint. Of halves, the transform to real numbers adds each element to its conjugate, so that
+/// those which have one there are taken by half.
 fn r2c_gradient(c: &Ctx<'_>, g: &Tensor, axes: &Axes, onesided: bool, scale: f64) -> Result<Tensor> {
     if !onesided {
         return super::complex::real(&c2c_gradient(g, axes, false, scale)?);
@@ -144,7 +144,8 @@ fn c2r_gradient(g: &Tensor, axis: usize, n: usize, scale: f64) -> Result<Tensor>
     weighted(&run(FftOp::RealToComplex { axes: Axes::from_slice(&[axis]), onesided: true, scale }, g)?, axis, n, 2.0)
 }
 
-/// Half a spectrum of `n` elements, with those of which there is a conjugate in the other half multiplied by `weight`.
+/// Half a spectrum of `n` elements, with those of which there is a conjugate in the other half multiplied by
+/// `weight`.
 fn weighted(x: &Tensor, axis: usize, n: usize, weight: f64) -> Result<Tensor> {
     let (dtype, device) = (x.dtype().to_real(), x.device());
     let paired = (n - 1) / 2;

@@ -1,7 +1,7 @@
 //! Fourier transforms of short times: of the frames of a signal, and back.
 //!
-//! Made of views, windows and transforms. Griffin and Lim, "Signal estimation from modified short-time Fourier transform"
-//! (1984), is where the inverse, which divides by the sum of squared windows, comes from.
+//! Made of views, windows and transforms. Griffin and Lim, "Signal estimation from modified short-time Fourier
+//! transform" (1984), is where the inverse, which divides by the sum of squared windows, comes from.
 
 use super::{c2c, c2r, r2c, Normalization};
 use crate::ops::macros::define_composites;
@@ -15,13 +15,15 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 macro_rules! stft_ops {
     ($cb:ident) => {
         $cb! { "fft" :
-            /// The Fourier transforms of the frames of a signal, (L) or (B, L): `X[f, t] = Σ w[k] x[t hop + k] e^(-2πi fk / n_fft)`, of shape
-            /// (B, F, T) with `F = n_fft / 2 + 1` if `onesided`, as it is by default where all is real, else `n_fft`.
+            /// The Fourier transforms of the frames of a signal, (L) or (B, L): `X[f, t] = Σ w[k] x[t hop + k]
+            /// e^(-2πi fk / n_fft)`, of shape (B, F, T) with `F = n_fft / 2 + 1` if `onesided`, as it is by default
+            /// where all is real, else `n_fft`.
             ///
-            /// `hop_length` is `n_fft / 4` and `win_length` `n_fft` unless given; a shorter `window` has zeros on both sides, and none
-            /// is ones. With `center` frame `t` is around `t hop`, and the signal is padded by `n_fft / 2` on both sides in the way
-            /// `pad_mode` says. `normalized` divides by `√n_fft`. Without `return_complex` real and imaginary parts are a last dimension.
-            /// Where it is not centered, `align_to_window` makes the frames those of the window, and not of `n_fft` elements.
+            /// `hop_length` is `n_fft / 4` and `win_length` `n_fft` unless given; a shorter `window` has zeros on
+            /// both sides, and none is ones. With `center` frame `t` is around `t hop`, and the signal is padded by
+            /// `n_fft / 2` on both sides in the way `pad_mode` says. `normalized` divides by `√n_fft`. Without
+            /// `return_complex` real and imaginary parts are a last dimension. Where it is not centered,
+            /// `align_to_window` makes the frames those of the window, and not of `n_fft` elements.
             method stft(n_fft: Int, hop_length: OptInt = None, win_length: OptInt = None, window: OptTensor = None, center: Bool = true,
                 pad_mode: Text = "reflect", normalized: Bool = false, onesided: OptBool = None, return_complex: OptBool = None,
                 align_to_window: OptBool = None) -> Tensor {
@@ -38,9 +40,10 @@ macro_rules! stft_ops {
                     "assert_close(y, [[(3.0, 0.0), (7.0, 0.0)], [(-1.0, 0.0), (-1.0, 0.0)]]);",
                 ]
             }
-            /// The signal, (L) or (B, L), of which [`stft`] gives transforms that are nearest to these, (F, T) or (B, F, T): the sum of the
-            /// frames' inverse transforms times `window`, over the sum of its squares. An error where the latter is 0 somewhere; that
-            /// is read back, which evaluates. `length` elements where it is given; arguments as of [`stft`].
+            /// The signal, (L) or (B, L), of which [`stft`] gives transforms that are nearest to these, (F, T) or (B,
+            /// F, T): the sum of the frames' inverse transforms times `window`, over the sum of its squares. An error
+            /// where the latter is 0 somewhere; that is read back, which evaluates. `length` elements where it is
+            /// given; arguments as of [`stft`].
             method istft(n_fft: Int, hop_length: OptInt = None, win_length: OptInt = None, window: OptTensor = None, center: Bool = true,
                 normalized: Bool = false, onesided: OptBool = None, length: OptInt = None, return_complex: Bool = false) -> Tensor {
                 [steps no_out] Keep Yes DTypes::COMPLEX, Own,
@@ -80,7 +83,8 @@ impl Frames {
             return Err(Error::runtime(op, format!("expected hop_length > 0, but got hop_length={}", frames.hop)));
         }
         if !(1..=n_fft).contains(&frames.window) {
-            let why = format!("expected 0 < win_length <= n_fft, but got win_length={} and n_fft={n_fft}", frames.window);
+            let why =
+                format!("expected 0 < win_length <= n_fft, but got win_length={} and n_fft={n_fft}", frames.window);
             return Err(Error::runtime(op, why));
         }
         Ok(frames)
@@ -115,8 +119,8 @@ impl Frames {
 /// PyTorch's warning of a call without a window.
 fn warn_rectangular(why: &str) {
     crate::warnings::warn(format!(
-        "A window was not provided. A rectangular window will be applied{why} To suppress this warning and use a rectangular \
-         window, explicitly set `window=lucid.ones(n_fft, device=<device>)`."
+        "A window was not provided. A rectangular window will be applied{why} To suppress this warning and use a \
+         rectangular window, explicitly set `window=lucid.ones(n_fft, device=<device>)`."
     ));
 }
 
@@ -154,15 +158,15 @@ fn stft_body(
     }
     if window.is_none() {
         warn_rectangular(
-            ", which is known to cause spectral leakage. Other windows such as lucid.hann_window or lucid.hamming_window are \
-             recommended to reduce spectral leakage.",
+            ", which is known to cause spectral leakage. Other windows such as lucid.hann_window or lucid.hamming_window \
+             are recommended to reduce spectral leakage.",
         );
     }
     if return_complex == Some(false) {
         crate::warnings::warn(
-            "stft with return_complex=False is deprecated. In a future pytorch release, stft will return complex tensors for \
-             all inputs, and return_complex=False will raise an error.\nNote: you can still call lucid.view_as_real on \
-             the complex output to recover the old return format."
+            "stft with return_complex=False is deprecated. In a future pytorch release, stft will return complex tensors \
+             for all inputs, and return_complex=False will raise an error.\nNote: you can still call \
+             lucid.view_as_real on the complex output to recover the old return format."
                 .to_string(),
         );
     }
@@ -202,7 +206,11 @@ fn stft_body(
     };
     let made = made.transpose(1, 2)?;
     let made = if x.ndim() == 1 { made.squeeze(Some(&[0][..]))? } else { made };
-    if return_complex.unwrap_or(true) { Ok(made) } else { view_as_real(&made) }
+    if return_complex.unwrap_or(true) {
+        Ok(made)
+    } else {
+        view_as_real(&made)
+    }
 }
 
 /// Refuses what has no transform.
@@ -229,7 +237,8 @@ fn istft_body(
 ) -> Result<Tensor> {
     let op = "istft";
     if !x.dtype().is_complex() {
-        let why = "istft requires a complex-valued input tensor matching the output from stft with return_complex=True.";
+        let why =
+            "istft requires a complex-valued input tensor matching the output from stft with return_complex=True.";
         return Err(Error::dtype(op, why, &[x.dtype()]));
     }
     if !(2..=3).contains(&x.ndim()) {
@@ -302,8 +311,8 @@ fn istft_body(
     }
     if end > reach {
         crate::warnings::warn(
-            "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please \
-             check your center and hop_length settings."
+            "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. \
+             Please check your center and hop_length settings."
                 .to_string(),
         );
         let behind = isize::try_from(end - reach).unwrap_or(isize::MAX);
@@ -317,8 +326,8 @@ fn refuse_gaps(op: &'static str, envelope: &Tensor) -> Result<()> {
     let least = crate::batching::bare(envelope).detach()?.abs()?.amin(None, false)?.item()?.to_f64();
     if least < 1e-11 {
         let why = format!(
-            "window overlap add min: {least}: the windows leave a gap, by which the signal would have to be divided; take a \
-             window without zeros at both ends, or a smaller hop_length"
+            "window overlap add min: {least}: the windows leave a gap, by which the signal would have to be divided; take \
+             a window without zeros at both ends, or a smaller hop_length"
         );
         return Err(Error::runtime(op, why));
     }

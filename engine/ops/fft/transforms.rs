@@ -1,7 +1,7 @@
 //! The functions of `lucid.fft`, with PyTorch's names: `fft_fft` is `torch.fft.fft`, and so on.
 //!
-//! Made of the three primitives, of padding and of cutting. Integers are transformed in the default float, half-precision numbers
-//! not at all, as on PyTorch's CPU.
+//! Made of the three primitives, of padding and of cutting. Integers are transformed in the default float,
+//! half-precision numbers not at all, as on PyTorch's CPU.
 
 use super::{c2c, c2r, points, r2c, Normalization};
 use crate::ops::macros::define_composites;
@@ -14,15 +14,17 @@ use crate::{DType, Device, Error, Result, Scalar, Tensor};
 macro_rules! transform_ops {
     ($cb:ident) => {
         $cb! { "fft" :
-            /// The discrete Fourier transform along `dim`, `X[k] = Σ x[j] e^(-2πi jk / n)`; `n` elements, by default all, which are
-            /// cut off or filled up with zeros. With `norm` "ortho" it is divided by `√n`, with "forward" by `n`.
+            /// The discrete Fourier transform along `dim`, `X[k] = Σ x[j] e^(-2πi jk / n)`; `n` elements, by default
+            /// all, which are cut off or filled up with zeros. With `norm` "ortho" it is divided by `√n`, with
+            /// "forward" by `n`.
             function fft_fft(input: Tensor, n: OptInt = None, dim: Dim = -1, norm: OptText = None) -> Tensor {
                 [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
                 run line["fft", Kind::Complex, true], torch "fft.fft",
                 samples ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
                 example ["assert_close(fft_fft(&tensor([1.0, 2.0, 3.0])?, None, -1, None)?, [(6.0, 0.0), (-1.5, 0.86603), (-1.5, -0.86603)]);"]
             }
-            /// The inverse of [`fft_fft`], `x[j] = Σ X[k] e^(2πi jk / n) / n`; not divided with `norm` "forward", by `√n` with "ortho".
+            /// The inverse of [`fft_fft`], `x[j] = Σ X[k] e^(2πi jk / n) / n`; not divided with `norm` "forward", by
+            /// `√n` with "ortho".
             function fft_ifft(input: Tensor, n: OptInt = None, dim: Dim = -1, norm: OptText = None) -> Tensor {
                 [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
                 run line["ifft", Kind::Complex, false], torch "fft.ifft",
@@ -43,8 +45,8 @@ macro_rules! transform_ops {
                 samples ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
                 example ["assert_close(fft_irfft(&tensor([(6.0, 0.0), (-1.5, 0.86603)])?, Some(3), -1, None)?, [1.0, 2.0, 3.0]);"]
             }
-            /// The transform, real, of `n` numbers whose halves are conjugates of each other, by default `2 (m - 1)` of the `m` elements of
-            /// the first half; divided as [`fft_fft`] is.
+            /// The transform, real, of `n` numbers whose halves are conjugates of each other, by default `2 (m - 1)`
+            /// of the `m` elements of the first half; divided as [`fft_fft`] is.
             function fft_hfft(input: Tensor, n: OptInt = None, dim: Dim = -1, norm: OptText = None) -> Tensor {
                 [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
                 run line["hfft", Kind::ToReal, true], torch "fft.hfft",
@@ -100,8 +102,8 @@ macro_rules! transform_ops {
                 samples ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
                 example ["assert_close(fft_ihfft2(&tensor([[1.0, 1.0], [1.0, 1.0]])?, None, &[-2, -1], None)?.abs()?, [[1.0, 0.0], [0.0, 0.0]]);"]
             }
-            /// [`fft_fft`] along `dim`, of which `s` elements are taken: without either along all dimensions, with `s` alone along the last
-            /// ones.
+            /// [`fft_fft`] along `dim`, of which `s` elements are taken: without either along all dimensions, with
+            /// `s` alone along the last ones.
             function fft_fftn(input: Tensor, s: OptDims = None, dim: OptDims = None, norm: OptText = None) -> Tensor {
                 [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
                 run grid["fftn", Kind::Complex, true], torch "fft.fftn",
@@ -143,7 +145,8 @@ macro_rules! transform_ops {
                 samples ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 5), None, 'forward'"],
                 example ["assert_close(fft_ihfftn(&tensor([[1.0, 1.0], [1.0, 1.0]])?, None, None, None)?.abs()?, [[1.0, 0.0], [0.0, 0.0]]);"]
             }
-            /// The frequencies of the elements that [`fft_fft`] gives of `n` samples, which are `d` apart: `0, 1, …, -2, -1`, over `n d`.
+            /// The frequencies of the elements that [`fft_fft`] gives of `n` samples, which are `d` apart: `0, 1, …,
+            /// -2, -1`, over `n d`.
             function fft_fftfreq(n: Int, d: Float = 1.0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
                 [nograd] Keep Yes DTypes::FLOAT, Own,
                 run frequencies["fftfreq", false], torch "fft.fftfreq", samples ["5", "6, 0.5", "0", "1", "7, dtype=DT.float64"],
@@ -155,7 +158,8 @@ macro_rules! transform_ops {
                 run frequencies["rfftfreq", true], torch "fft.rfftfreq", samples ["5", "6, 0.5", "1", "7, dtype=DT.float64"],
                 example ["assert_close(fft_rfftfreq(4, 1.0, None, None)?, [0.0, 0.25, 0.5]);"]
             }
-            /// The elements rolled by half the size along `dim`, by default all, so that the frequency 0 comes to the middle.
+            /// The elements rolled by half the size along `dim`, by default all, so that the frequency 0 comes to the
+            /// middle.
             function fft_fftshift(input: Tensor, dim: OptDims = None) -> Tensor {
                 [steps no_out] Keep Yes DTypes::ALL, Same,
                 run shifted[false], torch "fft.fftshift", samples ["N(5)", "N(3, 4)", "N(2, 4, 3), (0, 2)", "I(0, 9, 6), 0"],
@@ -230,7 +234,11 @@ fn resized(x: &Tensor, axes: &[usize], sizes: &[usize]) -> Result<Tensor> {
 
 /// Conjugated, if asked for.
 fn conjugated_if(turned: bool, x: &Tensor) -> Result<Tensor> {
-    if turned { x.conjugated() } else { Ok(x.clone()) }
+    if turned {
+        x.conjugated()
+    } else {
+        Ok(x.clone())
+    }
 }
 
 fn line(
@@ -339,7 +347,11 @@ fn transformed(
         Kind::FromReal => {
             let last = axes.split_off_last();
             let halves = r2c(x, last, normalization, true)?.conjugated()?;
-            if axes.is_empty() { Ok(halves) } else { c2c(&halves, axes, normalization, false) }
+            if axes.is_empty() {
+                Ok(halves)
+            } else {
+                c2c(&halves, axes, normalization, false)
+            }
         }
         Kind::ToReal if forward => {
             let last = axes.split_off_last();

@@ -17,12 +17,12 @@ With `n` the number of elements that are transformed, the transform and its inve
 Args that the functions share:
     input (Tensor): any shape, on either device. float32 and complex64 are transformed in single precision, float64 and
         complex128 (which the CPU alone has) in double; integers and bool in the default float.
-    n (int, optional), s (tuple of ints, optional): how many elements along the dimension, or along each; what is longer is
-        cut off, what is shorter filled up with zeros. -1 in `s` leaves a dimension as it is. Of `irfft…` and `hfft…`, the
-        number of elements of the last dimension of the result, by default `2 * (m - 1)`.
+    n (int, optional), s (tuple of ints, optional): how many elements along the dimension, or along each; what is longer
+        is cut off, what is shorter filled up with zeros. -1 in `s` leaves a dimension as it is. Of `irfft…` and
+        `hfft…`, the number of elements of the last dimension of the result, by default `2 * (m - 1)`.
     dim (int or tuple of ints, optional): along which.
-    norm (str, optional): "backward" (the default) divides inverse transforms by `n`, "forward" the others, "ortho" all by
-        `√n`, where `n` counts all elements that are transformed together. `hfft` is no inverse, `ihfft` is one.
+    norm (str, optional): "backward" (the default) divides inverse transforms by `n`, "forward" the others, "ortho" all
+        by `√n`, where `n` counts all elements that are transformed together. `hfft` is no inverse, `ihfft` is one.
     out (Tensor, optional): the result is written to it.
 
 Returns:
@@ -33,7 +33,8 @@ Raises:
     RuntimeError: no elements to transform, dimensions that are named twice, an unknown `norm`.
     IndexError: there is no such dimension.
     TypeError: complex numbers where real ones are expected.
-    NotImplementedError: float16 or bfloat16, as on PyTorch's CPU. Under `lucid.autocast("cpu")` those PyTorch lists cast.
+    NotImplementedError: float16 or bfloat16, as on PyTorch's CPU. Under `lucid.autocast("cpu")` the functions that
+        PyTorch lists compute in float32.
 
 All are differentiable any number of times, in forward mode too, and `vmap` takes them as they are. Lengths may be any,
 primes too. On the CPU the library is `rustfft`; on the GPU device MLX transforms, in single precision. PyTorch takes

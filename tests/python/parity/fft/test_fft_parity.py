@@ -1,4 +1,4 @@
-"""`lucid.fft` against PyTorch: every function, `norm`, size and dimension, on both devices, with gradients and errors."""
+"""`lucid.fft` against PyTorch: every function, `norm`, size and dimension, on both devices; gradients, errors."""
 
 from __future__ import annotations
 
