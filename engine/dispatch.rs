@@ -6,7 +6,7 @@
 use crate::autograd;
 use crate::batching::{self, Batch};
 use crate::fallible::copied;
-use crate::layout_propagation::{as_first, as_images, as_indexed, by_columns, in_order, in_order_along, joined};
+use crate::layout_propagation::{as_first, as_images, as_indexed, by_columns, by_lanes, in_order, in_order_along, joined};
 use crate::ops::OpRow;
 use crate::ops::{
     binary::BinaryOp, index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp,
@@ -309,6 +309,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         (Prim::Contract(op), [a, b]) => B::contract(op, a, b, out),
         (Prim::Linalg(op), x) if op.gives_columns() => B::linalg(op, x, out).and_then(by_columns::<B>),
         (Prim::Linalg(op), x) => B::linalg(op, x, out),
+        (Prim::Fft(op), [x]) => by_lanes::<B>(op, x, out),
         (Prim::Conv(op), x) => B::conv(op, x, out).and_then(|made| as_images::<B>(x, made)),
         // Means over volumes are row-major in PyTorch.
         (Prim::Pool(op @ (PoolOp::Average { .. } | PoolOp::AverageSpread { .. })), x) if out.shape.len() > 4 => {

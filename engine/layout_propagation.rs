@@ -4,7 +4,7 @@
 //! nothing costs time, where the inputs are row-major. Depends on `backend`, `format` and `shape`; used by `dispatch` alone.
 
 use crate::dispatch::Meta;
-use crate::ops::{index::IndexOp, view::ViewOp};
+use crate::ops::{fft::FftOp, index::IndexOp, view::ViewOp};
 use crate::shape::{Axes, Layout, Shape};
 use crate::Result;
 use lucid_ir::backend::{Array, Backend};
@@ -137,9 +137,23 @@ fn laid<B: Backend>(made: B::Array, (order, back): (Axes, Axes)) -> Result<B::Ar
     if made.layout().ndim() != order.len() || !made.layout().is_contiguous() {
         return Ok(made);
     }
-    let seen = |x: &B::Array, axes: Axes| {
-        let op = ViewOp::Permute { axes };
-        op.layout(x.layout()).map_or_else(|| Ok(x.clone()), |layout| B::view(&op, x, layout))
-    };
-    seen(&B::copy(&seen(&made, order)?)?, back)
+    permuted::<B>(&B::copy(&permuted::<B>(&made, order)?)?, back)
+}
+
+/// A Fourier transform, run with the dimensions in the order of its lanes; the result keeps that order in memory, as in PyTorch.
+pub(crate) fn by_lanes<B: Backend>(op: &FftOp, x: &B::Array, out: &Meta) -> Result<B::Array> {
+    let order = op.order(&x.layout().strides);
+    if order.is_sorted() {
+        return B::fft(op, x, out);
+    }
+    let back: Axes = (0..order.len()).map(|axis| order.iter().position(|&a| a == axis).unwrap_or(axis)).collect();
+    let meta = Meta { shape: order.iter().map(|&axis| out.shape[axis]).collect(), dtype: out.dtype };
+    let made = B::fft(&op.moved(|axis| back[axis]), &permuted::<B>(x, order)?, &meta)?;
+    permuted::<B>(&made, back)
+}
+
+/// The same elements with their dimensions in another order.
+fn permuted<B: Backend>(x: &B::Array, axes: Axes) -> Result<B::Array> {
+    let op = ViewOp::Permute { axes };
+    op.layout(x.layout()).map_or_else(|| Ok(x.clone()), |layout| B::view(&op, x, layout))
 }

@@ -383,6 +383,7 @@ fn pushed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Resul
         (Prim::Reduce(ReduceOp::Sum, _), [Some(v)]) => {
             dispatch::apply1(prim.clone(), &[&cast_like(v, inputs[0])?], meta())
         }
+        (Prim::Fft(_), [Some(v)]) => dispatch::apply1(prim.clone(), &[&cast_like(v, inputs[0])?], meta()),
         (Prim::Contract(ContractOp::MatMul { .. }), [a, b]) => {
             let left =
                 a.as_ref().map(|v| dispatch::apply1(prim.clone(), &[&cast_like(v, inputs[0])?, inputs[1]], meta()));

@@ -51,6 +51,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Index(op) => index::run(op, x, size, out),
         Prim::Contract(op) => contract::run(op, x, out),
         Prim::Linalg(_) => leading(prim, x, size, out),
+        Prim::Fft(op) => same(Prim::Fft(op.moved(|axis| axis + 1)), x, out),
         Prim::Conv(op) => conv_pool_rules::conv(op, x, size, out),
         Prim::Pool(op) => conv_pool_rules::pool(op, x, size, out),
         Prim::Nn(NnOp::Embedding { padding, sparse }) => index::embedding(padding, sparse, x, size, out),

@@ -19,6 +19,7 @@ pub mod copy;
 mod create;
 mod elementwise;
 pub(crate) mod factor;
+mod fft;
 mod fused;
 mod index;
 mod index_plan;
@@ -52,6 +53,7 @@ use lucid_ir::ops::compare::CompareOp;
 use lucid_ir::ops::contract::ContractOp;
 use lucid_ir::ops::conv::ConvOp;
 use lucid_ir::ops::create::CreateOp;
+use lucid_ir::ops::fft::FftOp;
 use lucid_ir::ops::index::IndexOp;
 use lucid_ir::ops::linalg::LinalgOp;
 use lucid_ir::ops::loss::LossOp;
@@ -408,6 +410,10 @@ impl Backend for CpuBackend {
 
     fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         kernel(|| linalg::linalg(op, inputs, out))
+    }
+
+    fn fft(op: &FftOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        kernel(|| fft::fft(op, x, out))
     }
 
     fn conv(op: &ConvOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {

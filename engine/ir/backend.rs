@@ -8,6 +8,7 @@ use crate::ops::compare::CompareOp;
 use crate::ops::contract::ContractOp;
 use crate::ops::conv::ConvOp;
 use crate::ops::create::CreateOp;
+use crate::ops::fft::FftOp;
 use crate::ops::index::IndexOp;
 use crate::ops::linalg::LinalgOp;
 use crate::ops::loss::LossOp;
@@ -132,6 +133,8 @@ pub trait Backend {
     fn contract(op: &ContractOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
     /// Matrices are square, in the last two dimensions; batches are of one shape.
     fn linalg(op: &LinalgOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    /// The dimensions that are transformed are the last ones, in order; the shape along each is at least 1.
+    fn fft(op: &FftOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
     /// The third input of a forward convolution is its bias, if any.
     fn conv(op: &ConvOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     /// Runs a primitive of the family `pool`.

@@ -42,6 +42,7 @@ macro_rules! for_each_family {
             Sort sort SortOp;
             Contract contract ContractOp;
             Linalg linalg LinalgOp;
+            Fft fft FftOp;
             Conv conv ConvOp;
             Pool pool PoolOp;
             Nn nn NnOp;

@@ -21,6 +21,7 @@ mod custom_kernel;
 mod elementwise;
 pub mod emulator;
 mod factor;
+mod fft;
 mod fused_linear;
 mod gamma;
 mod host_kernel;
@@ -60,6 +61,7 @@ use lucid_ir::ops::compare::CompareOp;
 use lucid_ir::ops::contract::ContractOp;
 use lucid_ir::ops::conv::ConvOp;
 use lucid_ir::ops::create::CreateOp;
+use lucid_ir::ops::fft::FftOp;
 use lucid_ir::ops::index::IndexOp;
 use lucid_ir::ops::linalg::LinalgOp;
 use lucid_ir::ops::loss::LossOp;
@@ -168,6 +170,9 @@ impl Backend for GpuBackend {
     }
     fn linalg(op: &LinalgOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, linalg::linalg(op, inputs, out))
+    }
+    fn fft(op: &FftOp, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
+        named!(op, fft::fft(op, x, out))
     }
     fn conv(op: &ConvOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, conv::conv(op, inputs, out))

@@ -24,6 +24,7 @@ pub mod create;
 mod discrete;
 pub mod distance;
 pub mod einsum;
+pub mod fft;
 mod histogram;
 pub mod index;
 pub mod linalg;
@@ -173,6 +174,7 @@ pub mod kinds {
     /// An integer, or in Python a tensor that holds one
     pub type Start = i64;
     pub type OptInt = Option<i64>;
+    pub type OptBool = Option<bool>;
     pub type Float = f64;
     pub type OptFloat = Option<f64>;
     pub type Bool = bool;
@@ -261,6 +263,9 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         linalg::reflect::SCHEMAS,
         linalg::lowrank::SCHEMAS,
         matrix::SCHEMAS,
+        fft::SCHEMAS,
+        fft::transforms::SCHEMAS,
+        fft::stft::SCHEMAS,
         conv::SCHEMAS,
         pool::SCHEMAS,
         norm::SCHEMAS,

@@ -142,3 +142,16 @@ pub(super) fn bernoulli(_given: &[Given], _made: &Tensor, out: DType) -> bool {
 pub(super) fn lu(_given: &[Given], _made: &Tensor, _out: DType) -> bool {
     true
 }
+
+/// Transforms are computed in their own dtype and copied to `out`, which is complex as they are, or real.
+macro_rules! transform_rules {
+    ($complex:literal: $($name:ident)*) => {
+        $(pub(super) fn $name(_given: &[Given], _made: &Tensor, out: DType) -> bool {
+            if $complex { out.is_complex() } else { out.is_float() }
+        })*
+    };
+}
+transform_rules! { true:
+    fft_fft fft_ifft fft_rfft fft_ihfft fft_fft2 fft_ifft2 fft_rfft2 fft_ihfft2 fft_fftn fft_ifftn fft_rfftn fft_ihfftn
+}
+transform_rules! { false: fft_irfft fft_hfft fft_irfft2 fft_hfft2 fft_irfftn fft_hfftn }

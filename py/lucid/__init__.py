@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from lucid import distributed as distributed
     from lucid import distributions as distributions
     from lucid import einops as einops
+    from lucid import fft as fft
     from lucid import func as func
     from lucid import futures as futures
     from lucid import fx as fx
@@ -206,6 +207,7 @@ _PACKAGES = {
     "distributions",
     "einops",
     "errors",
+    "fft",
     "func",
     "futures",
     "fx",
@@ -313,6 +315,9 @@ _NAMES = {
     "spmm": "lucid.sparse",
     "vmap": "lucid.func",
     "_dirichlet_grad": "lucid._C",
+    "_fft_c2c": "lucid._C",
+    "_fft_c2r": "lucid._C",
+    "_fft_r2c": "lucid._C",
     "_sample_dirichlet": "lucid._C",
     "_standard_gamma": "lucid._C",
     "_standard_gamma_grad": "lucid._C",

@@ -13,7 +13,6 @@ SHAPES = "no symbolic shapes"
 COMPRESSED = "sparse tensors have the COO layout alone"
 SPARSE_PRODUCTS = "products whose result PyTorch lays out sparse; `mm` and `sparse.addmm` give a dense one"
 OTHER_DTYPES = "the dtypes are those that MLX and the kernels of the CPU have"
-FFT = "comes with `lucid.fft`"
 REMOVED = "removed: in PyTorch it raises an error"
 DEPRECATED = "deprecated in PyTorch"
 VENDORS = "a kernel of one vendor's library"
@@ -32,7 +31,6 @@ FILES = "how files are laid out, checked and mapped is not to be set"
 
 #: Modules that are not there.
 MODULES: dict[str, str] = {
-    **dict.fromkeys(("fft",), "not there yet"),
     **dict.fromkeys(("onnx", "export", "package"), COMPILER),
     **dict.fromkeys(("ao", "quantization", "nn.quantized", "nn.intrinsic", "nn.qat"), QUANTIZED),
     **dict.fromkeys(("monitor",), "one process computes"),
@@ -146,7 +144,6 @@ ABSENT: dict[str, dict[str, str]] = {
             is_vulkan_available set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype
             set_autocast_xla_enabled""",
         ),
-        **_names(FFT, "istft stft"),
         **_names(REMOVED, "Storage cholesky eig lstsq matrix_rank qr solve symeig"),
         **_names(EXPERIMENTAL, "jagged"),
     },
@@ -167,7 +164,6 @@ ABSENT: dict[str, dict[str, str]] = {
         **_names(DEPRECATED, "index name reinforce resize resize_as storage_type volatile"),
         **_names(OTHER_DTYPES, "chalf hash_tensor"),
         **_names(INTERNAL, "const_data_ptr is_distributed slice_inverse"),
-        **_names(FFT, "istft stft"),
         **_names(EXPERIMENTAL, "to_padded_tensor"),
     },
     "nn": _names(INTERNAL, "factory_kwargs"),

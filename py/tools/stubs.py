@@ -37,6 +37,7 @@ KINDS = {
     "OptFloat": "_float | None",
     "Bool": "_bool",
     "Whether": "_bool | None",
+    "OptBool": "_bool | None",
     "Dim": "_int",
     "OptDim": "_int | None",
     "Dims": "_Ints",

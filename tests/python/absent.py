@@ -21,7 +21,7 @@ COMPARED = (
     *("nn.utils", "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations", "nn.utils.prune"),
     *("nn.utils.stateless", "nn.utils.fusion", "nn.utils.clip_grad", "nn.utils.convert_parameters", "nn.utils.init"),
     *("nn.utils.memory_format", "nn.utils.spectral_norm", "nn.utils.weight_norm"),
-    *("linalg", "special", "sparse", "func", "random", "signal", "signal.windows"),
+    *("fft", "linalg", "special", "sparse", "func", "random", "signal", "signal.windows"),
     *("distributions", "distributions.constraint_registry", "distributions.constraints", "distributions.kl"),
     *("distributions.transforms", "distributions.utils", "distributions.distribution", "distributions.exp_family"),
     *("distributions.relaxed_bernoulli", "distributions.relaxed_categorical", "distributions.one_hot_categorical"),

@@ -288,7 +288,7 @@ def lucid_function(schema: Any) -> Callable[..., Any]:
         return lambda x, *a, **k: getattr(x, name)(*a, **k)
     if path == "-" or path.startswith("special."):
         return getattr(lucid._C, schema["name"])
-    owners = {"nn.functional": lucid.nn.functional, "linalg": lucid.linalg}
+    owners = {"nn.functional": lucid.nn.functional, "linalg": lucid.linalg, "fft": lucid.fft}
     owner: Any = owners.get(path.rpartition(".")[0], lucid)
     return getattr(owner, path.rsplit(".", 1)[-1])
 

@@ -11,6 +11,7 @@ pub mod compare;
 pub mod contract;
 pub mod conv;
 pub mod create;
+pub mod fft;
 pub mod index;
 pub mod linalg;
 pub mod loss;

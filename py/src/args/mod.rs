@@ -323,7 +323,7 @@ pub fn ints_of(at: At, obj: Borrowed<'_, '_, PyAny>, expected: &str) -> PyResult
 pub mod kinds {
     macro_rules! markers { ($($name:ident)*) => { $(pub struct $name;)* } }
     markers! {
-        Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int Start OptInt Float OptFloat Bool Dim OptDim Dims OptDims
+        Tensor OptTensor Tensors Operand OptOperand Number OptNumber Int Start OptInt OptBool Float OptFloat Bool Dim OptDim Dims OptDims
         Sizes Sections DimPairs Dtype OptDtype OptDevice DeviceArg OptGenerator Text OptText OptFloats Bins OptOrder Spacing
         OptFormat SomeTensor SomeOperand SomeNumber SomeInt SomeDim SomeDims SomeOrder SomeText Whether
     }

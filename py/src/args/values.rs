@@ -80,6 +80,7 @@ plain_kinds! {
         Ok(b) => Ok(b.is_true()),
         Err(_) => Err(at.wrong(obj, "bool")),
     };
+    OptBool Option<bool>: |at, obj| or_none(obj, || <kinds::Bool as Kind>::hold(at, obj));
     Whether bool: |at, obj| match obj.is_none() {
         true => Ok(false),
         false => <kinds::Bool as Kind>::hold(at, obj),

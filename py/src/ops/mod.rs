@@ -503,6 +503,9 @@ families! {
     reflect reflect_ops lucid::ops::linalg::reflect;
     lowrank lowrank_ops lucid::ops::linalg::lowrank;
     matrix matrix_ops lucid::ops::matrix;
+    fft fft_ops lucid::ops::fft;
+    transform transform_ops lucid::ops::fft::transforms;
+    stft stft_ops lucid::ops::fft::stft;
     conv conv_ops lucid::ops::conv;
     pool pool_ops lucid::ops::pool;
     norm norm_ops lucid::ops::norm;

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 # From the lowest layer to the highest: a crate may depend on crates before its own line alone.
-LAYERS = ("mlx-ffi", "lucid-core", "lucid-ir", "lucid-cpu", "lucid-mlx", "lucid", "lucid-py", "embed")
+LAYERS = ("mlx-ffi", "lucid-core", "lucid-fft", "lucid-ir", "lucid-cpu", "lucid-mlx", "lucid", "lucid-py", "embed")
 
 
 def manifests() -> dict[str, Path]:
@@ -47,7 +47,7 @@ def test_arrows_point_down(name: str) -> None:
     assert not upward, f"{name} depends on {upward}, which are not below it"
 
 
-@pytest.mark.parametrize("folder", ["core", "ir", "cpu", "mlx"])
+@pytest.mark.parametrize("folder", ["core", "fft", "ir", "cpu", "mlx"])
 def test_lower_crates_name_only_what_is_below_them(folder: str) -> None:
     allowed = {d.replace("-", "_") for d in dependencies(ROOT / "engine" / folder / "Cargo.toml")}
     own = f"lucid_{folder}"

@@ -136,7 +136,7 @@ def mlx_own() -> Iterator[None]:
     lucid._C.set_hosting(True)
 
 
-HOSTED = [r for r in ROWS if r["family"] in ("conv", "pool")]
+HOSTED = [r for r in ROWS if r["family"] in ("conv", "pool", "fft")]
 
 
 @pytest.mark.usefixtures("mlx_own")

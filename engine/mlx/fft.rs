@@ -1,0 +1,68 @@
+//! Fourier transforms: MLX's own, and on its CPU stream the CPU device's kernels, which are faster.
+//!
+//! MLX scales by the number of elements or its root; any other factor is a product of its own. Depends on `array`,
+//! `hosted` and mlx-ffi.
+
+use super::array::GpuArray;
+use super::convert::{self, constant, ints};
+use super::fault::Made;
+use super::hosted;
+use super::value::Value;
+use crate::shape::numel;
+use crate::DType;
+use lucid_cpu::CpuBackend;
+use lucid_ir::backend::Backend;
+use lucid_ir::ops::fft::FftOp;
+use lucid_ir::Meta;
+use mlx_ffi::fft::{self as mlx, Norm};
+use mlx_ffi::{ops, Array, Dtype};
+use smallvec::SmallVec;
+
+pub(super) fn fft(op: &FftOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
+    if numel(&out.shape) == 0 {
+        let empty = ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?;
+        return GpuArray::new(Value::plain(empty), &out.shape, out.dtype);
+    }
+    if hosted::takes(DType::F32) {
+        let op = op.clone();
+        return hosted::run(c"LucidFft", &[x], out, move |x, out| CpuBackend::fft(&op, x[0], out));
+    }
+    let a = x.value()?.logical()?.into_owned();
+    let ndim = x.ndim();
+    // The sizes along which elements are transformed together: those of the longer of the two sides.
+    let sizes = match op {
+        FftOp::ComplexToReal { .. } => &out.shape[ndim - 1..],
+        FftOp::ComplexToComplex { .. } | FftOp::RealToComplex { .. } => &x.shape()[ndim - op.count()..],
+    };
+    let axes: SmallVec<[i32; 8]> = (0..op.count() as i32).map(|i| i - op.count() as i32).collect();
+    let (n, inverse) = (ints(sizes)?, op.is_inverse());
+    let (norm, factor) = scaling(op.scale(), numel(sizes), inverse);
+    let array = match op {
+        FftOp::ComplexToComplex { inverse: false, .. } => mlx::fftn(&a, &n, &axes, norm)?,
+        FftOp::ComplexToComplex { inverse: true, .. } => mlx::ifftn(&a, &n, &axes, norm)?,
+        FftOp::RealToComplex { onesided: true, .. } => mlx::rfftn(&a, &n, &axes, norm)?,
+        FftOp::RealToComplex { onesided: false, .. } => {
+            mlx::fftn(&ops::astype(&a, Dtype::Complex64)?, &n, &axes, norm)?
+        }
+        FftOp::ComplexToReal { .. } => mlx::irfftn(&a, &n, &axes, norm)?,
+    };
+    GpuArray::new(Value::plain(scaled(array, factor, out.dtype)?), &out.shape, out.dtype)
+}
+
+/// MLX's scaling that is nearest, and the factor that is left.
+fn scaling(scale: f64, n: usize, inverse: bool) -> (Norm, f64) {
+    let n = n as f64;
+    let (plain, whole) = if inverse { (Norm::Forward, Norm::Backward) } else { (Norm::Backward, Norm::Forward) };
+    match scale {
+        s if s == 1.0 / n && n > 1.0 => (whole, 1.0),
+        s if s == 1.0 / n.sqrt() && n > 1.0 => (Norm::Ortho, 1.0),
+        s => (plain, s),
+    }
+}
+
+fn scaled(array: Array, factor: f64, dtype: DType) -> Made<Array> {
+    match factor {
+        1.0 => Ok(array),
+        _ => Ok(ops::multiply(&array, &constant(factor, dtype.to_real())?)?),
+    }
+}
