@@ -14,6 +14,7 @@ mod array;
 mod bessel;
 mod bounds;
 mod chain;
+pub mod communication;
 mod contract;
 mod conv;
 mod convert;
