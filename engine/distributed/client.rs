@@ -208,7 +208,9 @@ fn read(mut stream: TcpStream, client: &std::sync::Weak<Client>) {
             Ok(fields) => fields,
             Err(e) => {
                 let why = format!("the store, in the launcher or in rank 0, has ended ({e})");
-                client.with_inbox(|inbox| drop(inbox.closed.get_or_insert(why)));
+                client.with_inbox(|inbox| {
+                    inbox.closed.get_or_insert(why);
+                });
                 return;
             }
         };
@@ -219,7 +221,9 @@ fn read(mut stream: TcpStream, client: &std::sync::Weak<Client>) {
             }
             b"failed" => {
                 let (group, why) = (text(fields.get(1)), text(fields.get(2)));
-                client.with_inbox(|inbox| drop(inbox.failed.entry(group).or_insert(why)));
+                client.with_inbox(|inbox| {
+                    inbox.failed.entry(group).or_insert(why);
+                });
             }
             b"gone" => {
                 let (rank, why) = (parse(fields.get(1)).unwrap_or_default() as usize, text(fields.get(2)));

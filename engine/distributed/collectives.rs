@@ -102,10 +102,11 @@ fn bits(x: &Tensor) -> Result<Tensor> {
 
 /// The elements that [`bits`] were made of.
 fn unbits(x: &Tensor, dtype: DType) -> Result<Tensor> {
-    if dtype.is_complex() {
-        return view_as_complex(&x.view_dtype(dtype.to_real())?);
+    match x.dtype() == dtype {
+        true => Ok(x.clone()),
+        false if dtype.is_complex() => view_as_complex(&x.view_dtype(dtype.to_real())?),
+        false => x.view_dtype(dtype),
     }
-    if x.dtype() == dtype { Ok(x.clone()) } else { x.view_dtype(dtype) }
 }
 
 fn through_mlx(
@@ -228,7 +229,7 @@ impl Group {
         how.ensure(op, x.dtype())?;
         let mut into = fitting(op, into, x.shape(), x.dtype())?;
         let x = plain(op, x)?;
-        if self.size() == 1 || x.numel() == 0 && self.size() == 1 {
+        if self.size() == 1 {
             return Ok(Work::finished(op, put(x, into)));
         }
         let to = dst.map(|d| format!(" to rank {d} of the group")).unwrap_or_default();

@@ -373,7 +373,9 @@ impl Core {
             }
             Some(since) if since.elapsed() > VERDICT => {
                 let why = format!("{} number {}: timed out, and the store does not answer ({})", now.op, now.seq, now.id);
-                client.with_inbox(|inbox| drop(inbox.failed.entry(self.name.clone()).or_insert(why)));
+                client.with_inbox(|inbox| {
+                    inbox.failed.entry(self.name.clone()).or_insert(why);
+                });
             }
             Some(_) => {}
         }

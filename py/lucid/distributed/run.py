@@ -246,8 +246,16 @@ def _report(first: _Process, status: int) -> None:
     print(trace.rstrip("\n"), file=out, flush=True)
 
 
+def _follow(launcher: int) -> None:
+    """Ends this process, and what it started, when the launcher is gone without having ended it."""
+    while os.getppid() == launcher:
+        time.sleep(1.0)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
 def _run_worker(arguments: list[str]) -> None:
     """Runs the program in this process, and leaves the traceback of its error in a file."""
+    threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
     module = arguments[0] == "-m"
     program, *rest = arguments[1:] if module else arguments
     sys.argv = [program, *rest]
