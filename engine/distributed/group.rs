@@ -1,7 +1,7 @@
 //! Jobs and groups: who computes together, the thread that runs a group's operations in order, and the watchdog.
 //!
-//! Depends on the control channel and mlx-ffi's rings. Each operation is announced on the control channel while its data
-//! travels; its result counts only once every member has announced the same. Invariants: a group's operations run in the
+//! Depends on the control channel and mlx-ffi's rings. Each operation is announced on the control channel, and its data travels
+//! once every member has announced the same. Invariants: a group's operations run in the
 //! order of the calls; one that cannot be done is ended by the watchdog, with the reason on every rank.
 
 use super::client::Client;
@@ -306,19 +306,18 @@ impl Core {
         let fields: [&[u8]; 4] = [self.name.as_bytes(), &number(seq), members.as_bytes(), what.as_bytes()];
         let id = client.ask("check", &fields);
         *self.flight.lock() = Some(Flight { id, seq, op, began, timeout, late_since: None, aborted: false });
-        let moved = match step {
+        // Nobody moves data before all are there: MLX's threads would spin while they wait for a peer, and what is not the same
+        // everywhere would arrive as something else.
+        let agreed = client.answer(id, Some(&self.name), until);
+        let moved = agreed.and_then(|_| match step {
             Step::Meet(value) => Ok(Ok(value)),
             Step::Move(data) => self.ring(until).map(|ring| data(&ring)),
-        };
-        let verdict = match &moved {
-            Ok(Ok(_)) => client.answer(id, Some(&self.name), until).map(drop),
-            _ => Ok(()),
-        };
+        });
         self.flight.lock().take();
-        let why = match (moved, verdict) {
-            (Ok(Ok(value)), Ok(())) => return Ok(value),
-            (_, Err(why)) | (Err(why), _) => why,
-            (Ok(Err(e)), _) => match *e {
+        let why = match moved {
+            Ok(Ok(value)) => return Ok(value),
+            Err(why) => why,
+            Ok(Err(e)) => match *e {
                 // The ring's own failure says little; the reason is on its way.
                 Error::Backend { why, .. } => {
                     let until = Instant::now() + GRACE;

@@ -41,7 +41,8 @@ def _flat(state: Any, prefix: str = "") -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in items:
         path = f"{prefix}/{key}" if prefix else key
-        out.update(_flat(value, path) if value or not isinstance(value, (dict, list, tuple)) else {})
+        nested = isinstance(value, (dict, list, tuple))
+        out.update(_flat(value, path) if not nested or value else {})
     return out
 
 
