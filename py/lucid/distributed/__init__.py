@@ -1,8 +1,9 @@
-"""Several processes, on one machine or many, that compute together: `torch.distributed`'s names over MLX's communication.
+"""Several processes, on one machine or many, that compute together: `torch.distributed`'s names over MLX's
+communication.
 
-The backend `gloo` is MLX's ring over TCP, for tensors of both devices. Beside the data runs a control channel, a small store
-that finds the processes, checks that all call the same, and notices who is gone or late: what waits for others ends with a
-`DistBackendError` that names rank and operation. `python -m lucid.distributed.run` starts the processes.
+The backend `gloo` is MLX's ring over TCP, for tensors of both devices. Beside the data runs a control channel, a small
+store that finds the processes, checks that all call the same, and notices who is gone or late: what waits for others
+ends with a `DistBackendError` that names rank and operation. `python -m lucid.distributed.run` starts the processes.
 
 Every collective computes when it is called (`async_op=True`: in the background, in order), on the GPU device too.
 """
@@ -43,6 +44,7 @@ from lucid.distributed._objects import (
     scatter_object_list,
     send_object_list,
 )
+from lucid.distributed._rendezvous import rendezvous
 from lucid.distributed._state import (
     Backend,
     GroupMember,
@@ -73,7 +75,6 @@ from lucid.distributed._state import (
 )
 from lucid.distributed.device_mesh import DeviceMesh, init_device_mesh
 from lucid.distributed.store import FileStore, HashStore, PrefixStore, Store, TCPStore
-from lucid.distributed._rendezvous import rendezvous
 
 DistBackendError = _errors.DistBackendError
 # PyTorch tells these apart by where an error came from; here its text does.

@@ -46,7 +46,8 @@ class Work:
     """An operation that was begun with `async_op=True`."""
 
     def __init__(self, works: Sequence[_C._Work], then: Callable[[list[Any]], Any] | None = None) -> None:
-        self._works, self._then, self._result = list(works), then, None
+        self._works, self._then = list(works), then
+        self._result: Any = None
         self._error: BaseException | None = None
         self._done = False
 
@@ -134,8 +135,8 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
         A `Work` with `async_op=True`; None otherwise, and where this process is not in the group.
 
     Raises:
-        DistBackendError: where the members do not call the same, with the same shape and dtype, within the group's timeout; it
-            names the rank and the operation.
+        DistBackendError: where the members do not call the same, with the same shape and dtype, within the group's
+            timeout; it names the rank and the operation.
     """
     found = resolve(group, "all_reduce")
     how = _how(op, "all_reduce")
@@ -226,9 +227,7 @@ def _spread(outs: Sequence[Tensor]) -> Callable[[list[Any]], Any]:
     return then
 
 
-def all_gather(
-    tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
-) -> Work | None:
+def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
     """Every member's tensor into every member's list, in the group's order. All have one shape and dtype."""
     found = resolve(group, "all_gather")
     if found is None:
@@ -349,8 +348,8 @@ def reduce_scatter_tensor(
 def all_to_all(
     output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """`output[i]` becomes member `i`'s `input[rank]`. All tensors have one shape and dtype; for parts of several sizes see
-    `all_to_all_single`."""
+    """`output[i]` becomes member `i`'s `input[rank]`. All tensors have one shape and dtype; for parts of several sizes
+    see `all_to_all_single`."""
     found = resolve(group, "all_to_all")
     if found is None:
         return None
@@ -386,8 +385,10 @@ def all_to_all_single(
         raise errors.ValueError(f"{op}: the tensors need a first dimension")
     if not output_split_sizes and not input_split_sizes:
         if x.shape[0] % n or out.shape != x.shape:
-            raise errors.ValueError(f"{op}: the first dimension of {tuple(x.shape)} must be divisible by {n}, and the "
-                                    f"output, of {tuple(out.shape)}, have the same shape")
+            raise errors.ValueError(
+                f"{op}: the first dimension of {tuple(x.shape)} must be divisible by {n}, and the "
+                f"output, of {tuple(out.shape)}, have the same shape"
+            )
         parts = x.detach().reshape(n, x.shape[0] // n, *x.shape[1:])
 
         def whole(results: list[Any]) -> None:
@@ -397,7 +398,9 @@ def all_to_all_single(
     sent = input_split_sizes or [x.shape[0] // n] * n
     wanted = output_split_sizes or [out.shape[0] // n] * n
     if len(sent) != n or len(wanted) != n or sum(sent) != x.shape[0] or sum(wanted) != out.shape[0]:
-        raise errors.ValueError(f"{op}: the sizes {sent} and {wanted} do not split {x.shape[0]} and {out.shape[0]} rows")
+        raise errors.ValueError(
+            f"{op}: the sizes {sent} and {wanted} do not split {x.shape[0]} and {out.shape[0]} rows"
+        )
     sizes = found.native.begin("all_gather", lucid.tensor(sent, dtype=lucid.int64), timeout=found.timeout).wait()
     table = [[int(v) for v in row] for row in sizes.tolist()]
     coming = [table[i][rank] for i in range(n)]
@@ -445,8 +448,8 @@ def _peer(group: Any, rank: int | None, group_rank: int | None, op: str) -> tupl
 def isend(
     tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:
-    """Begins to send a tensor to a rank of the job, or of the group. Messages between two ranks arrive in order; where the
-    tags of a message and of the `recv` that gets it differ, both fail."""
+    """Begins to send a tensor to a rank of the job, or of the group. Messages between two ranks arrive in order; where
+    the tags of a message and of the `recv` that gets it differ, both fail."""
     found = _peer(group, dst, group_dst, "send")
     if found is None:
         return None
@@ -471,18 +474,14 @@ def irecv(
     return Work([channel.begin("recv", _tensor(tensor, "recv"), "SUM", tag, None, found[0].timeout)])
 
 
-def send(
-    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
-) -> None:
+def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
     """As `isend`, and waits until the message is received."""
     work = isend(tensor, dst, group, tag, group_dst)
     if work is not None:
         work.wait()
 
 
-def recv(
-    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
-) -> int:
+def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
     """As `irecv`, and waits. Returns the source's rank in the job, -1 where this process is not in the group."""
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
@@ -507,7 +506,14 @@ class P2POp:
     ) -> None:
         if op not in (isend, irecv):
             raise errors.ValueError("P2POp: op must be isend or irecv")
-        self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = op, tensor, peer, group, tag, group_peer
+        self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = (
+            op,
+            tensor,
+            peer,
+            group,
+            tag,
+            group_peer,
+        )
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:

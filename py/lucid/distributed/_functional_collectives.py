@@ -21,7 +21,7 @@ def _op(name: str | ReduceOp) -> ReduceOp:
     return name if isinstance(name, ReduceOp) else ReduceOp[name.upper()]
 
 
-def all_reduce(self: Tensor, reduceOp: str, group: Any, tag: str = "") -> Tensor:  # noqa: N803 - PyTorch's name.
+def all_reduce(self: Tensor, reduceOp: str, group: Any, tag: str = "") -> Tensor:
     """The reduction, by name: `sum`, `avg`, …"""
     return with_grad.all_reduce(self, _op(reduceOp), group)
 
@@ -38,7 +38,7 @@ def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") 
 
 def reduce_scatter_tensor(
     self: Tensor,
-    reduceOp: str,  # noqa: N803 - PyTorch's name.
+    reduceOp: str,
     scatter_dim: int,
     group: Any,
     tag: str = "",
@@ -49,8 +49,12 @@ def reduce_scatter_tensor(
     return with_grad.reduce_scatter(parts[0], parts, _op(reduceOp), group)
 
 
-def all_to_all_single(self: Tensor, output_split_sizes: Any, input_split_sizes: Any, group: Any, tag: str = "") -> Tensor:
+def all_to_all_single(
+    self: Tensor, output_split_sizes: Any, input_split_sizes: Any, group: Any, tag: str = ""
+) -> Tensor:
     """Equal parts, exchanged."""
     if output_split_sizes or input_split_sizes:
-        raise NotImplementedError("all_to_all_single with gradients takes equal parts; see distributed.all_to_all_single")
+        raise NotImplementedError(
+            "all_to_all_single with gradients takes equal parts; see distributed.all_to_all_single"
+        )
     return with_grad.all_to_all_single(self, self, group)

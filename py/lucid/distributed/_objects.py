@@ -1,4 +1,5 @@
-"""Objects between processes: pickled, and sent as bytes. Unpickling runs what the sender says: use it within one job."""
+"""Objects between processes: pickled, and sent as bytes. Unpickling runs what the sender says: use it within one
+job."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ def _to_tensor(obj: Any) -> Tensor:
 
 
 def _to_object(tensor: Tensor, size: int) -> Any:
-    return pickle.loads(bytes(tensor[:size].tolist()))  # noqa: S301 - of the same job.
+    return pickle.loads(bytes(tensor[:size].tolist()))
 
 
 def _padded(data: Tensor, size: int) -> Tensor:

@@ -10,7 +10,9 @@ from lucid import errors
 from lucid.distributed.store import Store, TCPStore
 
 
-def rendezvous(url: str, rank: int = -1, world_size: int = -1, timeout: float = 1800.0) -> Iterator[tuple[Store, int, int]]:
+def rendezvous(
+    url: str, rank: int = -1, world_size: int = -1, timeout: float = 1800.0
+) -> Iterator[tuple[Store, int, int]]:
     """Yields the job's store, this process's rank and the world size, for `env://` and `tcp://` URLs."""
     parts = urlsplit(url)
     query = parse_qs(parts.query)

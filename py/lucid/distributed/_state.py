@@ -1,7 +1,7 @@
 """The process's job, its groups, and the questions about them.
 
-The job is `lucid._C._Job`: a connection to the store and, for each group, a thread that runs its operations in order over
-MLX's communication. What is here is PyTorch's way to name them.
+The job is `lucid._C._Job`: a connection to the store and, for each group, a thread that runs its operations in order
+over MLX's communication. What is here is PyTorch's way to name them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ DistBackendError = errors.DistBackendError
 class Backend(str):
     """A backend's name: `gloo` and `ring` are MLX's ring over TCP; `mpi`, `nccl` and `jaccl` are MLX's of these names.
 
-    `Backend("GLOO")` is `"gloo"`. A string like `cpu:gloo,gpu:gloo` names one backend for each device; both have to be the
-    same, since one ring serves both devices.
+    `Backend("GLOO")` is `"gloo"`. A string like `cpu:gloo,gpu:gloo` names one backend for each device; both have to be
+    the same, since one ring serves both devices.
     """
 
     UNDEFINED = "undefined"
@@ -114,7 +114,7 @@ class _NonMember:
 
 class _GroupMeta(type):
     @property
-    def WORLD(cls) -> ProcessGroup | None:  # noqa: N802 - PyTorch's name.
+    def WORLD(cls) -> ProcessGroup | None:
         """The group of all processes; None before `init_process_group`."""
         return _state.world
 
@@ -227,7 +227,8 @@ def init_process_group(
     """Makes this process a member of its job, and waits for the others.
 
     Args:
-        backend: `gloo` or `ring` (the default): MLX's ring over TCP, for both devices; `nccl`, `mpi`, `jaccl`: MLX's own.
+        backend: `gloo` or `ring` (the default): MLX's ring over TCP, for both devices; `nccl`, `mpi`, `jaccl`: MLX's
+            own.
         init_method: `env://` (the default): MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE of the environment;
             `tcp://host:port`; or `file:///path`, which processes find one another by.
         timeout: How long each operation may take. Default: 30 minutes.
@@ -240,8 +241,8 @@ def init_process_group(
 
     Raises:
         ValueError: where the environment, or an argument, does not say what is needed.
-        DistBackendError: where the others are not there in time, the port is taken, the host does not resolve, or world sizes
-            and ranks do not fit together.
+        DistBackendError: where the others are not there in time, the port is taken, the host does not resolve, or world
+            sizes and ranks do not fit together.
 
     Example::
 
@@ -333,8 +334,9 @@ def default_group(op: str = "Default process group") -> ProcessGroup:
         ValueError: before `init_process_group`.
     """
     if _state.world is None:
-        raise errors.ValueError(f"{op}: Default process group has not been initialized, please make sure to call "
-                                "init_process_group.")
+        raise errors.ValueError(
+            f"{op}: Default process group has not been initialized, please make sure to call init_process_group."
+        )
     return _state.world
 
 

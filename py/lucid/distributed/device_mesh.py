@@ -125,9 +125,7 @@ class DeviceMesh:
         for dim in reversed(range(self.ndim)):
             if dim not in dims:
                 part = part.select(dim, self._coordinate[dim])
-        return DeviceMesh(
-            self.device_type, part, mesh_dim_names=wanted, _groups=[self._groups[d] for d in dims]
-        )
+        return DeviceMesh(self.device_type, part, mesh_dim_names=wanted, _groups=[self._groups[d] for d in dims])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeviceMesh) and self.shape == other.shape and self.mesh.tolist() == other.mesh.tolist()

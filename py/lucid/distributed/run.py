@@ -1,7 +1,8 @@
 """`python -m lucid.distributed.run [options] program [arguments]`: starts a program several times, as one job.
 
-The options are torchrun's. The launcher of the first node serves the job's store, so that the loss of any process is noticed.
-Each line that a process prints has its rank before it. When one fails, the others are ended, and its traceback comes last.
+The options are torchrun's. The launcher of the first node serves the job's store, so that the loss of any process is
+noticed. Each line that a process prints has its rank before it. When one fails, the others are ended, and its traceback
+comes last.
 
     python -m lucid.distributed.run --nproc-per-node 2 train.py --lr 0.1
 """
@@ -9,6 +10,7 @@ Each line that a process prints has its rank before it. When one fails, the othe
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import runpy
@@ -67,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     add("nproc-per-node", type=_processes, default=1, help="processes on each: a number, auto, cpu or gpu")
     add("node-rank", type=int, default=0, help="this machine's number")
     add("master-addr", default=None, help="the first machine's name or address (default: loopback for one machine)")
-    add("master-port", type=int, default=None, help="the store's port (default: a free one for one machine, else 29500)")
+    add(
+        "master-port", type=int, default=None, help="the store's port (default: a free one for one machine, else 29500)"
+    )
     add("hostfile", default=None, help="JSON list of the machines' addresses, or a text file with one for each line")
     add("backend", default="ring", choices=["ring", "gloo", "mpi", "nccl", "any"], help="what init_process_group uses")
     add("max-restarts", type=int, default=0, help="how often all processes are started again when one fails")
@@ -102,14 +106,19 @@ class _Process:
         self.error_file = env["TORCHELASTIC_ERROR_FILE"]
         # A session of its own, so that the processes that it starts end with it.
         self.process = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
         self.tail: list[bytes] = []
         self.readers = [
             threading.Thread(target=self._read, args=(pipe, out, log and log / f"{rank}-{name}.log"), daemon=True)
             for pipe, out, name in (
-                (self.process.stdout, sys.stdout, "stdout"), (self.process.stderr, sys.stderr, "stderr"),
+                (self.process.stdout, sys.stdout, "stdout"),
+                (self.process.stderr, sys.stderr, "stderr"),
             )
         ]
         for reader in self.readers:
@@ -117,25 +126,20 @@ class _Process:
 
     def _read(self, pipe: IO[bytes], out: Any, log: Path | None) -> None:
         prefix = f"[rank{self.rank}]: ".encode()
-        file = open(log, "wb") if log else None
-        for line in pipe:
-            if out is sys.stderr:
-                self.tail = [*self.tail[-60:], line]
-            try:
-                os.write(out.fileno(), prefix + line if line.endswith(b"\n") else prefix + line + b"\n")
-            except (OSError, ValueError):
-                pass
-            if file:
-                file.write(line)
-                file.flush()
-        if file:
-            file.close()
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(open(log, "wb")) if log else None
+            for line in pipe:
+                if out is sys.stderr:
+                    self.tail = [*self.tail[-60:], line]
+                with contextlib.suppress(OSError, ValueError):
+                    os.write(out.fileno(), prefix + line if line.endswith(b"\n") else prefix + line + b"\n")
+                if file:
+                    file.write(line)
+                    file.flush()
 
     def end(self, how: int) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, how)
-        except ProcessLookupError:
-            pass
 
     def settle(self) -> None:
         for reader in self.readers:
@@ -148,27 +152,38 @@ def _end(processes: list[_Process], how: int = signal.SIGTERM) -> None:
         p.end(how)
     until = time.monotonic() + PATIENCE
     for p in processes:
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             p.process.wait(max(until - time.monotonic(), 0.01))
-        except subprocess.TimeoutExpired:
-            pass
     for p in processes:
         p.end(signal.SIGKILL)
         p.process.wait()
         p.settle()
 
 
-def _environment(args: argparse.Namespace, local: int, attempt: int, host: str, port: int, token: str, run: str,
-                 folder: str) -> dict[str, str]:
+def _environment(
+    args: argparse.Namespace, local: int, attempt: int, host: str, port: int, token: str, run: str, folder: str
+) -> dict[str, str]:
     rank, world = args.node_rank * args.nproc_per_node + local, args.nnodes * args.nproc_per_node
     env = dict(os.environ)
     env.update(
-        RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(local), LOCAL_WORLD_SIZE=str(args.nproc_per_node),
-        GROUP_RANK=str(args.node_rank), GROUP_WORLD_SIZE=str(args.nnodes), ROLE_RANK=str(rank), ROLE_NAME="default",
-        ROLE_WORLD_SIZE=str(world), MASTER_ADDR=host, MASTER_PORT=str(port), TORCHELASTIC_RUN_ID=run,
-        TORCHELASTIC_RESTART_COUNT=str(attempt), TORCHELASTIC_MAX_RESTARTS=str(args.max_restarts),
-        TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_ERROR_FILE=str(Path(folder) / f"{attempt}-{rank}.json"),
-        LUCID_DISTRIBUTED_TOKEN=token, LUCID_DISTRIBUTED_BACKEND=args.backend,
+        RANK=str(rank),
+        WORLD_SIZE=str(world),
+        LOCAL_RANK=str(local),
+        LOCAL_WORLD_SIZE=str(args.nproc_per_node),
+        GROUP_RANK=str(args.node_rank),
+        GROUP_WORLD_SIZE=str(args.nnodes),
+        ROLE_RANK=str(rank),
+        ROLE_NAME="default",
+        ROLE_WORLD_SIZE=str(world),
+        MASTER_ADDR=host,
+        MASTER_PORT=str(port),
+        TORCHELASTIC_RUN_ID=run,
+        TORCHELASTIC_RESTART_COUNT=str(attempt),
+        TORCHELASTIC_MAX_RESTARTS=str(args.max_restarts),
+        TORCHELASTIC_USE_AGENT_STORE="True",
+        TORCHELASTIC_ERROR_FILE=str(Path(folder) / f"{attempt}-{rank}.json"),
+        LUCID_DISTRIBUTED_TOKEN=token,
+        LUCID_DISTRIBUTED_BACKEND=args.backend,
     )
     env.setdefault("OMP_NUM_THREADS", "1")
     env["PYTHONUNBUFFERED"] = "1"
@@ -237,8 +252,11 @@ def _failed_at(p: _Process) -> tuple[int, float]:
 def _report(first: _Process, status: int) -> None:
     out = sys.stderr
     how = f"with exit status {status}" if status >= 0 else f"by signal {signal.Signals(-status).name}"
-    print(f"lucid.distributed.run: rank {first.rank} (local rank {first.local}, pid {first.process.pid}) ended {how}; "
-          "the others were ended", file=out)
+    print(
+        f"lucid.distributed.run: rank {first.rank} (local rank {first.local}, pid {first.process.pid}) ended {how}; "
+        "the others were ended",
+        file=out,
+    )
     try:
         trace = json.loads(Path(first.error_file).read_text())["traceback"]
     except (OSError, ValueError, KeyError):

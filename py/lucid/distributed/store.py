@@ -37,7 +37,8 @@ def job_token(host: str) -> str:
         return given
     if not _is_loopback(host):
         raise errors.ValueError(
-            f"init_process_group: the store at '{host}' can be reached by other machines; set LUCID_DISTRIBUTED_TOKEN to "
+            f"init_process_group: the store at '{host}' can be reached by other machines; set "
+            "LUCID_DISTRIBUTED_TOKEN to "
             "one secret text for every process of the job, or start them with python -m lucid.distributed.run"
         )
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
@@ -115,7 +116,8 @@ class Store:
         return int(self._call("add", [_bytes(key), int(amount).to_bytes(8, "little", signed=True)]))
 
     def compare_set(self, key: str, expected_value: str | bytes, desired_value: str | bytes) -> bytes:
-        """Sets a key whose value is the expected one, or that is not set where that is empty. Returns the value then."""
+        """Sets a key whose value is the expected one, or that is not set where that is empty. Returns the value
+        then."""
         return self._call("compare_set", [_bytes(key), _bytes(expected_value), _bytes(desired_value)])
 
     def delete_key(self, key: str) -> bool:

@@ -1,4 +1,5 @@
-"""`DistributedDataParallel`: copies of a module in several processes, whose gradients are averaged while they are computed."""
+"""`DistributedDataParallel`: copies of a module in several processes, whose gradients are averaged while they are
+computed."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import lucid
-from lucid import Tensor, _C, errors
+from lucid import _C, Tensor, errors
 from lucid.autograd import Function
 from lucid.nn.modules.module import Module
 
@@ -85,9 +86,9 @@ def _visit(found: Any, of: Callable[[Tensor], Tensor]) -> Any:
 class DistributedDataParallel(Module):
     """Runs `module`, whose copies in all processes of a group start alike and get the mean of all gradients.
 
-    At construction rank 0's parameters and buffers are sent to all. In the backward pass gradients are put in buckets, from the
-    last layer on; a bucket that is complete travels while the rest of the pass goes on. After `backward()` every
-    parameter's `grad` is the mean over the processes. `state_dict()` has its names under `module.`.
+    At construction rank 0's parameters and buffers are sent to all. In the backward pass gradients are put in buckets,
+    from the last layer on; a bucket that is complete travels while the rest of the pass goes on. After `backward()`
+    every parameter's `grad` is the mean over the processes. `state_dict()` has its names under `module.`.
 
     Args:
         module: The module. Its state has the same shapes on every process, which is checked.
@@ -98,16 +99,16 @@ class DistributedDataParallel(Module):
         init_sync: Whether the state is checked and sent at construction.
         process_group: The group; all processes where it is None.
         bucket_cap_mb: The size of a bucket in MiB (25 where it is None); the first is at most 1 MiB.
-        find_unused_parameters: Whether parameters may be without a gradient in a pass. Those that no process used keep the
-            `grad` that they had. Without it a pass that leaves a parameter out raises an error, on its own end.
+        find_unused_parameters: Whether parameters may be without a gradient in a pass. Those that no process used keep
+            the `grad` that they had. Without it a pass that leaves a parameter out raises an error, on its own end.
         gradient_as_bucket_view: Whether gradients become views of their bucket instead of copies.
         static_graph: Accepted; buckets are always the same.
 
     Raises:
         ValueError: where nothing needs a gradient. DistBackendError: where processes do not fit together.
 
-    Differences from PyTorch: a parameter without a gradient is an error of that `backward()`, not of the next forward pass;
-    there is no `join()`.
+    Differences from PyTorch: a parameter without a gradient is an error of that `backward()`, not of the next forward
+    pass; there is no `join()`.
 
     Example::
 
@@ -153,7 +154,8 @@ class DistributedDataParallel(Module):
         named = [(n, p) for n, p in named if n not in self._ignored]
         if not named:
             raise errors.ValueError(
-                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient."
+                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a "
+                "gradient."
             )
         self.module = module
         self.device_ids, self.output_device, self.dim = device_ids, output_device, dim
@@ -177,7 +179,7 @@ class DistributedDataParallel(Module):
         for p in params:
             p.register_post_accumulate_grad_hook(self._arrived)
 
-    def _split(self, params: list[Tensor]) -> list[list[Tensor]]:
+    def _split(self, params: Sequence[Tensor]) -> list[list[Tensor]]:
         buckets: list[list[Tensor]] = []
         open_: dict[Any, tuple[list[Tensor], int]] = {}
         for p in reversed(params):
@@ -205,7 +207,8 @@ class DistributedDataParallel(Module):
             if other != own:
                 odd = next((a, b) for a, b in zip([*own, None], [*other, None], strict=False) if a != b)
                 raise errors.DistBackendError(
-                    f"DistributedDataParallel: the modules of ranks {self.process_group.rank()} and {rank} of the group differ: "
+                    f"DistributedDataParallel: the modules of ranks {self.process_group.rank()} and {rank} of the "
+                    "group differ: "
                     f"{odd[0]} and {odd[1]}"
                 )
 
@@ -245,7 +248,12 @@ class DistributedDataParallel(Module):
         if not sync:
             return out
         found: list[Tensor] = []
-        _visit(out, lambda t: (found.append(t), t)[1])
+
+        def note(t: Tensor) -> Tensor:
+            found.append(t)
+            return t
+
+        _visit(out, note)
         wanted = [t for t in found if t.requires_grad]
         if not wanted:
             return out
@@ -275,7 +283,9 @@ class DistributedDataParallel(Module):
         group = self.process_group
         with lucid.no_grad():
             parts = [
-                p.grad.detach().reshape(-1) if p.grad is not None and id(p) in self._ready[i] else p.new_zeros(p.numel())
+                p.grad.detach().reshape(-1)
+                if p.grad is not None and id(p) in self._ready[i]
+                else p.new_zeros(p.numel())
                 for p in bucket
             ]
             flat = lucid.cat(parts) if len(parts) > 1 else parts[0].clone()
@@ -293,7 +303,8 @@ class DistributedDataParallel(Module):
             if missing and not self.find_unused_parameters:
                 names = ", ".join(self._names[id(p)] for p in missing)
                 raise errors.RuntimeError(
-                    f"DistributedDataParallel: the loss does not depend on {names}; pass find_unused_parameters=True, or use "
+                    f"DistributedDataParallel: the loss does not depend on {names}; pass "
+                    "find_unused_parameters=True, or use "
                     "them in the forward pass"
                 )
             unused: set[int] = set()
@@ -335,8 +346,8 @@ class DistributedDataParallel(Module):
     def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Any]) -> None:
         """Has `hook(state, bucket)` send gradients, instead of an all-reduce.
 
-        It returns a future, or a `Work`, of the vector that the bucket's gradients become: their mean, not their sum. Hooks as
-        in PyTorch are in `lucid.distributed.algorithms.ddp_comm_hooks.default_hooks`.
+        It returns a future, or a `Work`, of the vector that the bucket's gradients become: their mean, not their sum.
+        Hooks as in PyTorch are in `lucid.distributed.algorithms.ddp_comm_hooks.default_hooks`.
         """
         if not callable(hook):
             raise errors.TypeError("register_comm_hook: the hook must be callable")

@@ -1,4 +1,5 @@
-"""`DistributedDataParallel`, and `DataParallel` for scripts that have it: there is one device here to be parallel on."""
+"""`DistributedDataParallel`, and `DataParallel` for scripts that have it: there is one device here to be parallel
+on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checkpoints that many processes write together, and that any number of them read.
 
-A checkpoint is a folder: a file for each process with the parts that it has, and `metadata.json`, which tells where the parts
-of each tensor are. It appears whole: it is written under another name, and renamed when every process is done.
+A checkpoint is a folder: a file for each process with the parts that it has, and `metadata.json`, which tells where the
+parts of each tensor are. It appears whole: it is written under another name, and renamed when every process is done.
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ def _is_mine(value: Any, rank: int) -> bool:
     if d is None:
         return rank == 0
     at = d.device_mesh.get_coordinate()
-    return at is not None and all(
-        i == 0 or isinstance(p, Shard) for i, p in zip(at, d.placements, strict=True)
-    )
+    return at is not None and all(i == 0 or isinstance(p, Shard) for i, p in zip(at, d.placements, strict=True))
 
 
 def _group(process_group: Any, no_dist: bool) -> ProcessGroup | None:
@@ -175,8 +173,8 @@ def save(
     """Writes a state dict to a folder; every process of the group calls it.
 
     Args:
-        state_dict: Nested dicts and lists of tensors, sharded parameters, `DTensor`s and other values. What is not sharded is the
-            same on every process, and rank 0 writes it.
+        state_dict: Nested dicts and lists of tensors, sharded parameters, `DTensor`s and other values. What is not
+            sharded is the same on every process, and rank 0 writes it.
         checkpoint_id: The folder, which all processes see. One that is there is replaced at the end, whole.
         storage_writer: Must be None.
         planner: Must be None.
@@ -306,8 +304,8 @@ def load(
     """Fills a state dict from a folder, in place: each process reads what it has the place for, whoever wrote it.
 
     Args:
-        state_dict: As for `save`, of the same names and whole shapes; the number of processes and the placements may be others.
-            Tensors are overwritten, other values replaced.
+        state_dict: As for `save`, of the same names and whole shapes; the number of processes and the placements may be
+            others. Tensors are overwritten, other values replaced.
         checkpoint_id: The folder.
         storage_reader: Must be None.
         planner: Must be None.
@@ -346,5 +344,3 @@ def _fill(state: Any, reader: _Reader, values: dict[str, Any], prefix: str) -> N
             _fill(list(value), reader, values, path)
         elif isinstance(state, (dict, list)) and path in values:
             state[key] = values[path]
-
-

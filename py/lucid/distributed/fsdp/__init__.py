@@ -1,8 +1,8 @@
 """`fully_shard`: parameters, gradients and optimizer state in shards, one for each process.
 
-A module that was given to `fully_shard` keeps, of each of its parameters, the rows that are this process's. Its forward pass
-gathers them all at once and drops the whole ones again; what the graph saved of them is gathered again by the backward pass,
-whose gradients are averaged and scattered, so that an optimizer steps shards.
+A module that was given to `fully_shard` keeps, of each of its parameters, the rows that are this process's. Its forward
+pass gathers them all at once and drops the whole ones again; what the graph saved of them is gathered again by the
+backward pass, whose gradients are averaged and scattered, so that an optimizer steps shards.
 """
 
 from __future__ import annotations
@@ -142,7 +142,9 @@ class _Gather(Function):
         unit = ctx.unit
         unit.whole = None
         if not unit.sync:
-            raise errors.NotImplementedError("fully_shard: set_requires_gradient_sync(False) is not there; sum the losses")
+            raise errors.NotImplementedError(
+                "fully_shard: set_requires_gradient_sync(False) is not there; sum the losses"
+            )
         return (None, *unit.scatter(list(grads)))
 
 
@@ -231,8 +233,8 @@ def fully_shard(
 ) -> Module:
     """Shards a module's parameters over the processes, in place, along their first dimension.
 
-    Parameters of submodules that were given to `fully_shard` before are theirs; so call it for the layers first, and then for
-    the whole. Make the optimizer afterwards, of the shards. Rank 0's parameters count.
+    Parameters of submodules that were given to `fully_shard` before are theirs; so call it for the layers first, and
+    then for the whole. Make the optimizer afterwards, of the shards. Rank 0's parameters count.
 
     Args:
         module: The module, built alike on every process.
@@ -245,9 +247,9 @@ def fully_shard(
     Returns:
         The module.
 
-    Differences from PyTorch: parameters are ordinary ones that hold the shard, `DTensor.of(parameter)` shows what of; the whole
-    ones exist for their module's own `forward` alone; a mesh of two dimensions, offloading and gradient accumulation without
-    sums are not there.
+    Differences from PyTorch: parameters are ordinary ones that hold the shard, `DTensor.of(parameter)` shows what of;
+    the whole ones exist for their module's own `forward` alone; a mesh of two dimensions, offloading and gradient
+    accumulation without sums are not there.
 
     Reference: Zhao et al., PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel, 2023.
     """
@@ -273,9 +275,11 @@ def fully_shard(
     collect(module)
     for places in seen.values():
         if len(places) > 1:
-            raise errors.NotImplementedError("fully_shard: a parameter that two modules share; give it as ignored_params")
+            raise errors.NotImplementedError(
+                "fully_shard: a parameter that two modules share; give it as ignored_params"
+            )
         (owner, name) = places[0]
-        p = owner._parameters[name]
+        p: Any = owner._parameters[name]
         if p.ndim == 0:
             raise errors.ValueError(f"fully_shard: '{name}' of {type(owner).__name__} has no dimension to shard")
         group = unit.group

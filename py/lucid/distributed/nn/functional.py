@@ -1,8 +1,8 @@
 """Collectives with gradients: the backward of each is a collective, which every member has to run too.
 
-They return new tensors. With `L` the sum of the losses of all members, the gradient of each is the one that one process with
-all inputs would compute: `all_reduce` sums the gradients of its results, `all_gather` gives each member the sum of the
-gradients for its part, and so on.
+They return new tensors. With `L` the sum of the losses of all members, the gradient of each is the one that one process
+with all inputs would compute: `all_reduce` sums the gradients of its results, `all_gather` gives each member the sum of
+the gradients for its part, and so on.
 """
 
 from __future__ import annotations
@@ -164,9 +164,7 @@ def scatter(tensors: list[Tensor], src: int = 0, group: Any = None) -> Tensor:
     return whole[found.rank()]
 
 
-def reduce_scatter(
-    output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None
-) -> Tensor:
+def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
     """This member's part of the reduction. `output` gives the shape only, as in PyTorch."""
     base._check_list(input_list, _group(group, "reduce_scatter").size(), output, "reduce_scatter")
     out: Tensor = _ReduceScatter.apply(op, _group(group, "reduce_scatter"), lucid.stack(list(input_list)))

@@ -15,7 +15,8 @@ __all__ = ["ZeroRedundancyOptimizer"]
 
 
 class ZeroRedundancyOptimizer(Optimizer):
-    """An optimizer of which each process has the state of, and steps, a share of the parameters, and then sends them to all.
+    """An optimizer of which each process has the state of, and steps, a share of the parameters, and then sends them to
+    all.
 
     Gradients have to be the same on every process, as `DistributedDataParallel` makes them.
 
@@ -130,14 +131,16 @@ class ZeroRedundancyOptimizer(Optimizer):
         self._all_states = gathered if self.process_group.ranks[self.process_group.rank()] == to else None
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state, as the inner optimizer of one process would have it, on the rank of `consolidate_state_dict`.
+        """The whole state, as the inner optimizer of one process would have it, on the rank of
+        `consolidate_state_dict`.
 
         Raises:
             RuntimeError: elsewhere, or before it.
         """
         if self._all_states is None:
             raise errors.RuntimeError(
-                "Optimizer state has not been consolidated on this rank. Please call `consolidate_state_dict(to=rank)` on all "
+                "Optimizer state has not been consolidated on this rank. Please call "
+                "`consolidate_state_dict(to=rank)` on all "
                 "ranks beforehand if you meant to save the global state."
             )
         numbers = self._numbers()

@@ -33,8 +33,10 @@ class PipelineStage:
         if found is None or found.size() != num_stages:
             raise errors.ValueError(f"PipelineStage: {num_stages} stages need a group of as many processes")
         if found.rank() != stage_index:
-            raise errors.ValueError(f"PipelineStage: stage {stage_index} belongs to member {stage_index} of the group, this is "
-                                    f"member {found.rank()}")
+            raise errors.ValueError(
+                f"PipelineStage: stage {stage_index} belongs to member {stage_index} of the group, this is "
+                f"member {found.rank()}"
+            )
         self.submod, self.stage_index, self.num_stages = submodule, stage_index, num_stages
         self.device, self.group = lucid.device(device) if isinstance(device, str) else device, found
         self.is_first, self.is_last = stage_index == 0, stage_index == num_stages - 1
@@ -144,7 +146,9 @@ class _Schedule:
         if not isinstance(value, Tensor):
             return [value] * self._n
         if value.shape[0] % self._n:
-            raise errors.ValueError(f"pipelining: a batch of {value.shape[0]} does not split into {self._n} equal parts")
+            raise errors.ValueError(
+                f"pipelining: a batch of {value.shape[0]} does not split into {self._n} equal parts"
+            )
         return list(value.chunk(self._n))
 
     def step(self, *args: Any, target: Any = None, losses: list[Tensor] | None = None, **kwargs: Any) -> Any:
@@ -199,8 +203,8 @@ class ScheduleGPipe(_Schedule):
 
 
 class Schedule1F1B(_Schedule):
-    """As few parts forward as fill the stages after this one, then one backward after each forward: a stage holds at most
-    as many parts as stages follow it.
+    """As few parts forward as fill the stages after this one, then one backward after each forward: a stage holds at
+    most as many parts as stages follow it.
 
     Reference: Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, 2019.
     """

@@ -1,8 +1,8 @@
 """`DTensor`: a tensor of which each process of a mesh has a part, and where the parts go.
 
-A `DTensor` here is a holder: its local part, the mesh and the placements, with the ways between them. It is no `Tensor`, and
-ops on it are not distributed; `to_local()` and `full_tensor()` give what ops take. Sharded parameters of modules are ordinary
-parameters that hold the local part; `DTensor.of(parameter)` shows them as one.
+A `DTensor` here is a holder: its local part, the mesh and the placements, with the ways between them. It is no
+`Tensor`, and ops on it are not distributed; `to_local()` and `full_tensor()` give what ops take. Sharded parameters of
+modules are ordinary parameters that hold the local part; `DTensor.of(parameter)` shows them as one.
 """
 
 from __future__ import annotations
@@ -167,7 +167,9 @@ class DTensor:
         whole = lucid.cat(list(rows), dim)
         return whole.narrow(dim, 0, size) if whole.shape[dim] != size else whole
 
-    def redistribute(self, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None) -> DTensor:
+    def redistribute(
+        self, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None
+    ) -> DTensor:
         """The same tensor placed otherwise on the mesh."""
         if device_mesh is not None and device_mesh != self.device_mesh:
             raise errors.NotImplementedError("DTensor.redistribute: the mesh stays the same")

@@ -163,9 +163,9 @@ class BatchNorm3d(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """`BatchNorm1d` for any number of dimensions, by the statistics of the batches of all processes of a group.
 
-    In training, where `lucid.distributed` is initialised and the group has several members, mean and variance are those of
-    all members' inputs, which may be of different lengths; their gradients are summed over the members too. Otherwise it is
-    `BatchNorm1d`.
+    In training, where `lucid.distributed` is initialised and the group has several members, mean and variance are those
+    of all members' inputs, which may be of different lengths; their gradients are summed over the members too.
+    Otherwise it is `BatchNorm1d`.
 
     `process_group`: the group; all processes where it is None. The other arguments are `BatchNorm1d`'s.
     """

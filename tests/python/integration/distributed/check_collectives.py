@@ -94,7 +94,11 @@ def check_sizes(device: str, rank: int, n: int) -> None:
     expected.t()[1:4:2] = fold(ReduceOp.SUM, rows).t()[1:4:2]
     same(whole, expected, "not contiguous")
     # Bits that a sum of floats would change.
-    x = lucid.tensor([-0.0, float("nan"), float("inf"), 1e-45], device=device) if rank == 0 else lucid.ones(4, device=device)
+    x = (
+        lucid.tensor([-0.0, float("nan"), float("inf"), 1e-45], device=device)
+        if rank == 0
+        else lucid.ones(4, device=device)
+    )
     dist.broadcast(x, 0)
     bits = x.cpu().view(lucid.int32).tolist()
     assert bits[0] == -(2**31) and bits[2:] == [0x7F800000, 1] and x[1].isnan().item()

@@ -10,12 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import lucid
+import lucid.distributed as dist
 import pytest
 
 from tests.python.integration.distributed.launching import HERE, launch, succeeded
-
-import lucid
-import lucid.distributed as dist
 
 
 def free_port() -> int:
@@ -24,14 +23,21 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def by_hand(script: str, *args: str, port: int, world: tuple[int, ...] = (2, 2), **more: str) -> list[subprocess.Popen[str]]:
+def by_hand(
+    script: str, *args: str, port: int, world: tuple[int, ...] = (2, 2), **more: str
+) -> list[subprocess.Popen[str]]:
     """Processes that the launcher did not start; `world` is what each believes its size is."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **more}
     for name in ("TORCHELASTIC_USE_AGENT_STORE", "LUCID_DISTRIBUTED_TOKEN"):
         env.pop(name, None)
     return [
         subprocess.Popen(
-            [sys.executable, *(["-c"] if "\n" in script else []), script if "\n" in script else str(HERE / script), *args],
+            [
+                sys.executable,
+                *(["-c"] if "\n" in script else []),
+                script if "\n" in script else str(HERE / script),
+                *args,
+            ],
             env={**env, "RANK": str(rank), "WORLD_SIZE": str(size)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -117,7 +123,7 @@ def test_jobs_that_do_not_fit_together() -> None:
         dist.init_process_group(init_method=f"tcp://127.0.0.1:{free_port()}", rank=1, world_size=2, timeout=0.5)
     with pytest.raises(ValueError, match="rank 2 of a world of 2"):
         dist.init_process_group(init_method="tcp://127.0.0.1:1", rank=2, world_size=2)
-    with pytest.raises(dist.DistBackendError, match="no backend 'nccl'|nccl"):
+    with pytest.raises(dist.DistBackendError, match="no backend 'nccl'"):
         dist.init_process_group("nccl", init_method="tcp://127.0.0.1:1", rank=0, world_size=1, timeout=1)
     assert not dist.is_initialized()
     with pytest.raises(ValueError, match="not been initialized"):
@@ -257,7 +263,9 @@ def test_the_tutorial_runs_as_it_is() -> None:
         (("--hostfile", "/no/such/file"), "hostfile"),
     ],
 )
-def test_the_launcher_says_what_is_wrong(options: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_launcher_says_what_is_wrong(
+    options: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     from lucid.distributed.run import main
 
     with pytest.raises(SystemExit) as stopped:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lucid
-from lucid import Tensor, _C
+from lucid import _C, Tensor
 from lucid.distributed._state import resolve
 from lucid.nn.data_parallel import GradBucket
 
