@@ -1,7 +1,7 @@
 //! A process's end of the control channel: questions and their answers, and what the server tells unasked.
 //!
-//! Depends on `wire`. One thread reads; whoever waits is woken by each message. Invariant: once the connection has ended
-//! every question is answered by why.
+//! Depends on `wire`. One thread reads; whoever waits is woken by each message. Invariant: once the connection has
+//! ended every question is answered by why.
 
 use super::wire::{self, number, parse, text, Fields};
 use crate::{Error, Result};
@@ -52,9 +52,16 @@ impl Client {
     /// Connects, trying again until the time is over. With a world size of 0 it uses the values only.
     ///
     /// # Errors
-    /// [`Error::Distributed`] where the host does not resolve, nobody listens there, or the server refuses: for the token, the
-    /// protocol's version, or a world size or rank that do not fit those of others.
-    pub fn connect(host: &str, port: u16, token: &str, world: usize, rank: usize, wait: Duration) -> Result<Arc<Client>> {
+    /// [`Error::Distributed`] where the host does not resolve, nobody listens there, or the server refuses: for the
+    /// token, the protocol's version, or a world size or rank that do not fit those of others.
+    pub fn connect(
+        host: &str,
+        port: u16,
+        token: &str,
+        world: usize,
+        rank: usize,
+        wait: Duration,
+    ) -> Result<Arc<Client>> {
         let op = "init_process_group";
         let until = Instant::now() + wait;
         let addresses: Vec<SocketAddr> = match (host, port).to_socket_addrs() {

@@ -1,7 +1,8 @@
 //! The collectives: what each sends over the ring, and what it makes of the answer.
 //!
-//! Depends on `group`, on tensor ops, and on the GPU backend's way to MLX's arrays. What MLX's ring lacks is composed of what it
-//! has: a broadcast is a sum in which others add zeros, of bits, so that it is exact; a scattered sum is a part of the sum.
+//! Depends on `group`, on tensor ops, and on the GPU backend's way to MLX's arrays. What MLX's ring lacks is composed
+//! of what it has: a broadcast is a sum in which others add zeros, of bits, so that it is exact; a scattered sum is a
+//! part of the sum.
 
 use super::group::{Group, Step, Work};
 use crate::dispatch;
@@ -193,11 +194,12 @@ impl Group {
         self.submit(op, what, timeout, Step::Move(Box::new(move |ring| data(ring, x))))
     }
 
-    /// One tensor of all members': `out = reduce(x_0, …, x_{n-1})`, on every one of them. `into`, which may be `x`, gets it too.
+    /// One tensor of all members': `out = reduce(x_0, …, x_{n-1})`, on every one of them. `into`, which may be `x`,
+    /// gets it too.
     ///
     /// # Errors
-    /// At once where the dtype has no such reduction; from [`Work::wait`], [`Error::Distributed`] where members do not call the
-    /// same, with the same shapes and dtypes, in time.
+    /// At once where the dtype has no such reduction; from [`Work::wait`], [`Error::Distributed`] where members do not
+    /// call the same, with the same shapes and dtypes, in time.
     pub fn all_reduce(&self, x: &Tensor, how: Reduce, into: Option<&Tensor>, timeout: Option<Duration>) -> Made {
         self.reduce_to("all_reduce", x, how, None, into, timeout)
     }
@@ -353,9 +355,7 @@ impl Group {
         if x.numel() == 0 {
             return Ok(self.submit(op, what, timeout, Step::Meet(x)));
         }
-        Ok(self.run(op, what, timeout, x, move |ring, x| {
-            put(gathered(op, ring, &x)?.select(1, rank)?.copy()?, into)
-        }))
+        Ok(self.run(op, what, timeout, x, move |ring, x| put(gathered(op, ring, &x)?.select(1, rank)?.copy()?, into)))
     }
 
     /// Sends a tensor to the other member of a group of two.

@@ -1,7 +1,7 @@
 //! Jobs and groups: who computes together, the thread that runs a group's operations in order, and the watchdog.
 //!
-//! Depends on the control channel and mlx-ffi's rings. Each operation is announced on the control channel, and its data travels
-//! once every member has announced the same. Invariants: a group's operations run in the
+//! Depends on the control channel and mlx-ffi's rings. Each operation is announced on the control channel, and its data
+//! travels once every member has announced the same. Invariants: a group's operations run in the
 //! order of the calls; one that cannot be done is ended by the watchdog, with the reason on every rank.
 
 use super::client::Client;
@@ -177,8 +177,8 @@ impl Job {
         &self.config
     }
 
-    /// A group of some of the job's processes, named alike by all of them; members are ranks of the job, in the group's order.
-    /// This process must be one of them.
+    /// A group of some of the job's processes, named alike by all of them; members are ranks of the job, in the group's
+    /// order. This process must be one of them.
     ///
     /// # Errors
     /// Where it is not, or a rank does not exist or is there twice.
@@ -284,14 +284,7 @@ impl Core {
     }
 
     /// Runs one operation on the group's thread.
-    fn run<T>(
-        &self,
-        op: &'static str,
-        seq: u64,
-        what: &str,
-        timeout: Duration,
-        step: Step<T>,
-    ) -> Result<T> {
+    fn run<T>(&self, op: &'static str, seq: u64, what: &str, timeout: Duration, step: Step<T>) -> Result<T> {
         let client = &self.job.client;
         let failed = |why: String| {
             let rank = self.job.config.rank;
@@ -306,8 +299,8 @@ impl Core {
         let fields: [&[u8]; 4] = [self.name.as_bytes(), &number(seq), members.as_bytes(), what.as_bytes()];
         let id = client.ask("check", &fields);
         *self.flight.lock() = Some(Flight { id, seq, op, began, timeout, late_since: None, aborted: false });
-        // Nobody moves data before all are there: MLX's threads would spin while they wait for a peer, and what is not the same
-        // everywhere would arrive as something else.
+        // Nobody moves data before all are there: MLX's threads would spin while they wait for a peer, and what is not
+        // the same everywhere would arrive as something else.
         let agreed = client.answer(id, Some(&self.name), until);
         let moved = agreed.and_then(|_| match step {
             Step::Meet(value) => Ok(Ok(value)),
@@ -371,7 +364,8 @@ impl Core {
                 client.ask("late", &[self.name.as_bytes(), &number(now.seq), waited.as_bytes()]);
             }
             Some(since) if since.elapsed() > VERDICT => {
-                let why = format!("{} number {}: timed out, and the store does not answer ({})", now.op, now.seq, now.id);
+                let why =
+                    format!("{} number {}: timed out, and the store does not answer ({})", now.op, now.seq, now.id);
                 client.with_inbox(|inbox| {
                     inbox.failed.entry(self.name.clone()).or_insert(why);
                 });

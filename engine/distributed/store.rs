@@ -1,8 +1,8 @@
 //! The control channel's server: values that processes share, checks that all do the same, and who of them is gone.
 //!
 //! Depends on `wire`. One thread per connection; all state is under one lock, which is never held while reading.
-//! Invariants: a connection that has not shown the token changes nothing; what one group's members wait for is answered, or
-//! the group has failed and all of them know why.
+//! Invariants: a connection that has not shown the token changes nothing; what one group's members wait for is
+//! answered, or the group has failed and all of them know why.
 
 use super::wire::{self, number, parse, text, Fields};
 use parking_lot::Mutex;
@@ -150,7 +150,7 @@ fn greeted(key: u64, stream: &mut TcpStream, shared: &Shared) -> Result<(), Stri
     let hello = wire::receive(stream, wire::GREETING).map_err(|e| format!("no greeting: {e}"))?;
     let [verb, token, version, world, rank] = hello.as_slice() else { return Err("not a greeting of Lucid's".into()) };
     if verb != b"hello" || !same(token, &shared.token) {
-        return Err("the token is not this job's: set LUCID_DISTRIBUTED_TOKEN to the same text for every process".into());
+        return Err("the token is not this job's: LUCID_DISTRIBUTED_TOKEN must be the same everywhere".into());
     }
     let stated = parse(Some(version));
     if stated != Some(wire::PROTOCOL) {
@@ -166,7 +166,8 @@ fn greeted(key: u64, stream: &mut TcpStream, shared: &Shared) -> Result<(), Stri
         match state.world {
             Some((size, first)) if size != world => {
                 let why = format!(
-                    "world sizes disagree: rank {first} says that there are {size} processes, rank {rank} that there are {world}"
+                    "world sizes disagree: rank {first} says that there are {size} processes, rank {rank} that there \
+                     are {world}"
                 );
                 state.push_failed("", &why);
                 return Err(why);
@@ -179,7 +180,14 @@ fn greeted(key: u64, stream: &mut TcpStream, shared: &Shared) -> Result<(), Stri
             None => state.world = Some((world, rank)),
         }
     }
-    let peer = Peer { stream: copy, rank: member.then_some(rank), left: false, gone: false, answered: true, last: String::new() };
+    let peer = Peer {
+        stream: copy,
+        rank: member.then_some(rank),
+        left: false,
+        gone: false,
+        answered: true,
+        last: String::new(),
+    };
     state.peers.insert(key, peer);
     state.send(key, &[b"ok"]);
     Ok(())
@@ -215,7 +223,8 @@ impl State {
     }
 
     fn push(&mut self, fields: &[&[u8]]) {
-        let members: Vec<u64> = self.peers.iter().filter(|(_, p)| p.rank.is_some() && !p.gone).map(|(&k, _)| k).collect();
+        let members: Vec<u64> =
+            self.peers.iter().filter(|(_, p)| p.rank.is_some() && !p.gone).map(|(&k, _)| k).collect();
         for key in members {
             self.send(key, fields);
         }
@@ -327,17 +336,14 @@ impl State {
             peer.last = format!("{what}, number {seq} of group '{group}'");
         }
         let size = members.len();
-        let check = self.checks.entry((group.clone(), seq)).or_insert(Check {
-            members,
-            arrived: Vec::new(),
-            asked: false,
-        });
+        let check =
+            self.checks.entry((group.clone(), seq)).or_insert(Check { members, arrived: Vec::new(), asked: false });
         let other = check.arrived.iter().find(|w| w.what != what).map(|w| (w.rank, w.what.clone()));
         check.arrived.push(Waiting { rank, peer: key, id, what: what.clone() });
         if let Some((first, theirs)) = other {
             let why = format!(
-                "operation {seq} of group '{group}' is not the same on every rank: rank {first} calls {theirs}, rank {rank} \
-                 calls {what}"
+                "operation {seq} of group '{group}' is not the same on every rank: rank {first} calls {theirs}, rank \
+                 {rank} calls {what}"
             );
             self.push_failed(&group, &why);
         } else if check.arrived.len() >= size {
@@ -385,8 +391,7 @@ impl State {
     fn late(&mut self, late: Late) -> Option<Late> {
         let check = self.checks.get_mut(&(late.group.clone(), late.seq))?;
         let Check { members, arrived, asked } = check;
-        let missing: Vec<usize> =
-            members.iter().copied().filter(|m| !arrived.iter().any(|w| w.rank == *m)).collect();
+        let missing: Vec<usize> = members.iter().copied().filter(|m| !arrived.iter().any(|w| w.rank == *m)).collect();
         let members = members.clone();
         let what = arrived.first().map(|w| w.what.clone()).unwrap_or_default();
         if missing.is_empty() {
@@ -401,11 +406,8 @@ impl State {
         }
         let told: Vec<String> = missing.iter().map(|&m| self.told(m)).collect();
         let (group, seq) = (&late.group, late.seq);
-        let why = format!(
-            "{what}, number {seq} of group '{group}', timed out after {}: {}",
-            late.waited,
-            told.join("; ")
-        );
+        let why =
+            format!("{what}, number {seq} of group '{group}', timed out after {}: {}", late.waited, told.join("; "));
         self.push_failed(group, &why);
         None
     }

@@ -18,7 +18,10 @@ pub(super) type Fields = Vec<Vec<u8>>;
 pub(super) fn send(to: &mut impl Write, fields: &[&[u8]]) -> Result<()> {
     let total: usize = fields.iter().map(|f| f.len() + 4).sum();
     if total > LIMIT {
-        return Err(Error::new(ErrorKind::InvalidInput, format!("a message of {total} bytes; at most {LIMIT} are sent")));
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("a message of {total} bytes; at most {LIMIT} are sent"),
+        ));
     }
     let mut bytes = Vec::new();
     bytes.extend((total as u32).to_le_bytes());
@@ -45,8 +48,9 @@ pub(super) fn receive(from: &mut impl Read, limit: usize) -> Result<Fields> {
     let (mut rest, mut fields) = (body.as_slice(), Vec::new());
     while !rest.is_empty() {
         let (head, tail) = rest.split_first_chunk::<4>().ok_or_else(|| wrong("a field that is cut off"))?;
-        let (field, tail) =
-            tail.split_at_checked(u32::from_le_bytes(*head) as usize).ok_or_else(|| wrong("a field that is cut off"))?;
+        let (field, tail) = tail
+            .split_at_checked(u32::from_le_bytes(*head) as usize)
+            .ok_or_else(|| wrong("a field that is cut off"))?;
         fields.push(field.to_vec());
         rest = tail;
     }

@@ -1,5 +1,5 @@
-// Rings of processes over TCP, beyond what mlx-c offers: several in one process, and ending one that waits for its peers.
-// See shim.h.
+// Rings of processes over TCP, beyond what mlx-c offers: several in one process, and ending one that waits for its
+// peers. See shim.h.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

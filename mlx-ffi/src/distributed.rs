@@ -1,9 +1,9 @@
-//! Groups of processes that compute together: MLX's ring over TCP, MPI, NCCL and JACCL. Depends on the arrays, the evaluation
-//! locks and the shim.
+//! Groups of processes that compute together: MLX's ring over TCP, MPI, NCCL and JACCL. Depends on the arrays, the
+//! evaluation locks and the shim.
 //!
-//! A collective waits for other processes, so that it runs on a stream of its group and is waited for outside of the lock
-//! that other evaluations wait under. Invariants: only collectives run on such a stream, one at a time; their inputs are
-//! evaluated before.
+//! A collective waits for other processes, so that it runs on a stream of its group and is waited for outside of the
+//! lock that other evaluations wait under. Invariants: only collectives run on such a stream, one at a time; their
+//! inputs are evaluated before.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -51,7 +51,8 @@ impl Stream {
 /// An owned group.
 struct Handle(sys::mlx_distributed_group);
 
-// SAFETY: the handle points at an object with an atomic count; collectives, which use it, run under the group's own lock.
+// SAFETY: the handle points at an object with an atomic count; collectives, which use it, run under the group's own
+// lock.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
@@ -83,8 +84,8 @@ pub fn is_available(backend: &str) -> bool {
     c_text(backend).is_ok_and(|name| unsafe { sys::mlx_distributed_is_available(name.as_ptr()) })
 }
 
-/// Ends what this process waits for at these addresses of a ring, whose collectives fail from then on. Needs no [`Group`], so
-/// that one that is being opened can be ended.
+/// Ends what this process waits for at these addresses of a ring, whose collectives fail from then on. Needs no
+/// [`Group`], so that one that is being opened can be ended.
 pub fn abort(addresses: &[SocketAddr]) {
     abort_texts(&addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>());
 }
@@ -97,8 +98,8 @@ fn abort_texts(addresses: &[String]) {
 }
 
 impl Group {
-    /// A ring over TCP of as many processes as there are addresses, of which this one is `rank`. Listens at its own address alone
-    /// and waits for the others.
+    /// A ring over TCP of as many processes as there are addresses, of which this one is `rank`. Listens at its own
+    /// address alone and waits for the others.
     ///
     /// # Errors
     /// Where MLX cannot listen or connect.
@@ -121,8 +122,8 @@ impl Group {
         Ok(Group::of(handle, stream, addresses.iter().map(SocketAddr::to_string).collect()))
     }
 
-    /// The processes that a launcher of MLX's, or `mpirun`, started: for the backends `mpi`, `nccl` and `jaccl`, which find one
-    /// another by environment variables.
+    /// The processes that a launcher of MLX's, or `mpirun`, started: for the backends `mpi`, `nccl` and `jaccl`, which
+    /// find one another by environment variables.
     ///
     /// # Errors
     /// Where the backend cannot be set up.
@@ -219,9 +220,7 @@ impl Group {
         let from = i32::try_from(from).map_err(|_| Error::Mismatch(format!("no rank {from}")))?;
         self.run(None, |out, group, stream| {
             // SAFETY: a null out-parameter, pointer and length of a live slice, and the group's own handles.
-            unsafe {
-                sys::mlx_distributed_recv(out, shape.as_ptr(), shape.len(), dtype.raw(), from, group, stream)
-            }
+            unsafe { sys::mlx_distributed_recv(out, shape.as_ptr(), shape.len(), dtype.raw(), from, group, stream) }
         })
     }
 }

@@ -119,8 +119,8 @@ pub(crate) fn eval_raw(handles: &[sys::mlx_array]) -> Result<()> {
     waited.and(settled)
 }
 
-/// Evaluates an array of a stream that nobody else waits for, and waits outside of the lock that waits are in turn under:
-/// it may take as long as another process does.
+/// Evaluates an array of a stream that nobody else waits for, and waits outside of the lock that waits are in turn
+/// under: it may take as long as another process does.
 pub(crate) fn eval_apart(array: &Array) -> Result<()> {
     ensure_not_forked()?;
     let handles = [array.raw()];
@@ -133,7 +133,8 @@ pub(crate) fn eval_apart(array: &Array) -> Result<()> {
     if waiter.ctx.is_null() {
         return Ok(());
     }
-    // SAFETY: the waiter is what schedule returned and is consumed here; errors of its stream are for this thread alone.
+    // SAFETY: the waiter is what schedule returned and is consumed here; errors of its stream are for this thread
+    // alone.
     let waited = check(unsafe { sys::lucid_wait(waiter) });
     let _lock = schedule_lock();
     // SAFETY: as above, under the lock.

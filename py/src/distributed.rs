@@ -1,7 +1,7 @@
 //! Jobs, groups and the store of `lucid.distributed`, whose Python code is all that uses them.
 //!
-//! Depends on the engine's `distributed`. What waits for other processes releases the GIL, and looks at signals while it
-//! waits, so that Ctrl-C ends it.
+//! Depends on the engine's `distributed`. What waits for other processes releases the GIL, and looks at signals while
+//! it waits, so that Ctrl-C ends it.
 
 use crate::tensor::{wrap, PyTensor};
 use crate::{cross, errors};
@@ -62,7 +62,13 @@ impl PyClient {
     }
 
     /// Asks the store; `verb` is one of `set`, `get`, `add`, `compare_set`, `delete`, `check_keys` and `count`.
-    fn call<'py>(&self, py: Python<'py>, verb: &str, fields: Vec<Vec<u8>>, timeout: f64) -> PyResult<Bound<'py, PyBytes>> {
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        verb: &str,
+        fields: Vec<Vec<u8>>,
+        timeout: f64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         const VERBS: [&str; 7] = ["set", "get", "add", "compare_set", "delete", "check_keys", "count"];
         let Some(verb) = VERBS.into_iter().find(|v| *v == verb) else {
             return Err(errors::value_error(py, format!("the store has no '{verb}'")));
