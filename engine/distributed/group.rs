@@ -146,6 +146,7 @@ impl Job {
             let why = format!("the installed MLX has no backend '{}' that works here", config.backend);
             return Err(Error::distributed(op, why));
         }
+        lucid_mlx::communication::prepare();
         let client = Client::connect(host, *port, token, *world_size, *rank, *timeout)?;
         let launched = OnceLock::new();
         if config.backend != "ring" {

@@ -15,6 +15,11 @@ fn sizes(shape: &[usize]) -> Made<convert::Ints> {
     Ok(shape.iter().map(|&n| n as i32).collect())
 }
 
+/// Sets MLX up, which waits for all of its streams: before there is one that waits for another process.
+pub fn prepare() {
+    super::prepare();
+}
+
 /// What a collective makes of an array. Evaluates.
 ///
 /// # Errors
