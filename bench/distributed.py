@@ -1,4 +1,4 @@
-"""`all_reduce` over sizes, against PyTorch's gloo: the same processes, taking turns. And what a data-parallel step costs.
+"""`all_reduce` over sizes, and a data-parallel step, against PyTorch's gloo in the same processes, taking turns.
 
     python bench/distributed.py [--processes N] [--json] [--least ROUNDS]
 
