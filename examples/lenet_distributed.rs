@@ -130,6 +130,7 @@ fn connect(args: &Args, port: u16, token: &str) -> Result<std::sync::Arc<Job>> {
         token: token.into(),
         rank: args.rank,
         world_size: args.world,
+        generation: 0,
         timeout: Duration::from_secs(60),
         listen: None,
         backend: "ring".into(),

@@ -35,6 +35,17 @@ impl Inbox {
     }
 }
 
+/// Who a process of a job is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Member {
+    /// Its number.
+    pub rank: usize,
+    /// How many processes there are.
+    pub world_size: usize,
+    /// Which of the jobs that one after another use the store.
+    pub generation: u64,
+}
+
 /// A connection to a [`Store`](super::Store).
 pub struct Client {
     writer: Mutex<TcpStream>,
@@ -49,19 +60,12 @@ fn failed(op: &'static str, why: impl Into<String>) -> Box<Error> {
 }
 
 impl Client {
-    /// Connects, trying again until the time is over. With a world size of 0 it uses the values only.
+    /// Connects, trying again until the time is over. Who is no member uses the values only.
     ///
     /// # Errors
     /// [`Error::Distributed`] where the host does not resolve, nobody listens there, or the server refuses: for the
     /// token, the protocol's version, or a world size or rank that do not fit those of others.
-    pub fn connect(
-        host: &str,
-        port: u16,
-        token: &str,
-        world: usize,
-        rank: usize,
-        wait: Duration,
-    ) -> Result<Arc<Client>> {
+    pub fn connect(host: &str, port: u16, token: &str, member: Option<Member>, wait: Duration) -> Result<Arc<Client>> {
         let op = "init_process_group";
         let until = Instant::now() + wait;
         let addresses: Vec<SocketAddr> = match (host, port).to_socket_addrs() {
@@ -90,8 +94,10 @@ impl Client {
         stream.set_nodelay(true).map_err(setup)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(setup)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(setup)?;
-        let hello: [&[u8]; 5] =
-            [b"hello", token.as_bytes(), &number(wire::PROTOCOL), &number(world as u64), &number(rank as u64)];
+        let Member { rank, world_size, generation } = member.unwrap_or_default();
+        let (version, world) = (number(wire::PROTOCOL), number(world_size as u64));
+        let (rank, generation) = (number(rank as u64), number(generation));
+        let hello: [&[u8]; 6] = [b"hello", token.as_bytes(), &version, &world, &rank, &generation];
         wire::send(&mut stream, &hello).map_err(setup)?;
         let answer = wire::receive(&mut stream, wire::GREETING)
             .map_err(|e| failed(op, format!("what listens at {host}:{port} is no store of Lucid's: {e}")))?;

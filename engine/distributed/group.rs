@@ -4,7 +4,7 @@
 //! travels once every member has announced the same. Invariants: a group's operations run in the
 //! order of the calls; one that cannot be done is ended by the watchdog, with the reason on every rank.
 
-use super::client::Client;
+use super::client::{Client, Member};
 use super::wire::{number, text};
 use crate::autograd::no_grad;
 use crate::{Error, Result};
@@ -37,6 +37,8 @@ pub struct Config {
     pub rank: usize,
     /// How many processes there are.
     pub world_size: usize,
+    /// Which of the jobs that one after another use the store; 0 for the first.
+    pub generation: u64,
     /// How long connecting, and each operation, may take.
     pub timeout: Duration,
     /// The address that rings listen at; by default the one that reaches the store.
@@ -137,7 +139,7 @@ impl Job {
     /// # Errors
     /// [`Error::Distributed`] where that fails; see [`Client::connect`]. For a backend of MLX's own, what MLX says.
     pub fn connect(config: Config) -> Result<Arc<Job>> {
-        let Config { host, port, token, rank, world_size, timeout, .. } = &config;
+        let Config { host, port, token, rank, world_size, generation, timeout, .. } = &config;
         let op = "init_process_group";
         if *world_size == 0 || rank >= world_size {
             return Err(Error::value(op, format!("rank {rank} of a world of {world_size} processes")));
@@ -147,7 +149,8 @@ impl Job {
             return Err(Error::distributed(op, why));
         }
         lucid_mlx::communication::prepare();
-        let client = Client::connect(host, *port, token, *world_size, *rank, *timeout)?;
+        let member = Member { rank: *rank, world_size: *world_size, generation: *generation };
+        let client = Client::connect(host, *port, token, Some(member), *timeout)?;
         let launched = OnceLock::new();
         if config.backend != "ring" {
             let group = mlx::Group::launched(&config.backend).map_err(|e| Error::distributed(op, e.to_string()))?;

@@ -19,6 +19,7 @@
 //!     token: "secret".into(),
 //!     rank: 0,
 //!     world_size: 1,
+//!     generation: 0,
 //!     timeout: Duration::from_secs(10),
 //!     listen: None,
 //!     backend: "ring".into(),
@@ -37,7 +38,7 @@ mod group;
 mod store;
 mod wire;
 
-pub use client::Client;
+pub use client::{Client, Member};
 pub use collectives::Reduce;
 pub use group::{Config, Group, Job, Work};
 pub use mlx_ffi::distributed::is_available;

@@ -43,6 +43,8 @@ struct Peer {
     stream: TcpStream,
     /// None for who only uses the values.
     rank: Option<usize>,
+    /// Which of the jobs that one after another use the store.
+    generation: u64,
     left: bool,
     gone: bool,
     answered: bool,
@@ -58,7 +60,7 @@ struct State {
     /// The ring that is being opened, and how many of its members are not done.
     opening: Option<(String, usize)>,
     peers: BTreeMap<u64, Peer>,
-    world: Option<(u64, usize)>,
+    world: HashMap<u64, (u64, usize)>,
     failed: HashMap<String, String>,
 }
 
@@ -148,7 +150,9 @@ fn serve(key: u64, mut stream: TcpStream, shared: &Arc<Shared>) {
 /// Lets a peer in, or says why not.
 fn greeted(key: u64, stream: &mut TcpStream, shared: &Shared) -> Result<(), String> {
     let hello = wire::receive(stream, wire::GREETING).map_err(|e| format!("no greeting: {e}"))?;
-    let [verb, token, version, world, rank] = hello.as_slice() else { return Err("not a greeting of Lucid's".into()) };
+    let [verb, token, version, world, rank, generation] = hello.as_slice() else {
+        return Err("not a greeting of Lucid's".into());
+    };
     if verb != b"hello" || !same(token, &shared.token) {
         return Err("the token is not this job's: LUCID_DISTRIBUTED_TOKEN must be the same everywhere".into());
     }
@@ -157,32 +161,40 @@ fn greeted(key: u64, stream: &mut TcpStream, shared: &Shared) -> Result<(), Stri
         let (own, other) = (wire::PROTOCOL, stated.unwrap_or_default());
         return Err(format!("the store speaks version {own} of the protocol and this process version {other}"));
     }
-    let (Some(world), Some(rank)) = (parse(Some(world)), parse(Some(rank))) else { return Err("no numbers".into()) };
+    let numbers = (parse(Some(world)), parse(Some(rank)), parse(Some(generation)));
+    let (Some(world), Some(rank), Some(generation)) = numbers else { return Err("no numbers".into()) };
     let copy = stream.try_clone().map_err(|e| e.to_string())?;
     let mut state = shared.state.lock();
     let member = world > 0;
     let rank = rank as usize;
     if member {
-        match state.world {
+        match state.world.get(&generation).copied() {
             Some((size, first)) if size != world => {
                 let why = format!(
                     "world sizes disagree: rank {first} says that there are {size} processes, rank {rank} that there \
                      are {world}"
                 );
-                state.push_failed("", &why);
+                state.push(generation, &[b"failed", b"", why.as_bytes()]);
                 return Err(why);
             }
             _ if rank as u64 >= world => return Err(format!("rank {rank} of a world of {world} processes")),
-            _ if state.peers.values().any(|p| p.rank == Some(rank) && !p.left && !p.gone) => {
+            _ if state
+                .peers
+                .values()
+                .any(|p| p.generation == generation && p.rank == Some(rank) && !p.left && !p.gone) =>
+            {
                 return Err(format!("two processes say that they are rank {rank}"));
             }
             Some(_) => {}
-            None => state.world = Some((world, rank)),
+            None => {
+                state.world.insert(generation, (world, rank));
+            }
         }
     }
     let peer = Peer {
         stream: copy,
         rank: member.then_some(rank),
+        generation,
         left: false,
         gone: false,
         answered: true,
@@ -200,6 +212,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 
 /// An operation that took too long, and how long that was.
 struct Late {
+    generation: u64,
     group: String,
     seq: u64,
     waited: String,
@@ -222,19 +235,20 @@ impl State {
         self.send(peer, &all);
     }
 
-    fn push(&mut self, fields: &[&[u8]]) {
-        let members: Vec<u64> =
-            self.peers.iter().filter(|(_, p)| p.rank.is_some() && !p.gone).map(|(&k, _)| k).collect();
+    /// Tells all members of a job.
+    fn push(&mut self, generation: u64, fields: &[&[u8]]) {
+        let here = |p: &Peer| p.rank.is_some() && !p.gone && p.generation == generation;
+        let members: Vec<u64> = self.peers.iter().filter(|(_, p)| here(p)).map(|(&k, _)| k).collect();
         for key in members {
             self.send(key, fields);
         }
     }
 
-    /// Tells everybody why a group, or with an empty name the whole job, cannot go on; the first reason counts.
-    fn push_failed(&mut self, group: &str, why: &str) {
+    /// Tells everybody why a group cannot go on; the first reason counts.
+    fn push_failed(&mut self, generation: u64, group: &str, why: &str) {
         if !self.failed.contains_key(group) {
             self.failed.insert(group.to_owned(), why.to_owned());
-            self.push(&[b"failed", group.as_bytes(), why.as_bytes()]);
+            self.push(generation, &[b"failed", group.as_bytes(), why.as_bytes()]);
         }
         if self.opening.as_ref().is_some_and(|(name, _)| name == group) {
             self.opening = None;
@@ -246,6 +260,7 @@ impl State {
     fn handle(&mut self, key: u64, fields: Fields) -> Option<Late> {
         let id = parse(fields.get(1)).unwrap_or_default();
         let at = |i: usize| fields.get(i).cloned().unwrap_or_default();
+        let generation = self.peers.get(&key).map(|p| p.generation).unwrap_or_default();
         match fields.first().map(Vec::as_slice).unwrap_or_default() {
             b"set" => {
                 self.set(at(2), at(3));
@@ -292,10 +307,10 @@ impl State {
                     }
                 }
             }
-            b"broken" => self.push_failed(&text(fields.get(2)), &text(fields.get(3))),
+            b"broken" => self.push_failed(generation, &text(fields.get(2)), &text(fields.get(3))),
             b"late" => {
                 let (group, seq) = (text(fields.get(2)), parse(fields.get(3)).unwrap_or_default());
-                let late = Late { group, seq, waited: text(fields.get(4)) };
+                let late = Late { generation, group, seq, waited: text(fields.get(4)) };
                 return self.late(late);
             }
             b"alive" => {
@@ -328,7 +343,8 @@ impl State {
         let (group, seq) = (text(fields.get(2)), parse(fields.get(3)).unwrap_or_default());
         let members: Vec<usize> = text(fields.get(4)).split(',').filter_map(|r| r.parse().ok()).collect();
         let what = text(fields.get(5));
-        let Some(rank) = self.peers.get(&key).and_then(|p| p.rank) else { return };
+        let Some(Peer { rank: Some(rank), generation, .. }) = self.peers.get(&key) else { return };
+        let (rank, generation) = (*rank, *generation);
         if let Some(why) = self.failed.get(&group).cloned() {
             return self.reply(key, id, &[b"error", why.as_bytes()]);
         }
@@ -345,7 +361,7 @@ impl State {
                 "operation {seq} of group '{group}' is not the same on every rank: rank {first} calls {theirs}, rank \
                  {rank} calls {what}"
             );
-            self.push_failed(&group, &why);
+            self.push_failed(generation, &group, &why);
         } else if check.arrived.len() >= size {
             let all: Vec<(u64, u64)> = check.arrived.iter().map(|w| (w.peer, w.id)).collect();
             for (peer, id) in all {
@@ -398,17 +414,20 @@ impl State {
             if std::mem::replace(asked, true) {
                 return None;
             }
-            for peer in self.peers.values_mut().filter(|p| p.rank.is_some_and(|r| members.contains(&r))) {
+            let asked = |p: &&mut Peer| {
+                p.generation == late.generation && !p.gone && p.rank.is_some_and(|r| members.contains(&r))
+            };
+            for peer in self.peers.values_mut().filter(asked) {
                 peer.answered = false;
             }
-            self.push(&[b"ping"]);
+            self.push(late.generation, &[b"ping"]);
             return Some(late);
         }
         let told: Vec<String> = missing.iter().map(|&m| self.told(m)).collect();
         let (group, seq) = (&late.group, late.seq);
         let why =
             format!("{what}, number {seq} of group '{group}', timed out after {}: {}", late.waited, told.join("; "));
-        self.push_failed(group, &why);
+        self.push_failed(late.generation, group, &why);
         None
     }
 
@@ -438,14 +457,14 @@ impl State {
         };
         let (group, seq, waited) = (&late.group, late.seq, &late.waited);
         let why = format!("{what}, number {seq} of group '{group}', timed out after {waited}: {told}");
-        self.push_failed(&late.group, &why);
+        self.push_failed(late.generation, &late.group, &why);
     }
 
     /// A connection has ended. Its peer stays known, for what it did last.
     fn gone(&mut self, key: u64) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         peer.gone = true;
-        let (rank, left, last) = (peer.rank, peer.left, peer.last.clone());
+        let (rank, left, last, generation) = (peer.rank, peer.left, peer.last.clone(), peer.generation);
         self.gets.retain(|(_, k, _)| *k != key);
         let Some(rank) = rank else {
             self.peers.remove(&key);
@@ -456,7 +475,7 @@ impl State {
             (false, true) => format!("rank {rank} has ended"),
             (false, false) => format!("rank {rank} has ended; its last call was {last}"),
         };
-        self.push(&[b"gone", &number(rank as u64), why.as_bytes()]);
+        self.push(generation, &[b"gone", &number(rank as u64), why.as_bytes()]);
         if !left {
             self.opening = None;
             self.open_next();

@@ -58,7 +58,7 @@ impl PyClient {
     #[new]
     fn new(py: Python<'_>, host: &str, port: u16, token: &str, timeout: f64) -> PyResult<PyClient> {
         let wait = seconds(py, timeout)?;
-        cross::long(py, || Client::connect(host, port, token, 0, 0, wait)).map(PyClient)
+        cross::long(py, || Client::connect(host, port, token, None, wait)).map(PyClient)
     }
 
     /// Asks the store; `verb` is one of `set`, `get`, `add`, `compare_set`, `delete`, `check_keys` and `count`.
@@ -87,7 +87,7 @@ struct PyJob(Arc<Job>);
 #[pymethods]
 impl PyJob {
     #[new]
-    #[pyo3(signature = (host, port, token, rank, world_size, timeout, listen, backend))]
+    #[pyo3(signature = (host, port, token, rank, world_size, generation, timeout, listen, backend))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -96,6 +96,7 @@ impl PyJob {
         token: String,
         rank: usize,
         world_size: usize,
+        generation: u64,
         timeout: f64,
         listen: Option<&str>,
         backend: String,
@@ -108,7 +109,7 @@ impl PyJob {
                 None => return Err(errors::value_error(py, format!("the host '{name}' cannot be resolved"))),
             },
         };
-        let config = Config { host, port, token, rank, world_size, timeout, listen, backend };
+        let config = Config { host, port, token, rank, world_size, generation, timeout, listen, backend };
         cross::long(py, || Job::connect(config)).map(PyJob)
     }
 

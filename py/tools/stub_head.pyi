@@ -941,6 +941,7 @@ class _Job:
         token: str,
         rank: _int,
         world_size: _int,
+        generation: _int,
         timeout: _float,
         listen: str | None,
         backend: str,

@@ -306,11 +306,12 @@ def init_process_group(
         port = _state.server.port
     listen = os.environ.get("LUCID_DISTRIBUTED_HOST")
     try:
-        job = _C._Job(host, port, token, rank, world_size, limit, listen, _mlx_name(name))
+        generation = next(_state.jobs)
+        job = _C._Job(host, port, token, rank, world_size, generation, limit, listen, _mlx_name(name))
         _state.job = job
         _state.timeout = limit
         _state.names = itertools.count()
-        _state.prefix = f"job{next(_state.jobs)}"
+        _state.prefix = f"job{generation}"
         _state.store = PrefixStore("user", _JobStore(job.store(), limit))
         _state.world = _make(list(range(world_size)), "world", str(name), limit)
         # Nobody goes on before all are there.
