@@ -25,6 +25,7 @@ pub mod autograd;
 pub mod batching;
 pub mod determinism;
 mod dispatch;
+pub mod distributed;
 mod format;
 mod in_place;
 mod inplace_views;

@@ -229,7 +229,7 @@ fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
         }
         build.file(path);
     }
-    build.file("cpp/error.cpp").file("cpp/process.cpp").file("cpp/shim.cpp");
+    build.file("cpp/error.cpp").file("cpp/distributed.cpp").file("cpp/process.cpp").file("cpp/shim.cpp");
     build.try_compile("mlxc").map_err(|e| {
         format!(
             "mlx-c does not compile: {e}; a C++20 compiler is needed (GCC 12, clang 15 or newer; set CXX to name one)."
@@ -255,7 +255,7 @@ fn bind(mlx_c: &Path, out: &Path) -> Outcome<()> {
         .clang_arg(format!("-I{}", mlx_c.display()))
         .allowlist_item("_?(mlx|MLX|lucid)_.*")
         // FILE, and the platform's half types, are not needed: the shim has what replaces them.
-        .blocklist_item("mlx_(export_to_dot|print_graph)|.*_b?float16|mlx_(io|load|save).*|mlx_distributed.*")
+        .blocklist_item("mlx_(export_to_dot|print_graph)|.*_b?float16|mlx_(io|load|save).*")
         .layout_tests(false)
         .generate_comments(false)
         .merge_extern_blocks(true)

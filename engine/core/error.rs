@@ -142,6 +142,14 @@ pub enum Error {
         /// Does the file not exist?
         missing: bool,
     },
+    /// Processes that compute together could not: one is gone, late, or does something else.
+    #[error("{op}: {why}")]
+    Distributed {
+        /// The op's name.
+        op: &'static str,
+        /// Which rank, in which operation of which group.
+        why: String,
+    },
     /// A backend reported an error of its own.
     #[error("{op}: {why}")]
     Backend {
@@ -192,6 +200,7 @@ constructors! {
     lin_alg => LinAlg;
     not_implemented => NotImplemented;
     backend => Backend;
+    distributed => Distributed;
     limit => BackendLimit;
 }
 

@@ -13,6 +13,7 @@ mod align;
 mod array;
 mod bessel;
 mod bounds;
+pub mod communication;
 mod contract;
 mod conv;
 mod convert;

@@ -138,6 +138,12 @@ int lucid_drain(mlx_stream stream, bool gpu);
  * Replaces the first function in the table of MLX's allocator, which is called by its table alone. */
 void lucid_check_allocations(void);
 
+/* A new ring of processes over TCP, of its own. `hostfile` names a JSON list with a list of addresses `ip:port` for each rank.
+ * Waits for its peers. The environment is written to meanwhile: no other thread may read it. */
+int lucid_ring_open(mlx_distributed_group* group, const char* hostfile, const char* rank);
+/* Shuts down this process's sockets at, or to, the addresses, so that what waits for a peer there fails. How many there were. */
+int lucid_ring_abort(const char* const* addresses, size_t n);
+
 /* Names of the primitives that evaluating the outputs would run, one per line, each as often as it would run. */
 int lucid_graph_primitives(mlx_string* names, const mlx_array* outputs, size_t n);
 /* A line for each: the primitive's name, the dtypes of its inputs, `>`, and the dtype of the output that was reached. */

@@ -119,6 +119,29 @@ pub(crate) fn eval_raw(handles: &[sys::mlx_array]) -> Result<()> {
     waited.and(settled)
 }
 
+/// Evaluates an array of a stream that nobody else waits for, and waits outside of the lock that waits are in turn
+/// under: it may take as long as another process does.
+pub(crate) fn eval_apart(array: &Array) -> Result<()> {
+    ensure_not_forked()?;
+    let handles = [array.raw()];
+    let mut waiter = sys::lucid_waiter { ctx: std::ptr::null_mut() };
+    {
+        let _lock = schedule_lock();
+        // SAFETY: the handle is valid while its owner is borrowed; the lock is held.
+        unsafe { schedule(&handles, &mut waiter)? };
+    }
+    if waiter.ctx.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the waiter is what schedule returned and is consumed here; errors of its stream are for this thread
+    // alone.
+    let waited = check(unsafe { sys::lucid_wait(waiter) });
+    let _lock = schedule_lock();
+    // SAFETY: as above, under the lock.
+    let settled = check(unsafe { sys::lucid_settle(handles.as_ptr(), handles.len(), waited.is_err()) });
+    waited.and(settled)
+}
+
 /// Schedules the arrays without waiting for them.
 pub(crate) fn async_eval(arrays: &[&Array]) -> Result<()> {
     ensure_not_forked()?;

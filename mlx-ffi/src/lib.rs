@@ -30,6 +30,7 @@ mod call;
 pub mod compile;
 pub mod counters;
 pub mod device;
+pub mod distributed;
 mod dtype;
 mod element;
 mod error;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lucid._C import BackendError as BackendError
 from lucid._C import BackendLimit as BackendLimit
 from lucid._C import DeviceMismatch as DeviceMismatch
+from lucid._C import DistBackendError as DistBackendError
 from lucid._C import DtypeMismatch as DtypeMismatch
 from lucid._C import FileError as FileError
 from lucid._C import FileNotFoundError as FileNotFoundError

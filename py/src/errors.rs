@@ -76,6 +76,8 @@ exceptions! {
     no_file "FileNotFoundError": PyFileNotFoundError;
     /// A backend reported an error of its own.
     backend "BackendError": PyRuntimeError;
+    /// Processes that compute together could not: one is gone, late, or does something else.
+    distributed "DistBackendError" of backend: PyRuntimeError;
     /// A bug in Lucid: the engine panicked. The process stays usable.
     internal "InternalError": PyRuntimeError;
 }
@@ -124,6 +126,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         Error::NotImplemented { op, .. } => (&classes.missing, *op),
         Error::Io { missing: true, .. } => (&classes.no_file, ""),
         Error::Io { .. } => (&classes.file, ""),
+        Error::Distributed { op, .. } => (&classes.distributed, *op),
         Error::Backend { op, .. } => (&classes.backend, *op),
         // `Error` may grow; a new variant is still a LucidError.
         _ => (&classes.base, ""),

@@ -15,6 +15,7 @@ mod batching;
 mod blas;
 mod create;
 mod device;
+mod distributed;
 mod dlpack;
 mod dtype;
 mod engine_call;
@@ -67,6 +68,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     autocast::register(m)?;
     batching::register(m)?;
     dlpack::register(m)?;
+    distributed::register(m)?;
     m.add_function(wrap_pyfunction!(metal::_metal_run_kernel, m)?)?;
     m.add_function(wrap_pyfunction!(shared::_from_shared, m)?)?;
     optim::register(m)?;
@@ -80,7 +82,7 @@ fn publish(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // Under `lucid.errors` only, or for `lucid.optim`, `lucid.nn` and tests.
     let mut hidden = vec!["primitives", "lazy_limits", "set_lazy_limits", "set_lowering", "set_hosting"];
     hidden.extend(["IndexError", "ValueError", "TypeError", "OverflowError", "RuntimeError", "NotImplementedError"]);
-    hidden.extend(["FileNotFoundError", "DisableTorchFunction", "DisableTorchFunctionSubclass"]);
+    hidden.extend(["FileNotFoundError", "DistBackendError", "DisableTorchFunction", "DisableTorchFunctionSubclass"]);
     hidden.extend(lucid::ops::schemas().filter(|s| !schema::is_top(s)).map(|s| s.name.trim_start_matches("r#")));
     let names: Vec<String> = m.dict().keys().iter().map(|k| k.extract()).collect::<PyResult<_>>()?;
     let public = names.into_iter().filter(|n| !n.starts_with('_') && !hidden.contains(&n.as_str()));

@@ -1,4 +1,5 @@
-"""`DataParallel`, for scripts that have it: there is one device here to be parallel on."""
+"""`DistributedDataParallel`, and `DataParallel` for scripts that have it: there is one device here to be parallel
+on."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import lucid
 from lucid import errors
 from lucid._absent import teller
+from lucid.nn.data_parallel import DistributedDataParallel
 from lucid.nn.modules.module import Module
 
-__all__ = ["DataParallel"]
+__all__ = ["DataParallel", "DistributedDataParallel"]
 
 
 class DataParallel(Module):
@@ -45,19 +47,6 @@ class DataParallel(Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """What the module makes of the same arguments."""
         return self.module(*inputs, **kwargs)
-
-
-class DistributedDataParallel(Module):
-    """A module whose copies in several processes share gradients; for `isinstance`, as one process computes.
-
-    Raises:
-        RuntimeError: on construction; `lucid.distributed.is_available()` is `False`.
-    """
-
-    def __init__(self, module: Module, *args: Any, **kwargs: Any) -> None:
-        raise errors.RuntimeError(
-            "DistributedDataParallel: lucid.distributed.is_available() is False, one process computes; use the module"
-        )
 
 
 def _number(device: Any) -> int:

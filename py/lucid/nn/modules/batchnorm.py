@@ -161,9 +161,13 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """`BatchNorm1d` for any number of dimensions. There is one process here, so nothing is synchronised.
+    """`BatchNorm1d` for any number of dimensions, by the statistics of the batches of all processes of a group.
 
-    `process_group` is accepted and has no effect.
+    In training, where `lucid.distributed` is initialised and the group has several members, mean and variance are those
+    of all members' inputs, which may be of different lengths; their gradients are summed over the members too.
+    Otherwise it is `BatchNorm1d`.
+
+    `process_group`: the group; all processes where it is None. The other arguments are `BatchNorm1d`'s.
     """
 
     def __init__(
@@ -186,12 +190,54 @@ class SyncBatchNorm(_BatchNorm):
         if input.dim() < 2:
             raise errors.ValueError(f"expected at least 2D input (got {input.dim()}D input)")
 
+    def forward(self, input: Tensor) -> Tensor:
+        from lucid import distributed as dist
+
+        batch = self.training or (self.running_mean is None and self.running_var is None)
+        if not (batch and self.training and dist.is_initialized() and dist.get_world_size(self.process_group) > 1):
+            return super().forward(input)
+        self._check_input_dim(input)
+        from lucid.distributed.nn.functional import all_reduce
+
+        dims = [d for d in range(input.dim()) if d != 1]
+        # Float32 sums, of the inputs and then of the squares about their mean.
+        x = input if input.dtype in (lucid.float32, lucid.float64) else input.float()
+        shape = [1, -1] + [1] * (input.dim() - 2)
+        own = x.new_full((1,), float(input.numel() // input.shape[1]))
+        sums = all_reduce(lucid.cat([x.sum(dims), own]), group=self.process_group)
+        count = sums[-1]
+        mean = sums[:-1] / count
+        centred = x - mean.view(shape)
+        var = all_reduce((centred * centred).sum(dims), group=self.process_group) / count
+        out = centred * lucid.rsqrt(var + self.eps).view(shape)
+        weight, bias = weight_and_bias(self)
+        if weight is not None:
+            out = out * weight.view(shape)
+        if bias is not None:
+            out = out + bias.view(shape)
+        if self.track_running_stats and self.num_batches_tracked is not None:
+            assert self.running_mean is not None and self.running_var is not None
+            with lucid.no_grad():
+                self.num_batches_tracked.add_(1)
+                plain = 1.0 / float(self.num_batches_tracked.item()) if self.momentum is None else self.momentum
+                n = float(count.item())
+                self.running_mean.lerp_(mean.detach().to(self.running_mean.dtype), plain)
+                self.running_var.lerp_((var.detach() * (n / max(n - 1.0, 1.0))).to(self.running_var.dtype), plain)
+        return out.to(input.dtype)
+
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
         """The module with every batch norm in it made one of this class."""
         made: Module = module
         if isinstance(module, _BatchNorm):
-            made = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
+            made = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+            )
             made._parameters, made._buffers, made.training = module._parameters, module._buffers, module.training
         for name, child in module.named_children():
             made.add_module(name, cls.convert_sync_batchnorm(child, process_group))

@@ -15,8 +15,8 @@ class DistributedSampler(Sampler[Any]):
 
     Args:
         dataset: What has the length.
-        num_replicas: How many processes; must be given, since there is no process group here to ask (PyTorch asks it).
-        rank: Which of them this is, from 0; must be given.
+        num_replicas: How many processes; the job's where it is None.
+        rank: Which of them this is, from 0; the job's where it is None.
         shuffle: Whether the order is random: a permutation by `seed + epoch`. Call `set_epoch` before each epoch.
         seed: The same in all processes.
         drop_last: Whether the tail that does not divide evenly is left out; otherwise indices from the start fill it
@@ -33,7 +33,14 @@ class DistributedSampler(Sampler[Any]):
         drop_last: bool = False,
     ) -> None:
         if num_replicas is None or rank is None:
-            raise RuntimeError("Requires distributed package to be available; pass num_replicas= and rank=")
+            from lucid import distributed as dist
+
+            if not dist.is_initialized():
+                raise RuntimeError(
+                    "DistributedSampler: no job was initialised (init_process_group); pass num_replicas= and rank="
+                )
+            num_replicas = dist.get_world_size() if num_replicas is None else num_replicas
+            rank = dist.get_rank() if rank is None else rank
         if rank >= num_replicas or rank < 0:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset = dataset

@@ -1,0 +1,456 @@
+//! Jobs and groups: who computes together, the thread that runs a group's operations in order, and the watchdog.
+//!
+//! Depends on the control channel and mlx-ffi's rings. Each operation is announced on the control channel, and its data
+//! travels once every member has announced the same. Invariants: a group's operations run in the
+//! order of the calls; one that cannot be done is ended by the watchdog, with the reason on every rank.
+
+use super::client::{Client, Member};
+use super::wire::{number, text};
+use crate::autograd::no_grad;
+use crate::{Error, Result};
+use mlx_ffi::distributed as mlx;
+use parking_lot::{Condvar, Mutex};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{channel, Sender};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the watchdog looks where no news wakes it.
+const TICK: Duration = Duration::from_millis(200);
+/// How long an operation may go on that does not need the member that is gone.
+const GRACE: Duration = Duration::from_millis(1000);
+/// How long the server may take to say who is to blame.
+const VERDICT: Duration = Duration::from_secs(4);
+
+/// What a job is made with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the [`Store`](super::Store) listens.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The job's token.
+    pub token: String,
+    /// This process's number.
+    pub rank: usize,
+    /// How many processes there are.
+    pub world_size: usize,
+    /// Which of the jobs that one after another use the store; 0 for the first.
+    pub generation: u64,
+    /// How long connecting, and each operation, may take.
+    pub timeout: Duration,
+    /// The address that rings listen at; by default the one that reaches the store.
+    pub listen: Option<IpAddr>,
+    /// MLX's backend: `ring`, or `mpi`, `nccl`, `jaccl` where MLX finds the peers by itself.
+    pub backend: String,
+}
+
+/// The processes that were started together.
+pub struct Job {
+    client: Arc<Client>,
+    config: Config,
+    groups: Mutex<Vec<Weak<Core>>>,
+    /// MLX's own group of all, for the backends that have one.
+    launched: OnceLock<Arc<mlx::Group>>,
+    ended: AtomicBool,
+}
+
+/// What runs now.
+struct Flight {
+    id: u64,
+    seq: u64,
+    op: &'static str,
+    began: Instant,
+    timeout: Duration,
+    late_since: Option<Instant>,
+    aborted: bool,
+}
+
+struct Core {
+    job: Arc<Job>,
+    name: String,
+    members: Vec<usize>,
+    rank: usize,
+    ring: Mutex<Option<Arc<mlx::Group>>>,
+    addresses: Mutex<Vec<SocketAddr>>,
+    flight: Mutex<Option<Flight>>,
+    next: AtomicU64,
+}
+
+type Task = Box<dyn FnOnce(&Core) + Send>;
+
+/// Processes of a job that compute together. A clone is the same group.
+#[derive(Clone)]
+pub struct Group {
+    core: Arc<Core>,
+    queue: Arc<Mutex<Sender<Task>>>,
+}
+
+/// An operation that was begun.
+pub struct Work<T> {
+    done: Arc<(Mutex<Option<Result<T>>>, Condvar)>,
+    op: &'static str,
+}
+
+impl<T> Clone for Work<T> {
+    fn clone(&self) -> Self {
+        Work { done: Arc::clone(&self.done), op: self.op }
+    }
+}
+
+impl<T: Clone> Work<T> {
+    /// One that is done already.
+    pub(super) fn finished(op: &'static str, value: Result<T>) -> Work<T> {
+        Work { done: Arc::new((Mutex::new(Some(value)), Condvar::new())), op }
+    }
+
+    /// Is it done, or has it failed?
+    pub fn is_completed(&self) -> bool {
+        self.done.0.lock().is_some()
+    }
+
+    /// Waits for its result; for so long at most, if a time is given.
+    ///
+    /// # Errors
+    /// What went wrong, or that it took longer.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<T> {
+        let until = timeout.and_then(|t| Instant::now().checked_add(t));
+        let mut done = self.done.0.lock();
+        loop {
+            if let Some(result) = &*done {
+                return result.clone();
+            }
+            match until {
+                None => self.done.1.wait(&mut done),
+                Some(until) if Instant::now() >= until => {
+                    return Err(Error::distributed(self.op, "not done within the time given to wait()"));
+                }
+                Some(until) => drop(self.done.1.wait_until(&mut done, until)),
+            }
+        }
+    }
+}
+
+impl Job {
+    /// Connects this process to its job.
+    ///
+    /// # Errors
+    /// [`Error::Distributed`] where that fails; see [`Client::connect`]. For a backend of MLX's own, what MLX says.
+    pub fn connect(config: Config) -> Result<Arc<Job>> {
+        let Config { host, port, token, rank, world_size, generation, timeout, .. } = &config;
+        let op = "init_process_group";
+        if *world_size == 0 || rank >= world_size {
+            return Err(Error::value(op, format!("rank {rank} of a world of {world_size} processes")));
+        }
+        if !mlx::is_available(&config.backend) {
+            let why = format!("the installed MLX has no backend '{}' that works here", config.backend);
+            return Err(Error::distributed(op, why));
+        }
+        lucid_mlx::communication::prepare();
+        let member = Member { rank: *rank, world_size: *world_size, generation: *generation };
+        let client = Client::connect(host, *port, token, Some(member), *timeout)?;
+        let launched = OnceLock::new();
+        if config.backend != "ring" {
+            let group = mlx::Group::launched(&config.backend).map_err(|e| Error::distributed(op, e.to_string()))?;
+            if (group.rank(), group.size()) != (*rank, *world_size) {
+                let (r, n) = (group.rank(), group.size());
+                let why = format!("MLX says rank {r} of {n}, the environment rank {rank} of {world_size}");
+                return Err(Error::distributed(op, why));
+            }
+            let _ = launched.set(Arc::new(group));
+        }
+        let groups = Mutex::default();
+        let job = Arc::new(Job { client, config, groups, launched, ended: AtomicBool::new(false) });
+        let own = Arc::downgrade(&job);
+        thread::Builder::new()
+            .name("lucid-watchdog".into())
+            .spawn(move || watch(&own))
+            .map_err(|e| Error::distributed(op, format!("no thread for the watchdog: {e}")))?;
+        Ok(job)
+    }
+
+    /// The connection to the store.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// A group of some of the job's processes, named alike by all of them; members are ranks of the job, in the group's
+    /// order. This process must be one of them.
+    ///
+    /// # Errors
+    /// Where it is not, or a rank does not exist or is there twice.
+    pub fn group(self: &Arc<Self>, name: &str, members: &[usize]) -> Result<Group> {
+        let op = "new_group";
+        let size = self.config.world_size;
+        let twice = |i: usize| members[..i].contains(&members[i]);
+        if let Some(i) = (0..members.len()).find(|&i| members[i] >= size || twice(i)) {
+            let why = format!("rank {} is there twice, or not below the world size {size}", members[i]);
+            return Err(Error::value(op, why));
+        }
+        let Some(rank) = members.iter().position(|&m| m == self.config.rank) else {
+            return Err(Error::value(op, format!("rank {} is none of {members:?}", self.config.rank)));
+        };
+        if !self.launched_fits(members) {
+            let why = format!("the backend '{}' has the group of all processes only", self.config.backend);
+            return Err(Error::not_implemented(op, why));
+        }
+        let core = Arc::new(Core {
+            job: Arc::clone(self),
+            name: name.to_owned(),
+            members: members.to_vec(),
+            rank,
+            ring: Mutex::new(self.launched.get().cloned()),
+            addresses: Mutex::default(),
+            flight: Mutex::default(),
+            next: AtomicU64::new(0),
+        });
+        let (queue, tasks) = channel::<Task>();
+        let own = Arc::clone(&core);
+        thread::Builder::new()
+            .name(format!("lucid-group-{name}"))
+            .spawn(move || tasks.iter().for_each(|task| no_grad(|| task(&own))))
+            .map_err(|e| Error::distributed(op, format!("no thread for the group: {e}")))?;
+        self.groups.lock().push(Arc::downgrade(&core));
+        Ok(Group { core, queue: Arc::new(Mutex::new(queue)) })
+    }
+
+    fn launched_fits(&self, members: &[usize]) -> bool {
+        self.launched.get().is_none() || members.len() == self.config.world_size || members.len() < 2
+    }
+
+    /// Leaves the job: operations that go on are ended, and others are told that this process went in peace.
+    pub fn leave(&self) {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.client.close(true);
+        self.client.with_inbox(|inbox| {
+            inbox.failed.entry(String::new()).or_insert_with(|| "this process has left the job".into());
+        });
+        for core in self.groups.lock().drain(..).filter_map(|c| c.upgrade()) {
+            core.abort();
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Core {
+    /// Why no operation of the group can be done any more.
+    fn failure(&self) -> Option<String> {
+        self.job.client.look(|inbox| {
+            let gone = || self.members.iter().find_map(|m| inbox.gone.get(m)).map(|(why, _)| why.clone());
+            inbox.failure(&self.name).cloned().or_else(gone)
+        })
+    }
+
+    /// Ends what waits for peers.
+    fn abort(&self) {
+        let addresses = self.addresses.lock().clone();
+        if !addresses.is_empty() {
+            mlx::abort(&addresses);
+        }
+    }
+
+    /// The group's ring, which all members open together the first time.
+    fn ring(&self, until: Option<Instant>) -> Result<Arc<mlx::Group>, String> {
+        let mut ring = self.ring.lock();
+        if let Some(ring) = &*ring {
+            return Ok(Arc::clone(ring));
+        }
+        let client = &self.job.client;
+        let host = self.job.config.listen.unwrap_or(client.local().ip());
+        // The system finds a free port, which MLX then listens at.
+        let free = TcpListener::bind((host, 0)).and_then(|l| l.local_addr());
+        let own = free.map_err(|e| format!("no port can be had at {host}: {e}"))?;
+        let (size, rank) = (number(self.members.len() as u64), number(self.rank as u64));
+        let own = own.to_string();
+        let id = client.ask("open", &[self.name.as_bytes(), &size, &rank, own.as_bytes()]);
+        let granted = client.answer(id, Some(&self.name), until)?;
+        let addresses: Vec<SocketAddr> = granted.iter().filter_map(|a| text(Some(a)).parse().ok()).collect();
+        self.addresses.lock().clone_from(&addresses);
+        let opened = mlx::Group::ring(&addresses, self.rank);
+        client.ask("opened", &[self.name.as_bytes()]);
+        let opened = Arc::new(opened.map_err(|e| format!("the ring cannot be opened: {e}"))?);
+        *ring = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Runs one operation on the group's thread.
+    fn run<T>(&self, op: &'static str, seq: u64, what: &str, timeout: Duration, step: Step<T>) -> Result<T> {
+        let client = &self.job.client;
+        let failed = |why: String| {
+            let rank = self.job.config.rank;
+            Error::distributed(op, format!("on rank {rank} of group '{}': {why}", self.name))
+        };
+        if let Some(why) = self.failure() {
+            return Err(failed(why));
+        }
+        let members = self.members.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let began = Instant::now();
+        let until = began.checked_add(timeout + VERDICT + GRACE);
+        let fields: [&[u8]; 4] = [self.name.as_bytes(), &number(seq), members.as_bytes(), what.as_bytes()];
+        let id = client.ask("check", &fields);
+        *self.flight.lock() = Some(Flight { id, seq, op, began, timeout, late_since: None, aborted: false });
+        // Nobody moves data before all are there: MLX's threads would spin while they wait for a peer, and what is not
+        // the same everywhere would arrive as something else.
+        let agreed = client.answer(id, Some(&self.name), until);
+        let moved = agreed.and_then(|_| match step {
+            Step::Meet(value) => Ok(Ok(value)),
+            Step::Move(data) => self.ring(until).map(|ring| data(&ring)),
+        });
+        self.flight.lock().take();
+        let why = match moved {
+            Ok(Ok(value)) => return Ok(value),
+            Err(why) => why,
+            Ok(Err(e)) => match *e {
+                // The ring's own failure says little; the reason is on its way.
+                Error::Backend { why, .. } => {
+                    let until = Instant::now() + GRACE;
+                    while self.failure().is_none() && Instant::now() < until {
+                        client.wait_for_news(TICK);
+                    }
+                    self.failure().unwrap_or(why)
+                }
+                _ => {
+                    client.ask("broken", &[self.name.as_bytes(), format!("{what}: {e}").as_bytes()]);
+                    self.abort();
+                    return Err(e);
+                }
+            },
+        };
+        let rank = self.job.config.rank;
+        let told = self.failure().unwrap_or_else(|| format!("{what}, number {seq}: {why}"));
+        // Whoever still waits for this process learns why it does not come.
+        client.ask("broken", &[self.name.as_bytes(), format!("rank {rank} gave up: {told}").as_bytes()]);
+        client.with_inbox(|inbox| {
+            inbox.failed.entry(self.name.clone()).or_insert_with(|| told.clone());
+        });
+        self.abort();
+        Err(failed(told))
+    }
+
+    /// What the watchdog does.
+    fn watch(&self) {
+        let failure = self.failure();
+        let mut flight = self.flight.lock();
+        let Some(now) = flight.as_mut() else { return };
+        let client = &self.job.client;
+        if failure.is_some() && !now.aborted {
+            let lately = client.look(|inbox| {
+                let named = inbox.failure(&self.name).is_some();
+                !named && self.members.iter().filter_map(|m| inbox.gone.get(m)).all(|(_, at)| at.elapsed() < GRACE)
+            });
+            if !lately {
+                now.aborted = true;
+                self.abort();
+            }
+            return;
+        }
+        if now.began.elapsed() < now.timeout || now.aborted {
+            return;
+        }
+        match now.late_since {
+            None => {
+                now.late_since = Some(Instant::now());
+                let waited = format!("{:.1} s", now.timeout.as_secs_f64());
+                client.ask("late", &[self.name.as_bytes(), &number(now.seq), waited.as_bytes()]);
+            }
+            Some(since) if since.elapsed() > VERDICT => {
+                let why =
+                    format!("{} number {}: timed out, and the store does not answer ({})", now.op, now.seq, now.id);
+                client.with_inbox(|inbox| {
+                    inbox.failed.entry(self.name.clone()).or_insert(why);
+                });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// What an operation does once it is its turn.
+pub(super) enum Step<T> {
+    /// It has no data: all members meet.
+    Meet(T),
+    /// It moves data over the ring.
+    Move(Box<dyn FnOnce(&mlx::Group) -> Result<T> + Send>),
+}
+
+fn watch(job: &Weak<Job>) {
+    loop {
+        let Some(job) = job.upgrade() else { return };
+        if job.ended.load(Ordering::Acquire) {
+            return;
+        }
+        let live: Vec<Arc<Core>> = {
+            let mut groups = job.groups.lock();
+            groups.retain(|g| g.strong_count() > 0);
+            groups.iter().filter_map(Weak::upgrade).collect()
+        };
+        live.iter().for_each(|core| core.watch());
+        job.client.wait_for_news(TICK);
+    }
+}
+
+impl Group {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// This process's number in the group.
+    pub fn rank(&self) -> usize {
+        self.core.rank
+    }
+
+    /// How many members there are.
+    pub fn size(&self) -> usize {
+        self.core.members.len()
+    }
+
+    /// The members' ranks in the job.
+    pub fn members(&self) -> &[usize] {
+        &self.core.members
+    }
+
+    /// The job's own timeout.
+    pub fn timeout(&self) -> Duration {
+        self.core.job.config.timeout
+    }
+
+    /// Puts an operation at the end of the group's queue. `what` is what every member must call alike.
+    pub(super) fn submit<T: Clone + Send + 'static>(
+        &self,
+        op: &'static str,
+        what: String,
+        timeout: Option<Duration>,
+        step: Step<T>,
+    ) -> Work<T> {
+        let timeout = timeout.unwrap_or(self.timeout());
+        let work = Work { done: Arc::new((Mutex::new(None), Condvar::new())), op };
+        let done = Arc::clone(&work.done);
+        // Numbers are given in the queue's order.
+        let queue = self.queue.lock();
+        let seq = self.core.next.fetch_add(1, Ordering::Relaxed);
+        let task: Task = Box::new(move |core| {
+            let result = core.run(op, seq, &what, timeout, step);
+            *done.0.lock() = Some(result);
+            done.1.notify_all();
+        });
+        if queue.send(task).is_err() {
+            *work.done.0.lock() = Some(Err(Error::distributed(op, "the group's thread has ended")));
+        }
+        work
+    }
+}

@@ -1,0 +1,235 @@
+//! Groups of processes that compute together: MLX's ring over TCP, MPI, NCCL and JACCL. Depends on the arrays, the
+//! evaluation locks and the shim.
+//!
+//! A collective waits for other processes, so that it runs on a stream of its group and is waited for outside of the
+//! lock that other evaluations wait under. Invariants: only collectives run on such a stream, one at a time; their
+//! inputs are evaluated before.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use crate::call::c_text;
+use crate::error::{self, check, Error, Result};
+use crate::{counters, device, eval, stream, sys, Array, Dtype};
+
+/// How elements of several processes become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reduce {
+    /// Their sum; of Booleans, whether one is true.
+    Sum,
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+}
+
+/// Streams of groups that are gone: MLX never ends a stream's thread.
+static IDLE: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
+
+struct Stream(sys::mlx_stream);
+
+// SAFETY: a handle of MLX's thread-unsafe kind, meant to be used from any thread under a lock; see `stream`.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    fn take() -> Result<Stream> {
+        stream::stream()?;
+        if let Some(idle) = IDLE.lock().unwrap_or_else(|e| e.into_inner()).pop() {
+            return Ok(idle);
+        }
+        let device = device::Handle::new(sys::MLX_CPU)?;
+        // SAFETY: a valid device handle.
+        let made = unsafe { sys::mlx_stream_new_thread_unsafe(device.raw()) };
+        match made.ctx.is_null() {
+            true => Err(error::take()),
+            false => Ok(Stream(made)),
+        }
+    }
+}
+
+/// An owned group.
+struct Handle(sys::mlx_distributed_group);
+
+// SAFETY: the handle points at an object with an atomic count; collectives, which use it, run under the group's own
+// lock.
+unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !self.0.ctx.is_null() {
+            // SAFETY: owned, freed once.
+            unsafe { sys::mlx_distributed_group_free(self.0) };
+        }
+    }
+}
+
+struct Inner {
+    handle: Handle,
+    /// Only taken out when the group is dropped.
+    stream: Option<Stream>,
+}
+
+/// Processes that compute together.
+pub struct Group {
+    inner: Mutex<Inner>,
+    rank: usize,
+    size: usize,
+    addresses: Vec<String>,
+}
+
+/// Was the backend compiled into the MLX that was loaded, and is what it needs there? `ring`, `mpi`, `nccl` or `jaccl`.
+pub fn is_available(backend: &str) -> bool {
+    // SAFETY: a terminated text.
+    c_text(backend).is_ok_and(|name| unsafe { sys::mlx_distributed_is_available(name.as_ptr()) })
+}
+
+/// Ends what this process waits for at these addresses of a ring, whose collectives fail from then on. Needs no
+/// [`Group`], so that one that is being opened can be ended.
+pub fn abort(addresses: &[SocketAddr]) {
+    abort_texts(&addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>());
+}
+
+fn abort_texts(addresses: &[String]) {
+    let texts: Vec<_> = addresses.iter().filter_map(|a| c_text(a).ok()).collect();
+    let pointers: Vec<_> = texts.iter().map(|t| t.as_ptr()).collect();
+    // SAFETY: as many terminated texts, which live during the call.
+    unsafe { sys::lucid_ring_abort(pointers.as_ptr(), pointers.len()) };
+}
+
+impl Group {
+    /// A ring over TCP of as many processes as there are addresses, of which this one is `rank`. Listens at its own
+    /// address alone and waits for the others.
+    ///
+    /// # Errors
+    /// Where MLX cannot listen or connect.
+    pub fn ring(addresses: &[SocketAddr], rank: usize) -> Result<Group> {
+        stream::ensure_not_forked()?;
+        if rank >= addresses.len() || addresses.len() < 2 {
+            return Err(Error::Mismatch(format!("rank {rank} of a ring of {} processes", addresses.len())));
+        }
+        let stream = Stream::take()?;
+        let listed: Vec<String> = addresses.iter().map(|a| format!("[\"{a}\"]")).collect();
+        let failed = |e: std::io::Error| Error::Mlx(format!("[ring] the list of addresses cannot be written: {e}"));
+        let mut file = tempfile::NamedTempFile::new().map_err(failed)?;
+        write!(file, "[{}]", listed.join(",")).and_then(|()| file.flush()).map_err(failed)?;
+        let path = c_text(&file.path().to_string_lossy())?;
+        let number = c_text(&rank.to_string())?;
+        let mut handle = Handle(sys::mlx_distributed_group { ctx: std::ptr::null_mut() });
+        // SAFETY: terminated texts that live during the call, and a null handle to fill. MLX takes these two from the
+        // environment alone; they are set when a group is opened, which programs do while they set themselves up.
+        check(unsafe { sys::lucid_ring_open(&mut handle.0, path.as_ptr(), number.as_ptr()) })?;
+        Ok(Group::of(handle, stream, addresses.iter().map(SocketAddr::to_string).collect()))
+    }
+
+    /// The processes that a launcher of MLX's, or `mpirun`, started: for the backends `mpi`, `nccl` and `jaccl`, which
+    /// find one another by environment variables.
+    ///
+    /// # Errors
+    /// Where the backend cannot be set up.
+    pub fn launched(backend: &str) -> Result<Group> {
+        stream::ensure_not_forked()?;
+        let stream = Stream::take()?;
+        let name = c_text(backend)?;
+        let mut handle = Handle(sys::mlx_distributed_group { ctx: std::ptr::null_mut() });
+        // SAFETY: a terminated text, and a null handle to fill.
+        check(unsafe { sys::mlx_distributed_init(&mut handle.0, true, name.as_ptr()) })?;
+        Ok(Group::of(handle, stream, Vec::new()))
+    }
+
+    fn of(handle: Handle, stream: Stream, addresses: Vec<String>) -> Group {
+        // SAFETY: a valid handle.
+        let (rank, size) = unsafe {
+            (sys::mlx_distributed_group_rank(handle.0) as usize, sys::mlx_distributed_group_size(handle.0) as usize)
+        };
+        Group { inner: Mutex::new(Inner { handle, stream: Some(stream) }), rank, size, addresses }
+    }
+
+    /// This process's number in the group.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many processes there are.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Ends what waits for a peer of this ring; every collective fails from then on. Without effect on other backends.
+    pub fn abort(&self) {
+        abort_texts(&self.addresses);
+    }
+
+    /// Records a collective on the group's stream, has it computed and waits.
+    fn run(
+        &self,
+        input: Option<&Array>,
+        call: impl FnOnce(*mut sys::mlx_array, sys::mlx_distributed_group, sys::mlx_stream) -> std::os::raw::c_int,
+    ) -> Result<Array> {
+        stream::ensure_not_forked()?;
+        if let Some(input) = input {
+            eval::eval(&[input])?;
+        }
+        let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(stream) = &inner.stream else { return Err(Error::Exiting) };
+        counters::count_op();
+        let made = Array::build(|out| call(out, inner.handle.0, stream.0))?;
+        eval::eval_apart(&made)?;
+        Ok(made)
+    }
+
+    /// One array of all processes', element by element.
+    ///
+    /// # Errors
+    /// Where a peer is lost or the dtype cannot be reduced.
+    pub fn all_reduce(&self, x: &Array, how: Reduce) -> Result<Array> {
+        let call = match how {
+            Reduce::Sum => sys::mlx_distributed_all_sum,
+            Reduce::Max => sys::mlx_distributed_all_max,
+            Reduce::Min => sys::mlx_distributed_all_min,
+        };
+        // SAFETY: a null out-parameter, an array that is borrowed, and the group's own handles.
+        self.run(Some(x), |out, group, stream| unsafe { call(out, x.raw(), group, stream) })
+    }
+
+    /// The arrays of all processes, one after another along the first axis.
+    ///
+    /// # Errors
+    /// Where a peer is lost.
+    pub fn all_gather(&self, x: &Array) -> Result<Array> {
+        // SAFETY: as above.
+        self.run(Some(x), |out, group, stream| unsafe { sys::mlx_distributed_all_gather(out, x.raw(), group, stream) })
+    }
+
+    /// Sends an array to a process, on a ring to a neighbour.
+    ///
+    /// # Errors
+    /// Where it is lost, or no neighbour.
+    pub fn send(&self, x: &Array, to: usize) -> Result<()> {
+        let to = i32::try_from(to).map_err(|_| Error::Mismatch(format!("no rank {to}")))?;
+        // SAFETY: as above.
+        let sent = self.run(Some(x), |out, g, s| unsafe { sys::mlx_distributed_send(out, x.raw(), to, g, s) });
+        sent.map(drop)
+    }
+
+    /// Receives an array from a process, on a ring from a neighbour.
+    ///
+    /// # Errors
+    /// Where it is lost, or no neighbour.
+    pub fn recv(&self, shape: &[i32], dtype: Dtype, from: usize) -> Result<Array> {
+        let from = i32::try_from(from).map_err(|_| Error::Mismatch(format!("no rank {from}")))?;
+        self.run(None, |out, group, stream| {
+            // SAFETY: a null out-parameter, pointer and length of a live slice, and the group's own handles.
+            unsafe { sys::mlx_distributed_recv(out, shape.as_ptr(), shape.len(), dtype.raw(), from, group, stream) }
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(|e| e.into_inner());
+        if let Some(stream) = inner.stream.take() {
+            IDLE.lock().unwrap_or_else(|e| e.into_inner()).push(stream);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""What a program asks that a launcher started: see `lucid.distributed.run`, whose `--max-restarts` starts it again."""

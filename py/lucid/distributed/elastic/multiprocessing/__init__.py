@@ -1,0 +1,1 @@
+"""Errors of processes that a launcher started."""

@@ -1,0 +1,295 @@
+"""`fully_shard`: parameters, gradients and optimizer state in shards, one for each process.
+
+A module that was given to `fully_shard` keeps, of each of its parameters, the rows that are this process's. Its forward
+pass gathers them all at once and drops the whole ones again; what the graph saved of them is gathered again by the
+backward pass, whose gradients are averaged and scattered, so that an optimizer steps shards.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import lucid
+from lucid import Tensor, errors
+from lucid.autograd import Function
+from lucid.autograd.graph import saved_tensors_hooks
+from lucid.distributed._state import ProcessGroup, default_group
+from lucid.distributed.device_mesh import DeviceMesh
+from lucid.distributed.tensor import Shard, chunk_range, shard_parameter
+from lucid.nn.modules.module import Module
+
+__all__ = ["FSDPModule", "MixedPrecisionPolicy", "fully_shard"]
+
+
+@dataclasses.dataclass(frozen=True)
+class MixedPrecisionPolicy:
+    """Dtypes of `fully_shard`; None leaves what it is.
+
+    Attributes:
+        param_dtype: what parameters are gathered and computed in; shards keep their own.
+        reduce_dtype: what gradients are summed in; `param_dtype` where it is None.
+        output_dtype: what floating point outputs become.
+        cast_forward_inputs: whether floating point inputs become `param_dtype`.
+    """
+
+    param_dtype: lucid.dtype | None = None
+    reduce_dtype: lucid.dtype | None = None
+    output_dtype: lucid.dtype | None = None
+    cast_forward_inputs: bool = True
+
+
+class _Unit:
+    """The parameters of one call of `fully_shard`, which travel together."""
+
+    def __init__(self, mesh: DeviceMesh, policy: MixedPrecisionPolicy, reshard: bool) -> None:
+        self.mesh, self.policy, self.reshard = mesh, policy, reshard
+        self.group: ProcessGroup = mesh.get_group()
+        self.places: list[tuple[Module, str]] = []
+        self.sync = True
+        # Whole parameters by their storage while a forward pass runs, and again while its backward does.
+        self.whole: list[Tensor] | None = None
+        self.shards: list[Any] = []
+
+    def parameters(self) -> list[Any]:
+        return [module._parameters[name] for module, name in self.places]
+
+    def compute_dtype(self, p: Tensor) -> lucid.dtype:
+        wanted = self.policy.param_dtype
+        return wanted if wanted is not None and p.is_floating_point() else p.dtype
+
+    def gather(self, shards: list[Tensor]) -> list[Tensor]:
+        """The whole parameters; those of one dtype travel as one vector."""
+        n = self.group.size()
+        out: list[Any] = [None] * len(shards)
+        kinds: dict[Any, list[int]] = {}
+        for i, p in enumerate(shards):
+            kinds.setdefault((self.compute_dtype(p), str(p.device)), []).append(i)
+        for (dtype, _), own in kinds.items():
+            parts = []
+            for i in own:
+                flat = shards[i].detach().to(dtype).reshape(-1)
+                lack = self.rows(i) * self.width(i) - flat.numel()
+                parts.append(lucid.cat([flat, flat.new_zeros(lack)]) if lack else flat)
+            rows = self.group.native.begin("all_gather", lucid.cat(parts), timeout=self.group.timeout).wait()
+            at = 0
+            for i in own:
+                size = self.rows(i) * self.width(i)
+                shape = self.shape(i)
+                whole = rows[:, at : at + size].reshape(n * self.rows(i), *shape[1:])
+                out[i] = whole[: shape[0]].clone()
+                at += size
+        return out
+
+    def scatter(self, grads: list[Tensor | None]) -> list[Tensor | None]:
+        """The mean of the whole gradients, of this process's rows."""
+        n, rank = self.group.size(), self.group.rank()
+        out: list[Tensor | None] = [None] * len(grads)
+        kinds: dict[Any, list[int]] = {}
+        for i, p in enumerate(self.shards):
+            kinds.setdefault((self.policy.reduce_dtype or self.compute_dtype(p), str(p.device)), []).append(i)
+        for (dtype, device), own in kinds.items():
+            parts = []
+            for i in own:
+                g, (first, *rest) = grads[i], self.shape(i)
+                g = lucid.zeros((first, *rest), dtype=dtype, device=device) if g is None else g.to(dtype)
+                lack = n * self.rows(i) - first
+                g = lucid.cat([g, g.new_zeros((lack, *rest))]) if lack else g
+                parts.append(g.reshape(n, -1))
+            flat = lucid.cat(parts, 1) / n
+            mine = self.group.native.begin("reduce_scatter", flat, timeout=self.group.timeout).wait()
+            at = 0
+            for i in own:
+                size = self.rows(i) * self.width(i)
+                shape = self.shape(i)
+                length = chunk_range(shape[0], n, rank)[1]
+                part = mine[at : at + size].reshape(self.rows(i), *shape[1:])[:length]
+                out[i] = part.to(self.shards[i].dtype).clone()
+                at += size
+        return out
+
+    def shape(self, i: int) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.shards[i].__dict__["_sharding"].shape
+        return shape
+
+    def rows(self, i: int) -> int:
+        return -(-self.shape(i)[0] // self.group.size())
+
+    def width(self, i: int) -> int:
+        width = 1
+        for n in self.shape(i)[1:]:
+            width *= n
+        return width
+
+    def again(self) -> list[Tensor]:
+        """The whole parameters in a backward pass."""
+        if self.whole is None:
+            with lucid.no_grad():
+                self.whole = self.gather(self.shards)
+        return self.whole
+
+
+class _Gather(Function):
+    @staticmethod
+    def forward(ctx: Any, unit: _Unit, *shards: Tensor) -> Any:
+        ctx.unit = unit
+        ctx.set_materialize_grads(False)
+        return tuple(unit.gather(list(shards)))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        unit = ctx.unit
+        unit.whole = None
+        if not unit.sync:
+            raise errors.NotImplementedError(
+                "fully_shard: set_requires_gradient_sync(False) is not there; sum the losses"
+            )
+        return (None, *unit.scatter(list(grads)))
+
+
+class _Saved:
+    """A whole parameter that a graph needs, or a view of one: gathered again when it does."""
+
+    def __init__(self, unit: _Unit, number: int, layout: tuple[Any, Any, int]) -> None:
+        self.unit, self.number, self.layout = unit, number, layout
+
+    def get(self) -> Tensor:
+        shape, strides, offset = self.layout
+        return self.unit.again()[self.number].as_strided(shape, strides, offset)
+
+
+class FSDPModule:
+    """What a module that was given to `fully_shard` is, too."""
+
+    _unit: _Unit
+
+    def reshard(self) -> None:
+        """Drops whole parameters that a backward pass has gathered."""
+        self._unit.whole = None
+
+    def unshard(self, async_op: bool = False) -> None:
+        """Gathers the whole parameters for a backward pass ahead of time."""
+        self._unit.again()
+
+
+def _cast(value: Any, dtype: lucid.dtype | None) -> Any:
+    if dtype is None:
+        return value
+    if isinstance(value, Tensor):
+        return value.to(dtype) if value.is_floating_point() else value
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(_cast(v, dtype) for v in value)
+    if isinstance(value, dict):
+        return {k: _cast(v, dtype) for k, v in value.items()}
+    return value
+
+
+def _wrapped(unit: _Unit, forward: Any) -> Any:
+    @functools.wraps(forward)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        unit.shards = unit.parameters()
+        whole = _Gather.apply(unit, *unit.shards)
+        policy = unit.policy
+        if policy.cast_forward_inputs:
+            args, kwargs = _cast(args, policy.param_dtype), _cast(kwargs, policy.param_dtype)
+        known = {t.untyped_storage().data_ptr(): i for i, t in enumerate(whole) if t.numel()}
+
+        def pack(t: Tensor) -> Any:
+            if t.numel() == 0 or t.device != whole[0].device:
+                return t
+            number = known.get(t.untyped_storage().data_ptr())
+            if number is None or t.dtype != whole[number].dtype:
+                return t
+            return _Saved(unit, number, (t.shape, t.stride(), t.storage_offset()))
+
+        def unpack(saved: Any) -> Tensor:
+            made: Tensor = saved.get() if isinstance(saved, _Saved) else saved
+            return made
+
+        for (module, name), t in zip(unit.places, whole, strict=True):
+            module._parameters[name] = t
+        try:
+            if unit.reshard and lucid.is_grad_enabled():
+                with saved_tensors_hooks(pack, unpack):
+                    out = forward(*args, **kwargs)
+            else:
+                out = forward(*args, **kwargs)
+        finally:
+            for (module, name), p in zip(unit.places, unit.shards, strict=True):
+                module._parameters[name] = p
+        return _cast(out, policy.output_dtype)
+
+    return run
+
+
+def fully_shard(
+    module: Module,
+    *,
+    mesh: DeviceMesh | None = None,
+    reshard_after_forward: bool | None = None,
+    mp_policy: MixedPrecisionPolicy | None = None,
+    ignored_params: set[Any] | None = None,
+) -> Module:
+    """Shards a module's parameters over the processes, in place, along their first dimension.
+
+    Parameters of submodules that were given to `fully_shard` before are theirs; so call it for the layers first, and
+    then for the whole. Make the optimizer afterwards, of the shards. Rank 0's parameters count.
+
+    Args:
+        module: The module, built alike on every process.
+        mesh: A mesh of one dimension; all processes where it is None.
+        reshard_after_forward: Whether the whole parameters are dropped after the forward pass and gathered again in the
+            backward pass (True where it is None), which takes a third gather and less memory.
+        mp_policy: The dtypes to gather and reduce in.
+        ignored_params: Parameters that stay whole, and whose gradients stay each process's own.
+
+    Returns:
+        The module.
+
+    Differences from PyTorch: parameters are ordinary ones that hold the shard, `DTensor.of(parameter)` shows what of;
+    the whole ones exist for their module's own `forward` alone; a mesh of two dimensions, offloading and gradient
+    accumulation without sums are not there.
+
+    Reference: Zhao et al., PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel, 2023.
+    """
+    if isinstance(module, FSDPModule):
+        raise errors.ValueError("fully_shard: the module was sharded before")
+    if mesh is None:
+        mesh = DeviceMesh("cpu", list(range(default_group("fully_shard").size())))
+    if mesh.ndim != 1:
+        raise errors.NotImplementedError("fully_shard: a mesh of one dimension")
+    unit = _Unit(mesh, mp_policy or MixedPrecisionPolicy(), reshard_after_forward in (None, True))
+    kept = {id(p) for p in ignored_params or ()}
+    seen: dict[int, list[tuple[Module, str]]] = {}
+
+    def collect(m: Module) -> None:
+        if isinstance(m, FSDPModule):
+            return
+        for name, p in m._parameters.items():
+            if p is not None and id(p) not in kept and not hasattr(p, "_sharding"):
+                seen.setdefault(id(p), []).append((m, name))
+        for child in m.children():
+            collect(child)
+
+    collect(module)
+    for places in seen.values():
+        if len(places) > 1:
+            raise errors.NotImplementedError(
+                "fully_shard: a parameter that two modules share; give it as ignored_params"
+            )
+        (owner, name) = places[0]
+        p: Any = owner._parameters[name]
+        if p.ndim == 0:
+            raise errors.ValueError(f"fully_shard: '{name}' of {type(owner).__name__} has no dimension to shard")
+        group = unit.group
+        group.native.begin("broadcast", p.detach(), "SUM", 0, p.detach(), group.timeout).wait()
+        shard_parameter(owner, name, mesh, [Shard(0)])
+        unit.places.append((owner, name))
+    unit.shards = unit.parameters()
+    kind = type(module)
+    module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {})
+    module.__dict__["_unit"] = unit
+    if unit.places:
+        module.__dict__["forward"] = _wrapped(unit, module.forward)
+    return module

@@ -1,0 +1,221 @@
+"""Pipelines: stages of a model on different processes, which work on different parts of a batch at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lucid
+from lucid import Tensor, errors
+from lucid.distributed._collectives import Work, irecv, isend
+from lucid.distributed._objects import recv_object_list, send_object_list
+from lucid.distributed._state import resolve
+from lucid.nn.modules.module import Module
+
+__all__ = ["PipelineStage", "Schedule1F1B", "ScheduleGPipe"]
+
+
+class PipelineStage:
+    """One stage: a module, and its place among the stages. Stage `i` is on member `i` of the group.
+
+    Args:
+        submodule: What the stage computes: of one tensor or several, one tensor or a tuple of them.
+        stage_index: Its number.
+        num_stages: How many there are.
+        device: Where it computes, and receives.
+        group: The group; all processes where it is None.
+    """
+
+    def __init__(
+        self, submodule: Module, stage_index: int, num_stages: int, device: Any = "cpu", group: Any = None
+    ) -> None:
+        found = resolve(group, "PipelineStage")
+        if found is None or found.size() != num_stages:
+            raise errors.ValueError(f"PipelineStage: {num_stages} stages need a group of as many processes")
+        if found.rank() != stage_index:
+            raise errors.ValueError(
+                f"PipelineStage: stage {stage_index} belongs to member {stage_index} of the group, this is "
+                f"member {found.rank()}"
+            )
+        self.submod, self.stage_index, self.num_stages = submodule, stage_index, num_stages
+        self.device, self.group = lucid.device(device) if isinstance(device, str) else device, found
+        self.is_first, self.is_last = stage_index == 0, stage_index == num_stages - 1
+        self._sizes: list[tuple[tuple[int, ...], str, bool]] | None = None
+        self._told = False
+        self._kept: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
+        self._sent: list[Work | None] = []
+
+    def _neighbour(self, step: int) -> int:
+        return self.group.ranks[self.stage_index + step]
+
+    def forward_one(self, i: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Computes part `i` of the batch, of what the stage before sends, and sends it on."""
+        if not self.is_first:
+            args = tuple(self._receive())
+        out = self.submod(*args, **kwargs)
+        outs = [out] if isinstance(out, Tensor) else list(out)
+        inputs = [a for a in args if isinstance(a, Tensor) and a.requires_grad] if not self.is_first else []
+        self._kept[i] = (inputs, outs)
+        if not self.is_last:
+            if not self._told:
+                # Shapes are told once, by the first part.
+                send_object_list([[(tuple(t.shape), str(t.dtype), t.requires_grad) for t in outs]], self._neighbour(1))
+                self._told = True
+            self._sent += [isend(t.detach().clone(), self._neighbour(1)) for t in outs]
+        return out
+
+    def _receive(self) -> list[Tensor]:
+        if self._sizes is None:
+            told: list[Any] = [None]
+            recv_object_list(told, self._neighbour(-1))
+            self._sizes = told[0]
+        got, works = [], []
+        for shape, dtype, _ in self._sizes:
+            t = lucid.zeros(shape, dtype=getattr(lucid, dtype.removeprefix("lucid.")), device=self.device)
+            works.append(irecv(t, self._neighbour(-1)))
+            got.append(t)
+        for work in works:
+            if work is not None:
+                work.wait()
+        for t, (*_, wants) in zip(got, self._sizes, strict=True):
+            t.requires_grad_(wants)
+        return got
+
+    def backward_one(self, i: int, loss: Tensor | None, scale: float = 1.0) -> None:
+        """The gradients of part `i`: of its loss on the last stage, of what the next stage sends elsewhere."""
+        inputs, outs = self._kept.pop(i)
+        if self.is_last:
+            assert loss is not None
+            (loss * scale).backward()
+        else:
+            wanted = [t for t in outs if t.requires_grad]
+            grads = [lucid.zeros_like(t.detach()) for t in wanted]
+            works = [irecv(g, self._neighbour(1)) for g in grads]
+            for work in works:
+                if work is not None:
+                    work.wait()
+            lucid.autograd.backward(wanted, grads)
+        if not self.is_first:
+            for t in inputs:
+                g = t.grad if t.grad is not None else lucid.zeros_like(t.detach())
+                self._sent.append(isend(g.detach().clone(), self._neighbour(-1)))
+
+    def drop(self, i: int) -> None:
+        """Forgets part `i` of a pass without gradients."""
+        self._kept.pop(i, None)
+
+    def settle(self) -> None:
+        """Waits until everything that was sent has arrived."""
+        sent, self._sent = self._sent, []
+        for work in sent:
+            if work is not None:
+                work.wait()
+
+
+class _Schedule:
+    """Splits a batch, and runs its parts through the stages.
+
+    Args:
+        stage: This process's stage.
+        n_microbatches: Into how many parts batches are split, along the first dimension.
+        loss_fn: `loss_fn(output, target)`, needed for gradients; on the last stage it is called.
+        scale_grads: Whether gradients are divided by the number of parts, so that with a loss that is a mean they are
+            those of the whole batch.
+    """
+
+    def __init__(
+        self,
+        stage: PipelineStage,
+        n_microbatches: int,
+        loss_fn: Callable[[Any, Any], Tensor] | None = None,
+        args_chunk_spec: Any = None,
+        kwargs_chunk_spec: Any = None,
+        output_merge_spec: Any = None,
+        scale_grads: bool = True,
+    ) -> None:
+        if args_chunk_spec is not None or kwargs_chunk_spec is not None or output_merge_spec is not None:
+            raise errors.NotImplementedError("pipelining: batches are split, and joined, along the first dimension")
+        if n_microbatches < 1:
+            raise errors.ValueError(f"pipelining: {n_microbatches} microbatches")
+        self._stage, self._n, self._loss_fn, self._scale = stage, n_microbatches, loss_fn, scale_grads
+
+    def _order(self, backward: bool) -> Iterator[tuple[str, int]]:
+        raise NotImplementedError
+
+    def _split(self, value: Any) -> list[Any]:
+        if not isinstance(value, Tensor):
+            return [value] * self._n
+        if value.shape[0] % self._n:
+            raise errors.ValueError(
+                f"pipelining: a batch of {value.shape[0]} does not split into {self._n} equal parts"
+            )
+        return list(value.chunk(self._n))
+
+    def step(self, *args: Any, target: Any = None, losses: list[Tensor] | None = None, **kwargs: Any) -> Any:
+        """Runs a batch forward, and with a `loss_fn` backward.
+
+        Args:
+            args: The batch, on the first stage; others give nothing.
+            target: What the loss function compares with, on the last stage.
+            losses: A list that gets the parts' losses, on the last stage.
+
+        Returns:
+            The outputs, joined, on the last stage; None elsewhere.
+        """
+        stage = self._stage
+        if args and not stage.is_first:
+            raise errors.ValueError("pipelining: the first stage gives the batch, the others get what it makes")
+        backward = self._loss_fn is not None and lucid.is_grad_enabled()
+        columns = [self._split(a) for a in args]
+        named = {k: self._split(v) for k, v in kwargs.items()}
+        targets = self._split(target) if target is not None else [None] * self._n
+        outs: list[Any] = [None] * self._n
+        own: list[Any] = [None] * self._n
+        for kind, i in self._order(backward):
+            if kind == "F":
+                outs[i] = stage.forward_one(i, tuple(c[i] for c in columns), {k: v[i] for k, v in named.items()})
+                if stage.is_last and self._loss_fn is not None:
+                    own[i] = self._loss_fn(outs[i], targets[i])
+                if not backward:
+                    stage.drop(i)
+            else:
+                stage.backward_one(i, own[i], 1.0 / self._n if self._scale else 1.0)
+        stage.settle()
+        if not stage.is_last:
+            return None
+        if losses is not None and self._loss_fn is not None:
+            losses[:] = [loss.detach() for loss in own]
+        if isinstance(outs[0], Tensor):
+            return lucid.cat([o.detach() if backward else o for o in outs])
+        return tuple(lucid.cat([o[j] for o in outs]) for j in range(len(outs[0])))
+
+
+class ScheduleGPipe(_Schedule):
+    """All parts forward, then all parts backward.
+
+    Reference: Huang et al., GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism, 2019.
+    """
+
+    def _order(self, backward: bool) -> Iterator[tuple[str, int]]:
+        yield from (("F", i) for i in range(self._n))
+        if backward:
+            yield from (("B", i) for i in range(self._n))
+
+
+class Schedule1F1B(_Schedule):
+    """As few parts forward as fill the stages after this one, then one backward after each forward: a stage holds at
+    most as many parts as stages follow it.
+
+    Reference: Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, 2019.
+    """
+
+    def _order(self, backward: bool) -> Iterator[tuple[str, int]]:
+        if not backward:
+            yield from (("F", i) for i in range(self._n))
+            return
+        ahead = min(self._stage.num_stages - self._stage.stage_index - 1, self._n)
+        yield from (("F", i) for i in range(ahead))
+        for i in range(self._n - ahead):
+            yield "F", ahead + i
+            yield "B", i
+        yield from (("B", i) for i in range(self._n - ahead, self._n))

@@ -1,0 +1,353 @@
+"""`python -m lucid.distributed.run [options] program [arguments]`: starts a program several times, as one job.
+
+The options are torchrun's. The launcher of the first node serves the job's store, so that the loss of any process is
+noticed. Each line that a process prints has its rank before it. When one fails, the others are ended, and its traceback
+comes last.
+
+    python -m lucid.distributed.run --nproc-per-node 2 train.py --lr 0.1
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import runpy
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = ["main"]
+
+# How long a process may take to end when it is asked to, before it is killed.
+PATIENCE = 5.0
+
+
+def _node_count(text: str) -> int:
+    low, _, high = text.partition(":")
+    if high and high != low:
+        raise argparse.ArgumentTypeError(f"'{text}': the number of nodes is fixed here, not from {low} to {high}")
+    return _positive(low)
+
+
+def _positive(text: str) -> int:
+    try:
+        n = int(text)
+    except ValueError:
+        n = 0
+    if n < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
+    return n
+
+
+def _processes(text: str) -> int:
+    if text in ("auto", "cpu"):
+        return os.cpu_count() or 1
+    if text == "gpu":
+        return 1
+    return _positive(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="lucid.distributed.run", description=__doc__.split("\n\n")[0])
+
+    def add(name: str, **how: Any) -> None:
+        # torchrun takes both spellings.
+        names = [f"--{name}"] + ([f"--{name.replace('-', '_')}"] if "-" in name else [])
+        p.add_argument(*names, dest=name.replace("-", "_"), **how)
+
+    add("nnodes", type=_node_count, default=1, help="how many machines")
+    add("nproc-per-node", type=_processes, default=1, help="processes on each: a number, auto, cpu or gpu")
+    add("node-rank", type=int, default=0, help="this machine's number")
+    add("master-addr", default=None, help="the first machine's name or address (default: loopback for one machine)")
+    add(
+        "master-port", type=int, default=None, help="the store's port (default: a free one for one machine, else 29500)"
+    )
+    add("hostfile", default=None, help="JSON list of the machines' addresses, or a text file with one for each line")
+    add("backend", default="ring", choices=["ring", "gloo", "mpi", "nccl", "any"], help="what init_process_group uses")
+    add("max-restarts", type=int, default=0, help="how often all processes are started again when one fails")
+    add("monitor-interval", type=float, default=0.1, help="seconds between looks at the processes")
+    add("rdzv-backend", default="static", choices=["static", "c10d"], help="accepted; the store is the rendezvous")
+    add("rdzv-endpoint", default=None, help="host:port instead of --master-addr and --master-port")
+    add("rdzv-id", default=None, help="the job's name")
+    add("log-dir", default=None, help="a folder for each rank's output, besides the terminal")
+    p.add_argument("--standalone", action="store_true", help="one machine, free port")
+    p.add_argument("-m", "--module", action="store_true", help="the program is a module, as with python -m")
+    add("no-python", action="store_true", help="the program is run as it is")
+    p.add_argument("program")
+    p.add_argument("arguments", nargs=argparse.REMAINDER)
+    return p
+
+
+def _hosts(path: str) -> list[str]:
+    text = Path(path).read_text()
+    try:
+        listed = json.loads(text)
+        return [str(h["ssh"] if isinstance(h, dict) else h[0] if isinstance(h, list) else h) for h in listed]
+    except (ValueError, KeyError, IndexError):
+        lines = (line.split("#")[0].split() for line in text.splitlines())
+        return [words[0] for words in lines if words]
+
+
+class _Process:
+    """One rank: its process, and the threads that read what it prints."""
+
+    def __init__(self, rank: int, local: int, command: list[str], env: dict[str, str], log: Path | None) -> None:
+        self.rank, self.local = rank, local
+        self.error_file = env["TORCHELASTIC_ERROR_FILE"]
+        # A session of its own, so that the processes that it starts end with it.
+        self.process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.tail: list[bytes] = []
+        self.readers = [
+            threading.Thread(target=self._read, args=(pipe, out, log and log / f"{rank}-{name}.log"), daemon=True)
+            for pipe, out, name in (
+                (self.process.stdout, sys.stdout, "stdout"),
+                (self.process.stderr, sys.stderr, "stderr"),
+            )
+        ]
+        for reader in self.readers:
+            reader.start()
+
+    def _read(self, pipe: IO[bytes], out: Any, log: Path | None) -> None:
+        prefix = f"[rank{self.rank}]: ".encode()
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(open(log, "wb")) if log else None
+            for line in pipe:
+                if out is sys.stderr:
+                    self.tail = [*self.tail[-60:], line]
+                with contextlib.suppress(OSError, ValueError):
+                    os.write(out.fileno(), prefix + line if line.endswith(b"\n") else prefix + line + b"\n")
+                if file:
+                    file.write(line)
+                    file.flush()
+
+    def end(self, how: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, how)
+
+    def settle(self) -> None:
+        for reader in self.readers:
+            reader.join(1.0)
+
+
+def _end(processes: list[_Process], how: int = signal.SIGTERM) -> None:
+    """Ends processes: asks, waits, kills. Also what they started."""
+    for p in processes:
+        p.end(how)
+    until = time.monotonic() + PATIENCE
+    for p in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            p.process.wait(max(until - time.monotonic(), 0.01))
+    for p in processes:
+        p.end(signal.SIGKILL)
+        p.process.wait()
+        p.settle()
+
+
+def _environment(
+    args: argparse.Namespace, local: int, attempt: int, host: str, port: int, token: str, run: str, folder: str
+) -> dict[str, str]:
+    rank, world = args.node_rank * args.nproc_per_node + local, args.nnodes * args.nproc_per_node
+    env = dict(os.environ)
+    env.update(
+        RANK=str(rank),
+        WORLD_SIZE=str(world),
+        LOCAL_RANK=str(local),
+        LOCAL_WORLD_SIZE=str(args.nproc_per_node),
+        GROUP_RANK=str(args.node_rank),
+        GROUP_WORLD_SIZE=str(args.nnodes),
+        ROLE_RANK=str(rank),
+        ROLE_NAME="default",
+        ROLE_WORLD_SIZE=str(world),
+        MASTER_ADDR=host,
+        MASTER_PORT=str(port),
+        TORCHELASTIC_RUN_ID=run,
+        TORCHELASTIC_RESTART_COUNT=str(attempt),
+        TORCHELASTIC_MAX_RESTARTS=str(args.max_restarts),
+        TORCHELASTIC_USE_AGENT_STORE="True",
+        TORCHELASTIC_ERROR_FILE=str(Path(folder) / f"{attempt}-{rank}.json"),
+        LUCID_DISTRIBUTED_TOKEN=token,
+        LUCID_DISTRIBUTED_BACKEND=args.backend,
+    )
+    env.setdefault("OMP_NUM_THREADS", "1")
+    env["PYTHONUNBUFFERED"] = "1"
+    return env
+
+
+def _command(args: argparse.Namespace) -> list[str]:
+    if args.no_python:
+        return [args.program, *args.arguments]
+    # The program runs below this module, which leaves its traceback for the launcher.
+    kind = ["-m"] if args.module else []
+    return [sys.executable, "-u", "-m", "lucid.distributed.run", "--lucid-worker", *kind, args.program, *args.arguments]
+
+
+def _attempt(args: argparse.Namespace, attempt: int, host: str, port: int, token: str, run: str) -> int:
+    """Starts all processes once and watches them; the exit status."""
+    from lucid import _C
+
+    server = None
+    if args.node_rank == 0:
+        server = _C._StoreServer(host, port, token)
+        port = server.port
+    log = Path(args.log_dir) / run / str(attempt) if args.log_dir else None
+    if log:
+        log.mkdir(parents=True, exist_ok=True)
+    processes: list[_Process] = []
+    with tempfile.TemporaryDirectory(prefix="lucid-run-") as folder:
+        try:
+            for local in range(args.nproc_per_node):
+                env = _environment(args, local, attempt, host, port, token, run, folder)
+                processes.append(_Process(int(env["RANK"]), local, _command(args), env, log))
+            failed: list[_Process] = []
+            while not failed and any(p.process.poll() is None for p in processes):
+                time.sleep(args.monitor_interval)
+                failed = [p for p in processes if p.process.poll() not in (None, 0)]
+            failed = failed or [p for p in processes if p.process.returncode != 0]
+            if not failed:
+                for p in processes:
+                    # What a rank has left running ends with it.
+                    p.end(signal.SIGTERM)
+                    p.settle()
+                return 0
+            # Others fail for its sake, some sooner: the first is the one whose error came first.
+            time.sleep(0.5)
+            failed = [p for p in processes if p.process.poll() not in (None, 0)]
+            first = min(failed, key=_failed_at)
+            status = first.process.returncode
+            _end(processes)
+            _report(first, status)
+            return status if status > 0 else 128 - status
+        finally:
+            _end([p for p in processes if p.process.poll() is None])
+            del server
+
+
+def _failed_at(p: _Process) -> tuple[int, float]:
+    """When a process failed; those that a signal ended first, then those that raised an error of their own."""
+    try:
+        told = json.loads(Path(p.error_file).read_text())
+    except (OSError, ValueError):
+        return (0, 0.0)
+    # One that lost a peer is not the first, whenever it said so.
+    return (2 if told.get("kind") == "DistBackendError" else 1, float(told.get("time", 0.0)))
+
+
+def _report(first: _Process, status: int) -> None:
+    out = sys.stderr
+    how = f"with exit status {status}" if status >= 0 else f"by signal {signal.Signals(-status).name}"
+    print(
+        f"lucid.distributed.run: rank {first.rank} (local rank {first.local}, pid {first.process.pid}) ended {how}; "
+        "the others were ended",
+        file=out,
+    )
+    try:
+        trace = json.loads(Path(first.error_file).read_text())["traceback"]
+    except (OSError, ValueError, KeyError):
+        trace = b"".join(first.tail).decode(errors="replace")
+    print(trace.rstrip("\n"), file=out, flush=True)
+
+
+def _follow(launcher: int) -> None:
+    """Ends this process, and what it started, when the launcher is gone without having ended it."""
+    while os.getppid() == launcher:
+        time.sleep(1.0)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _run_worker(arguments: list[str]) -> None:
+    """Runs the program in this process, and leaves the traceback of its error in a file."""
+    threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
+    module = arguments[0] == "-m"
+    program, *rest = arguments[1:] if module else arguments
+    sys.argv = [program, *rest]
+    try:
+        if module:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = str(Path(program).resolve().parent)
+            runpy.run_path(program, run_name="__main__")
+    except Exception as e:
+        from lucid.distributed.elastic.multiprocessing.errors import write_error
+
+        write_error(e)
+        raise
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command line, and returns the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["--lucid-worker"]:
+        _run_worker(argv[1:])
+        return 0
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.hostfile:
+        try:
+            hosts = _hosts(args.hostfile)
+        except OSError as e:
+            parser.error(f"--hostfile: {e}")
+        if not hosts:
+            parser.error(f"--hostfile: {args.hostfile} names no machine")
+        args.nnodes = len(hosts)
+        args.master_addr = args.master_addr or hosts[0]
+        os.environ.setdefault("LUCID_DISTRIBUTED_HOST", hosts[min(args.node_rank, len(hosts) - 1)])
+    if args.rdzv_endpoint:
+        host, _, port = args.rdzv_endpoint.rpartition(":")
+        args.master_addr, args.master_port = host or args.rdzv_endpoint, int(port) if port.isdigit() else 29500
+    if not 0 <= args.node_rank < args.nnodes:
+        parser.error(f"--node-rank {args.node_rank} of {args.nnodes} nodes")
+    if args.nnodes > 1 and not args.master_addr:
+        parser.error("several nodes need --master-addr, the first one's address")
+    host = args.master_addr or "127.0.0.1"
+    single = args.nnodes == 1
+    port = args.master_port if args.master_port is not None else (0 if single else 29500)
+    if args.standalone:
+        host, port = "127.0.0.1", 0
+    token = os.environ.get("LUCID_DISTRIBUTED_TOKEN") or (secrets.token_hex(32) if single else "")
+    if not token:
+        parser.error("several nodes need LUCID_DISTRIBUTED_TOKEN, one secret text, in the environment of each launcher")
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError as e:
+        parser.error(f"the host '{host}' cannot be resolved: {e}")
+    run = args.rdzv_id or uuid.uuid4().hex[:12]
+
+    def interrupted(number: int, _frame: Any) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, interrupted)
+    try:
+        for attempt in range(args.max_restarts + 1):
+            status = _attempt(args, attempt, host, port, token, run)
+            if status == 0 or attempt == args.max_restarts:
+                return status
+            print(f"lucid.distributed.run: starting all again, {attempt + 1} of {args.max_restarts}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
+    except RuntimeError as e:
+        print(f"lucid.distributed.run: {e}", file=sys.stderr)
+        return 1
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

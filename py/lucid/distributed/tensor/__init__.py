@@ -1,0 +1,222 @@
+"""`DTensor`: a tensor of which each process of a mesh has a part, and where the parts go.
+
+A `DTensor` here is a holder: its local part, the mesh and the placements, with the ways between them. It is no
+`Tensor`, and ops on it are not distributed; `to_local()` and `full_tensor()` give what ops take. Sharded parameters of
+modules are ordinary parameters that hold the local part; `DTensor.of(parameter)` shows them as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import lucid
+from lucid import Tensor, errors
+from lucid.distributed import _collectives as base
+from lucid.distributed.device_mesh import DeviceMesh, init_device_mesh
+from lucid.distributed.nn import functional as with_grad
+
+__all__ = [
+    "DTensor",
+    "DeviceMesh",
+    "Placement",
+    "Replicate",
+    "Shard",
+    "chunk_range",
+    "distribute_tensor",
+    "init_device_mesh",
+]
+
+
+class Placement:
+    """Where a mesh's dimension puts a tensor."""
+
+    def is_shard(self, dim: int | None = None) -> bool:
+        """Is it a `Shard`, of this dimension?"""
+        return isinstance(self, Shard) and (dim is None or self.dim == dim)
+
+    def is_replicate(self) -> bool:
+        """Is it `Replicate`?"""
+        return isinstance(self, Replicate)
+
+
+class Shard(Placement):
+    """Each process has its part along dimension `dim`: as `tensor.chunk(n, dim)` splits it."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Shard) and other.dim == self.dim
+
+    def __hash__(self) -> int:
+        return hash(("shard", self.dim))
+
+    def __repr__(self) -> str:
+        return f"Shard(dim={self.dim})"
+
+
+class Replicate(Placement):
+    """Each process has all of it."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Replicate)
+
+    def __hash__(self) -> int:
+        return hash("replicate")
+
+    def __repr__(self) -> str:
+        return "Replicate()"
+
+
+def chunk_range(size: int, n: int, i: int) -> tuple[int, int]:
+    """Where part `i` of `n` begins, and how long it is; the last ones may be shorter, or empty."""
+    step = -(-size // n)
+    begin = min(i * step, size)
+    return begin, min(step, size - begin)
+
+
+class _Spec(NamedTuple):
+    """How a parameter is sharded."""
+
+    mesh: DeviceMesh
+    placements: tuple[Placement, ...]
+    shape: tuple[int, ...]
+
+
+def _one_sharded(mesh: DeviceMesh, placements: Sequence[Placement]) -> tuple[int, int] | None:
+    """The mesh's dimension that shards, and the tensor's; None where nothing does."""
+    found = [(i, p.dim) for i, p in enumerate(placements) if isinstance(p, Shard)]
+    if len(placements) != mesh.ndim:
+        raise errors.ValueError(f"DTensor: {len(placements)} placements for a mesh of {mesh.ndim} dimensions")
+    if len(found) > 1:
+        raise errors.NotImplementedError("DTensor: one dimension of the mesh can shard; the others replicate")
+    return found[0] if found else None
+
+
+class DTensor:
+    """A tensor in parts; see the module. Made by `distribute_tensor`, `DTensor.from_local` and `DTensor.of`."""
+
+    def __init__(self, local: Tensor, spec: _Spec) -> None:
+        self._local, self._spec = local, spec
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The mesh."""
+        return self._spec.mesh
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """One for each dimension of the mesh."""
+        return self._spec.placements
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The whole tensor's sizes."""
+        return self._spec.shape
+
+    @property
+    def dtype(self) -> lucid.dtype:
+        """The elements' dtype."""
+        return self._local.dtype
+
+    def __repr__(self) -> str:
+        return f"DTensor(local={tuple(self._local.shape)}, shape={self.shape}, placements={self.placements})"
+
+    @staticmethod
+    def of(parameter: Tensor) -> DTensor:
+        """A sharded parameter of `fully_shard` or `parallelize_module` as a `DTensor`.
+
+        Raises:
+            ValueError: where it is not sharded.
+        """
+        spec = getattr(parameter, "_sharding", None)
+        if spec is None:
+            raise errors.ValueError("DTensor.of: the parameter is not sharded")
+        return DTensor(parameter, spec)
+
+    @staticmethod
+    def from_local(local: Tensor, device_mesh: DeviceMesh, placements: Sequence[Placement]) -> DTensor:
+        """Of local parts, which are of one size along a sharded dimension."""
+        at = _one_sharded(device_mesh, placements)
+        shape = list(local.shape)
+        if at is not None:
+            shape[at[1]] *= device_mesh.size(at[0])
+        return DTensor(local, _Spec(device_mesh, tuple(placements), tuple(shape)))
+
+    def to_local(self) -> Tensor:
+        """This process's part."""
+        return self._local
+
+    def full_tensor(self) -> Tensor:
+        """All of it, on every process; its gradient is that of the parts."""
+        at = _one_sharded(self.device_mesh, self.placements)
+        if at is None:
+            return self._local
+        mesh_dim, dim = at
+        n = self.device_mesh.size(mesh_dim)
+        size = self.shape[dim]
+        step = -(-size // n)
+        local = self._local
+        lack = step - local.shape[dim]
+        if lack:
+            pad = list(local.shape)
+            pad[dim] = lack
+            local = lucid.cat([local, local.new_zeros(pad)], dim)
+        rows = with_grad.all_gather(local, self.device_mesh.get_group(mesh_dim))
+        whole = lucid.cat(list(rows), dim)
+        return whole.narrow(dim, 0, size) if whole.shape[dim] != size else whole
+
+    def redistribute(
+        self, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None
+    ) -> DTensor:
+        """The same tensor placed otherwise on the mesh."""
+        if device_mesh is not None and device_mesh != self.device_mesh:
+            raise errors.NotImplementedError("DTensor.redistribute: the mesh stays the same")
+        wanted = self.placements if placements is None else tuple(placements)
+        return self if wanted == self.placements else _place(self.full_tensor(), self.device_mesh, wanted)
+
+
+def _place(tensor: Tensor, mesh: DeviceMesh, placements: Sequence[Placement]) -> DTensor:
+    spec = _Spec(mesh, tuple(placements), tuple(tensor.shape))
+    at = _one_sharded(mesh, placements)
+    if at is None:
+        return DTensor(tensor, spec)
+    mesh_dim, dim = at
+    if not -tensor.ndim <= dim < tensor.ndim:
+        raise errors.ValueError(f"Shard({dim}) of a tensor of {tensor.ndim} dimensions")
+    begin, length = chunk_range(tensor.shape[dim], mesh.size(mesh_dim), mesh.get_local_rank(mesh_dim))
+    return DTensor(tensor.narrow(dim, begin, length).clone(), spec)
+
+
+def distribute_tensor(
+    tensor: Tensor,
+    device_mesh: DeviceMesh,
+    placements: Sequence[Placement] | None = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> DTensor:
+    """A tensor of the mesh's first process, placed on all of them.
+
+    Args:
+        tensor: The tensor, of the same shape and dtype everywhere.
+        device_mesh: The mesh.
+        placements: One for each of its dimensions; `Replicate()` where None.
+        src_data_rank: Whose elements count along each dimension; None: each one's own.
+    """
+    placements = placements or [Replicate()] * device_mesh.ndim
+    _one_sharded(device_mesh, placements)
+    whole = tensor.detach().clone()
+    if src_data_rank is not None:
+        for dim in range(device_mesh.ndim):
+            base.broadcast(whole, group=device_mesh.get_group(dim), group_src=src_data_rank)
+    return _place(whole, device_mesh, placements)
+
+
+def shard_parameter(module: Any, name: str, mesh: DeviceMesh, placements: Sequence[Placement]) -> None:
+    """Replaces a module's parameter by its local part."""
+    old = module._parameters[name]
+    made = _place(old.detach(), mesh, placements)
+    new = lucid.nn.Parameter(made._local.detach().clone(), requires_grad=old.requires_grad)
+    new.__dict__["_sharding"] = made._spec
+    module._parameters[name] = new

@@ -1,0 +1,356 @@
+"""`DistributedDataParallel`: copies of a module in several processes, whose gradients are averaged while they are
+computed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import lucid
+from lucid import _C, Tensor, errors
+from lucid.autograd import Function
+from lucid.nn.modules.module import Module
+
+__all__ = ["DistributedDataParallel", "GradBucket"]
+
+FIRST_BUCKET = 1 << 20
+
+
+class _Sink(Function):
+    """Passes tensors through, and has the gradients waited for once the backward pass is over."""
+
+    @staticmethod
+    def forward(ctx: Any, ddp: Any, *tensors: Tensor) -> Any:
+        ctx.ddp = ddp
+        ctx.set_materialize_grads(False)
+        return tuple(t.view_as(t) for t in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        ctx.ddp._begin_backward()
+        return (None, *grads)
+
+
+class GradBucket:
+    """Gradients that travel together: what a communication hook gets."""
+
+    def __init__(self, index: int, buffer: Tensor, parameters: list[Tensor], is_last: bool) -> None:
+        self._index, self._buffer, self._parameters, self._is_last = index, buffer, parameters, is_last
+
+    def index(self) -> int:
+        """The bucket's number; the last layers' gradients are in number 0."""
+        return self._index
+
+    def buffer(self) -> Tensor:
+        """The gradients as one vector, not divided by the number of processes."""
+        return self._buffer
+
+    def set_buffer(self, buffer: Tensor) -> None:
+        """Replaces the vector."""
+        self._buffer = buffer
+
+    def gradients(self) -> list[Tensor]:
+        """The gradients as views of the vector."""
+        out, at = [], 0
+        for p in self._parameters:
+            out.append(self._buffer[at : at + p.numel()].view(p.shape))
+            at += p.numel()
+        return out
+
+    def parameters(self) -> list[Tensor]:
+        """Whose gradients they are."""
+        return list(self._parameters)
+
+    def is_last(self) -> bool:
+        """Is it the last bucket of the backward pass?"""
+        return self._is_last
+
+
+def _visit(found: Any, of: Callable[[Tensor], Tensor]) -> Any:
+    """The same nest of containers with each tensor replaced."""
+    if isinstance(found, Tensor):
+        return of(found)
+    if isinstance(found, tuple) and hasattr(found, "_fields"):
+        return type(found)(*(_visit(v, of) for v in found))
+    if isinstance(found, (list, tuple)):
+        return type(found)(_visit(v, of) for v in found)
+    if isinstance(found, dict):
+        return type(found)((k, _visit(v, of)) for k, v in found.items())
+    if hasattr(found, "__dataclass_fields__"):
+        for name in found.__dataclass_fields__:
+            setattr(found, name, _visit(getattr(found, name), of))
+    return found
+
+
+class DistributedDataParallel(Module):
+    """Runs `module`, whose copies in all processes of a group start alike and get the mean of all gradients.
+
+    At construction rank 0's parameters and buffers are sent to all. In the backward pass gradients are put in buckets,
+    from the last layer on; a bucket that is complete travels while the rest of the pass goes on. After `backward()`
+    every parameter's `grad` is the mean over the processes. `state_dict()` has its names under `module.`.
+
+    Args:
+        module: The module. Its state has the same shapes on every process, which is checked.
+        device_ids: None, or a list of one device.
+        output_device: None, or the same device.
+        dim: Accepted; inputs are not split here.
+        broadcast_buffers: Whether rank 0's buffers are sent to all before each forward pass in training mode.
+        init_sync: Whether the state is checked and sent at construction.
+        process_group: The group; all processes where it is None.
+        bucket_cap_mb: The size of a bucket in MiB (25 where it is None); the first is at most 1 MiB.
+        find_unused_parameters: Whether parameters may be without a gradient in a pass. Those that no process used keep
+            the `grad` that they had. Without it a pass that leaves a parameter out raises an error, on its own end.
+        gradient_as_bucket_view: Whether gradients become views of their bucket instead of copies.
+        static_graph: Accepted; buckets are always the same.
+
+    Raises:
+        ValueError: where nothing needs a gradient. DistBackendError: where processes do not fit together.
+
+    Differences from PyTorch: a parameter without a gradient is an error of that `backward()`, not of the next forward
+    pass; there is no `join()`.
+
+    Example::
+
+        >>> import lucid
+        >>> import lucid.distributed as dist
+        >>> from lucid.nn.parallel import DistributedDataParallel as DDP
+        >>> dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> model = DDP(lucid.nn.Linear(3, 2))
+        >>> model(lucid.ones(1, 3)).sum().backward()
+        >>> tuple(model.module.weight.grad.shape)
+        (2, 3)
+        >>> dist.destroy_process_group()
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Sequence[Any] | None = None,
+        output_device: Any = None,
+        dim: int = 0,
+        broadcast_buffers: bool = True,
+        init_sync: bool = True,
+        process_group: Any = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+        **unknown: Any,
+    ) -> None:
+        super().__init__()
+        from lucid.distributed import _state
+
+        if unknown:
+            raise errors.TypeError(f"DistributedDataParallel: there is no argument {', '.join(unknown)}")
+        if device_ids is not None and len(device_ids) > 1:
+            raise errors.ValueError("DistributedDataParallel: device_ids names several devices; a process has one")
+        group = _state.resolve(process_group, "DistributedDataParallel")
+        if group is None:
+            raise errors.ValueError("DistributedDataParallel: this process is not in the group")
+        named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
+        self.__dict__["_ignored"] = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        named = [(n, p) for n, p in named if n not in self._ignored]
+        if not named:
+            raise errors.ValueError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a "
+                "gradient."
+            )
+        self.module = module
+        self.device_ids, self.output_device, self.dim = device_ids, output_device, dim
+        self.process_group = group
+        self.broadcast_buffers = broadcast_buffers
+        self.find_unused_parameters = find_unused_parameters
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.static_graph = static_graph
+        self.require_backward_grad_sync = True
+        self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
+        self._hook: tuple[Any, Callable[[Any, GradBucket], Any]] | None = None
+        names = {id(p): n for n, p in named}
+        params = [p for _, p in named]
+        self.__dict__["_names"] = names
+        self.__dict__["_buckets"] = self._split(params)
+        self.__dict__["_place"] = {id(p): b for b, bucket in enumerate(self._buckets) for p in bucket}
+        if init_sync:
+            self._verify()
+            self._send_state(list(module.parameters()) + self._shared_buffers())
+        self._reset()
+        for p in params:
+            p.register_post_accumulate_grad_hook(self._arrived)
+
+    def _split(self, params: Sequence[Tensor]) -> list[list[Tensor]]:
+        buckets: list[list[Tensor]] = []
+        open_: dict[Any, tuple[list[Tensor], int]] = {}
+        for p in reversed(params):
+            kind = (p.dtype, p.device)
+            size = p.numel() * p.element_size()
+            bucket, held = open_.get(kind, ([], 0))
+            cap = min(FIRST_BUCKET, self.bucket_bytes_cap) if bucket and bucket is buckets[0] else self.bucket_bytes_cap
+            if not bucket or held + size > cap:
+                bucket, held = [], 0
+                buckets.append(bucket)
+            bucket.append(p)
+            open_[kind] = (bucket, held + size)
+        return buckets
+
+    def _shared_buffers(self) -> list[Tensor]:
+        return [b for n, b in self.module.named_buffers() if n not in self._ignored]
+
+    def _verify(self) -> None:
+        from lucid.distributed import all_gather_object
+
+        own = [(n, str(p.dtype), tuple(p.shape)) for n, p in self.module.named_parameters()]
+        seen: list[Any] = [None] * self.process_group.size()
+        all_gather_object(seen, own, self.process_group)
+        for rank, other in enumerate(seen):
+            if other != own:
+                odd = next((a, b) for a, b in zip([*own, None], [*other, None], strict=False) if a != b)
+                raise errors.DistBackendError(
+                    f"DistributedDataParallel: the modules of ranks {self.process_group.rank()} and {rank} of the "
+                    "group differ: "
+                    f"{odd[0]} and {odd[1]}"
+                )
+
+    def _send_state(self, tensors: list[Tensor]) -> None:
+        """Overwrites the tensors by rank 0's; those of one dtype and device travel as one."""
+        kinds: dict[Any, list[Tensor]] = {}
+        for t in tensors:
+            kinds.setdefault((str(t.dtype), str(t.device)), []).append(t.detach())
+        with lucid.no_grad():
+            for same in kinds.values():
+                flat = lucid.cat([t.reshape(-1) for t in same])
+                group = self.process_group
+                group.native.begin("broadcast", flat, "SUM", 0, flat, group.timeout).wait()
+                at = 0
+                for t in same:
+                    t.copy_(flat[at : at + t.numel()].reshape(t.shape))
+                    at += t.numel()
+
+    def _reset(self) -> None:
+        self.__dict__["_ready"] = [set() for _ in self._buckets]
+        self.__dict__["_works"] = []
+        self.__dict__["_queued"] = False
+        self.__dict__["_used"] = set()
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """What the module makes of the same arguments."""
+        sync = lucid.is_grad_enabled() and self.require_backward_grad_sync
+        self.__dict__["_sync"] = sync
+        if sync:
+            # What an earlier pass left behind, which an error ended.
+            self._reset()
+        if self.broadcast_buffers and self.training and self.require_backward_grad_sync:
+            buffers = self._shared_buffers()
+            if buffers:
+                self._send_state(buffers)
+        out = self.module(*inputs, **kwargs)
+        if not sync:
+            return out
+        found: list[Tensor] = []
+
+        def note(t: Tensor) -> Tensor:
+            found.append(t)
+            return t
+
+        _visit(out, note)
+        wanted = [t for t in found if t.requires_grad]
+        if not wanted:
+            return out
+        passed = dict(zip(map(id, wanted), _Sink.apply(self, *wanted), strict=True))
+        return _visit(out, lambda t: passed.get(id(t), t))
+
+    def _begin_backward(self) -> None:
+        if self._sync and not self._queued:
+            self.__dict__["_queued"] = True
+            _C._queue_callback(self._finish)
+
+    def _arrived(self, p: Tensor) -> None:
+        if not self._sync:
+            return
+        self._begin_backward()
+        self._used.add(id(p))
+        self._ready[self._place[id(p)]].add(id(p))
+        # In the order of the buckets, which is the same everywhere.
+        while len(self._works) < len(self._buckets):
+            i = len(self._works)
+            if len(self._ready[i]) < len(self._buckets[i]):
+                return
+            self._launch(i)
+
+    def _launch(self, i: int) -> None:
+        bucket = self._buckets[i]
+        group = self.process_group
+        with lucid.no_grad():
+            parts = [
+                p.grad.detach().reshape(-1)
+                if p.grad is not None and id(p) in self._ready[i]
+                else p.new_zeros(p.numel())
+                for p in bucket
+            ]
+            flat = lucid.cat(parts) if len(parts) > 1 else parts[0].clone()
+            if self._hook is None:
+                flat = flat.div_(group.size())
+                self._works.append(group.native.begin("all_reduce", flat, "SUM", 0, flat, group.timeout))
+            else:
+                state, hook = self._hook
+                self._works.append(hook(state, GradBucket(i, flat, bucket, i == len(self._buckets) - 1)))
+
+    def _finish(self) -> None:
+        """At the end of the backward pass: what did not come, then the results."""
+        try:
+            missing = [p for bucket in self._buckets for p in bucket if id(p) not in self._used]
+            if missing and not self.find_unused_parameters:
+                names = ", ".join(self._names[id(p)] for p in missing)
+                raise errors.RuntimeError(
+                    f"DistributedDataParallel: the loss does not depend on {names}; pass "
+                    "find_unused_parameters=True, or use "
+                    "them in the forward pass"
+                )
+            unused: set[int] = set()
+            for i in range(len(self._works), len(self._buckets)):
+                self._launch(i)
+            if self.find_unused_parameters:
+                group = self.process_group
+                every = [p for bucket in self._buckets for p in bucket]
+                flags = lucid.tensor([id(p) in self._used for p in every], dtype=lucid.uint8, device="cpu")
+                seen = group.native.begin("all_reduce", flags, "MAX", 0, None, group.timeout).wait().tolist()
+                unused = {id(p) for p, used in zip(every, seen, strict=True) if not used}
+            with lucid.no_grad():
+                for bucket, work in zip(self._buckets, self._works, strict=True):
+                    flat = work.wait()
+                    flat = flat[0] if isinstance(flat, (list, tuple)) else flat
+                    at = 0
+                    for p in bucket:
+                        part = flat[at : at + p.numel()].view(p.shape)
+                        at += p.numel()
+                        if id(p) in unused:
+                            continue
+                        if p.grad is None or self.gradient_as_bucket_view:
+                            p.grad = part
+                        else:
+                            p.grad.detach().copy_(part)
+        finally:
+            self._reset()
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """A block whose passes keep their gradients for themselves; the first one after it sends the sums."""
+        former = self.require_backward_grad_sync
+        self.require_backward_grad_sync = False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = former
+
+    def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Any]) -> None:
+        """Has `hook(state, bucket)` send gradients, instead of an all-reduce.
+
+        It returns a future, or a `Work`, of the vector that the bucket's gradients become: their mean, not their sum.
+        Hooks as in PyTorch are in `lucid.distributed.algorithms.ddp_comm_hooks.default_hooks`.
+        """
+        if not callable(hook):
+            raise errors.TypeError("register_comm_hook: the hook must be callable")
+        if self._hook is not None:
+            raise errors.RuntimeError("register_comm_hook can only be called once.")
+        self._hook = (state, hook)
