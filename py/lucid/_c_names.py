@@ -117,6 +117,8 @@ _NAMES = frozenset(
 def _get(name: str) -> Any:
     if name.startswith(("_jit_set_", "_jit_override_can_fuse_on_", "_jit_can_fuse_on_", "_jit_pass_")):
         return _former
+    if name == "_TensorMeta":
+        return type(_C.Tensor)
     if name in _NAMES:
         return globals()[name]
     raise AttributeError(f"module 'lucid._C' has no attribute {name!r}")

@@ -14,6 +14,7 @@ from typing import Any
 
 import lucid
 from lucid._absent import MODULES
+from lucid.as_torch._thin import THIN, complete, finfo, make, top
 from lucid.torch_version import TorchVersion
 
 #: The version of PyTorch whose names and meaning Lucid has, with Lucid's own behind the plus sign.
@@ -32,10 +33,17 @@ class _Stand(types.ModuleType):
 
     def __init__(self, name: str, behind: types.ModuleType, **own: Any) -> None:
         super().__init__(name, behind.__doc__)
-        self.__dict__.update(own, _behind=behind)
+        self.__dict__.update({"_thin": {}, **own, "_behind": behind})
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_behind"], name)
+        try:
+            return getattr(self.__dict__["_behind"], name)
+        except AttributeError:
+            # A thin module stands in for one that is not there, once it is imported.
+            there = sys.modules.get(f"{self.__name__}.{name}") or self.__dict__["_thin"].get(name)
+            if there is None:
+                raise
+            return there
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__:
@@ -53,9 +61,9 @@ class _Stand(types.ModuleType):
 def _torch() -> types.ModuleType:
     import lucid.version
 
-    made = _Stand("torch", lucid, __version__=VERSION, __file__=lucid.__file__, __path__=[])
+    made = _Stand("torch", lucid, __version__=VERSION, __file__=lucid.__file__, __path__=[], _thin=top())
     version = _Stand("torch.version", lucid.version, __version__=str(VERSION), __file__=lucid.version.__file__)
-    made.__dict__.update(version=version, torch=made)
+    made.__dict__.update(version=version, torch=made, finfo=finfo())
     return made
 
 
@@ -111,6 +119,9 @@ class TorchFinder:
             if e.name is None or not (name + ".").startswith(e.name + "."):
                 raise
             missing = e.name
+        inner = name.partition(".")[2]
+        if inner in THIN:
+            return make(inner)
         inner = missing.partition(".")[2]
         reason = MODULES.get(inner) or f"Lucid has no module {missing}"
         raise ModuleNotFoundError(f"No module named {fullname!r}: {reason}", name=fullname) from None
@@ -189,4 +200,5 @@ def install() -> None:
         _refuse(there)
     sys.meta_path.insert(0, TorchFinder())  # type: ignore[arg-type]
     importlib.invalidate_caches()
+    complete()
     _watch_processes()
