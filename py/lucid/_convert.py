@@ -308,6 +308,9 @@ def asarray(
         return _leaf(made) if requires_grad else made
     elif type(obj).__name__ == "PyCapsule":
         tensor = _C._from_dlpack(obj)[0]
+    elif type(obj).__name__ == "UntypedStorage":
+        # Its bytes are elements of the dtype, as those of a buffer are.
+        tensor = obj._tensor if dtype is None else obj._tensor.view(dtype)
     elif dtype is not None and not _is_array(obj):
         # The bytes of a buffer are read as the dtype, whatever it calls its elements.
         tensor = frombuffer(obj, dtype=dtype)

@@ -27,12 +27,19 @@ def _vector(data: bytes | bytearray) -> Tensor:
     return lucid.frombuffer(bytearray(data), dtype=lucid.uint8)
 
 
+def _raw(data: Tensor) -> bytes:
+    """What is in a uint8 vector."""
+    held = bytearray(data.numel())
+    lucid.frombuffer(held, dtype=lucid.uint8).copy_(data)
+    return bytes(held)
+
+
 def _bytes(op: str, data: Tensor) -> bytes:
     if data.dtype != lucid.uint8 or data.dim() != 1 or not data.numel():
         raise errors.RuntimeError(
             f"{op}: expected a non-empty uint8 tensor of one dimension, got {data.dtype} of shape {tuple(data.shape)}"
         )
-    return bytes(memoryview(data.cpu().contiguous()))  # type: ignore[arg-type]
+    return _raw(data)
 
 
 def _opened(op: str, data: Tensor, formats: tuple[str, ...] | None) -> Any:
@@ -58,11 +65,21 @@ def _tensor(op: str, image: Any, mode: int, apply_exif_orientation: bool) -> Ten
     if wanted is None and image.mode not in _MODES.values():
         wanted = "RGBA" if "transparency" in image.info or image.mode in ("PA", "RGBa", "La") else "RGB"
         wanted = "L" if image.mode == "1" else wanted
+    if image.format == "PNG" and wanted in ("L", "LA") and image.mode in ("RGB", "RGBA"):
+        return _gray(_tensor(op, image, 3 if wanted == "L" else 4, False))
     if wanted is not None and image.mode != wanted:
         image = image.convert(wanted)
     channels = len(image.getbands())
     flat = _vector(image.tobytes())
     return flat.reshape(image.height, image.width, channels).permute(2, 0, 1).contiguous()
+
+
+def _gray(image: Tensor) -> Tensor:
+    """RGB, with alpha or without, in gray, in libpng's whole numbers: Pillow's are rounded otherwise."""
+    red, green, blue = image[:3].to(lucid.int32)
+    gray = (9794 * red + 19235 * green + 3739 * blue) >> 15
+    same = (red == green) & (green == blue)
+    return lucid.cat([lucid.where(same, red, gray).to(lucid.uint8)[None], image[3:]])
 
 
 def read_file(filename: str) -> Tensor:
@@ -115,7 +132,9 @@ def _image_of(op: str, data: Tensor) -> Any:
             f"{op}: expected a uint8 tensor of shape (1 or 3, H, W), got {data.dtype} of shape {tuple(data.shape)}"
         )
     channels, height, width = data.shape
-    raw = bytes(memoryview(data.cpu().permute(1, 2, 0).contiguous().reshape(-1)))  # type: ignore[arg-type]
+    if not height or not width:
+        raise errors.RuntimeError(f"{op}: the image is empty: {tuple(data.shape)}")
+    raw = _raw(data.permute(1, 2, 0).reshape(-1))
     return _pillow(op).frombytes("L" if channels == 1 else "RGB", (width, height), raw)
 
 

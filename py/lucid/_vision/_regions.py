@@ -262,7 +262,7 @@ def ps_roi_align(
 
 
 def ps_roi_pool(
-    input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int
+    input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int, last: int = 1
 ) -> tuple[Tensor, Tensor]:
     """The mean of each bin of each region, where each bin has channels of its own; 0 where a bin is empty.
 
@@ -278,9 +278,10 @@ def ps_roi_pool(
 
     def one(block: Tensor) -> Tensor:
         corners = _rounded(block[:, 1:].float() * spatial_scale)
-        extent = (corners[:, 2:] - corners[:, :2]).clamp(min=0.1)
-        xs = _bins(corners[:, 0], extent[:, 0], pooled_width, 0, width)
-        ys = _bins(corners[:, 1], extent[:, 1], pooled_height, 0, height)
+        extent = (corners[:, 2:] - corners[:, :2]).clamp(min=1)
+        # torchvision's bins end before the last row and column; its gradient's do not (`last=0`).
+        xs = _bins(corners[:, 0], extent[:, 0], pooled_width, 0, width - last)
+        ys = _bins(corners[:, 1], extent[:, 1], pooled_height, 0, height - last)
         taken, _, counts = _in_bins(rows, block, ys, xs, height, width)
         total = lucid.where(counts.unsqueeze(-1), taken, 0).sum((2, 4))
         mean = total / counts.sum((2, 4)).clamp(min=1).unsqueeze(-1).to(total.dtype)

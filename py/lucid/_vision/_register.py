@@ -52,7 +52,7 @@ def _ps_roi_align_backward(
 def _ps_roi_pool_backward(
     grad: Tensor, rois: Tensor, mapping: Tensor, scale: float, ph: int, pw: int, n: int, c: int, h: int, w: int
 ) -> Tensor:
-    return _back(lambda x: _regions.ps_roi_pool(x, rois, scale, ph, pw)[0], (n, c, h, w), grad)
+    return _back(lambda x: _regions.ps_roi_pool(x, rois, scale, ph, pw, last=0)[0], (n, c, h, w), grad)
 
 
 def _roi_pool_backward(
@@ -104,7 +104,7 @@ _OPS: dict[str, tuple[str, Callable[..., Any]]] = {
         f"(Tensor input, {_ROIS}, int sampling_ratio) -> (Tensor, Tensor)",
         _regions.ps_roi_align,
     ),
-    "torchvision::ps_roi_pool": (f"(Tensor input, {_ROIS}) -> (Tensor, Tensor)", _regions.ps_roi_pool),
+    "torchvision::ps_roi_pool": (f"(Tensor input, {_ROIS}) -> (Tensor, Tensor)", lambda *given: _regions.ps_roi_pool(*given)),
     "torchvision::deform_conv2d": (f"({_CONV}) -> Tensor", _deform.deform_conv2d),
     "torchvision::_roi_align_backward": (
         f"(Tensor grad, {_ROIS}, {_SIZES}, int sampling_ratio, bool aligned) -> Tensor",

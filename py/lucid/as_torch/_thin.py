@@ -272,8 +272,17 @@ _ADDED_VALUES: dict[str, dict[str, Any]] = {
 }
 
 
+#: Thin modules that are reached as attributes of Lucid's, without an import.
+_ATTRIBUTES = ("_dynamo.eval_frame",)
+
+
 def complete() -> None:
     """Puts the names of ADDED into the modules that lack them."""
+    for path in _ATTRIBUTES:
+        package, _, name = path.rpartition(".")
+        found = importlib.import_module(f"lucid.{package}")
+        if not hasattr(found, name):
+            setattr(found, name, make(path))
     for module, values in _ADDED_VALUES.items():
         found = importlib.import_module(f"lucid.{module}")
         for name, value in values.items():

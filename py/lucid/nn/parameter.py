@@ -191,7 +191,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
 
 def is_lazy(param: Any) -> bool:
     """Has this parameter or buffer no shape yet?"""
-    return isinstance(param, _Uninitialized)
+    return isinstance(param, UninitializedTensorMixin)
 
 
 def _rebuild(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:

@@ -346,6 +346,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if "_step_pre_hooks" not in self.__dict__:
+            # A wrapper around another optimizer, which was not made as one itself and has no hooks.
+            return step(self, *args, **kwargs)
         # As in PyTorch, hooks see the optimizer among the arguments.
         args = (self, *args)
         for hook in [*_STEP_PRE_HOOKS.values(), *self._step_pre_hooks.values()]:
