@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import lucid
 from lucid import errors
@@ -63,7 +62,9 @@ def canonicalize_dim(rank: int, idx: int, wrap_scalar: bool = True) -> int:
     """
     rank = max(rank, 1) if wrap_scalar else rank
     if not -rank <= idx < rank:
-        raise errors.IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {idx})")
+        raise errors.IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {idx})"
+        )
     return idx % rank
 
 
@@ -73,5 +74,3 @@ def make_contiguous_strides_for(shape: Sequence[int], row_major: bool = True) ->
     if not row_major and len(shape) >= 2:
         strides[-2:] = [1, max(shape[-2], 1)]
     return tuple(strides)
-
-

@@ -41,7 +41,8 @@ def _rebuild_tensor_v2(
         made = -made if metadata.get("neg") else made
     made.requires_grad_(requires_grad)
     if backward_hooks:
-        made._backward_hooks = backward_hooks
+        for hook in backward_hooks.values():
+            made.register_hook(hook)
     return made
 
 

@@ -1,5 +1,7 @@
-"""What a case of `tests/packages/cases` gets: it runs once in PyTorch, which makes weights and inputs and keeps them, and
-once under `lucid.as_torch`, which takes them. Only NumPy's files go between the two processes.
+"""What a case of `tests/packages/cases` gets.
+
+It runs once in PyTorch, which makes weights and inputs and keeps them, and once under `lucid.as_torch`, which takes
+them. Only NumPy's files go between the two processes.
 """
 
 from __future__ import annotations

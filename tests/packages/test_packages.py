@@ -1,5 +1,7 @@
-"""Packages from PyPI, unmodified and without PyTorch, under `lucid.as_torch`: each case of `cases/` runs in PyTorch and in
-Lucid with the same weights and inputs, and the results agree. `make test-packages` runs it.
+"""Packages from PyPI, unmodified and without PyTorch, under `lucid.as_torch`.
+
+Each case of `cases/` runs in PyTorch and in Lucid with the same weights and inputs, and the results agree.
+`make test-packages` runs it.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def run(command: list[str], packages: Path) -> str:
 
 
 def compare(case: str, expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> list[str]:
-    """What differs: the names of results, shapes, dtypes' kinds, text and integers, and numbers by more than rounding."""
+    """What differs: names of results, shapes, kinds of dtypes, text and integers, and numbers by more than rounding."""
     wrong = [f"{case}: results differ: {sorted(set(expected) ^ set(found))}"] if set(expected) != set(found) else []
     for name in sorted(set(expected) & set(found)):
         theirs, ours = expected[name], found[name]
@@ -54,7 +56,9 @@ def compare(case: str, expected: dict[str, np.ndarray], found: dict[str, np.ndar
             scale = max(float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)), 1e-3)
             # Single precision through networks; doubles through as many steps.
             limit = scale * (3e-4 if theirs.dtype.itemsize <= 4 else 1e-7)
-            if not np.allclose(theirs, ours, rtol=1e-3 if theirs.dtype.itemsize <= 4 else 1e-6, atol=limit, equal_nan=True):
+            if not np.allclose(
+                theirs, ours, rtol=1e-3 if theirs.dtype.itemsize <= 4 else 1e-6, atol=limit, equal_nan=True
+            ):
                 far = np.nanmax(np.abs(theirs - ours))
                 wrong.append(f"{case}: {name}: off by {far:.3g} where the largest is {scale:.3g}")
     return wrong

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import lucid
 from lucid import Tensor, errors
 from lucid._vision._regions import bilinear
@@ -69,7 +71,7 @@ def deform_conv2d(
             f"deform_conv2d: mask should have shape {(n, offset_groups * points, oh, ow)}, got {tuple(mask.shape)}"
         )
     g, own = offset_groups, channels // offset_groups
-    like = {"dtype": offset.dtype, "device": offset.device}
+    like: dict[str, Any] = {"dtype": offset.dtype, "device": offset.device}
     moved = offset.reshape(n, g, kh, kw, 2, oh, ow)
     down = lucid.arange(oh, **like) * stride_h - pad_h
     right = lucid.arange(ow, **like) * stride_w - pad_w

@@ -110,7 +110,7 @@ def roi_align(
         Mask R-CNN (He et al., 2017).
     """
     _check("roi_align", input, rois, pooled_height, pooled_width)
-    n, channels, height, width = input.shape
+    _, channels, height, width = input.shape
     dtype = input.dtype
     low = dtype in (lucid.float16, lucid.bfloat16)
     rows = rows_of(input.float() if low else input)
@@ -204,7 +204,7 @@ def roi_pool(
         Fast R-CNN (Girshick, 2015).
     """
     _check("roi_pool", input, rois, pooled_height, pooled_width)
-    n, channels, height, width = input.shape
+    _, channels, height, width = input.shape
     rows = rows_of(input)
     if not rois.size(0):
         empty = input.new_zeros(0, channels, pooled_height, pooled_width)
@@ -273,7 +273,7 @@ def ps_roi_pool(
         R-FCN (Dai et al., 2016).
     """
     _check("ps_roi_pool", input, rois, pooled_height, pooled_width, sensitive=True)
-    n, channels, height, width = input.shape
+    _, channels, height, width = input.shape
     rows = rows_of(input)
 
     def one(block: Tensor) -> Tensor:

@@ -23,12 +23,22 @@ def _back(function: Callable[[Tensor], Tensor], size: tuple[int, ...], grad: Ten
     """The gradient of a function that is linear in an input of this size."""
     with lucid.enable_grad():
         at = lucid.zeros(size, dtype=grad.dtype, device=grad.device, requires_grad=True)
-        (result,) = lucid.autograd.grad(function(at), at, grad)
-    return result
+        result: tuple[Tensor, ...] = lucid.autograd.grad(function(at), at, grad)
+    return result[0]
 
 
 def _roi_align_backward(
-    grad: Tensor, rois: Tensor, scale: float, ph: int, pw: int, n: int, c: int, h: int, w: int, ratio: int, aligned: bool
+    grad: Tensor,
+    rois: Tensor,
+    scale: float,
+    ph: int,
+    pw: int,
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    ratio: int,
+    aligned: bool,
 ) -> Tensor:
     return _back(lambda x: _regions.roi_align(x, rois, scale, ph, pw, ratio, aligned), (n, c, h, w), grad)
 
@@ -71,7 +81,7 @@ def _deform_conv2d_backward(
     grad: Tensor, input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, *rest: Any
 ) -> tuple[Tensor, ...]:
     with lucid.enable_grad():
-        given = [t.detach().requires_grad_() for t in (input, weight, offset, mask, bias)]
+        given: list[Any] = [t.detach().requires_grad_() for t in (input, weight, offset, mask, bias)]
         result = _deform.deform_conv2d(*given, *rest)
         found = lucid.autograd.grad(result, given, grad, allow_unused=True)
     return tuple(lucid.zeros_like(t) if g is None else g for t, g in zip(given, found, strict=True))
@@ -104,7 +114,10 @@ _OPS: dict[str, tuple[str, Callable[..., Any]]] = {
         f"(Tensor input, {_ROIS}, int sampling_ratio) -> (Tensor, Tensor)",
         _regions.ps_roi_align,
     ),
-    "torchvision::ps_roi_pool": (f"(Tensor input, {_ROIS}) -> (Tensor, Tensor)", lambda *given: _regions.ps_roi_pool(*given)),
+    "torchvision::ps_roi_pool": (
+        f"(Tensor input, {_ROIS}) -> (Tensor, Tensor)",
+        lambda *given: _regions.ps_roi_pool(*given),
+    ),
     "torchvision::deform_conv2d": (f"({_CONV}) -> Tensor", _deform.deform_conv2d),
     "torchvision::_roi_align_backward": (
         f"(Tensor grad, {_ROIS}, {_SIZES}, int sampling_ratio, bool aligned) -> Tensor",
@@ -137,7 +150,10 @@ _OPS: dict[str, tuple[str, Callable[..., Any]]] = {
     "image::encode_png": ("(Tensor data, int compression_level) -> Tensor", _images.encode_png),
     "image::encode_jpeg": ("(Tensor data, int quality) -> Tensor", _images.encode_jpeg),
     **{
-        f"image::{name}": (schema, _none(f"image::{name}", "nvJPEG needs PyTorch's library; the op for the CPU is there"))
+        f"image::{name}": (
+            schema,
+            _none(f"image::{name}", "nvJPEG needs PyTorch's library; the op for the CPU is there"),
+        )
         for name, schema in (
             ("decode_jpegs_cuda", "(Tensor[] encoded_images, int mode, Device device) -> Tensor[]"),
             ("encode_jpegs_cuda", "(Tensor[] decoded_images, int quality) -> Tensor[]"),

@@ -107,7 +107,8 @@ class TorchFinder:
         else:
             return None
         package = hasattr(found, "__path__")
-        spec = importlib.machinery.ModuleSpec(fullname, _Loader(found), origin=found.__dict__.get("__file__"))
+        loader: Any = _Loader(found)
+        spec = importlib.machinery.ModuleSpec(fullname, loader, origin=found.__dict__.get("__file__"))
         if package:
             spec.submodule_search_locations = list(found.__path__)
         return spec
@@ -199,7 +200,7 @@ def install() -> None:
     there = [n for n in ("torch", "torch._C", "torch.nn") if n in sys.modules]
     if there:
         _refuse(there)
-    sys.meta_path.insert(0, TorchFinder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, TorchFinder())
     importlib.invalidate_caches()
     complete()
     _watch_processes()

@@ -49,7 +49,9 @@ def _class(module: str, name: str, reason: str) -> type:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         raise _error(f"{module}.{name}", reason)
 
-    return _Meta(name, (), {"__init__": __init__, "__module__": module, "__doc__": f"Not there: {reason}.", "reason": reason})
+    return _Meta(
+        name, (), {"__init__": __init__, "__module__": module, "__doc__": f"Not there: {reason}.", "reason": reason}
+    )
 
 
 def _function(module: str, name: str, reason: str) -> Any:
@@ -152,7 +154,10 @@ THIN: dict[str, tuple[str, str]] = {
     "distributed.utils": (_GROUP, "_sync_module_states"),
     "distributed.nn": (_GROUP, "all_reduce all_gather"),
     "distributed.nn.functional": (_GROUP, "all_reduce all_gather reduce_scatter broadcast"),
-    "distributed._functional_collectives": (_GROUP, "all_reduce all_gather_tensor all_to_all_single AsyncCollectiveTensor"),
+    "distributed._functional_collectives": (
+        _GROUP,
+        "all_reduce all_gather_tensor all_to_all_single AsyncCollectiveTensor",
+    ),
     "distributed.rpc": (_GROUP, "rpc_sync rpc_async"),
     "distributed.elastic": (_GROUP, ""),
     "distributed.elastic.multiprocessing": (_GROUP, ""),
@@ -165,9 +170,15 @@ THIN: dict[str, tuple[str, str]] = {
     "distributed.algorithms": (_GROUP, ""),
     "distributed.algorithms.join": (_GROUP, "Join Joinable JoinHook"),
     "distributed.algorithms.ddp_comm_hooks": (_GROUP, ""),
-    "distributed.algorithms.ddp_comm_hooks.default_hooks": (_GROUP, "fp16_compress_hook bf16_compress_hook allreduce_hook"),
+    "distributed.algorithms.ddp_comm_hooks.default_hooks": (
+        _GROUP,
+        "fp16_compress_hook bf16_compress_hook allreduce_hook",
+    ),
     "distributed.algorithms.ddp_comm_hooks.debugging_hooks": (_GROUP, "noop_hook"),
-    "distributed.algorithms.ddp_comm_hooks.powerSGD_hook": (_GROUP, "PowerSGDState powerSGD_hook batched_powerSGD_hook"),
+    "distributed.algorithms.ddp_comm_hooks.powerSGD_hook": (
+        _GROUP,
+        "PowerSGDState powerSGD_hook batched_powerSGD_hook",
+    ),
     "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook": (_GROUP, "PostLocalSGDState post_localSGD_hook"),
     "distributed.algorithms.model_averaging": (_GROUP, ""),
     "distributed.algorithms.model_averaging.averagers": (_GROUP, "ModelAverager PeriodicModelAverager"),
@@ -210,8 +221,8 @@ THIN: dict[str, tuple[str, str]] = {
     "distributed.fsdp.sharded_grad_scaler": (_GROUP, "ShardedGradScaler"),
     "distributed.fsdp.wrap": (
         _GROUP,
-        """ModuleWrapPolicy CustomPolicy size_based_auto_wrap_policy transformer_auto_wrap_policy lambda_auto_wrap_policy
-        always_wrap_policy enable_wrap wrap _or_policy""",
+        """ModuleWrapPolicy CustomPolicy size_based_auto_wrap_policy transformer_auto_wrap_policy
+        lambda_auto_wrap_policy always_wrap_policy enable_wrap wrap _or_policy""",
     ),
     "_higher_order_ops": (COMPILER, ""),
     "_higher_order_ops.associative_scan": (COMPILER, "associative_scan"),

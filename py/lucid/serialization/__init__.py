@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lucid._C import device
 from lucid._absent import teller
+from lucid._C import device
 from lucid.serialization._errors import InvalidFileError as InvalidFileError
 from lucid.serialization._errors import UnpicklingError as UnpicklingError
 from lucid.serialization._load import load as load

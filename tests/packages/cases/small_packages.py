@@ -90,7 +90,14 @@ def case_torchdiffeq(shared: Any) -> None:
 
 
 def case_x_transformers(shared: Any) -> None:
-    from x_transformers import AutoregressiveWrapper, Decoder, Encoder, TransformerWrapper, ViTransformerWrapper, XTransformer
+    from x_transformers import (
+        AutoregressiveWrapper,
+        Decoder,
+        Encoder,
+        TransformerWrapper,
+        ViTransformerWrapper,
+        XTransformer,
+    )
 
     ids = shared.tensor("ids", lambda: torch.randint(1, 50, (2, 12)))
     decoder = Decoder(dim=32, depth=2, heads=4, rotary_pos_emb=True, ff_glu=True, use_rmsnorm=True)
@@ -102,10 +109,14 @@ def case_x_transformers(shared: Any) -> None:
     shared.gradients("decoder", wrapped)
     shared.result("generated", wrapped.eval().generate(ids[:, :4], 6, temperature=0.0))
     encoder = TransformerWrapper(
-        num_tokens=50, max_seq_len=32, attn_layers=Encoder(dim=32, depth=2, heads=4, alibi_pos_bias=True, attn_flash=True)
+        num_tokens=50,
+        max_seq_len=32,
+        attn_layers=Encoder(dim=32, depth=2, heads=4, alibi_pos_bias=True, attn_flash=True),
     )
     shared.result("encoder", shared.weights("encoder", encoder).eval()(ids, mask=ids > 9))
-    vit = ViTransformerWrapper(image_size=16, patch_size=4, num_classes=3, attn_layers=Encoder(dim=32, depth=2, heads=4))
+    vit = ViTransformerWrapper(
+        image_size=16, patch_size=4, num_classes=3, attn_layers=Encoder(dim=32, depth=2, heads=4)
+    )
     shared.result("vit", shared.weights("vit", vit).eval()(shared.randn("picture", 2, 3, 16, 16)))
     both = XTransformer(
         dim=32, enc_num_tokens=50, enc_depth=1, enc_heads=2, enc_max_seq_len=16, dec_num_tokens=50, dec_depth=1,

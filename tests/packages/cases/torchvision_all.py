@@ -30,7 +30,8 @@ def case_models(shared: Any) -> None:
         model = models.get_model(name, num_classes=5, **options).eval()
         with torch.no_grad():
             spreads = shared.tensor(
-                f"{name}.std", lambda m=model: torch.stack([p.std() if p.numel() > 1 else p.sum() for p in m.parameters()])
+                f"{name}.std",
+                lambda m=model: torch.stack([p.std() if p.numel() > 1 else p.sum() for p in m.parameters()]),
             )
             for p, spread in zip(model.parameters(), spreads.cpu(), strict=True):
                 _fill(p, spread if spread > 0 else 0.3)
@@ -148,7 +149,10 @@ def case_transforms(shared: Any) -> None:
     for name, out in (
         ("rotate", f1.rotate(tensor, 30.0, interpolation=v1.InterpolationMode.BILINEAR)),
         ("affine", f1.affine(tensor, 10.0, [2, 3], 1.2, [5.0, 0.0])),
-        ("perspective", f1.perspective(tensor, [[0, 0], [39, 0], [39, 31], [0, 31]], [[2, 3], [35, 1], [37, 30], [1, 28]])),
+        (
+            "perspective",
+            f1.perspective(tensor, [[0, 0], [39, 0], [39, 31], [0, 31]], [[2, 3], [35, 1], [37, 30], [1, 28]]),
+        ),
         ("brightness", f1.adjust_brightness(tensor, 1.3)),
         ("contrast", f1.adjust_contrast(tensor, 0.7)),
         ("saturation", f1.adjust_saturation(tensor, 1.4)),
@@ -184,10 +188,16 @@ def case_transforms(shared: Any) -> None:
     shared.result("v2.format", f2.convert_bounding_box_format(boxes, new_format="CXCYWH").as_subclass(torch.Tensor))
     shared.result("v2.rotate", f2.rotate(boxes, 45.0, expand=True).as_subclass(torch.Tensor))
     torch.manual_seed(1)
-    for t in (v2.RandAugment(), v2.AugMix(), v2.TrivialAugmentWide(), v2.RandomResizedCrop(16), v2.ColorJitter(0.3, 0.3)):
+    for t in (
+        v2.RandAugment(),
+        v2.AugMix(),
+        v2.TrivialAugmentWide(),
+        v2.RandomResizedCrop(16),
+        v2.ColorJitter(0.3, 0.3),
+    ):
         shared.result(f"v2.{type(t).__name__}", list(t(image).shape))
     cut = v2.MixUp(num_classes=4)(torch.stack([tensor, tensor]), torch.tensor([0, 3]))
-    shared.result("v2.mixup", [list(c.shape)[0] for c in cut])
+    shared.result("v2.mixup", [len(c) for c in cut])
 
 
 def case_data_and_files(shared: Any) -> None:

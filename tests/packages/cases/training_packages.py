@@ -125,7 +125,9 @@ def case_lightning(shared: Any) -> None:
     L.seed_everything(7)
     lit = Lit()
     lit.net = shared.weights("net", lit.net)
-    keep = ModelCheckpoint(dirpath=str(shared.folder), monitor="val_loss", save_top_k=2, filename="{epoch}", save_last=True)
+    keep = ModelCheckpoint(
+        dirpath=str(shared.folder), monitor="val_loss", save_top_k=2, filename="{epoch}", save_last=True
+    )
     stop = EarlyStopping("val_loss", patience=9)
     trainer = L.Trainer(
         max_epochs=4,
@@ -157,7 +159,7 @@ def case_lightning(shared: Any) -> None:
     again.fit(resumed, DataLoader(data, batch_size=4), DataLoader(data, batch_size=8), ckpt_path=keep.last_model_path)
     shared.result("resumed", resumed.net[2].bias)
     fabric = L.Fabric(accelerator="cpu", devices=1)
-    net, optimizer = fabric.setup(shared.weights("fabric", _net()), torch.optim.SGD(lit.parameters(), lr=0.1))
+    net, _ = fabric.setup(shared.weights("fabric", _net()), torch.optim.SGD(lit.parameters(), lr=0.1))
     loss = net(data.tensors[0]).square().mean()
     fabric.backward(loss)
     shared.gradients("fabric", net)

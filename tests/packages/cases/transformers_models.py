@@ -97,7 +97,14 @@ def case_other_models(shared: Any) -> None:
     model = shared.weights("roberta", tr.RobertaForSequenceClassification(roberta)).eval()
     shared.result("roberta", model(ids).logits)
     t5 = tr.T5Config(
-        vocab_size=99, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=0.0, decoder_start_token_id=0
+        vocab_size=99,
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
+        dropout_rate=0.0,
+        decoder_start_token_id=0,
     )
     model = shared.weights("t5", tr.T5ForConditionalGeneration(t5)).train()
     out = model(input_ids=ids, labels=labels)
