@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from lucid import special as special
     from lucid import storage as storage
     from lucid import testing as testing
+    from lucid import torch_version as torch_version
     from lucid import types as types
     from lucid import utils as utils
     from lucid import version as version
@@ -181,6 +182,7 @@ if TYPE_CHECKING:
     from lucid.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
     from lucid.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
     from lucid.func import vmap as vmap
+    from lucid.jit import ScriptModule as ScriptModule
     from lucid.serialization import load as load
     from lucid.serialization import load_safetensors as load_safetensors
     from lucid.serialization import load_sharded as load_sharded
@@ -231,6 +233,7 @@ _PACKAGES = {
     "special",
     "storage",
     "testing",
+    "torch_version",
     "types",
     "utils",
     "version",
@@ -275,6 +278,7 @@ _NAMES = {
     "save_sharded": "lucid.serialization",
     "set_printoptions": "lucid._repr",
     "GradScaler": "lucid.amp.grad_scaler",
+    "ScriptModule": "lucid.jit",
     "is_anomaly_check_nan_enabled": "lucid.autograd.anomaly_mode",
     "is_anomaly_enabled": "lucid.autograd.anomaly_mode",
     "Event": "lucid._gpu",

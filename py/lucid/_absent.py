@@ -36,7 +36,7 @@ MODULES: dict[str, str] = {
     **dict.fromkeys(("monitor",), "one process computes"),
     **dict.fromkeys(("nested", "masked"), EXPERIMENTAL),
     **dict.fromkeys(("mtia",), OTHER_MACHINES),
-    **dict.fromkeys(("functional", "torch_version", "nn.modules.linear_cross_entropy"), INTERNAL),
+    **dict.fromkeys(("functional", "nn.modules.linear_cross_entropy"), INTERNAL),
     "optim.functional": FUNCTIONS_OF_OPTIMIZERS,
     **dict.fromkeys(("utils.cpp_extension", "utils.module_tracker"), INTERNAL),
     **dict.fromkeys(
@@ -89,7 +89,7 @@ ABSENT: dict[str, dict[str, str]] = {
             IODescriptor InferredType IntType InterfaceType JITException ListType LiteScriptModule ModuleDict Node
             NoneType NumberType OperatorInfo OptionalType ParameterDict PyObjectType RRefType ScriptClass
             ScriptClassFunction ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptFunction ScriptList
-            ScriptListIterator ScriptMethod ScriptModule ScriptModuleSerializer ScriptObject ScriptObjectProperty
+            ScriptListIterator ScriptMethod ScriptModuleSerializer ScriptObject ScriptObjectProperty
             SerializationStorageContext StaticModule StreamObjType StringType SymBoolType SymIntType Tag
             TensorType TracingState TupleType Type UnionType Use Value cpp export fork
             import_ir_module import_ir_module_from_buffer merge_type_from_type_comment parse_ir parse_schema
@@ -179,7 +179,6 @@ ABSENT: dict[str, dict[str, str]] = {
         "one process computes, on one GPU",
         """DistributedDataParallelCPU data_parallel gather parallel_apply replicate scatter""",
     ),
-    "nn.parameter": _names(INTERNAL, "UninitializedTensorMixin"),
     "nn.utils.rnn": _names(INTERNAL, "PackedSequence_ bind"),
     "nn.utils.fusion": _names(INTERNAL, "ConvT LinearT"),
     "nn.utils.spectral_norm": _names(INTERNAL, "SpectralNormLoadStateDictPreHook SpectralNormStateDictHook T_module"),

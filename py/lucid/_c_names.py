@@ -106,9 +106,24 @@ class ScriptFunction:
     """A script of PyTorch, for annotations and `isinstance`: there is none."""
 
 
+class _nn:
+    """Functions of layers by the names of PyTorch's module of them."""
+
+    @staticmethod
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+        """The arguments of `Module.to`: the device, the dtype, `non_blocking`, and the memory format."""
+        import lucid
+        from lucid.nn.modules.move import parse_to
+
+        made = parse_to(args, kwargs)
+        device = None if made.device is None else lucid.device(made.device)
+        waits = kwargs.get("non_blocking", next((a for a in args if isinstance(a, bool)), False))
+        return device, made.dtype, waits, made.memory_format
+
+
 _NAMES = frozenset(
     (
-        *("DispatchKey", "DispatchKeySet", "Graph", "ScriptFunction", "Value", "_ExcludeDispatchKeyGuard"),
+        *("DispatchKey", "DispatchKeySet", "Graph", "ScriptFunction", "Value", "_ExcludeDispatchKeyGuard", "_nn"),
         *("_get_accelerator", "_get_privateuse1_backend_name", "_get_tracing_state", "_log_api_usage_once"),
     )
 )
@@ -117,6 +132,8 @@ _NAMES = frozenset(
 def _get(name: str) -> Any:
     if name.startswith(("_jit_set_", "_jit_override_can_fuse_on_", "_jit_can_fuse_on_", "_jit_pass_")):
         return _former
+    if name == "_TensorMeta":
+        return type(_C.Tensor)
     if name in _NAMES:
         return globals()[name]
     raise AttributeError(f"module 'lucid._C' has no attribute {name!r}")

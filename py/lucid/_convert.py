@@ -308,6 +308,13 @@ def asarray(
         return _leaf(made) if requires_grad else made
     elif type(obj).__name__ == "PyCapsule":
         tensor = _C._from_dlpack(obj)[0]
+    elif type(obj).__name__ == "UntypedStorage":
+        # Its bytes are elements of the dtype, as those of a buffer are.
+        tensor = obj._tensor
+        if obj._is_part and tensor.numel() and tensor.is_cpu:
+            # Memory of its own account: its bytes may be Booleans though those around it are not.
+            tensor = _C._from_dlpack(tensor.__dlpack__())[0]
+        tensor = tensor if dtype is None else tensor.view(dtype)
     elif dtype is not None and not _is_array(obj):
         # The bytes of a buffer are read as the dtype, whatever it calls its elements.
         tensor = frombuffer(obj, dtype=dtype)

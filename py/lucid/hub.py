@@ -346,3 +346,13 @@ def load(
     """
     folder = _place(repo_or_dir, source, force_reload, trust_repo, verbose, skip_validation)
     return _entry(_configuration(folder), model)(*args, **kwargs)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tqdm":
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            raise AttributeError("lucid.hub.tqdm: the package tqdm is not installed", name="tqdm") from None
+        return tqdm
+    raise AttributeError(f"module 'lucid.hub' has no attribute {name!r}", name=name)

@@ -6,12 +6,19 @@ whichever signature is named (`add.Tensor`, `sum.dim_IntList`).
 
 from __future__ import annotations
 
+import importlib
 import os
+from pathlib import Path
 from typing import Any
+
+from lucid import errors
 
 __all__ = ["load_library"]
 
 loaded_libraries: set[str] = set()
+
+# The libraries in torchvision's wheel, by the names of its versions.
+_VISION = ("_C", "_C_stable", "image", "image_stable")
 
 
 class _Native:
@@ -45,6 +52,9 @@ class _Namespace:
         from lucid.library._operator import OPERATORS
 
         found: Any = OPERATORS.get(f"{self._name}::{op}")
+        if found is None and self._name in ("torchvision", "image"):
+            importlib.import_module("lucid._vision")
+            found = OPERATORS.get(f"{self._name}::{op}")
         if found is None and self._name in ("aten", "prims"):
             import lucid
 
@@ -66,14 +76,24 @@ class _Namespace:
 
 
 def load_library(path: str | os.PathLike[str]) -> None:
-    """Loads a library of ops that was compiled for PyTorch.
+    """Registers the ops of a library that was compiled for PyTorch, where Lucid has ops of its own in their place.
+
+    These are torchvision's: the file itself is not loaded.
+
+    Args:
+        path: the library's file.
 
     Raises:
-        NotImplementedError: always; such a library needs PyTorch. Define the ops with `lucid.library.custom_op`.
+        OSError: another library, which needs PyTorch. Define its ops with `lucid.library.custom_op`.
     """
-    name = os.fspath(path)
-    raise NotImplementedError(
-        f"ops.load_library({name!r}): such a library needs PyTorch; define its ops with lucid.library.custom_op"
+    file = Path(path)
+    if file.parent.name == "torchvision" and file.name.split(".")[0] in _VISION:
+        importlib.import_module("lucid._vision")
+        loaded_libraries.add(str(file))
+        return
+    raise errors.FileError(
+        f"ops.load_library({os.fspath(path)!r}): a library that was compiled for PyTorch needs PyTorch; define its ops "
+        "with lucid.library.custom_op"
     )
 
 

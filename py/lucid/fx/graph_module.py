@@ -91,7 +91,7 @@ class GraphModule(Module):
     Args:
         root: a module that the graph's `get_attr` and `call_module` nodes refer to, or a dict of such by their paths.
             What the graph refers to is copied by reference.
-        graph: the graph; copied, so that one graph may be given to several modules.
+        graph: the graph, which becomes this module's own.
         class_name: the name of the class that is made.
 
     Raises:
@@ -145,14 +145,14 @@ class GraphModule(Module):
 
     @property
     def graph(self) -> Graph:
-        """The graph. Setting it copies it and recompiles."""
+        """The graph. Setting it recompiles."""
         return self._graph
 
     @graph.setter
     def graph(self, g: Graph) -> None:
         if not isinstance(g, Graph):
             raise AssertionError(f"Expected a Graph instance, but got {type(g)}")
-        self._graph = copy.deepcopy(g)
+        self._graph = g
         self._graph.owning_module = self
         self.recompile()
 
@@ -234,7 +234,7 @@ class GraphModule(Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         body = copy.deepcopy(self._body(), memo)
-        made = GraphModule(_CodeOnlyModule(body), self._graph, type(self).__name__)
+        made = GraphModule(_CodeOnlyModule(body), copy.deepcopy(self._graph), type(self).__name__)
         made.__dict__.update({k: v for k, v in body.items() if k not in made.__dict__})
         for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_state_dict_hooks"):
             if kind in body:

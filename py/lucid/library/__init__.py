@@ -229,6 +229,8 @@ def _register(op: Operator, kind: str, fn: Callable[..., Any]) -> None:
         op.autograd = fn
     elif kind == "fake":
         op.fake = fn
+    elif kind.startswith("autocast:"):
+        op.under_autocast[kind.removeprefix("autocast:")] = fn
     else:
         op.kernels[kind] = fn
 

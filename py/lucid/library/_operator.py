@@ -20,6 +20,8 @@ KEYS = {
     **dict.fromkeys(("CompositeExplicitAutograd", "CompositeImplicitAutograd", "BackendSelect", ""), "any"),
     **dict.fromkeys(("Autograd", "AutogradCPU", "AutogradCUDA", "AutogradMPS"), "autograd"),
     "Meta": "fake",
+    "AutocastCPU": "autocast:cpu",
+    **dict.fromkeys(("AutocastCUDA", "AutocastMPS", "AutocastXPU"), "autocast:gpu"),
 }
 
 
@@ -50,6 +52,7 @@ class Operator:
         self.vmap: Callable[..., Any] | None = None
         self.autograd: Callable[..., Any] | None = None
         self.autocast: dict[str, lucid.dtype] = {}
+        self.under_autocast: dict[str, Callable[..., Any]] = {}
         self.dispatch: dict[type, Callable[..., Any]] = {}
 
     @property
@@ -117,9 +120,12 @@ class Operator:
         for cls, rule in self.dispatch.items():
             if any(isinstance(t, cls) for t in found):
                 return rule(cls, self, tuple({type(t) for t in found}), *self.arguments(values))
-        if self.autocast and found:
+        if (self.autocast or self.under_autocast) and found and lucid.is_autocast_enabled(found[0].device.type):
             device = "cpu" if found[0].is_cpu else "gpu"
-            if device in self.autocast and lucid.is_autocast_enabled(found[0].device.type):
+            if device in self.under_autocast:
+                positional, named = self.arguments(values)
+                return self.under_autocast[device](*positional, **named)
+            if device in self.autocast:
                 with lucid.autocast(found[0].device.type, enabled=False):
                     return self(*self._cast(values, self.autocast[device]))
         if self.autograd is not None and lucid.is_grad_enabled() and any(t.requires_grad for t in found):

@@ -97,7 +97,7 @@ class Buffer(Tensor):
         return _rebuild_buffer, (type(self), self.detach(), self.persistent)
 
 
-class _Uninitialized:
+class UninitializedTensorMixin:
     """What both kinds without a shape share: a place and a dtype, and an error for all that needs a shape."""
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
@@ -134,7 +134,7 @@ _NO_SHAPE = (
 
 
 @_C._left_alone
-class UninitializedParameter(_Uninitialized, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter whose shape is not known yet; `materialize` gives it one. What lazy modules start with."""
 
     cls_to_become = Parameter
@@ -159,7 +159,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
 
 @_C._left_alone
-class UninitializedBuffer(_Uninitialized, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer whose shape is not known yet; `materialize` gives it one."""
 
     cls_to_become = Buffer
@@ -191,7 +191,7 @@ class UninitializedBuffer(_Uninitialized, Tensor):
 
 def is_lazy(param: Any) -> bool:
     """Has this parameter or buffer no shape yet?"""
-    return isinstance(param, _Uninitialized)
+    return isinstance(param, UninitializedTensorMixin)
 
 
 def _rebuild(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Parameter:

@@ -29,6 +29,9 @@ _T = TypeVar("_T")
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 
 
+_params_t: TypeAlias = ParamsT
+
+
 class _RequiredParameter:
     """Marks a default that each group must give."""
 
@@ -49,6 +52,21 @@ def _use_grad_for_differentiable(func: Callable[_P, _T]) -> Callable[_P, _T]:
             return func(*args, **kwargs)
 
     return step
+
+
+def _default_to_fused_or_foreach(
+    params: list[Tensor], differentiable: bool, use_fused: bool = False
+) -> tuple[bool, bool]:
+    """Which of PyTorch's ways to step many parameters applies: fused, by lists. Each optimizer here is one call."""
+    if differentiable:
+        return False, False
+    fused = use_fused and all(p is None or p.is_floating_point() for p in params)
+    return fused, not fused
+
+
+def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
+    """The devices on which PyTorch records a step into a graph of CUDA's calls."""
+    return ["cuda", "xpu", "hpu", *(["xla"] if supports_xla else [])]
 
 
 def _get_value(x: Any) -> Any:
@@ -328,6 +346,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if "_step_pre_hooks" not in self.__dict__:
+            # A wrapper around another optimizer, which was not made as one itself and has no hooks.
+            return step(self, *args, **kwargs)
         # As in PyTorch, hooks see the optimizer among the arguments.
         args = (self, *args)
         for hook in [*_STEP_PRE_HOOKS.values(), *self._step_pre_hooks.values()]:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lucid._absent import teller
+from lucid._C import device
 from lucid.serialization._errors import InvalidFileError as InvalidFileError
 from lucid.serialization._errors import UnpicklingError as UnpicklingError
 from lucid.serialization._load import load as load
@@ -21,6 +23,9 @@ from lucid.serialization._unpickle import add_safe_globals as add_safe_globals
 from lucid.serialization._unpickle import clear_safe_globals as clear_safe_globals
 from lucid.serialization._unpickle import get_safe_globals as get_safe_globals
 from lucid.serialization._unpickle import safe_globals as safe_globals
+
+#: What tells `load` where a tensor goes: a device, a function of a storage and its place, or a mapping of places.
+MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | device | str | dict[str, str] | None
 
 if not TYPE_CHECKING:
     __getattr__ = teller(__name__)

@@ -275,6 +275,7 @@ class _Legacy:
             stream.seek(safe.at)
             result = _Trusting(stream, self.persistent).load()
             safe.at = stream.tell()
+        result = _typed(result)
         keys = safe.load(safe.at)
         if type(keys) is not list or not all(type(k) is str for k in keys):
             raise InvalidFileError("not a readable checkpoint: its storages are not listed")
@@ -338,6 +339,17 @@ class _Legacy:
             raise InvalidFileError(f"not a readable checkpoint: storages {sorted(missing)} are missing")
 
 
+def _typed(result: Any) -> Any:
+    """A storage that is all of a file, as pickles of tensors have it, as one that programs use; all else as it is."""
+    if type(result) is not Storage:
+        return result
+    from lucid._storage import TypedStorage, UntypedStorage
+
+    kind = UntypedStorage if result.dtype is None else TypedStorage
+    dtype = result.dtype or lucid.uint8
+    return kind._of(result.show(dtype, 0, [result.numel], [1]))
+
+
 def _is_zip(source: Any) -> bool:
     return source.size >= 4 and bytes(source.read(0, 4)) in (b"PK\3\4", b"PK\5\6")
 
@@ -358,8 +370,8 @@ def _read(source: Any, mapped: bool, map_location: Any, weights_only: bool) -> A
         result = unpickler.load()
         if unpickler.at != len(data):
             raise UnpicklingError("the pickle is followed by something else")
-        return result
-    return _Trusting(io.BytesIO(data), archive.persistent).load()
+        return _typed(result)
+    return _typed(_Trusting(io.BytesIO(data), archive.persistent).load())
 
 
 def load(

@@ -18,7 +18,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lucid import errors
 
+Context: TypeAlias = Any
+
 __all__ = [
+    "Context",
     "GetAttrKey",
     "KeyPath",
     "LeafSpec",
@@ -566,3 +569,27 @@ def tree_map_with_path(func: Callable[..., Any], tree: PyTree, *rests: PyTree, i
     found, spec = tree_flatten_with_path(tree, is_leaf)
     paths, leaves = [path for path, _ in found], [leaf for _, leaf in found]
     return spec.unflatten(map(func, paths, leaves, *[spec.flatten_up_to(rest) for rest in rests]))
+
+
+def is_structseq_instance(obj: Any) -> bool:
+    """Is it a result with names that is made in C, such as `time.localtime()` gives?"""
+    return is_structseq_class(type(obj))
+
+
+def is_structseq_class(cls: Any) -> bool:
+    """Is it the class of results with names that are made in C?"""
+    return (
+        isinstance(cls, type)
+        and cls.__bases__ == (tuple,)
+        and all(isinstance(getattr(cls, n, None), int) for n in ("n_fields", "n_sequence_fields", "n_unnamed_fields"))
+    )
+
+
+# By the names that packages know.
+_get_node_type = _kind
+_dict_flatten, _dict_unflatten, _ = SUPPORTED_NODES[dict]
+
+
+def _dict_flatten_with_keys(d: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    children, context = _dict_flatten(d)
+    return list(_pairs(children, _mapping_keys(d))), context

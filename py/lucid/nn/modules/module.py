@@ -16,6 +16,7 @@ import lucid
 from lucid import Tensor, errors
 from lucid._public_names import NamedInErrors
 from lucid.nn.modules.call import (
+    _REGISTRATION,
     CallMixin,
     _registered,
     register_module_backward_hook,
@@ -47,6 +48,12 @@ __all__ = [
 
 T = TypeVar("T", bound="Module")
 _E = TypeVar("_E")
+
+# By the names that packages take from PyTorch's file.
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
+_global_parameter_registration_hooks = _REGISTRATION["parameter"]
+_global_module_registration_hooks = _REGISTRATION["module"]
+_global_buffer_registration_hooks = _REGISTRATION["buffer"]
 
 
 class Module(NamedInErrors, CallMixin, StateDictMixin):

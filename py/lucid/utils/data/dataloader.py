@@ -456,3 +456,9 @@ class _WorkerIterator(_BaseIterator):
     def __del__(self) -> None:
         if not getattr(self, "closed", True):
             self.close()
+
+
+# By PyTorch's names, for `isinstance`.
+_BaseDataLoaderIter = _BaseIterator
+_SingleProcessDataLoaderIter = _LocalIterator
+_MultiProcessingDataLoaderIter = _WorkerIterator

@@ -1,0 +1,320 @@
+"""Modules and names of PyTorch that Lucid lacks and that packages import before they know whether they need them.
+
+Each is there under `torch` alone, so that the import succeeds: a class that nothing is an instance of, a function or a
+class that says why it is not there when it is called, or a constant. What Lucid gets itself takes their place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+from typing import Any
+
+import lucid
+from lucid import _dtypes, errors
+from lucid._absent import COMPILER, CUDA, QUANTIZED, TRACES
+
+_GROUP = "one process computes; lucid.distributed has what there is of it"
+_FFT = "comes with lucid.fft"
+_FAKE = "tensors without memory are not traced"
+
+
+class _Meta(type):
+    """Attributes of an absent class are absent members: enumerations are read in signatures."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _Member(cls, name)
+
+
+class _Member:
+    """A member of an absent enumeration, such as `StateDictType.FULL_STATE_DICT`."""
+
+    def __init__(self, cls: Any, name: str) -> None:
+        self.cls, self.name = cls, name
+
+    def __repr__(self) -> str:
+        return f"<{self.cls.__qualname__}.{self.name}: not there>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise _error(f"{self.cls.__module__}.{self.cls.__qualname__}.{self.name}", self.cls.reason)
+
+
+def _error(name: str, reason: str) -> errors.NotImplementedError:
+    return errors.NotImplementedError(f"{name}: {reason}")
+
+
+def _class(module: str, name: str, reason: str) -> type:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise _error(f"{module}.{name}", reason)
+
+    return _Meta(
+        name, (), {"__init__": __init__, "__module__": module, "__doc__": f"Not there: {reason}.", "reason": reason}
+    )
+
+
+def _function(module: str, name: str, reason: str) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise _error(f"{module}.{name}", reason)
+
+    call.__name__ = call.__qualname__ = name
+    call.__module__, call.__doc__ = module, f"Not there: {reason}."
+    return call
+
+
+def _never(*args: Any, **kwargs: Any) -> bool:
+    """Of nothing is this so: `False`."""
+    return False
+
+
+class _Dtype:
+    """A dtype that Lucid lacks, to be compared and looked up; no tensor has it."""
+
+    is_complex = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_floating_point = name.startswith("float")
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+
+#: Largest number, smallest normal one and the step after 1 of the absent floating dtypes.
+_LIMITS = {
+    "float8_e4m3fn": (448.0, 2.0**-6, 2.0**-3),
+    "float8_e4m3fnuz": (240.0, 2.0**-7, 2.0**-3),
+    "float8_e5m2": (57344.0, 2.0**-14, 2.0**-2),
+    "float8_e5m2fnuz": (57344.0, 2.0**-15, 2.0**-2),
+}
+
+
+class _Finfo(_dtypes.finfo):
+    """`lucid.finfo`, which also knows the numbers of dtypes that are not there."""
+
+    def __init__(self, type: Any = None) -> None:
+        if not isinstance(type, _Dtype) or type.name not in _LIMITS:
+            super().__init__(type)
+            return
+        self.dtype, self.bits = type.name, 8
+        self.max, self.smallest_normal, self.eps = _LIMITS[type.name]
+        self.min, self.tiny, self.resolution = -self.max, self.smallest_normal, 1.0
+
+
+def _parse_args(*kinds: str) -> Any:
+    """A decorator of functions that write graphs of ONNX: gives the function. Nothing calls it."""
+    return lambda function: function
+
+
+def _register_custom_op_symbolic(name: str, function: Any, opset: int) -> None:
+    """Tells an exporter how an op is written. There is none to be told."""
+
+
+#: Names by module, with the reason. A name that begins in upper case is a class.
+THIN: dict[str, tuple[str, str]] = {
+    "fft": (
+        _FFT,
+        """fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfftn ihfftn hfft2 ihfft2
+        fftfreq rfftfreq fftshift ifftshift""",
+    ),
+    "ao": (QUANTIZED, ""),
+    "ao.quantization": (
+        QUANTIZED,
+        """QuantStub DeQuantStub QuantWrapper QConfig FakeQuantize MinMaxObserver default_qconfig default_qat_qconfig
+        fuse_modules fuse_modules_qat get_default_qconfig get_default_qat_qconfig prepare prepare_qat convert quantize
+        quantize_dynamic get_default_qconfig_mapping""",
+    ),
+    "ao.nn": (QUANTIZED, ""),
+    "ao.nn.quantized": (QUANTIZED, "Linear Conv2d FloatFunctional QFunctional"),
+    "nn.quantized": (QUANTIZED, "Linear Conv2d FloatFunctional QFunctional Quantize DeQuantize"),
+    "backends.quantized": (QUANTIZED, ""),
+    "onnx": (COMPILER, "export OnnxExporterError"),
+    "onnx.symbolic_helper": (COMPILER, ""),
+    **{f"onnx.symbolic_opset{n}": (COMPILER, "") for n in range(9, 19)},
+    "export": (COMPILER, "export Dim ExportedProgram load save"),
+    "_dynamo.eval_frame": ("lucid.compile makes no such module", "OptimizedModule"),
+    "_subclasses": (_FAKE, "FakeTensor FakeTensorMode"),
+    "_subclasses.fake_tensor": (_FAKE, "FakeTensor FakeTensorMode"),
+    "_subclasses.functional_tensor": (_FAKE, "FunctionalTensor"),
+    "distributed._tensor": (_GROUP, "DTensor DeviceMesh Replicate Shard Partial distribute_tensor distribute_module"),
+    "distributed.tensor": (
+        _GROUP,
+        "DTensor DeviceMesh Placement Replicate Shard Partial distribute_tensor distribute_module",
+    ),
+    "distributed.tensor.placement_types": (_GROUP, "Placement Replicate Shard Partial _StridedShard"),
+    "distributed.tensor.parallel": (
+        _GROUP,
+        """ColwiseParallel RowwiseParallel PrepareModuleInput PrepareModuleOutput SequenceParallel ParallelStyle
+        parallelize_module loss_parallel""",
+    ),
+    "distributed.device_mesh": (_GROUP, "DeviceMesh init_device_mesh _mesh_resources"),
+    "distributed.constants": (_GROUP, ""),
+    "distributed.distributed_c10d": (_GROUP, "ProcessGroup ReduceOp _get_default_group _find_pg_by_ranks_and_tag"),
+    "distributed.utils": (_GROUP, "_sync_module_states"),
+    "distributed.nn": (_GROUP, "all_reduce all_gather"),
+    "distributed.nn.functional": (_GROUP, "all_reduce all_gather reduce_scatter broadcast"),
+    "distributed._functional_collectives": (
+        _GROUP,
+        "all_reduce all_gather_tensor all_to_all_single AsyncCollectiveTensor",
+    ),
+    "distributed.rpc": (_GROUP, "rpc_sync rpc_async"),
+    "distributed.elastic": (_GROUP, ""),
+    "distributed.elastic.multiprocessing": (_GROUP, ""),
+    "distributed.elastic.multiprocessing.errors": (_GROUP, "ChildFailedError record"),
+    "distributed.run": (_GROUP, "main config_from_args get_args_parser"),
+    "distributed.launcher": (_GROUP, ""),
+    "distributed.launcher.api": (_GROUP, "LaunchConfig elastic_launch"),
+    "distributed.optim": (_GROUP, "ZeroRedundancyOptimizer PostLocalSGDOptimizer"),
+    "distributed.pipelining": (_GROUP, "ScheduleGPipe SplitPoint pipeline Pipe PipelineStage"),
+    "distributed.algorithms": (_GROUP, ""),
+    "distributed.algorithms.join": (_GROUP, "Join Joinable JoinHook"),
+    "distributed.algorithms.ddp_comm_hooks": (_GROUP, ""),
+    "distributed.algorithms.ddp_comm_hooks.default_hooks": (
+        _GROUP,
+        "fp16_compress_hook bf16_compress_hook allreduce_hook",
+    ),
+    "distributed.algorithms.ddp_comm_hooks.debugging_hooks": (_GROUP, "noop_hook"),
+    "distributed.algorithms.ddp_comm_hooks.powerSGD_hook": (
+        _GROUP,
+        "PowerSGDState powerSGD_hook batched_powerSGD_hook",
+    ),
+    "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook": (_GROUP, "PostLocalSGDState post_localSGD_hook"),
+    "distributed.algorithms.model_averaging": (_GROUP, ""),
+    "distributed.algorithms.model_averaging.averagers": (_GROUP, "ModelAverager PeriodicModelAverager"),
+    "distributed.algorithms._checkpoint": (_GROUP, ""),
+    "distributed.algorithms._checkpoint.checkpoint_wrapper": (
+        _GROUP,
+        "CheckpointWrapper CheckpointImpl checkpoint_wrapper apply_activation_checkpointing offload_wrapper",
+    ),
+    "distributed.checkpoint": (
+        _GROUP,
+        """FileSystemReader FileSystemWriter DefaultSavePlanner DefaultLoadPlanner StorageReader StorageWriter load save
+        load_state_dict save_state_dict async_save""",
+    ),
+    "distributed.checkpoint.state_dict": (
+        _GROUP,
+        """StateDictOptions get_model_state_dict get_optimizer_state_dict set_model_state_dict set_optimizer_state_dict
+        get_state_dict set_state_dict""",
+    ),
+    "distributed.checkpoint.state_dict_loader": (_GROUP, "_load_state_dict load"),
+    "distributed.checkpoint.format_utils": (_GROUP, "_EmptyStateDictLoadPlanner dcp_to_torch_save"),
+    "distributed.checkpoint.optimizer": (_GROUP, "load_sharded_optimizer_state_dict"),
+    "distributed.checkpoint.default_planner": (_GROUP, "DefaultSavePlanner DefaultLoadPlanner"),
+    "distributed.fsdp": (
+        _GROUP,
+        """FullyShardedDataParallel FSDPModule MixedPrecision MixedPrecisionPolicy CPUOffload CPUOffloadPolicy
+        OffloadPolicy BackwardPrefetch ShardingStrategy StateDictType FullStateDictConfig ShardedStateDictConfig
+        LocalStateDictConfig StateDictConfig OptimStateDictConfig OptimStateKeyType FullOptimStateDictConfig
+        ShardedOptimStateDictConfig FlatParameter fully_shard register_fsdp_forward_method""",
+    ),
+    "distributed.fsdp.api": (
+        _GROUP,
+        """StateDictType FullStateDictConfig ShardedStateDictConfig FullOptimStateDictConfig ShardedOptimStateDictConfig
+        ShardingStrategy MixedPrecision CPUOffload BackwardPrefetch""",
+    ),
+    "distributed.fsdp.fully_sharded_data_parallel": (
+        _GROUP,
+        """FullyShardedDataParallel MixedPrecision CPUOffload ShardingStrategy StateDictType BackwardPrefetch
+        FullStateDictConfig ShardedStateDictConfig FullOptimStateDictConfig ShardedOptimStateDictConfig""",
+    ),
+    "distributed.fsdp.sharded_grad_scaler": (_GROUP, "ShardedGradScaler"),
+    "distributed.fsdp.wrap": (
+        _GROUP,
+        """ModuleWrapPolicy CustomPolicy size_based_auto_wrap_policy transformer_auto_wrap_policy
+        lambda_auto_wrap_policy always_wrap_policy enable_wrap wrap _or_policy""",
+    ),
+    "_higher_order_ops": (COMPILER, ""),
+    "_higher_order_ops.associative_scan": (COMPILER, "associative_scan"),
+    "utils.cpp_extension": ("extensions are compiled for PyTorch's own tensors", "load load_inline CUDAExtension"),
+    "utils._python_dispatch": ("there is no dispatcher in Python", "TorchDispatchMode"),
+}
+
+#: Names that are put into modules of Lucid's that lack them.
+ADDED: dict[str, tuple[str, str]] = {
+    "_dynamo": ("lucid.compile makes no such module", "OptimizedModule"),
+    "autograd.profiler": (TRACES, "EventList FunctionEvent emit_nvtx emit_itt"),
+    "cuda": (CUDA, "CUDAGraph ExternalStream MemPool graph graph_pool_handle make_graphed_callables"),
+}
+
+#: Values beside them, that mean what they say.
+_VALUES: dict[str, dict[str, Any]] = {
+    "backends.quantized": {"engine": "none", "supported_engines": ["none"]},
+    "utils._python_dispatch": {"is_traceable_wrapper_subclass": _never},
+    "onnx": {"is_in_onnx_export": _never, "register_custom_op_symbolic": _register_custom_op_symbolic},
+    "onnx.symbolic_helper": {"parse_args": _parse_args},
+    "export": {"is_exporting": _never},
+}
+
+
+#: Dtypes that packages list in tables.
+DTYPES = (
+    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"),
+    *("uint16", "uint32", "uint64", "uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7"),
+    *("int1", "int2", "int3", "int4", "int5", "int6", "int7", "quint8", "qint8", "qint32", "quint4x2", "quint2x4"),
+)
+
+
+def top() -> dict[str, Any]:
+    """The thin names of `torch` itself."""
+    reader = _class("torch", "PyTorchFileReader", "lucid.load reads checkpoints")
+    return {**{name: _Dtype(name) for name in DTYPES}, "PyTorchFileReader": reader}
+
+
+def finfo() -> type:
+    """`lucid.finfo`, or where Lucid lacks dtypes that packages ask it about, one that knows them too."""
+    return _dtypes.finfo if all(hasattr(lucid, name) for name in _LIMITS) else _Finfo
+
+
+def names(module: str) -> dict[str, Any]:
+    """The names of a thin module: `module` without `torch`."""
+    reason, listed = THIN[module]
+    here = f"torch.{module}"
+    made = {n: (_class if n.lstrip("_")[:1].isupper() else _function)(here, n, reason) for n in listed.split()}
+    if module == "distributed.constants":
+        made["default_pg_timeout"] = lucid.distributed.default_pg_timeout
+    return {**made, **_VALUES.get(module, {})}
+
+
+#: Values that are put into modules of Lucid's that lack them.
+_ADDED_VALUES: dict[str, dict[str, Any]] = {
+    "profiler": {"kineto_available": _never},
+    "autograd.profiler": {"kineto_available": _never},
+}
+
+
+#: Thin modules that are reached as attributes of Lucid's, without an import.
+_ATTRIBUTES = ("_dynamo.eval_frame",)
+
+
+def complete() -> None:
+    """Puts the names of ADDED into the modules that lack them."""
+    for path in _ATTRIBUTES:
+        package, _, name = path.rpartition(".")
+        found = importlib.import_module(f"lucid.{package}")
+        if not hasattr(found, name):
+            setattr(found, name, make(path))
+    for module, values in _ADDED_VALUES.items():
+        found = importlib.import_module(f"lucid.{module}")
+        for name, value in values.items():
+            if not hasattr(found, name):
+                setattr(found, name, value)
+    for module, (reason, listed) in ADDED.items():
+        found = importlib.import_module(f"lucid.{module}")
+        for name in listed.split():
+            if not hasattr(found, name):
+                make_one = _class if name[:1].isupper() or name.startswith("emit") else _function
+                setattr(found, name, make_one(f"torch.{module}", name, reason))
+
+
+def make(module: str) -> types.ModuleType:
+    """A thin module of THIN, a package if others are below it."""
+    made = types.ModuleType(f"torch.{module}", f"Not in Lucid: {THIN[module][0]}.")
+    made.__path__ = []  # importlib asks for it before it looks for what is below.
+    made.__dict__.update(names(module))
+
+    def absent(name: str) -> Any:
+        raise AttributeError(f"module 'torch.{module}' has no attribute {name!r}: {THIN[module][0]}", name=name)
+
+    made.__dict__["__getattr__"] = absent
+    return made
