@@ -25,6 +25,7 @@ pub mod autograd;
 pub mod batching;
 pub mod determinism;
 mod dispatch;
+pub mod float64;
 mod format;
 mod in_place;
 pub mod interop;
@@ -89,6 +90,7 @@ pub mod kernel_emulator {
 pub mod lazy {
     pub use crate::dispatch::primitives;
     pub use lucid_mlx::lazy::{limits, set_limits, Limits};
+    pub use lucid_mlx::{lent_from, set_lent_from};
     pub use lucid_mlx::{set_hosting, set_lowering};
 
     use crate::dispatch::Wrapped;

@@ -49,6 +49,7 @@ mod written;
 mod tests;
 
 pub use array::GpuArray;
+pub use create::{lent_from, set_lent_from};
 pub use hosted::set_hosting;
 pub use lower::set_lowering;
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +98,15 @@ OTHER_NAMES = {
 }
 
 
+def literal(rust: str | None) -> str:
+    """A row's default, a Rust expression, as stubs write it."""
+    bare = "" if rust is None else rust.replace(" ", "")
+    words = {"None": "None", "true": "True", "false": "False"}
+    if bare in words or re.fullmatch(r"-?[0-9][0-9.e-]*|\"[a-z]*\"", bare):
+        return words.get(bare, bare)
+    return "..."
+
+
 def extras(row: dict[str, Any], live: Any) -> str:
     """The keyword-only parameters that the bindings add to a row's."""
     taken = set(inspect.signature(live).parameters) - {p["name"] for p in row["params"]}
@@ -114,7 +124,7 @@ def parameters(params: list[dict[str, Any]], extra: str = "", optional: bool = F
         if p["keyword_only"] and not keywords:
             keywords = True
             parts.append("*")
-        default = "" if p["default"] is None and not seen else " = ..."
+        default = "" if p["default"] is None and not seen else f" = {literal(p['default'])}"
         parts.append(f"{p['name']}: {KINDS[p['kind']]}{default}")
     if extra:
         parts += [extra] if keywords else ["*", extra]

@@ -8,6 +8,7 @@ mod default;
 mod modes;
 mod older;
 mod property;
+mod signature;
 mod wrap;
 
 use crate::errors;

@@ -244,7 +244,6 @@ def test_batches_made_here() -> None:
         (ValueError, "mutually exclusive with shuffle", {"shuffle": True, "sampler": [1]}),
         (ValueError, "batch_sampler option", {"batch_sampler": [[1]], "batch_size": 2}),
         (ValueError, "batch_size=None", {"batch_size": None, "drop_last": True}),
-        (ValueError, "forked after MLX", {"num_workers": 1, "multiprocessing_context": "fork"}),
         (ValueError, "valid start method", {"num_workers": 1, "multiprocessing_context": "none"}),
         (TypeError, "context object", {"num_workers": 1, "multiprocessing_context": 3}),
         (ValueError, "num_workers > 0", {"multiprocessing_context": "spawn"}),
