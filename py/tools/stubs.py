@@ -124,7 +124,10 @@ def parameters(params: list[dict[str, Any]], extra: str = "", optional: bool = F
         if p["keyword_only"] and not keywords:
             keywords = True
             parts.append("*")
-        default = "" if p["default"] is None and not seen else f" = {literal(p['default'])}"
+        value = literal(p["default"])
+        # Some defaults are None for the engine alone.
+        value = "..." if value == "None" and "None" not in KINDS[p["kind"]] else value
+        default = "" if p["default"] is None and not seen else f" = {value}"
         parts.append(f"{p['name']}: {KINDS[p['kind']]}{default}")
     if extra:
         parts += [extra] if keywords else ["*", extra]
@@ -135,6 +138,15 @@ def may_be_listed(params: list[dict[str, Any]], kinds: tuple[str, ...]) -> bool:
     """Do sizes or dimensions stand alone, so that a call may list them: `reshape(2, 3)`?"""
     positional = [p for p in params if not p["keyword_only"]]
     return len(positional) == 1 and positional[0]["kind"] in kinds and positional[0]["default"] is None
+
+
+def with_doc(definition: str, row: dict[str, Any]) -> str:
+    """The definition with the row's documentation as its docstring."""
+    doc = re.sub(r"\[`([^`]*)`\](\([^)]*\))?", r"`\1`", row["doc"]).strip()
+    if not doc or not definition.endswith(": ...") or '"""' in doc or "\\" in doc:
+        return definition
+    lines = "\n".join("    " + line.strip() if line.strip() else "" for line in doc.splitlines()).strip()
+    return f'{definition.removesuffix(" ...")}\n    """{lines}"""'
 
 
 def definitions(name: str, row: dict[str, Any], live: Any, method: bool) -> Iterator[str]:
@@ -205,7 +217,7 @@ def generate(module: Any) -> str:
         if name not in by_hand and row is None and real.endswith("_") and real.removesuffix("_") in rows:
             functions.append(in_place_function(name, rows[real.removesuffix("_")]))
         if name not in by_hand and callable(live) and row is not None and not isinstance(live, type):
-            functions += definitions(name, row, live, method=False)
+            functions += [with_doc(d, row) for d in definitions(name, row, live, method=False)]
     methods: list[str] = []
     for name in sorted(dir(tensor)):
         live = getattr(tensor, name)
@@ -213,7 +225,7 @@ def generate(module: Any) -> str:
         if name in methods_by_hand or name in dir(object):
             continue
         if real in rows:
-            methods += definitions(name, rows[real], live, method=True)
+            methods += [with_doc(d, rows[real]) for d in definitions(name, rows[real], live, method=True)]
         elif real.removesuffix("_") in rows:
             methods.append(in_place(name, rows[real.removesuffix("_")]))
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lucid._absent import teller
+from lucid.backends import accelerate as accelerate
 from lucid.backends import cuda as cuda
 from lucid.backends import cudnn as cudnn
+from lucid.backends import metal as metal
 from lucid.backends import mkl as mkl
 from lucid.backends import mkldnn as mkldnn
 from lucid.backends import mps as mps
 from lucid.backends import openmp as openmp
 
-__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]
+__all__ = ["accelerate", "cuda", "cudnn", "metal", "mkl", "mkldnn", "mps", "openmp"]
 
 if not TYPE_CHECKING:
     __getattr__ = teller(__name__)

@@ -69,6 +69,18 @@ fn not_ours(py: Python<'_>, function: &Bound<'_, PyAny>) -> PyErr {
     errors::type_error(py, why)
 }
 
+/// `x.copy_(y)` of PyTorch's with a tensor of ours as `y`, which its `load_state_dict` calls; the other functions are refused.
+fn of_pytorch<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+    let py = function.py();
+    let is_copy = function.getattr("__name__").is_ok_and(|n| n.eq("copy_").unwrap_or(false));
+    match args.get_item(0) {
+        Ok(target) if is_copy && !target.is_instance_of::<PyTensor>() => {
+            py.import("lucid._interop")?.getattr("copy_to_pytorch")?.call(args, named)
+        }
+        _ => Err(not_ours(py, function)),
+    }
+}
+
 /// Refuses a tensor of PyTorch's as the other side of an operator, whose own operator would ask ours again.
 #[cold]
 pub fn refuse_pytorch(name: &str, other: &Bound<'_, PyAny>) -> PyResult<()> {

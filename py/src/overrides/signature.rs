@@ -71,13 +71,14 @@ pub fn told(name: &str, signature: &str) -> String {
             None if NO_DEFAULT.contains(&own) => Some(Some("None".to_string())),
             None => Some(None),
         };
+        let has_default = default.is_some();
         parts.push(match default {
             Some(Some(text)) => format!("{own}={text}"),
             // Sizes that may be listed, and what follows an optional parameter, has to keep a default.
             None if !optional || keyword_only && !inner.starts_with("*args") => own.to_string(),
             _ => part.to_string(),
         });
-        optional |= default.is_some();
+        optional |= has_default;
     }
     format!("({})", parts.join(", "))
 }

@@ -1,8 +1,8 @@
 """The main process's side of the workers: starting, sending, receiving, noticing deaths, stopping.
 
 On Linux workers are forked: their start takes milliseconds, and nothing is pickled. A forked worker never touches MLX,
-whose threads it has not, and closes what it inherited of other workers' pipes. `ProcessTeam` and `ThreadTeam` look alike to the iterator. Invariant: after `close()` no worker process and no segment
-of shared memory of the team is left.
+whose threads it has not, and closes what it inherited of other workers' pipes. `ProcessTeam` and `ThreadTeam` look
+alike to the iterator. Invariant: after `close()` no worker process and no segment of shared memory of the team is left.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def forks() -> bool:
 
 
 def _guarded() -> bool:
-    """Does the main script ask whether it is the main script? It is read once, for programs that need spawned workers."""
+    """Does the main script ask whether it is the main script?"""
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)
     if getattr(main, "__spec__", None) is not None or path is None or not os.path.exists(path):
