@@ -226,8 +226,8 @@ class Stream:
 
     Args: `device` and `priority` as PyTorch's; there is one device, and nothing to be before or after.
 
-    Raises: `GpuNotAvailable` where there is no GPU; where there is no such GPU and another device is in its place, under
-        `LUCID_STRICT_DEVICE=1` only.
+    Raises: `GpuNotAvailable` where there is no GPU; where another device is in its place, under `LUCID_STRICT_DEVICE=1`
+        only.
     """
 
     _named: ClassVar[Named] = ANY

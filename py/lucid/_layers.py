@@ -21,6 +21,8 @@ from lucid._functional import feature_alpha_dropout_ as feature_alpha_dropout_
 from lucid._functional import feature_dropout as feature_dropout
 from lucid._functional import feature_dropout_ as feature_dropout_
 from lucid._functional import grid_sampler as grid_sampler
+from lucid._functional import grid_sampler_2d as grid_sampler_2d
+from lucid._functional import grid_sampler_3d as grid_sampler_3d
 from lucid._functional import group_norm as group_norm
 from lucid._functional import gru as gru
 from lucid._functional import gru_cell as gru_cell
@@ -50,8 +52,6 @@ from lucid.nn.functional import conv_transpose1d as conv_transpose1d
 from lucid.nn.functional import conv_transpose2d as conv_transpose2d
 from lucid.nn.functional import conv_transpose3d as conv_transpose3d
 from lucid.nn.functional import cosine_similarity as cosine_similarity
-from lucid.nn.functional import grid_sampler_2d as grid_sampler_2d
-from lucid.nn.functional import grid_sampler_3d as grid_sampler_3d
 from lucid.nn.functional import hardshrink as hardshrink
 from lucid.nn.functional import max_pool1d as max_pool1d
 from lucid.nn.functional import max_pool1d_with_indices as max_pool1d_with_indices

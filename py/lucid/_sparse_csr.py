@@ -116,8 +116,8 @@ class SparseCsrTensor(Tensor):
     is_leaf = property(lambda self: self._kept.is_leaf)
     grad_fn = property(lambda self: self._kept.grad_fn)
 
-    @property
-    def grad(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def grad(self) -> Any:
         """The gradient of the values, at their places."""
         found = self._kept.grad
         return None if found is None else self.like(found)

@@ -66,8 +66,8 @@ class MaskedTensor(Tensor):
     is_leaf = property(lambda self: self._data.is_leaf)
     grad_fn = property(lambda self: self._data.grad_fn)
 
-    @property
-    def grad(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def grad(self) -> Any:
         """The gradient, masked as this tensor."""
         found = self._data.grad
         return None if found is None else MaskedTensor.make(found, self._mask)

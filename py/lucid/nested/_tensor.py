@@ -71,7 +71,7 @@ class NestedTensor(Tensor):
         """None: sequences lie without holes."""
         return None
 
-    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:  # type: ignore[override]
         """The sequences, views of the values."""
         if dim % self.ndim:
             raise errors.RuntimeError(f"unbind(): only supported for dim=0 on nested tensors, got {dim}")
@@ -110,8 +110,8 @@ class NestedTensor(Tensor):
     is_leaf = property(lambda self: self._rows.is_leaf)
     grad_fn = property(lambda self: self._rows.grad_fn)
 
-    @property
-    def grad(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def grad(self) -> Any:
         """The gradient, nested as this tensor."""
         found = self._rows.grad
         return None if found is None else self.like(found)

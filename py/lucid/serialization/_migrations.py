@@ -79,8 +79,8 @@ def migrate(obj: Any, written: dict[str, int]) -> Any:
     ]
     if newer:
         warn(
-            f"load: the checkpoint was written with newer versions of ops than these: {', '.join(newer[:5])}. What they "
-            "compute from its parameters may differ; install the version of lucid that wrote it"
+            f"load: the checkpoint was written with newer versions of ops than these: {', '.join(newer[:5])}. What "
+            "they compute from its parameters may differ; install the version of lucid that wrote it"
         )
     for op, version in own.items():
         for step in range(written.get(op, 1), version):

@@ -26,7 +26,7 @@ __all__ = ["Op", "TorchDispatchMode"]
 
 
 class Op:
-    """An op as a mode sees it: called, it runs; it is printed as `aten.add.default`, and hashed and compared by name."""
+    """An op as a mode sees it: called, it runs; it is printed as `aten.add.default`, and compared by name."""
 
     namespace = "aten"
     _overloadname = "default"

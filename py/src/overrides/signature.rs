@@ -52,7 +52,12 @@ fn row_of(name: &str) -> Option<&'static Schema> {
 
 /// The signature of the function or method of this name: required parameters without a default, others with theirs.
 pub fn told(name: &str, signature: &str) -> String {
-    let Some(row) = row_of(name) else { return signature.replace("requires_grad=...", "requires_grad=False") };
+    let Some(row) = row_of(name) else {
+        return signature
+            .replace("requires_grad=...", "requires_grad=False")
+            .replace("dtype=...", "dtype=None")
+            .replace("device=...", "device=None");
+    };
     let Some(inner) = signature.strip_prefix('(').and_then(|s| s.strip_suffix(')')) else {
         return signature.to_string();
     };
@@ -74,9 +79,10 @@ pub fn told(name: &str, signature: &str) -> String {
         let has_default = default.is_some();
         parts.push(match default {
             Some(Some(text)) => format!("{own}={text}"),
-            // Sizes that may be listed, and what follows an optional parameter, has to keep a default.
             None if !optional || keyword_only && !inner.starts_with("*args") => own.to_string(),
-            _ => part.to_string(),
+            // Sizes that may be listed, and what follows an optional parameter, has to keep a default.
+            None => format!("{own}=None"),
+            Some(None) => part.to_string(),
         });
         optional |= has_default;
     }
