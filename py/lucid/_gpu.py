@@ -72,10 +72,10 @@ class Named:
             raise ValueError(f"{op}: expected a GPU device, but got: {named}")
 
     def take(self, op: str, device: object = None) -> None:
-        """As `need`; but a device that is there in the wanted one's place will do, as it does for `x.cuda()`: with one
-        warning, or an error under `LUCID_STRICT_DEVICE=1`.
+        """As `need`; but in CUDA's place the device that `x.cuda()` goes to will do: with one warning, or an error under
+        `LUCID_STRICT_DEVICE=1`.
         """
-        if self._wanted is None or self.is_available():
+        if self._wanted != "cuda" or self.is_available():
             self.need(op, device)
             return
         _C.device(self._wanted)

@@ -4,7 +4,7 @@ A masked tensor is data and a mask of the same shape: true is what counts. Funct
 where the mask stays; reductions leave out what does not count, and give a masked result where nothing is left:
 
     mt = lucid.masked.masked_tensor(lucid.tensor([1.0, 2.0, 3.0]), lucid.tensor([True, False, True]))
-    mt.mean()                   # masked_tensor(2.0000, True)
+    mt.mean()                   # MaskedTensor(  2.0000, True)
 
 `sum`, `mean`, `softmax` and kin also take plain tensors with `mask=`, and give plain ones. Gradients go through to the
 data, and are masked as it is.

@@ -79,9 +79,9 @@ class MaskedTensor(Tensor):
 
     def __repr__(self, **_: Any) -> str:
         if self._data.ndim == 0:
-            shown = f"{self._data.item():.4f}" if self._data.is_floating_point() else str(self._data.item())
-            return f"masked_tensor({shown if self._mask.item() else '--'}, {self._mask.item()})"
-        return f"masked_tensor(\n{_rows(self._data.tolist(), self._mask.tolist(), 1)}\n)"
+            shown = f"{self._data.item():8.4f}" if self._data.is_floating_point() else str(self._data.item())
+            return f"MaskedTensor({shown if self._mask.item() else '--'}, {self._mask.item()})"
+        return f"MaskedTensor(\n{_rows(self._data.tolist(), self._mask.tolist(), 1)}\n)"
 
     __str__ = __repr__
     __hash__ = object.__hash__
