@@ -369,7 +369,8 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
 }
 
 /// Runs a primitive without inputs.
-pub(crate) fn create(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
+pub(crate) fn create(prim: Prim, mut meta: Meta, device: Device) -> Result<Tensor> {
+    meta.dtype = crate::float64::on_device(meta.dtype, device);
     if matches!(prim, Prim::Random(_)) && batching::is_active() {
         return batching::draw(prim, meta, device);
     }
@@ -425,7 +426,7 @@ fn transfer_in_place(x: &Tensor, meta: &Meta) -> Result<Option<Storage>> {
         Repr::Gpu(a) => {
             Ok(gpu::lend(a)?.and_then(|lasting| CpuArray::lent(lasting, meta)).map(|array| Storage(Repr::Cpu(array))))
         }
-        Repr::Cpu(a) if GpuBackend::supports(meta.dtype) => {
+        Repr::Cpu(a) if GpuBackend::supports(meta.dtype) && x.numel() * meta.dtype.size() >= gpu::lent_from() => {
             GpuBackend::countable("to", meta)?;
             let Some(buffer) = a.whole() else { return Ok(None) };
             let array = buffer.offer(|offer| match offer {

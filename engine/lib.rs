@@ -26,6 +26,7 @@ pub mod batching;
 pub mod determinism;
 mod dispatch;
 pub mod distributed;
+pub mod float64;
 mod format;
 mod in_place;
 mod inplace_views;
@@ -90,6 +91,7 @@ pub mod kernel_emulator {
 pub mod lazy {
     pub use crate::dispatch::primitives;
     pub use lucid_mlx::lazy::{limits, set_limits, Limits};
+    pub use lucid_mlx::{lent_from, set_lent_from};
     pub use lucid_mlx::{set_hosting, set_lowering};
 
     use crate::dispatch::Wrapped;

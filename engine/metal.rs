@@ -1,9 +1,9 @@
-//! Apple's GPU by name: what it is called, and kernels in its own language.
+//! Apple's GPU by name: what it is called, and kernels in its own language, or in CUDA's.
 //!
-//! Depends on the dispatch. Everything here is [`Error::GpuNotAvailable`] where MLX has no Metal.
+//! Depends on the dispatch. Everything here is [`Error::GpuNotAvailable`] where MLX has not the GPU.
 #![allow(unsafe_code)] // The user's promise is handed on.
 
-pub use lucid_mlx::metal::Kernel;
+pub use lucid_mlx::metal::{Kernel, Language};
 
 use crate::{dispatch, Error, Result, Tensor};
 use mlx_ffi::device::{self, Kind};
@@ -21,11 +21,11 @@ pub fn device_name() -> Result<String> {
     Ok(info.name.or(info.architecture).unwrap_or_else(|| "metal".into()))
 }
 
-/// Runs a Metal kernel once over tensors of the GPU device, lazily as any op. Inputs are handed over row-major; the output is
+/// Runs a Metal or CUDA kernel once over tensors of the GPU device, lazily as any op. Inputs are handed over row-major; the output is
 /// new. There is no gradient.
 ///
 /// # Errors
-/// [`Error::GpuNotAvailable`] where MLX has no Metal, [`Error::DeviceMismatch`] for an input elsewhere,
+/// [`Error::GpuNotAvailable`] where MLX has not the language's GPU, [`Error::DeviceMismatch`] for an input elsewhere,
 /// [`Error::InvalidValue`] where inputs and the function's parameters do not match or an input requires a gradient.
 ///
 /// # Safety

@@ -72,6 +72,9 @@ impl Tensor {
             let why = format!("{} bytes do not make a {dtype} tensor of shape {shape:?}", bytes.len());
             return Err(Error::shape("tensor", why, &[shape]));
         }
+        if crate::float64::on_device(dtype, device) != dtype {
+            return Tensor::from_bytes(bytes, shape, dtype, Device::Cpu)?.to_device(device);
+        }
         dispatch::from_bytes(bytes, &Meta::new(shape, dtype), device).map(Tensor::from_storage)
     }
 

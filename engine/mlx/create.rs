@@ -16,11 +16,24 @@ use lucid_ir::ops::create::{spaced_at, CreateOp};
 use lucid_ir::Meta;
 use mlx_ffi::{ops, Array, Dtype, HostLease};
 use num_complex::Complex32;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Index arrays up to this many elements have their range noted when they come in.
 const SMALL: usize = 1 << 16;
-/// Results of fewer bytes are copied to the host, not lent.
-const LENT_FROM: usize = 32 << 10;
+/// Results of fewer bytes are copied to the host, not lent, unless it is set.
+pub const LENT_FROM: usize = 32 << 10;
+
+static LENT: AtomicUsize = AtomicUsize::new(LENT_FROM);
+
+/// From how many bytes on an array is shown to the host in place.
+pub fn lent_from() -> usize {
+    LENT.load(Ordering::Relaxed)
+}
+
+/// Sets from how many bytes on an array is shown to the host in place.
+pub fn set_lent_from(bytes: usize) {
+    LENT.store(bytes, Ordering::Relaxed);
+}
 
 pub(super) fn create(op: &CreateOp, out: &Meta) -> Made<GpuArray> {
     let value = match op {
@@ -160,7 +173,7 @@ pub(super) fn again(lease: &HostLease, bytes: &[u8], out: &Meta) -> Made<GpuArra
 /// The elements where they lie, for the host to use. Evaluates. `None` where it has to copy them, or they are so few that a
 /// copy costs nothing.
 pub(super) fn lend(x: &GpuArray) -> Made<Option<HostLease>> {
-    if x.numel() * x.element().size() < LENT_FROM {
+    if x.numel() * x.element().size() < lent_from() {
         return Ok(None);
     }
     let logical = x.value()?.logical()?.into_owned();

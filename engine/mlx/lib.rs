@@ -51,6 +51,7 @@ mod view;
 mod tests;
 
 pub use array::GpuArray;
+pub use create::{lent_from, set_lent_from};
 pub use host_kernel::set_hosting;
 pub use lower::set_lowering;
 

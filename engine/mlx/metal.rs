@@ -1,18 +1,20 @@
-//! Kernels that the user writes in Metal's language, run over arrays of the GPU device.
+//! Kernels that the user writes in Metal's language or in CUDA's, run over arrays of the GPU device.
 //!
 //! Depends on mlx-ffi's custom kernels. MLX writes a kernel's head by itself and takes a body; so the user's whole function
-//! becomes a plain one that the body calls. Invariant: where MLX has no Metal this is an error before anything is recorded.
+//! becomes a plain one that the body calls. Invariant: where MLX has not the language's GPU this is an error before anything
+//! is recorded.
 #![allow(unsafe_code)] // MLX checks no index, and no kernel.
 
 use super::array::GpuArray;
 use super::convert;
 use super::custom_kernel;
-use super::emulator::{self, Language};
+use super::emulator;
 use super::kernel_error::Made;
 use super::value::Value;
 use crate::shape::numel;
+pub use super::emulator::Language;
 use crate::{DType, Error, Result};
-use mlx_ffi::fast::{Launch, MetalKernel, Source};
+use mlx_ffi::fast::{CudaKernel, Launch, MetalKernel, Source};
 use mlx_ffi::{ops, Array};
 
 const OP: &str = "run_kernel";
@@ -20,7 +22,9 @@ const OP: &str = "run_kernel";
 /// A kernel and how to launch it.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel<'a> {
-    /// Metal source with the kernel's function in it.
+    /// The language of the source.
+    pub language: Language,
+    /// Source with the kernel's function in it.
     pub source: &'a str,
     /// The function's name.
     pub name: &'a str,
@@ -73,8 +77,12 @@ fn split(list: &str) -> Vec<&str> {
 }
 
 /// The source with the kernel as a plain function, and its parameters.
-fn taken_apart<'a>(source: &'a str, name: &str) -> Result<(String, Vec<Parameter<'a>>)> {
-    let missing = || refused(format!("the source has no function `kernel void {name}(...)`"));
+fn taken_apart<'a>(source: &'a str, name: &str, language: Language) -> Result<(String, Vec<Parameter<'a>>)> {
+    let (words, plain_word): (&[&str], _) = match language {
+        Language::Metal => (&["kernel", "[[kernel]]"], ""),
+        Language::Cuda => (&["__global__"], "__device__ "),
+    };
+    let missing = || refused(format!("the source has no function `{} void {name}(...)`", words[0]));
     let word = |c: char| c.is_alphanumeric() || c == '_';
     // The function's name, as a whole word with a parameter list after it and `kernel void` before it.
     let (start, open) = source
@@ -83,7 +91,7 @@ fn taken_apart<'a>(source: &'a str, name: &str) -> Result<(String, Vec<Parameter
         .find_map(|(i, _)| {
             let rest = &source[i + name.len()..];
             let before = source[..i].trim_end().strip_suffix("void")?.trim_end();
-            let before = before.strip_suffix("kernel").or_else(|| before.strip_suffix("[[kernel]]"))?;
+            let before = words.iter().find_map(|word| before.strip_suffix(word))?;
             rest.trim_start().starts_with('(').then(|| (before.len(), i + name.len() + rest.find('(').unwrap_or(0)))
         })
         .ok_or_else(missing)?;
@@ -107,6 +115,11 @@ fn taken_apart<'a>(source: &'a str, name: &str) -> Result<(String, Vec<Parameter
             return Err(refused(format!("`{}`: threadgroup memory as a parameter is not supported", text.trim())));
         }
         let constant = words.contains(&"constant");
+        if language == Language::Cuda {
+            parameters.push(cuda_parameter(declared, &words));
+            plain.push(declared);
+            continue;
+        }
         parameters.push(match attribute {
             "" => elements(declared, constant, &words),
             a if a.starts_with("buffer") => elements(declared, constant, &words),
@@ -114,8 +127,17 @@ fn taken_apart<'a>(source: &'a str, name: &str) -> Result<(String, Vec<Parameter
         });
         plain.push(declared);
     }
-    let header = format!("{}void {name}({}{}", &source[..start], plain.join(", "), &source[close..]);
+    let header = format!("{}{plain_word}void {name}({}{}", &source[..start], plain.join(", "), &source[close..]);
     Ok((header, parameters))
+}
+
+/// A pointer to what is read or written, or a number, which an input of one element gives.
+fn cuda_parameter<'a>(declared: &str, words: &[&str]) -> Parameter<'a> {
+    match declared.contains('*') {
+        true if words.contains(&"const") => Parameter::Input { constant: false, reference: false, mutable: None },
+        true => Parameter::Output,
+        false => Parameter::Input { constant: false, reference: true, mutable: None },
+    }
 }
 
 fn elements<'a>(declared: &'a str, constant: bool, words: &[&str]) -> Parameter<'a> {
@@ -164,16 +186,17 @@ fn call(name: &str, parameters: &[Parameter]) -> String {
 /// Records one launch; the kernel is compiled when the output is evaluated.
 ///
 /// # Errors
-/// [`Error::GpuNotAvailable`] where MLX has no Metal; [`Error::InvalidValue`] where the function's parameters are not one
+/// [`Error::GpuNotAvailable`] where MLX has not the language's GPU; [`Error::InvalidValue`] where the function's parameters are not one
 /// per input, and one output; what MLX reports.
 ///
 /// # Safety
 /// As `lucid::metal::run_kernel`.
 pub unsafe fn run_kernel(kernel: &Kernel<'_>, arrays: &[&GpuArray]) -> Result<GpuArray> {
-    if custom_kernel::language() != Some(Language::Metal) {
-        return Err(Box::new(Error::GpuNotAvailable(format!("{OP}: the installed MLX has no Metal device"))));
+    if custom_kernel::language() != Some(kernel.language) {
+        let why = format!("{OP}: the installed MLX has no {:?} device", kernel.language);
+        return Err(Box::new(Error::GpuNotAvailable(why)));
     }
-    let (header, parameters) = taken_apart(kernel.source, kernel.name)?;
+    let (header, parameters) = taken_apart(kernel.source, kernel.name, kernel.language)?;
     let constants: Vec<bool> = parameters
         .iter()
         .filter_map(|p| if let Parameter::Input { constant, .. } = p { Some(*constant) } else { None })
@@ -238,7 +261,12 @@ unsafe fn launch(
     let mut made = match emulator::launch(&source, &inputs, &launch) {
         Some(made) => made?,
         // SAFETY: what the kernel does is the promise of who calls `run_kernel`.
-        None => unsafe { MetalKernel::new(source, false)?.launch(&inputs, &launch) }?,
+        None => unsafe {
+            match kernel.language {
+                Language::Metal => MetalKernel::new(source, false)?.launch(&inputs, &launch),
+                Language::Cuda => CudaKernel::new(source, 0)?.launch(&inputs, &launch),
+            }
+        }?,
     };
     GpuArray::new(Value::plain(made.swap_remove(0)), kernel.shape, kernel.dtype)
 }
@@ -259,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_kernel_becomes_a_function_and_its_call() {
-        let (header, parameters) = taken_apart(SOURCE, "scale").unwrap();
+        let (header, parameters) = taken_apart(SOURCE, "scale", Language::Metal).unwrap();
         assert!(header.contains("void scale(device const float* x, constant float& by, device float* y, uint gid, uint2 group, uint lane) {"));
         assert!(header.starts_with("#define K 2.0f") && header.ends_with('}') && !header.contains("kernel"));
         let call = call("scale", &parameters);
@@ -273,13 +301,22 @@ mod tests {
     }
 
     #[test]
+    fn a_cuda_kernel_becomes_a_device_function() {
+        let source = "extern \"C\" __global__ void add(const float* x, const float *y, float by, float* out) {}";
+        let (header, parameters) = taken_apart(source, "add", Language::Cuda).unwrap();
+        assert_eq!(header, source.replace("__global__", "__device__"));
+        assert_eq!(call("add", &parameters), "add(in0, in1, in2[0], out0);");
+    }
+
+    #[test]
     fn other_sources_are_refused() {
         for source in
             ["", "void scale(device float* x) {}", "kernel void rescale(device float* y) {}", "kernel void scale("]
         {
-            assert!(taken_apart(source, "scale").is_err(), "{source}");
+            assert!(taken_apart(source, "scale", Language::Metal).is_err(), "{source}");
+            assert!(taken_apart(source, "scale", Language::Cuda).is_err(), "{source}");
         }
         let shared = "kernel void f(threadgroup float* s [[threadgroup(0)]]) {}";
-        assert!(taken_apart(shared, "f").is_err_and(|e| e.to_string().contains("threadgroup memory")));
+        assert!(taken_apart(shared, "f", Language::Metal).is_err_and(|e| e.to_string().contains("threadgroup memory")));
     }
 }

@@ -29,11 +29,29 @@ pub(super) fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
     let axis = shape::wrap_dim("cat", dim, lead.ndim())?;
     let mut shape = Shape::from_slice(lead.shape());
     shape[axis] = 0;
-    for t in &parts {
+    for (i, t) in parts.iter().enumerate() {
         let same =
             t.ndim() == lead.ndim() && t.shape().iter().enumerate().all(|(a, &n)| a == axis || n == lead.shape()[a]);
         if !same {
-            let why = format!("Sizes of tensors must match except in dimension {axis}");
+            // Skipped ones are counted, so that the number is the list's.
+            let place = tensors.iter().enumerate().filter(|(_, t)| legacy(t)).nth(i).map_or(i, |(at, _)| at);
+            let why = match (t.ndim() == lead.ndim())
+                .then(|| (0..t.ndim()).find(|&a| a != axis && t.shape()[a] != lead.shape()[a]))
+                .flatten()
+            {
+                Some(a) => format!(
+                    "Sizes of tensors must match except in dimension {axis}. Expected size {} but got size {} in \
+                     dimension {a} for tensor number {place} in the list",
+                    lead.shape()[a],
+                    t.shape()[a]
+                ),
+                None => format!(
+                    "Sizes of tensors must match except in dimension {axis}: tensor number {place} in the list has {} \
+                     dimensions where the first has {}",
+                    t.ndim(),
+                    lead.ndim()
+                ),
+            };
             return Err(Error::shape("cat", why, &parts.iter().map(|t| t.shape()).collect::<Vec<_>>()));
         }
         shape[axis] += t.shape()[axis];

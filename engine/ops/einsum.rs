@@ -154,16 +154,23 @@ fn einsum_body(equation: &str, operands: &[Tensor]) -> Result<Tensor> {
     let inputs: Vec<Vec<Label>> =
         terms.iter().zip(operands).map(|(t, x)| labels(t, Some(x.ndim()), 0)).collect::<Result<_>>()?;
     let mut sizes: Vec<(Label, usize)> = Vec::new();
-    for (own, x) in inputs.iter().zip(operands) {
+    let conflict = |label: Label, n: usize, i: usize, known: usize| {
+        let has = |(own, x): &(&Vec<Label>, &Tensor)| own.iter().zip(x.shape()).any(|(&l, &m)| l == label && m == known);
+        let other = inputs.iter().zip(operands).position(|pair| has(&pair)).unwrap_or(i);
+        let what = match label {
+            Label::Letter(c) => format!("subscript {c:?}"),
+            Label::Dots(place) => format!("dimension {place} from the end of `...`"),
+        };
+        let why = format!("{what} has size {n} for operand {i}, which does not broadcast with size {known} of operand {other}");
+        Error::shape("einsum", why, &[operands[other].shape(), operands[i].shape()])
+    };
+    for (i, (own, x)) in inputs.iter().zip(operands).enumerate() {
         for (&label, &n) in own.iter().zip(x.shape()) {
             match sizes.iter_mut().find(|s| s.0 == label) {
                 None => sizes.push((label, n)),
                 Some(s) if s.1 == n || n == 1 => {}
                 Some(s) if s.1 == 1 => s.1 = n,
-                Some(s) => {
-                    let why = format!("{label:?} has size {n} where another operand has {}", s.1);
-                    return Err(Error::shape("einsum", why, &[x.shape()]));
-                }
+                Some(s) => return Err(conflict(label, n, i, s.1)),
             }
         }
     }

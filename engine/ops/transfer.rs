@@ -4,13 +4,14 @@
 
 use super::macros::define_ops;
 use crate::dispatch::{self, Meta, Prim};
-use crate::{DType, Device, Result, Tensor};
+use crate::{float64, DType, Device, Result, Tensor};
 pub use lucid_ir::ops::transfer::*;
 use lucid_ir::transfer_ops;
 
 transfer_ops!(define_ops);
 
 fn cast_body(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    let dtype = float64::on_device(dtype, x.device());
     match x.dtype() == dtype {
         true => Ok(x.clone()),
         false => dispatch::apply1(Prim::Transfer(TransferOp::Cast { dtype }), &[x], Meta::new(x.shape(), dtype)),
@@ -18,6 +19,10 @@ fn cast_body(x: &Tensor, dtype: DType) -> Result<Tensor> {
 }
 
 fn move_body(x: &Tensor, device: Device) -> Result<Tensor> {
+    let dtype = float64::on_device(x.dtype(), device);
+    if dtype != x.dtype() {
+        return move_body(&x.cast(dtype)?, device);
+    }
     match x.device() == device {
         true => Ok(x.clone()),
         false => dispatch::apply1(Prim::Transfer(TransferOp::Move { device }), &[x], Meta::new(x.shape(), x.dtype())),

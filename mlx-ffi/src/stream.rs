@@ -59,10 +59,10 @@ pub(crate) fn cpu_stream() -> Result<sys::mlx_stream> {
 /// An error in a child that was forked after MLX was used: its worker threads do not exist there.
 #[inline]
 pub(crate) fn ensure_not_forked() -> Result<()> {
-    if forked() {
-        Err(Error::ForkedProcess)
-    } else {
-        Ok(())
+    match FORBIDDEN.get() {
+        _ if !forked() => Ok(()),
+        Some(why) => Err(Error::Forbidden(why)),
+        None => Err(Error::ForkedProcess),
     }
 }
 

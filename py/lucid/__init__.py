@@ -14,6 +14,7 @@ from lucid import _load as _load
 # isort: split
 # Only after `_load` has seen to it that the extension can be imported.
 from lucid import _C, _c_names, _copies, _foreach, _interop
+from lucid import dtypes as dtypes
 from lucid._absent import missing as _missing
 from lucid._C import *  # noqa: F403
 from lucid._C import OutOfMemory as OutOfMemoryError
@@ -24,7 +25,6 @@ from lucid._constants import inf as inf
 from lucid._constants import nan as nan
 from lucid._constants import newaxis as newaxis
 from lucid._constants import pi as pi
-from lucid._dtypes import dtypes as dtypes
 from lucid._dtypes import finfo as finfo
 from lucid._dtypes import iinfo as iinfo
 from lucid._evaluation import eval as eval
@@ -40,17 +40,22 @@ from lucid._schemas import op_schemas as op_schemas
 from lucid._settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from lucid._settings import get_deterministic_debug_mode as get_deterministic_debug_mode
 from lucid._settings import get_float32_matmul_precision as get_float32_matmul_precision
+from lucid._settings import get_float64_policy as get_float64_policy
 from lucid._settings import get_num_interop_threads as get_num_interop_threads
+from lucid._settings import get_zero_copy_threshold as get_zero_copy_threshold
 from lucid._settings import (
     is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
 )
 from lucid._settings import is_warn_always_enabled as is_warn_always_enabled
 from lucid._settings import set_anomaly_enabled as set_anomaly_enabled
+from lucid._settings import set_deterministic as set_deterministic
 from lucid._settings import set_deterministic_debug_mode as set_deterministic_debug_mode
 from lucid._settings import set_float32_matmul_precision as set_float32_matmul_precision
+from lucid._settings import set_float64_policy as set_float64_policy
 from lucid._settings import set_flush_denormal as set_flush_denormal
 from lucid._settings import set_num_interop_threads as set_num_interop_threads
 from lucid._settings import set_warn_always as set_warn_always
+from lucid._settings import set_zero_copy_threshold as set_zero_copy_threshold
 from lucid._settings import use_deterministic_algorithms as use_deterministic_algorithms
 from lucid._size import Size as Size
 from lucid._tensor_types import BFloat16Tensor as BFloat16Tensor
@@ -99,7 +104,9 @@ if TYPE_CHECKING:
     from lucid import jit as jit
     from lucid import library as library
     from lucid import linalg as linalg
+    from lucid import masked as masked
     from lucid import mps as mps
+    from lucid import nested as nested
     from lucid import ops as ops
     from lucid import overrides as overrides
     from lucid import profiler as profiler
@@ -125,7 +132,11 @@ if TYPE_CHECKING:
     from lucid._gpu import get_device_module as get_device_module
     from lucid._idioms import cond as cond
     from lucid._idioms import seed_everything as seed_everything
+    from lucid._idioms import while_loop as while_loop
+    from lucid._layers import *  # noqa: F403
     from lucid._lobpcg import lobpcg as lobpcg
+    from lucid._native_ops import _grouped_mm as _grouped_mm
+    from lucid._native_ops import _int_mm as _int_mm
     from lucid._native_ops import frobenius_norm as frobenius_norm
     from lucid._native_ops import get_device as get_device
     from lucid._native_ops import native_batch_norm as native_batch_norm
@@ -137,6 +148,7 @@ if TYPE_CHECKING:
     from lucid._repr import get_printoptions as get_printoptions
     from lucid._repr import printoptions as printoptions
     from lucid._repr import set_printoptions as set_printoptions
+    from lucid._sparse_csr import sparse_csr_tensor as sparse_csr_tensor
     from lucid._storage import BFloat16Storage as BFloat16Storage
     from lucid._storage import BoolStorage as BoolStorage
     from lucid._storage import ByteStorage as ByteStorage
@@ -217,9 +229,11 @@ _PACKAGES = {
     "jit",
     "library",
     "linalg",
+    "masked",
     "metal",
     "mps",
     "multiprocessing",
+    "nested",
     "nn",
     "ops",
     "optim",
@@ -242,6 +256,7 @@ _PACKAGES = {
 _NAMES = {
     "seed_everything": "lucid._idioms",
     "cond": "lucid._idioms",
+    "while_loop": "lucid._idioms",
     "compile": "lucid._compile",
     "SymInt": "lucid._symbols",
     "SymFloat": "lucid._symbols",
@@ -292,6 +307,9 @@ _NAMES = {
     "native_group_norm": "lucid._native_ops",
     "native_layer_norm": "lucid._native_ops",
     "norm_except_dim": "lucid._native_ops",
+    "sparse_csr_tensor": "lucid._sparse_csr",
+    "_grouped_mm": "lucid._native_ops",
+    "_int_mm": "lucid._native_ops",
     "autocast": "lucid.amp.autocast_mode",
     "get_autocast_cpu_dtype": "lucid.amp.autocast_mode",
     "get_autocast_gpu_dtype": "lucid.amp.autocast_mode",
@@ -412,27 +430,29 @@ _LAYERS = frozenset(
 )
 
 
-def __getattr__(name: str) -> Any:
-    value: Any
-    if name in _PACKAGES:
-        try:
-            value = importlib.import_module(f"lucid.{name}")
-        except ModuleNotFoundError as e:
-            if e.name != f"lucid.{name}":
-                raise
-            raise _missing("lucid", name) from None
-    elif name.endswith("_copy") and name in _copies.names():
-        value = _copies.make(name)
-    elif name.startswith("_foreach_") and name in _foreach.names():
-        value = _foreach.make(name)
-    elif name in _LAYERS:
-        value = getattr(importlib.import_module("lucid._functional"), name)
-    elif name in _NAMES:
-        value = getattr(importlib.import_module(_NAMES[name]), name)
-    else:
-        raise _missing("lucid", name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        value: Any
+        if name in _PACKAGES:
+            try:
+                value = importlib.import_module(f"lucid.{name}")
+            except ModuleNotFoundError as e:
+                if e.name != f"lucid.{name}":
+                    raise
+                raise _missing("lucid", name) from None
+        elif name.endswith("_copy") and name in _copies.names():
+            value = _copies.make(name)
+        elif name.startswith("_foreach_") and name in _foreach.names():
+            value = _foreach.make(name)
+        elif name in _LAYERS:
+            value = getattr(importlib.import_module("lucid._functional"), name)
+        elif name in _NAMES:
+            value = getattr(importlib.import_module(_NAMES[name]), name)
+        else:
+            raise _missing("lucid", name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
@@ -463,7 +483,9 @@ __all__ = [
     "eval",
     "finfo",
     "get_float32_matmul_precision",
+    "get_float64_policy",
     "get_num_interop_threads",
+    "get_zero_copy_threshold",
     "iinfo",
     "inf",
     "inference_mode",
@@ -473,9 +495,12 @@ __all__ = [
     "no_grad",
     "op_schemas",
     "pi",
+    "set_deterministic",
     "set_float32_matmul_precision",
+    "set_float64_policy",
     "set_grad_enabled",
     "set_num_interop_threads",
+    "set_zero_copy_threshold",
     "synchronize",
     "typename",
     "use_deterministic_algorithms",

@@ -10,7 +10,7 @@ from typing import Any
 QUANTIZED = "there are no quantized tensors; use float16 or bfloat16"
 COMPILER = "of the compiler, and of scripts and graphs that it reads; run the Python function itself"
 SHAPES = "no symbolic shapes"
-COMPRESSED = "sparse tensors have the COO layout alone"
+COMPRESSED = "sparse tensors have the COO and CSR layouts alone"
 SPARSE_PRODUCTS = "products whose result PyTorch lays out sparse; `mm` and `sparse.addmm` give a dense one"
 OTHER_DTYPES = "the dtypes are those that MLX and the kernels of the CPU have"
 REMOVED = "removed: in PyTorch it raises an error"
@@ -34,7 +34,6 @@ MODULES: dict[str, str] = {
     **dict.fromkeys(("onnx", "export", "package"), COMPILER),
     **dict.fromkeys(("ao", "quantization", "nn.quantized", "nn.intrinsic", "nn.qat"), QUANTIZED),
     **dict.fromkeys(("monitor",), "one process computes"),
-    **dict.fromkeys(("nested", "masked"), EXPERIMENTAL),
     **dict.fromkeys(("mtia",), OTHER_MACHINES),
     **dict.fromkeys(("functional", "nn.modules.linear_cross_entropy"), INTERNAL),
     "optim.functional": FUNCTIONS_OF_OPTIMIZERS,
@@ -93,7 +92,7 @@ ABSENT: dict[str, dict[str, str]] = {
             SerializationStorageContext StaticModule StreamObjType StringType SymBoolType SymIntType Tag
             TensorType TracingState TupleType Type UnionType Use Value cpp export fork
             import_ir_module import_ir_module_from_buffer merge_type_from_type_comment parse_ir parse_schema
-            parse_type_comment unify_type_list wait while_loop""",
+            parse_type_comment unify_type_list wait""",
         ),
         **_names(SHAPES, "sym_constrain_range sym_constrain_range_for_size sym_fresh_size"),
         **_names(
@@ -126,7 +125,7 @@ ABSENT: dict[str, dict[str, str]] = {
             COMPRESSED,
             """ccol_indices_copy col_indices_copy crow_indices_copy indices_copy resize_as_sparse_ row_indices_copy
             sparse_bsc sparse_bsc_tensor sparse_bsr sparse_bsr_tensor sparse_compressed_tensor sparse_csc
-            sparse_csc_tensor sparse_csr sparse_csr_tensor values_copy""",
+            sparse_csc_tensor values_copy""",
         ),
         **_names(SPARSE_PRODUCTS, "hsmm hspmm saddmm smm sspaddmm"),
         **_names(
@@ -145,7 +144,6 @@ ABSENT: dict[str, dict[str, str]] = {
             set_autocast_xla_enabled""",
         ),
         **_names(REMOVED, "Storage cholesky eig lstsq matrix_rank qr solve symeig"),
-        **_names(EXPERIMENTAL, "jagged"),
     },
     "Tensor": {
         **_names(
@@ -156,7 +154,7 @@ ABSENT: dict[str, dict[str, str]] = {
         **_names(
             COMPRESSED,
             """ccol_indices col_indices crow_indices resize_as_sparse_ row_indices sparse_resize_
-            sparse_resize_and_clear_ to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr""",
+            sparse_resize_and_clear_ to_sparse_bsc to_sparse_bsr to_sparse_csc""",
         ),
         **_names(SPARSE_PRODUCTS, "smm sspaddmm"),
         **_names(OTHER_MACHINES, "ipu is_ipu is_maia is_mkldnn is_mtia is_vulkan mtia to_mkldnn xpu"),

@@ -357,18 +357,12 @@ class _Shown:
 def to_numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     """A NumPy array that shows a CPU tensor's memory, strides included: writes to either are seen by both.
 
-    A tensor that requires gradients is a RuntimeError, one on the GPU device and bfloat16 are TypeErrors. `force`
-    detaches and copies from the GPU device instead.
+    A tensor on the GPU device gives a copy on the host (PyTorch raises). One that requires gradients is a RuntimeError,
+    bfloat16 a TypeError. `force` detaches.
     """
     numpy = _numpy()
-    if not force:
-        if tensor.requires_grad:
-            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-        if not tensor.is_cpu:
-            raise TypeError(
-                f"can't convert {tensor.device} device type tensor to numpy. "
-                "Use Tensor.cpu() to copy the tensor to host memory first."
-            )
+    if not force and tensor.requires_grad:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if tensor.dtype is _C.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16: NumPy has none; use .float() first")
     # An alias of its own: `tensor.data = …` puts other memory behind the object that was given.

@@ -59,6 +59,9 @@ class Named:
                 f"{op}: the installed MLX has no {missing} device, its device is {_C.device('gpu').type!r}. {why}. "
                 f'{self._ask} tells; device="gpu" names what there is'
             )
+        self._check(op, device)
+
+    def _check(self, op: str, device: object) -> None:
         if device is None or (isinstance(device, int) and not isinstance(device, bool) and device == 0):
             return
         if isinstance(device, int) and not isinstance(device, bool):
@@ -67,6 +70,17 @@ class Named:
             raise TypeError(f"{op}: device must be an int, a str or a device, but got {type(device).__name__}")
         if (named := _C.device(device)).type == "cpu":
             raise ValueError(f"{op}: expected a GPU device, but got: {named}")
+
+    def take(self, op: str, device: object = None) -> None:
+        """As `need`; but in CUDA's place the device that `x.cuda()` goes to will do: with one warning, or an error under
+        `LUCID_STRICT_DEVICE=1`.
+        """
+        if self._wanted != "cuda" or self.is_available():
+            self.need(op, device)
+            return
+        _C.device(self._wanted)
+        if device is not None:
+            Named(None, self._ask)._check(op, device)
 
     def _bytes(self, op: str, device: object, *keys: str) -> int:
         if not self.is_available():
@@ -77,20 +91,20 @@ class Named:
 
     def current_device(self) -> int:
         """The index of the GPU in use: 0."""
-        self.need("current_device")
+        self.take("current_device")
         return 0
 
     def set_device(self, device: object) -> None:
         """Says which GPU is used: there is one."""
-        self.need("set_device", device)
+        self.take("set_device", device)
 
     def set_stream(self, stream: Stream | None) -> None:
         """Says which queue is used: there is one."""
-        self.need("set_stream")
+        self.take("set_stream")
 
     def synchronize(self, device: object = None) -> None:
         """Waits until the GPU has done all that was started."""
-        self.need("synchronize", device)
+        self.take("synchronize", device)
         _C._synchronize("gpu")
 
     def empty_cache(self) -> None:
@@ -212,13 +226,14 @@ class Stream:
 
     Args: `device` and `priority` as PyTorch's; there is one device, and nothing to be before or after.
 
-    Raises: `GpuNotAvailable` where there is no such GPU.
+    Raises: `GpuNotAvailable` where there is no GPU; where another device is in its place, under `LUCID_STRICT_DEVICE=1`
+        only.
     """
 
     _named: ClassVar[Named] = ANY
 
     def __init__(self, device: object = None, priority: int = 0) -> None:
-        self._named.need(type(self).__name__, device)
+        self._named.take(type(self).__name__, device)
 
     @property
     def device(self) -> _C.device:
@@ -276,7 +291,7 @@ class Event:
     _named: ClassVar[Named] = ANY
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
-        self._named.need(type(self).__name__)
+        self._named.take(type(self).__name__)
         self._timed = bool(enable_timing)
         self._time: float | None = None
 

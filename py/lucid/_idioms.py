@@ -56,6 +56,60 @@ def cond(
     return true_fn(*operands) if pred else false_fn(*operands)
 
 
+def while_loop(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: tuple[Any, ...] | list[Any]
+) -> tuple[Any, ...]:
+    """Calls a function over and over, while a condition of its results holds.
+
+        while cond_fn(*x): x = body_fn(*x)
+
+    Args:
+        cond_fn: a function of the carried values to a bool, or to a tensor of one bool.
+        body_fn: a function of the carried values to as many new ones.
+        carried_inputs: a tuple or list of tensors, numbers, or containers of these.
+
+    Returns:
+        The values for which the condition no longer holds, a tuple. Gradients go through the steps that ran.
+
+    Raises:
+        RuntimeError: an argument is no function, `carried_inputs` is neither tuple nor list, the condition is no bool
+            or tensor of one bool, or the body gives another number of values.
+
+    Differences from PyTorch: the loop runs as Python's own does, and values may change their shapes and dtypes.
+
+    Example:
+        >>> lucid.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (lucid.tensor(0), lucid.ones(1)))
+        (tensor(3), tensor([8.]))
+    """
+    if not callable(cond_fn) or not callable(body_fn):
+        raise errors.RuntimeError("Expect cond_fn and body_fn to be callable.")
+    if not isinstance(carried_inputs, (tuple, list)):
+        raise errors.RuntimeError(
+            f"Expect carried_inputs to be a tuple or a list, but got {type(carried_inputs).__name__}."
+        )
+    carried = tuple(carried_inputs)
+    while True:
+        more = cond_fn(*carried)
+        if isinstance(more, lucid.Tensor):
+            if more.numel() != 1 or more.dtype is not lucid.bool:
+                raise errors.RuntimeError(
+                    f"cond_fn must return a boolean scalar tensor or a boolean but got shape {list(more.shape)}, "
+                    f"{more.dtype}"
+                )
+            more = bool(more.item())
+        if not isinstance(more, bool):
+            raise errors.RuntimeError(f"cond_fn must return a boolean scalar tensor or a boolean but got {more!r}")
+        if not more:
+            return carried
+        found = body_fn(*carried)
+        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if len(found) != len(carried):
+            raise errors.RuntimeError(
+                f"body_fn should return as many values as it takes: it takes {len(carried)}, and gave {len(found)}"
+            )
+        carried = found
+
+
 def seed_everything(seed: int | None = None, workers: bool = False, verbose: bool = False) -> int:
     """Seeds Lucid's generators, Python's `random`, and NumPy's if NumPy is imported, and keeps the seed for processes.
 

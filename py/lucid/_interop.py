@@ -104,6 +104,13 @@ def _tensorboardX(module: types.ModuleType) -> None:
             there.make_np = make_np  # type: ignore[attr-defined]
 
 
+def copy_to_pytorch(target: Any, source: Any, non_blocking: bool = False) -> Any:
+    """PyTorch's `target.copy_(source)` of a tensor of Lucid's, for `torch_module.load_state_dict(lucid_state)`."""
+    torch: Any = sys.modules["torch"]
+    host = source.detach().cpu().resolve_conj().resolve_neg()
+    return target.copy_(torch.from_dlpack(host), non_blocking=non_blocking)
+
+
 #: The modules that are told of Lucid's tensors, and by which function.
 _TOLD: dict[str, Callable[[types.ModuleType], None]] = {
     "einops._backends": _einops,

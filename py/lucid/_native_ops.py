@@ -7,6 +7,7 @@ first asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import lucid
 from lucid import Tensor, errors
@@ -152,3 +153,102 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 def get_device(input: Tensor) -> int:
     """The number of the tensor's GPU; -1 on the CPU."""
     return input.get_device()
+
+
+def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product of matrices of int8, summed in int32: (n, k) and (k, m) give (n, m). No gradient.
+
+    Args:
+        input, mat2: int8 tensors of two dimensions.
+        out: an int32 tensor for the result.
+
+    Raises:
+        RuntimeError: other dtypes, dimensions, or sizes that do not fit.
+
+    Differences from PyTorch: any sizes, where CUDA's kernel wants multiples of 8.
+
+    Example:
+        >>> lucid._int_mm(lucid.full((1, 2), 100, dtype=lucid.int8), lucid.full((2, 1), 100, dtype=lucid.int8))
+        tensor([[20000]], dtype=int32)
+    """
+    for name, x in (("self", input), ("mat2", mat2)):
+        if x.dim() != 2:
+            raise errors.RuntimeError(f"_int_mm: Expected {name} to be of dimension 2 but got {x.dim()}")
+        if x.dtype is not lucid.int8:
+            raise errors.RuntimeError(f"_int_mm: Expected {name} dtype to be of type int8 but got {x.dtype}")
+    if input.shape[1] != mat2.shape[0]:
+        raise errors.RuntimeError(
+            f"_int_mm: self.size(1) needs to match mat2.size(0), got {list(input.shape)} and {list(mat2.shape)}"
+        )
+    if out is not None and out.dtype is not lucid.int32:
+        raise errors.RuntimeError(f"_int_mm: Expected result dtype to be of type int32 but got {out.dtype}")
+    made = lucid.mm(input.to(lucid.int32), mat2.to(lucid.int32))
+    return made if out is None else lucid.add(made, 0, out=out)
+
+
+def _grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: lucid.dtype | None = None,
+) -> Tensor:
+    """Products of groups, as in mixtures of experts: each expert's rows with its own matrix.
+
+    With `offs`, the ends of the groups (G), rising: (M, K) and (G, K, N) give (M, N), group g being rows
+    `offs[g-1]` to `offs[g]`, and rows beyond the last end are 0; (M, K) and (K, N) give (G, M, N), group g being
+    those elements of K; (G, M, K) and (K, N) give (M, N), group g being those columns. Without, (G, M, K) and
+    (G, K, N) give (G, M, N). Gradients go through. `offs` is read, so that a GPU evaluates.
+
+    Args:
+        mat_a, mat_b: floating tensors of the same dtype.
+        offs: int32.
+        bias: not taken, as in PyTorch.
+        out_dtype: the inputs' dtype, which is the default.
+
+    Raises:
+        RuntimeError: shapes or dtypes that do not fit, ends that do not rise or lie beyond the size.
+
+    Differences from PyTorch: all floating dtypes, where PyTorch's kernels want bfloat16 and rows of 16 bytes.
+    """
+
+    def fail(why: str) -> NoReturn:
+        raise errors.RuntimeError(f"_grouped_mm: {why} (shapes: {list(mat_a.shape)}, {list(mat_b.shape)})")
+
+    if bias is not None:
+        fail("Bias not supported yet")
+    if mat_a.dtype != mat_b.dtype or not mat_a.is_floating_point():
+        fail(f"expected both matrices of one floating dtype, got {mat_a.dtype} and {mat_b.dtype}")
+    if out_dtype is not None and out_dtype != mat_a.dtype:
+        fail("Grouped gemm output dtype must match `mat_a` dtype")
+    if mat_a.dim() not in (2, 3) or mat_b.dim() not in (2, 3):
+        fail("mat_a and mat_b have to be 2 or 3 dim")
+    if mat_a.shape[-1] != mat_b.shape[-2]:
+        fail("contraction dimension of mat_a and mat_b must match")
+    if mat_a.dim() == 3 and mat_b.dim() == 3:
+        if offs is not None:
+            fail("Have to provide offsets for 2d/3d cases alone")
+        return lucid.bmm(mat_a, mat_b)
+    if offs is None:
+        fail("Have to provide offsets if there is a 2d matrix")
+    if offs.dim() != 1 or offs.dtype is not lucid.int32:
+        fail(f"Offsets have to be int32 and 1D, got {offs.dtype} and {offs.dim()}D")
+    groups = mat_a.shape[0] if mat_a.dim() == 3 else mat_b.shape[0] if mat_b.dim() == 3 else len(offs)
+    if len(offs) != groups:
+        fail(f"matrix batch sizes have to match the {len(offs)} offsets")
+    ends = [int(n) for n in offs.tolist()]
+    size = mat_b.shape[-1] if mat_a.dim() == 3 else mat_a.shape[-1] if mat_b.dim() == 2 else mat_a.shape[0]
+    starts = [0, *ends[:-1]]
+    if any(a > b for a, b in zip(starts, ends, strict=False)) or (ends and ends[-1] > size):
+        fail(f"offsets must rise to at most {size}, got {ends}")
+    pairs = list(zip(starts, ends, strict=True))
+    if mat_a.dim() == 2 and mat_b.dim() == 2:
+        parts = [mat_a[:, a:b] @ mat_b[a:b] for a, b in pairs]
+        return lucid.stack(parts) if parts else mat_a.new_zeros([0, mat_a.shape[0], mat_b.shape[1]])
+    if mat_a.dim() == 2:
+        parts = [mat_a[a:b] @ mat_b[g] for g, (a, b) in enumerate(pairs)]
+        rest = size - (ends[-1] if ends else 0)
+        return lucid.cat([*parts, mat_a.new_zeros([rest, mat_b.shape[-1]])])
+    parts = [mat_a[g] @ mat_b[:, a:b] for g, (a, b) in enumerate(pairs)]
+    rest = size - (ends[-1] if ends else 0)
+    return lucid.cat([*parts, mat_a.new_zeros([mat_a.shape[1], rest])], 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from lucid import _C, errors
 from lucid._warnings import warn
 
@@ -107,3 +109,64 @@ def set_flush_denormal(mode: bool) -> bool:
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """Sets anomaly mode for the process, as `autograd.set_detect_anomaly` does."""
     _C._set_detect_anomaly(bool(enabled), bool(check_nan))
+
+
+def set_deterministic(mode: bool) -> None:
+    """`use_deterministic_algorithms(mode)`: ops that may give other numbers when run again become errors on the GPU."""
+    use_deterministic_algorithms(mode)
+
+
+def set_zero_copy_threshold(bytes: int) -> int:
+    """Sets from how many bytes on CPU and GPU share a tensor's memory instead of copying it, where they can at all
+    (docs/macos.md): 32 KiB at first. 0 shares whatever can be, a large number copies everything.
+
+    Args:
+        bytes: the size of a tensor's elements, at least 0.
+
+    Returns:
+        The threshold until now.
+
+    Example:
+        >>> before = lucid.set_zero_copy_threshold(64 * 1024)
+        >>> lucid.set_zero_copy_threshold(before)
+        65536
+    """
+    if isinstance(bytes, bool) or not isinstance(bytes, int):
+        raise errors.TypeError(f"set_zero_copy_threshold expects an int, but got {type(bytes).__name__}")
+    if not 0 <= bytes < 1 << 63:
+        raise errors.ValueError(f"set_zero_copy_threshold expects a number of bytes of at least 0, but got {bytes}")
+    before = get_zero_copy_threshold()
+    _C._zero_copy_threshold(bytes)
+    return before
+
+
+def get_zero_copy_threshold() -> int:
+    """From how many bytes on CPU and GPU share a tensor's memory."""
+    return _C._zero_copy_threshold()
+
+
+_POLICIES = {"error": False, "downcast": True}
+
+
+def set_float64_policy(policy: str) -> None:
+    """Says what becomes of float64 and complex128 tensors that come to the GPU device, which has no such numbers.
+
+    Args:
+        policy: `"error"`, the default, raises; `"downcast"` makes float32 and complex64 of them, and warns once. The
+            environment variable `LUCID_FLOAT64_POLICY` sets it when Lucid is imported.
+
+    Raises:
+        ValueError: another word.
+    """
+    if policy not in _POLICIES:
+        raise errors.ValueError(f"set_float64_policy expects 'error' or 'downcast', but got {policy!r}")
+    _C._float64_downcast(_POLICIES[policy])
+
+
+def get_float64_policy() -> str:
+    """What `set_float64_policy` was given; `"error"` at first."""
+    return "downcast" if _C._float64_downcast() else "error"
+
+
+if "LUCID_FLOAT64_POLICY" in os.environ:
+    set_float64_policy(os.environ["LUCID_FLOAT64_POLICY"])

@@ -317,6 +317,26 @@ fn set_lazy_limits(ops: Option<usize>, bytes: Option<usize>) {
     lucid::lazy::set_limits(lucid::lazy::Limits { ops: ops.unwrap_or(now.ops), bytes: bytes.unwrap_or(now.bytes) });
 }
 
+/// From how many bytes on memory is shared between the devices instead of copied; sets it where a number is given.
+#[pyfunction]
+#[pyo3(signature = (bytes=None))]
+fn _zero_copy_threshold(bytes: Option<usize>) -> usize {
+    if let Some(bytes) = bytes {
+        lucid::lazy::set_lent_from(bytes);
+    }
+    lucid::lazy::lent_from()
+}
+
+/// Do 64-bit floats become 32-bit ones on the GPU device? Sets it where a choice is given.
+#[pyfunction]
+#[pyo3(signature = (downcast=None))]
+fn _float64_downcast(downcast: Option<bool>) -> bool {
+    if let Some(on) = downcast {
+        lucid::float64::set_downcast(on);
+    }
+    lucid::float64::is_downcast()
+}
+
 /// Turns the GPU's lowerings on or off, for comparing both.
 #[pyfunction]
 fn set_lowering(on: bool) {
@@ -528,7 +548,7 @@ pub fn register_settings(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! { m
         is_tensor is_storage promote_types can_cast _warn_always _set_deterministic _get_deterministic
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
-        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits set_lowering set_hosting _emulate_kernels primitives _graph_nodes _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
+        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits _zero_copy_threshold _float64_downcast set_lowering set_hosting _emulate_kernels primitives _graph_nodes _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _gpu_info _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())

@@ -10,20 +10,31 @@ use crate::tensor::{wrap, PyTensor};
 
 /// A source of random numbers: the same seed gives the same numbers on every device.
 ///
-/// One made for a device (`Generator(device="gpu")`) draws on that one alone; others, unlike PyTorch's, on any.
+/// One made for a device (`Generator(device="gpu")`) draws on that one alone; others, unlike PyTorch's, on any. With
+/// `seed=` it starts there, as after `manual_seed` (not in PyTorch).
 #[pyclass(name = "Generator", module = "lucid", frozen)]
 pub struct PyGenerator(pub Generator);
 
 #[pymethods]
 impl PyGenerator {
     #[new]
-    #[pyo3(signature = (device=None))]
-    fn new(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<PyGenerator> {
-        match device.map(device_of).transpose()? {
-            None => Ok(PyGenerator(Generator::new())),
-            Some(Some(device)) => Ok(PyGenerator(Generator::on(device))),
-            Some(None) => Err(errors::type_error(py, "Generator(): argument 'device' must be a device or str")),
+    #[pyo3(signature = (device=None, *, seed=None))]
+    fn new(
+        py: Python<'_>,
+        device: Option<&Bound<'_, PyAny>>,
+        seed: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyGenerator> {
+        let made = match device.map(device_of).transpose()? {
+            None => Generator::new(),
+            Some(Some(device)) => Generator::on(device),
+            Some(None) => {
+                return Err(errors::type_error(py, "Generator(): argument 'device' must be a device or str"))
+            }
+        };
+        if let Some(seed) = seed {
+            made.manual_seed(seed_of(seed)?);
         }
+        Ok(PyGenerator(made))
     }
 
     /// Starts anew from a seed, and gives the generator back.

@@ -9,7 +9,8 @@ use crate::tensor::PyTensor;
 use crate::{engine_call, errors};
 use lucid::ops::random;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyFloat, PyList, PyTuple};
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
@@ -131,8 +132,38 @@ impl PyTensor {
     }
 }
 
+static BERNOULLI: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// 1 with the probability that the tensor's element gives, or `p` where that is given, else 0. A number as the first argument
+/// is the probability of all elements of a new tensor of shape `size` (not in PyTorch).
+#[pyfunction]
+#[pyo3(signature = (*args, **kwargs))]
+#[pyo3(text_signature = "(input, p=None, *, size=None, generator=None, dtype=None, device=None, out=None)")]
+fn bernoulli<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+    const NAMES: &[&str] = &["p", "size", "generator", "dtype", "device"];
+    let py = args.py();
+    let sized = kwargs.map_or(Ok(false), |named| named.contains("size"))?;
+    let number = args.get_item(0).is_ok_and(|a| !a.is_instance_of::<PyTensor>() && a.is_instance_of::<PyFloat>());
+    if !sized && !number {
+        let row = BERNOULLI.get(py).ok_or_else(|| errors::runtime_error(py, "bernoulli(): the module is not complete"))?;
+        return row.bind(py).call(args, kwargs);
+    }
+    let call = Call::read("bernoulli", (NAMES, 2), None, args, kwargs)?;
+    let p = required::<kinds::Float>(py, call.at("p"), call.arg("p"))?;
+    let size = required::<kinds::Sizes>(py, call.at("size"), call.arg("size"))?;
+    let (generator, dtype, device) = options!(call);
+    let size = <kinds::Sizes as Kind>::lend(&size);
+    let made = cross::op(py, 0, || {
+        lucid::ops::create::empty(size, dtype, device, None)?.bernoulli(Some(p), generator.as_ref())
+    })?;
+    crate::tensor::wrap(py, made)
+}
+
 /// Adds the functions, which take the place of the table's.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let row = m.getattr("bernoulli")?;
+    BERNOULLI.get_or_init(m.py(), || row.unbind());
+    m.add_function(wrap_pyfunction!(bernoulli, m)?)?;
     m.add_function(wrap_pyfunction!(randint, m)?)?;
     m.add_function(wrap_pyfunction!(randint_like, m)?)
 }

@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
-/// How a tensor's elements are kept: `lucid.strided` or `lucid.sparse_coo`.
+/// How a tensor's elements are kept: `lucid.strided`, `sparse_coo`, `sparse_csr` or `jagged`.
 #[pyclass(name = "layout", module = "lucid", frozen)]
 pub struct PyLayout(&'static str);
 
@@ -25,10 +25,13 @@ impl PyLayout {
     }
 }
 
-/// The objects of `lucid.strided` and `lucid.sparse_coo`.
-fn layouts(py: Python<'_>) -> PyResult<&'static [Py<PyLayout>; 2]> {
-    static BOTH: PyOnceLock<[Py<PyLayout>; 2]> = PyOnceLock::new();
-    BOTH.get_or_try_init(py, || Ok([Py::new(py, PyLayout("strided"))?, Py::new(py, PyLayout("sparse_coo"))?]))
+/// The names of all layouts. The last two are those of classes in Python: `lucid.sparse_csr`, `lucid.nested`.
+const LAYOUTS: [&str; 4] = ["strided", "sparse_coo", "sparse_csr", "jagged"];
+
+/// The objects of the layouts, in the order of their names.
+fn layouts(py: Python<'_>) -> PyResult<&'static Vec<Py<PyLayout>>> {
+    static ALL: PyOnceLock<Vec<Py<PyLayout>>> = PyOnceLock::new();
+    ALL.get_or_try_init(py, || LAYOUTS.iter().map(|&name| Py::new(py, PyLayout(name))).collect())
 }
 
 /// Refuses what a function that makes dense tensors cannot make. `pin_memory` says nothing here: there is one host memory.
@@ -61,7 +64,13 @@ impl PyTensor {
         self.read().is_sparse()
     }
 
-    /// Is it sparse, in CSR layout? There is none.
+    /// This matrix in CSR layout: `lucid.sparse_csr_tensor` of its elements that are not zero.
+    #[pyo3(signature = (dense_dim=None))]
+    fn to_sparse_csr<'py>(slf: &Bound<'py, Self>, dense_dim: Option<usize>) -> Object<'py> {
+        slf.py().import("lucid._sparse_csr")?.getattr("to_sparse_csr")?.call1((slf, dense_dim))
+    }
+
+    /// Is it sparse, in CSR layout? The class of such tensors says so.
     #[getter]
     fn is_sparse_csr(&self) -> bool {
         false
@@ -264,8 +273,8 @@ fn sparse_coo_tensor<'py>(
 /// Adds the class, its two objects and the function.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyLayout>()?;
-    let [strided, sparse_coo] = layouts(m.py())?;
-    m.add("strided", strided)?;
-    m.add("sparse_coo", sparse_coo)?;
+    for (name, layout) in LAYOUTS.iter().zip(layouts(m.py())?) {
+        m.add(*name, layout)?;
+    }
     m.add_function(wrap_pyfunction!(sparse_coo_tensor, m)?)
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,15 @@ OTHER_NAMES = {
 }
 
 
+def literal(rust: str | None) -> str:
+    """A row's default, a Rust expression, as stubs write it."""
+    bare = "" if rust is None else rust.replace(" ", "")
+    words = {"None": "None", "true": "True", "false": "False"}
+    if bare in words or re.fullmatch(r"-?[0-9][0-9.e-]*|\"[a-z]*\"", bare):
+        return words.get(bare, bare)
+    return "..."
+
+
 def extras(row: dict[str, Any], live: Any) -> str:
     """The keyword-only parameters that the bindings add to a row's."""
     taken = set(inspect.signature(live).parameters) - {p["name"] for p in row["params"]}
@@ -115,7 +125,10 @@ def parameters(params: list[dict[str, Any]], extra: str = "", optional: bool = F
         if p["keyword_only"] and not keywords:
             keywords = True
             parts.append("*")
-        default = "" if p["default"] is None and not seen else " = ..."
+        value = literal(p["default"])
+        # Some defaults are None for the engine alone.
+        value = "..." if value == "None" and "None" not in KINDS[p["kind"]] else value
+        default = "" if p["default"] is None and not seen else f" = {value}"
         parts.append(f"{p['name']}: {KINDS[p['kind']]}{default}")
     if extra:
         parts += [extra] if keywords else ["*", extra]
@@ -126,6 +139,15 @@ def may_be_listed(params: list[dict[str, Any]], kinds: tuple[str, ...]) -> bool:
     """Do sizes or dimensions stand alone, so that a call may list them: `reshape(2, 3)`?"""
     positional = [p for p in params if not p["keyword_only"]]
     return len(positional) == 1 and positional[0]["kind"] in kinds and positional[0]["default"] is None
+
+
+def with_doc(definition: str, row: dict[str, Any]) -> str:
+    """The definition with the row's documentation as its docstring."""
+    doc = re.sub(r"\[`([^`]*)`\](\([^)]*\))?", r"`\1`", row["doc"]).strip()
+    if not doc or not definition.endswith(": ...") or '"""' in doc or "\\" in doc:
+        return definition
+    lines = "\n".join("    " + line.strip() if line.strip() else "" for line in doc.splitlines()).strip()
+    return f'{definition.removesuffix(" ...")}\n    """{lines}"""'
 
 
 def definitions(name: str, row: dict[str, Any], live: Any, method: bool) -> Iterator[str]:
@@ -196,7 +218,7 @@ def generate(module: Any) -> str:
         if name not in by_hand and row is None and real.endswith("_") and real.removesuffix("_") in rows:
             functions.append(in_place_function(name, rows[real.removesuffix("_")]))
         if name not in by_hand and callable(live) and row is not None and not isinstance(live, type):
-            functions += definitions(name, row, live, method=False)
+            functions += [with_doc(d, row) for d in definitions(name, row, live, method=False)]
     methods: list[str] = []
     for name in sorted(dir(tensor)):
         live = getattr(tensor, name)
@@ -204,7 +226,7 @@ def generate(module: Any) -> str:
         if name in methods_by_hand or name in dir(object):
             continue
         if real in rows:
-            methods += definitions(name, rows[real], live, method=True)
+            methods += [with_doc(d, rows[real]) for d in definitions(name, rows[real], live, method=True)]
         elif real.removesuffix("_") in rows:
             methods.append(in_place(name, rows[real.removesuffix("_")]))
 

@@ -290,8 +290,12 @@ pub fn num_threads() -> usize {
 pub fn set_num_threads(threads: usize) {
     let pool = Pool::new(threads.clamp(1, MOST));
     let old = POOL.write().replace(pool);
-    // Dropped outside the lock: the last user of a pool waits for its threads.
-    drop(old);
+    match old {
+        // After a fork: one of its threads, which are not there, may have had its lock.
+        Some(old) if old.process != std::process::id() => std::mem::forget(old),
+        // Dropped outside the lock: the last user of a pool waits for its threads.
+        old => drop(old),
+    }
 }
 
 /// Runs `f` for every number below `pieces`, over the pool.

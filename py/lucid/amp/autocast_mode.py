@@ -142,7 +142,8 @@ class autocast:
     integers are never touched. Backward passes run outside of it, in the dtypes of their forward pass.
 
     Args:
-        device_type: "cpu", or "gpu" and its names ("cuda", "mps", "metal", "mlx").
+        device_type: "cpu", or "gpu" and its names ("cuda", "mps", "metal", "mlx"). Without one (not in PyTorch) both
+            devices cast, each to its own dtype unless one is given.
         dtype: float16 or bfloat16. By default what `get_autocast_dtype` says.
         enabled: False makes a block without casts.
         cache_enabled: Keep the casts of leaves that require gradients until the outermost block ends. Default: as set.
@@ -152,12 +153,13 @@ class autocast:
 
     def __init__(
         self,
-        device_type: str,
+        device_type: str | None = None,
         dtype: lucid.dtype | None = None,
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
-        self.device = _place(device_type)
+        self.device = "gpu" if device_type is None else _place(device_type)
+        self._beside = autocast("cpu", dtype, enabled, cache_enabled) if device_type is None else None
         self.fast_dtype = _C._autocast_dtype(self.device) if dtype is None else dtype
         self._cache_enabled = _C._autocast_cache_enabled() if cache_enabled is None else cache_enabled
         if enabled and self.fast_dtype not in (lucid.float16, lucid.bfloat16):
@@ -170,6 +172,8 @@ class autocast:
         self._former: list[tuple[bool, lucid.dtype, bool]] = []
 
     def __enter__(self) -> autocast:
+        if self._beside is not None:
+            self._beside.__enter__()
         device = self.device
         self._former.append((_C._autocast_enabled(device), _C._autocast_dtype(device), _C._autocast_cache_enabled()))
         _C._autocast_enter()
@@ -187,6 +191,8 @@ class autocast:
         _C._set_autocast_dtype(self.device, dtype)
         _C._set_autocast_enabled(self.device, enabled)
         _C._set_autocast_cache_enabled(cache_enabled)
+        if self._beside is not None:
+            self._beside.__exit__(kind, value, trace)
 
     def __call__(self, function: F) -> F:
         @functools.wraps(function)

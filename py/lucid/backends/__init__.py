@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from lucid._absent import teller
 from lucid.backends import cpu as cpu
+from lucid.backends import accelerate as accelerate
 from lucid.backends import cuda as cuda
 from lucid.backends import cudnn as cudnn
+from lucid.backends import metal as metal
 from lucid.backends import mkl as mkl
 from lucid.backends import mkldnn as mkldnn
 from lucid.backends import mps as mps
 from lucid.backends import openmp as openmp
 
-__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]
+__all__ = ["accelerate", "cpu", "cuda", "cudnn", "metal", "mkl", "mkldnn", "mps", "openmp"]
 
 if not TYPE_CHECKING:
     __getattr__ = teller(__name__)

@@ -1,12 +1,15 @@
 """NVIDIA's GPU by name, as in `torch.cuda`. The device itself is `lucid.device("cuda")`.
 
-Where MLX computes on no such GPU, `is_available` is false, memory is 0, seeding and `empty_cache` do nothing, and all
-else raises `GpuNotAvailable` (a `RuntimeError`). There is one GPU, with index 0, and one queue.
+Where MLX computes on no such GPU, `is_available` is false, memory is 0, seeding and `empty_cache` do nothing. What
+programs call beside `x.cuda()` (`synchronize`, `Stream`, `Event`, `set_device`) goes to the device that `x.cuda()` goes
+to there, with the same one warning; all else raises `GpuNotAvailable` (a `RuntimeError`). There is one GPU, with index
+0, and one queue.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,7 @@ from lucid import _C
 from lucid._absent import teller
 from lucid._gpu import Pass
 from lucid._gpu import Stream as _Stream
+from lucid._kernels import launch
 from lucid.cuda import amp as amp
 from lucid.cuda._named import CUDA
 from lucid.cuda.memory import (
@@ -76,6 +80,7 @@ __all__ = [
     "memory_stats",
     "reset_max_memory_allocated",
     "reset_peak_memory_stats",
+    "run_kernel",
     "seed",
     "seed_all",
     "set_device",
@@ -169,6 +174,35 @@ def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
     """What MLX says of the GPU: `name`, `major`, `minor` and `total_memory`."""
     CUDA.need("get_device_properties", device)
     return _CudaDeviceProperties(get_device_name(), *get_device_capability(), int(_C._gpu_info()["total_memory"] or 0))
+
+
+def run_kernel(
+    source: str,
+    kernel_name: str,
+    inputs: Sequence[_C.Tensor],
+    output_shape: Sequence[int],
+    output_dtype: _C.dtype | None = None,
+    *,
+    grid: int | Sequence[int] | None = None,
+    thread_group: int | Sequence[int] | None = None,
+) -> _C.Tensor:
+    """One launch of a kernel in CUDA C++; returns its output, evaluated when needed as any op's. `metal.run_kernel`'s
+    twin.
+
+    `source` has a function `__global__ void kernel_name(...)`: a `const` pointer per input, in order, row-major, or a
+    plain number, which an input of one element gives; and one other pointer for the output. `blockIdx`, `threadIdx` and
+    their kin are CUDA's. `grid` is the number of threads (not of blocks), one per output element if not given, rounded
+    up to whole blocks: the kernel checks its index. `thread_group` is the size of a block, 256 if not given.
+
+    There is no gradient: an input that requires one is an error outside of `no_grad`. What the kernel reads or writes
+    beyond its arrays is not checked.
+
+    Raises:
+        GpuNotAvailable: MLX computes on no NVIDIA GPU.
+        ValueError: the source has no such function, or other parameters than the inputs and one output.
+    """
+    CUDA.need("run_kernel")
+    return launch("cuda", source, kernel_name, inputs, output_shape, output_dtype, grid, thread_group)
 
 
 if not TYPE_CHECKING:

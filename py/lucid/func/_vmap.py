@@ -37,6 +37,7 @@ def vmap(
     randomness: str = "error",
     *,
     chunk_size: int | None = None,
+    strategy: str = "vectorize",
 ) -> Callable[..., Any]:
     """The function that runs `func` on every sample of its arguments at once.
 
@@ -47,6 +48,9 @@ def vmap(
     Random ops raise by default; with `randomness="different"` each sample draws its own numbers, with `"same"` all
     share them. What depends on values inside of `func` (`item`, `if`, `nonzero`) raises. Gradients pass through.
 
+    With `strategy="loop"` (not in PyTorch) `func` runs once per sample, on tensors as they are, and the results are
+    stacked: slower, and good for code that `"vectorize"`, the default, refuses.
+
     ```
     lucid.vmap(lucid.dot)(x, y)                  # rows of (N, D) with rows of (N, D): (N,)
     lucid.vmap(lucid.func.grad(loss), in_dims=(None, 0, 0))(params, x, y)    # gradients per sample
@@ -55,11 +59,15 @@ def vmap(
     check_randomness(randomness)
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+    if strategy not in ("vectorize", "loop"):
+        raise ValueError(f"vmap: strategy should be 'vectorize' or 'loop', got {strategy!r}")
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         _check_out_dims(out_dims, func)
         size, dims, leaves, spec = _inputs(func, in_dims, args)
+        if strategy == "loop" and size:
+            return _loop(func, size, dims, leaves, spec, out_dims, randomness, kwargs)
         call = functools.partial(_run, func, dims, spec, out_dims, randomness, kwargs)
         if chunk_size is None or size == 0:
             outs, found, out_spec = call(size, leaves)
@@ -101,6 +109,44 @@ def _run(
         found = _outputs(func, out_dims, result, out_spec)
         shown = [_shown(func, out, dim, level) for out, dim in zip(outs, found, strict=True)]
         return shown, found, out_spec
+
+
+def _loop(
+    func: Callable[..., Any],
+    size: int,
+    dims: list[int | None],
+    leaves: list[Any],
+    spec: _pytree.TreeSpec,
+    out_dims: Any,
+    randomness: str,
+    kwargs: dict[str, Any],
+) -> Any:
+    """The results of one call per sample, stacked."""
+    state = _C.get_rng_state()
+    calls = []
+    for i in range(size):
+        if randomness == "same":
+            _C.set_rng_state(state)
+        sample = [x if d is None else x.select(d, i) for x, d in zip(leaves, dims, strict=True)]
+        result = func(*_pytree.tree_unflatten(sample, spec), **kwargs)
+        outs, out_spec = _pytree.tree_flatten(result)
+        found = _outputs(func, out_dims, result, out_spec)
+        calls.append(outs)
+        if randomness == "error" and not _C.get_rng_state().equal(state):
+            raise RuntimeError(
+                "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+                "'different' randomness flags on vmap or perform the randomness operation out of vmap"
+            )
+    joined = []
+    for dim, pieces in zip(found, zip(*calls, strict=True), strict=True):
+        if dim is None:
+            joined.append(pieces[-1])
+            continue
+        if not all(isinstance(piece, Tensor) for piece in pieces):
+            name = name_of(func)
+            raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(pieces[0])}.")
+        joined.append(_C.stack(list(pieces), dim))
+    return _pytree.tree_unflatten(joined, out_spec)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 from lucid import _C
 from lucid._gpu import Event, Named, Stream
+from lucid._kernels import launch
 
 __all__ = [
     "MetalEvent",
@@ -118,15 +119,6 @@ def is_shared(tensor: _C.Tensor) -> bool:
     return tensor.device.type == "metal"
 
 
-def _three(name: str, value: int | Sequence[int] | None) -> list[int] | None:
-    if value is None:
-        return None
-    sizes = [value] if isinstance(value, int) else list(value)
-    if not 1 <= len(sizes) <= 3 or any(n < 1 for n in sizes):
-        raise ValueError(f"run_kernel: {name} must be one to three positive numbers, got {value!r}")
-    return sizes + [1] * (3 - len(sizes))
-
-
 def run_kernel(
     source: str,
     kernel_name: str,
@@ -148,9 +140,4 @@ def run_kernel(
     beyond its arrays is not checked.
     """
     _METAL.need("run_kernel")
-    if output_dtype is None:
-        if not inputs:
-            raise ValueError("run_kernel: without inputs, output_dtype must be given")
-        output_dtype = inputs[0].dtype
-    sizes = (_three("grid", grid), _three("thread_group", thread_group))
-    return _C._metal_run_kernel(source, kernel_name, list(inputs), list(output_shape), output_dtype, *sizes)
+    return launch("metal", source, kernel_name, inputs, output_shape, output_dtype, grid, thread_group)

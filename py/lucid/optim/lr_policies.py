@@ -103,11 +103,13 @@ class ReduceLROnPlateau(LRScheduler):
                     "`optimizer` param groups."
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)
-        for group, least in zip(groups, self.min_lrs, strict=True):
+        for i, (group, least) in enumerate(zip(groups, self.min_lrs, strict=True)):
             old = float(group["lr"])
             new = max(old * self.factor, least)
             if old - new > self.eps:
                 set_rate(group, new)
+                if self.verbose:
+                    print(f"Epoch {self.last_epoch:5d}: reducing learning rate of group {i} to {float(new):.4e}.")
 
     @property
     def in_cooldown(self) -> bool:

@@ -97,8 +97,22 @@ def _track_steps(optimizer: Optimizer) -> None:
     optimizer.step = step  # type: ignore[method-assign]
 
 
+def _with_verbose(init: Callable[..., None]) -> Callable[..., None]:
+    """The constructor with `verbose=`, as PyTorch had it before 2.7: a scheduler tells each rate that it sets."""
+
+    @wraps(init)
+    def wrapped(self: LRScheduler, *args: Any, verbose: bool | str = False, **kwargs: Any) -> None:
+        if verbose != "deprecated" and verbose:
+            self.verbose = True
+        init(self, *args, **kwargs)
+
+    return wrapped
+
+
 class LRScheduler(NamedInErrors):
     """Base of schedules: a subclass gives `get_lr`, the rates of the groups at `last_epoch`.
+
+    Every scheduler takes `verbose=True` too, which prints each rate as it is set (PyTorch had it until 2.7).
 
     Args:
         optimizer: Whose rates are set. Making a scheduler sets them at once.
@@ -108,7 +122,16 @@ class LRScheduler(NamedInErrors):
     _get_lr_called_within_step = False
     _is_initial = False
     _last_lr: list[Any]
+    verbose = False
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        init = cls.__dict__.get("__init__")
+        # Constructors of programs that take it themselves do what they like with it.
+        if init is not None and cls.__module__.startswith("lucid."):
+            cls.__init__ = _with_verbose(init)  # type: ignore[method-assign]
+
+    @_with_verbose
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         check_optimizer(optimizer)
         self.optimizer = optimizer
@@ -185,6 +208,9 @@ class LRScheduler(NamedInErrors):
         for group, rate in zip(self.optimizer.param_groups, values, strict=True):
             set_rate(group, rate)
         self._last_lr = rates(self.optimizer)
+        if self.verbose:
+            for i, rate in enumerate(self._last_lr):
+                print(f"Epoch {self.last_epoch:5d}: adjusting learning rate of group {i} to {float(rate):.4e}.")
 
     def _warn_unless_stepping(self) -> None:
         if not self._get_lr_called_within_step:
@@ -382,11 +408,23 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """`lr = initial_lr · (1 - epoch / total_iters)^power`, then 0."""
+    """`lr = eta_min + (initial_lr - eta_min) · (1 - epoch / total_iters)^power`, then `eta_min`.
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+    `eta_min` is 0 at first and not in PyTorch.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        total_iters: int = 5,
+        power: float = 1.0,
+        last_epoch: int = -1,
+        *,
+        eta_min: float = 0.0,
+    ) -> None:
         self.total_iters = total_iters
         self.power = power
+        self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
@@ -395,11 +433,14 @@ class PolynomialLR(LRScheduler):
         if self._is_initial or self.last_epoch > self.total_iters:
             return rates(self.optimizer)
         now, before = (1.0 - epoch / self.total_iters for epoch in (self.last_epoch, self.last_epoch - 1))
-        return self._scaled((now / before) ** self.power)
+        factor = (now / before) ** self.power
+        if self.eta_min == 0:
+            return self._scaled(factor)
+        return [self.eta_min + (group["lr"] - self.eta_min) * factor for group in self.optimizer.param_groups]
 
     def _get_closed_form_lr(self) -> list[Any]:
-        left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
-        return [base * left**self.power for base in self.base_lrs]
+        left = (1.0 - min(self.total_iters, self.last_epoch) / self.total_iters) ** self.power
+        return [self.eta_min + (base - self.eta_min) * left for base in self.base_lrs]
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -434,21 +475,32 @@ class CosineAnnealingLR(LRScheduler):
 class NoamScheduler(LRScheduler):
     """The Transformer's warm-up (Vaswani et al., 2017), which PyTorch has not.
 
-    `lr = initial_lr · factor · model_size^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)`, steps counted from 1.
+    `lr = initial_lr · factor · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)`, steps counted from 1.
 
     Args:
         optimizer: Whose rates are set.
-        model_size: The model's width.
+        d_model: The model's width; `model_size=` by another name.
         warmup_steps: Steps over which the rate rises.
         factor: Default: 1.
         last_epoch: Where to go on; -1 starts anew.
     """
 
     def __init__(
-        self, optimizer: Optimizer, model_size: int, warmup_steps: int, factor: float = 1.0, last_epoch: int = -1
+        self,
+        optimizer: Optimizer,
+        d_model: int | None = None,
+        warmup_steps: int = 4000,
+        factor: float = 1.0,
+        last_epoch: int = -1,
+        *,
+        model_size: int | None = None,
     ) -> None:
+        if (d_model is None) == (model_size is None):
+            raise errors.TypeError("NoamScheduler expects the model's width as d_model, or as model_size")
+        model_size = d_model if d_model is not None else model_size
+        assert model_size is not None
         if model_size <= 0:
-            raise errors.ValueError(f"Expected positive model_size, but got {model_size}")
+            raise errors.ValueError(f"Expected positive d_model, but got {model_size}")
         if warmup_steps <= 0:
             raise errors.ValueError(f"Expected positive warmup_steps, but got {warmup_steps}")
         self.model_size = model_size

@@ -7,6 +7,8 @@
     print(p.key_averages().table(sort_by="cpu_time_total"))
     p.export_chrome_trace("trace.json")
 
+`with lucid.profiler() as p:` is short for a `Profiler` that records memory, shapes and floating-point operations.
+
 Events are the engine's primitives, of all threads, and evaluations. Work on the GPU device is recorded first and run
 when a value is needed: an op's time there is that of recording it, and the work is seen in `eval` and `read`. Tracing
 is process-wide, and one profiler runs at a time.
@@ -14,7 +16,9 @@ is process-wide, and one profiler runs at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from lucid._absent import teller
 from lucid.profiler._events import MemoryStats, OpEvent, ProfileSummary
@@ -41,6 +45,19 @@ __all__ = [
     "supported_activities",
     "tensorboard_trace_handler",
 ]
+
+
+class _Callable(ModuleType):
+    """The module is called as a short form: `with lucid.profiler() as p:`."""
+
+    def __call__(
+        self, *, profile_memory: bool = True, record_shapes: bool = True, with_flops: bool = True, **kwargs: Any
+    ) -> Profiler:
+        """`Profiler` with memory, shapes and floating-point operations recorded unless that is turned off."""
+        return Profiler(profile_memory=profile_memory, record_shapes=record_shapes, with_flops=with_flops, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable
 
 if not TYPE_CHECKING:
     __getattr__ = teller(__name__)

@@ -48,6 +48,17 @@ class OpEvent:
         return self.duration_ns / 1000
 
     cpu_time_total = cpu_time
+    time_us = cpu_time
+
+    @property
+    def shape(self) -> list[int]:
+        """The first tensor's shape, where shapes are recorded; else empty."""
+        return self.shapes[0] if self.shapes else []
+
+    @property
+    def memory_delta_bytes(self) -> int:
+        """`memory`: by how many bytes both devices' use grew."""
+        return self.memory
 
     @property
     def end_ns(self) -> int:
@@ -65,6 +76,21 @@ class MemoryStats:
     peak: int
     cached: int
     allocations: int
+
+    @property
+    def current_bytes(self) -> int:
+        """`current`: bytes in use when the profiler stopped."""
+        return self.current
+
+    @property
+    def peak_bytes(self) -> int:
+        """`peak`: the most bytes in use meanwhile."""
+        return self.peak
+
+    @property
+    def alloc_count(self) -> int:
+        """`allocations`: how many there were meanwhile."""
+        return self.allocations
 
 
 @dataclass
@@ -209,6 +235,26 @@ class ProfileSummary:
     def total_ns(self) -> int:
         """The time of all ops and evaluations; named ranges, which contain them, are not counted."""
         return sum(r.total_ns for r in self.rows if r.category != "user")
+
+    @property
+    def total_time_us(self) -> float:
+        """`total_ns` in microseconds."""
+        return self.total_ns / 1000
+
+    @property
+    def total_flops(self) -> int:
+        """The floating-point operations of all ops, where they are counted."""
+        return sum(r.flops for r in self.rows if r.category != "user")
+
+    @property
+    def op_count(self) -> int:
+        """How many events; named ranges are not counted."""
+        return sum(r.calls for r in self.rows if r.category != "user")
+
+    @property
+    def memory_stats(self) -> list[MemoryStats]:
+        """`memory`: what each device had in use."""
+        return self.memory
 
     def total_average(self) -> _Row:
         """Everything in one row; named ranges, which contain ops, are not counted."""

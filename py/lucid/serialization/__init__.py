@@ -13,6 +13,8 @@ from lucid._C import device
 from lucid.serialization._errors import InvalidFileError as InvalidFileError
 from lucid.serialization._errors import UnpicklingError as UnpicklingError
 from lucid.serialization._load import load as load
+from lucid.serialization._migrations import register_op_migration as register_op_migration
+from lucid.serialization._migrations import unregister_op_migration as unregister_op_migration
 from lucid.serialization._safetensors import load_safetensors as load_safetensors
 from lucid.serialization._safetensors import safe_open as safe_open
 from lucid.serialization._safetensors import save_safetensors as save_safetensors

@@ -20,9 +20,10 @@ import lucid
 from lucid import Tensor
 from lucid._C import dtype as DType
 from lucid._warnings import warn
-from lucid.serialization import _rebuild, _save, _zip
+from lucid.serialization import _migrations, _rebuild, _save, _zip
 from lucid.serialization._errors import InvalidFileError, UnpicklingError
 from lucid.serialization._rebuild import Storage, StorageType
+from lucid.serialization._safetensors import load_safetensors
 from lucid.serialization._source import FileSource, MappedSource
 from lucid.serialization._unpickle import Unpickler
 
@@ -113,6 +114,8 @@ class _Archive:
         if order not in ("little", "big"):
             raise InvalidFileError(f"not a readable checkpoint: unknown byte order {order[:20]!r}")
         self.order = order
+        #: The versions of ops that are not 1; None in files of other programs, to which no migration applies.
+        self.ops: dict[str, int] | None = None
         self.on_gpu = self._own()
         if f"{self.root}/constants.pkl" in self.entries:
             raise InvalidFileError("not a readable checkpoint: it is a TorchScript archive")
@@ -146,6 +149,10 @@ class _Archive:
                     f"the checkpoint was written by a newer version (schema {schema}, this reads {_save.SCHEMA}): "
                     f"lucid {record.get('lucid', '?')}"
                 )
+            ops = record.get("ops", {})
+            if not isinstance(ops, dict) or not all(type(v) is int and v > 0 for v in ops.values()):
+                raise TypeError("ops is no table of versions")
+            self.ops = ops
             return {str(k) for k in record["gpu"]}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise InvalidFileError(f"not a readable checkpoint: its record `lucid` is damaged ({e})") from None
@@ -370,8 +377,27 @@ def _read(source: Any, mapped: bool, map_location: Any, weights_only: bool) -> A
         result = unpickler.load()
         if unpickler.at != len(data):
             raise UnpicklingError("the pickle is followed by something else")
-        return _typed(result)
-    return _typed(_Trusting(io.BytesIO(data), archive.persistent).load())
+    else:
+        result = _Trusting(io.BytesIO(data), archive.persistent).load()
+    result = _typed(result)
+    return result if archive.ops is None else _migrations.migrate(result, archive.ops)
+
+
+def _is_safetensors(source: Any) -> bool:
+    """Does the file begin as a safetensors file: the length of a JSON object, and the object?"""
+    if source.size < 10:
+        return False
+    head = bytes(source.read(0, 9))
+    # A file that is cut off is still one; its reader says what is wrong with it.
+    return head[8:] == b"{" and 2 <= struct.unpack("<Q", head[:8])[0] <= 100_000_000
+
+
+def restored(tensors: dict[str, Tensor], map_location: Any) -> dict[str, Tensor]:
+    """Tensors read to the CPU, where `map_location` wants them; safetensors files say `cpu` of all."""
+    device_for, restore = _restorer(map_location)
+    if restore is not None:
+        return {k: _restored(restore, t.reshape([-1]), "cpu").reshape(t.shape) for k, t in tensors.items()}
+    return {k: t.to(device_for("cpu") or "cpu") for k, t in tensors.items()}
 
 
 def load(
@@ -383,7 +409,7 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Reads what `save` or `torch.save` wrote.
+    """Reads what `save` or `torch.save` wrote, and safetensors files, which it tells by their beginning.
 
     Args:
         f: A path, or an object with `read` and `seek`.
@@ -411,6 +437,10 @@ def load(
     if not weights_only:
         warn(_UNSAFE)
     if isinstance(f, str | os.PathLike):
+        with open(f, "rb") as file:
+            named = _is_safetensors(FileSource(file))
+        if named:
+            return restored(load_safetensors(f, "cpu", mmap=bool(mmap)), map_location)
         if mmap:
             with open(f, "rb"):
                 pass

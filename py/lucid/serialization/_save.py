@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import lucid
 from lucid import Tensor
-from lucid.serialization import _atomic, _zip
+from lucid.serialization import _atomic, _migrations, _zip
 from lucid.serialization._rebuild import STORAGES
 from lucid.utils.hooks import warn_if_has_hooks
 
@@ -196,6 +196,7 @@ def _write(obj: Any, file: Any) -> None:
         "schema": SCHEMA,
         "lucid": lucid.__version__,
         "gpu": on_gpu,
+        "ops": _migrations.versions(),
     }
     archive.add(f"{root}/lucid", json.dumps(record).encode())
     archive.add(f"{root}/version", b"3\n")

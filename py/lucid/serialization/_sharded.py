@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,9 @@ import lucid
 from lucid import Tensor
 from lucid.serialization import _atomic
 from lucid.serialization._errors import InvalidFileError
+from lucid.serialization._load import restored
 from lucid.serialization._safetensors import PathLike, _path, load_safetensors, save_safetensors
+from lucid.utils import _pytree
 
 _DECIMAL = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS = {**_DECIMAL, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -48,8 +51,9 @@ def _split(tensors: Mapping[str, Tensor], most: int) -> list[dict[str, Tensor]]:
 
 
 def save_sharded(
-    state_dict: Mapping[str, Tensor],
-    save_directory: PathLike,
+    obj: Any,
+    path: PathLike,
+    shard_size_mb: float | None = None,
     *,
     max_shard_size: int | str = "5GB",
     filename: str = "model.safetensors",
@@ -58,8 +62,10 @@ def save_sharded(
     """Writes tensors to safetensors files of at most `max_shard_size` each, in the order of the dict.
 
     Args:
-        state_dict: Tensors by name.
-        save_directory: The folder, made if it does not exist.
+        obj: Tensors by name, in Hugging Face's layout; or whatever `save` takes, whose tensors go to such files and the
+            rest to `checkpoint.lucid` beside them, which `load_sharded` reads too.
+        path: The folder, made if it does not exist.
+        shard_size_mb: `max_shard_size` in units of 10^6 bytes.
         max_shard_size: Bytes, or a text such as `"200MB"` or `"2GiB"`. A tensor that is larger gets a file of its own.
         filename: The name of a single file; several are `model-00001-of-00003.safetensors`, with the index
             `model.safetensors.index.json`.
@@ -71,18 +77,22 @@ def save_sharded(
     index of this name lists. Files that another index lists stay, and so does what a killed process left. One process
     at a time may save under a name.
     """
+    if shard_size_mb is not None:
+        if isinstance(shard_size_mb, bool) or not isinstance(shard_size_mb, int | float) or not shard_size_mb > 0:
+            raise lucid.errors.ValueError(
+                f"save_sharded: shard_size_mb should be a number above 0, got {shard_size_mb!r}"
+            )
+        max_shard_size = max(1, int(shard_size_mb * 10**6))
     most = _bytes_of(max_shard_size)
     if not filename.endswith(_SUFFIX) or os.path.basename(filename) != filename:
         raise lucid.errors.ValueError(
             f"save_sharded: filename should be a name that ends in {_SUFFIX}, got {filename!r}"
         )
-    for name, tensor in state_dict.items():
-        if not isinstance(name, str) or not isinstance(tensor, Tensor):
-            raise lucid.errors.TypeError(
-                f"save_sharded: expected tensors by name, got {type(tensor).__name__} under {name!r}"
-            )
-    folder = _path("save_sharded", save_directory)
+    folder = _path("save_sharded", path)
     os.makedirs(folder, exist_ok=True)
+    if not (isinstance(obj, Mapping) and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in obj.items())):
+        return _save_nested(obj, folder, most, metadata)
+    state_dict: Mapping[str, Tensor] = obj
     shards = _split(state_dict, most)
     stem, count = filename.removesuffix(_SUFFIX), len(shards)
     index = os.path.join(folder, f"{filename}.index.json")
@@ -167,18 +177,94 @@ def _is_whole(name: str) -> bool:
     return shard is None or int(shard["count"]) == 1
 
 
-def load_sharded(path: PathLike, device: Any = None, *, mmap: bool = False) -> dict[str, Tensor]:
-    """The tensors of a checkpoint that `save_sharded` or Hugging Face's libraries wrote.
+_NESTED = "checkpoint.lucid"
+
+
+def _save_nested(obj: Any, folder: str, most: int, metadata: Mapping[str, str] | None) -> list[str]:
+    """Any object: its tensors in shards of a name of their own, and last the rest, which names their index."""
+    leaves, spec = _pytree.tree_flatten(obj)
+    tensors = {f"tensor{i}": leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)}
+    stem = f"checkpoint-{secrets.token_hex(4)}"
+    former = _nested(folder)
+    files: list[str] = []
+    if tensors:
+        files = save_sharded(tensors, folder, max_shard_size=most, filename=f"{stem}{_SUFFIX}", metadata=metadata)
+    rest = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    lucid.save(
+        {
+            "tensors": stem if tensors else None,
+            "count": len(tensors),
+            "rest": _pytree.tree_unflatten(rest, spec),
+            "places": [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)],
+        },
+        os.path.join(folder, _NESTED),
+    )
+    if former is not None:
+        index = os.path.join(folder, f"{former}{_SUFFIX}.index.json")
+        for old in _former(folder, f"{former}{_SUFFIX}", index):
+            _remove(folder, old)
+        _remove(folder, os.path.basename(index))
+    return [_NESTED, *files]
+
+
+def _nested(folder: str) -> str | None:
+    """What the shards of a folder's nested checkpoint are called, if it has one with tensors."""
+    with contextlib.suppress(OSError, RuntimeError, ValueError, KeyError, TypeError):
+        stem = lucid.load(os.path.join(folder, _NESTED))["tensors"]
+        return stem if isinstance(stem, str) and re.fullmatch(r"checkpoint-[0-9a-f]{8}", stem) else None
+    return None
+
+
+def _load_nested(folder: str, map_location: Any, weights_only: bool, mmap: bool) -> Any:
+    found = os.path.join(folder, _NESTED)
+    record = lucid.load(found, weights_only=weights_only)
+    try:
+        stem, places, rest = record["tensors"], record["places"], record["rest"]
+        leaves, spec = _pytree.tree_flatten(rest, is_leaf=lambda x: x is None)
+        if stem is not None and not re.fullmatch(r"checkpoint-[0-9a-f]{8}", stem):
+            raise InvalidFileError(f"{found}: names {stem!r}, which is no checkpoint beside it")
+        tensors = {}
+        if stem is not None:
+            index = os.path.join(folder, f"{stem}{_SUFFIX}.index.json")
+            single = os.path.join(folder, f"{stem}{_SUFFIX}")
+            tensors = load_sharded(index if os.path.exists(index) else single, map_location, mmap=mmap)
+        for place in places:
+            leaves[place] = tensors[f"tensor{place}"]
+    except (KeyError, TypeError, IndexError, AttributeError) as e:
+        raise InvalidFileError(f"{found}: not a sharded checkpoint ({type(e).__name__}: {e})") from None
+    return _pytree.tree_unflatten(leaves, spec)
+
+
+def load_sharded(
+    path: PathLike,
+    map_location: Any = None,
+    weights_only: bool = True,
+    *,
+    mmap: bool = False,
+    device: Any = None,
+) -> Any:
+    """What `save_sharded` or Hugging Face's libraries wrote: tensors by name, or the object that was saved.
 
     Args:
         path: The folder, the index, or a single safetensors file.
-        device: Where the tensors go; the default device where none is given.
+        map_location: Where the tensors go, as in `load`; the default device where none is given. `device=` by another
+            name.
+        weights_only: As in `load`, for what lies beside the tensors; safetensors files hold nothing else.
         mmap: As in `load_safetensors`.
 
     Raises FileNotFoundError where the folder has no checkpoint or a file of the index is missing; `InvalidFileError`
     for an index that is none, that leads out of its folder, or that does not agree with its files.
     """
+    if device is not None:
+        if map_location is not None:
+            raise lucid.errors.TypeError("load_sharded: expected map_location or device, got both")
+        map_location = device
     found = _path("load_sharded", path)
+    if os.path.isdir(found) and os.path.exists(os.path.join(found, _NESTED)):
+        return _load_nested(found, map_location, weights_only, mmap)
+    if map_location is not None and not isinstance(map_location, str | lucid.device):
+        return restored(load_sharded(found, "cpu", mmap=mmap), map_location)
+    device = map_location
     if os.path.isdir(found):
         indexes = sorted(n for n in os.listdir(found) if n.endswith(f"{_SUFFIX}.index.json"))
         single = sorted(n for n in os.listdir(found) if n.endswith(_SUFFIX) and _is_whole(n))

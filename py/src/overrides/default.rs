@@ -30,7 +30,8 @@ fn _disabled_torch_function_impl<'py>(args: &Bound<'py, PyTuple>) -> Object<'py>
     let positional = args.get_item(from + 2).map_err(wrong)?;
     let named = args.get_item(from + 3).ok().filter(|k| !k.is_none());
     if super::is_function_of_pytorch(&function) {
-        return Err(super::not_ours(args.py(), &function));
+        let positional = PyTuple::new(args.py(), positional.try_iter()?.collect::<PyResult<Vec<_>>>()?)?;
+        return super::of_pytorch(&function, &positional, named.as_ref().map(|k| k.cast::<PyDict>()).transpose()?);
     }
     let _quiet = modes::quiet();
     function.call(
@@ -116,7 +117,10 @@ impl PyTensor {
     ) -> Object<'py> {
         let py = cls.py();
         if super::is_function_of_pytorch(func) {
-            return Err(super::not_ours(py, func));
+            let args = args.map_or(Ok(PyTuple::empty(py)), |args| {
+                PyTuple::new(py, args.try_iter()?.collect::<PyResult<Vec<_>>>()?)
+            })?;
+            return super::of_pytorch(func, &args, kwargs);
         }
         for kind in types.try_iter()? {
             if !cls.is_subclass(&kind?)? {

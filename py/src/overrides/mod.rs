@@ -8,6 +8,7 @@ mod default;
 mod modes;
 mod older;
 mod property;
+mod signature;
 mod wrap;
 
 use crate::errors;
@@ -66,6 +67,18 @@ fn not_ours(py: Python<'_>, function: &Bound<'_, PyAny>) -> PyErr {
          PyTorch's, or torch.from_dlpack(x) for each one of Lucid's"
     );
     errors::type_error(py, why)
+}
+
+/// `x.copy_(y)` of PyTorch's with a tensor of ours as `y`, which its `load_state_dict` calls; the other functions are refused.
+fn of_pytorch<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+    let py = function.py();
+    let is_copy = function.getattr("__name__").is_ok_and(|n| n.eq("copy_").unwrap_or(false));
+    match args.get_item(0) {
+        Ok(target) if is_copy && !target.is_instance_of::<PyTensor>() => {
+            py.import("lucid._interop")?.getattr("copy_to_pytorch")?.call(args, named)
+        }
+        _ => Err(not_ours(py, function)),
+    }
 }
 
 /// Refuses a tensor of PyTorch's as the other side of an operator, whose own operator would ask ours again.

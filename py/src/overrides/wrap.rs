@@ -378,7 +378,9 @@ pub(super) fn lasting(text: String) -> PyResult<*const std::ffi::c_char> {
 fn documentation(object: &Bound<'_, PyAny>, name: &str) -> PyResult<*const std::ffi::c_char> {
     let text = |attribute: &str| -> PyResult<Option<String>> { object.getattr(attribute)?.extract() };
     lasting(match text("__text_signature__")? {
-        Some(signature) => format!("{name}{signature}\n--\n\n{}", text("__doc__")?.unwrap_or_default()),
+        Some(own) => {
+            format!("{name}{}\n--\n\n{}", super::signature::told(name, &own), text("__doc__")?.unwrap_or_default())
+        }
         None => text("__doc__")?.unwrap_or_default(),
     })
 }

@@ -41,8 +41,8 @@ def test_sharded(tmp_path: Path) -> None:
     for name in ("../x.safetensors", "x.bin"):
         with pytest.raises(ValueError, match="filename"):
             lucid.save_sharded(tensors, tmp_path, filename=name)
-    with pytest.raises(TypeError):
-        lucid.save_sharded({"a": 1}, tmp_path)  # type: ignore[dict-item]
+    assert lucid.save_sharded({"a": 1}, tmp_path / "other") == ["checkpoint.lucid"]
+    assert lucid.load_sharded(tmp_path / "other") == {"a": 1}
 
 
 def test_hostile_indexes(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -244,7 +245,6 @@ def test_batches_made_here() -> None:
         (ValueError, "mutually exclusive with shuffle", {"shuffle": True, "sampler": [1]}),
         (ValueError, "batch_sampler option", {"batch_sampler": [[1]], "batch_size": 2}),
         (ValueError, "batch_size=None", {"batch_size": None, "drop_last": True}),
-        (ValueError, "forked after MLX", {"num_workers": 1, "multiprocessing_context": "fork"}),
         (ValueError, "valid start method", {"num_workers": 1, "multiprocessing_context": "none"}),
         (TypeError, "context object", {"num_workers": 1, "multiprocessing_context": 3}),
         (ValueError, "num_workers > 0", {"multiprocessing_context": "spawn"}),
@@ -348,11 +348,102 @@ def test_what_cannot_be_pickled_is_told() -> None:
         with pytest.raises(Exception, match=words):
             list(DataLoader(cases.Fails(how), None, num_workers=1))
     with pytest.raises(Exception, match="pickle") as caught:
-        list(DataLoader(cases.Rows(2), num_workers=1, collate_fn=lambda b: b))
+        list(DataLoader(cases.Rows(2), num_workers=1, collate_fn=lambda b: b, multiprocessing_context="spawn"))
     assert any("worker_type='thread'" in n for n in caught.value.__notes__)
     with pytest.raises(ValueError, match="does not come back"):
-        list(DataLoader(cases.Unloadable(), num_workers=2))
+        list(DataLoader(cases.Unloadable(), num_workers=2, multiprocessing_context="spawn"))
     assert list(DataLoader([1, 2], num_workers=1, collate_fn=lambda b: b, worker_type="thread")) == [[1], [2]]
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_workers_start_as_asked(context: str) -> None:
+    loader = DataLoader(cases.Rows(6), 2, num_workers=2, multiprocessing_context=context)
+    batches = list(loader)
+    assert numbers(b["i"] for b in batches) == list(range(6))
+    assert os.getpid() not in {p for b in batches for p in b["pid"].tolist()}
+
+
+def test_platforms_that_do_not_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lucid import _warnings
+    from lucid.utils.data import _team
+
+    monkeypatch.setattr(_team, "forks", lambda: False)
+    with pytest.raises(ValueError, match="'fork' is refused on this platform"):
+        DataLoader(cases.Rows(4), num_workers=1, multiprocessing_context="fork")
+    batches = list(DataLoader(cases.Rows(4), num_workers=1))
+    assert os.getpid() not in {p for b in batches for p in b["pid"].tolist()}
+    monkeypatch.setattr(_warnings, "_given", set())
+    with pytest.warns(UserWarning, match=r"cannot be pickled.*workers are threads here"):
+        assert list(DataLoader([1, 2], num_workers=1, collate_fn=lambda b: b)) == [[1], [2]]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="workers are forked on Linux")
+def test_forked_workers_take_what_is_there(tmp_path: Path) -> None:
+    """An unguarded script with a class, a closure and a lambda of its own, after both devices computed in threads."""
+    script = tmp_path / "unguarded.py"
+    script.write_text("""
+import lucid, os, threading
+from lucid.utils.data import DataLoader, Dataset
+lucid.set_num_threads(2)
+(lucid.rand(300, 300) @ lucid.rand(300, 300)).sum().item()
+x = lucid.rand(64, 64, device="gpu")
+(x @ x).sum().item()
+pending = x @ x
+print("once")
+class Own(Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return lucid.full((2000,), float(i)).exp().log().round()[0], os.getpid()
+def make(scale):
+    class Local(Own):
+        def __getitem__(self, i): return super().__getitem__(i)[0] * scale
+    return Local()
+for _ in range(3):
+    loaders = [DataLoader(Own(), 4, num_workers=2), DataLoader(make(2), 4, num_workers=2, collate_fn=lambda b: sum(b))]
+    got = [list(l) for l in loaders]
+assert [b[0].tolist() for b in got[0]] == [[0, 1, 2, 3], [4, 5, 6, 7]], got
+assert [b.item() for b in got[1]] == [12, 44], got
+assert os.getpid() not in {p for b in got[0] for p in b[1].tolist()}
+assert pending.shape == (64, 64) and pending.sum().item() > 0
+try:
+    list(DataLoader([x], 1, num_workers=1))
+except RuntimeError as e:
+    assert "move the batch in the main process" in str(e), e
+""")
+    for command in ([str(script)], ["-c", script.read_text()], ["-W", "error::DeprecationWarning", str(script)]):
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "once\n", ""), done.stderr
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+def test_workers_end_with_a_killed_main_process(tmp_path: Path) -> None:
+    code = """
+import os, signal, lucid
+from lucid.utils.data import DataLoader
+it = iter(DataLoader(range(1000), 1, num_workers=3))
+next(it)
+print(*it.team.pids(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    pids = [int(p) for p in done.stdout.split()]
+    end = time.monotonic() + 20
+    while any(Path(f"/proc/{p}").exists() for p in pids) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert len(pids) == 3 and not any(Path(f"/proc/{p}").exists() for p in pids)
+
+
+def test_advice_fits_the_cause() -> None:
+    with pytest.raises(RuntimeError, match=r"SIGKILL.*short of memory"):
+        list(DataLoader(cases.Fails("kill"), None, num_workers=1))
+    with pytest.raises(RuntimeError, match=r"exited with code 3\.$"):
+        list(DataLoader(cases.Fails("exit"), None, num_workers=1))
+    code = "from lucid.utils.data import DataLoader\n"
+    code += "print(list(DataLoader(range(2), num_workers=1, multiprocessing_context='spawn')))\n"
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "plain.py"
+        script.write_text(code)
+        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0 and "if __name__ == '__main__':" in done.stderr
 
 
 def test_gpu_use_in_a_worker_process_is_refused() -> None:

@@ -148,13 +148,14 @@ def test_overlapping_memory_of_two_tensors() -> None:
     assert a.tolist() == [0] * 6
 
 
-def test_numpy_refuses_as_pytorch() -> None:
+def test_numpy_refuses_as_pytorch_but_copies_from_the_gpu() -> None:
     with pytest.raises(RuntimeError, match="requires grad"):
         lucid.ones(1, requires_grad=True).numpy()
     with pytest.raises(TypeError, match="BFloat16"):
         lucid.ones(1, dtype=lucid.bfloat16).numpy()
-    with pytest.raises(TypeError, match=r"Tensor\.cpu"):
-        lucid.ones(1, device="gpu").numpy()
+    on_gpu = lucid.ones(20000, device="gpu")
+    on_gpu.numpy()[0] = 5
+    assert on_gpu[0].item() == 1
     x = lucid.ones(2, requires_grad=True)
     x.numpy(force=True)[0] = 5
     assert x.tolist() == [5, 1]

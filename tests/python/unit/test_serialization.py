@@ -237,7 +237,7 @@ def test_equal_objects_make_equal_files_with_aligned_entries(tmp_path: Path) -> 
         names, extras = struct.unpack_from("<2H", raw, info.header_offset + 26)
         assert (info.header_offset + 30 + names + extras) % 64 == 0
     record = json.loads(archive.read("archive/lucid"))
-    assert record == {"schema": 1, "lucid": lucid.__version__, "gpu": []}
+    assert record == {"schema": 1, "lucid": lucid.__version__, "gpu": [], "ops": {}}
 
 
 def test_a_newer_schema_is_refused_and_a_missing_record_is_no_fault() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import lucid
 from lucid import Tensor, errors
@@ -15,10 +16,13 @@ __all__ = ["RotaryEmbedding", "SinusoidalEmbedding", "SinusoidalEmbedding2D", "T
 
 
 class RotaryEmbedding(Module):
-    """Rotates queries or keys (…, length, dim) by their positions (Su et al., 2021).
+    """Rotates queries and keys (…, length, head_dim) by their positions (Su et al., 2021).
+
+    Called with one tensor it gives that rotated; with two, queries and keys, both. `cos_sin` gives the tables that
+    `F.apply_rotary_emb` takes.
 
     Args:
-        dim: The last dimension's size, even.
+        head_dim: The last dimension's size, even; `dim=` by another name.
         max_position: Unused rows cost nothing; positions may exceed it. Default: 2048.
         base: The slowest rotation's period over 2π. Default: 10000.
         interleaved: Whether neighbours are pairs, rather than element i and element i + dim/2. Default: False.
@@ -26,11 +30,22 @@ class RotaryEmbedding(Module):
 
     inv_freq: Tensor
 
-    def __init__(self, dim: int, max_position: int = 2048, base: float = 10000.0, interleaved: bool = False) -> None:
+    def __init__(
+        self,
+        head_dim: int | None = None,
+        max_position: int = 2048,
+        base: float = 10000.0,
+        interleaved: bool = False,
+        *,
+        dim: int | None = None,
+    ) -> None:
         super().__init__()
-        if dim < 2 or dim % 2:
-            raise errors.ValueError(f"RotaryEmbedding: dim must be even and positive, got {dim}")
-        self.dim = dim
+        if (head_dim is None) == (dim is None):
+            raise errors.TypeError("RotaryEmbedding expects the last dimension's size as head_dim, or as dim")
+        size = head_dim if head_dim is not None else dim
+        if size is None or size < 2 or size % 2:
+            raise errors.ValueError(f"RotaryEmbedding: head_dim must be even and positive, got {size}")
+        self.dim = self.head_dim = dim = size
         self.max_position = max_position
         self.base = base
         self.interleaved = interleaved
@@ -42,10 +57,27 @@ class RotaryEmbedding(Module):
         angles = positions.to(self.inv_freq.dtype).unsqueeze(-1) * self.inv_freq
         return angles.cos(), angles.sin()
 
-    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        """`x` (…, length, dim), whose first position is `offset`, rotated."""
-        cos, sin = self.cos_sin(lucid.arange(offset, offset + x.shape[-2], device=x.device))
-        return F.apply_rotary_emb(x, cos.to(x.dtype), sin.to(x.dtype), self.interleaved)
+    def forward(
+        self, x: Tensor, k: Tensor | int | None = None, position_ids: Tensor | None = None, *, offset: int = 0
+    ) -> Any:
+        """`x` (…, length, head_dim), or `x` and `k`, rotated.
+
+        Args:
+            x: Queries, or keys alone.
+            k: Keys; or `offset` by position.
+            position_ids: (length) or (N, length); from `offset` on where not given.
+            offset: The first position. Default: 0.
+        """
+        if isinstance(k, int):
+            offset, k = k, None
+        if position_ids is None:
+            position_ids = lucid.arange(offset, offset + x.shape[-2], device=x.device)
+        cos, sin = self.cos_sin(position_ids)
+        if position_ids.ndim == 2 and x.ndim == 4:
+            cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+        if k is None:
+            return F.apply_rotary_emb(x, cos.to(x.dtype), sin.to(x.dtype), self.interleaved)
+        return F.apply_rotary_emb(x, k, cos, sin, interleaved=self.interleaved)
 
     def extra_repr(self) -> str:
         return f"{self.dim}, max_position={self.max_position}, base={self.base}, interleaved={self.interleaved}"

@@ -1,7 +1,8 @@
 """The main process's side of the workers: starting, sending, receiving, noticing deaths, stopping.
 
-`ProcessTeam` and `ThreadTeam` look alike to the iterator. Invariant: after `close()` no worker process and no segment
-of shared memory of the team is left.
+On Linux workers are forked: their start takes milliseconds, and nothing is pickled. A forked worker never touches MLX,
+whose threads it has not, and closes what it inherited of other workers' pipes. `ProcessTeam` and `ThreadTeam` look
+alike to the iterator. Invariant: after `close()` no worker process and no segment of shared memory of the team is left.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import atexit
 import contextlib
 import multiprocessing
 import multiprocessing.connection
+import os
 import pickle
 import queue
 import secrets
@@ -17,25 +19,82 @@ import signal
 import sys
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from typing import Any, NoReturn
 
+from lucid import _C
+from lucid._warnings import warn_once
 from lucid.utils.data import _transport, _worker
 
 # How long a worker may take to end by itself after it was told to, in seconds.
 _PATIENCE = 5.0
 
 _SPAWNED = (
-    "Worker processes are spawned, so the dataset, collate_fn and worker_init_fn must be picklable: define "
-    "functions and "
-    "classes at the top of a module, or use worker_type='thread'."
+    "Worker processes are spawned, so the dataset, collate_fn and worker_init_fn must be picklable: define functions "
+    "and classes at the top of a module, or use worker_type='thread'."
 )
-_HINT = (
-    "A worker that ends before its first batch often means that the main script starts work when it is imported: "
-    "put it "
-    "under `if __name__ == '__main__':`."
+_UNGUARDED = (
+    "The main script starts work when it is imported, which a spawned worker does first: put that work under "
+    "`if __name__ == '__main__':`, or use worker_type='thread'."
 )
+_KILLED = {
+    "SIGKILL": "Who kills so is often the system, short of memory: use fewer workers or smaller batches.",
+    "SIGBUS": "Shared memory may be full: enlarge /dev/shm (`docker run --shm-size=…`), or use smaller batches.",
+    "SIGSEGV": "Compiled code of the dataset's crashed: num_workers=0 shows where (`python -X faulthandler`).",
+}
+
+
+def forks() -> bool:
+    """Are workers forked here? Apple's libraries do not work in a forked child, and Windows has none."""
+    return sys.platform.startswith("linux")
+
+
+def _guarded() -> bool:
+    """Does the main script ask whether it is the main script?"""
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    if getattr(main, "__spec__", None) is not None or path is None or not os.path.exists(path):
+        # `python -m`: a module like others; no script: there is nothing to run again.
+        return True
+    with open(path, "rb") as file:
+        return b"__name__" in file.read()
+
+
+def _why_threads(parcel: _worker.Parcel) -> str | None:
+    """Why a spawned worker could not begin; None where it can."""
+    try:
+        data = parcel.__getstate__()
+    except (AttributeError, TypeError, pickle.PicklingError) as e:
+        return f"the dataset or a function cannot be pickled ({e})"
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    if b"__main__" in data and (path is None or not os.path.exists(path)):
+        return "the dataset's class or a function was typed into a session, which no other process can import"
+    if not _guarded():
+        return "the script has no `if __name__ == '__main__':`, without which spawned workers would run it again"
+    return None
+
+
+def start(job: _worker.Job, context: Any, worker_type: str) -> ProcessTeam | ThreadTeam:
+    """The workers of a job: processes by the context or as is best here, or threads."""
+    if worker_type == "thread":
+        return ThreadTeam(job)
+    if context is not None:
+        return ProcessTeam(context, job)
+    if forks():
+        return ProcessTeam(multiprocessing.get_context("fork"), job)
+    why = _why_threads(_worker.Parcel(job))
+    if why is not None:
+        warn_once(
+            "data_threads",
+            f"DataLoader: {why}; its workers are threads here, which share Python's interpreter. worker_type='thread' "
+            "asks for them, multiprocessing_context='spawn' for the error",
+        )
+        return ThreadTeam(job)
+    return ProcessTeam(multiprocessing.get_context("spawn"), job)
 
 
 @contextlib.contextmanager
@@ -71,11 +130,36 @@ def _close_all() -> None:
         team.close()
 
 
+def disown() -> None:
+    """In a forked worker: closes the main process's ends of all pipes, which would keep them open when it is gone."""
+    for team in list(_open_teams):
+        team.closed = True
+        for connection in team.connections:
+            connection.close()
+
+
+def _start(process: Any, method: str) -> None:
+    if method != "fork":
+        process.start()
+        return
+    # One tracker for all: a child's own would not learn that what it made is gone.
+    resource_tracker.ensure_running()
+    if _C._gpu_in_use():
+        # No thread of MLX's is inside of one of its locks when it is idle.
+        _C._synchronize("gpu")
+    with warnings.catch_warnings():
+        # Python warns of threads: Lucid's own are made anew in the child, and MLX's are not needed there.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        process.start()
+
+
 class ProcessTeam:
-    """Spawned worker processes, each with a pipe of its own."""
+    """Worker processes, each with a pipe of its own."""
 
     def __init__(self, context: Any, job: _worker.Job) -> None:
         _open_teams.add(self)
+        self.method = context.get_start_method()
+        self.owner = os.getpid()
         self.token = f"lucid{secrets.token_hex(4)}"
         self.processes: list[Any] = []
         self.connections: list[Any] = []
@@ -89,11 +173,12 @@ class ProcessTeam:
             for i in range(job.num_workers):
                 ours, theirs = context.Pipe(duplex=True)
                 self.connections.append(ours)
+                forked = self.method == "fork"
                 process = context.Process(
-                    target=_worker.process_main, args=(i, parcel, theirs, self.token), daemon=True
+                    target=_worker.process_main, args=(i, parcel, theirs, self.token, forked), daemon=True
                 )
                 with _without_interrupts():
-                    process.start()
+                    _start(process, self.method)
                 theirs.close()
                 self.processes.append(process)
         except BaseException as e:
@@ -130,15 +215,18 @@ class ProcessTeam:
     def _died(self, worker: int) -> NoReturn:
         process = self.processes[worker]
         process.join(_PATIENCE)
-        hint = "" if self.answered[worker] else f" {_HINT}"
+        how = _how(process.exitcode)
+        advice = next((text for name, text in _KILLED.items() if how.endswith(name)), None)
+        if self.method != "fork" and not self.answered[worker] and not how.startswith("was killed") and not _guarded():
+            advice = _UNGUARDED
+        hint = "" if advice is None else f" {advice}"
         raise RuntimeError(
-            f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly: worker {worker} "
-            f"{_how(process.exitcode)}.{hint}"
+            f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly: worker {worker} {how}.{hint}"
         ) from None
 
     def close(self) -> None:
         """Ends the workers and removes what they left."""
-        if self.closed:
+        if self.closed or self.owner != os.getpid():
             return
         self.closed = True
         for connection in self.connections:

@@ -1,11 +1,12 @@
 """What runs in a worker, process or thread: read tasks, fetch, answer; and what both sides say to each other.
 
-A worker process is spawned, imports Lucid's CPU side only and forbids itself the GPU: MLX in many processes would each
-hold a context. It ends when told to, and when the main process is gone.
+A worker process forbids itself the GPU: spawned ones would each hold a context, and forked ones have none of MLX's
+threads. It ends when told to, and when the main process is gone.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import queue
@@ -205,8 +206,14 @@ def _listen(connection: Any, tasks: queue.SimpleQueue[Any]) -> None:
             return
 
 
-def process_main(worker_id: int, parcel: Parcel, connection: Any, token: str) -> None:
+def process_main(worker_id: int, parcel: Parcel, connection: Any, token: str, forked: bool) -> None:
     """The main function of a worker process."""
+    if forked:
+        from lucid.utils.data import _team
+
+        _team.disown()
+        # What the main process left to the collector is none of this one's business: pipes, and arrays of the GPU.
+        gc.freeze()
     # Ctrl-C reaches the whole group; the main process handles it and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):

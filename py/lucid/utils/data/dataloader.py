@@ -20,8 +20,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers", "worker_type")
 _NO_FORK = (
-    "multiprocessing_context='fork' is refused: a child that is forked after MLX was used hangs. "
-    "Use 'spawn' (the default) or 'forkserver', or worker_type='thread'"
+    "multiprocessing_context='fork' is refused on this platform: its system libraries do not work in a forked child. "
+    "Use 'spawn' (the default here) or 'forkserver', or worker_type='thread'"
 )
 
 
@@ -48,7 +48,8 @@ class DataLoader(NamedInErrors, Generic[T_co]):
         drop_last: Whether a last shorter batch is left out.
         timeout: Seconds to wait for a batch of a worker before a RuntimeError; 0 waits for ever.
         worker_init_fn: Called in each worker with its number, after seeding.
-        multiprocessing_context: `'spawn'` or `'forkserver'`, or such a context. `'fork'` is refused.
+        multiprocessing_context: `'fork'`, `'spawn'` or `'forkserver'`, or such a context. `'fork'` is the default on
+            Linux and refused elsewhere, where `'spawn'` is.
         generator: The source of random orders and of the workers' seeds.
         prefetch_factor: Batches that each worker makes ahead; 2 by default.
         persistent_workers: Whether workers outlive the epoch.
@@ -57,11 +58,20 @@ class DataLoader(NamedInErrors, Generic[T_co]):
         worker_type: `'process'`, or `'thread'` (not in PyTorch): threads share the dataset and all global state, so
             nothing is pickled or reseeded, and Python code runs one thread at a time.
 
-    Worker processes are spawned, as PyTorch's are on macOS, on every platform: what they are given must be picklable,
-    and a script that uses them guards its entry by `if __name__ == "__main__":`. They use the CPU only. Worker `i`
-    seeds Python's `random`, Lucid and, where it was imported, NumPy with `base_seed + i`; code there sees
-    `get_worker_info()`. Their batches come through shared memory. An exception there is raised here with the worker's
-    traceback, and a worker that dies is a RuntimeError.
+    Worker processes start as PyTorch's do. On Linux they are forked: datasets, lambdas and classes of a notebook are
+    simply there, and scripts need no guard. On macOS, or where it is asked for, they are spawned: what they are given
+    must be picklable, and a script guards its entry by `if __name__ == "__main__":`; where that cannot work and
+    nothing was asked for, threads do the work instead, with one warning that says why (PyTorch raises).
+
+    Workers use the CPU only: a tensor of the GPU device in the dataset is an error there. Worker `i` seeds Python's
+    `random`, Lucid and, where it was imported, NumPy with `base_seed + i`; code there sees `get_worker_info()`. Their
+    batches come through shared memory. An exception there is raised here with the worker's traceback, and a worker
+    that dies is a RuntimeError.
+
+    Example:
+        >>> squares = [lucid.tensor(i * i) for i in range(4)]
+        >>> [batch.tolist() for batch in DataLoader(squares, batch_size=2, num_workers=1)]
+        [[0, 1], [4, 9]]
     """
 
     dataset: Any
@@ -193,7 +203,7 @@ class DataLoader(NamedInErrors, Generic[T_co]):
                     "multiprocessing_context option should be a valid context object or a string specifying the start "
                     f"method, but got multiprocessing_context={context}"
                 )
-            if context.get_start_method() == "fork":
+            if context.get_start_method() == "fork" and not _team.forks():
                 raise ValueError(_NO_FORK)
         self._context = context
 
@@ -317,10 +327,7 @@ class _WorkerIterator(_BaseIterator):
             loader.num_workers,
         )
         self.team: Any
-        if loader.worker_type == "thread":
-            self.team = _team.ThreadTeam(job)
-        else:
-            self.team = _team.ProcessTeam(loader.multiprocessing_context or multiprocessing.get_context("spawn"), job)
+        self.team = _team.start(job, loader.multiprocessing_context, loader.worker_type)
         self.closed = False
         try:
             self._begin()

@@ -1,0 +1,317 @@
+"""`sparse_csr_tensor`: sparse matrices by rows, as in PyTorch's CSR layout.
+
+Row i's elements are `values[crow_indices[i] : crow_indices[i + 1]]`, in the columns `col_indices` says there. Products
+and sums are those of the COO layout, to which the row pointers are expanded; results that are sparse have CSR layout.
+Gradients go to the values, and to dense factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import lucid
+from lucid import Tensor, errors
+from lucid._wrapped import Rules, name_of
+
+RULES = Rules("CSR tensors")
+
+
+def _fail(op: str, why: str) -> NoReturn:
+    raise errors.RuntimeError(f"{op}(): {why}")
+
+
+class SparseCsrTensor(Tensor):
+    """A matrix in CSR layout. See `sparse_csr_tensor`."""
+
+    _crow: Tensor
+    _col: Tensor
+    _kept: Tensor
+    _sizes: tuple[int, int]
+
+    @classmethod
+    def make(cls, crow: Tensor, col: Tensor, values: Tensor, size: tuple[int, int]) -> SparseCsrTensor:
+        """A tensor of these parts, which are not checked again."""
+        made: SparseCsrTensor = Tensor._make_subclass(cls, values.detach())
+        made._crow, made._col, made._kept, made._sizes = crow, col, values, size
+        return made
+
+    def like(self, values: Tensor) -> SparseCsrTensor:
+        """Other values at the same places."""
+        return SparseCsrTensor.make(self._crow, self._col, values, self._sizes)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") == "__get__":
+            return getattr(args[0]._kept, name_of(func))
+        return RULES.run(func, tuple(args), dict(kwargs or {}))
+
+    def crow_indices(self) -> Tensor:
+        """Where each row's elements begin, and the end: (n + 1)."""
+        return self._crow
+
+    def col_indices(self) -> Tensor:
+        """The column of each element: (nnz)."""
+        return self._col
+
+    def values(self) -> Tensor:
+        """The elements, row by row: (nnz)."""
+        return self._kept
+
+    def _nnz(self) -> int:
+        return int(self._kept.shape[0])
+
+    def row_indices(self) -> Tensor:
+        """The row of each element: (nnz)."""
+        rows = lucid.arange(self._sizes[0], device=self._crow.device)
+        return rows.repeat_interleave((self._crow[1:] - self._crow[:-1]).long(), 0)
+
+    def to_sparse(self, *_: Any, **__: Any) -> Tensor:
+        """The matrix in COO layout, coalesced where no element is there twice."""
+        indices = lucid.stack([self.row_indices(), self._col.long()])
+        return lucid.sparse_coo_tensor(indices, self._kept, self._sizes)
+
+    to_sparse_coo = to_sparse
+
+    def to_sparse_csr(self, dense_dim: int | None = None) -> SparseCsrTensor:
+        """This tensor."""
+        return self
+
+    def to_dense(self, dtype: lucid.dtype | None = None, **_: Any) -> Tensor:
+        """The matrix with all its zeros; gradients go through."""
+        made = self.to_sparse().to_dense()
+        return made if dtype is None else made.to(dtype)
+
+    @property
+    def shape(self) -> lucid.Size:
+        """(n, m)."""
+        return lucid.Size(self._sizes)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or one size."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        """2."""
+        return 2
+
+    def sparse_dim(self) -> int:
+        """2."""
+        return 2
+
+    def dense_dim(self) -> int:
+        """0."""
+        return 0
+
+    def numel(self) -> int:
+        """n · m."""
+        return self._sizes[0] * self._sizes[1]
+
+    ndim = property(dim)
+    layout = property(lambda self: lucid.sparse_csr)
+    is_sparse = property(lambda self: False)
+    is_sparse_csr = property(lambda self: True)
+    requires_grad = property(lambda self: self._kept.requires_grad, lambda self, on: self._kept.requires_grad_(on))
+    is_leaf = property(lambda self: self._kept.is_leaf)
+    grad_fn = property(lambda self: self._kept.grad_fn)
+
+    @property  # type: ignore[misc]
+    def grad(self) -> Any:
+        """The gradient of the values, at their places."""
+        found = self._kept.grad
+        return None if found is None else self.like(found)
+
+    def requires_grad_(self, requires_grad: bool = True) -> SparseCsrTensor:
+        """Says whether gradients are wanted of the values."""
+        self._kept.requires_grad_(requires_grad)
+        return self
+
+    def __len__(self) -> int:
+        return self._sizes[0]
+
+    def __repr__(self, **_: Any) -> str:
+        parts = (("crow_indices", self._crow), ("col_indices", self._col), ("values", self._kept.detach()))
+        told = ", ".join(f"{name}={part!r}" for name, part in parts)
+        return f"tensor({told}, size={self._sizes}, nnz={self._nnz()}, layout=lucid.sparse_csr)"
+
+    __str__ = __repr__
+    __hash__ = object.__hash__
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return SparseCsrTensor.make, (self._crow, self._col, self._kept, self._sizes)
+
+
+def sparse_csr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: lucid.dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> SparseCsrTensor:
+    """A sparse matrix by rows.
+
+    Args:
+        crow_indices: (n + 1), rising from 0 to the number of elements; int32 or int64, or a list.
+        col_indices: (nnz), of the same dtype; rising within a row, each below m.
+        values: (nnz): tensor or list.
+        size: (n, m); as small as the indices allow where not given.
+        dtype, device: Those of the values; what `values` has where not given.
+        requires_grad: Whether gradients are wanted of the values.
+        check_invariants: Accepted: the indices are checked in any case.
+
+    Raises:
+        RuntimeError: parts that do not fit one another, or a column beyond the size.
+
+    Differences from PyTorch: one matrix, not a batch of them, and single numbers as values.
+
+    Example:
+        >>> x = lucid.sparse_csr_tensor([0, 1, 2], [1, 0], [2.0, 3.0], (2, 2))
+        >>> (x @ lucid.ones(2, 1)).tolist()
+        [[2.0], [3.0]]
+    """
+    op = "sparse_csr_tensor"
+
+    def index(name: str, given: Any) -> Tensor:
+        made = given if isinstance(given, Tensor) else lucid.tensor(given, dtype=lucid.int64)
+        if made.ndim != 1 or made.dtype not in (lucid.int32, lucid.int64):
+            _fail(op, f"expected {name} of 1 dimension and dtype int32 or int64, got {made.ndim} and {made.dtype}")
+        return made if device is None else made.to(device)
+
+    crow, col = index("crow_indices", crow_indices), index("col_indices", col_indices)
+    if not isinstance(values, Tensor):
+        values = lucid.tensor(values, dtype=dtype, device=device)
+    elif dtype is not None or device is not None:
+        values = values.to(device=device, dtype=dtype)
+    if crow.dtype != col.dtype:
+        _fail(op, f"crow_indices and col_indices must have the same dtype, got {crow.dtype} and {col.dtype}")
+    if values.ndim != 1 or values.shape[0] != col.shape[0]:
+        _fail(op, f"expected one value for each of {col.shape[0]} columns, got shape {list(values.shape)}")
+    pointers, columns = crow.tolist(), col.tolist()
+    rising = all(a <= b for a, b in pairwise(pointers))
+    if not pointers or pointers[0] != 0 or pointers[-1] != len(columns) or not rising:
+        _fail(op, f"crow_indices must rise from 0 to nnz={len(columns)}, got {pointers[:8]}")
+    if size is None:
+        size = (len(pointers) - 1, max(columns, default=-1) + 1)
+    if len(size) != 2 or size[0] != len(pointers) - 1:
+        _fail(op, f"expected size (n, m) with n = {len(pointers) - 1} rows of crow_indices, got {tuple(size)}")
+    if any(not 0 <= c < size[1] for c in columns):
+        _fail(op, f"a column is out of range for size {tuple(size)}")
+    starts = set(pointers)
+    if any(a >= b and i + 1 not in starts for i, (a, b) in enumerate(pairwise(columns))):
+        _fail(op, "columns must rise within each row, each once")
+    if requires_grad:
+        values = values.detach().requires_grad_()
+    return SparseCsrTensor.make(crow, col, values, (int(size[0]), int(size[1])))
+
+
+def to_sparse_csr(x: Tensor, dense_dim: int | None = None) -> SparseCsrTensor:
+    """The CSR form of a matrix, dense or COO: `x.to_sparse_csr()`."""
+    op = "to_sparse_csr"
+    if dense_dim:
+        raise errors.NotImplementedError(f"{op}: values are single numbers, got dense_dim={dense_dim}")
+    if x.ndim != 2:
+        _fail(op, f"expected a matrix, got shape {list(x.shape)}")
+    coo = (x if x.is_sparse else x.to_sparse()).coalesce()
+    rows, cols = coo.indices()
+    counts = lucid.bincount(rows, minlength=int(x.shape[0]))
+    crow = lucid.cat([counts.new_zeros([1]), counts.cumsum(0)])
+    return SparseCsrTensor.make(crow, cols.contiguous(), coo.values(), (int(x.shape[0]), int(x.shape[1])))
+
+
+# ---- the rules -------------------------------------------------------------------------------------------------------
+
+_OF_VALUES = """abs asin asinh atan atanh ceil clone deg2rad detach erf erfinv expm1 floor frac isinf isnan log1p neg
+positive rad2deg relu round sgn sign sin sinh sqrt square tan tanh trunc to float double half bfloat16 cpu cuda
+zeros_like isposinf isneginf angle"""
+
+
+def _of_values(func: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) -> SparseCsrTensor:
+    """A function that is 0 at 0."""
+    values = func(input._kept, *args, **kwargs)
+    moved = input._crow.to(values.device), input._col.to(values.device)
+    return SparseCsrTensor.make(*moved, values, input._sizes)
+
+
+for _name in _OF_VALUES.split():
+    RULES.table[_name] = _of_values
+
+
+def _coo(x: Any) -> Any:
+    return x.to_sparse() if isinstance(x, SparseCsrTensor) else x
+
+
+def _back(x: Any) -> Any:
+    return to_sparse_csr(x) if isinstance(x, Tensor) and x.is_sparse and x.ndim == 2 else x
+
+
+@RULES.add("matmul", "mm", "rmatmul", "mv", "spmm", "dsmm")
+def _product(func: Any, input: Any, other: Any) -> Any:
+    if name_of(func) == "__rmatmul__":
+        input, other = other, input
+    return _back(lucid.matmul(_coo(input), _coo(other)))
+
+
+@RULES.add("addmm")
+def _addmm(func: Any, input: Any, mat1: Any, mat2: Any, **kwargs: Any) -> Any:
+    return _back(lucid.addmm(_coo(input), _coo(mat1), _coo(mat2), **kwargs))
+
+
+@RULES.add("add", "sub")
+def _add(func: Any, input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    sign = -alpha if name_of(func).strip("_") == "sub" else alpha
+    if not isinstance(other, Tensor):
+        _fail(name_of(func), "a number is added to every element, those that are not there too: call to_dense() first")
+    if not isinstance(input, SparseCsrTensor):
+        return lucid.add(input, _coo(other), alpha=sign)
+    if not isinstance(other, SparseCsrTensor):
+        return lucid.add(input.to_dense(), _coo(other) * sign)
+    return _back(lucid.add(_coo(input), _coo(other), alpha=sign))
+
+
+@RULES.add("mul", "div", "true_divide", "rmul", "truediv")
+def _scale(func: Any, input: Any, other: Any, **kwargs: Any) -> Any:
+    if not isinstance(input, SparseCsrTensor):
+        input, other = other, input
+    if not isinstance(other, Tensor) or other.ndim == 0:
+        division = "div" in name_of(func)
+        return input.like(input._kept / other if division else input._kept * other)
+    if "div" in name_of(func):
+        _fail("div", "a sparse matrix is divided by a number alone")
+    if isinstance(other, SparseCsrTensor):
+        return _back(lucid.mul(_coo(input), _coo(other)))
+    if other.ndim != 2:
+        _fail("mul", f"expected a matrix or a number, got shape {list(other.shape)}")
+    return input.like(input._kept * other.expand(input._sizes)[input.row_indices(), input._col.long()])
+
+
+@RULES.add("t", "transpose")
+def _transpose(func: Any, input: Any, *dims: int) -> SparseCsrTensor:
+    return to_sparse_csr(_coo(input).t())
+
+
+@RULES.add("sum")
+def _sum(func: Any, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    if dim is None:
+        return input._kept.sum(dtype=dtype)  # type: ignore[no-any-return]
+    return input.to_dense().sum(dim, keepdim, dtype=dtype)  # type: ignore[no-any-return]
+
+
+@RULES.add("select", "getitem")
+def _select(func: Any, input: Any, *where: Any) -> Any:
+    dense = input.to_dense()
+    return dense.select(*where) if name_of(func) == "select" else dense[where[0]]
+
+
+@RULES.add("backward")
+def _backward(func: Any, input: Any, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
+    input._kept.backward(gradient._kept if isinstance(gradient, SparseCsrTensor) else gradient, *args, **kwargs)
+
+
+@RULES.add("is_floating_point", "is_complex", "element_size", "get_device")
+def _told(func: Any, input: Any, *args: Any) -> Any:
+    return func(input._kept, *args)
