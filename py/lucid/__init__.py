@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from lucid import hub as hub
     from lucid import jit as jit
     from lucid import library as library
+    from lucid import lightning as lightning
     from lucid import linalg as linalg
     from lucid import mps as mps
     from lucid import ops as ops
@@ -212,6 +213,7 @@ _PACKAGES = {
     "hub",
     "jit",
     "library",
+    "lightning",
     "linalg",
     "metal",
     "mps",
