@@ -272,7 +272,8 @@ pub extern "C" fn lcMemcpy(to: *mut c_void, from: *const c_void, bytes: usize, k
         // Held over the copy, so that nobody frees what is read or written.
         let memory = MEMORY.lock();
         let (to_device, from_device) = (kind == 1 || kind == 3, kind == 2 || kind == 3);
-        if (to_device && !within(&memory, to as usize, bytes)) || (from_device && !within(&memory, from as usize, bytes))
+        if (to_device && !within(&memory, to as usize, bytes))
+            || (from_device && !within(&memory, from as usize, bytes))
         {
             return INVALID_POINTER;
         }
@@ -285,7 +286,7 @@ pub extern "C" fn lcMemcpy(to: *mut c_void, from: *const c_void, bytes: usize, k
 /// Waits until the engine has done all that was started.
 #[unsafe(no_mangle)]
 pub extern "C" fn lcDeviceSynchronize() -> i32 {
-    guarded(UNKNOWN, || if mlx_ffi::stream::synchronize().is_ok() { SUCCESS } else { NOT_AVAILABLE })
+    guarded(UNKNOWN, || if mlx_ffi::synchronize().is_ok() { SUCCESS } else { NOT_AVAILABLE })
 }
 
 fn is_policy(policy: i32) -> bool {

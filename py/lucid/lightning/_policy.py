@@ -78,7 +78,17 @@ class _IoPolicy:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
 
-class MatMulIoPolicy(_IoPolicy):
+class _PairIoPolicy(_IoPolicy):
+    """The fields of policies for ops of two operands."""
+
+    upload_a: Any
+    upload_b: Any
+    download_out: Any
+    synchronize: Any
+    _frequencies = {"upload_a": True, "upload_b": True, "download_out": True, "synchronize": True}
+
+
+class MatMulIoPolicy(_PairIoPolicy):
     """What a product uploads, downloads and waits for.
 
     Args:
@@ -94,18 +104,12 @@ class MatMulIoPolicy(_IoPolicy):
         'once'
     """
 
-    upload_a: Any
-    upload_b: Any
-    download_out: Any
-    synchronize: Any
-    _frequencies = {"upload_a": True, "upload_b": True, "download_out": True, "synchronize": True}
 
-
-class MatrixElementwiseIoPolicy(MatMulIoPolicy):
+class MatrixElementwiseIoPolicy(_PairIoPolicy):
     """What an elementwise op of two matrices uploads, downloads and waits for; fields as in `MatMulIoPolicy`."""
 
 
-class VectorAddIoPolicy(MatMulIoPolicy):
+class VectorAddIoPolicy(_PairIoPolicy):
     """What a sum of two vectors uploads, downloads and waits for; fields as in `MatMulIoPolicy`."""
 
 

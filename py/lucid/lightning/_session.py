@@ -48,6 +48,7 @@ class Session:
         asked = device_of(op, device)
         # A session is for many runs, so that it stays where it was asked for unless the policy's threshold says so.
         self._device = _policy.select(family, op, asked, work)
+        self._asked = asked
         self._fallback = self._device != asked
         self._lock = threading.Lock()
         self._resident: dict[str, Tensor] = {}
@@ -198,4 +199,7 @@ class Session:
         """The result as the operands' kind, in memory of its own."""
         if result is None:
             return None
+        if self._kind == "tensor":
+            # The crossover is for arrays: a tensor is given where it was asked for.
+            result = _dispatch.moved(result, self._asked)
         return _arrays.result(self._kind, result, self._flat)

@@ -539,6 +539,9 @@ def _kept_session(kind: type[_Runs], *arguments: Any) -> Any:
 
 def _with_policy(session: Any, method: str, a: Any, b: Any, policy: Any, out: Any = None, into: bool = False) -> Any:
     session.set_policy(policy)
+    for name, operand in (("a", a), ("b", b)):
+        if operand is None and policy._often(f"upload_{name}") == "always":
+            raise errors.TypeError(f"{method}(): {name} is None, and the policy uploads it; pass an array, or upload_{name}=False")
     return session._do(
         method, {"a": a, "b": b}, out, into=into, synchronize=policy._often("synchronize"), running=False
     )

@@ -195,7 +195,7 @@ def runtime_trace_timeline(
         events = [dict(event) for event in RING.events]
         dropped = RING.made - len(events)
     events.sort(key=lambda e: (e["timestamp_ns"], e["seq"]))
-    for event, following in zip(events, [*events[1:], None], strict=True):
+    for event, following in zip(events, [*events[1:], None], strict=False):
         # The last event has no next one: its own time stands for it.
         event["delta_next_ns"] = (
             event["duration_ns"] if following is None else following["timestamp_ns"] - event["timestamp_ns"]

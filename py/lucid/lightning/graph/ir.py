@@ -318,7 +318,7 @@ class GraphIR:
                 if place.get(t, step["device"]) != step["device"] and t not in group["transfers"]:
                     group["transfers"].append(t)
             place.update(dict.fromkeys(step["outputs"], step["device"]))
-        for group, following in zip(groups, [*groups[1:], None], strict=True):
+        for group, following in zip(groups, [*groups[1:], None], strict=False):
             del group["_key"]
             group["sync_after"] = following is None or following["device"] != group["device"]
         return groups
