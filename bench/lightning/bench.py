@@ -4,12 +4,12 @@
     python bench/lightning/bench.py --suite quick
     python bench/lightning/bench.py --suite all --out results
 
-Suites: kernel (attention, convolution, GEMM), pipeline (FFN, LN -> projection, conv -> attention), ml (linear, matrix sub,
-vector add), sweep (large GEMM in three tuning modes), overhead (direct calls against `lc.api`), quick (a row of each
+Suites: kernel (attention, convolution, GEMM), pipeline (FFN, LN -> projection, conv -> attention), ml (linear, matrix
+sub, vector add), sweep (large GEMM in three tuning modes), overhead (direct calls against `lc.api`), quick (a row of each
 family), ai (kernel, pipeline and overhead), dl (sweep), all. All variants of all rows take turns. `ratio` is PyTorch's
 median over the better of ours; `control` is a second PyTorch over the first, and says how far from 1 a ratio may be by
-chance. `cv` is the coefficient of variation of our medians over --repeats runs of the whole; a suite of more than --gate
-percent is said not to be stable, and with --strict ends in an error.
+chance. `cv` is the coefficient of variation of our medians over --repeats runs of the whole; a suite of more than
+--gate percent is said not to be stable, and with --strict ends in an error.
 """
 
 from __future__ import annotations
@@ -390,8 +390,9 @@ def markdown(result: dict[str, Any]) -> str:
     said = "not repeated" if found["stable"] is None else ("stable" if found["stable"] else "not stable")
     return (
         f"{result['device']}, {result['threads']} thread(s), PyTorch {result['torch']}, Lucid {result['lucid']}, load "
-        f"{result['load']}. {len(compared) - len(lost)} of {len(compared)} rows at least as fast as PyTorch. The run is "
-        f"{said}: coefficient of variation {cell(found['cv_pct'], '.1f') or 'unknown'} %, gate {found['gate_pct']:g} %.\n\n"
+        f"{result['load']}. {len(compared) - len(lost)} of {len(compared)} rows at least as fast as PyTorch. The run "
+        f"is {said}: coefficient of variation {cell(found['cv_pct'], '.1f') or 'unknown'} %, gate "
+        f"{found['gate_pct']:g} %.\n\n"
         f"{head}\n{body}\n"
     )
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A summary over suites, from the JSON files that bench.py wrote.
 
-    python bench/lightning/summary.py results/*.json --out results/summary
+python bench/lightning/summary.py results/*.json --out results/summary
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lightning Core's runtime over Lucid's engine: explicit sessions, IO, synchronisation, tuning, traces and graphs.
 
 Ops take float32 NumPy arrays, lists and Lucid's tensors, and give what they were given. `install()` lets scripts
-`import lightning_core as lc`; `python -m lucid.lightning SCRIPT` runs one that does. What the names here mean, and where
-they differ from Lightning Core's, is in docs/lightning.md.
+`import lightning_core as lc`; `python -m lucid.lightning SCRIPT` runs one that does. What the names here mean, and
+where they differ from Lightning Core's, is in docs/lightning.md.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ from lucid.lightning._policy import MatrixElementwiseIoPolicy as MatrixElementwi
 from lucid.lightning._policy import VectorAddIoPolicy as VectorAddIoPolicy
 from lucid.lightning._policy import crossover_policy_get as crossover_policy_get
 from lucid.lightning._policy import crossover_policy_set as crossover_policy_set
+from lucid.lightning._policy_calls import conv2d_nchw_metal_resident as conv2d_nchw_metal_resident
+from lucid.lightning._policy_calls import matmul_np_into_with_policy as matmul_np_into_with_policy
+from lucid.lightning._policy_calls import matmul_np_with_policy as matmul_np_with_policy
+from lucid.lightning._policy_calls import matmul_with_policy as matmul_with_policy
+from lucid.lightning._policy_calls import matrix_sub_with_policy as matrix_sub_with_policy
+from lucid.lightning._policy_calls import vector_add_with_policy as vector_add_with_policy
 from lucid.lightning._runtime import backend_name as backend_name
 from lucid.lightning._runtime import cuda_available as cuda_available
 from lucid.lightning._runtime import memory_model_name as memory_model_name
@@ -71,13 +77,7 @@ from lucid.lightning._sessions import ConvAttentionResidentSession as ConvAttent
 from lucid.lightning._sessions import MatMulMetalResidentSession as MatMulMetalResidentSession
 from lucid.lightning._sessions import MatrixElemwiseMetalResidentSession as MatrixElemwiseMetalResidentSession
 from lucid.lightning._sessions import VectorAddMetalResidentSession as VectorAddMetalResidentSession
-from lucid.lightning._sessions import conv2d_nchw_metal_resident as conv2d_nchw_metal_resident
 from lucid.lightning._sessions import matmul2d_resident_session as matmul2d_resident_session
-from lucid.lightning._sessions import matmul_np_into_with_policy as matmul_np_into_with_policy
-from lucid.lightning._sessions import matmul_np_with_policy as matmul_np_with_policy
-from lucid.lightning._sessions import matmul_with_policy as matmul_with_policy
-from lucid.lightning._sessions import matrix_sub_with_policy as matrix_sub_with_policy
-from lucid.lightning._sessions import vector_add_with_policy as vector_add_with_policy
 from lucid.lightning._tensor import Tensor as Tensor
 from lucid.lightning._tensor import Tensor64 as Tensor64
 from lucid.lightning._tensor import TensorView as TensorView

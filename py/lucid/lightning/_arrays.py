@@ -29,6 +29,9 @@ INPUT_CHECKS = ("none", "nan", "finite")
 
 class _Settings:
     input_check = "none"
+    # NumPy's array class and its float32, once somebody has imported it.
+    ndarray: Any = None
+    float32: Any = None
 
 
 def runtime_input_check_set(check: str) -> None:
@@ -51,7 +54,10 @@ def runtime_input_check_get() -> str:
 def _ndarray() -> Any:
     """NumPy's array class; `None` while nobody has imported NumPy, so that nothing can be one."""
     numpy = sys.modules.get("numpy")
-    return None if numpy is None else numpy.ndarray
+    if numpy is None or not hasattr(numpy, "ndarray"):
+        return None
+    _Settings.ndarray, _Settings.float32 = numpy.ndarray, numpy.dtype("float32")
+    return numpy.ndarray
 
 
 def numpy() -> Any:
@@ -96,24 +102,21 @@ def given(op: str, name: str, x: Any) -> Given:
         DtypeMismatch: An array's or a tensor's dtype is not float32.
         ValueError: It is empty, or the input check refuses a value.
     """
-    ndarray = _ndarray()
+    ndarray = _Settings.ndarray or _ndarray()
     if ndarray is not None and isinstance(x, ndarray):
-        if x.dtype.char != "f" or not x.dtype.isnative:
+        # NumPy's own dtype object, which most arrays have, says at once what the longer question asks.
+        if x.dtype is not _Settings.float32 and (x.dtype.char != "f" or not x.dtype.isnative):
             raise errors.DtypeMismatch(
                 f"{op}: {name} must be float32 of the machine's byte order, got {x.dtype}; use astype(np.float32)"
             )
         if x.size == 0:
             raise errors.ValueError(f"{op}: {name} is empty, of shape {x.shape}")
-        if x.flags.writeable:
-            try:
-                tensor = _from_dlpack(x.__dlpack__())[0]
-            except (BufferError, ValueError):
-                tensor = from_numpy(numpy().ascontiguousarray(x))
-        else:
-            # DLPack of this kind cannot say "read-only"; ops read their operands alone.
-            view = x.view()
-            tensor = _read_only(view)
-        kind, address = "numpy", x.__array_interface__["data"][0]
+        try:
+            tensor = _from_dlpack(x.__dlpack__())[0]
+        except (BufferError, ValueError):
+            # DLPack of this kind cannot say "read-only", nor have strides that are no whole elements.
+            tensor = _odd(x)
+        kind, address = "numpy", id(x)
     elif isinstance(x, Tensor):
         tensor = x
         if tensor.dtype is not _FLOAT32:
@@ -136,13 +139,14 @@ def given(op: str, name: str, x: Any) -> Given:
     return Given(tensor, kind, address)
 
 
-def _read_only(view: Any) -> Tensor:
-    """A tensor that shows a read-only array; the engine refuses writes to it."""
+def _odd(x: Any) -> Tensor:
+    """A tensor of an array that DLPack does not show: one that is read-only, which the engine refuses to write to, or
+    else a copy."""
     import warnings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return from_numpy(view)
+        return from_numpy(x.copy() if x.flags.writeable else x)
 
 
 def shaped(op: str, name: str, operand: Given, shape: Sequence[int]) -> Tensor:
@@ -152,13 +156,13 @@ def shaped(op: str, name: str, operand: Given, shape: Sequence[int]) -> Tensor:
         ShapeMismatch: It has another shape.
     """
     tensor = operand.tensor
-    have = tuple(tensor.shape)
+    have = tensor.shape
     wanted = tuple(shape)
     if have == wanted:
         return tensor
     if len(have) == 1 and have[0] == math.prod(wanted):
         return tensor.reshape(wanted)
-    raise errors.ShapeMismatch(f"{op}: {name} must have shape {wanted} (or be flat), got {have}")
+    raise errors.ShapeMismatch(f"{op}: {name} must have shape {wanted} (or be flat), got {tuple(have)}")
 
 
 def sizes(op: str, **named: Any) -> tuple[int, ...]:
@@ -170,6 +174,9 @@ def sizes(op: str, **named: Any) -> tuple[int, ...]:
     """
     out = []
     for name, value in named.items():
+        if type(value) is int and 0 < value < 1 << 31:
+            out.append(value)
+            continue
         index = getattr(value, "__index__", None)
         if index is None or isinstance(value, bool):
             raise errors.TypeError(f"{op}: {name} must be an int, got {type(value).__name__}")
@@ -248,8 +255,13 @@ def apart(op: str, out: Tensor, **operands: Tensor) -> None:
     for name, tensor in operands.items():
         if tensor.is_cpu:
             begin = tensor.data_ptr()
-            spans = sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-            if begin < end and start < begin + 4 * spans:
+            if begin >= end:
+                continue
+            if tensor.is_contiguous():
+                spans = tensor.numel()
+            else:
+                spans = sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+            if start < begin + 4 * spans:
                 raise errors.ValueError(f"{op}: out overlaps {name}; pass memory of its own")
 
 
@@ -262,9 +274,8 @@ def result(kind: str, tensor: Tensor, flat: bool = False) -> Any:
     home = tensor if tensor.is_cpu else tensor.cpu()
     if kind == "list":
         return home.tolist()
-    if 4 * home.numel() <= SMALL_BYTES:
-        np = numpy()
-        array = np.empty(tuple(home.shape), np.float32)
+    if 4 * home.numel() <= SMALL_BYTES and _Settings.ndarray is not None:
+        array = _Settings.ndarray(home.shape, _Settings.float32)
         _from_dlpack(array.__dlpack__())[0].copy_(home)
         return array
     return _show(home.contiguous())

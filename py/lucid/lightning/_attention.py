@@ -194,7 +194,13 @@ class AttentionSession(Session):
         self._steps = 0
         self._last_loss: float | None = None
         super().__init__(
-            op, {"q": shape, "k": shape, "v": shape, "target": shape}, shape, device, "attention", work, needs=("q", "k", "v")
+            op,
+            {"q": shape, "k": shape, "v": shape, "target": shape},
+            shape,
+            device,
+            "attention",
+            work,
+            needs=("q", "k", "v"),
         )
 
     def _compute(self, tensors: dict[str, Tensor], out: Tensor | None) -> Tensor:
@@ -326,7 +332,9 @@ def attention2d_session(
     listed = [given(op, name, x) for name, x in (("q", q), ("k", k), ("v", v)) if x is not None]
     shape = tuple(listed[0].tensor.shape)
     if len(shape) != 2 or any(tuple(g.tensor.shape) != shape for g in listed):
-        raise errors.ShapeMismatch(f"{op}: expected matrices of one shape, got {[tuple(g.tensor.shape) for g in listed]}")
+        raise errors.ShapeMismatch(
+            f"{op}: expected matrices of one shape, got {[tuple(g.tensor.shape) for g in listed]}"
+        )
     return cached_session(shape[0], shape[1], flag(op, "causal", causal), device)
 
 

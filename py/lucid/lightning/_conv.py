@@ -39,9 +39,8 @@ class ConvShape:
         height = x[2] + 2 * values[2] - w[2]
         width = x[3] + 2 * values[3] - w[3]
         if height < 0 or width < 0:
-            raise errors.ShapeMismatch(
-                f"{op}: the kernel {w[2:]} is larger than the padded image {(x[2] + 2 * values[2], x[3] + 2 * values[3])}"
-            )
+            padded = (x[2] + 2 * values[2], x[3] + 2 * values[3])
+            raise errors.ShapeMismatch(f"{op}: the kernel {w[2:]} is larger than the padded image {padded}")
         self.stride = (values[0], values[1])
         self.padding = (values[2], values[3])
         self.out = (x[0], w[0], height // values[0] + 1, width // values[1] + 1)

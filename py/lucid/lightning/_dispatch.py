@@ -1,4 +1,4 @@
-"""How every op runs: operands to the chosen device, the op, the result into the caller's memory or of the kind given."""
+"""How an op runs: operands to the chosen device, the op, the result in the caller's memory or of the kind given."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 from lucid import _C
 from lucid.lightning import _arrays, _policy
 from lucid.lightning._arrays import Given
-from lucid.lightning._runtime import _Sync, device_of, wait
+from lucid.lightning._runtime import _CPU, _DEVICES, _Sync, device_of, wait
 from lucid.lightning._trace import RING
 
 Tensor = _C.Tensor
+_DEVICES["cpu"] = _CPU
 # Computes from tensors on one device; with memory given, writes there and returns it.
 Compute = Callable[..., Tensor]
 
@@ -69,16 +70,16 @@ def run(
     asked = device_of(op, device_name)
     chosen = asked
     start = time.perf_counter_ns() if RING.enabled else 0
-    if kind != "tensor" and asked.type != "cpu":
+    if kind != "tensor" and asked is not _CPU and asked.type != "cpu":
 
         def trial(device: _C.device) -> None:
             evaluate(compute(*[t.to(device) for t in tensors], out=None)).cpu()
 
         key = f"{op} {'; '.join('x'.join(map(str, t.shape)) for t in tensors)}"
         chosen = _policy.select(family, key, asked, work, trial)
-    here = [t if t.device == chosen else moved(t, chosen) for t in tensors]
-    direct = out is not None and out.is_cpu and chosen.type == "cpu"
-    result = compute(*here, out=out if direct else None)
+    cpu = chosen is _CPU or chosen.type == "cpu"
+    here = [t if (t.is_cpu if cpu else t.device == chosen) else moved(t, chosen) for t in tensors]
+    result = compute(*here, out=out if cpu and out is not None and out.is_cpu else None)
     if out is not None and result is not out:
         out.copy_(result)
         result = out

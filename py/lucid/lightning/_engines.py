@@ -1,4 +1,4 @@
-"""The engines of the integrated API: Lucid's own, and PyTorch and MLX where they are installed, over the same arrays."""
+"""The engines of the integrated API: Lucid's own, and PyTorch and MLX where installed, over the same arrays."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def set_backend(name: str) -> None:
     """Sets the engine of the integrated API.
 
     Args:
-        name: `"lightning"` (Lucid's), `"torch"`, `"mlx"`, or `"auto"`: Lucid's where it has the machine's GPU or there is
-            none, else PyTorch's or MLX's.
+        name: `"lightning"` (Lucid's), `"torch"`, `"mlx"`, or `"auto"`, which is Lucid's: it computes
+            wherever it can be imported.
 
     Raises:
         ValueError: There is no such engine.

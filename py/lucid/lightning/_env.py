@@ -1,4 +1,4 @@
-"""The environment variables of the runtime, read in one place; a value that cannot be read is an error, never a guess."""
+"""The environment variables of the runtime, read in one place; a value that cannot be read is an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class Variable:
     about: str
 
     def _bad(self, value: str, wanted: str) -> errors.ValueError:
-        return errors.ValueError(f"{self.name}: expected {wanted}, got {value!r}; unset it for {self.default or 'none'}")
+        return errors.ValueError(
+            f"{self.name}: expected {wanted}, got {value!r}; unset it for {self.default or 'none'}"
+        )
 
     @property
     def raw(self) -> str:
@@ -70,7 +72,10 @@ CONV_CROSSOVER_DYNAMIC = Variable(
     "1 reads CJ_CONV2D_CPU_CROSSOVER_MACS again at each call, 0 once",
 )
 MATMUL_CACHE_FILE = Variable(
-    "CJ_MATMUL_TUNE_CACHE_FILE", "path", "", "the tuning cache of products; unset, `lightning-matmul.json` of the cache folder"
+    "CJ_MATMUL_TUNE_CACHE_FILE",
+    "path",
+    "",
+    "the tuning cache of products; unset, `lightning-matmul.json` of the cache folder",
 )
 MATMUL_NO_BUCKETS = Variable(
     "CJ_MATMUL_DISABLE_PROMOTED_BUCKETS",

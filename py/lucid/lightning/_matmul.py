@@ -1,4 +1,4 @@
-"""Products of matrices: the plain calls, the forms that write into the caller's memory, and the tuned ways of large ones."""
+"""Products of matrices: the plain calls, the forms that write into the caller's memory, and tuned ways."""
 
 from __future__ import annotations
 
@@ -229,7 +229,9 @@ def matmul_np(a: Any, b: Any, m: int, k: int, n: int, device: Any = "metal") -> 
     """`matmul` of NumPy arrays; other kinds are converted, and the result is an array always."""
     result = _matmul("matmul_np()", a, b, m, k, n, device)
     np = _arrays.numpy()
-    return result if isinstance(result, np.ndarray) else np.asarray(getattr(result, "cpu", lambda: result)(), np.float32)
+    return (
+        result if isinstance(result, np.ndarray) else np.asarray(getattr(result, "cpu", lambda: result)(), np.float32)
+    )
 
 
 def matmul_np_into(a: Any, b: Any, out: Any, m: int, k: int, n: int, device: Any = "metal") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from lucid import _C, errors
 from lucid._tuning import Tuner
@@ -40,9 +40,9 @@ def frequency(op: str, name: str, value: Any) -> str:
 class _IoPolicy:
     """Fields with defaults; setting an unknown field, or a value that a field cannot have, is an error."""
 
-    _frequencies: dict[str, Any] = {}
-    _numbers: dict[str, float] = {}
-    _others: dict[str, Any] = {}
+    _frequencies: ClassVar[dict[str, Any]] = {}
+    _numbers: ClassVar[dict[str, float]] = {}
+    _others: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, **fields: Any) -> None:
         for defaults in (self._frequencies, self._numbers, self._others):
@@ -85,7 +85,12 @@ class _PairIoPolicy(_IoPolicy):
     upload_b: Any
     download_out: Any
     synchronize: Any
-    _frequencies = {"upload_a": True, "upload_b": True, "download_out": True, "synchronize": True}
+    _frequencies: ClassVar[dict[str, Any]] = {
+        "upload_a": True,
+        "upload_b": True,
+        "download_out": True,
+        "synchronize": True,
+    }
 
 
 class MatMulIoPolicy(_PairIoPolicy):
@@ -121,7 +126,13 @@ class Conv2dIoPolicy(_IoPolicy):
     upload_b: Any
     download_out: Any
     synchronize: Any
-    _frequencies = {"upload_x": True, "upload_w": True, "upload_b": True, "download_out": True, "synchronize": True}
+    _frequencies: ClassVar[dict[str, Any]] = {
+        "upload_x": True,
+        "upload_w": True,
+        "upload_b": True,
+        "download_out": True,
+        "synchronize": True,
+    }
 
 
 class AttentionIoPolicy(_IoPolicy):
@@ -149,7 +160,7 @@ class AttentionIoPolicy(_IoPolicy):
     output_scale: float
     output_bias: float
     output_relu: bool
-    _frequencies = {
+    _frequencies: ClassVar[dict[str, Any]] = {
         "upload_q": True,
         "upload_k": True,
         "upload_v": True,
@@ -158,8 +169,8 @@ class AttentionIoPolicy(_IoPolicy):
         "download_v": True,
         "synchronize": True,
     }
-    _numbers = {"output_scale": 1.0, "output_bias": 0.0}
-    _others = {"loss_every": 1, "output_relu": False}
+    _numbers: ClassVar[dict[str, float]] = {"output_scale": 1.0, "output_bias": 0.0}
+    _others: ClassVar[dict[str, Any]] = {"loss_every": 1, "output_relu": False}
 
 
 class CrossoverPolicy(_IoPolicy):
@@ -179,8 +190,13 @@ class CrossoverPolicy(_IoPolicy):
     matmul: float
     attention: float
     elementwise: float
-    _numbers = {"conv2d": -1.0, "matmul": 262144.0, "attention": 262144.0, "elementwise": 262144.0}
-    _others = {"mode": "static"}
+    _numbers: ClassVar[dict[str, float]] = {
+        "conv2d": -1.0,
+        "matmul": 262144.0,
+        "attention": 262144.0,
+        "elementwise": 262144.0,
+    }
+    _others: ClassVar[dict[str, Any]] = {"mode": "static"}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "mode" and value not in ("static", "measured", "off"):

@@ -38,7 +38,7 @@ def device_of(op: str, name: Any) -> _C.device:
     """
     if isinstance(name, str):
         known = _DEVICES.get(name)
-        if known is not None and not os.environ.get("LUCID_STRICT_DEVICE"):
+        if known is not None and (name == "cpu" or not os.environ.get("LUCID_STRICT_DEVICE")):
             return known
     if isinstance(name, _C.device):
         return name

@@ -1,4 +1,4 @@
-"""Tensors with a contract: shape, strides, layout, bounds and device, checked on request before a kernel trusts them."""
+"""Tensors with a contract: shape, strides, layout, bounds and device, checked before a kernel trusts them."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def _validate(shape: Sequence[int], strides: Sequence[int], offset: int, storage
     last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     if last >= storage_numel:
         raise errors.ValueError(
-            f"contract: the element at {last} is outside of a storage of {storage_numel} elements (shape {tuple(shape)}, "
-            f"strides {tuple(strides)}, offset {offset})"
+            f"contract: the element at {last} is outside of a storage of {storage_numel} elements (shape "
+            f"{tuple(shape)}, strides {tuple(strides)}, offset {offset})"
         )
 
 
@@ -221,7 +221,9 @@ class Tensor(_Contract):
     def add(self, other: Tensor) -> Any:
         """The elementwise sum of two tensors of one shape, dtype and device."""
         if type(other) is not type(self):
-            raise errors.TypeError(f"{type(self).__name__}.add(): expected a {type(self).__name__}, got {type(other).__name__}")
+            raise errors.TypeError(
+                f"{type(self).__name__}.add(): expected a {type(self).__name__}, got {type(other).__name__}"
+            )
         if other.shape != self.shape:
             raise errors.ShapeMismatch(f"{type(self).__name__}.add(): shapes {self.shape} and {other.shape} differ")
         if other._data.device != self._data.device:

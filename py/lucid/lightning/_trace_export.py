@@ -61,7 +61,8 @@ for (const e of events) {
   });
 }
 for (let i = 0; i <= 5; i++)
-  add("text", {x: left + i * width / 5, y: lanes.length * height + 18, "text-anchor": "middle"}, us(span * i / 5) + " us");
+  add("text", {x: left + i * width / 5, y: lanes.length * height + 18, "text-anchor": "middle"},
+    us(span * i / 5) + " us");
 function fill(id, head, rows) {
   const table = document.getElementById(id);
   for (const [kind, row] of [["th", head], ...rows.map(r => ["td", r])]) {

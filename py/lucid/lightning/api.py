@@ -188,7 +188,16 @@ def _graph(shapes: tuple[tuple[int, ...], ...], shape: _conv.ConvShape, seq: int
 
 
 def _pipeline(
-    op: str, x: Any, w: Any, b: Any, size: tuple[Any, Any], steps: tuple[Any, ...], device: Any, mode: Any, out: Any, into: bool
+    op: str,
+    x: Any,
+    w: Any,
+    b: Any,
+    size: tuple[Any, Any],
+    steps: tuple[Any, ...],
+    device: Any,
+    mode: Any,
+    out: Any,
+    into: bool,
 ) -> Any:
     if mode not in EXECUTION_MODES:
         raise errors.ValueError(f"{op}: execution_mode must be eager or graph, got {mode!r}")

@@ -108,7 +108,13 @@ def from_tensorflow(x: Any) -> _C.Tensor:
 
 
 _TABLE: tuple[dict[str, Any], ...] = (
-    {"package": "numpy", "to": "zero-copy on the CPU", "from": "zero-copy", "by": "array interface", "dtypes": "no bfloat16"},
+    {
+        "package": "numpy",
+        "to": "zero-copy on the CPU",
+        "from": "zero-copy",
+        "by": "array interface",
+        "dtypes": "no bfloat16",
+    },
     {"package": "torch", "to": "zero-copy on the CPU", "from": "zero-copy", "by": "DLPack", "dtypes": "all"},
     {"package": "mlx", "to": "copy", "from": "copy", "by": "buffer", "dtypes": "no float64 on MLX's GPU"},
     {"package": "tensorflow", "to": "zero-copy on the CPU", "from": "zero-copy", "by": "DLPack", "dtypes": "all"},

@@ -178,7 +178,10 @@ def test_blocks(device: str) -> None:
     block = integrated_api.ConvReLUResidentBlock(W, C, device=device)
     want = torch.nn.functional.conv2d(*map(torch.from_numpy, (X, W, C)), padding=1).relu().numpy()
     for x in (X, X * 2):
-        close(block(x), want if x is X else torch.nn.functional.conv2d(*map(torch.from_numpy, (x, W, C)), padding=1).relu())
+        close(
+            block(x),
+            want if x is X else torch.nn.functional.conv2d(*map(torch.from_numpy, (x, W, C)), padding=1).relu(),
+        )
     assert block(rand(2, 3, 4, 4)).shape == (2, 16, 4, 4)
     close(integrated_api.AttentionResidentBlock(6, 4, device=device)(Q, Q, Q), lc.attention2d(Q, Q, Q, False, "cpu"))
     pipeline = integrated_api.ConvAttentionResidentPipeline(W, C, 5, 4, device=device)
@@ -237,7 +240,9 @@ def test_tensorflow_by_dlpack(monkeypatch: pytest.MonkeyPatch) -> None:
         # DLPack as TensorFlow takes it: a capsule, and a tensor back from one.
         import types
 
-        dlpack = types.SimpleNamespace(from_dlpack=torch.utils.dlpack.from_dlpack, to_dlpack=torch.utils.dlpack.to_dlpack)
+        dlpack = types.SimpleNamespace(
+            from_dlpack=torch.utils.dlpack.from_dlpack, to_dlpack=torch.utils.dlpack.to_dlpack
+        )
         fake = types.SimpleNamespace(experimental=types.SimpleNamespace(dlpack=dlpack))
         monkeypatch.setattr(interop, "_import", lambda name: fake)
         monkeypatch.setattr(interop, "_foreign", lambda *a: None)

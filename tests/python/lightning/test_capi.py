@@ -17,12 +17,29 @@ ROOT = Path(lucid.__file__).resolve().parents[2]
 HEADER = ROOT / "engine/capi/include/lightning_core.h"
 NAME = "liblightning_core.dylib" if sys.platform == "darwin" else "liblightning_core.so"
 
-SYMBOLS = """
-lcApplyDefaultSyncPolicy lcApplySyncPolicy lcBackendName lcDeviceSynchronize lcFree lcGetActiveBackendCapabilities
-lcGetActiveBackendInterfaceContract lcGetBackendCapabilities lcGetBackendInterfaceContract lcGetDefaultSyncPolicy
-lcGetDeviceCount lcGetErrorString lcGetMemoryModel lcGetMemoryModelName lcGetPreferredDeviceForInference
-lcGetPreferredDeviceForTraining lcIsCudaAvailable lcIsMetalAvailable lcMalloc lcMemcpy lcSetDefaultSyncPolicy
-""".split()
+SYMBOLS = [
+    "lcApplyDefaultSyncPolicy",
+    "lcApplySyncPolicy",
+    "lcBackendName",
+    "lcDeviceSynchronize",
+    "lcFree",
+    "lcGetActiveBackendCapabilities",
+    "lcGetActiveBackendInterfaceContract",
+    "lcGetBackendCapabilities",
+    "lcGetBackendInterfaceContract",
+    "lcGetDefaultSyncPolicy",
+    "lcGetDeviceCount",
+    "lcGetErrorString",
+    "lcGetMemoryModel",
+    "lcGetMemoryModelName",
+    "lcGetPreferredDeviceForInference",
+    "lcGetPreferredDeviceForTraining",
+    "lcIsCudaAvailable",
+    "lcIsMetalAvailable",
+    "lcMalloc",
+    "lcMemcpy",
+    "lcSetDefaultSyncPolicy",
+]
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +161,9 @@ def test_a_program_in_c(library: Path, standard: str, tmp_path: Path) -> None:
     if standard == "c11":
         source.write_text(PROGRAM)
     else:
-        source.write_text('#include "lightning_core.h"\n#include <cstdio>\nint main() { std::puts(lcBackendName()); }\n')
+        source.write_text(
+            '#include "lightning_core.h"\n#include <cstdio>\nint main() { std::puts(lcBackendName()); }\n'
+        )
     compiler = shutil.which("gcc" if standard == "c11" else "g++") or "cc"
     program = tmp_path / "program"
     subprocess.run(

@@ -26,7 +26,9 @@ def t(x: Array) -> torch.Tensor:
 
 
 def sdpa(q: Array, k: Array, v: Array, causal: bool = False) -> Array:
-    return torch.nn.functional.scaled_dot_product_attention(t(q)[None], t(k)[None], t(v)[None], is_causal=causal)[0].numpy()
+    return torch.nn.functional.scaled_dot_product_attention(t(q)[None], t(k)[None], t(v)[None], is_causal=causal)[
+        0
+    ].numpy()
 
 
 def conv(x: Array, w: Array, b: Array | None = None, *, relu: bool = False, stride: Any = 1, padding: Any = 0) -> Array:
@@ -71,11 +73,18 @@ CASES: list[tuple[str, list[Array], dict[str, Any], Callable[..., Any]]] = [
         {"act": "gelu"},
         lambda a, b, c: torch.nn.functional.gelu(t(a @ b + c)).numpy(),
     ),
-    ("qkv_arrange", [rand(2, 7)], {"seq_len": 2, "head_dim": 3}, lambda a: list(np.tile(a.ravel(), 2)[:18].reshape(3, 2, 3))),
+    (
+        "qkv_arrange",
+        [rand(2, 7)],
+        {"seq_len": 2, "head_dim": 3},
+        lambda a: list(np.tile(a.ravel(), 2)[:18].reshape(3, 2, 3)),
+    ),
 ]
 
 
-def build(op: str, inputs: list[Array], attrs: dict[str, Any], want: Any, dtype: str) -> tuple[Any, list[int], list[int]]:
+def build(
+    op: str, inputs: list[Array], attrs: dict[str, Any], want: Any, dtype: str
+) -> tuple[Any, list[int], list[int]]:
     g = lc.GraphIR()
     results = want if isinstance(want, list) else [want]
     ins = [g.add_tensor(x.shape, dtype) for x in inputs]
@@ -160,7 +169,11 @@ def test_plans() -> None:
         mixed.add_node("relu", [ids[i]], [ids[i + 1]], device=device)
     groups = mixed.plan_groups()
     assert [g["device"] for g in groups] == ["cpu", lucid.device("gpu").type, "cpu"]
-    assert [g["transfers"] for g in groups] == [[], [1], [2]] and [g["fallback"] for g in groups] == [False, True, False]
+    assert [g["transfers"] for g in groups] == [[], [1], [2]] and [g["fallback"] for g in groups] == [
+        False,
+        True,
+        False,
+    ]
     assert len(mixed.plan_groups(sync_boundaries=False)) == 3
     assert mixed.plan_summary()["fallbacks"] == 1
     x = rand(2, 2).astype(np.float32)
@@ -233,7 +246,8 @@ def broken(how: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "how", "schema outputs single_assignment constant acyclic itself shape inputs dtype usage".split()
+    "how",
+    ["schema", "outputs", "single_assignment", "constant", "acyclic", "itself", "shape", "inputs", "dtype", "usage"],
 )
 def test_graphs_that_are_not_valid(how: str) -> None:
     g = broken(how)

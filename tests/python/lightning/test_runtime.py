@@ -32,7 +32,14 @@ def test_backends() -> None:
         found = lc.runtime_backend_capabilities(name)
         assert found["backend"] == name and found["query"] == "ok"
         assert found["available"] == (name == "cpu" or gpu == name)
-        assert set(lc.runtime_backend_interfaces(name)) == {"backend", "version", "compute", "memory", "sync", "profiler"}
+        assert set(lc.runtime_backend_interfaces(name)) == {
+            "backend",
+            "version",
+            "compute",
+            "memory",
+            "sync",
+            "profiler",
+        }
     assert lc.runtime_active_backend_capabilities() == lc.runtime_backend_capabilities(lc.backend_name())
     assert lc.runtime_active_backend_interfaces() == lc.runtime_backend_interfaces(lc.backend_name())
     for call in (lc.runtime_backend_capabilities, lc.runtime_backend_interfaces, lc.memory_model_name):
@@ -149,8 +156,12 @@ def test_tuned_products_are_remembered_in_the_file(tmp_path: Path, monkeypatch: 
         data["entries"][key]["choice"] = mode
         file.write_text(json.dumps(data))
         lc.matmul_reset_tuning()
-        used = []
-        monkeypatch.setattr(_matmul, "MODES", {m: (lambda *t, m=m: used.append(m) or _matmul._library(*t)) for m in _matmul.MODES})
+        used: list[str] = []
+        monkeypatch.setattr(
+            _matmul,
+            "MODES",
+            {m: (lambda *t, m=m, used=used: used.append(m) or _matmul._library(*t)) for m in _matmul.MODES},
+        )
         got = lc.matmul2d(LARGE, np.ascontiguousarray(LARGE[:, :512]), "cpu")
         np.testing.assert_allclose(got, want, rtol=1e-4)
         assert used == ([] if mode == "library" else [mode])
@@ -250,7 +261,10 @@ def test_a_cache_file_that_is_broken_or_of_elsewhere_is_replaced(
     assert Tuner(file).entries().keys() == {"k"}
 
 
-@pytest.mark.parametrize("entry", [1, None, {}, {"choice": "a"}, {"choice": "a", "times_us": {"b": 1}}, {"choice": "a", "times_us": {"a": "x"}}])
+@pytest.mark.parametrize(
+    "entry",
+    [1, None, {}, {"choice": "a"}, {"choice": "a", "times_us": {"b": 1}}, {"choice": "a", "times_us": {"a": "x"}}],
+)
 def test_entries_that_are_broken_are_left_out(entry: Any, tmp_path: Path) -> None:
     file = tmp_path / "cache.json"
     tuner = Tuner(file)
@@ -359,7 +373,9 @@ def test_exports(tmp_path: Path) -> None:
     assert len(trace) == count and all(e["ph"] == "X" and e["dur"] >= 0 for e in trace)
     assert lc.runtime_trace_export_html(tmp_path / "trace.html", "A </script><b> title", group_by="op") == count
     page = (tmp_path / "trace.html").read_text()
-    assert "<b> title" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", ""), "nothing is fetched"
+    assert "<b> title" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", ""), (
+        "nothing is fetched"
+    )
     data = page.split('type="application/json">')[1].split("</script>")[0]
     assert json.loads(data)["event_count"] == count
 

@@ -81,7 +81,9 @@ class GraphIR:
 
     # ---- making ------------------------------------------------------------------------------------------------------
 
-    def add_tensor(self, shape: Sequence[int], dtype: str = "float32", name: str | None = None, value: Any = None) -> int:
+    def add_tensor(
+        self, shape: Sequence[int], dtype: str = "float32", name: str | None = None, value: Any = None
+    ) -> int:
         """Adds a tensor.
 
         Args:
@@ -400,11 +402,15 @@ class GraphIR:
             except (TypeError, ValueError, RuntimeError) as e:
                 raise errors.TypeError(f"{op}: tensor {info.name}: no (nested) list of numbers: {e}") from None
         else:
-            raise errors.TypeError(f"{op}: tensor {info.name} must be an array, list or tensor, got {type(value).__name__}")
+            raise errors.TypeError(
+                f"{op}: tensor {info.name} must be an array, list or tensor, got {type(value).__name__}"
+            )
         if tensor.dtype is not wanted:
             raise errors.DtypeMismatch(f"{op}: tensor {info.name} must be {dtype}, got {tensor.dtype}")
         if tuple(tensor.shape) != info.shape:
-            raise errors.ShapeMismatch(f"{op}: tensor {info.name} must have shape {info.shape}, got {tuple(tensor.shape)}")
+            raise errors.ShapeMismatch(
+                f"{op}: tensor {info.name} must have shape {info.shape}, got {tuple(tensor.shape)}"
+            )
         return tensor
 
     def _execute(self, op: str, feeds: Mapping[Any, Any], device: Any, outputs: Any, dtype: str) -> dict[int, Any]:
