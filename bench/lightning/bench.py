@@ -5,8 +5,8 @@
     python bench/lightning/bench.py --suite all --out results
 
 Suites: kernel (attention, convolution, GEMM), pipeline (FFN, LN -> projection, conv -> attention), ml (linear, matrix
-sub, vector add), sweep (large GEMM in three tuning modes), overhead (direct calls against `lc.api`), quick (a row of each
-family), ai (kernel, pipeline and overhead), dl (sweep), all. All variants of all rows take turns. `ratio` is PyTorch's
+sub, vector add), sweep (large GEMM in three tuning modes), overhead (direct calls against `lc.api`), quick (a row of
+each family), ai (kernel, pipeline and overhead), dl (sweep), all. All variants of all rows take turns. `ratio` is PyTorch's
 median over the better of ours; `control` is a second PyTorch over the first, and says how far from 1 a ratio may be by
 chance. `cv` is the coefficient of variation of our medians over --repeats runs of the whole; a suite of more than
 --gate percent is said not to be stable, and with --strict ends in an error.
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        return f"{self.family} {self.shape}" + (f" {self.mode}" if self.mode else "")
+        return f"{self.suite} {self.family} {self.shape}" + (f" {self.mode}" if self.mode else "")
 
 
 def attention_row(suite: str, seq: int, dim: int, device: str) -> Row:
@@ -92,7 +92,6 @@ def gemm_row(suite: str, family: str, m: int, k: int, n: int, device: str) -> Ro
     a, b = rand(m, k), rand(k, n)
     out, other = np.empty((m, n), np.float32), np.empty((m, n), np.float32)
     session = lc.MatMulMetalResidentSession(m, k, n, device)
-    session.start_into(a, b, out)
     ta, tb = map(torch.from_numpy, (a, b))
     return Row(
         suite,

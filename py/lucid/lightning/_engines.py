@@ -146,7 +146,7 @@ class Foreign:
 
     def attention(self, q: Any, k: Any, v: Any, causal: bool) -> Any:
         """Attention of one head."""
-        return self.run(lambda *t: self._attend(*t, causal), q, k, v)
+        return self.run(lambda x, y, z: self._attend(x, y, z, causal), q, k, v)
 
     def _convolve(self, x: Any, w: Any, b: Any, shape: _conv.ConvShape) -> Any:
         if self.name == "torch":
@@ -170,7 +170,8 @@ class Foreign:
             if count < 3 * need:
                 times = -(-3 * need // count)
                 flat = flat.repeat(times) if self.name == "torch" else self.lib.concatenate([flat] * times)
-            return self._attend(*(flat[i * need : (i + 1) * need].reshape(seq_len, head_dim) for i in range(3)), False)
+            q, k, v = (flat[i * need : (i + 1) * need].reshape(seq_len, head_dim) for i in range(3))
+            return self._attend(q, k, v, False)
 
         return self.run(work, *arrays)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from lucid import errors
@@ -155,7 +155,7 @@ _GROUP_SORTS = (
 )
 
 
-def _one_of(name: str, value: object, known: Iterable[str]) -> None:
+def _one_of(name: str, value: object, known: Collection[str]) -> None:
     if value not in known:
         raise errors.ValueError(f"runtime_trace_timeline(): {name} must be one of {', '.join(known)}, got {value!r}")
 

@@ -87,7 +87,8 @@ def _attend(op: str, q: Any, k: Any, v: Any, seq: Any, dim: Any, causal: Any, de
     if into:
         output(op, out, shape)
     arrays = [t.detach().cpu().contiguous().numpy() for t in tensors]
-    result = _engines.Foreign(engine, device).attention(*arrays, _attention.flag(op, "causal", causal))
+    masked = _attention.flag(op, "causal", causal)
+    result = _engines.Foreign(engine, device).attention(arrays[0], arrays[1], arrays[2], masked)
     return _engines.finish(listed, result, len(listed[0].tensor.shape) == 1, out, op, shape)
 
 

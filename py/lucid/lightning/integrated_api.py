@@ -103,10 +103,11 @@ class ConvReLUResidentBlock:
         self.stride, self.padding, self.device = stride, padding, device
         self._sessions: dict[tuple[int, ...], Any] = {}
 
-    def _session(self, shape: tuple[int, ...]) -> Any:
+    def _session(self, shape: Any) -> Any:
         out, _, kh, kw = self.weight.shape
-        steps = (self.stride, self.stride, self.padding, self.padding)
-        return Conv2dMetalResidentSession(*shape, out, kh, kw, *steps, device=self.device, relu=True)
+        steps: Any = (self.stride, self.stride, self.padding, self.padding)
+        kind: Any = Conv2dMetalResidentSession
+        return kind(*shape, out, kh, kw, *steps, device=self.device, relu=True)
 
     def _shape(self, session: Any) -> Any:
         return _arrays.numpy().empty(session._out_shape, _arrays.numpy().float32)
@@ -153,9 +154,10 @@ class ConvAttentionResidentPipeline(ConvReLUResidentBlock):
         super().__init__(w, b, stride, padding, device)
         self.seq_len, self.head_dim = _arrays.sizes(type(self).__name__, seq_len=seq_len, head_dim=head_dim)
 
-    def _session(self, shape: tuple[int, ...]) -> Any:
+    def _session(self, shape: Any) -> Any:
         out, _, kh, kw = self.weight.shape
-        steps = (self.stride, self.stride, self.padding, self.padding)
-        return ConvAttentionResidentSession(
+        steps: Any = (self.stride, self.stride, self.padding, self.padding)
+        kind: Any = ConvAttentionResidentSession
+        return kind(
             *shape, out, kh, kw, self.seq_len, self.head_dim, *steps, device=self.device
         )

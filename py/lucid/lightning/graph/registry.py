@@ -176,7 +176,7 @@ def _softmax(s: Sequence[Shape], a: Attrs) -> list[Shape]:
 
 
 def _act(y: Tensor, name: str) -> Tensor:
-    return {"none": lambda: y, "relu": y.relu, "gelu": lambda: _C.gelu(y)}[name]()
+    return y if name == "none" else y.relu() if name == "relu" else _C.gelu(y)
 
 
 def _run_matmul_bias_act(t: Sequence[Tensor], a: Attrs) -> list[Tensor]:

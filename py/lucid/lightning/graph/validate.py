@@ -119,7 +119,7 @@ def graph_validation_passes() -> list[str]:
 
 def report(g: GraphIR) -> dict[str, Any]:
     """What each check finds."""
-    passes = []
+    passes: list[dict[str, Any]] = []
     for name, check in PASSES.items():
         issues = check(g)
         passes.append({"pass": name, "ok": not issues, "issues": issues, "about": check.__doc__})
