@@ -3,8 +3,8 @@
 
     python py/tools/lightning_docs.py [--check]
 
-What depends on the machine is left out, so that the files are the same wherever they are made; the environments that were
-tested are data, in docs/lightning/environments.json.
+What depends on the machine is left out, so that the files are the same wherever they are made; the environments
+that were tested are data, in docs/lightning/environments.json.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def table(head: list[str], rows: list[list[Any]]) -> str:
     """A table in Markdown."""
     said = {True: "yes", False: "no"}
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return "\n".join(lines + [f"| {' | '.join(str(said.get(c, c)) if isinstance(c, bool) else str(c) for c in r)} |" for r in rows])
+    return "\n".join(
+        lines + [f"| {' | '.join(str(said.get(c, c)) if isinstance(c, bool) else str(c) for c in r)} |" for r in rows]
+    )
 
 
 def markdown(data: dict[str, Any]) -> str:
@@ -82,7 +84,9 @@ def markdown(data: dict[str, Any]) -> str:
          "yes" if o["name"] in data["core_ml_operators"] else "no", o["about"]]
         for o in data["operators"]
     ]  # fmt: skip
-    environments = [[e["date"], e["scope"], e["machine"], e["python"], e["torch"], e["notes"]] for e in data["tested_environments"]]
+    environments = [
+        [e["date"], e["scope"], e["machine"], e["python"], e["torch"], e["notes"]] for e in data["tested_environments"]
+    ]
     parts = [
         "# Contracts of lucid.lightning",
         "Made by `python py/tools/lightning_docs.py`; a test compares. Which backends a machine has, "
@@ -109,7 +113,9 @@ def markdown(data: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; an error where a file is not as it would be made")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; an error where a file is not as it would be made"
+    )
     given = parser.parse_args()
     data = contracts()
     made = {"contracts.json": json.dumps(data, indent=1, ensure_ascii=False) + "\n", "contracts.md": markdown(data)}

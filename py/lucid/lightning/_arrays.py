@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from lucid import _C, errors
 from lucid._convert import from_numpy
 from lucid._convert import to_numpy as _show
+from lucid.lightning._trace import RING
 
 __all__ = ["INPUT_CHECKS", "Given", "runtime_input_check_get", "runtime_input_check_set"]
 
@@ -265,13 +267,24 @@ def apart(op: str, out: Tensor, **operands: Tensor) -> None:
                 raise errors.ValueError(f"{op}: out overlaps {name}; pass memory of its own")
 
 
+def _downloaded(tensor: Tensor) -> Tensor:
+    """The tensor in the CPU's memory; the event in the trace is the computing of what was pending too."""
+    if not RING.enabled:
+        return tensor.cpu()
+    start = time.perf_counter_ns()
+    home = tensor.cpu()
+    device = tensor.device.type
+    RING.add("download", "to", start, device, "cpu", shape=home.shape, nbytes=4 * home.numel())
+    return home
+
+
 def result(kind: str, tensor: Tensor, flat: bool = False) -> Any:
     """A result as the kind of the operands: an array or a list on the CPU, a tensor where it was computed."""
     if flat:
         tensor = tensor.reshape(-1)
     if kind == "tensor":
         return tensor
-    home = tensor if tensor.is_cpu else tensor.cpu()
+    home = tensor if tensor.is_cpu else _downloaded(tensor)
     if kind == "list":
         return home.tolist()
     if 4 * home.numel() <= SMALL_BYTES and _Settings.ndarray is not None:

@@ -37,7 +37,7 @@ const events = report.events, svg = document.getElementById("lanes"), space = "h
 const lanes = [...new Set(events.map(e => e.type + " on " + e.selected_device))];
 const start = events.length ? Math.min(...events.map(e => e.timestamp_ns)) : 0;
 const span = Math.max(report.span_ns, 1), height = 26, left = 150, width = 1000;
-svg.setAttribute("viewBox", `0 0 ${left + width + 10} ${lanes.length * height + 24}`);
+svg.setAttribute("viewBox", `0 0 ${left + width + 40} ${lanes.length * height + 24}`);
 const colors = ["#4477aa", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#66ccee", "#777777"];
 const ops = [...new Set(events.map(e => e.op))];
 function add(kind, attributes, content) {

@@ -158,6 +158,4 @@ class ConvAttentionResidentPipeline(ConvReLUResidentBlock):
         out, _, kh, kw = self.weight.shape
         steps: Any = (self.stride, self.stride, self.padding, self.padding)
         kind: Any = ConvAttentionResidentSession
-        return kind(
-            *shape, out, kh, kw, self.seq_len, self.head_dim, *steps, device=self.device
-        )
+        return kind(*shape, out, kh, kw, self.seq_len, self.head_dim, *steps, device=self.device)

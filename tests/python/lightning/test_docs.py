@@ -36,7 +36,10 @@ def test_examples_run(name: str) -> None:
 def test_the_benchmark(tmp_path: Path) -> None:
     bench = ROOT / "bench/lightning"
     listed = subprocess.run(
-        [sys.executable, str(bench / "bench.py"), "--suite", "all", "--list"], capture_output=True, text=True, check=True
+        [sys.executable, str(bench / "bench.py"), "--suite", "all", "--list"],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.splitlines()
     assert len(listed) == 10 + 8 + 10 + 15 + 6 and len(set(listed)) == len(listed)
     command = [sys.executable, str(bench / "bench.py"), "--suite", "kernel", "--only", "attention", "--seconds", "0.1"]
