@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from lucid import hub as hub
     from lucid import jit as jit
     from lucid import library as library
+    from lucid import lightning as lightning
     from lucid import linalg as linalg
     from lucid import masked as masked
     from lucid import mps as mps
@@ -228,6 +229,7 @@ _PACKAGES = {
     "hub",
     "jit",
     "library",
+    "lightning",
     "linalg",
     "masked",
     "metal",

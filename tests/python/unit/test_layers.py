@@ -11,7 +11,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 # From the lowest layer to the highest: a crate may depend on crates before its own line alone.
-LAYERS = ("mlx-ffi", "lucid-core", "lucid-fft", "lucid-ir", "lucid-cpu", "lucid-mlx", "lucid", "lucid-py", "embed")
+LAYERS = (
+    "mlx-ffi",
+    "lucid-core",
+    "lucid-fft",
+    "lucid-ir",
+    "lucid-cpu",
+    "lucid-mlx",
+    "lucid",
+    "lucid-py",
+    "lucid-capi",
+    "embed",
+)
 
 
 def manifests() -> dict[str, Path]:

@@ -1,0 +1,150 @@
+"""Elementwise ops of vectors and matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lucid import _C, errors
+from lucid.lightning import _arrays, _dispatch
+from lucid.lightning._arrays import given, output, shaped, sizes
+
+__all__ = [
+    "matrix_div",
+    "matrix_div_into",
+    "matrix_sub",
+    "matrix_sub_into",
+    "vector_add",
+    "vector_add_into",
+]
+
+Tensor = _C.Tensor
+
+
+def _computes(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def compute(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+        return function(a, b) if out is None else function(a, b, out=out)
+
+    return compute
+
+
+ADD, SUB, DIV = _computes(_C.add), _computes(_C.sub), _computes(_C.div)
+
+
+def _vectors(op: str, a: Any, b: Any) -> tuple[Any, Tensor, Tensor]:
+    ga, gb = given(op, "a", a), given(op, "b", b)
+    if ga.tensor.shape != gb.tensor.shape:
+        raise errors.ShapeMismatch(
+            f"{op}: a and b must have one shape, got {tuple(ga.tensor.shape)} and {tuple(gb.tensor.shape)}"
+        )
+    return _dispatch.kind_of((ga, gb)), ga.tensor, gb.tensor
+
+
+def vector_add(a: Any, b: Any, device: Any = "metal") -> Any:
+    """`a + b` of two vectors, or arrays of one shape.
+
+    Args:
+        a, b: float32 NumPy arrays, lists or tensors of one shape.
+        device: `"metal"`, `"cuda"`, `"cpu"` or `"auto"`.
+
+    Returns:
+        The sum, of the operands' kind and shape.
+
+    Raises:
+        ShapeMismatch: The shapes differ; nothing is broadcast.
+        DtypeMismatch: One is not float32.
+
+    Example::
+
+        >>> import lucid.lightning as lc
+        >>> lc.vector_add([1.0, 2.0], [3.0, 4.0], "cpu")
+        [4.0, 6.0]
+    """
+    kind, ta, tb = _vectors("vector_add()", a, b)
+    result = _dispatch.run("vector_add()", "elementwise", device, kind, (ta, tb), ta.numel(), ADD)
+    return _arrays.result(kind, result)
+
+
+def vector_add_into(a: Any, b: Any, out: Any, device: Any = "metal") -> None:
+    """`vector_add` into the caller's memory, which may be an operand's own."""
+    kind, ta, tb = _vectors("vector_add_into()", a, b)
+    target = _exact(output("vector_add_into()", out, ta.shape), "vector_add_into()", ta, tb)
+    _dispatch.run("vector_add_into()", "elementwise", device, kind, (ta, tb), ta.numel(), ADD, target)
+
+
+def _exact(target: Tensor, op: str, *operands: Tensor) -> Tensor:
+    """Refuses an output that overlaps an operand otherwise than by being the same memory."""
+    for name, tensor in zip("ab", operands, strict=True):
+        same = tensor.is_cpu and target.is_cpu and tensor.data_ptr() == target.data_ptr() and tensor.is_contiguous()
+        if not same:
+            _arrays.apart(op, target, **{name: tensor})
+    return target
+
+
+def _matrices(op: str, a: Any, b: Any, rows: Any, cols: Any) -> tuple[Any, bool, Tensor, Tensor]:
+    ga, gb = given(op, "a", a), given(op, "b", b)
+    if rows is None and cols is None:
+        shape = tuple(ga.tensor.shape)
+        if len(shape) != 2:
+            raise errors.ShapeMismatch(f"{op}: a is no matrix, of shape {shape}; give rows and cols")
+    else:
+        shape = sizes(op, rows=rows, cols=cols)
+    flat = len(ga.tensor.shape) == 1
+    return _dispatch.kind_of((ga, gb)), flat, shaped(op, "a", ga, shape), shaped(op, "b", gb, shape)
+
+
+def _matrix(op: str, compute: Callable[..., Tensor], a: Any, b: Any, rows: Any, cols: Any, device: Any) -> Any:
+    kind, flat, ta, tb = _matrices(op, a, b, rows, cols)
+    result = _dispatch.run(op, "elementwise", device, kind, (ta, tb), ta.numel(), compute)
+    return _arrays.result(kind, result, flat)
+
+
+def _matrix_into(
+    op: str, compute: Callable[..., Tensor], a: Any, b: Any, out: Any, rows: Any, cols: Any, device: Any
+) -> None:
+    kind, _, ta, tb = _matrices(op, a, b, rows, cols)
+    target = _exact(output(op, out, ta.shape), op, ta, tb)
+    _dispatch.run(op, "elementwise", device, kind, (ta, tb), ta.numel(), compute, target)
+
+
+def matrix_sub(a: Any, b: Any, rows: int | None = None, cols: int | None = None, device: Any = "metal") -> Any:
+    """`a - b` of two matrices.
+
+    Args:
+        a, b: `(rows, cols)` or `(rows * cols,)`, float32 NumPy arrays, lists or tensors.
+        rows, cols: The sizes; needed where the operands are flat.
+        device: As in `vector_add`.
+
+    Returns:
+        The difference, flat where `a` is, of the operands' kind.
+
+    Raises:
+        ShapeMismatch: An operand has another size.
+        DtypeMismatch: One is not float32.
+
+    Example::
+
+        >>> import lucid.lightning as lc
+        >>> lc.matrix_sub([3.0, 4.0], [1.0, 1.0], 1, 2, "cpu")
+        [2.0, 3.0]
+    """
+    return _matrix("matrix_sub()", SUB, a, b, rows, cols, device)
+
+
+def matrix_div(a: Any, b: Any, rows: int | None = None, cols: int | None = None, device: Any = "metal") -> Any:
+    """`a / b` of two matrices, elementwise; arguments as in `matrix_sub`. By 0 it is infinite or NaN."""
+    return _matrix("matrix_div()", DIV, a, b, rows, cols, device)
+
+
+def matrix_sub_into(
+    a: Any, b: Any, out: Any, rows: int | None = None, cols: int | None = None, device: Any = "metal"
+) -> None:
+    """`matrix_sub` into the caller's memory, which may be an operand's own."""
+    _matrix_into("matrix_sub_into()", SUB, a, b, out, rows, cols, device)
+
+
+def matrix_div_into(
+    a: Any, b: Any, out: Any, rows: int | None = None, cols: int | None = None, device: Any = "metal"
+) -> None:
+    """`matrix_div` into the caller's memory, which may be an operand's own."""
+    _matrix_into("matrix_div_into()", DIV, a, b, out, rows, cols, device)

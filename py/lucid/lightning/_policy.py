@@ -1,0 +1,266 @@
+"""IO policies, which say per call what is uploaded, downloaded and waited for, and the CPU crossover of this layer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from lucid import _C, errors
+from lucid._tuning import Tuner
+from lucid.lightning import _env
+from lucid.lightning._arrays import number
+
+__all__ = [
+    "AttentionIoPolicy",
+    "Conv2dIoPolicy",
+    "CrossoverPolicy",
+    "MatMulIoPolicy",
+    "MatrixElementwiseIoPolicy",
+    "VectorAddIoPolicy",
+    "crossover_policy_get",
+    "crossover_policy_set",
+]
+
+# How often: at each call, at the first alone, never. A bool is the first or the last.
+FREQUENCIES = ("always", "once", "never")
+
+
+def frequency(op: str, name: str, value: Any) -> str:
+    """A policy's field as how often it is done."""
+    if value is True:
+        return "always"
+    if value is False:
+        return "never"
+    if isinstance(value, str) and value in FREQUENCIES:
+        return value
+    raise errors.ValueError(f"{op}: {name} must be True, False or one of {', '.join(FREQUENCIES)}, got {value!r}")
+
+
+class _IoPolicy:
+    """Fields with defaults; setting an unknown field, or a value that a field cannot have, is an error."""
+
+    _frequencies: ClassVar[dict[str, Any]] = {}
+    _numbers: ClassVar[dict[str, float]] = {}
+    _others: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, **fields: Any) -> None:
+        for defaults in (self._frequencies, self._numbers, self._others):
+            for name, default in defaults.items():
+                object.__setattr__(self, name, default)
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = type(self).__name__
+        if name in self._frequencies:
+            frequency(kind, name, value)
+        elif name in self._numbers:
+            value = number(kind, name, value)
+        elif name in self._others:
+            default = self._others[name]
+            if type(value) is not type(default) or (isinstance(default, int) and value < 0):
+                raise errors.ValueError(f"{kind}: {name} must be of {type(default).__name__} from 0 on, got {value!r}")
+        else:
+            known = ", ".join([*self._frequencies, *self._numbers, *self._others])
+            raise errors.ValueError(f"{kind}: no field {name!r}; there are {known}")
+        object.__setattr__(self, name, value)
+
+    def _often(self, name: str) -> str:
+        return frequency(type(self).__name__, name, getattr(self, name))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+
+class _PairIoPolicy(_IoPolicy):
+    """The fields of policies for ops of two operands."""
+
+    upload_a: Any
+    upload_b: Any
+    download_out: Any
+    synchronize: Any
+    _frequencies: ClassVar[dict[str, Any]] = {
+        "upload_a": True,
+        "upload_b": True,
+        "download_out": True,
+        "synchronize": True,
+    }
+
+
+class MatMulIoPolicy(_PairIoPolicy):
+    """What a product uploads, downloads and waits for.
+
+    Args:
+        upload_a, upload_b: Bring the operand to the device: `True` or `"always"` at each call, `"once"` where none is
+            resident yet, `False` or `"never"`: one must be resident.
+        download_out: Bring the result home: always, `"once"` (at the first run after a start) or never.
+        synchronize: Wait for the device at the end. What is downloaded is waited for in any case.
+
+    Example::
+
+        >>> import lucid.lightning as lc
+        >>> lc.MatMulIoPolicy(upload_b="once").upload_b
+        'once'
+    """
+
+
+class MatrixElementwiseIoPolicy(_PairIoPolicy):
+    """What an elementwise op of two matrices uploads, downloads and waits for; fields as in `MatMulIoPolicy`."""
+
+
+class VectorAddIoPolicy(_PairIoPolicy):
+    """What a sum of two vectors uploads, downloads and waits for; fields as in `MatMulIoPolicy`."""
+
+
+class Conv2dIoPolicy(_IoPolicy):
+    """What a convolution uploads (`upload_x`, `upload_w`, `upload_b`), downloads and waits for."""
+
+    upload_x: Any
+    upload_w: Any
+    upload_b: Any
+    download_out: Any
+    synchronize: Any
+    _frequencies: ClassVar[dict[str, Any]] = {
+        "upload_x": True,
+        "upload_w": True,
+        "upload_b": True,
+        "download_out": True,
+        "synchronize": True,
+    }
+
+
+class AttentionIoPolicy(_IoPolicy):
+    """What attention and its training step upload, download and wait for, and what follows the product.
+
+    Args:
+        upload_q, upload_k, upload_v, upload_target: As in `MatMulIoPolicy`.
+        download_out: Bring the result home.
+        download_v: Bring the trained values home after a training step.
+        synchronize: Wait for the device at the end.
+        loss_every: A training step reads its loss every so many steps and gives the last read one between; 0 never
+            reads it, and the step gives `None`.
+        output_scale, output_bias: The result is `output_scale * attention + output_bias`.
+        output_relu: Then negative values are 0.
+    """
+
+    upload_q: Any
+    upload_k: Any
+    upload_v: Any
+    upload_target: Any
+    download_out: Any
+    download_v: Any
+    synchronize: Any
+    loss_every: int
+    output_scale: float
+    output_bias: float
+    output_relu: bool
+    _frequencies: ClassVar[dict[str, Any]] = {
+        "upload_q": True,
+        "upload_k": True,
+        "upload_v": True,
+        "upload_target": True,
+        "download_out": True,
+        "download_v": True,
+        "synchronize": True,
+    }
+    _numbers: ClassVar[dict[str, float]] = {"output_scale": 1.0, "output_bias": 0.0}
+    _others: ClassVar[dict[str, Any]] = {"loss_every": 1, "output_relu": False}
+
+
+class CrossoverPolicy(_IoPolicy):
+    """When work that was asked for on a GPU is computed on the CPU, for arrays and lists alone: the results of tensors
+    stay on the device that was asked for.
+
+    Args:
+        mode: `"static"`: work of at most the op's threshold; `"measured"`: both are timed once per op and shape, and
+            the faster one is remembered; `"off"`: never.
+        conv2d, matmul, attention: Thresholds in multiply-accumulates. That of convolutions follows
+            `CJ_CONV2D_CPU_CROSSOVER_MACS` while `conv2d` is -1.
+        elementwise: A threshold in elements.
+    """
+
+    mode: str
+    conv2d: float
+    matmul: float
+    attention: float
+    elementwise: float
+    _numbers: ClassVar[dict[str, float]] = {
+        "conv2d": -1.0,
+        "matmul": 262144.0,
+        "attention": 262144.0,
+        "elementwise": 262144.0,
+    }
+    _others: ClassVar[dict[str, Any]] = {"mode": "static"}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "mode" and value not in ("static", "measured", "off"):
+            raise errors.ValueError(f"CrossoverPolicy: mode must be static, measured or off, got {value!r}")
+        super().__setattr__(name, value)
+
+
+class _Crossover:
+    policy = CrossoverPolicy()
+    conv_macs: int | None = None
+    tuner: Tuner | None = None
+    lock = threading.Lock()
+
+
+def crossover_policy_set(policy: CrossoverPolicy) -> None:
+    """Sets when small work that was asked for on a GPU is computed on the CPU."""
+    if not isinstance(policy, CrossoverPolicy):
+        raise errors.TypeError(f"crossover_policy_set(): expected a CrossoverPolicy, got {type(policy).__name__}")
+    _Crossover.policy = policy
+    _Crossover.conv_macs = None
+
+
+def crossover_policy_get() -> CrossoverPolicy:
+    """When small work that was asked for on a GPU is computed on the CPU."""
+    return _Crossover.policy
+
+
+def _threshold(family: str) -> float:
+    given = getattr(_Crossover.policy, family)
+    if family != "conv2d" or given >= 0:
+        return float(given)
+    if _Crossover.conv_macs is None or _env.CONV_CROSSOVER_DYNAMIC.flag():
+        _Crossover.conv_macs = _env.CONV_CROSSOVER_MACS.integer()
+    return _Crossover.conv_macs
+
+
+def select(
+    family: str,
+    key: str,
+    device: _C.device,
+    work: float,
+    run: Callable[[_C.device], Any] | None = None,
+) -> _C.device:
+    """The device that computes: the one asked for, or the CPU where the crossover policy says so.
+
+    Args:
+        family: `conv2d`, `matmul`, `attention` or `elementwise`.
+        key: The op and its shapes, for what is measured.
+        device: The device asked for.
+        work: Multiply-accumulates, or elements.
+        run: Computes on a device and waits, for what is measured.
+    """
+    if device.type == "cpu" or _Crossover.policy.mode == "off":
+        return device
+    cpu = _C.device("cpu")
+    if _Crossover.policy.mode == "static" or run is None:
+        return cpu if work <= _threshold(family) else device
+    with _Crossover.lock:
+        if _Crossover.tuner is None:
+            from lucid._tuning import cache_folder
+
+            _Crossover.tuner = Tuner(cache_folder() / "lightning-crossover.json")
+        tuner = _Crossover.tuner
+    choice = tuner.choose(
+        f"{key} on {device.type}", {"cpu": lambda: run(cpu), "device": lambda: run(device)}, budget_s=0.2
+    )
+    return cpu if choice == "cpu" else device

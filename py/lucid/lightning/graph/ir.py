@@ -1,0 +1,484 @@
+"""The graph: tensors and nodes, validation, plans, fusion and execution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lucid import _C, errors
+from lucid._convert import from_numpy
+from lucid.lightning import _arrays
+from lucid.lightning._runtime import device_of
+from lucid.lightning._trace import RING
+from lucid.lightning.graph import fusion, validate
+from lucid.lightning.graph.executor import EagerExecutor, Executor, Step
+from lucid.lightning.graph.registry import op_named
+
+__all__ = ["GraphIR", "Node", "TensorInfo"]
+
+_DTYPES = {"float32": (_C.float32, 4), "float64": (_C.float64, 8)}
+MOST_TENSORS = 1 << 20
+
+
+@dataclass
+class TensorInfo:
+    """A tensor of a graph: its number, name, shape and dtype, and a constant's value."""
+
+    id: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    value: _C.Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return math.prod(self.shape) * _DTYPES[self.dtype][1]
+
+
+@dataclass
+class Node:
+    """A node of a graph: its operator with attributes, and its tensors by number."""
+
+    id: int
+    op: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attrs: dict[str, Any]
+    device: str
+    name: str
+
+
+class GraphIR:
+    """A graph of operators over tensors of known shapes.
+
+    Args:
+        executor: What computes; the engine's ops one after the other by default.
+
+    Example::
+
+        >>> import lucid.lightning as lc
+        >>> g = lc.GraphIR()
+        >>> x, y, z = (g.add_tensor((1, 2)) for _ in range(3))
+        >>> _ = g.add_node("vector_add", [x, y], [z])
+        >>> g.validate()
+        True
+        >>> g.execute_f32({x: [[1.0, 2.0]], y: [[3.0, 4.0]]}, device="cpu")[z].tolist()
+        [[4.0, 6.0]]
+    """
+
+    def __init__(self, executor: Executor | None = None) -> None:
+        self._executor: Executor = EagerExecutor() if executor is None else executor
+        self._tensors: list[TensorInfo] = []
+        self._nodes: list[Node] = []
+        self._names: dict[str, int] = {}
+        self._marked: set[int] = set()
+        # What fusion left without a node: their numbers stay, so that those of others do not change.
+        self._removed: frozenset[int] = frozenset()
+        self._steps: list[tuple[str, Mapping[str, Any], Sequence[int], Sequence[int]]] | None = None
+
+    # ---- making ------------------------------------------------------------------------------------------------------
+
+    def add_tensor(
+        self, shape: Sequence[int], dtype: str = "float32", name: str | None = None, value: Any = None
+    ) -> int:
+        """Adds a tensor.
+
+        Args:
+            shape: Sizes from 0 on.
+            dtype: `"float32"` or `"float64"`.
+            name: A name of its own; `"t<number>"` by default.
+            value: Makes it a constant: an array, list or tensor of this shape, which is copied.
+
+        Returns:
+            The tensor's number.
+        """
+        op = "GraphIR.add_tensor()"
+        if isinstance(shape, (str, bytes)) or not hasattr(shape, "__iter__"):
+            raise errors.TypeError(f"{op}: shape must be sizes, got {shape!r}")
+        sizes = tuple(shape)
+        if any(not isinstance(n, int) or isinstance(n, bool) for n in sizes):
+            raise errors.TypeError(f"{op}: shape must be ints, got {sizes}")
+        if any(n < 0 for n in sizes) or math.prod(sizes) >= _arrays.MOST_ELEMENTS:
+            raise errors.ValueError(f"{op}: shape {sizes} is negative or too large")
+        if dtype not in _DTYPES:
+            raise errors.DtypeMismatch(f"{op}: dtype must be float32 or float64, got {dtype!r}")
+        if len(self._tensors) >= MOST_TENSORS:
+            raise errors.ValueError(f"{op}: a graph has at most {MOST_TENSORS} tensors")
+        number = len(self._tensors)
+        name = f"t{number}" if name is None else name
+        if not isinstance(name, str) or name in self._names:
+            raise errors.ValueError(f"{op}: a name must be a str that no other tensor has, got {name!r}")
+        info = TensorInfo(number, name, sizes, dtype)
+        if value is not None:
+            info.value = self._fed(op, info, value, dtype).clone()
+        self._tensors.append(info)
+        self._names[name] = number
+        return number
+
+    def _number(self, op: str, key: Any) -> int:
+        """A tensor's number, given as that or as its name."""
+        number = self._names.get(key) if isinstance(key, str) else key
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(self._tensors):
+            raise errors.ValueError(f"{op}: there is no tensor {key!r}")
+        return number
+
+    def add_node(
+        self,
+        op: str,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        attrs: Mapping[str, Any] | None = None,
+        device: str = "auto",
+        name: str | None = None,
+    ) -> int:
+        """Adds a node.
+
+        Args:
+            op: An operator of `graph_registry_schemas`.
+            inputs, outputs: Tensors by number or name.
+            attrs: Attributes; those left out have their defaults.
+            device: Where it runs; `"auto"` is where the graph is executed.
+            name: A name for reports.
+
+        Returns:
+            The node's number.
+
+        Raises:
+            ValueError: There is no such operator, attribute or tensor.
+            TypeError: An attribute is of another type.
+        """
+        call = "GraphIR.add_node()"
+        operator = op_named(op)
+        number = len(self._nodes)
+        if device != "auto":
+            device_of(call, device)
+        node = Node(
+            number,
+            op,
+            tuple(self._number(call, t) for t in inputs),
+            tuple(self._number(call, t) for t in outputs),
+            operator.attrs(attrs or {}),
+            device,
+            name or f"{op}_{number}",
+        )
+        self._nodes.append(node)
+        return number
+
+    def mark_output(self, tensor: Any) -> None:
+        """Keeps a tensor as a result although nodes read it: execution gives it, and no fusion removes it."""
+        self._marked.add(self._number("GraphIR.mark_output()", tensor))
+
+    # ---- looking -----------------------------------------------------------------------------------------------------
+
+    def num_tensors(self) -> int:
+        """The number of tensors."""
+        return len(self._tensors)
+
+    def num_nodes(self) -> int:
+        """The number of nodes."""
+        return len(self._nodes)
+
+    def tensors(self) -> list[dict[str, Any]]:
+        """The tensors as dicts: `id`, `name`, `shape`, `dtype`, `constant`, `bytes`."""
+        return [
+            {
+                "id": t.id,
+                "name": t.name,
+                "shape": t.shape,
+                "dtype": t.dtype,
+                "constant": t.value is not None,
+                "bytes": t.nbytes,
+            }
+            for t in self._tensors
+        ]
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes as dicts: `id`, `name`, `op`, `inputs`, `outputs`, `attrs`, `device`."""
+        return [
+            {
+                "id": n.id,
+                "name": n.name,
+                "op": n.op,
+                "inputs": list(n.inputs),
+                "outputs": list(n.outputs),
+                "attrs": dict(n.attrs),
+                "device": n.device,
+            }
+            for n in self._nodes
+        ]
+
+    def inputs(self) -> list[int]:
+        """The tensors that must be fed: read by a node, written by none, no constants."""
+        written = {t for n in self._nodes for t in n.outputs}
+        read = {t for n in self._nodes for t in n.inputs}
+        return [t.id for t in self._tensors if t.id in read and t.id not in written and t.value is None]
+
+    def outputs(self) -> list[int]:
+        """The graph's results: written by a node and read by none, or marked."""
+        read = {t for n in self._nodes for t in n.inputs}
+        written = {t for n in self._nodes for t in n.outputs}
+        return [t.id for t in self._tensors if t.id in written and (t.id not in read or t.id in self._marked)]
+
+    # ---- checking ----------------------------------------------------------------------------------------------------
+
+    def validate_report(self) -> dict[str, Any]:
+        """What each check finds: `ok`, `issues` and `passes`, a list of dicts with `pass`, `ok`, `issues`, `about`."""
+        return validate.report(self)
+
+    def validate(self) -> bool:
+        """Checks the graph.
+
+        Returns:
+            `True`.
+
+        Raises:
+            ValueError: A check found something; the message has all of it.
+        """
+        found = self.validate_report()
+        if not found["ok"]:
+            raise errors.ValueError(f"GraphIR.validate(): {'; '.join(found['issues'])}")
+        return True
+
+    # ---- planning ----------------------------------------------------------------------------------------------------
+
+    def plan(self, device: str = "auto") -> list[dict[str, Any]]:
+        """The nodes in the order of execution.
+
+        Args:
+            device: Where nodes run that name none.
+
+        Returns:
+            A list of dicts with `step`, `node`, `op`, `inputs`, `outputs`, `requested_device`, `device` (the engine's),
+            `fallback` (another GPU than the one named stands for it), `macs`, `frees` (tensors that nothing reads after
+            the step).
+        """
+        self.validate()
+        sequence = validate.order(self)[0]
+        last = {t: i for i, n in enumerate(sequence) for t in (*self._nodes[n].inputs, *self._nodes[n].outputs)}
+        kept = {*self.outputs(), *(t.id for t in self._tensors if t.value is not None)}
+        steps = []
+        for i, number in enumerate(sequence):
+            node = self._nodes[number]
+            requested = device if node.device == "auto" else node.device
+            chosen = device_of("GraphIR.plan()", requested).type
+            shapes = [self._tensors[t].shape for t in node.inputs]
+            results = [self._tensors[t].shape for t in node.outputs]
+            touched = dict.fromkeys((*node.inputs, *node.outputs))
+            steps.append(
+                {
+                    "step": i,
+                    "node": number,
+                    "op": node.op,
+                    "inputs": list(node.inputs),
+                    "outputs": list(node.outputs),
+                    "requested_device": requested,
+                    "device": chosen,
+                    "fallback": requested not in ("auto", "gpu", "mps") and requested != chosen,
+                    "macs": op_named(node.op).macs(shapes, results, node.attrs),
+                    "frees": [t for t in touched if last[t] == i and t not in kept],
+                }
+            )
+        return steps
+
+    def plan_groups(self, device: str = "auto", sync_boundaries: bool = True) -> list[dict[str, Any]]:
+        """The plan's steps in groups that run without waiting.
+
+        Args:
+            device: As in `plan`.
+            sync_boundaries: A group ends where the device changes, which needs a wait and a transfer; otherwise where
+                steps begin or cease to be on another device than the one named.
+
+        Returns:
+            A list of dicts with `group`, `device`, `steps`, `nodes`, `fallback`, `sync_after`, `transfers` (tensors of
+            earlier groups on another device).
+        """
+        groups: list[dict[str, Any]] = []
+        place: dict[int, str] = {}
+        for step in self.plan(device):
+            key = step["device"] if sync_boundaries else step["fallback"]
+            if not groups or groups[-1]["_key"] != key:
+                groups.append(
+                    {
+                        "_key": key,
+                        "group": len(groups),
+                        "device": step["device"],
+                        "steps": [],
+                        "nodes": [],
+                        "fallback": False,
+                        "sync_after": False,
+                        "transfers": [],
+                    }
+                )
+            group = groups[-1]
+            group["steps"].append(step["step"])
+            group["nodes"].append(step["node"])
+            group["fallback"] = group["fallback"] or step["fallback"]
+            for t in step["inputs"]:
+                if place.get(t, step["device"]) != step["device"] and t not in group["transfers"]:
+                    group["transfers"].append(t)
+            place.update(dict.fromkeys(step["outputs"], step["device"]))
+        for group, following in zip(groups, [*groups[1:], None], strict=False):
+            del group["_key"]
+            group["sync_after"] = following is None or following["device"] != group["device"]
+        return groups
+
+    def plan_summary(self, device: str = "auto") -> dict[str, Any]:
+        """The plan in numbers: steps, groups, operators, multiply-accumulates, bytes of all tensors, and the most bytes
+        alive at once."""
+        steps = self.plan(device)
+        alive = {t.id for t in self._tensors if t.value is not None} | set(self.inputs())
+        bytes_of = {t.id: t.nbytes for t in self._tensors}
+        peak = sum(bytes_of[t] for t in alive)
+        ops: dict[str, int] = {}
+        for step in steps:
+            ops[step["op"]] = ops.get(step["op"], 0) + 1
+            alive |= set(step["outputs"])
+            peak = max(peak, sum(bytes_of[t] for t in alive))
+            alive -= set(step["frees"])
+        groups = self.plan_groups(device)
+        return {
+            "steps": len(steps),
+            "groups": len(groups),
+            "sync_boundaries": sum(g["sync_after"] for g in groups),
+            "fallbacks": sum(s["fallback"] for s in steps),
+            "ops": ops,
+            "macs": sum(s["macs"] for s in steps),
+            "bytes": sum(bytes_of.values()),
+            "peak_bytes": peak,
+        }
+
+    # ---- fusing ------------------------------------------------------------------------------------------------------
+
+    def fuse(self, device: str = "auto", least_saved_us: float = 0.0) -> tuple[GraphIR, fusion.FusionReport]:
+        """A graph in which fused operators replace chains of nodes, and a report of each decision.
+
+        Args:
+            device: For whose costs to decide.
+            least_saved_us: Replace where the cost model sees at least so many microseconds saved.
+
+        Returns:
+            The fused graph, whose tensors have the numbers of this one's, and the report.
+        """
+        self.validate()
+        least = _arrays.number("GraphIR.fuse()", "least_saved_us", least_saved_us, least=0.0)
+        kind = "cpu" if device_of("GraphIR.fuse()", device).type == "cpu" else "gpu"
+        decisions, replaced = [], {}
+        for candidate in fusion.candidates(self):
+            decision = fusion.decide(self, candidate, kind, least)
+            decisions.append(decision)
+            if decision["fused"]:
+                replaced[candidate.nodes[-1]] = candidate
+        dropped = {n for c in replaced.values() for n in c.nodes}
+        out = GraphIR(self._executor)
+        out._tensors = [TensorInfo(t.id, t.name, t.shape, t.dtype, t.value) for t in self._tensors]
+        out._names, out._marked = dict(self._names), set(self._marked)
+        for node in self._nodes:
+            found = replaced.get(node.id)
+            if found is not None:
+                out.add_node(found.op, found.inputs, [found.output], found.attrs, node.device)
+            elif node.id not in dropped:
+                out.add_node(node.op, node.inputs, node.outputs, node.attrs, node.device, node.name)
+        touched = {t for n in out._nodes for t in (*n.inputs, *n.outputs)}
+        out._removed = frozenset(t.id for t in out._tensors if t.id not in touched)
+        return out, fusion.FusionReport(kind, decisions)
+
+    # ---- executing ---------------------------------------------------------------------------------------------------
+
+    def _fed(self, op: str, info: TensorInfo, value: Any, dtype: str) -> _C.Tensor:
+        wanted = _DTYPES[dtype][0]
+        numpy = _arrays._ndarray()
+        if isinstance(value, _C.Tensor):
+            tensor = value.detach()
+        elif numpy is not None and isinstance(value, numpy):
+            if value.dtype.char not in "fd" or not value.dtype.isnative:
+                raise errors.DtypeMismatch(f"{op}: tensor {info.name} must be {dtype}, got {value.dtype}")
+            tensor = from_numpy(value if value.flags.writeable else value.copy())
+        elif isinstance(value, (list, tuple, int, float)) and not isinstance(value, bool):
+            try:
+                tensor = _C.tensor(value, dtype=wanted)
+            except (TypeError, ValueError, RuntimeError) as e:
+                raise errors.TypeError(f"{op}: tensor {info.name}: no (nested) list of numbers: {e}") from None
+        else:
+            raise errors.TypeError(
+                f"{op}: tensor {info.name} must be an array, list or tensor, got {type(value).__name__}"
+            )
+        if tensor.dtype is not wanted:
+            raise errors.DtypeMismatch(f"{op}: tensor {info.name} must be {dtype}, got {tensor.dtype}")
+        if tuple(tensor.shape) != info.shape:
+            raise errors.ShapeMismatch(
+                f"{op}: tensor {info.name} must have shape {info.shape}, got {tuple(tensor.shape)}"
+            )
+        return tensor
+
+    def _execute(self, op: str, feeds: Mapping[Any, Any], device: Any, outputs: Any, dtype: str) -> dict[int, Any]:
+        self.validate()
+        if not isinstance(feeds, Mapping):
+            raise errors.TypeError(f"{op}: feeds must be a mapping of tensors, got {type(feeds).__name__}")
+        given = {self._number(op, key): value for key, value in feeds.items()}
+        needed = set(self.inputs())
+        unknown = sorted(set(given) - needed)
+        if unknown:
+            raise errors.ValueError(f"{op}: tensors {unknown} are no inputs; the inputs are {sorted(needed)}")
+        missing = sorted(needed - set(given))
+        if missing:
+            raise errors.ValueError(f"{op}: tensors {missing} are not fed")
+        chosen = device_of(op, device)
+        values = {t: self._fed(op, self._tensors[t], value, dtype) for t, value in given.items()}
+        for info in self._tensors:
+            if info.value is not None:
+                values[info.id] = info.value.to(_DTYPES[dtype][0])
+        known = {*values, *(t for n in self._nodes for t in n.outputs)}
+        wanted = self.outputs() if outputs is None else [self._number(op, t) for t in outputs]
+        strangers = [t for t in wanted if t not in known]
+        if strangers:
+            raise errors.ValueError(f"{op}: tensors {strangers} are not computed by the graph")
+        steps: list[Step] = []
+        for n in validate.order(self)[0]:
+            node = self._nodes[n]
+            place = chosen if node.device == "auto" else device_of(op, node.device)
+            steps.append((node.op, node.attrs, node.inputs, node.outputs, place))
+        if RING.enabled:
+            import time
+
+            start = time.perf_counter_ns()
+            results = self._executor.run(steps, values, wanted)
+            RING.add("graph", "execute", start, str(device), chosen.type)
+        else:
+            results = self._executor.run(steps, values, wanted)
+        return {t: tensor.cpu().contiguous().numpy() for t, tensor in results.items()}
+
+    def _compute(self, values: Mapping[int, _C.Tensor], wanted: int, device: _C.device) -> _C.Tensor:
+        """One tensor from inputs that are known to fit, left on the device: for callers that made the graph."""
+        if self._steps is None:
+            self.validate()
+            nodes = [self._nodes[n] for n in validate.order(self)[0]]
+            self._steps = [(n.op, n.attrs, n.inputs, n.outputs) for n in nodes]
+        return self._executor.run([(*step, device) for step in self._steps], values, [wanted])[wanted]
+
+    def execute_f32(
+        self, feeds: Mapping[Any, Any], device: Any = "metal", outputs: Sequence[Any] | None = None
+    ) -> dict[int, Any]:
+        """Computes in float32.
+
+        Args:
+            feeds: The inputs by number or name: arrays, lists or tensors of float32.
+            device: Where nodes run that name no device of their own.
+            outputs: What to give; the graph's outputs by default.
+
+        Returns:
+            NumPy arrays by the tensors' numbers.
+
+        Raises:
+            ValueError: The graph is not valid, an input is missing, or something else is fed.
+            ShapeMismatch, DtypeMismatch: What is fed is of another shape or dtype.
+        """
+        return self._execute("GraphIR.execute_f32()", feeds, device, outputs, "float32")
+
+    def execute_f64(
+        self, feeds: Mapping[Any, Any], device: Any = "cpu", outputs: Sequence[Any] | None = None
+    ) -> dict[int, Any]:
+        """Computes in float64, which no GPU of the engine has: on the CPU alone. Otherwise as `execute_f32`."""
+        return self._execute("GraphIR.execute_f64()", feeds, device, outputs, "float64")

@@ -1,0 +1,149 @@
+"""Tensors to and from NumPy, PyTorch, MLX and TensorFlow, and what each can do."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+from typing import Any
+
+from lucid import _C, errors
+from lucid._convert import from_numpy as _from_array
+from lucid.utils.dlpack import from_dlpack, to_dlpack
+
+__all__ = [
+    "capability_table",
+    "capability_table_markdown",
+    "from_mlx",
+    "from_numpy",
+    "from_tensorflow",
+    "from_torch",
+    "to_mlx",
+    "to_numpy",
+    "to_tensorflow",
+    "to_torch",
+]
+
+_PACKAGES = {"numpy": "numpy", "torch": "torch", "mlx": "mlx.core", "tensorflow": "tensorflow"}
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(_PACKAGES[name])
+    except ImportError as e:
+        raise errors.RuntimeError(f"interop: this needs {name}, which is not installed: {e}") from None
+
+
+def _tensor(op: str, x: Any) -> _C.Tensor:
+    from lucid.lightning._tensor import Tensor
+
+    if isinstance(x, Tensor):
+        return x._lucid()
+    if not isinstance(x, _C.Tensor):
+        raise errors.TypeError(f"interop.{op}(): expected a lucid.Tensor, got {type(x).__name__}")
+    return x
+
+
+def _foreign(op: str, module: str, x: Any) -> None:
+    if not type(x).__module__.startswith(module):
+        raise errors.TypeError(f"interop.{op}(): expected a tensor of {module}, got {type(x).__name__}")
+
+
+def to_numpy(x: Any) -> Any:
+    """A NumPy array that shows a CPU tensor's memory; of a GPU's tensor, a copy."""
+    return _tensor("to_numpy", x).detach().cpu().numpy()
+
+
+def from_numpy(x: Any) -> _C.Tensor:
+    """A tensor that shows an array's memory."""
+    _foreign("from_numpy", "numpy", x)
+    return _from_array(x)
+
+
+def to_torch(x: Any) -> Any:
+    """A PyTorch tensor that shows a CPU tensor's memory (and a CUDA tensor's on CUDA), by DLPack."""
+    torch = _import("torch")
+    tensor = _tensor("to_torch", x).detach()
+    if tensor.device.type in ("metal", "mlx"):
+        tensor = tensor.cpu()
+    return torch.from_dlpack(tensor)
+
+
+def from_torch(x: Any) -> _C.Tensor:
+    """A tensor that shows a PyTorch tensor's memory; of one on a GPU that the engine does not share, a copy."""
+    _foreign("from_torch", "torch", x)
+    tensor = x.detach()
+    return from_dlpack(tensor.cpu() if tensor.device.type == "mps" else tensor)
+
+
+def to_mlx(x: Any) -> Any:
+    """An MLX array of a tensor's values, which MLX copies on the CPU."""
+    mlx = _import("mlx")
+    tensor = _tensor("to_mlx", x).detach().cpu()
+    if tensor.dtype is _C.bfloat16:
+        return mlx.array(tensor.float().numpy()).astype(mlx.bfloat16)
+    return mlx.array(tensor.numpy())
+
+
+def from_mlx(x: Any) -> _C.Tensor:
+    """A tensor of an MLX array's values, which are copied: MLX may give its memory to another array."""
+    _foreign("from_mlx", "mlx", x)
+    mlx = _import("mlx")
+    if x.dtype == mlx.bfloat16:
+        return _from_array(_import("numpy").array(x.astype(mlx.float32))).to(dtype=_C.bfloat16)
+    return _from_array(_import("numpy").array(x))
+
+
+def to_tensorflow(x: Any) -> Any:
+    """A TensorFlow tensor that shows a CPU tensor's memory, by DLPack."""
+    tensorflow = _import("tensorflow")
+    return tensorflow.experimental.dlpack.from_dlpack(to_dlpack(_tensor("to_tensorflow", x).detach().cpu()))
+
+
+def from_tensorflow(x: Any) -> _C.Tensor:
+    """A tensor that shows a TensorFlow tensor's memory, by DLPack."""
+    tensorflow = _import("tensorflow")
+    _foreign("from_tensorflow", "tensorflow", x)
+    return from_dlpack(tensorflow.experimental.dlpack.to_dlpack(x))
+
+
+_TABLE: tuple[dict[str, Any], ...] = (
+    {
+        "package": "numpy",
+        "to": "zero-copy on the CPU",
+        "from": "zero-copy",
+        "by": "array interface",
+        "dtypes": "no bfloat16",
+    },
+    {"package": "torch", "to": "zero-copy on the CPU", "from": "zero-copy", "by": "DLPack", "dtypes": "all"},
+    {"package": "mlx", "to": "copy", "from": "copy", "by": "buffer", "dtypes": "no float64 on MLX's GPU"},
+    {"package": "tensorflow", "to": "zero-copy on the CPU", "from": "zero-copy", "by": "DLPack", "dtypes": "all"},
+)
+
+
+def capability_table(*, installed: bool = True) -> list[dict[str, Any]]:
+    """What tensors of each package cost to bring over, and by what way.
+
+    Args:
+        installed: Add which packages are installed here, with versions.
+
+    Returns:
+        A list of dicts with `package`, `to`, `from`, `by`, `dtypes`, and with `installed` `version` (`None` where the
+        package is not there).
+    """
+    rows = [dict(row) for row in _TABLE]
+    if installed:
+        for row in rows:
+            try:
+                row["version"] = importlib.metadata.version(row["package"])
+            except importlib.metadata.PackageNotFoundError:
+                row["version"] = None
+    return rows
+
+
+def capability_table_markdown() -> str:
+    """The table without versions, as Markdown."""
+    rows = capability_table(installed=False)
+    lines = ["| Package | To | From | By | Dtypes |", "|---|---|---|---|---|"]
+    lines += [f"| {r['package']} | {r['to']} | {r['from']} | {r['by']} | {r['dtypes']} |" for r in rows]
+    return "\n".join(lines)

@@ -1,0 +1,139 @@
+"""Training, generation and timing of the tiny transformer; the same seed gives the same numbers."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import lucid
+from lucid import _C, errors
+from lucid.lightning._arrays import number, sizes
+from lucid.lightning.runner.model import TinyTransformer
+
+__all__ = ["bench", "generate", "train"]
+
+
+def _bytes(op: str, text: bytes | str) -> bytes:
+    data = text.encode() if isinstance(text, str) else text
+    if not isinstance(data, bytes):
+        raise errors.TypeError(f"{op}: expected str or bytes, got {type(text).__name__}")
+    return data
+
+
+def train(
+    model: TinyTransformer,
+    text: bytes | str,
+    *,
+    steps: int = 100,
+    batch: int = 8,
+    lr: float = 3e-3,
+    seed: int = 0,
+    optimizer: Any = None,
+    begin: int = 0,
+) -> dict[str, Any]:
+    """Trains a model on the bytes of a text by AdamW.
+
+    Args:
+        model: The model, on its device.
+        text: Longer than the model's context.
+        steps, batch: How many steps, of how many pieces of the text each.
+        lr: The rate, from 0 on.
+        seed: Which pieces are drawn: those of step `n` are the same however often training was interrupted.
+        optimizer: The one to go on with; a fresh one by default.
+        begin: The number of the first step.
+
+    Returns:
+        A dict with `losses` (one for each step), `step` (the number of the next) and `optimizer`.
+    """
+    steps, batch = sizes("train()", steps=steps, batch=batch)
+    rate = number("train()", "lr", lr, least=0.0)
+    data = _bytes("train()", text)
+    length = model.config.context
+    if len(data) <= length:
+        raise errors.ValueError(f"train(): the text must be longer than the context of {length} bytes, got {len(data)}")
+    if max(data) >= model.config.vocab:
+        raise errors.ValueError(f"train(): byte {max(data)} is not in the vocabulary of {model.config.vocab}")
+    device = next(iter(model.parameters())).device
+    tokens = _C.tensor(list(data))
+    if optimizer is None:
+        optimizer = lucid.optim.AdamW(model.parameters(), lr=rate)
+    model.train()
+    losses = []
+    for step in range(begin, begin + steps):
+        generator = _C.Generator()
+        generator.manual_seed(seed * 1_000_003 + step)
+        starts = lucid.randint(0, len(data) - length, (batch,), generator=generator).tolist()
+        pieces = lucid.stack([tokens[s : s + length + 1] for s in starts]).to(device)
+        logits = model(pieces[:, :-1])
+        loss = lucid.nn.functional.cross_entropy(logits.reshape(-1, model.config.vocab), pieces[:, 1:].reshape(-1))
+        loss.eval()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"losses": losses, "step": begin + steps, "optimizer": optimizer}
+
+
+def generate(
+    model: TinyTransformer, prompt: bytes | str, *, count: int = 32, temperature: float = 0.0, seed: int = 0
+) -> bytes:
+    """The prompt and `count` more bytes.
+
+    Args:
+        model: The model.
+        prompt: At least one byte; the last ones are seen.
+        count: How many bytes are added.
+        temperature: 0 takes the likeliest byte; above it, bytes are drawn from `softmax(logits / temperature)`.
+        seed: Of what is drawn.
+    """
+    (count,) = sizes("generate()", count=count)
+    heat = number("generate()", "temperature", temperature, least=0.0)
+    data = list(_bytes("generate()", prompt))
+    if not data or max(data) >= model.config.vocab:
+        raise errors.ValueError(f"generate(): the prompt must have bytes below {model.config.vocab}")
+    device = next(iter(model.parameters())).device
+    generator = _C.Generator()
+    generator.manual_seed(seed)
+    model.eval()
+    with lucid.no_grad():
+        for _ in range(count):
+            seen = _C.tensor([data[-model.config.context :]]).to(device)
+            logits = model(seen)[0, -1].cpu()
+            if heat == 0:
+                data.append(int(logits.argmax().item()))
+            else:
+                odds = (logits / heat).softmax(-1)
+                data.append(int(lucid.multinomial(odds, 1, generator=generator).item()))
+    return bytes(data)
+
+
+def bench(model: TinyTransformer, *, batch: int = 8, warmup: int = 2, iters: int = 10) -> dict[str, Any]:
+    """Times the model's forward over whole contexts.
+
+    Returns:
+        A dict with `forward_ms` (the median), `cv_pct` (standard deviation over mean), `tokens_per_s`, `device`,
+        `batch`, `iters`.
+    """
+    batch, iters = sizes("bench()", batch=batch, iters=iters)
+    if not isinstance(warmup, int) or warmup < 0:
+        raise errors.ValueError(f"bench(): warmup must be an int from 0 on, got {warmup!r}")
+    device = next(iter(model.parameters())).device
+    tokens = lucid.zeros(batch, model.config.context, dtype=lucid.int64, device=device)
+    model.eval()
+    times = []
+    with lucid.no_grad():
+        for i in range(warmup + iters):
+            start = time.perf_counter()
+            model(tokens).eval()
+            if i >= warmup:
+                times.append(time.perf_counter() - start)
+    median = statistics.median(times)
+    return {
+        "forward_ms": median * 1e3,
+        "cv_pct": 100 * statistics.pstdev(times) / statistics.mean(times),
+        "tokens_per_s": batch * model.config.context / median,
+        "device": device.type,
+        "batch": batch,
+        "iters": iters,
+    }
