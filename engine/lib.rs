@@ -30,6 +30,7 @@ mod in_place;
 pub mod interop;
 pub mod io;
 mod literal;
+pub mod llm;
 pub mod metal;
 pub mod nn;
 pub mod ops;

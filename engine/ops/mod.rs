@@ -38,6 +38,7 @@ mod part;
 mod pieces;
 pub mod pointwise;
 pub mod pool;
+pub mod quantized;
 pub mod random;
 mod recast;
 pub mod reduce;
@@ -268,6 +269,7 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         activation::SCHEMAS,
         rnn::SCHEMAS,
         loss::SCHEMAS,
+        quantized::SCHEMAS,
     ]
     .into_iter()
     .flatten()

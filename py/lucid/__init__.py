@@ -98,10 +98,12 @@ if TYPE_CHECKING:
     from lucid import jit as jit
     from lucid import library as library
     from lucid import linalg as linalg
+    from lucid import llm as llm
     from lucid import mps as mps
     from lucid import ops as ops
     from lucid import overrides as overrides
     from lucid import profiler as profiler
+    from lucid import quantization as quantization
     from lucid import random as random
     from lucid import serialization as serialization
     from lucid import signal as signal
@@ -213,6 +215,7 @@ _PACKAGES = {
     "jit",
     "library",
     "linalg",
+    "llm",
     "metal",
     "mps",
     "multiprocessing",
@@ -221,6 +224,7 @@ _PACKAGES = {
     "optim",
     "overrides",
     "profiler",
+    "quantization",
     "random",
     "return_types",
     "serialization",

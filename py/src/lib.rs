@@ -21,6 +21,7 @@ mod dtype;
 mod errors;
 mod format;
 mod functions;
+mod llm;
 mod metal;
 mod ops;
 mod optim;
@@ -71,6 +72,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(shared::_from_shared, m)?)?;
     optim::register(m)?;
     schema::register(m)?;
+    llm::register(m)?;
     functions::register_exit(m)?;
     publish(m)
 }
