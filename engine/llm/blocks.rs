@@ -11,6 +11,7 @@ macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $Kind:ident = $code:literal, $name:literal, $block:literal, $bytes:literal, $dtype:expr;)*) => {
         /// How a tensor's elements are stored.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(non_camel_case_types)] // ggml's names.
         pub enum Kind { $($(#[doc = $doc])+ $Kind,)* }
 
         impl Kind {

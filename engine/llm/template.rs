@@ -4,8 +4,9 @@
 //! prompt or an error: steps, nesting and the length of what it writes are limited.
 
 use crate::{Error, Result};
+use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value};
-use minijinja::{context, Environment, ErrorKind, UndefinedBehavior};
+use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 
 const OP: &str = "apply_chat_template";
 /// Instructions that a template may run.
@@ -91,11 +92,11 @@ pub fn render(template: &str, variables: &str) -> Result<String> {
     if template.len() > LONGEST || variables.len() > LONGEST {
         return Err(Error::value(OP, format!("a template or messages of more than {LONGEST} bytes")));
     }
-    let variables: serde_json::Value =
+    let variables: Value =
         serde_json::from_str(variables).map_err(|e| Error::value(OP, format!("the messages are no JSON: {e}")))?;
     let mut env = Environment::new();
-    env.set_trim_blocks(true);
-    env.set_lstrip_blocks(true);
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    env.set_syntax(syntax.map_err(|e| Error::value(OP, e.to_string()))?);
     env.set_undefined_behavior(UndefinedBehavior::Lenient);
     env.set_recursion_limit(DEEPEST);
     env.set_fuel(Some(FUEL));
@@ -107,8 +108,7 @@ pub fn render(template: &str, variables: &str) -> Result<String> {
         Error::value(OP, format!("the chat template failed{line}: {e}"))
     };
     env.add_template("chat", template).map_err(failed)?;
-    let values = Value::from_serialize(&variables);
     let mut out = Limited(Vec::new());
-    env.get_template("chat").map_err(failed)?.render_captured_to(context! { ..values }, &mut out).map_err(failed)?;
+    env.get_template("chat").map_err(failed)?.render_captured_to(variables, &mut out).map_err(failed)?;
     String::from_utf8(out.0).map_err(|_| Error::value(OP, "the chat template wrote what is not UTF-8"))
 }

@@ -232,7 +232,7 @@ fn gather_gradient(c: &Ctx<'_>, g: &Tensor, format: Affine, transpose: bool) -> 
             let (lhs, rhs) = (c.x(4)?, c.x(5)?);
             let each = arange_of(lhs.numel(), g.device())?;
             let parts = gather(g, [&c.x(1)?, &c.x(2)?, &c.x(3)?], &each, &rhs, of[2], format, !transpose)?;
-            Some(g.new_zeros(of)?.index_add(0, &lhs, &parts, Scalar::ONE)?)
+            Some(Tensor::full_of(of, Scalar::Float(0.0), g.dtype(), g.device())?.index_add(0, &lhs, &parts, Scalar::ONE)?)
         }
         false => None,
     });

@@ -108,9 +108,17 @@ def _write(model: CausalLM, tokenizer: Any, tokens: list[int], given: argparse.N
     """Streams an answer to standard output; says how fast it was."""
     started = time.perf_counter()
     first, count, text = 0.0, 0, ""
-    options = {} if cache is not None else {"cache_options": _cache_options(given)}
+    options: Any = {} if cache is not None else {"cache_options": _cache_options(given)}
     for token, piece in generation.stream(
-        model, [tokens], given.max_tokens, tokenizer, _sampler(given), given.stop, cache=cache, progress=_show, **options
+        model,
+        [tokens],
+        given.max_tokens,
+        tokenizer,
+        _sampler(given),
+        given.stop,
+        cache=cache,
+        progress=_show,
+        **options,
     ):
         if count == 0:
             first = time.perf_counter()
@@ -223,7 +231,9 @@ def _perplexity(given: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; the exit status."""
     given = _parser().parse_args(arguments)
-    run = {"generate": _generate, "chat": _chat, "bench": _bench, "perplexity": _perplexity}.get(given.command, _convert)
+    run = {"generate": _generate, "chat": _chat, "bench": _bench, "perplexity": _perplexity}.get(
+        given.command, _convert
+    )
     try:
         run(given)
     except KeyboardInterrupt:

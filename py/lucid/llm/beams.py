@@ -50,9 +50,8 @@ def beam_search(
         if not running:
             break
         # No beam can still become better than the worst that is finished.
-        if len(finished) == beams:
-            if finished[-1][0] >= scores[0] / (step + 1) ** length_penalty:
-                break
+        if len(finished) == beams and finished[-1][0] >= scores[0] / (step + 1) ** length_penalty:
+            break
         if step + 1 == new:
             break
         order = [beam for _, beam, _ in chosen]

@@ -78,9 +78,11 @@ class RotatingCache(LayerCache):
             self.length = end
             return (self.buffers[0], self.buffers[1], -1)
         first = max(start - window + 1, 0)
-        joined = [k, v] if first == start else [
-            lucid.cat([self._ordered(b, first, start), x], 2) for b, x in zip(self.buffers, (k, v), strict=True)
-        ]
+        joined = (
+            [k, v]
+            if first == start
+            else [lucid.cat([self._ordered(b, first, start), x], 2) for b, x in zip(self.buffers, (k, v), strict=True)]
+        )
         # What the next tokens may look at.
         kept = max(end - window, first)
         self.buffers = [x[:, :, kept - first :] for x in joined]
@@ -133,7 +135,8 @@ class Cache:
 
     Args:
         config: The model's.
-        kind: `"growing"`; `"static"`, which holds `max_size` tokens from the start on; or `"quantized"`. Layers with a window
+        kind: `"growing"`; `"static"`, which holds `max_size` tokens from the start on; or `"quantized"`. Layers with
+        a window
             have a rotating cache, unless `rotating` is false.
         max_size: The most tokens.
         bits, group_size: Of a quantised cache.

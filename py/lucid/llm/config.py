@@ -26,8 +26,10 @@ _MOST = 1 << 24
 class Config:
     """Sizes and switches of a decoder-only transformer.
 
-    Attributes are named as in Hugging Face's `config.json` where it has them. The others: `qk_norm`, RMSNorm of each head's
-    queries and keys (Qwen 3); `unit_offset`, RMSNorm that multiplies by 1 + weight, `post_norms`, norms behind attention
+    Attributes are named as in Hugging Face's `config.json` where it has them. The others: `qk_norm`, RMSNorm of each
+    head's
+    queries and keys (Qwen 3); `unit_offset`, RMSNorm that multiplies by 1 + weight, `post_norms`, norms behind
+    attention
     and MLP too, and `scale_embeddings` by √hidden_size (Gemma 2); `layer_windows`, the window of each layer or None.
     """
 
@@ -255,7 +257,8 @@ class Config:
             query_pre_attn_scalar=(hidden / heads if layers == 46 else head_dim) if gemma else None,
             bos_token_id=metadata.get("tokenizer.ggml.bos_token_id"),
             eos_token_id=[
-                metadata[f"tokenizer.ggml.{k}"] for k in ("eos_token_id", "eot_token_id")
+                metadata[f"tokenizer.ggml.{k}"]
+                for k in ("eos_token_id", "eot_token_id")
                 if isinstance(metadata.get(f"tokenizer.ggml.{k}"), int)
             ],
             pad_token_id=metadata.get("tokenizer.ggml.padding_token_id"),

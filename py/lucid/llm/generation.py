@@ -35,7 +35,7 @@ class Generated:
 
 
 def _prompts(prompts: Any, tokenizer: Tokenizer | None) -> list[list[int]]:
-    if isinstance(prompts, str) or prompts and isinstance(prompts[0], int):
+    if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
         prompts = [prompts]
     made = []
     for prompt in prompts:
@@ -118,9 +118,7 @@ class _Text:
         """What was not given yet and can be no part of a stop string."""
         end = len(self.text)
         if not last:
-            end -= max(
-                (n for s in self.stop for n in range(1, len(s)) if self.text.endswith(s[:n])), default=0
-            )
+            end -= max((n for s in self.stop for n in range(1, len(s)) if self.text.endswith(s[:n])), default=0)
         made = self.text[self.given : end]
         self.given = max(self.given, end)
         return made
@@ -202,7 +200,8 @@ def generate(
         eos_token_id: Tokens that end a sequence; the model's where none are given, none for `[]`.
         num_beams: Above 1, beam search for each prompt, as Hugging Face's, without sampling.
         length_penalty: Scores of beams are divided by their length to this power.
-        draft: A small model with the same tokens that proposes `draft_tokens` at a time, which the model checks at once;
+        draft: A small model with the same tokens that proposes `draft_tokens` at a time, which the model checks at
+        once;
             greedy results are the same as without, but for ties. One prompt, temperature 0.
         logprobs: Note each token's log-probability.
         chunk: Tokens of a prompt that go through the model at once.
@@ -213,7 +212,8 @@ def generate(
     Returns:
         One `Generated` for each prompt.
 
-    Raises ValueError for prompts without tokens, tokens outside of the vocabulary, and what exceeds the model's context.
+    Raises ValueError for prompts without tokens, tokens outside of the vocabulary, and what exceeds the model's
+    context.
     """
     rows = _prompts(prompts, tokenizer)
     _check(model, rows, max_new_tokens)
@@ -227,10 +227,18 @@ def generate(
 
         if sampler.temperature != 0 or draft is not None or cache is not None or logprobs or stop:
             raise errors.ValueError("generate: beam search takes no sampling, draft, cache, stop strings or logprobs")
-        made = [beam_search(model, row, max_new_tokens, num_beams, ends, length_penalty, chunk, options) for row in rows]
+        made = [
+            beam_search(model, row, max_new_tokens, num_beams, ends, length_penalty, chunk, options) for row in rows
+        ]
         return [Generated(t, tokenizer.decode(t) if tokenizer else "", reason) for t, reason in made]
     if draft is not None:
-        if len(rows) != 1 or sampler.temperature != 0 or sampler.repetition_penalty != 1 or cache is not None or logprobs:
+        if (
+            len(rows) != 1
+            or sampler.temperature != 0
+            or sampler.repetition_penalty != 1
+            or cache is not None
+            or logprobs
+        ):
             raise errors.ValueError("generate: a draft model helps with one prompt at temperature 0, without a cache")
         steps = _speculative(model, draft, rows[0], max_new_tokens, draft_tokens, chunk, options)
     else:
@@ -246,7 +254,7 @@ def generate(
                 continue
             out[i].tokens.append(token)
             if shown is not None:
-                out[i].logprobs.append(shown[i])  # type: ignore[union-attr]
+                out[i].logprobs.append(shown[i])
             if token in ends or texts[i].add(token):
                 out[i].finish_reason = "stop"
                 active[i] = False
@@ -306,7 +314,7 @@ def _speculative(
     ahead: int,
     chunk: int,
     options: dict[str, Any],
-) -> Iterator[tuple[list[int], None]]:
+) -> Iterator[tuple[list[int], list[float] | None]]:
     """Greedy tokens, of which the model checks `ahead + 1` at a time."""
     if ahead < 1:
         raise errors.ValueError(f"generate: draft_tokens must be positive, got {ahead}")

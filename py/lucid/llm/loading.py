@@ -1,7 +1,8 @@
 """Models from Hugging Face's folders and from GGUF files, and folders from models.
 
 On the CPU dense weights lie in the mapped files: nothing is copied that has the dtype already. GGUF's blocks become
-the packed layout of `quantized_matmul` without loss but for the rounding of scales; `Q6_K`, whose groups of 16 that layout
+the packed layout of `quantized_matmul` without loss but for the rounding of scales; `Q6_K`, whose groups of 16 that
+layout
 has not, becomes floats.
 """
 
@@ -177,14 +178,15 @@ def load_folder(path: str | os.PathLike[str], device: Any = None, dtype: Any = N
     settings = given.get("quantization")
     if settings is None and given.get("quantization_config"):
         raise errors.NotImplementedError(
-            f"{folder}: quantised as {given['quantization_config'].get('quant_method')!r}, which is not read; MLX's and "
-            "GGUF are"
+            f"{folder}: quantised as {given['quantization_config'].get('quant_method')!r}, which is not read; "
+            "MLX's format and GGUF are"
         )
     if settings is not None:
         if not isinstance(settings, dict) or settings.get("mode", "affine") != "affine":
             raise errors.NotImplementedError(f"{folder}: quantised in another way than MLX's affine one: {settings}")
         for name in [n.removesuffix(".scales") for n in tensors if n.endswith(".scales")]:
-            own = settings.get(name) if isinstance(settings.get(name), dict) else settings
+            given_own = settings.get(name)
+            own = given_own if isinstance(given_own, dict) else settings
             try:
                 _make_quantized(model, name, int(own["group_size"]), int(own["bits"]))
             except (KeyError, TypeError, AttributeError) as e:
@@ -327,7 +329,8 @@ def load_model(path: str | os.PathLike[str], device: Any = None, dtype: Any = No
     Returns:
         The model in evaluation mode; no parameter requires a gradient.
 
-    Raises FileNotFoundError for what is not there, FileError for what is damaged, ValueError for what does not fit together.
+    Raises FileNotFoundError for what is not there, FileError for what is damaged, ValueError for what does not fit
+    together.
     """
     place = Path(path)
     if place.is_dir():
@@ -343,7 +346,8 @@ _SHARD = 4 << 30
 def save_model(model: CausalLM, path: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> None:
     """Writes a model as a folder that `load_model` reads, in shards of at most 4 GB.
 
-    `source` is the folder that it came from, whose tokenizer is copied. Quantised weights are written in mlx-community's
+    `source` is the folder that it came from, whose tokenizer is copied. Quantised weights are written in
+    mlx-community's
     layout (as int32 words).
     """
     folder = Path(path)

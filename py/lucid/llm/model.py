@@ -75,7 +75,8 @@ class Attention(nn.Module):
             )
         else:
             made = self._capped(q, k, v, masks.full(self.window, k.shape[2], first, cache))
-        return self.o_proj(made.transpose(1, 2).reshape(batch, length, self.heads * self.head_dim))
+        y: Tensor = self.o_proj(made.transpose(1, 2).reshape(batch, length, self.heads * self.head_dim))
+        return y
 
     def _capped(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         """Attention whose scores go through `cap · tanh(score / cap)`."""
@@ -85,7 +86,8 @@ class Attention(nn.Module):
         scores = (scores / self.cap).tanh() * self.cap
         # Rows that may look nowhere are padding: any finite weights do.
         scores = scores.to(lucid.float32).masked_fill(~mask, -1e30)
-        return scores.softmax(-1).to(v.dtype) @ v
+        made: Tensor = scores.softmax(-1).to(v.dtype) @ v
+        return made
 
 
 class Masks:
@@ -100,7 +102,7 @@ class Masks:
         within = window is None or self.offset + self.length <= window
         ring = first < 0
         if self.padding is None:
-            if self.length == 1 and (within or ring or window is not None and keys <= window):
+            if self.length == 1 and (within or ring or (window is not None and keys <= window)):
                 return None
             if within and self.offset == 0:
                 return None
@@ -144,7 +146,8 @@ class MLP(nn.Module):
         self.act = _activation(c.hidden_act)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
+        y: Tensor = self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
+        return y
 
 
 class ExpertLinear(nn.Module):
@@ -304,7 +307,8 @@ class CausalLM(nn.Module):
         Args:
             tokens: Numbers of tokens (B, L).
             cache: What earlier calls with it have seen comes before `tokens`; it takes what this call adds.
-            padding: How many tokens at the start of each sequence are padding, (B,); the cache's own where there is one.
+            padding: How many tokens at the start of each sequence are padding, (B,); the cache's own where there is
+            one.
             last_only: Give logits (B, 1, vocab_size) of the last token alone.
 
         Raises ValueError for tokens that are not (B, L).

@@ -76,7 +76,8 @@ class Tokenizer:
             tools: Descriptions of functions, for templates that show them.
             variables: What else the template asks for.
 
-        Raises ValueError, with the template's line, where it is damaged, raises or takes too long, and where there is none.
+        Raises ValueError, with the template's line, where it is damaged, raises or takes too long, and where there is
+        none.
         """
         template = chat_template or self.chat_template
         if template is None:
@@ -105,7 +106,7 @@ class Stream:
         self.tokens.append(token)
         before = self.tokenizer.decode(self.tokens[self.start : self.shown])
         after = self.tokenizer.decode(self.tokens[self.start :])
-        if len(after) <= len(before) or after.endswith("\ufffd") and len(self.tokens) - self.shown < 8:
+        if len(after) <= len(before) or (after.endswith("\ufffd") and len(self.tokens) - self.shown < 8):
             return ""
         # The tokens shown last stay: what follows may be written differently after them.
         self.start, self.shown = self.shown, len(self.tokens)

@@ -1,6 +1,7 @@
 """Weight-only quantisation of modules: `quantize` replaces layers by those that keep packed weights.
 
-The format is MLX's group-wise affine one (`lucid.quantize_affine`). Activations stay floats; PyTorch's `quantize_dynamic`,
+The format is MLX's group-wise affine one (`lucid.quantize_affine`). Activations stay floats; PyTorch's
+`quantize_dynamic`,
 which rounds them to int8, is another thing and is not here.
 """
 
@@ -20,9 +21,7 @@ __all__ = ["QuantizedEmbedding", "QuantizedLinear", "dequantize", "model_bytes",
 Predicate = Callable[[str, Module], bool | dict[str, int]]
 
 
-def quantize(
-    model: Module, bits: int = 4, group_size: int = 64, predicate: Predicate | None = None
-) -> Module:
+def quantize(model: Module, bits: int = 4, group_size: int = 64, predicate: Predicate | None = None) -> Module:
     """Replaces linear and embedding layers in `model`, in place, by quantised ones.
 
     Args:
@@ -35,7 +34,8 @@ def quantize(
     Returns:
         The model.
 
-    Modules with a method `to_quantized(group_size, bits)` are replaced by what it gives. A weight that two layers share is
+    Modules with a method `to_quantized(group_size, bits)` are replaced by what it gives. A weight that two layers
+    share is
     quantised for each. Raises ValueError for sizes that the format has not, and where nothing was replaced.
 
     Example:
@@ -55,7 +55,7 @@ def quantize(
         own = getattr(module, "to_quantized", None)
         columns: int
         if own is not None:
-            columns = module.quantized_columns  # type: ignore[assignment]
+            columns = module.quantized_columns
         elif type(module) is Linear:
             columns = module.in_features
         elif type(module) is Embedding and module.max_norm is None:
@@ -64,7 +64,7 @@ def quantize(
             return None
         asked = True if predicate is None else predicate(path, module)
         settings = {"bits": bits, "group_size": group_size, **(asked if isinstance(asked, dict) else {})}
-        if asked is False or predicate is None and columns % settings["group_size"]:
+        if asked is False or (predicate is None and columns % settings["group_size"]):
             return None
         if own is not None:
             made: Module = own(settings["group_size"], settings["bits"])
@@ -96,9 +96,7 @@ def dequantize(model: Module) -> Module:
     def back(module: Module) -> Module | None:
         if isinstance(module, QuantizedLinear):
             weight = module.dequantize()
-            made = Linear(
-                module.in_features, module.out_features, False, device=weight.device, dtype=weight.dtype
-            )
+            made = Linear(module.in_features, module.out_features, False, device=weight.device, dtype=weight.dtype)
             made.weight.data = weight
             made.bias = module.bias
             return made

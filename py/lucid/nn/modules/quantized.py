@@ -1,4 +1,5 @@
-"""Layers whose weights are quantised in groups: packed words, scales and biases, as `lucid.quantize_affine` makes them."""
+"""Layers whose weights are quantised in groups: packed words, scales and biases, as `lucid.quantize_affine` makes
+them."""
 
 from __future__ import annotations
 
