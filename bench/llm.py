@@ -40,7 +40,7 @@ def build(shape: dict[str, Any], bits: int, device: str) -> llm.CausalLM:
     """A model with random weights: of 32 or 16 bits as floats, below quantised in groups of 64."""
     config = llm.Config("llama", **shape, max_position_embeddings=8192, rope_theta=500000.0)
     dtype = lucid.float32 if bits == 32 or (device == "cpu" and bits < 16) else lucid.bfloat16
-    model = llm.CausalLM(config, device="meta", dtype=dtype).eval()
+    model = llm.CausalLM(config, device=llm.model.BLANK, dtype=dtype).eval()
     lucid.manual_seed(0)
     for name, parameter in list(model.named_parameters()):
         lead, _, last = name.rpartition(".")
@@ -104,8 +104,8 @@ def main() -> None:
         for bits in order:
             seen[bits].append(measure(models[bits], tokens, given.new))
     reads = bandwidth(given.device)
-    print(f"{given.shape}, {shape['num_hidden_layers']} layers, {given.device}, {lucid.get_num_threads()} threads, batch "
-          f"{given.batch}, prompt {given.prompt}; a sum reads {reads / 1e9:.1f} GB/s")  # fmt: skip
+    print(f"{given.shape}, {shape['num_hidden_layers']} layers, {given.device}, {lucid.get_num_threads()} threads, "
+          f"batch {given.batch}, prompt {given.prompt}; a sum reads {reads / 1e9:.1f} GB/s")  # fmt: skip
     print(f"{'bits':>5} {'MB':>8} {'prefill tok/s':>14} {'decode tok/s':>13} {'of roofline':>12}")
     rows = []
     for bits, model in models.items():

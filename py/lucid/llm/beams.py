@@ -38,8 +38,8 @@ def beam_search(
         chosen: list[tuple[float, int, int]] = []
         for rank, (score, place) in enumerate(zip(best.tolist(), at.tolist(), strict=True)):
             beam, token = divmod(place, width)
-            if token in ends:
-                # One that is no better than the beams that go on is not kept.
+            # At the last step all end. One that is no better than the beams that go on is not kept.
+            if token in ends or step + 1 == new:
                 if rank < beams:
                     finished.append((score / (step + 1) ** length_penalty, [*running[beam], token]))
             elif len(chosen) < beams:
@@ -52,18 +52,11 @@ def beam_search(
         # No beam can still become better than the worst that is finished.
         if len(finished) == beams and finished[-1][0] >= scores[0] / (step + 1) ** length_penalty:
             break
-        if step + 1 == new:
-            break
         order = [beam for _, beam, _ in chosen]
         order += [order[0]] * (beams - len(order))
         cache.reorder(lucid.tensor(order, dtype=lucid.int64, device=device))
         tokens = [token for _, _, token in chosen]
         tokens += [tokens[0]] * (beams - len(tokens))
         logits = model(lucid.tensor(tokens, dtype=lucid.int64, device=device)[:, None], cache=cache)[:, -1]
-    candidates = finished + [
-        (score / len(row) ** length_penalty, row) for score, row in zip(scores, running, strict=True) if row
-    ]
-    # Where there are finished ones enough, those that ran out of steps do not count.
-    pool = finished if len(finished) >= beams else candidates
-    _, row = max(pool, key=lambda f: f[0])
+    _, row = max(finished, key=lambda f: f[0])
     return row, "stop" if row and row[-1] in ends else "length"

@@ -136,7 +136,7 @@ class Config:
         if kind == "qwen3_moe":
             step, dense = given.get("decoder_sparse_step", 1), given.get("mlp_only_layers") or []
             sparse = [i not in dense and (i + 1) % step == 0 for i in range(layers)]
-        experts = given.get("num_local_experts") if kind == "mixtral" else given.get("num_experts")
+        experts = given.get("num_local_experts") or given.get("num_experts")
         experts = experts if kind in ("mixtral", "qwen3_moe") else 0
         gemma = kind == "gemma2"
         bias = bool(given.get("attention_bias", False))

@@ -18,7 +18,7 @@ from typing import Any
 import lucid
 from lucid import _C, Tensor, errors, nn
 from lucid.llm.config import Config
-from lucid.llm.model import CausalLM, QuantizedExpertLinear
+from lucid.llm.model import BLANK, CausalLM, QuantizedExpertLinear
 from lucid.llm.rope import Rope
 from lucid.nn.modules.quantized import QuantizedEmbedding, QuantizedLinear, _Quantized
 from lucid.nn.parameter import Parameter
@@ -119,12 +119,12 @@ def _make_quantized(model: CausalLM, path: str, group_size: int, bits: int) -> _
     old: Any = getattr(parent, name)
     made: _Quantized
     if isinstance(old, nn.Linear):
-        made = QuantizedLinear(old.in_features, old.out_features, False, group_size, bits, device="meta")
+        made = QuantizedLinear(old.in_features, old.out_features, False, group_size, bits, BLANK)
         made.bias = old.bias
     elif isinstance(old, nn.Embedding):
-        made = QuantizedEmbedding(old.num_embeddings, old.embedding_dim, group_size, bits, device="meta")
+        made = QuantizedEmbedding(old.num_embeddings, old.embedding_dim, group_size, bits, BLANK)
     else:
-        made = QuantizedExpertLinear(tuple(old.weight.shape), group_size, bits, device="meta")
+        made = QuantizedExpertLinear(tuple(old.weight.shape), group_size, bits, BLANK)
     setattr(parent, name, made)
     return made
 
@@ -155,7 +155,7 @@ def _fill(model: CausalLM, tensors: dict[str, Tensor], where: str, device: Any, 
 
 
 def _blank(config: Config) -> CausalLM:
-    return CausalLM(config, device="meta")
+    return CausalLM(config, device=BLANK)
 
 
 def load_folder(path: str | os.PathLike[str], device: Any = None, dtype: Any = None) -> CausalLM:

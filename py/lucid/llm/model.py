@@ -19,6 +19,34 @@ from lucid.nn.modules.quantized import QuantizedEmbedding, _Quantized
 from lucid.nn.parameter import Parameter
 
 
+#: The device of weights that are to be replaced: each is one element in memory, seen in every place.
+BLANK = "blank"
+
+
+def blank(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
+    """A tensor of this shape with the memory of one element."""
+    return lucid.zeros((1,) * len(shape), dtype=dtype, device="cpu").expand(shape)
+
+
+def linear(columns: int, rows: int, bias: bool, device: Any = None, dtype: Any = None) -> nn.Module:
+    """`nn.Linear`, blank if asked for."""
+    if device != BLANK:
+        return nn.Linear(columns, rows, bias, device=device, dtype=dtype)
+    made = nn.Linear.__new__(nn.Linear)
+    nn.Module.__init__(made)
+    made.in_features, made.out_features = columns, rows
+    made.weight = Parameter(blank((rows, columns), dtype), requires_grad=False)
+    made.register_parameter("bias", Parameter(blank((rows,), dtype), requires_grad=False) if bias else None)
+    return made
+
+
+def embedding(rows: int, columns: int, device: Any = None, dtype: Any = None) -> nn.Module:
+    """`nn.Embedding`, blank if asked for."""
+    if device != BLANK:
+        return nn.Embedding(rows, columns, device=device, dtype=dtype)
+    return nn.Embedding(rows, columns, _weight=blank((rows, columns), dtype), _freeze=True)
+
+
 class RMSNorm(nn.Module):
     """`x / sqrt(mean(x²) + eps) · weight`, in float32; with `unit_offset` times `1 + weight`."""
 
@@ -28,7 +56,8 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.eps, self.unit_offset = eps, unit_offset
         start = lucid.zeros if unit_offset else lucid.ones
-        self.weight = Parameter(start(size, device=device, dtype=dtype))
+        value = blank((size,), dtype) if device == BLANK else start(size, device=device, dtype=dtype)
+        self.weight = Parameter(value)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.unit_offset:
@@ -48,10 +77,10 @@ class Attention(nn.Module):
         self.window = c.layer_windows[layer]
         self.scale = (c.query_pre_attn_scalar or c.head_dim) ** -0.5
         self.cap = c.attn_logit_softcapping
-        self.q_proj = nn.Linear(c.hidden_size, self.heads * c.head_dim, c.qkv_bias, **to)
-        self.k_proj = nn.Linear(c.hidden_size, self.kv_heads * c.head_dim, c.qkv_bias, **to)
-        self.v_proj = nn.Linear(c.hidden_size, self.kv_heads * c.head_dim, c.qkv_bias, **to)
-        self.o_proj = nn.Linear(self.heads * c.head_dim, c.hidden_size, c.o_bias, **to)
+        self.q_proj = linear(c.hidden_size, self.heads * c.head_dim, c.qkv_bias, **to)
+        self.k_proj = linear(c.hidden_size, self.kv_heads * c.head_dim, c.qkv_bias, **to)
+        self.v_proj = linear(c.hidden_size, self.kv_heads * c.head_dim, c.qkv_bias, **to)
+        self.o_proj = linear(self.heads * c.head_dim, c.hidden_size, c.o_bias, **to)
         self.q_norm = RMSNorm(c.head_dim, c.rms_norm_eps, **to) if c.qk_norm else None
         self.k_norm = RMSNorm(c.head_dim, c.rms_norm_eps, **to) if c.qk_norm else None
 
@@ -140,9 +169,9 @@ class MLP(nn.Module):
     def __init__(self, config: Config, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         c, to = config, {"device": device, "dtype": dtype}
-        self.gate_proj = nn.Linear(c.hidden_size, c.intermediate_size, c.mlp_bias, **to)
-        self.up_proj = nn.Linear(c.hidden_size, c.intermediate_size, c.mlp_bias, **to)
-        self.down_proj = nn.Linear(c.intermediate_size, c.hidden_size, c.mlp_bias, **to)
+        self.gate_proj = linear(c.hidden_size, c.intermediate_size, c.mlp_bias, **to)
+        self.up_proj = linear(c.hidden_size, c.intermediate_size, c.mlp_bias, **to)
+        self.down_proj = linear(c.intermediate_size, c.hidden_size, c.mlp_bias, **to)
         self.act = _activation(c.hidden_act)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -158,7 +187,11 @@ class ExpertLinear(nn.Module):
     def __init__(self, experts: int, columns: int, rows: int, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.quantized_columns = columns
-        self.weight = Parameter(lucid.empty((experts, rows, columns), device=device, dtype=dtype))
+        shape = (experts, rows, columns)
+        if device == BLANK:
+            self.weight = Parameter(blank(shape, dtype))
+            return
+        self.weight = Parameter(lucid.empty(shape, device=device, dtype=dtype))
         nn.init.uniform_(self.weight, -1 / math.sqrt(columns), 1 / math.sqrt(columns))
 
     def to_quantized(self, group_size: int, bits: int) -> QuantizedExpertLinear:
@@ -197,7 +230,7 @@ class MoE(nn.Module):
         super().__init__()
         c, to = config, {"device": device, "dtype": dtype}
         self.experts, self.chosen, self.norm = c.num_experts, c.num_experts_per_tok, c.norm_topk_prob
-        self.gate = nn.Linear(c.hidden_size, c.num_experts, False, **to)
+        self.gate = linear(c.hidden_size, c.num_experts, False, **to)
         self.gate_proj: Any = ExpertLinear(c.num_experts, c.hidden_size, c.moe_intermediate_size, **to)
         self.up_proj: Any = ExpertLinear(c.num_experts, c.hidden_size, c.moe_intermediate_size, **to)
         self.down_proj: Any = ExpertLinear(c.num_experts, c.moe_intermediate_size, c.hidden_size, **to)
@@ -260,7 +293,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         c, to = config, {"device": device, "dtype": dtype}
-        self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size, **to)
+        self.embed_tokens = embedding(c.vocab_size, c.hidden_size, **to)
         self.layers = nn.ModuleList([Layer(c, i, **to) for i in range(c.num_hidden_layers)])
         self.norm = RMSNorm(c.hidden_size, c.rms_norm_eps, c.unit_offset, **to)
 
@@ -287,7 +320,7 @@ class CausalLM(nn.Module):
         self.model = Decoder(config, device, dtype)
         self.lm_head: nn.Module | None = None
         if not config.tie_word_embeddings:
-            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, False, device=device, dtype=dtype)
+            self.lm_head = linear(config.hidden_size, config.vocab_size, False, device, dtype)
         self.rope = Rope(config)
 
     @property

@@ -42,9 +42,15 @@ class _Quantized(Module):
         self.group_size, self.bits = group_size, bits
         lead, groups = shape[:-1], shape[-1] // group_size
         words = shape[-1] // 32 * bits
-        self.register_buffer("weight", lucid.zeros((*lead, words), dtype=lucid.int32, device=device))
-        self.register_buffer("scales", lucid.ones((*lead, groups), dtype=dtype, device=device))
-        self.register_buffer("biases", lucid.zeros((*lead, groups), dtype=dtype, device=device))
+        # "blank" is for loaders: one element of memory, which stands for all until the real ones are set.
+        shapes = (*lead, words), (*lead, groups), (*lead, groups)
+        for name, size, value in zip(("weight", "scales", "biases"), shapes, (0, 1, 0), strict=True):
+            of = lucid.int32 if name == "weight" else dtype or lucid.get_default_dtype()
+            if device == "blank":
+                made = lucid.full((1,) * len(size), value, dtype=of, device="cpu").expand(size)
+            else:
+                made = lucid.full(size, value, dtype=of, device=device)
+            self.register_buffer(name, made)
 
     @property
     def in_bytes(self) -> int:

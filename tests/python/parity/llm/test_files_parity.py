@@ -35,15 +35,15 @@ def test_blocks_are_those_of_ggml(kind: str) -> None:
     raw = blocks_of(kind, 3, 512)
     wanted = gguf.quants.dequantize(raw, getattr(gguf.GGMLQuantizationType, kind))
     tensor = lucid.tensor(raw.reshape(-1))
-    np.testing.assert_allclose(_C._gguf_dequantize(tensor, kind, [3, 512]).numpy(), wanted, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(_C._gguf_dequantize(tensor, kind, [3, 512]).cpu().numpy(), wanted, rtol=1e-5, atol=1e-4)
     bits = _C._gguf_bits(kind)
     assert (bits is None) == (kind == "Q6_K")
     if bits is not None:
         parts = _C._gguf_repack(tensor, kind, [3, 512])
         form = {"bits": bits, "group_size": 32}
-        np.testing.assert_allclose(lucid.dequantize_affine(*parts, **form).numpy(), wanted, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(lucid.dequantize_affine(*parts, **form).cpu().numpy(), wanted, rtol=1e-5, atol=1e-4)
         x = np.random.default_rng(0).normal(size=(2, 512)).astype(np.float32)
-        got = lucid.quantized_matmul(lucid.tensor(x), *parts, **form).numpy()
+        got = lucid.quantized_matmul(lucid.tensor(x), *parts, **form).cpu().numpy()
         np.testing.assert_allclose(got, x @ wanted.T, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
     with pytest.raises(lucid.errors.LucidError):
         _C._gguf_dequantize(tensor, kind, [3, 511])
@@ -104,7 +104,7 @@ def write(model: Any, path: Path, arch: str, kind: str | None = None, vocabulary
         writer.add_token_types([2, 3, 3] + [1] * (len(tokens) - 3))
         writer.add_eos_token_id(2)
     for name, tensor in model.state_dict().items():
-        w = tensor.numpy()
+        w = tensor.cpu().numpy()
         base, _, last = name.removeprefix("model.").rpartition(".")
         if arch == "gemma2" and base.endswith("norm"):
             w = w + 1
@@ -148,11 +148,11 @@ def test_gguf_models(name: str, arch: str, device: str, tmp_path: Path) -> None:
     theirs = make(name, tmp_path / "hf", **sizes)
     rows = prompts(12, seed=3)
     with torch.no_grad():
-        wanted = theirs(torch.tensor(rows)).logits.numpy()
+        wanted = theirs(torch.tensor(rows)).logits.cpu().numpy()
     for kind in (None, "F16", "Q8_0"):
         write(theirs, tmp_path / "m.gguf", arch, kind)
         model = llm.load_model(tmp_path / "m.gguf", device)
-        got = model(lucid.tensor(rows, device=device)).numpy()
+        got = model(lucid.tensor(rows, device=device)).cpu().numpy()
         limit = {None: 1e-4, "F16": 2e-2, "Q8_0": 0.05}[kind]
         np.testing.assert_allclose(got, wanted, atol=limit * np.abs(wanted).max())
         assert any(isinstance(m, lucid.nn.QuantizedLinear) for m in model.modules()) == (kind == "Q8_0")

@@ -36,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def of_torch(model: Any, rows: list[list[int]]) -> np.ndarray:
     with torch.no_grad():
-        return model(torch.tensor(rows)).logits.numpy()
+        return model(torch.tensor(rows)).logits.cpu().numpy()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -47,22 +47,22 @@ def test_logits(made: Any, name: str, device: str) -> None:
     wanted = of_torch(theirs, rows)
     with lucid.no_grad():
         x = lucid.tensor(rows, device=device)
-        got = ours(x).numpy()
+        got = ours(x).cpu().numpy()
         np.testing.assert_allclose(got, wanted, atol=1e-4, rtol=1e-4)
         # Through caches of every kind: a prompt in chunks, then token by token.
         for options in ({}, {"kind": "static", "max_size": 20}, {"rotating": False}):
             cache = llm.Cache(ours.config, **options)
             parts = [ours(x[:, a:b], cache=cache) for a, b in ((0, 9), (9, 10), (10, 11), (11, 16), (16, 17), (17, 20))]
-            np.testing.assert_allclose(lucid.cat(parts, 1).numpy(), wanted, atol=1e-4, rtol=1e-4)
+            np.testing.assert_allclose(lucid.cat(parts, 1).cpu().numpy(), wanted, atol=1e-4, rtol=1e-4)
             assert cache.offset == 20
 
 
 def test_long_factors_hold_for_long_texts(made: Any) -> None:
     theirs, ours = made("phi3-longrope")
     rows = prompts(40)
-    got = ours(lucid.tensor(rows)).numpy()
+    got = ours(lucid.tensor(rows)).cpu().numpy()
     np.testing.assert_allclose(got, of_torch(theirs, rows), atol=1e-4, rtol=1e-4)
-    assert np.abs(ours(lucid.tensor([rows[0][:10]])).numpy() - got[:, :10]).max() > 1e-3
+    assert np.abs(ours(lucid.tensor([rows[0][:10]])).cpu().numpy() - got[:, :10]).max() > 1e-3
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -123,27 +123,27 @@ def test_quantised_models(made: Any, name: str, device: str, tmp_path: Path) -> 
         got = model(rows)
         llm.save_model(model, tmp_path / "packed")
         again = llm.load_model(tmp_path / "packed", device)
-        np.testing.assert_array_equal(again(rows).numpy(), got.numpy())
+        np.testing.assert_array_equal(again(rows).cpu().numpy(), got.cpu().numpy())
         # The same with the rounded weights as floats.
         dense = llm.load_model(folder, device)
         held = dict(dense.named_parameters())
         for path, module in model.named_modules():
             if hasattr(module, "dequantize"):
                 held[f"{path}.weight"].data = module.dequantize()
-        np.testing.assert_allclose(got.numpy(), dense(rows).numpy(), atol=2e-4, rtol=1e-4)
+        np.testing.assert_allclose(got.cpu().numpy(), dense(rows).cpu().numpy(), atol=2e-4, rtol=1e-4)
     # And a cache that is quantised gives nearly what one of floats does.
     cache = llm.Cache(model.config, "quantized", bits=8, group_size=32) if model.config.head_dim % 32 == 0 else None
     if cache is not None:
-        np.testing.assert_allclose(model(rows, cache=cache).numpy(), got.numpy(), atol=0.2)
+        np.testing.assert_allclose(model(rows, cache=cache).cpu().numpy(), got.cpu().numpy(), atol=0.2)
 
 
 def test_quantised_cache(made: Any) -> None:
     _, ours = made("mistral")
     rows = lucid.tensor(prompts(12))
-    wanted = ours(rows).numpy()
+    wanted = ours(rows).cpu().numpy()
     cache = llm.Cache(ours.config, "quantized", bits=8, group_size=32)
     parts = [ours(rows[:, a:b], cache=cache) for a, b in ((0, 5), (5, 6), (6, 12))]
-    got = lucid.cat(parts, 1).numpy()
+    got = lucid.cat(parts, 1).cpu().numpy()
     assert 1e-6 < np.abs(got - wanted).max() < 0.05 * np.abs(wanted).max()
     dense = llm.Cache(ours.config, rotating=False)
     ours(rows, cache=dense)
@@ -180,13 +180,13 @@ def test_warpers_are_those_of_transformers() -> None:
         "temperature": ({"temperature": 0.3}, hf.TemperatureLogitsWarper(0.3)),
     }
     for options, warper in cases.values():
-        wanted = warper(torch.tensor(ids), torch.tensor(logits)).numpy()
-        got = llm.Sampler(**options).scores(lucid.tensor(logits)).numpy()
+        wanted = warper(torch.tensor(ids), torch.tensor(logits)).cpu().numpy()
+        got = llm.Sampler(**options).scores(lucid.tensor(logits)).cpu().numpy()
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
-    wanted = hf.RepetitionPenaltyLogitsProcessor(1.7)(torch.tensor(ids), torch.tensor(logits)).numpy()
+    wanted = hf.RepetitionPenaltyLogitsProcessor(1.7)(torch.tensor(ids), torch.tensor(logits)).cpu().numpy()
     seen = np.concatenate([np.full((3, 2), -1), ids], 1)
     got = llm.Sampler(repetition_penalty=1.7).penalized(lucid.tensor(logits), lucid.tensor(seen))
-    np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-6)
+    np.testing.assert_allclose(got.cpu().numpy(), wanted, rtol=1e-6)
 
 
 def test_gradients_reach_every_parameter() -> None:
@@ -207,7 +207,7 @@ def test_refusals(made: Any, tmp_path: Path) -> None:
         (lambda: llm.generate(ours, [[3] * 100], 100), "context"),
         (lambda: llm.generate(ours, "text"), "tokenizer"),
         (lambda: llm.generate(ours, [[3]], 0), "max_new_tokens"),
-        (lambda: llm.generate(ours, [[3]], stop=["x"]), "tokenizer"),
+        (lambda: llm.generate(ours, [[3]], 4, stop=["x"]), "tokenizer"),
         (lambda: llm.Sampler(temperature=float("nan")), "temperature"),
         (lambda: llm.Sampler(top_p=0), "top_p"),
         (lambda: llm.Cache(ours.config, "static"), "max_size"),

@@ -37,14 +37,16 @@ def test_quantize_is_that_of_mlx_bit_by_bit(bits: int, group: int, dtype: str) -
             lucid.tensor(w, device=device).to(getattr(lucid, dtype)), group_size=group, bits=bits
         )
         assert parts[0].dtype == lucid.int32
-        np.testing.assert_array_equal(parts[0].numpy().view(np.uint32), wanted[0])
+        np.testing.assert_array_equal(parts[0].cpu().numpy().view(np.uint32), wanted[0])
         for got, want in zip(parts[1:], wanted[1:], strict=True):
             assert got.dtype == getattr(lucid, dtype)
-            np.testing.assert_array_equal(got.float().numpy(), want)
+            np.testing.assert_array_equal(got.float().cpu().numpy(), want)
         back = lucid.dequantize_affine(*parts, group_size=group, bits=bits)
         assert back.dtype == getattr(lucid, dtype)
         theirs = mx.dequantize(*mx.quantize(x, group, bits), group, bits).astype(mx.float32)
-        np.testing.assert_allclose(back.float().numpy(), np.array(theirs), rtol=2e-2 if dtype != "float32" else 1e-6)
+        np.testing.assert_allclose(
+            back.float().cpu().numpy(), np.array(theirs), rtol=2e-2 if dtype != "float32" else 1e-6
+        )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -58,17 +60,17 @@ def test_products_are_those_of_dequantised_matrices(bits: int, group: int, devic
     for shape in ((256,), (1, 256), (3, 256), (2, 5, 256), (40, 256), (0, 256)):
         x = lucid.tensor(rng.normal(size=shape).astype(np.float32), device=device)
         got = lucid.quantized_matmul(x, *parts, **form)
-        np.testing.assert_allclose(got.numpy(), (x @ dense.T).numpy(), atol=3e-4, rtol=1e-4)
+        np.testing.assert_allclose(got.cpu().numpy(), (x @ dense.T).cpu().numpy(), atol=3e-4, rtol=1e-4)
     for rows in (1, 40):
         x = lucid.tensor(rng.normal(size=(rows, 70)).astype(np.float32), device=device)
         got = lucid.quantized_matmul(x, *parts, transpose=False, **form)
-        np.testing.assert_allclose(got.numpy(), (x @ dense).numpy(), atol=3e-4, rtol=1e-4)
+        np.testing.assert_allclose(got.cpu().numpy(), (x @ dense).cpu().numpy(), atol=3e-4, rtol=1e-4)
     for dtype in (lucid.float16, lucid.bfloat16):
         x = lucid.tensor(rng.normal(size=(2, 256)).astype(np.float32), device=device).to(dtype)
         got = lucid.quantized_matmul(x, *parts, **form)
         assert got.dtype == dtype
         wanted = x.float() @ lucid.dequantize_affine(parts[0], parts[1].to(dtype), parts[2].to(dtype), **form).float().T
-        np.testing.assert_allclose(got.float().numpy(), wanted.numpy(), atol=0.6, rtol=0.03)
+        np.testing.assert_allclose(got.float().cpu().numpy(), wanted.cpu().numpy(), atol=0.6, rtol=0.03)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -76,17 +78,17 @@ def test_gathered_products(device: str) -> None:
     rng = np.random.default_rng(2)
     w = lucid.tensor(rng.normal(size=(4, 24, 64)).astype(np.float32), device=device)
     parts = lucid.quantize_affine(w, bits=8)
-    dense = lucid.dequantize_affine(*parts, bits=8).numpy()
+    dense = lucid.dequantize_affine(*parts, bits=8).cpu().numpy()
     x = lucid.tensor(rng.normal(size=(5, 3, 64)).astype(np.float32), device=device, requires_grad=True)
     lhs, rhs = np.array([[0, 4, 4], [2, 0, 1]]), np.array([3, 0, 3])
     got = lucid.gather_qmm(x, *parts, lucid.tensor(rhs, device=device), lucid.tensor(lhs, device=device), bits=8)
-    wanted = np.einsum("abmk,bnk->abmn", x.detach().numpy()[lhs], dense[rhs])
+    wanted = np.einsum("abmk,bnk->abmn", x.detach().cpu().numpy()[lhs], dense[rhs])
     assert got.shape == (2, 3, 3, 24)
-    np.testing.assert_allclose(got.detach().numpy(), wanted, atol=1e-4)
+    np.testing.assert_allclose(got.detach().cpu().numpy(), wanted, atol=1e-4)
     (got * got).sum().backward()
     grad = np.zeros((5, 3, 64), np.float32)
     np.add.at(grad, lhs, np.einsum("abmn,bnk->abmk", 2 * wanted, dense[rhs]))
-    np.testing.assert_allclose(x.grad.numpy(), grad, atol=2e-3, rtol=1e-4)
+    np.testing.assert_allclose(x.grad.cpu().numpy(), grad, atol=2e-3, rtol=1e-4)
     for bad in (4, -1):
         with pytest.raises(lucid.errors.IndexError, match="out of"):
             lucid.gather_qmm(
@@ -102,9 +104,9 @@ def test_gradients(device: str) -> None:
     x = lucid.tensor(rng.normal(size=(2, 3, 64)).astype(np.float32), device=device, requires_grad=True)
     (lucid.quantized_matmul(x, *parts) ** 2).sum().backward()
     wanted = 2 * (x.detach() @ dense.T) @ dense
-    np.testing.assert_allclose(x.grad.numpy(), wanted.numpy(), atol=1e-3, rtol=1e-4)
+    np.testing.assert_allclose(x.grad.cpu().numpy(), wanted.cpu().numpy(), atol=1e-3, rtol=1e-4)
     each = lucid.func.vmap(lambda r: lucid.quantized_matmul(r, *parts))(x.detach())
-    np.testing.assert_allclose(each.numpy(), (x.detach() @ dense.T).numpy(), atol=1e-4)
+    np.testing.assert_allclose(each.cpu().numpy(), (x.detach() @ dense.T).cpu().numpy(), atol=1e-4)
     scales = parts[1].clone().requires_grad_()
     with pytest.raises(lucid.errors.LucidError, match="derivative"):
         lucid.quantized_matmul(x, parts[0], scales, parts[2]).sum().backward()
@@ -116,30 +118,30 @@ def test_layers(device: str) -> None:
     linear = nn.Linear(128, 20, device=device)
     layer = nn.QuantizedLinear.from_linear(linear, 32, 8)
     x = lucid.randn(4, 128, device=device)
-    np.testing.assert_allclose(layer(x).detach().numpy(), linear(x).detach().numpy(), atol=0.02)
+    np.testing.assert_allclose(layer(x).detach().cpu().numpy(), linear(x).detach().cpu().numpy(), atol=0.02)
     assert set(dict(layer.named_parameters())) == {"bias"}
     state = layer.state_dict()
     again = nn.QuantizedLinear(128, 20, group_size=32, bits=8, device=device)
     again.load_state_dict(state)
-    np.testing.assert_array_equal(again(x).detach().numpy(), layer(x).detach().numpy())
+    np.testing.assert_array_equal(again(x).detach().cpu().numpy(), layer(x).detach().cpu().numpy())
     table = nn.Embedding(12, 64, device=device)
     packed = nn.QuantizedEmbedding.from_embedding(table, 64, 8)
     ids = lucid.tensor([[0, 11, 3]], device=device)
-    np.testing.assert_allclose(packed(ids).detach().numpy(), table(ids).detach().numpy(), atol=0.02)
+    np.testing.assert_allclose(packed(ids).detach().cpu().numpy(), table(ids).detach().cpu().numpy(), atol=0.02)
     np.testing.assert_allclose(
-        packed.as_linear(x[:, :64]).numpy(), (x[:, :64] @ packed.dequantize().T).numpy(), atol=1e-3
+        packed.as_linear(x[:, :64]).cpu().numpy(), (x[:, :64] @ packed.dequantize().T).cpu().numpy(), atol=1e-3
     )
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Sequential(nn.Linear(64, 7), nn.Linear(7, 2))).to(device)
-    before = model(x[:, :64]).detach().numpy()
+    before = model(x[:, :64]).detach().cpu().numpy()
     size = lucid.quantization.model_bytes(model)
     mixed = lucid.quantization.quantize(model, 4, 32, lambda path, m: {"bits": 8} if path == "0" else "2.1" not in path)
     assert [m.bits for m in mixed.modules() if isinstance(m, nn.QuantizedLinear)] == [8, 4]
     assert lucid.quantization.model_bytes(model) < 0.5 * size
-    np.testing.assert_allclose(model(x[:, :64]).detach().numpy(), before, atol=0.2)
-    packed_out = model(x[:, :64]).detach().numpy()
+    np.testing.assert_allclose(model(x[:, :64]).detach().cpu().numpy(), before, atol=0.2)
+    packed_out = model(x[:, :64]).detach().cpu().numpy()
     floats = lucid.quantization.dequantize(model)
     assert not any(isinstance(m, nn.QuantizedLinear) for m in floats.modules())
-    np.testing.assert_allclose(floats(x[:, :64]).detach().numpy(), packed_out, atol=1e-4)
+    np.testing.assert_allclose(floats(x[:, :64]).detach().cpu().numpy(), packed_out, atol=1e-4)
 
 
 @pytest.mark.parametrize("device", DEVICES)
