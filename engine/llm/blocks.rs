@@ -1,14 +1,17 @@
 //! GGUF's block formats: elements as floats, and the same matrices in the packed layout of `quantized_matmul`.
 //!
-//! All but `Q6_K` are affine in groups of 32, so that [`repack`] loses nothing but the rounding of scales to the dtype that
-//! is asked for. Invariant: a tensor of bytes of the wrong size is an error. Reference: ggml's `ggml-quants.c`.
+//! All but `Q6_K` are affine in groups of 32, so that [`repack`] loses nothing but the rounding of scales to the dtype
+//! that is asked for. Invariant: a tensor of bytes of the wrong size is an error. Reference: ggml's `ggml-quants.c`.
 
 use crate::fallible::filled;
 use crate::{DType, Device, Error, Result, Tensor};
 use half::f16;
 
 macro_rules! kinds {
-    ($($(#[doc = $doc:literal])+ $Kind:ident = $code:literal, $name:literal, $block:literal, $bytes:literal, $dtype:expr;)*) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $Kind:ident = $code:literal, $name:literal, $block:literal, $bytes:literal, $dtype:expr;
+    )*) => {
         /// How a tensor's elements are stored.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(non_camel_case_types)] // ggml's names.
@@ -118,10 +121,7 @@ fn fives(high: &[u8], bytes: &[u8]) -> [u8; 32] {
 fn six_bits(packed: &[u8], j: usize) -> (f32, f32) {
     let (scale, least) = match j < 4 {
         true => (packed[j] & 63, packed[j + 4] & 63),
-        false => (
-            packed[j + 4] & 15 | packed[j - 4] >> 6 << 4,
-            packed[j + 4] >> 4 | packed[j] >> 6 << 4,
-        ),
+        false => (packed[j + 4] & 15 | packed[j - 4] >> 6 << 4, packed[j + 4] >> 4 | packed[j] >> 6 << 4),
     };
     (scale.into(), least.into())
 }
@@ -158,15 +158,7 @@ fn groups(kind: Kind, b: &[u8], mut each: impl FnMut(Group)) {
                 each(Group { q, scale: scale * s, bias: -least * m });
             }
         }
-        Kind::Q6_K
-        | Kind::F32
-        | Kind::F16
-        | Kind::BF16
-        | Kind::F64
-        | Kind::I8
-        | Kind::I16
-        | Kind::I32
-        | Kind::I64 => {}
+        Kind::Q6_K | Kind::F32 | Kind::F16 | Kind::BF16 | Kind::F64 | Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => {}
     }
 }
 
@@ -227,15 +219,9 @@ pub fn repacked_bits(kind: Kind) -> Option<usize> {
         Kind::Q4_0 | Kind::Q4_1 | Kind::Q4_K => Some(4),
         Kind::Q5_0 | Kind::Q5_1 | Kind::Q5_K => Some(5),
         Kind::Q8_0 => Some(8),
-        Kind::Q6_K
-        | Kind::F32
-        | Kind::F16
-        | Kind::BF16
-        | Kind::F64
-        | Kind::I8
-        | Kind::I16
-        | Kind::I32
-        | Kind::I64 => None,
+        Kind::Q6_K | Kind::F32 | Kind::F16 | Kind::BF16 | Kind::F64 | Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => {
+            None
+        }
     }
 }
 

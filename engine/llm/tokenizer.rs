@@ -1,7 +1,8 @@
 //! Tokenizers: a `tokenizer.json` of Hugging Face, or the vocabulary in a GGUF file, by the `tokenizers` crate.
 //!
-//! A GGUF vocabulary is written down as the `tokenizer.json` that says the same: byte-level BPE with its merges (`gpt2`), or
-//! SentencePiece's BPE (`llama`), whose merges are the pairs that make a piece, the better piece first. Depends on `gguf`.
+//! A GGUF vocabulary is written down as the `tokenizer.json` that says the same: byte-level BPE with its merges
+//! (`gpt2`), or SentencePiece's BPE (`llama`), whose merges are the pairs that make a piece, the better piece first.
+//! Depends on `gguf`.
 
 use super::gguf::Value;
 use crate::{Error, Result};
@@ -11,8 +12,14 @@ use std::collections::{BTreeMap, HashMap};
 const OP: &str = "tokenizer";
 
 /// Splits of text before BPE, by GGUF's `tokenizer.ggml.pre`.
-const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const LLAMA3: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+const QWEN2: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
 
 /// Text to numbers of tokens and back.
 ///
@@ -192,9 +199,13 @@ fn byte_level(metadata: &BTreeMap<String, Value>, vocab: Map<String, Json>) -> R
         Some(Value::Text(pre)) => pre.as_str(),
         _ => "default",
     };
-    let split = |pattern: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
+    let split = |pattern: &str| {
+        json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false})
+    };
     let digits = json!({"type": "Digits", "individual_digits": true});
-    let bytes = |regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": regex});
+    let bytes = |regex: bool| {
+        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": regex})
+    };
     let before = match pre {
         "llama3" | "llama-v3" | "llama-bpe" => vec![split(LLAMA3), bytes(false)],
         "qwen2" | "qwen3" | "deepseek-r1-qwen" => vec![split(QWEN2), bytes(false)],
@@ -206,9 +217,8 @@ fn byte_level(metadata: &BTreeMap<String, Value>, vocab: Map<String, Json>) -> R
     };
     let mut merges = Vec::new();
     for merge in texts(metadata, "tokenizer.ggml.merges")? {
-        let (left, right) = merge
-            .split_once(' ')
-            .ok_or_else(|| Error::value(OP, format!("the GGUF merge {merge:?} is not a pair")))?;
+        let (left, right) =
+            merge.split_once(' ').ok_or_else(|| Error::value(OP, format!("the GGUF merge {merge:?} is not a pair")))?;
         merges.push(json!([left, right]));
     }
     Ok(json!({

@@ -1,7 +1,7 @@
 //! Group-wise affine quantisation, through MLX's own quantised kernels.
 //!
-//! Depends on `array`, `bounds`, `hosted` and mlx-ffi. MLX's packed words are uint32, ours int32 of the same bits. On MLX's CPU
-//! stream products run the CPU device's kernels. Invariant: indices are checked before MLX reads by them.
+//! Depends on `array`, `bounds`, `hosted` and mlx-ffi. MLX's packed words are uint32, ours int32 of the same bits. On
+//! MLX's CPU stream products run the CPU device's kernels. Invariant: indices are checked before MLX reads by them.
 
 use super::array::GpuArray;
 use super::bounds;

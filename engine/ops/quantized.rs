@@ -1,8 +1,8 @@
 //! Group-wise affine quantisation in MLX's packed layout, and products with what it makes.
 //!
-//! Quantising and the two products are primitives (`cpu/quantized/`, `mlx/quantized.rs`). Packed words are int32: MLX has
-//! them as uint32, with the same bits. Invariant: kernels see scales and biases in the dtype of what they belong to, and
-//! shapes that fit.
+//! Quantising and the two products are primitives (`cpu/quantized/`, `mlx/quantized.rs`). Packed words are int32: MLX
+//! has them as uint32, with the same bits. Invariant: kernels see scales and biases in the dtype of what they belong
+//! to, and shapes that fit.
 
 use super::create::arange_of;
 use super::macros::define_ops;
@@ -11,8 +11,8 @@ use crate::autograd::{Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};
 use crate::{DType, Error, Result, Scalar, Tensor};
-use lucid_ir::quantized_ops;
 pub use lucid_ir::ops::quantized::*;
+use lucid_ir::quantized_ops;
 
 quantized_ops!(define_ops);
 
@@ -108,7 +108,7 @@ fn product_columns(
     let (inner, outer) = if transpose { (columns, rows) } else { (rows, columns) };
     if x.ndim() < least || x.shape()[x.ndim() - 1] != inner {
         let why = format!(
-            "expected x of at least {least} dimensions, the last of size {inner}, for quantised rows ({rows}, {columns})"
+            "expected x of at least {least} dimensions, the last of size {inner}, for rows ({rows}, {columns})"
         );
         return Err(Error::shape(op, why, &[x.shape(), w.shape()]));
     }
@@ -232,7 +232,12 @@ fn gather_gradient(c: &Ctx<'_>, g: &Tensor, format: Affine, transpose: bool) -> 
             let (lhs, rhs) = (c.x(4)?, c.x(5)?);
             let each = arange_of(lhs.numel(), g.device())?;
             let parts = gather(g, [&c.x(1)?, &c.x(2)?, &c.x(3)?], &each, &rhs, of[2], format, !transpose)?;
-            Some(Tensor::full_of(of, Scalar::Float(0.0), g.dtype(), g.device())?.index_add(0, &lhs, &parts, Scalar::ONE)?)
+            Some(Tensor::full_of(of, Scalar::Float(0.0), g.dtype(), g.device())?.index_add(
+                0,
+                &lhs,
+                &parts,
+                Scalar::ONE,
+            )?)
         }
         false => None,
     });

@@ -64,7 +64,7 @@ fn _gguf_dequantize<'py>(
     kind: &str,
     shape: Vec<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let x = required::<kinds::Tensor>(py, At { op: "dequantize_gguf", arg: "blocks" }, blocks)?;
+    let x = required::<kinds::Tensor>(py, At { op: "dequantize_gguf", arg: "blocks" }, blocks)?.clone();
     wrap(py, cross::long(py, || blocks::dequantize(&x, kind_of(kind)?, &shape))?)
 }
 
@@ -76,7 +76,7 @@ fn _gguf_repack<'py>(
     kind: &str,
     shape: Vec<usize>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let x = required::<kinds::Tensor>(py, At { op: "repack_gguf", arg: "blocks" }, blocks)?;
+    let x = required::<kinds::Tensor>(py, At { op: "repack_gguf", arg: "blocks" }, blocks)?.clone();
     let made = cross::long(py, || blocks::repack(&x, kind_of(kind)?, &shape))?;
     made.into_iter().map(|t| wrap(py, t)).collect()
 }

@@ -25,7 +25,8 @@ pub fn quantized(op: &QuantizedOp, inputs: &[&CpuArray], out: &Meta) -> Result<C
         }
         (QuantizedOp::QuantizedMatmul { format, transpose }, [x, w, scales, biases]) => {
             with_float!("quantized_matmul", out.dtype, T => {
-                let (x, w, scales, biases) = (x.contiguous()?, w.contiguous()?, scales.contiguous()?, biases.contiguous()?);
+                let (x, w) = (x.contiguous()?, w.contiguous()?);
+                let (scales, biases) = (scales.contiguous()?, biases.contiguous()?);
                 let (xs, ws) = (x.read::<T>(), w.read::<i32>());
                 let (ss, bs) = (scales.read::<T>(), biases.read::<T>());
                 let shape = scales.shape();
@@ -45,7 +46,8 @@ pub fn quantized(op: &QuantizedOp, inputs: &[&CpuArray], out: &Meta) -> Result<C
         }
         (QuantizedOp::GatherQmm { format, transpose }, [x, w, scales, biases, lhs, rhs]) => {
             with_float!("gather_qmm", out.dtype, T => {
-                let (x, w, scales, biases) = (x.contiguous()?, w.contiguous()?, scales.contiguous()?, biases.contiguous()?);
+                let (x, w) = (x.contiguous()?, w.contiguous()?);
+                let (scales, biases) = (scales.contiguous()?, biases.contiguous()?);
                 let (lhs, rhs) = (lhs.settled()?, rhs.settled()?);
                 let (xs, ws) = (x.read::<T>(), w.read::<i32>());
                 let (ss, bs) = (scales.read::<T>(), biases.read::<T>());

@@ -1,7 +1,7 @@
 //! The packed format: rows of elements of 2 to 8 bits, lowest bits first, with a scale and a bias for each group.
 //!
-//! Depends on `simd` for threads and half floats. Invariant: rounding and order of operations are MLX's, so that the same
-//! matrix gives the same bits on both devices.
+//! Depends on `simd` for threads and half floats. Invariant: rounding and order of operations are MLX's, so that the
+//! same matrix gives the same bits on both devices.
 
 use super::super::fused::{Compute, Float};
 use super::super::simd::{as_bytes, run, threads, Task, Wide};

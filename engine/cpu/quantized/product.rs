@@ -1,9 +1,10 @@
 //! Products with quantised matrices.
 //!
-//! Few rows of `x` (decoding) read each packed row once, as it is: its elements are widened in registers and multiplied with
-//! `x`, whose order in a group has been changed to the one in which shifts and masks give them. Many rows (a prompt) unpack
-//! some rows at a time and leave the rest to BLAS. Depends on `pack`, `blas` and `simd`. Invariant: sums are in float32, or
-//! in float64 for float64.
+//! Few rows of `x` (decoding) read each packed row once, as it is: its elements are widened in registers and
+//! multiplied with
+//! `x`, whose order in a group has been changed to the one in which shifts and masks give them. Many rows (a prompt)
+//! unpack some rows at a time and leave the rest to BLAS. Depends on `pack`, `blas` and `simd`. Invariant: sums are in
+//! float32, or in float64 for float64.
 
 use super::super::blas::{gemm, Matrix, Product};
 use super::super::fused::{Compute, Float};
@@ -111,7 +112,9 @@ fn few<T: Float>(x: &[T::W], w: &Rows<'_, T>, count: usize, y: &mut [T]) {
     let mut columns = scratch(0f32, y.len());
     threads::for_chunks(&mut columns, count, grain * count, fill);
     for (m, y) in y.chunks_mut(w.rows).enumerate() {
-        y.iter_mut().zip(columns.iter().skip(m).step_by(count)).for_each(|(y, &c)| *y = T::narrow(T::W::of(f64::from(c))));
+        y.iter_mut()
+            .zip(columns.iter().skip(m).step_by(count))
+            .for_each(|(y, &c)| *y = T::narrow(T::W::of(f64::from(c))));
     }
 }
 

@@ -59,10 +59,11 @@ pub enum Part {
 #[doc(hidden)]
 macro_rules! quantized_ops {
     ($cb:ident) => { $cb! { "quantized" QuantizedOp :
-        /// Quantises the rows of `input` (…, N, K) in groups of `group_size` neighbours to `bits` bits: packed int32 words
-        /// (…, N, K·bits/32), scales and biases (…, N, K/group_size) with `input ≈ scale · q + bias`. Element `k` of a row
-        /// is in its bits `k·bits` on, lowest first, as in MLX, whose results these are bit by bit. `group_size` is 32, 64
-        /// or 128; `bits` 2, 3, 4, 5, 6 or 8. What is not finite has no such form and gives numbers without meaning.
+        /// Quantises the rows of `input` (…, N, K) in groups of `group_size` neighbours to `bits` bits: packed int32
+        /// words (…, N, K·bits/32), scales and biases (…, N, K/group_size) with `input ≈ scale · q + bias`. Element
+        /// `k` of a row is in its bits `k·bits` on, lowest first, as in MLX, whose results these are bit by bit.
+        /// `group_size` is 32, 64 or 128; `bits` 2, 3, 4, 5, 6 or 8. What is not finite has no such form and gives
+        /// numbers without meaning.
         function quantize_affine(input: Tensor; group_size: Int = 64, bits: Int = 4) -> Tensors {
             [nograd] Own Yes DTypes::FLOAT, Same,
             run quantize_body, torch "-", samples ["FIXED(N(3, 64))", "FIXED(N(2, 2, 128)), group_size=32, bits=3"],
@@ -85,8 +86,8 @@ macro_rules! quantized_ops {
                 r#"assert_close(quantize_part(&w, 64, 4, "scales")?, [[-0.2]]);"#,
             ]
         }
-        /// The matrix that [`quantize_affine`] made `w` (…, N, K·bits/32) of, but for rounding: `scale · q + bias`, in the
-        /// scales' dtype. It has no gradient.
+        /// The matrix that [`quantize_affine`] made `w` (…, N, K·bits/32) of, but for rounding: `scale · q + bias`, in
+        /// the scales' dtype. It has no gradient.
         function dequantize_affine(w: Tensor, scales: Tensor, biases: Tensor; group_size: Int = 64, bits: Int = 4) -> Tensor {
             [] Own Yes DTypes::FLOAT, Same,
             prim DequantizeAffine { format: $crate::ops::quantized::Affine } Nothing {none},
@@ -101,9 +102,9 @@ macro_rules! quantized_ops {
             ]
         }
         /// The product of `x` (…, M, K) and a quantised matrix of rows (N, K), transposed: (…, M, N); with
-        /// `transpose = false` of one of rows (K, N). As [`dequantize_affine`] and a matrix product, without the matrix in
-        /// memory. Scales and biases have the dtype of `x` or are cast to it. `x` gets a gradient; scales or biases that
-        /// require one raise in backward.
+        /// `transpose = false` of one of rows (K, N). As [`dequantize_affine`] and a matrix product, without the
+        /// matrix in memory. Scales and biases have the dtype of `x` or are cast to it. `x` gets a gradient; scales or
+        /// biases that require one raise in backward.
         function quantized_matmul(x: Tensor, w: Tensor, scales: Tensor, biases: Tensor; transpose: Bool = true, group_size: Int = 64, bits: Int = 4) -> Tensor {
             [] Own Yes DTypes::FLOAT, Same,
             prim QuantizedMatmul { format: $crate::ops::quantized::Affine, transpose: bool } Rest
@@ -122,9 +123,9 @@ macro_rules! quantized_ops {
             ]
         }
         /// Products of chosen pairs, as a mixture of experts takes them: `x` (…, M, K) and quantised matrices `w`
-        /// (E, N, K·bits/32) give, for each pair of `lhs_indices` (into the leading dimensions of `x` as one; all of them
-        /// where it is left out) and `rhs_indices` (into E), which broadcast, the [`quantized_matmul`] of that pair:
-        /// (*indices, M, N). `x` gets a gradient.
+        /// (E, N, K·bits/32) give, for each pair of `lhs_indices` (into the leading dimensions of `x` as one; all of
+        /// them where it is left out) and `rhs_indices` (into E), which broadcast, the [`quantized_matmul`] of that
+        /// pair: (*indices, M, N). `x` gets a gradient.
         function gather_qmm(x: Tensor, w: Tensor, scales: Tensor, biases: Tensor, rhs_indices: Tensor, lhs_indices: OptTensor = None; transpose: Bool = true, group_size: Int = 64, bits: Int = 4) -> Tensor {
             [] Own Yes DTypes::FLOAT, Same,
             prim GatherQmm { format: $crate::ops::quantized::Affine, transpose: bool } Rest

@@ -85,7 +85,7 @@ def prefill(
     if chunk < 1:
         raise errors.ValueError(f"prefill: chunk must be positive, got {chunk}")
     length = tokens.shape[1]
-    logits = None
+    logits: Tensor | None = None
     for start in range(0, length, chunk):
         logits = model(tokens[:, start : start + chunk], cache=cache, last_only=True)
         logits.eval()
@@ -253,8 +253,9 @@ def generate(
             if not active[i]:
                 continue
             out[i].tokens.append(token)
-            if shown is not None:
-                out[i].logprobs.append(shown[i])
+            noted = out[i].logprobs
+            if shown is not None and noted is not None:
+                noted.append(shown[i])
             if token in ends or texts[i].add(token):
                 out[i].finish_reason = "stop"
                 active[i] = False

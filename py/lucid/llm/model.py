@@ -18,7 +18,6 @@ from lucid.nn import functional as F
 from lucid.nn.modules.quantized import QuantizedEmbedding, _Quantized
 from lucid.nn.parameter import Parameter
 
-
 #: The device of weights that are to be replaced: each is one element in memory, seen in every place.
 BLANK = "blank"
 
@@ -248,7 +247,8 @@ class MoE(nn.Module):
             y = self.act(gate.gathered(flat, chosen, rows)) * up.gathered(flat, chosen, rows)
             each = lucid.arange(chosen.numel(), device=x.device).reshape(chosen.shape)
             y = down.gathered(y.reshape(-1, y.shape[-1]), chosen, each)
-            return (y * shares[..., None]).sum(-2).reshape(x.shape)
+            mixed: Tensor = (y * shares[..., None]).sum(-2).reshape(x.shape)
+            return mixed
         made = lucid.zeros_like(flat)
         for expert in range(self.experts):
             token, place = (chosen == expert).nonzero(as_tuple=True)
@@ -279,12 +279,14 @@ class Layer(nn.Module):
         self.post_feedforward_layernorm = norm() if c.post_norms else None
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, masks: Masks, cache: LayerCache | None) -> Tensor:
-        y = self.self_attn(self.input_layernorm(x), cos, sin, masks, cache)
+        y: Tensor = self.self_attn(self.input_layernorm(x), cos, sin, masks, cache)
         if self.pre_feedforward_layernorm is None or self.post_feedforward_layernorm is None:
             x = x + y
-            return x + self.mlp(self.post_attention_layernorm(x))
+            y = self.mlp(self.post_attention_layernorm(x))
+            return x + y
         x = x + self.post_attention_layernorm(y)
-        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+        y = self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+        return x + y
 
 
 class Decoder(nn.Module):
@@ -371,7 +373,7 @@ class CausalLM(nn.Module):
             x = x[:, -1:]
         x = self.model.norm(x)
         if self.lm_head is not None:
-            logits = self.lm_head(x)
+            logits: Tensor = self.lm_head(x)
         elif isinstance(embed, QuantizedEmbedding):
             logits = embed.as_linear(x)
         else:

@@ -75,9 +75,9 @@ class _Quantized(Module):
 
     def dequantize(self) -> Tensor:
         """The weight as floats."""
-        return lucid.dequantize_affine(
-            self.weight, self.scales, self.biases, group_size=self.group_size, bits=self.bits
-        )
+        parts = (self.weight, self.scales, self.biases)
+        made: Tensor = lucid.dequantize_affine(*parts, group_size=self.group_size, bits=self.bits)
+        return made
 
 
 class QuantizedLinear(_Quantized):
