@@ -325,6 +325,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
         }
         (Prim::Norm(op), x) => B::norm(op, x, out),
         (Prim::Loss(op), x) => B::loss(op, x, out),
+        (Prim::Quantized(op), x) => B::quantized(op, x, out),
         (prim, x) => Err(Error::runtime(name, format!("{prim:?} does not take {} arrays", x.len()))),
     };
     array.map(B::wrap)

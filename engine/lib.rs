@@ -34,6 +34,7 @@ pub mod interop;
 pub mod io;
 mod layout_propagation;
 mod literal;
+pub mod llm;
 pub mod metal;
 pub mod nn;
 pub mod ops;

@@ -8,6 +8,7 @@ use super::{contract, conv_pool_rules, index, level, Input};
 use crate::dispatch::{apply1, Meta, Prim};
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
+use crate::ops::quantized::QuantizedOp;
 use crate::ops::reduce::{ReduceOp, Reduction};
 use crate::ops::scan::ScanOp;
 use crate::ops::sort::SortOp;
@@ -68,6 +69,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Norm(NormOp::Affine { dims, eps }) => affine(dims, eps, x, size),
         Prim::Norm(NormOp::StandardizeGradient { .. }) => leading(prim, x, size, out),
         Prim::Loss(_) => leading(prim, x, size, out),
+        Prim::Quantized(op) => quantized(op, x, size, out),
     }
 }
 
@@ -125,6 +127,20 @@ fn reduce(op: ReduceOp, how: Reduction, x: &[Input<'_>], out: Meta) -> Result<Te
 pub(super) fn leading(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
     let x: Vec<Tensor> = x.iter().map(|x| batched(x, size)).collect::<Result<_>>()?;
     apply1(prim, &x.iter().collect::<Vec<_>>(), out)
+}
+
+/// Weights that are not batched take samples as rows more; each with its own has no kernel.
+fn quantized(op: QuantizedOp, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
+    let products = matches!(op, QuantizedOp::QuantizedMatmul { .. } | QuantizedOp::GatherQmm { .. });
+    if !products {
+        return leading(Prim::Quantized(op), x, size, out);
+    }
+    if matches!(op, QuantizedOp::GatherQmm { .. }) || x[1..].iter().any(|x| x.batched) {
+        let why = "vmap has no batching rule for quantised weights or indices of each sample's own; dequantise them";
+        return Err(Error::not_implemented(op.name(), why));
+    }
+    let first = batched(&x[0], size)?;
+    apply1(Prim::Quantized(op), &[&first, x[1].value, x[2].value, x[3].value], out)
 }
 
 /// Each sample's weight and bias are its own: the steps, with the batch as data.

@@ -31,6 +31,7 @@ mod numbers;
 mod optim;
 mod pool;
 pub mod quadrature;
+mod quantized;
 mod random;
 mod reduce;
 mod reparameterized;
@@ -60,6 +61,7 @@ use lucid_ir::ops::loss::LossOp;
 use lucid_ir::ops::nn::NnOp;
 use lucid_ir::ops::norm::NormOp;
 use lucid_ir::ops::pool::PoolOp;
+use lucid_ir::ops::quantized::QuantizedOp;
 use lucid_ir::ops::random::RandomOp;
 use lucid_ir::ops::reduce::{ReduceOp, Reduction};
 use lucid_ir::ops::scan::ScanOp;
@@ -432,6 +434,9 @@ impl Backend for CpuBackend {
         kernel(|| norm::norm(op, inputs, out))
     }
 
+    fn quantized(op: &QuantizedOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+        kernel(|| quantized::quantized(op, inputs, out))
+    }
     fn loss(op: &LossOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         kernel(|| loss::loss(op, inputs, out))
     }

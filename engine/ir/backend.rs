@@ -15,6 +15,7 @@ use crate::ops::loss::LossOp;
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
 use crate::ops::pool::PoolOp;
+use crate::ops::quantized::QuantizedOp;
 use crate::ops::random::RandomOp;
 use crate::ops::reduce::{ReduceOp, Reduction};
 use crate::ops::scan::ScanOp;
@@ -149,6 +150,8 @@ pub trait Backend {
     fn norm(op: &NormOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     /// Checks that targets are classes, or what is ignored.
     fn loss(op: &LossOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    /// Runs a primitive of the family `quantized`: packed words are int32, indices int64.
+    fn quantized(op: &QuantizedOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
 
     /// A row-major copy in a storage of its own.
     fn copy(x: &Self::Array) -> Result<Self::Array>;

@@ -48,6 +48,7 @@ macro_rules! for_each_family {
             Nn nn NnOp;
             Norm norm NormOp;
             Loss loss LossOp;
+            Quantized quantized QuantizedOp;
         }
     };
 }

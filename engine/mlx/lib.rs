@@ -38,6 +38,7 @@ pub mod metal;
 mod nn;
 mod optim;
 mod pool;
+mod quantized;
 mod random;
 mod reduce;
 mod row_kernels;
@@ -70,6 +71,7 @@ use lucid_ir::ops::loss::LossOp;
 use lucid_ir::ops::nn::NnOp;
 use lucid_ir::ops::norm::NormOp;
 use lucid_ir::ops::pool::PoolOp;
+use lucid_ir::ops::quantized::QuantizedOp;
 use lucid_ir::ops::random::RandomOp;
 use lucid_ir::ops::reduce::{ReduceOp, Reduction};
 use lucid_ir::ops::scan::ScanOp;
@@ -190,6 +192,9 @@ impl Backend for GpuBackend {
     }
     fn loss(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, loss::loss(op, inputs, out))
+    }
+    fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
+        named!(op, quantized::quantized(op, inputs, out))
     }
 
     fn copy(x: &GpuArray) -> Result<GpuArray> {

@@ -38,6 +38,7 @@ pub mod out;
 mod pad;
 pub mod pointwise;
 pub mod pool;
+pub mod quantized;
 pub mod random;
 pub mod reduce;
 mod reparameterized;
@@ -273,6 +274,7 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         activation::SCHEMAS,
         rnn::SCHEMAS,
         loss::SCHEMAS,
+        quantized::SCHEMAS,
     ]
     .into_iter()
     .flatten()

@@ -171,3 +171,25 @@ pub fn safetensors(data: &[u8]) {
         }
     }
 }
+
+/// A GGUF file of any bytes: refused, or tensors that lie inside of it.
+pub fn gguf(data: &[u8]) {
+    let path = std::path::Path::new("bytes");
+    // Half of the time the magic and the version are right.
+    let mut bytes = data.to_vec();
+    if bytes.len() > 8 && bytes[0].is_multiple_of(2) {
+        bytes[..8].copy_from_slice(b"GGUF\x03\0\0\0");
+    }
+    if let Ok(header) = lucid::llm::gguf::read(path, bytes.as_slice(), bytes.len() as u64) {
+        for e in header.entries {
+            assert_eq!(bytes[e.start as usize..][..e.len].len(), e.len);
+        }
+    }
+}
+
+/// A chat template of any text: a prompt, or an error.
+pub fn template(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = lucid::llm::template::render(text, r#"{"messages": [{"role": "user", "content": "Hello"}]}"#);
+    }
+}

@@ -106,11 +106,13 @@ if TYPE_CHECKING:
     from lucid import lightning as lightning
     from lucid import linalg as linalg
     from lucid import masked as masked
+    from lucid import llm as llm
     from lucid import mps as mps
     from lucid import nested as nested
     from lucid import ops as ops
     from lucid import overrides as overrides
     from lucid import profiler as profiler
+    from lucid import quantization as quantization
     from lucid import random as random
     from lucid import serialization as serialization
     from lucid import signal as signal
@@ -232,6 +234,7 @@ _PACKAGES = {
     "lightning",
     "linalg",
     "masked",
+    "llm",
     "metal",
     "mps",
     "multiprocessing",
@@ -241,6 +244,7 @@ _PACKAGES = {
     "optim",
     "overrides",
     "profiler",
+    "quantization",
     "random",
     "return_types",
     "serialization",

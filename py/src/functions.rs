@@ -469,7 +469,7 @@ fn _profile_report(py: Python<'_>) -> PyResult<(Bound<'_, PyDict>, Bound<'_, PyD
 
 // ---- files -----------------------------------------------------------------------------------------------------------
 
-fn path_of(path: &Bound<'_, PyAny>) -> PyResult<std::path::PathBuf> {
+pub fn path_of(path: &Bound<'_, PyAny>) -> PyResult<std::path::PathBuf> {
     path.extract().map_err(|_| {
         let got = crate::args::kind_name(path);
         errors::type_error(path.py(), format!("expected str or os.PathLike as the file's path, not {got}"))

@@ -22,6 +22,7 @@ mod engine_call;
 mod errors;
 mod format;
 mod functions;
+mod llm;
 mod metal;
 mod module_attributes;
 mod ops;
@@ -73,6 +74,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(shared::_from_shared, m)?)?;
     optim::register(m)?;
     schema::register(m)?;
+    llm::register(m)?;
     functions::register_exit(m)?;
     publish(m)
 }

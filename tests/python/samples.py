@@ -190,6 +190,10 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
         n = shape[-1]
         return Data(rng.integers(np.arange(1, n + 1), n + 1, shape).astype(np.int32), varies=False)
 
+    def words(*shape: int) -> Data:
+        # Any 32 bits.
+        return Data(rng.integers(-(2**31), 2**31, shape).astype(np.int32), varies=False)
+
     def fixed(d: Data) -> Data:
         return Data(d.values, gradient=False)
 
@@ -198,6 +202,7 @@ def makers(rng: np.random.Generator, integers: bool) -> dict[str, Any]:
         "N": normal,
         "P": positive,
         "U": unit,
+        "W": words,
         "I": whole,
         "B": truth,
         "PERM": permutations,

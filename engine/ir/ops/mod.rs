@@ -18,6 +18,7 @@ pub mod loss;
 pub mod nn;
 pub mod norm;
 pub mod pool;
+pub mod quantized;
 pub mod random;
 pub mod reduce;
 pub mod scan;

@@ -52,11 +52,15 @@ class _File:
             size = self.source.size
             prefix = bytes(self.source.read(0, min(8, size)))
             head = bytes(self.source.read(0, _C._safetensors_header_len(self.path, prefix, size)))
-            entries, self.metadata = _C._safetensors_header(self.path, head, size)
+            entries, self.metadata = self.header(head, size)
         except BaseException:
             self.close()
             raise
         self.entries = {e[0]: e for e in entries}
+
+    def header(self, head: bytes, size: int) -> Any:
+        """Its entries and texts, from the bytes of the header."""
+        return _C._safetensors_header(self.path, head, size)
 
     def tensor(self, name: str, rows: range | None = None) -> Tensor:
         """The tensor, or consecutive rows of its first dimension."""

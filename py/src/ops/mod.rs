@@ -415,6 +415,7 @@ macro_rules! with_out {
     ("pool" $($row:tt)*) => { bind_row! { $($row)* [] } };
     ("norm" $($row:tt)*) => { bind_row! { $($row)* [] } };
     ("loss" $($row:tt)*) => { bind_row! { $($row)* [] } };
+    ("quantized" $($row:tt)*) => { bind_row! { $($row)* [] } };
     ($family:tt $($row:tt)*) => { bind_row! { $($row)* [out] } };
 }
 
@@ -513,4 +514,5 @@ families! {
     activation activation_ops lucid::ops::activation;
     rnn rnn_ops lucid::ops::rnn;
     loss loss_ops lucid::ops::loss;
+    quantized quantized_ops lucid::ops::quantized;
 }

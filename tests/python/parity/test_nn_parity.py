@@ -245,6 +245,8 @@ def test_constructors_take_the_same_arguments() -> None:
     own = {
         "FusedLinear",
         "MultilabelMarginLoss",
+        "QuantizedEmbedding",
+        "QuantizedLinear",
         "RotaryEmbedding",
         "SinusoidalEmbedding",
         "SinusoidalEmbedding2D",

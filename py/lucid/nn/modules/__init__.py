@@ -151,6 +151,7 @@ from lucid.nn.modules.pooling import (
     MaxUnpool3d,
 )
 from lucid.nn.modules.positions import RotaryEmbedding, SinusoidalEmbedding, SinusoidalEmbedding2D, TimestepEmbedding
+from lucid.nn.modules.quantized import QuantizedEmbedding, QuantizedLinear
 from lucid.nn.modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from lucid.nn.modules.sparse import Embedding, EmbeddingBag
 from lucid.nn.modules.state import register_module_load_state_dict_post_hook, register_module_load_state_dict_pre_hook
@@ -288,6 +289,8 @@ __all__ = [
     "PixelShuffle",
     "PixelUnshuffle",
     "PoissonNLLLoss",
+    "QuantizedEmbedding",
+    "QuantizedLinear",
     "RMSNorm",
     "RNNBase",
     "RNNCell",

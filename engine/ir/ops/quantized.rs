@@ -1,0 +1,162 @@
+//! Group-wise affine quantisation: the rows of the family, and the primitives and arguments that they make.
+
+use super::macros::define_primitives;
+use lucid_core::{Error, Result};
+
+/// How a matrix is quantised: `group` neighbours of a row share a scale and a bias, each element has `bits` bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Affine {
+    /// Elements that share a scale and a bias.
+    pub group: usize,
+    /// Bits of an element.
+    pub bits: usize,
+}
+
+impl Affine {
+    /// Bits that MLX's packed layout has.
+    pub const BITS: [i64; 6] = [2, 3, 4, 5, 6, 8];
+    /// Its group sizes.
+    pub const GROUPS: [i64; 3] = [32, 64, 128];
+
+    /// Of the arguments of an op.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] for a group size or a number of bits that the format has not.
+    pub fn of(op: &'static str, group: i64, bits: i64) -> Result<Affine> {
+        if !Affine::GROUPS.contains(&group) {
+            return Err(Error::value(op, format!("group_size must be 32, 64 or 128, got {group}")));
+        }
+        if !Affine::BITS.contains(&bits) {
+            return Err(Error::value(op, format!("bits must be 2, 3, 4, 5, 6 or 8, got {bits}")));
+        }
+        Ok(Affine { group: group as usize, bits: bits as usize })
+    }
+
+    /// The words of 32 bits that a row of so many elements takes.
+    pub fn words(self, elements: usize) -> usize {
+        elements / 32 * self.bits
+    }
+
+    /// The elements of a row of so many words.
+    pub fn elements(self, words: usize) -> usize {
+        words / self.bits * 32 + words % self.bits * 32 / self.bits
+    }
+}
+
+/// What [`QuantizedOp::QuantizePart`] gives of a quantised matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The packed elements.
+    Packed,
+    /// The scales of its groups.
+    Scales,
+    /// The biases of its groups.
+    Biases,
+}
+
+/// The rows of the family, for `$cb`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! quantized_ops {
+    ($cb:ident) => { $cb! { "quantized" QuantizedOp :
+        /// Quantises the rows of `input` (…, N, K) in groups of `group_size` neighbours to `bits` bits: packed int32
+        /// words (…, N, K·bits/32), scales and biases (…, N, K/group_size) with `input ≈ scale · q + bias`. Element
+        /// `k` of a row is in its bits `k·bits` on, lowest first, as in MLX, whose results these are bit by bit.
+        /// `group_size` is 32, 64 or 128; `bits` 2, 3, 4, 5, 6 or 8. What is not finite has no such form and gives
+        /// numbers without meaning.
+        function quantize_affine(input: Tensor; group_size: Int = 64, bits: Int = 4) -> Tensors {
+            [nograd] Own Yes DTypes::FLOAT, Same,
+            run quantize_body, torch "-", samples ["FIXED(N(3, 64))", "FIXED(N(2, 2, 128)), group_size=32, bits=3"],
+            example [
+                "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
+                "let parts = quantize_affine(&w, 64, 4)?;",
+                "assert_eq!(parts[0].shape(), [1, 8]);",
+                "assert_close(dequantize_affine(&parts[0], &parts[1], &parts[2], 64, 4)?, w);",
+            ]
+        }
+        /// One of the three results of [`quantize_affine`]: `part` is `"packed"`, `"scales"` or `"biases"`.
+        function quantize_part(input: Tensor, group_size: Int, bits: Int, part: Text) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim QuantizePart { format: $crate::ops::quantized::Affine, part: $crate::ops::quantized::Part } Nothing {none},
+            run part_body, torch "-", samples [
+                "FIXED(N(3, 64)), group_size=64, bits=4, part='scales'", "FIXED(N(3, 64)), group_size=32, bits=6, part='biases'"
+            ],
+            example [
+                "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
+                r#"assert_close(quantize_part(&w, 64, 4, "scales")?, [[-0.2]]);"#,
+            ]
+        }
+        /// The matrix that [`quantize_affine`] made `w` (…, N, K·bits/32) of, but for rounding: `scale · q + bias`, in
+        /// the scales' dtype. It has no gradient.
+        function dequantize_affine(w: Tensor, scales: Tensor, biases: Tensor; group_size: Int = 64, bits: Int = 4) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim DequantizeAffine { format: $crate::ops::quantized::Affine } Nothing {none},
+            run dequantize_body, torch "-", samples [
+                "W(3, 8), FIXED(N(3, 1)), FIXED(N(3, 1))",
+                "W(2, 2, 10), FIXED(N(2, 2, 2)), FIXED(N(2, 2, 2)), group_size=32, bits=5"
+            ],
+            example [
+                "let (scale, bias) = (tensor([[2.0]])?, tensor([[1.0]])?);",
+                "let w = tensor([0x10i32, 0, 0, 0])?.cast(DType::I32)?.reshape(&[1, 4])?;",
+                "assert_close(dequantize_affine(&w, &scale, &bias, 32, 4)?.narrow(1, 0, 3)?, [[1.0, 3.0, 1.0]]);",
+            ]
+        }
+        /// The product of `x` (…, M, K) and a quantised matrix of rows (N, K), transposed: (…, M, N); with
+        /// `transpose = false` of one of rows (K, N). As [`dequantize_affine`] and a matrix product, without the
+        /// matrix in memory. Scales and biases have the dtype of `x` or are cast to it. `x` gets a gradient; scales or
+        /// biases that require one raise in backward.
+        function quantized_matmul(x: Tensor, w: Tensor, scales: Tensor, biases: Tensor; transpose: Bool = true, group_size: Int = 64, bits: Int = 4) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim QuantizedMatmul { format: $crate::ops::quantized::Affine, transpose: bool } Rest
+                {|c, g| all quantized_gradient(c, g, *format, *transpose)},
+            run matmul_body, torch "-", samples [
+                "N(3, 64), W(5, 8), FIXED(N(5, 1)), FIXED(N(5, 1))",
+                "N(2, 1, 64), W(32, 12), FIXED(N(32, 2)), FIXED(N(32, 2)), group_size=32, bits=6",
+                "N(3, 5), W(5, 16), FIXED(N(5, 1)), FIXED(N(5, 1)), transpose=False, bits=8"
+            ],
+            example [
+                "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
+                "let parts = quantize_affine(&w, 64, 4)?;",
+                "let x = tensor(1.0)?.expand(&[2, 64])?;",
+                "let made = quantized_matmul(&x, &parts[0], &parts[1], &parts[2], true, 64, 4)?;",
+                "assert_close(made, [[96.0], [96.0]]);",
+            ]
+        }
+        /// Products of chosen pairs, as a mixture of experts takes them: `x` (…, M, K) and quantised matrices `w`
+        /// (E, N, K·bits/32) give, for each pair of `lhs_indices` (into the leading dimensions of `x` as one; all of
+        /// them where it is left out) and `rhs_indices` (into E), which broadcast, the [`quantized_matmul`] of that
+        /// pair: (*indices, M, N). `x` gets a gradient.
+        function gather_qmm(x: Tensor, w: Tensor, scales: Tensor, biases: Tensor, rhs_indices: Tensor, lhs_indices: OptTensor = None; transpose: Bool = true, group_size: Int = 64, bits: Int = 4) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim GatherQmm { format: $crate::ops::quantized::Affine, transpose: bool } Rest
+                {|c, g| all gather_gradient(c, g, *format, *transpose)},
+            run gather_body, torch "-", samples [
+                "N(3, 2, 64), W(4, 5, 8), FIXED(N(4, 5, 1)), FIXED(N(4, 5, 1)), I(0, 4, 6), I(0, 3, 6)",
+                "N(3, 1, 64), W(2, 32, 8), FIXED(N(2, 32, 1)), FIXED(N(2, 32, 1)), I(0, 2, 3)"
+            ],
+            example [
+                "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[32])?.reshape(&[2, 1, 64])?;",
+                "let parts = quantize_affine(&w, 64, 4)?;",
+                "let x = tensor(1.0)?.expand(&[1, 1, 64])?;",
+                "let made = gather_qmm(&x, &parts[0], &parts[1], &parts[2], &tensor([1])?, None, true, 64, 4)?;",
+                "assert_close(made, [[[96.0]]]);",
+            ]
+        }
+    }};
+}
+quantized_ops!(define_primitives);
+
+impl Part {
+    /// The one of that name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] for any other.
+    pub fn of(op: &'static str, text: &str) -> Result<Part> {
+        match text {
+            "packed" => Ok(Part::Packed),
+            "scales" => Ok(Part::Scales),
+            "biases" => Ok(Part::Biases),
+            other => Err(Error::value(op, format!("part must be packed, scales or biases, got {other:?}"))),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+"""Language models: load, run, quantise and measure decoder-only transformers.
+
+Llama 2 and 3, SmolLM, Mistral, Mixtral, Qwen 2.5 and 3 (with its mixture of experts), Gemma 2 and Phi-3 from Hugging
+Face's
+folders, mlx-community's quantised ones, and GGUF files. The models are one definition (`model.py`) over `lucid.nn`,
+so that
+they train, quantise and run on both devices; files, tokenizers, templates and kernels are Rust (`lucid::llm`).
+
+    model = lucid.llm.load_model("folder-or-file.gguf")
+    tokenizer = lucid.llm.load_tokenizer("folder-or-file.gguf")
+    print(lucid.llm.generate(model, "Once upon a time", tokenizer=tokenizer)[0].text)
+
+From a shell: `python -m lucid.llm chat --model folder-or-file.gguf`.
+"""
+
+from __future__ import annotations
+
+from lucid.llm.cache import Cache
+from lucid.llm.config import Config
+from lucid.llm.generation import Generated, generate, padded, perplexity, prefill, stream
+from lucid.llm.loading import load_model, save_model
+from lucid.llm.model import CausalLM
+from lucid.llm.sampling import Sampler
+from lucid.llm.tokenizer import Tokenizer, load_tokenizer
+
+__all__ = [
+    "Cache",
+    "CausalLM",
+    "Config",
+    "Generated",
+    "Sampler",
+    "Tokenizer",
+    "generate",
+    "load_model",
+    "load_tokenizer",
+    "padded",
+    "perplexity",
+    "prefill",
+    "save_model",
+    "stream",
+]

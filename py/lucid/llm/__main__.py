@@ -1,0 +1,249 @@
+"""`python -m lucid.llm generate|chat|bench|convert|quantize|perplexity`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import lucid
+from lucid import errors
+from lucid.llm import (
+    Cache,
+    CausalLM,
+    Sampler,
+    generation,
+    load_model,
+    load_tokenizer,
+    save_model,
+)
+from lucid.quantization import model_bytes, quantize
+
+
+def _dtype(name: str) -> Any:
+    if name not in ("float32", "float16", "bfloat16"):
+        raise argparse.ArgumentTypeError(f"{name!r} is not float32, float16 or bfloat16")
+    return getattr(lucid, name)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m lucid.llm", description="Runs and prepares language models.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.add_argument("--model", required=True, help="a Hugging Face folder or a GGUF file")
+        made.add_argument("--device", default=None, help="cpu or gpu")
+        made.add_argument("--dtype", type=_dtype, default=None, help="of float weights: float32, float16 or bfloat16")
+        return made
+
+    def sampling(made: argparse.ArgumentParser) -> None:
+        made.add_argument("--max-tokens", type=int, default=256)
+        made.add_argument("--temperature", type=float, default=0.0)
+        made.add_argument("--top-k", type=int, default=0)
+        made.add_argument("--top-p", type=float, default=1.0)
+        made.add_argument("--min-p", type=float, default=0.0)
+        made.add_argument("--repetition-penalty", type=float, default=1.0)
+        made.add_argument("--seed", type=int, default=None)
+        made.add_argument("--stop", action="append", default=[])
+        made.add_argument("--cache-bits", type=int, default=None, help="quantise the cache to so many bits")
+
+    made = command("generate", "Goes on with a prompt.")
+    made.add_argument("--prompt", required=True, help="text; - reads standard input")
+    made.add_argument("--chat", action="store_true", help="put the prompt through the chat template")
+    sampling(made)
+    made = command("chat", "Talks in the terminal.")
+    made.add_argument("--system", default=None, help="what the model is told first")
+    sampling(made)
+    made = command("bench", "Measures prefill and decoding.")
+    made.add_argument("--prompt-tokens", type=int, default=512)
+    made.add_argument("--new-tokens", type=int, default=32)
+    made.add_argument("--batch", type=int, default=1)
+    for name, text in (
+        ("convert", "Writes a model as a folder of safetensors."),
+        ("quantize", "Writes a model with quantised weights, and what it costs in perplexity."),
+    ):
+        made = command(name, text)
+        made.add_argument("--out", required=True, help="the folder to write")
+        made.add_argument("--text", default=None, help="a text file to measure the perplexity on")
+        if name == "quantize":
+            made.add_argument("--bits", type=int, default=4)
+            made.add_argument("--group-size", type=int, default=64)
+    made = command("perplexity", "Measures a model on a text.")
+    made.add_argument("--text", required=True)
+    made.add_argument("--window", type=int, default=512)
+    made.add_argument("--limit", type=int, default=None, help="the most windows")
+    return parser
+
+
+def _load(given: argparse.Namespace) -> CausalLM:
+    started = time.perf_counter()
+    model = load_model(given.model, given.device, given.dtype)
+    size = model_bytes(model) / 1e9
+    print(
+        f"loaded {model.config.model_type}, {model.num_parameters() / 1e6:.1f} M parameters, {size:.2f} GB, on "
+        f"{model.device} in {time.perf_counter() - started:.1f} s",
+        file=sys.stderr,
+    )
+    return model
+
+
+def _sampler(given: argparse.Namespace) -> Sampler:
+    return Sampler(given.temperature, given.top_k, given.top_p, given.min_p, given.repetition_penalty, given.seed)
+
+
+def _cache_options(given: argparse.Namespace) -> dict[str, Any]:
+    return {"kind": "quantized", "bits": given.cache_bits} if given.cache_bits else {}
+
+
+def _show(read: int, of: int) -> None:
+    if sys.stderr.isatty() and of > generation.CHUNK:
+        print(f"\rreading {read} of {of} tokens", end="\n" if read == of else "", file=sys.stderr)
+
+
+def _write(model: CausalLM, tokenizer: Any, tokens: list[int], given: argparse.Namespace, cache: Cache | None) -> str:
+    """Streams an answer to standard output; says how fast it was."""
+    started = time.perf_counter()
+    first, count, text = 0.0, 0, ""
+    options: Any = {} if cache is not None else {"cache_options": _cache_options(given)}
+    for token, piece in generation.stream(
+        model,
+        [tokens],
+        given.max_tokens,
+        tokenizer,
+        _sampler(given),
+        given.stop,
+        cache=cache,
+        progress=_show,
+        **options,
+    ):
+        if count == 0:
+            first = time.perf_counter()
+        count += token >= 0
+        text += piece
+        print(piece, end="", flush=True)
+    print()
+    now = time.perf_counter()
+    memory = lucid.metal.get_peak_memory() if hasattr(lucid.metal, "get_peak_memory") else 0
+    decode = (count - 1) / max(now - first, 1e-9)
+    print(
+        f"{len(tokens)} tokens read at {len(tokens) / max(first - started, 1e-9):.1f}/s, {count} written at "
+        f"{decode:.1f}/s" + (f", {memory / 1e9:.2f} GB at most" if memory else ""),
+        file=sys.stderr,
+    )
+    return text
+
+
+def _generate(given: argparse.Namespace) -> None:
+    model, tokenizer = _load(given), load_tokenizer(given.model)
+    prompt = sys.stdin.read() if given.prompt == "-" else given.prompt
+    if given.chat:
+        prompt = tokenizer.apply_chat_template([{"role": "user", "content": prompt}])
+    _write(model, tokenizer, tokenizer.encode(prompt, not given.chat), given, None)
+
+
+def _chat(given: argparse.Namespace) -> None:
+    model, tokenizer = _load(given), load_tokenizer(given.model)
+    messages: list[dict[str, Any]] = [{"role": "system", "content": given.system}] if given.system else []
+    cache: Cache | None = None
+    seen: list[int] = []
+    print("An empty line ends the conversation.", file=sys.stderr)
+    while True:
+        try:
+            line = input("> ")
+        except EOFError:
+            break
+        if not line.strip():
+            break
+        messages.append({"role": "user", "content": line})
+        tokens = tokenizer.encode(tokenizer.apply_chat_template(messages), False)
+        # What the cache has seen is not read again where the conversation begins with it.
+        if cache is None or tokens[: len(seen)] != seen or len(tokens) <= len(seen):
+            cache, seen = Cache(model.config, **_cache_options(given)), []
+        text = _write(model, tokenizer, tokens[len(seen) :], given, cache)
+        messages.append({"role": "assistant", "content": text})
+        seen = tokens[: min(len(tokens), cache.offset)]
+        extra = cache.offset - len(seen)
+        try:
+            cache.trim(extra)
+        except errors.ValueError:
+            cache, seen = None, []
+
+
+@lucid.no_grad()
+def _bench(given: argparse.Namespace) -> None:
+    model = _load(given)
+    tokens = lucid.randint(0, model.config.vocab_size, (given.batch, given.prompt_tokens), device=model.device)
+    for run in ("warm-up", "measured"):
+        cache = Cache(model.config)
+        started = time.perf_counter()
+        logits = generation.prefill(model, tokens, cache)
+        chosen = logits.argmax(-1)
+        chosen.eval()
+        read = time.perf_counter() - started
+        started = time.perf_counter()
+        for _ in range(given.new_tokens):
+            chosen = model(chosen[:, None], cache=cache)[:, -1].argmax(-1)
+            chosen.eval()
+        wrote = time.perf_counter() - started
+        if run == "measured":
+            print(
+                f"batch {given.batch}: prefill {tokens.numel() / read:.1f} tokens/s, decode "
+                f"{given.batch * given.new_tokens / wrote:.1f} tokens/s, cache {cache.nbytes / 1e6:.1f} MB"
+            )
+
+
+def _text(given: argparse.Namespace) -> list[int]:
+    try:
+        text = Path(given.text).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise errors.FileError(f"{given.text}: {e}") from None
+    return load_tokenizer(given.model).encode(text)
+
+
+def _convert(given: argparse.Namespace) -> None:
+    model = _load(given)
+    source = given.model if Path(given.model).is_dir() else None
+    before = generation.perplexity(model, _text(given)) if given.text else None
+    if given.command == "quantize":
+        size = model_bytes(model)
+        quantize(model, given.bits, given.group_size)
+        print(f"{size / 1e6:.1f} MB before, {model_bytes(model) / 1e6:.1f} MB after")
+    if before is not None:
+        after = generation.perplexity(model, _text(given))
+        print(f"perplexity {before:.4f} before, {after:.4f} after ({100 * (after / before - 1):+.2f} %)")
+    save_model(model, given.out, source)
+    if source is None:
+        tokenizer = load_tokenizer(given.model)
+        (Path(given.out) / "tokenizer.json").write_text(tokenizer._engine.to_json(), encoding="utf-8")
+        if tokenizer.chat_template:
+            (Path(given.out) / "chat_template.jinja").write_text(tokenizer.chat_template, encoding="utf-8")
+    print(f"wrote {given.out}")
+
+
+def _perplexity(given: argparse.Namespace) -> None:
+    print(f"perplexity {generation.perplexity(_load(given), _text(given), given.window, given.limit):.4f}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; the exit status."""
+    given = _parser().parse_args(arguments)
+    run = {"generate": _generate, "chat": _chat, "bench": _bench, "perplexity": _perplexity}.get(
+        given.command, _convert
+    )
+    try:
+        run(given)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130
+    except (errors.LucidError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
