@@ -6,7 +6,9 @@
 use crate::autograd;
 use crate::batching::{self, Batch};
 use crate::fallible::copied;
-use crate::layout_propagation::{as_first, as_images, as_indexed, by_columns, by_lanes, in_order, in_order_along, joined};
+use crate::layout_propagation::{
+    as_first, as_images, as_indexed, by_columns, by_lanes, in_order, in_order_along, joined,
+};
 use crate::ops::OpRow;
 use crate::ops::{
     binary::BinaryOp, index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp,
