@@ -2,7 +2,7 @@
 //!
 //! Invariant: unlike other families these compute at once: another process waits for it.
 
-use super::fault::Made;
+use super::kernel_error::Made;
 use super::value::Value;
 use super::{convert, lazy, GpuArray};
 use crate::dtype::DType;

@@ -5,8 +5,8 @@
 
 use super::array::GpuArray;
 use super::convert::{self, constant, ints};
-use super::fault::Made;
-use super::hosted;
+use super::host_kernel;
+use super::kernel_error::Made;
 use super::value::Value;
 use crate::shape::numel;
 use crate::DType;
@@ -23,9 +23,9 @@ pub(super) fn fft(op: &FftOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
         let empty = ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?;
         return GpuArray::new(Value::plain(empty), &out.shape, out.dtype);
     }
-    if hosted::takes(DType::F32) {
+    if host_kernel::takes(DType::F32) {
         let op = op.clone();
-        return hosted::run(c"LucidFft", &[x], out, move |x, out| CpuBackend::fft(&op, x[0], out));
+        return host_kernel::run(c"LucidFft", &[x], out, move |x, out| CpuBackend::fft(&op, x[0], out));
     }
     let a = x.value()?.logical()?.into_owned();
     let ndim = x.ndim();

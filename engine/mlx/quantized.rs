@@ -6,8 +6,8 @@
 use super::array::GpuArray;
 use super::bounds;
 use super::convert::{self, ints};
-use super::fault::Made;
-use super::hosted;
+use super::host_kernel;
+use super::kernel_error::Made;
 use super::value::Value;
 use crate::shape::numel;
 use crate::{Error, Result};
@@ -33,13 +33,13 @@ pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> M
             let dtype = Some(convert::dtype(out.dtype)?);
             ops::dequantize(&words(w)?, &scales, Some(&biases), group, bits, MODE, None, dtype)?
         }
-        (QuantizedOp::QuantizedMatmul { .. } | QuantizedOp::GatherQmm { .. }, _) if hosted::takes(out.dtype) => {
+        (QuantizedOp::QuantizedMatmul { .. } | QuantizedOp::GatherQmm { .. }, _) if host_kernel::takes(out.dtype) => {
             if let (QuantizedOp::GatherQmm { .. }, [x, w, _, _, lhs, rhs]) = (op, inputs) {
                 check(op, x, w, lhs, rhs)?;
             }
             let op = op.clone();
             let kernel = move |x: &[&CpuArray], out: &Meta| -> Result<CpuArray> { CpuBackend::quantized(&op, x, out) };
-            return hosted::run(c"QuantizedProduct", inputs, out, kernel);
+            return host_kernel::run(c"QuantizedProduct", inputs, out, kernel);
         }
         (QuantizedOp::QuantizedMatmul { format, transpose }, [x, w, scales, biases]) => {
             let (group, bits) = sizes(*format)?;

@@ -33,8 +33,6 @@ from lucid._grad_mode import enable_grad as enable_grad
 from lucid._grad_mode import inference_mode as inference_mode
 from lucid._grad_mode import no_grad as no_grad
 from lucid._grad_mode import set_grad_enabled as set_grad_enabled
-from lucid._type_names import broadcast_shapes as broadcast_shapes
-from lucid._type_names import typename as typename
 from lucid._schemas import OpSchema as OpSchema
 from lucid._schemas import op_schemas as op_schemas
 from lucid._settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
@@ -71,6 +69,8 @@ from lucid._tensor_types import IntTensor as IntTensor
 from lucid._tensor_types import LongTensor as LongTensor
 from lucid._tensor_types import ShortTensor as ShortTensor
 from lucid._tensor_types import set_default_tensor_type as set_default_tensor_type
+from lucid._type_names import broadcast_shapes as broadcast_shapes
+from lucid._type_names import typename as typename
 from lucid._typing import DeviceLike as DeviceLike
 from lucid._typing import DTypeLike as DTypeLike
 from lucid._typing import HasShape as HasShape
@@ -105,8 +105,8 @@ if TYPE_CHECKING:
     from lucid import library as library
     from lucid import lightning as lightning
     from lucid import linalg as linalg
-    from lucid import masked as masked
     from lucid import llm as llm
+    from lucid import masked as masked
     from lucid import mps as mps
     from lucid import nested as nested
     from lucid import ops as ops

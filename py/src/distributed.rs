@@ -4,7 +4,7 @@
 //! it waits, so that Ctrl-C ends it.
 
 use crate::tensor::{wrap, PyTensor};
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::distributed::{Client, Config, Group, Job, Reduce, Store, Work};
 use lucid::{Error, Tensor};
 use pyo3::prelude::*;
@@ -58,7 +58,7 @@ impl PyClient {
     #[new]
     fn new(py: Python<'_>, host: &str, port: u16, token: &str, timeout: f64) -> PyResult<PyClient> {
         let wait = seconds(py, timeout)?;
-        cross::long(py, || Client::connect(host, port, token, None, wait)).map(PyClient)
+        engine_call::long(py, || Client::connect(host, port, token, None, wait)).map(PyClient)
     }
 
     /// Asks the store; `verb` is one of `set`, `get`, `add`, `compare_set`, `delete`, `check_keys` and `count`.
@@ -75,7 +75,7 @@ impl PyClient {
         };
         let wait = seconds(py, timeout)?;
         let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
-        let answer = cross::long(py, || self.0.call(verb, &fields, wait))?;
+        let answer = engine_call::long(py, || self.0.call(verb, &fields, wait))?;
         Ok(PyBytes::new(py, answer.first().map(Vec::as_slice).unwrap_or_default()))
     }
 }
@@ -110,12 +110,12 @@ impl PyJob {
             },
         };
         let config = Config { host, port, token, rank, world_size, generation, timeout, listen, backend };
-        cross::long(py, || Job::connect(config)).map(PyJob)
+        engine_call::long(py, || Job::connect(config)).map(PyJob)
     }
 
     /// A group of ranks of the job, named alike by all of them.
     fn group(&self, py: Python<'_>, name: &str, members: Vec<usize>) -> PyResult<PyGroup> {
-        cross::long(py, || self.0.group(name, &members)).map(PyGroup)
+        engine_call::long(py, || self.0.group(name, &members)).map(PyGroup)
     }
 
     /// Asks the job's store.
@@ -179,7 +179,7 @@ impl PyGroup {
             let why = format!("no member {peer} in a group of {}", g.size());
             member.ok_or_else(|| Box::new(Error::InvalidValue { op: "collective", why }))
         };
-        let work = cross::quick(py, || match name {
+        let work = engine_call::quick(py, || match name {
             "all_reduce" => g.all_reduce(&x, how, into, t),
             "reduce" => g.reduce(&x, member()?, how, into, t),
             "broadcast" => g.broadcast(&x, member()?, into, t),
@@ -224,8 +224,8 @@ fn waited<T: Clone + Send + Sync>(py: Python<'_>, work: &Work<T>, timeout: Optio
         py.check_signals()?;
         match done {
             // It may have been completed between the two.
-            Some(_) => return cross::quick(py, || work.wait(None)),
-            None if left.is_some_and(|l| l.is_zero()) => return cross::quick(py, || work.wait(left)),
+            Some(_) => return engine_call::quick(py, || work.wait(None)),
+            None if left.is_some_and(|l| l.is_zero()) => return engine_call::quick(py, || work.wait(left)),
             None => {}
         }
     }

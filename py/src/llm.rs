@@ -3,7 +3,7 @@
 //! Depends on the engine's `llm`. Encoding and decoding release the GIL.
 
 use crate::args::{kinds, required, Arg, At};
-use crate::cross;
+use crate::engine_call;
 use crate::functions::path_of;
 use crate::tensor::wrap;
 use lucid::llm::blocks::{self, Kind};
@@ -48,7 +48,7 @@ fn header_objects<'py>(
 fn _gguf_header<'py>(path: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyDict>, Vec<Bound<'py, PyTuple>>)> {
     let py = path.py();
     let path = path_of(path)?;
-    let header = cross::long(py, || Gguf::open(&path).map(|file| file.header().clone()))?;
+    let header = engine_call::long(py, || Gguf::open(&path).map(|file| file.header().clone()))?;
     header_objects(py, &header)
 }
 
@@ -65,7 +65,7 @@ fn _gguf_dequantize<'py>(
     shape: Vec<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let x = required::<kinds::Tensor>(py, At { op: "dequantize_gguf", arg: "blocks" }, blocks)?.clone();
-    wrap(py, cross::long(py, || blocks::dequantize(&x, kind_of(kind)?, &shape))?)
+    wrap(py, engine_call::long(py, || blocks::dequantize(&x, kind_of(kind)?, &shape))?)
 }
 
 /// The same matrix as packed words, scales and biases in groups of 32.
@@ -77,20 +77,20 @@ fn _gguf_repack<'py>(
     shape: Vec<usize>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let x = required::<kinds::Tensor>(py, At { op: "repack_gguf", arg: "blocks" }, blocks)?.clone();
-    let made = cross::long(py, || blocks::repack(&x, kind_of(kind)?, &shape))?;
+    let made = engine_call::long(py, || blocks::repack(&x, kind_of(kind)?, &shape))?;
     made.into_iter().map(|t| wrap(py, t)).collect()
 }
 
 /// Bits of an element of a format in the packed layout; None where it has no such form.
 #[pyfunction]
 fn _gguf_bits(py: Python<'_>, kind: &str) -> PyResult<Option<usize>> {
-    cross::quick(py, || Ok(blocks::repacked_bits(kind_of(kind)?)))
+    engine_call::quick(py, || Ok(blocks::repacked_bits(kind_of(kind)?)))
 }
 
 /// The prompt that a chat template makes of variables (JSON).
 #[pyfunction]
 fn _render_chat(py: Python<'_>, template: &str, variables: &str) -> PyResult<String> {
-    cross::long(py, || template::render(template, variables))
+    engine_call::long(py, || template::render(template, variables))
 }
 
 /// A tokenizer of the engine.
@@ -102,7 +102,7 @@ impl _Tokenizer {
     /// Of the bytes of a `tokenizer.json`.
     #[staticmethod]
     fn from_json(py: Python<'_>, data: &[u8]) -> PyResult<_Tokenizer> {
-        cross::long(py, || Tokenizer::from_json(data)).map(_Tokenizer)
+        engine_call::long(py, || Tokenizer::from_json(data)).map(_Tokenizer)
     }
 
     /// Of the vocabulary in a GGUF file.
@@ -110,15 +110,15 @@ impl _Tokenizer {
     fn from_gguf(path: &Bound<'_, PyAny>) -> PyResult<_Tokenizer> {
         let py = path.py();
         let path = path_of(path)?;
-        cross::long(py, || Tokenizer::from_gguf(&Gguf::open(&path)?.header().metadata)).map(_Tokenizer)
+        engine_call::long(py, || Tokenizer::from_gguf(&Gguf::open(&path)?.header().metadata)).map(_Tokenizer)
     }
 
     fn encode(&self, py: Python<'_>, text: &str, special: bool) -> PyResult<Vec<u32>> {
-        cross::long(py, || self.0.encode(text, special))
+        engine_call::long(py, || self.0.encode(text, special))
     }
 
     fn decode(&self, py: Python<'_>, ids: Vec<u32>, skip_special: bool) -> PyResult<String> {
-        cross::long(py, || self.0.decode(&ids, skip_special))
+        engine_call::long(py, || self.0.decode(&ids, skip_special))
     }
 
     fn token_to_id(&self, token: &str) -> Option<u32> {
@@ -134,7 +134,7 @@ impl _Tokenizer {
     }
 
     fn to_json(&self, py: Python<'_>) -> PyResult<String> {
-        cross::long(py, || self.0.to_json())
+        engine_call::long(py, || self.0.to_json())
     }
 }
 

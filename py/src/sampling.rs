@@ -154,7 +154,7 @@ fn bernoulli<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>
     let size = required::<kinds::Sizes>(py, call.at("size"), call.arg("size"))?;
     let (generator, dtype, device) = options!(call);
     let size = <kinds::Sizes as Kind>::lend(&size);
-    let made = cross::op(py, 0, || {
+    let made = engine_call::op(py, 0, || {
         lucid::ops::create::empty(size, dtype, device, None)?.bernoulli(Some(p), generator.as_ref())
     })?;
     crate::tensor::wrap(py, made)

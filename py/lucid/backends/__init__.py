@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lucid._absent import teller
-from lucid.backends import cpu as cpu
 from lucid.backends import accelerate as accelerate
+from lucid.backends import cpu as cpu
 from lucid.backends import cuda as cuda
 from lucid.backends import cudnn as cudnn
 from lucid.backends import metal as metal

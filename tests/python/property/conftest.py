@@ -1,4 +1,4 @@
-"""How long hypothesis looks: the same few examples in every run, or more and others with `LUCID_TEST_MAX_EXAMPLES=5000`."""
+"""How long hypothesis looks: the same examples in every run, or others with `LUCID_TEST_MAX_EXAMPLES=5000`."""
 
 from __future__ import annotations
 
