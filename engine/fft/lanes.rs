@@ -3,6 +3,7 @@
 //! Where the elements of a row are far apart, several rows are copied at a time, a tile after the other, so that each
 //! line of cache that is loaded is used up.
 
+use crate::columns::Columns;
 use crate::Source;
 
 /// Elements along both sides of a tile: those of a cache line.
@@ -60,16 +61,25 @@ impl<'a, T: Copy> Rows<'a, T> {
             }
             return;
         }
-        let mut done = 0;
-        while done < rows {
+        for (b, block) in out.chunks_mut(pitch * TILE).enumerate() {
+            let done = b * TILE;
+            let count = TILE.min(rows.saturating_sub(done));
             let mut starts = [0; TILE];
-            let count = TILE.min(rows - done);
             for (i, start) in starts[..count].iter_mut().enumerate() {
                 *start = self.start(first + done + i);
             }
-            let block = &mut out[done * pitch..];
+            let neighbours = count == TILE && starts.iter().enumerate().all(|(i, &at)| at == starts[0] + i);
             for from in (0..self.n).step_by(TILE) {
                 let to = (from + TILE).min(self.n);
+                if neighbours && to - from == TILE {
+                    let line = |k: usize| &data[starts[0] + (from + k) * self.step..].as_chunks::<TILE>().0[0];
+                    let lines: [&[T; TILE]; TILE] = std::array::from_fn(line);
+                    for (i, row) in block.chunks_mut(pitch).take(TILE).enumerate() {
+                        let to = &mut row[from..].as_chunks_mut::<TILE>().0[0];
+                        to.iter_mut().zip(&lines).for_each(|(o, line)| *o = f(line[i]));
+                    }
+                    continue;
+                }
                 for (i, &start) in starts[..count].iter().enumerate() {
                     let row = &mut block[i * pitch + from..i * pitch + to];
                     for (k, o) in row.iter_mut().enumerate() {
@@ -77,28 +87,54 @@ impl<'a, T: Copy> Rows<'a, T> {
                     }
                 }
             }
-            done += count;
         }
     }
 }
 
-/// Writes `columns` of a block, rows of `width` elements each, to rows of `n` elements that are `pitch` apart.
-#[inline(always)]
-pub(crate) fn gather<'c, T: Copy + 'c>(
-    row: impl Fn(usize) -> &'c [T],
-    n: usize,
-    width: usize,
-    out: &mut [T],
-    pitch: usize,
-) {
+/// Copies a block, `n` rows of `width` elements, to rows of `n` elements that are `pitch` apart.
+pub(crate) fn gather<T: Copy>(block: &Columns<'_, T>, out: &mut [T], pitch: usize) {
+    let (n, width) = (block.rows(), block.width());
     for from in (0..n).step_by(TILE) {
         let to = (from + TILE).min(n);
         for start in (0..width).step_by(TILE) {
             let end = (start + TILE).min(width);
+            if to - from == TILE && end - start == TILE {
+                let line = |i: usize| &block.row(from + i)[start..].as_chunks::<TILE>().0[0];
+                let lines: [&[T; TILE]; TILE] = std::array::from_fn(line);
+                for (j, row) in out[start * pitch..].chunks_mut(pitch).take(TILE).enumerate() {
+                    let to = &mut row[from..].as_chunks_mut::<TILE>().0[0];
+                    to.iter_mut().zip(&lines).for_each(|(o, line)| *o = line[j]);
+                }
+                continue;
+            }
             for i in from..to {
-                let line = &row(i)[start..end];
-                for (j, &x) in line.iter().enumerate() {
+                for (j, &x) in block.row(i)[start..end].iter().enumerate() {
                     out[(start + j) * pitch + i] = x;
+                }
+            }
+        }
+    }
+}
+
+/// The inverse of [`gather`].
+pub(crate) fn scatter<T: Copy>(rows: &[T], pitch: usize, block: &mut Columns<'_, T>) {
+    let (n, width) = (block.rows(), block.width());
+    for from in (0..n).step_by(TILE) {
+        let to = (from + TILE).min(n);
+        for start in (0..width).step_by(TILE) {
+            let end = (start + TILE).min(width);
+            if to - from == TILE && end - start == TILE {
+                let line = |j: usize| &rows[(start + j) * pitch + from..].as_chunks::<TILE>().0[0];
+                let lines: [&[T; TILE]; TILE] = std::array::from_fn(line);
+                for i in 0..TILE {
+                    let to = &mut block.row_mut(from + i)[start..].as_chunks_mut::<TILE>().0[0];
+                    to.iter_mut().zip(&lines).for_each(|(o, line)| *o = line[i]);
+                }
+                continue;
+            }
+            for i in from..to {
+                for (j, o) in block.row_mut(i)[start..end].iter_mut().enumerate() {
+                    *o = rows[(start + j) * pitch + i];
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! result, a block of columns at a time. Depends on `plans`, `lanes` and `columns`.
 
 use crate::columns::{for_columns, for_rows};
-use crate::lanes::Rows;
+use crate::lanes::{gather, scatter, Rows};
 use crate::{plans, Pool, Real, Source};
 use lucid_core::fallible::scratch;
 use lucid_core::Result;
@@ -101,23 +101,16 @@ fn transform_columns<T: Real>(
     // Rows of the block that are a power of two apart would fall on the same lines of cache.
     let (pitch, zero) = (n + LINE / size / 2, Complex::new(T::zero(), T::zero()));
     let each = (GRAIN / (n * width.min(inner))).max(1);
-    let scale = (scale != 1.0).then(|| T::of(scale));
     for_columns(out, (n, inner), width, each, pool, |blocks| {
         let mut room = scratch(zero, plan.get_outofplace_scratch_len());
         let (mut lanes, mut made) = (scratch(zero, pitch * width), scratch(zero, pitch * width));
         for mut block in blocks {
-            let width = block.width();
-            crate::lanes::gather(|i| block.row(i), n, width, &mut lanes, pitch);
-            for (x, y) in lanes.chunks_mut(pitch).zip(made.chunks_mut(pitch)).take(width) {
+            gather(&block, &mut lanes, pitch);
+            for (x, y) in lanes.chunks_mut(pitch).zip(made.chunks_mut(pitch)).take(block.width()) {
                 plan.process_outofplace_with_scratch(&mut x[..n], &mut y[..n], &mut room);
+                times(&mut y[..n], scale);
             }
-            for i in 0..block.rows() {
-                let row = block.row_mut(i).iter_mut().zip(made[i..].iter().step_by(pitch));
-                match scale {
-                    None => row.for_each(|(o, &x)| *o = x),
-                    Some(s) => row.for_each(|(o, x)| *o = Complex::new(x.re * s, x.im * s)),
-                }
-            }
+            scatter(&made, pitch, &mut block);
         }
     });
 }
