@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long a message may take to be taken by the system.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Ten years: what is longer is cut to that, so that times can be added.
+pub(super) const LONGEST: Duration = Duration::from_secs(315_360_000);
 /// Between attempts to connect to a server that is not there yet.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -67,6 +69,7 @@ impl Client {
     /// token, the protocol's version, or a world size or rank that do not fit those of others.
     pub fn connect(host: &str, port: u16, token: &str, member: Option<Member>, wait: Duration) -> Result<Arc<Client>> {
         let op = "init_process_group";
+        let wait = wait.min(LONGEST);
         let until = Instant::now() + wait;
         let addresses: Vec<SocketAddr> = match (host, port).to_socket_addrs() {
             Ok(found) => found.collect(),

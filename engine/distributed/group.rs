@@ -4,13 +4,14 @@
 //! travels once every member has announced the same. Invariants: a group's operations run in the
 //! order of the calls; one that cannot be done is ended by the watchdog, with the reason on every rank.
 
-use super::client::{Client, Member};
+use super::client::{Client, Member, LONGEST};
 use super::wire::{number, text};
 use crate::autograd::no_grad;
 use crate::{Error, Result};
 use mlx_ffi::distributed as mlx;
 use parking_lot::{Condvar, Mutex};
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Sender};
 use std::sync::{Arc, OnceLock, Weak};
@@ -437,14 +438,18 @@ impl Group {
         timeout: Option<Duration>,
         step: Step<T>,
     ) -> Work<T> {
-        let timeout = timeout.unwrap_or(self.timeout());
+        let timeout = timeout.unwrap_or(self.timeout()).min(LONGEST);
         let work = Work { done: Arc::new((Mutex::new(None), Condvar::new())), op };
         let done = Arc::clone(&work.done);
         // Numbers are given in the queue's order.
         let queue = self.queue.lock();
         let seq = self.core.next.fetch_add(1, Ordering::Relaxed);
         let task: Task = Box::new(move |core| {
-            let result = core.run(op, seq, &what, timeout, step);
+            // Whoever waits must not wait for a thread that is gone.
+            let run = AssertUnwindSafe(|| core.run(op, seq, &what, timeout, step));
+            let result = catch_unwind(run).unwrap_or_else(|_| {
+                Err(Error::distributed(op, format!("internal error, please report it: {what} panicked")))
+            });
             *done.0.lock() = Some(result);
             done.1.notify_all();
         });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -276,3 +277,21 @@ def test_the_launcher_says_what_is_wrong(
     with pytest.raises(SystemExit) as stopped:
         main([*options, "program.py"])
     assert stopped.value.code == 2 and why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp", "tensor_parallel", "pipeline"])
+def test_examples_end_as_one_process_does(name: str) -> None:
+    examples = HERE.parents[3] / "examples" / "distributed"
+    done = launch(2, examples / f"{name}.py", "--steps", "8")
+    assert done.returncode == 0, done.stderr[-3000:]
+    # It fails where the losses differ.
+    assert "2 processes: loss" in done.stdout
+
+
+def test_the_benchmark_runs() -> None:
+    bench = HERE.parents[3] / "bench" / "distributed.py"
+    command = [sys.executable, str(bench), "--least", "2", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = json.loads(done.stdout.splitlines()[-1])["rows"]
+    assert [r["bytes"] for r in rows[:2]] == [4, 4096] and all(r["ours_us"] > 0 for r in rows)

@@ -339,15 +339,21 @@ def test_scopes_of_nvtx() -> None:
     assert {"outer", "inner", "across", "here"} <= {e.name for e in p.events()}
 
 
-def test_one_process_computes() -> None:
-    group = lucid.distributed
-    assert not group.is_available()
-    assert not group.is_initialized()
-    assert not group.is_nccl_available()
-    for name in ("init_process_group", "all_reduce", "get_rank", "barrier", "TCPStore"):
-        with pytest.raises(RuntimeError, match=rf"{name}.*is_available\(\) is False"):
-            getattr(group, name)(lucid.ones(1))
-    assert {op.name for op in group.ReduceOp} >= {"SUM", "AVG", "MAX"}
+def test_questions_before_there_is_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    for group in (lucid.distributed, torch.distributed):
+        assert group.is_available()
+        assert not group.is_initialized()
+        assert group.is_gloo_available()
+        for name in ("all_reduce", "get_rank", "barrier"):
+            with pytest.raises(ValueError, match="Default process group has not been initialized"):
+                tensors = [lucid.ones(1) if group is lucid.distributed else torch.ones(1)]
+                getattr(group, name)(*(tensors if name == "all_reduce" else []))
+        assert group.ReduceOp.SUM != group.ReduceOp.MAX
+    with pytest.raises(ValueError, match="RANK is not set"):
+        lucid.distributed.init_process_group()
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
+        lucid.nn.parallel.DistributedDataParallel(lucid.nn.Linear(1, 1))
 
 
 def test_the_report_of_the_machine() -> None:
@@ -423,5 +429,3 @@ def test_there_is_no_intel_gpu() -> None:
     lucid.xpu.empty_cache()
     with pytest.raises(RuntimeError, match=r"xpu.synchronize\(\): there is no Intel GPU"):
         lucid.xpu.synchronize()
-    with pytest.raises(RuntimeError, match="one process computes"):
-        lucid.nn.parallel.DistributedDataParallel(lucid.nn.Linear(1, 1))
