@@ -34,7 +34,7 @@ FILES = "how files are laid out, checked and mapped is not to be set"
 MODULES: dict[str, str] = {
     **dict.fromkeys(("fft",), "not there yet"),
     **dict.fromkeys(("onnx", "export", "package"), COMPILER),
-    **dict.fromkeys(("ao", "quantization", "nn.quantized", "nn.intrinsic", "nn.qat"), QUANTIZED),
+    **dict.fromkeys(("quantization", "nn.intrinsic", "nn.qat"), QUANTIZED),
     **dict.fromkeys(("monitor",), "one process computes"),
     **dict.fromkeys(("nested", "masked"), EXPERIMENTAL),
     **dict.fromkeys(("mtia",), OTHER_MACHINES),

@@ -152,3 +152,14 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 def get_device(input: Tensor) -> int:
     """The number of the tensor's GPU; -1 on the CPU."""
     return input.get_device()
+
+
+def _shape_as_tensor(input: Tensor) -> Tensor:
+    """The sizes as an int64 tensor on the CPU."""
+    return lucid.tensor(list(input.shape), dtype=lucid.int64)
+
+
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: lucid.dtype) -> Tensor:
+    """The gradient of softmax along a dimension, from its result: `(grad - sum(grad * output)) * output`."""
+    scaled = grad_output * output
+    return (scaled - output * scaled.sum(dim, keepdim=True)).to(input_dtype)
