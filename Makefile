@@ -16,12 +16,13 @@ MLX_EXTRA ?= $$(test "$$(uname -s)" = Darwin || echo '[cpu]')
 OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OPENBLAS_VERSION)')
 
 .PHONY: help vendor venv venv-test build develop stubs support run test test-fast lint fuzz wheel clean \
-	hostile programs asan tsan ubsan miri valgrind \
+	test-packages hostile programs asan tsan ubsan miri valgrind \
 	macos-wheel macos-check macos-check-if-cached arm64-test metal-check metal-check-if-cached
 
 help:
 	@echo 'make run        build, train LeNet-5 on both devices, print the overhead table'
 	@echo 'make test       every test'
+	@echo 'make test-packages  timm, transformers, torchvision and others with Lucid in the place of PyTorch (docs/porting.md)'
 	@echo 'make test-fast  the Rust tests and the quick Python ones'
 	@echo 'make develop    an incremental build of the extension, in place; slower kernels'
 	@echo 'make lint       rustfmt, clippy, ruff, mypy'
@@ -107,6 +108,10 @@ test: lint venv-test macos-check-if-cached metal-check-if-cached
 	$(BIN)/python examples/digits.py
 	$(BUILT)/examples/lenet --device gpu --epochs 2 --json
 	$(BUILT)/embed gpu
+
+# Packages from PyPI, unmodified, with Lucid in PyTorch's place: installed into target/packages, without dependencies.
+test-packages: build venv-test
+	$(BIN)/python -m pytest -q tests/packages
 
 # The loop while working, without PyTorch.
 test-fast: build

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from lucid import _dynamo as _dynamo
     from lucid import accelerator as accelerator
     from lucid import amp as amp
+    from lucid import ao as ao
     from lucid import autograd as autograd
     from lucid import backends as backends
     from lucid import compiler as compiler
@@ -215,6 +216,7 @@ _PACKAGES = {
     "_dynamo",
     "accelerator",
     "amp",
+    "ao",
     "autograd",
     "backends",
     "compiler",
@@ -306,6 +308,8 @@ _NAMES = {
     "Stream": "lucid._gpu",
     "get_device_module": "lucid._gpu",
     "lobpcg": "lucid._lobpcg",
+    "_shape_as_tensor": "lucid._native_ops",
+    "_softmax_backward_data": "lucid._native_ops",
     "frobenius_norm": "lucid._native_ops",
     "get_device": "lucid._native_ops",
     "native_batch_norm": "lucid._native_ops",

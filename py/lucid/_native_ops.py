@@ -252,3 +252,14 @@ def _grouped_mm(
     parts = [mat_a[g] @ mat_b[:, a:b] for g, (a, b) in enumerate(pairs)]
     rest = size - (ends[-1] if ends else 0)
     return lucid.cat([*parts, mat_a.new_zeros([mat_a.shape[1], rest])], 1)
+
+
+def _shape_as_tensor(input: Tensor) -> Tensor:
+    """The sizes as an int64 tensor on the CPU."""
+    return lucid.tensor(list(input.shape), dtype=lucid.int64)
+
+
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: lucid.dtype) -> Tensor:
+    """The gradient of softmax along a dimension, from its result: `(grad - sum(grad * output)) * output`."""
+    scaled = grad_output * output
+    return (scaled - output * scaled.sum(dim, keepdim=True)).to(input_dtype)

@@ -12,7 +12,7 @@ from typing import Any
 
 import lucid
 from lucid import _dtypes, errors
-from lucid._absent import COMPILER, CUDA, QUANTIZED, TRACES
+from lucid._absent import COMPILER, CUDA, TRACES
 
 _GROUP = "one process computes; lucid.distributed has what there is of it"
 _FFT = "comes with lucid.fft"
@@ -118,17 +118,6 @@ THIN: dict[str, tuple[str, str]] = {
         """fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfftn ihfftn hfft2 ihfft2
         fftfreq rfftfreq fftshift ifftshift""",
     ),
-    "ao": (QUANTIZED, ""),
-    "ao.quantization": (
-        QUANTIZED,
-        """QuantStub DeQuantStub QuantWrapper QConfig FakeQuantize MinMaxObserver default_qconfig default_qat_qconfig
-        fuse_modules fuse_modules_qat get_default_qconfig get_default_qat_qconfig prepare prepare_qat convert quantize
-        quantize_dynamic get_default_qconfig_mapping""",
-    ),
-    "ao.nn": (QUANTIZED, ""),
-    "ao.nn.quantized": (QUANTIZED, "Linear Conv2d FloatFunctional QFunctional"),
-    "nn.quantized": (QUANTIZED, "Linear Conv2d FloatFunctional QFunctional Quantize DeQuantize"),
-    "backends.quantized": (QUANTIZED, ""),
     "onnx": (COMPILER, "export OnnxExporterError"),
     "onnx.symbolic_helper": (COMPILER, ""),
     **{f"onnx.symbolic_opset{n}": (COMPILER, "") for n in range(9, 19)},
@@ -239,7 +228,6 @@ ADDED: dict[str, tuple[str, str]] = {
 
 #: Values beside them, that mean what they say.
 _VALUES: dict[str, dict[str, Any]] = {
-    "backends.quantized": {"engine": "none", "supported_engines": ["none"]},
     "utils._python_dispatch": {"is_traceable_wrapper_subclass": _never},
     "onnx": {"is_in_onnx_export": _never, "register_custom_op_symbolic": _register_custom_op_symbolic},
     "onnx.symbolic_helper": {"parse_args": _parse_args},

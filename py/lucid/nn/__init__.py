@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lucid._absent import teller
 from lucid.nn import functional, grad, init, parallel, utils
+from lucid.nn import quantized as quantized
 from lucid.nn.modules import *  # noqa: F403
 from lucid.nn.modules import __all__ as _modules
 from lucid.nn.parallel import DataParallel

@@ -104,13 +104,13 @@ def test_absent_modules_tell_why() -> None:
 def test_thin_names_import_and_say_why_when_they_are_used() -> None:
     told = says("""
         import torch
-        import torch.ao.quantization
-        from torch.ao.quantization import QuantStub
+        import torch.onnx.symbolic_helper
+        from torch.onnx import OnnxExporterError
         from torch._subclasses.fake_tensor import FakeTensor
         from torch._dynamo import OptimizedModule
         assert not isinstance(torch.ones(1), FakeTensor) and issubclass(FakeTensor, object)
         assert not isinstance(torch.nn.Linear(1, 1), torch._dynamo.eval_frame.OptimizedModule)
-        for make in (QuantStub, FakeTensor, torch.ao.quantization.prepare):
+        for make in (OnnxExporterError, FakeTensor, torch.onnx.export):
             try:
                 make()
             except NotImplementedError as e:
@@ -120,9 +120,9 @@ def test_thin_names_import_and_say_why_when_they_are_used() -> None:
         assert isinstance(torch.ones(1).device, torch.device) and torch.device("cpu") != torch.device("meta")
         """)
     assert told == [
-        "torch.ao.quantization.QuantStub",
+        "torch.onnx.OnnxExporterError",
         "torch._subclasses.fake_tensor.FakeTensor",
-        "torch.ao.quantization.prepare",
+        "torch.onnx.export",
         "448.0 65504.0",
     ]
 

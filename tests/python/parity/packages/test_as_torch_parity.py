@@ -377,3 +377,42 @@ def test_names_that_packages_import() -> None:
     parsed = lucid._C._nn._parse_to("cpu", lucid.float16, True)
     assert parsed[:3] == (lucid.device("cpu"), lucid.float16, True)
     assert isinstance(lucid.serialization.MAP_LOCATION, types.UnionType)
+
+
+def test_models_that_could_be_quantized_run_in_floating_point() -> None:
+    def told(m: Any) -> list[Any]:
+        ao = __import__(f"{m.__name__}.ao.quantization", fromlist=["x"])
+        functional = __import__(f"{m.__name__}.nn.quantized", fromlist=["x"]).FloatFunctional()
+
+        class Net(m.nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.conv, self.norm, self.relu = m.nn.Conv2d(2, 3, 2), m.nn.BatchNorm2d(3), m.nn.ReLU()
+                self.rest = m.nn.Sequential(m.nn.Linear(4, 2), m.nn.ReLU())
+                for p in self.parameters():
+                    p.data.copy_((m.arange(p.numel()) % 5 - 1.5).reshape(p.shape))
+                self.norm.running_var.fill_(2.0)
+
+            def forward(self, x: Any) -> Any:
+                return self.rest(self.relu(self.norm(self.conv(x))).flatten(2))
+
+        net, x = Net().eval(), m.arange(18.0).reshape(1, 2, 3, 3)
+        fused = ao.fuse_modules(net, [["conv", "norm", "relu"], ["rest.0", "rest.1"]])
+        wrapped = ao.QuantWrapper(fused)
+        with pytest.raises((NotImplementedError, AssertionError)):
+            ao.fuse_modules(net, ["relu", "conv"])
+        return [
+            net(x).tolist(),
+            [[round(v, 3) for v in row] for row in wrapped(x)[0].tolist()],
+            [type(fused.norm).__name__, type(fused.rest[1]).__name__, type(net.norm).__name__],
+            functional.add_relu(x, -x - 1).sum().item(),
+            functional.cat([x, functional.mul_scalar(x, 2.0)], 1).shape[1],
+            m._shape_as_tensor(x).tolist(),
+            m._softmax_backward_data(m.arange(3.0), m.tensor([0.2, 0.3, 0.5]), 0, m.float32).round(decimals=5).tolist(),
+        ]
+
+    assert told(lucid) == told(torch)
+    with pytest.raises(NotImplementedError, match="quantized"):
+        lucid.ao.quantization.prepare(lucid.nn.Linear(1, 1))
+    with pytest.raises(RuntimeError, match="eval"):
+        lucid.ao.quantization.fuse_modules(lucid.nn.Sequential(lucid.nn.Linear(1, 1), lucid.nn.ReLU()), ["0", "1"])
