@@ -72,7 +72,7 @@ class Named:
             raise ValueError(f"{op}: expected a GPU device, but got: {named}")
 
     def take(self, op: str, device: object = None) -> None:
-        """As `need`; but in CUDA's place the device that `x.cuda()` goes to will do: with one warning, or an error under
+        """As `need`; but in CUDA's place the device that `x.cuda()` goes to will do, with one warning; an error under
         `LUCID_STRICT_DEVICE=1`.
         """
         if self._wanted != "cuda" or self.is_available():

@@ -149,7 +149,9 @@ def sparse_csr_tensor(
     size: Sequence[int] | None = None,
     *,
     dtype: lucid.dtype | None = None,
+    layout: lucid.layout | None = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> SparseCsrTensor:
@@ -161,6 +163,8 @@ def sparse_csr_tensor(
         values: (nnz): tensor or list.
         size: (n, m); as small as the indices allow where not given.
         dtype, device: Those of the values; what `values` has where not given.
+        layout: `lucid.sparse_csr`.
+        pin_memory: Accepted: there is one host memory.
         requires_grad: Whether gradients are wanted of the values.
         check_invariants: Accepted: the indices are checked in any case.
 
@@ -175,6 +179,8 @@ def sparse_csr_tensor(
         [[2.0], [3.0]]
     """
     op = "sparse_csr_tensor"
+    if layout is not None and layout is not lucid.sparse_csr:
+        _fail(op, f"expected layout lucid.sparse_csr, got {layout}")
 
     def index(name: str, given: Any) -> Tensor:
         made = given if isinstance(given, Tensor) else lucid.tensor(given, dtype=lucid.int64)
