@@ -8,11 +8,11 @@
 use super::array::GpuArray;
 use super::convert;
 use super::emulator;
+pub use super::emulator::Language;
 use super::fault::Made;
 use super::value::Value;
 use super::written;
 use crate::shape::numel;
-pub use super::emulator::Language;
 use crate::{DType, Error, Result};
 use mlx_ffi::fast::{CudaKernel, Launch, MetalKernel, Source};
 use mlx_ffi::{ops, Array};

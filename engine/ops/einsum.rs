@@ -155,13 +155,16 @@ fn einsum_body(equation: &str, operands: &[Tensor]) -> Result<Tensor> {
         terms.iter().zip(operands).map(|(t, x)| labels(t, Some(x.ndim()), 0)).collect::<Result<_>>()?;
     let mut sizes: Vec<(Label, usize)> = Vec::new();
     let conflict = |label: Label, n: usize, i: usize, known: usize| {
-        let has = |(own, x): &(&Vec<Label>, &Tensor)| own.iter().zip(x.shape()).any(|(&l, &m)| l == label && m == known);
+        let has =
+            |(own, x): &(&Vec<Label>, &Tensor)| own.iter().zip(x.shape()).any(|(&l, &m)| l == label && m == known);
         let other = inputs.iter().zip(operands).position(|pair| has(&pair)).unwrap_or(i);
         let what = match label {
             Label::Letter(c) => format!("subscript {c:?}"),
             Label::Dots(place) => format!("dimension {place} from the end of `...`"),
         };
-        let why = format!("{what} has size {n} for operand {i}, which does not broadcast with size {known} of operand {other}");
+        let why = format!(
+            "{what} has size {n} for operand {i}, which does not broadcast with size {known} of operand {other}"
+        );
         Error::shape("einsum", why, &[operands[other].shape(), operands[i].shape()])
     };
     for (i, (own, x)) in inputs.iter().zip(operands).enumerate() {

@@ -27,9 +27,7 @@ impl PyGenerator {
         let made = match device.map(device_of).transpose()? {
             None => Generator::new(),
             Some(Some(device)) => Generator::on(device),
-            Some(None) => {
-                return Err(errors::type_error(py, "Generator(): argument 'device' must be a device or str"))
-            }
+            Some(None) => return Err(errors::type_error(py, "Generator(): argument 'device' must be a device or str")),
         };
         if let Some(seed) = seed {
             made.manual_seed(seed_of(seed)?);

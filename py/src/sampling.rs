@@ -145,7 +145,8 @@ fn bernoulli<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>
     let sized = kwargs.map_or(Ok(false), |named| named.contains("size"))?;
     let number = args.get_item(0).is_ok_and(|a| !a.is_instance_of::<PyTensor>() && a.is_instance_of::<PyFloat>());
     if !sized && !number {
-        let row = BERNOULLI.get(py).ok_or_else(|| errors::runtime_error(py, "bernoulli(): the module is not complete"))?;
+        let row =
+            BERNOULLI.get(py).ok_or_else(|| errors::runtime_error(py, "bernoulli(): the module is not complete"))?;
         return row.bind(py).call(args, kwargs);
     }
     let call = Call::read("bernoulli", (NAMES, 2), None, args, kwargs)?;

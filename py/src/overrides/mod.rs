@@ -70,7 +70,11 @@ fn not_ours(py: Python<'_>, function: &Bound<'_, PyAny>) -> PyErr {
 }
 
 /// `x.copy_(y)` of PyTorch's with a tensor of ours as `y`, which its `load_state_dict` calls; the other functions are refused.
-fn of_pytorch<'py>(function: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>, named: Option<&Bound<'py, PyDict>>) -> Object<'py> {
+fn of_pytorch<'py>(
+    function: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    named: Option<&Bound<'py, PyDict>>,
+) -> Object<'py> {
     let py = function.py();
     let is_copy = function.getattr("__name__").is_ok_and(|n| n.eq("copy_").unwrap_or(false));
     match args.get_item(0) {
