@@ -25,6 +25,8 @@ def _fail(op: str, why: str) -> NoReturn:
 class SparseCsrTensor(Tensor):
     """A matrix in CSR layout. See `sparse_csr_tensor`."""
 
+    #: What transforms read of a tensor is not all there is of this one.
+    _of_parts = True
     _crow: Tensor
     _col: Tensor
     _kept: Tensor
@@ -243,6 +245,7 @@ def _of_values(func: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) 
     return SparseCsrTensor.make(*moved, values, input._sizes)
 
 
+RULES.direct.add(_of_values)
 for _name in _OF_VALUES.split():
     RULES.table[_name] = _of_values
 
