@@ -252,8 +252,8 @@ class Unpickler:
             self.stack.append(_user_globals[full])
         elif module == "torch" and re.fullmatch(_DTYPE, name):
             raise UnpicklingError(
-                f"the file has tensors of dtype {name}, which Lucid does not have; convert them in PyTorch first, such as "
-                "by x.float() or x.to(torch.int64)"
+                f"the file has tensors of dtype {name}, which Lucid does not have; convert them in PyTorch first, "
+                "such as by x.float() or x.to(torch.int64)"
             )
         else:
             short = full.removeprefix("builtins.")
