@@ -1,6 +1,6 @@
 //! What becomes of 64-bit floats on the GPU device, which has none: an error, or float32 with one warning.
 //!
-//! Depends on the warnings. Invariant: asked where a tensor comes to the device (creation, transfer, cast), and nowhere else.
+//! Depends on the warnings. Invariant: asked where a tensor comes to the device (creation, transfer, cast), nowhere else.
 
 use crate::{warnings, DType, Device};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -25,6 +25,8 @@ def _fail(op: str, why: str) -> NoReturn:
 class SparseCsrTensor(Tensor):
     """A matrix in CSR layout. See `sparse_csr_tensor`."""
 
+    #: What transforms read of a tensor is not all there is of this one.
+    _of_parts = True
     _crow: Tensor
     _col: Tensor
     _kept: Tensor
@@ -149,7 +151,9 @@ def sparse_csr_tensor(
     size: Sequence[int] | None = None,
     *,
     dtype: lucid.dtype | None = None,
+    layout: lucid.layout | None = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> SparseCsrTensor:
@@ -161,6 +165,8 @@ def sparse_csr_tensor(
         values: (nnz): tensor or list.
         size: (n, m); as small as the indices allow where not given.
         dtype, device: Those of the values; what `values` has where not given.
+        layout: `lucid.sparse_csr`.
+        pin_memory: Accepted: there is one host memory.
         requires_grad: Whether gradients are wanted of the values.
         check_invariants: Accepted: the indices are checked in any case.
 
@@ -175,6 +181,8 @@ def sparse_csr_tensor(
         [[2.0], [3.0]]
     """
     op = "sparse_csr_tensor"
+    if layout is not None and layout is not lucid.sparse_csr:
+        _fail(op, f"expected layout lucid.sparse_csr, got {layout}")
 
     def index(name: str, given: Any) -> Tensor:
         made = given if isinstance(given, Tensor) else lucid.tensor(given, dtype=lucid.int64)
@@ -237,6 +245,7 @@ def _of_values(func: Callable[..., Any], input: Any, *args: Any, **kwargs: Any) 
     return SparseCsrTensor.make(*moved, values, input._sizes)
 
 
+RULES.direct.add(_of_values)
 for _name in _OF_VALUES.split():
     RULES.table[_name] = _of_values
 

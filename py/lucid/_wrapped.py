@@ -29,6 +29,8 @@ class Rules:
     def __init__(self, what: str) -> None:
         self.what = what
         self.table: dict[str, Rule] = {}
+        #: Rules that call the function itself on a tensor's parts, so that in-place forms write to these.
+        self.direct: set[Rule] = set()
 
     def add(self, *names: str) -> Callable[[Rule], Rule]:
         """A decorator that makes a function the rule of these names."""
@@ -41,10 +43,15 @@ class Rules:
         return register
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the rule gives, or the error of one that is not there."""
-        name = name_of(func).strip("_")
-        rule = self.table.get(name)
-        if rule is None:
+        """What the rule gives, or the error of one that is not there; the tensor itself for in-place forms."""
+        name = name_of(func)
+        dunder = name.startswith("__")
+        in_place = name.endswith("_") and not dunder
+        rule = self.table.get(name[2:-2] if dunder else name.removesuffix("_") if in_place else name)
+        if in_place and rule in self.direct and rule is not None:
+            rule(func, *args, **kwargs)
+            return args[0]
+        if rule is None or in_place:
             raise errors.NotImplementedError(
                 f"{name}: there is no rule of it for {self.what}; convert the tensor first, or compute with its parts"
             )

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// A device: `lucid.device("cpu")` or `lucid.device("gpu")`.
 #[pyclass(name = "device", module = "lucid", frozen)]
@@ -113,7 +113,7 @@ pub fn parse(py: Python<'_>, text: &str) -> PyResult<Device> {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let parsed = engine_call::quick(py, || Device::parse(text))?;
     if let Some(warning) = parsed.warning
-        && !WARNED.swap(true, Ordering::Relaxed)
+        && lucid::warnings::due(&WARNED)
     {
         crate::warn::user(py, &warning)?;
     }

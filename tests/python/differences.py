@@ -554,14 +554,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     *because(
-        "a tensor of one layout",
-        (
-            ("torch.eye(2).to_sparse_csr().layout"),
-            "torch.sparse_csr",
-            "raises AttributeError",
-        ),
-    ),
-    *because(
         "of views sparse tensors have those that reorder their dimensions; call to_dense() for others",
         (
             ("x = torch.sparse_coo_tensor([[0]], torch.ones(1, 2), (3, 2))\nx.unsqueeze(0).shape"),

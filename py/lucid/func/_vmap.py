@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from lucid import _C
+from lucid import _C, errors
 from lucid._C import Tensor
 from lucid._warnings import warn
 from lucid.utils import _pytree
@@ -201,6 +201,8 @@ def _inputs(
                 f"{where} an input but the input is of type {type(x)}. We cannot vmap over non-Tensor arguments, "
                 f"please use None as the respective in_dim"
             )
+        if getattr(type(x), "_of_parts", False):
+            raise errors.NotImplementedError(f"vmap: {type(x).__name__} has no rule for it; pass its parts")
         if not -x.ndim <= dim < x.ndim:
             raise ValueError(
                 f"{where} some input, but that input is a Tensor of dimensionality {x.ndim} so expected in_dim to "

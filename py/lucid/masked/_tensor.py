@@ -34,6 +34,8 @@ class _Masked(lucid.autograd.Function):
 class MaskedTensor(Tensor):
     """Data and a bool mask of its shape: true is what counts. See `masked_tensor`."""
 
+    #: What transforms read of a tensor is not all there is of this one.
+    _of_parts = True
     _data: Tensor
     _mask: Tensor
 
@@ -180,6 +182,7 @@ def _elementwise(func: Callable[..., Any], *args: Any, **kwargs: Any) -> MaskedT
     return MaskedTensor.make(made, mask)
 
 
+RULES.direct.add(_elementwise)
 for _name in (_UNARY + " " + _BINARY).split():
     RULES.table[_name] = _elementwise
 

@@ -61,6 +61,7 @@ def _elementwise(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return nt.like(made) if isinstance(made, Tensor) else made
 
 
+RULES.direct.add(_elementwise)
 for _name in (_ELEMENTWISE + " " + _BINARY).split():
     RULES.table[_name] = _elementwise
 

@@ -33,6 +33,8 @@ class RaggedSize(int):
 class NestedTensor(Tensor):
     """A tensor of shape (N, j, …) whose dimension j differs from row to row. See `nested_tensor`."""
 
+    #: What transforms read of a tensor is not all there is of this one.
+    _of_parts = True
     _rows: Tensor
     _offsets: Tensor
     _ragged: int

@@ -413,6 +413,8 @@ class PolynomialLR(LRScheduler):
     `eta_min` is 0 at first and not in PyTorch.
     """
 
+    eta_min = 0.0
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -424,7 +426,9 @@ class PolynomialLR(LRScheduler):
     ) -> None:
         self.total_iters = total_iters
         self.power = power
-        self.eta_min = eta_min
+        if eta_min != 0:
+            # Else states are those of PyTorch's.
+            self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:

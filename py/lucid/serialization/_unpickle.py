@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import re
 import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,8 @@ from lucid.serialization._errors import UnpicklingError
 
 # Python 2's names of what lists hold.
 _OLD_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+# PyTorch's dtypes that there are none of here.
+_DTYPE = r"u?int\d+|b?complex32|bits\w+|q?u?int\d+x?\w*|float[48]_\w+"
 # How much of a key may have to be walked for its hash: nested tuples can be deep, and shared ones exponentially many.
 _KEY_NODES = 10_000
 _KEY_DEPTH = 100
@@ -247,6 +250,11 @@ class Unpickler:
             self.stack.append(self.allowed[full])
         elif full in _user_globals:
             self.stack.append(_user_globals[full])
+        elif module == "torch" and re.fullmatch(_DTYPE, name):
+            raise UnpicklingError(
+                f"the file has tensors of dtype {name}, which Lucid does not have; convert them in PyTorch first, "
+                "such as by x.float() or x.to(torch.int64)"
+            )
         else:
             short = full.removeprefix("builtins.")
             raise UnpicklingError(

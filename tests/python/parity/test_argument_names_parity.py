@@ -28,6 +28,8 @@ OTHERWISE = {
     "GradScaler.__init__": DEVICE,
     "graph.save_on_cpu.__init__": DEVICE,
     "optim.LBFGS.step": "without a closure PyTorch's error says so, here it is one of a helpful message",
+    "autocast.__init__": "without a device both cast, as the Lucid of the seeds has it",
+    "torch.cdist": "None stands for the mode that PyTorch names",
     "checkpoint.checkpoint": "the function is not optional; PyTorch's error comes later",
     "data.random_split": "the default generator is made when it is first used",
     "Tensor.dim_order": "the default is the same",

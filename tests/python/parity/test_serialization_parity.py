@@ -215,8 +215,13 @@ def test_cuda_tags_go_to_the_gpu_device() -> None:
                 start = info.header_offset + 30 + sum(data[info.header_offset + i] for i in (26, 28))
                 new.writestr(info.filename, data[start : start + info.file_size])
     out.seek(0)
-    with pytest.warns(UserWarning, match="metal") if lucid.device("gpu").type != "metal" else _nothing():
-        assert lucid.load(out).device == lucid.device("gpu")
+    # Given once in a process, and other tests may have had it.
+    lucid.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="metal") if lucid.device("gpu").type != "metal" else _nothing():
+            assert lucid.load(out).device == lucid.device("gpu")
+    finally:
+        lucid.set_warn_always(False)
     out.seek(0)
     assert lucid.load(out, map_location={"mps": "cpu"}).is_cpu
 

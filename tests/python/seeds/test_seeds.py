@@ -168,6 +168,21 @@ def test_load_recognises_safetensors(tmp_path: Path) -> None:
         lucid.load(path)
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "uint16", "uint64"])
+def test_files_of_unknown_dtypes_say_so(name: str) -> None:
+    import io
+
+    import torch
+
+    file = io.BytesIO()
+    torch.save({"w": torch.zeros(2, dtype=getattr(torch, name))}, file)
+    file.seek(0)
+    with pytest.raises(
+        lucid.serialization.UnpicklingError, match=rf"tensors of dtype {name}, which Lucid does not have"
+    ):
+        lucid.load(file)
+
+
 def test_sharded_checkpoints_of_anything(tmp_path: Path) -> None:
     state = {f"w{i}": lucid.full((1000,), float(i)) for i in range(5)}
     files = lucid.save_sharded(state, tmp_path / "flat", 0.009)

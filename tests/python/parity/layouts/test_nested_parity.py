@@ -149,6 +149,25 @@ def test_gradients_of_sums_over_one_dimension() -> None:
             p.grad = None
 
 
+def test_in_place_forms_write_or_say_so() -> None:
+    nt, _ = pair()
+    before = nt.values().clone()
+    assert nt.mul_(2) is nt and lucid.equal(nt.values(), before * 2)
+    assert nt.relu_() is nt and nt.values().min().item() == 0
+    rows, same_one = nt.values().clone(), nt
+    nt += 1
+    assert nt is same_one and lucid.equal(nt.values(), rows + 1)
+    x = lucid.sparse_csr_tensor([0, 1], [0], [-4.0])
+    assert x.abs_() is x and x.values().tolist() == [4]
+    for call in (lambda: x.mul_(2), lambda: nt.transpose_(1, 2)):
+        with pytest.raises(NotImplementedError, match="no rule"):
+            call()
+    with pytest.raises(NotImplementedError, match="vmap"):
+        lucid.vmap(lambda v: v)(nt)
+    masked = lucid.masked.masked_tensor(lucid.ones(2), lucid.tensor([True, False]))
+    assert masked.add_(1) is masked and masked.get_data().tolist() == [2, 2]
+
+
 def test_shapes_tell_the_ragged_dimension() -> None:
     nt, _ = pair()
     batch, length, width = nt.shape
