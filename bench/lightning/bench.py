@@ -7,9 +7,9 @@
 Suites: kernel (attention, convolution, GEMM), pipeline (FFN, LN -> projection, conv -> attention), ml (linear, matrix
 sub, vector add), sweep (large GEMM in three tuning modes), overhead (direct calls against `lc.api`), quick (a row of
 each family), ai (kernel, pipeline and overhead), dl (sweep), all. All variants of all rows take turns. `ratio` is
-PyTorch's median over the better of ours; `control` is a second PyTorch over the first, and says how far from 1 a ratio may be by
-chance. `cv` is the coefficient of variation of our medians over --repeats runs of the whole; a suite of more than
---gate percent is said not to be stable, and with --strict ends in an error.
+PyTorch's median over the better of ours; `control` is a second PyTorch over the first, and says how far from 1 a ratio
+may be by chance. `cv` is the coefficient of variation of our medians over --repeats runs of the whole; a suite of more
+than --gate percent is said not to be stable, and with --strict ends in an error.
 """
 
 from __future__ import annotations
