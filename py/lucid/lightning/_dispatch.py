@@ -70,7 +70,7 @@ def run(
     asked = device_of(op, device_name)
     if out is not None and any(t.requires_grad for t in tensors):
         raise errors.ValueError(
-            f"{op}: an operand requires a gradient, which memory of the caller's has not; detach it"
+            f"{op}: an operand requires a gradient, which plain memory has not; detach it"
         )
     chosen = asked
     start = time.perf_counter_ns() if RING.enabled else 0
