@@ -291,15 +291,17 @@ class AttentionSession(Session):
             if gradient is None:
                 raise errors.InternalError(f"{op}: no gradient reached the values")
             fresh = _dispatch.evaluate((tensors["v"] - gradient * rate).detach())
+            if policy.loss_every and self._steps % policy.loss_every == 0:
+                read = loss.item()
+                if not math.isfinite(read):
+                    # Before anything is written: the values stay as they were.
+                    raise errors.ValueError(f"{op}: the loss is {read}; lower learning_rate or look for NaN")
+                self._last_loss = read
             self._steps += 1
-            if policy.loss_every and (self._steps - 1) % policy.loss_every == 0:
-                self._last_loss = loss.item()
             if home is not None:
                 home.copy_(fresh)
             self._replace("v", fresh)
             self._settle(policy._often("synchronize"))
-            if self._last_loss is not None and not math.isfinite(self._last_loss):
-                raise errors.ValueError(f"{op}: the loss is {self._last_loss}; lower learning_rate or look for NaN")
             return self._last_loss if policy.loss_every else None
 
 

@@ -64,7 +64,7 @@ class Conv:
         if not self.relu:
             return y if out is None else out.copy_(y)
         if out is not None:
-            return _C.clamp(y, min=0, out=out)
+            return out.copy_(y).relu_()
         return y.relu_() if y.is_cpu and not y.requires_grad else y.relu()
 
 

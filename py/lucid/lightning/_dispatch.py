@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lucid import _C
+from lucid import _C, errors
 from lucid.lightning import _arrays, _policy
 from lucid.lightning._arrays import Given
 from lucid.lightning._runtime import _CPU, _DEVICES, _Sync, device_of, wait
@@ -68,6 +68,10 @@ def run(
         compute: Called with tensors on one device and `out`, which is memory on the CPU or `None`.
     """
     asked = device_of(op, device_name)
+    if out is not None and any(t.requires_grad for t in tensors):
+        raise errors.ValueError(
+            f"{op}: an operand requires a gradient, which plain memory has not; detach it"
+        )
     chosen = asked
     start = time.perf_counter_ns() if RING.enabled else 0
     if kind != "tensor" and asked is not _CPU and asked.type != "cpu":

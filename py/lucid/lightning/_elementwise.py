@@ -21,14 +21,22 @@ __all__ = [
 Tensor = _C.Tensor
 
 
-def _computes(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _computes(function: Callable[..., Tensor], in_place: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def compute(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-        return function(a, b) if out is None else function(a, b, out=out)
+        if out is None:
+            return function(a, b)
+        address = out.data_ptr()
+        if b.data_ptr() == address:
+            return out.copy_(function(a, b))
+        # The engine's `out=` makes a result beside and copies it; its in-place ops write where the elements are.
+        return in_place(out if a.data_ptr() == address else out.copy_(a), b)
 
     return compute
 
 
-ADD, SUB, DIV = _computes(_C.add), _computes(_C.sub), _computes(_C.div)
+ADD = _computes(_C.add, _C.Tensor.add_)
+SUB = _computes(_C.sub, _C.Tensor.sub_)
+DIV = _computes(_C.div, _C.Tensor.div_)
 
 
 def _vectors(op: str, a: Any, b: Any) -> tuple[Any, Tensor, Tensor]:
@@ -66,7 +74,8 @@ def vector_add(a: Any, b: Any, device: Any = "metal") -> Any:
 
 
 def vector_add_into(a: Any, b: Any, out: Any, device: Any = "metal") -> None:
-    """`vector_add` into the caller's memory, which may be an operand's own."""
+    """`vector_add` into the caller's memory, which may be an operand's own. On the CPU it is computed there: nothing is
+    allocated."""
     kind, ta, tb = _vectors("vector_add_into()", a, b)
     target = _exact(output("vector_add_into()", out, ta.shape), "vector_add_into()", ta, tb)
     _dispatch.run("vector_add_into()", "elementwise", device, kind, (ta, tb), ta.numel(), ADD, target)

@@ -168,7 +168,7 @@ def matmul2d(a: Any, b: Any, device: Any = "metal") -> Any:
 
 
 def matmul2d_into(a: Any, b: Any, out: Any, device: Any = "metal") -> None:
-    """`matmul2d` into the caller's memory: on the CPU the product is computed there, without a copy.
+    """`matmul2d` into the caller's memory, to which the engine's `out=` copies the product.
 
     Args:
         out: `(m, n)` or `(m * n,)`, float32, contiguous, writable, apart from the operands.

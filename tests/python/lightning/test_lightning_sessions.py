@@ -259,6 +259,10 @@ def test_attention_session_misuse() -> None:
     for rate in (float("nan"), -1.0, float("inf")):
         with pytest.raises(errors.ValueError, match="learning_rate"):
             session.train_step(q, q, q.copy(), q, rate)
+    values = q.copy()
+    with pytest.raises(errors.ValueError, match="loss is nan"):
+        session.train_step(q, q, values, np.full_like(q, np.nan))
+    np.testing.assert_array_equal(values, q)
     with pytest.raises(errors.TypeError):
         session.set_default_policy(lc.MatMulIoPolicy())
     with pytest.raises(errors.ShapeMismatch):
