@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "chat_template.jinja").write_text(TEMPLATE)
     tokenizer = llm.load_tokenizer(path)
     lucid.manual_seed(0)
-    config = llm.Config("llama", 257, 64, 64, 1, 2, 1, 32, max_position_embeddings=256, tie_word_embeddings=True)
+    config = llm.Config("llama", 257, 64, 64, 1, 2, 1, 32, max_position_embeddings=512, tie_word_embeddings=True)
     model = llm.CausalLM(config)
     tokens = lucid.tensor([tokenizer.encode("abcdefghijklmnopqrstuvwxyz" * 3)])
     optimizer = lucid.optim.Adam(model.parameters(), lr=3e-3)
