@@ -64,8 +64,8 @@ macro_rules! quantized_ops {
         /// `k` of a row is in its bits `k·bits` on, lowest first, as in MLX, whose results these are bit by bit.
         /// `group_size` is 32, 64 or 128; `bits` 2, 3, 4, 5, 6 or 8. What is not finite has no such form and gives
         /// numbers without meaning.
-        function quantize_affine(input: Tensor; group_size: Int = 64, bits: Int = 4) -> Tensors {
-            [nograd] Own Yes DTypes::FLOAT, Same,
+        method quantize_affine(; group_size: Int = 64, bits: Int = 4) -> Tensors {
+            [nograd only_function] Own Yes DTypes::FLOAT, Same,
             run quantize_body, torch "-", samples ["FIXED(N(3, 64))", "FIXED(N(2, 2, 128)), group_size=32, bits=3"],
             example [
                 "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",

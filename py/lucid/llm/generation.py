@@ -49,7 +49,7 @@ def _prompts(prompts: Any, tokenizer: Tokenizer | None) -> list[list[int]]:
     return made
 
 
-def _check(model: CausalLM, prompts: list[list[int]], new: int) -> None:
+def _check(model: CausalLM, prompts: list[list[int]], new: int, cache: Cache | None) -> None:
     config = model.config
     if isinstance(new, bool) or not isinstance(new, int) or new < 1:
         raise errors.ValueError(f"generate: max_new_tokens must be a positive integer, got {new!r}")
@@ -58,9 +58,10 @@ def _check(model: CausalLM, prompts: list[list[int]], new: int) -> None:
             raise errors.ValueError(
                 f"generate: tokens must be from 0 to {config.vocab_size - 1}, got {min(prompt)} to {max(prompt)}"
             )
-        if len(prompt) + new > config.max_position_embeddings:
+        before = len(prompt) + (0 if cache is None else cache.offset)
+        if before + new > config.max_position_embeddings:
             raise errors.ValueError(
-                f"generate: {len(prompt)} tokens and {new} new ones do not fit into the model's context of "
+                f"generate: {before} tokens and {new} new ones do not fit into the model's context of "
                 f"{config.max_position_embeddings}; shorten the prompt or lower max_new_tokens"
             )
 
@@ -216,7 +217,7 @@ def generate(
     context.
     """
     rows = _prompts(prompts, tokenizer)
-    _check(model, rows, max_new_tokens)
+    _check(model, rows, max_new_tokens, cache)
     sampler = sampler or Sampler()
     ends = _ends(model, eos_token_id)
     if stop and tokenizer is None:
@@ -284,7 +285,7 @@ def stream(
     rows = _prompts(prompt, tokenizer)
     if len(rows) != 1:
         raise errors.ValueError(f"stream: takes one prompt, got {len(rows)}")
-    _check(model, rows, max_new_tokens)
+    _check(model, rows, max_new_tokens, cache)
     ends = _ends(model, eos_token_id)
     steps = _steps(
         model, rows, max_new_tokens, sampler or Sampler(), chunk, cache, dict(cache_options or {}), False, progress
