@@ -20,13 +20,24 @@
 // Tests may panic, and their lengths are their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::unreachable))]
 
+// Derived code names this crate by its name, here too.
+extern crate self as lucid;
+
 pub mod autocast;
 pub mod autograd;
+#[doc(hidden)]
 pub mod batching;
+pub mod checkpoint;
+mod convenience;
+pub mod data;
 pub mod determinism;
 mod dispatch;
+mod display;
 mod format;
+pub mod func;
 mod in_place;
+pub mod indexing;
+#[doc(hidden)]
 pub mod interop;
 pub mod io;
 mod literal;
@@ -36,6 +47,7 @@ pub mod ops;
 pub mod optim;
 mod ordered;
 mod over;
+pub mod prelude;
 mod prim;
 pub mod profile;
 mod restride;

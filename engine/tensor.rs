@@ -9,7 +9,6 @@ use crate::dtype::Element;
 use crate::ops::Operand;
 use crate::shape::{numel, Layout};
 use crate::{DType, Device, Error, Result, Scalar};
-use std::fmt;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 use std::sync::Arc;
 
@@ -423,13 +422,6 @@ impl Tensor {
 /// What the evaluation reports.
 pub fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
     dispatch::eval(tensors, wait)
-}
-
-impl fmt::Debug for Tensor {
-    /// Shape, dtype and device; the elements are not touched, so nothing is evaluated.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor({:?}, {}, {})", self.shape(), self.dtype(), self.device())
-    }
 }
 
 /// `a op b` for tensors and numbers, giving what the method gives.

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 # From the lowest layer to the highest: a crate may depend on crates before its own line alone.
-LAYERS = ("mlx-ffi", "lucid-core", "lucid-ir", "lucid-cpu", "lucid-mlx", "lucid", "lucid-py", "embed")
+LAYERS = ("mlx-ffi", "lucid-core", "lucid-derive", "lucid-ir", "lucid-cpu", "lucid-mlx", "lucid", "lucid-py", "embed")
 
 
 def manifests() -> dict[str, Path]:
