@@ -440,6 +440,18 @@ macro_rules! operators {
                 $Trait::$method(&self, other)
             }
         }
+        impl $Trait<Tensor> for &Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, other: Tensor) -> Result<Tensor> {
+                $Trait::$method(self, &other)
+            }
+        }
+        impl $Trait<Tensor> for Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, other: Tensor) -> Result<Tensor> {
+                $Trait::$method(&self, &other)
+            }
+        }
         impl $Trait<&Tensor> for f64 {
             type Output = Result<Tensor>;
             fn $method(self, other: &Tensor) -> Result<Tensor> {

@@ -67,6 +67,10 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn skip(&mut self, n: usize) -> Result<()> {
+        self.take(n).map(|_| ())
+    }
+
     fn number<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         bytes.copy_from_slice(self.take(N)?);
@@ -176,8 +180,8 @@ impl<'a> Reader<'a> {
             let [op] = self.number()?;
             match op {
                 b'.' => return self.pop(),
-                0x80 => drop(self.take(1)?),
-                0x95 => drop(self.take(8)?),
+                0x80 => self.skip(1)?,
+                0x95 => self.skip(8)?,
                 b'(' => self.push(Object::Mark)?,
                 b'N' => self.push(Object::None)?,
                 0x88 => self.push(Object::Bool(true))?,
@@ -196,12 +200,12 @@ impl<'a> Reader<'a> {
                 }
                 0x8a => {
                     let [n] = self.number()?;
+                    if n > 8 {
+                        return self.bad("an integer has more than 64 bits");
+                    }
                     let bytes = self.take(n.into())?;
                     let sign = if bytes.last().is_some_and(|b| b & 0x80 != 0) { 0xff } else { 0 };
                     let mut wide = [sign; 8];
-                    if bytes.len() > 8 {
-                        return self.bad("an integer has more than 64 bits");
-                    }
                     wide[..bytes.len()].copy_from_slice(bytes);
                     self.push(Object::Int(i64::from_le_bytes(wide)))?;
                 }

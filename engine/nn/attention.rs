@@ -42,9 +42,9 @@ options! {
     /// Are biases added? Default: true.
     bias: bool, bool = true;
     /// Size of the keys. Default: as the queries.
-    kdim: Option<usize>, impl Into<Option<usize>> = None;
+    kdim: Option<usize>, usize = None;
     /// Size of the values. Default: as the queries.
-    vdim: Option<usize>, impl Into<Option<usize>> = None;
+    vdim: Option<usize>, usize = None;
     /// Are sequences (N, L, E) rather than (L, N, E)? Default: false.
     batch_first: bool, bool = false;
 }
@@ -185,8 +185,8 @@ impl MultiheadAttention {
             let merged = match (mask.is_causal && !causal, merged) {
                 (false, merged) => merged,
                 (true, merged) => {
-                    let ones = filled(&[length, keys], 1.0, DType::F32, q.device())?.cast(DType::Bool)?;
-                    let later = additive(&ones.triu(1)?, &q)?;
+                    let ones = filled(&[length, keys], 1.0, DType::F32, q.device())?;
+                    let later = additive(&ones.triu(1)?.gt(0.0)?, &q)?;
                     Some(match merged {
                         Some(mask) => (mask + &later)?,
                         None => later,

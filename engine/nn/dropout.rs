@@ -60,7 +60,7 @@ pub type Dropout3d = ChannelDropout<3>;
 
 impl Forward for Dropout {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        located(self, || nn::dropout(x, self.p, self.training, None))
+        located(self, || if self.acts() { nn::dropout(x, self.p, true, None) } else { Ok(x.clone()) })
     }
 }
 

@@ -25,7 +25,7 @@ options! {
         embedding_dim: usize, usize;
     )
     /// A row that is zeros and is not trained. Default: none.
-    padding_idx: Option<i64>, impl Into<Option<i64>> = None;
+    padding_idx: Option<i64>, i64 = None;
     /// Is the gradient a sparse tensor? Default: false.
     sparse: bool, bool = false;
 }
@@ -97,7 +97,7 @@ options! {
     /// What becomes of the rows of a bag. Default: their mean.
     mode: BagMode, BagMode = BagMode::Mean;
     /// An index that counts nothing. Default: none.
-    padding_idx: Option<i64>, impl Into<Option<i64>> = None;
+    padding_idx: Option<i64>, i64 = None;
 }
 
 impl EmbeddingBagOptions {

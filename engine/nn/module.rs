@@ -27,7 +27,7 @@ pub enum Slot<'a> {
     /// A tensor that is neither, and moves between devices with the others.
     Constant(&'a Tensor),
     /// A part with slots of its own.
-    Module(&'a dyn Module),
+    Module(&'a (dyn Module + 'static)),
     /// Is the module in training mode?
     Training(bool),
 }
@@ -42,7 +42,7 @@ pub enum SlotMut<'a> {
     /// A tensor that is neither.
     Constant(&'a mut Tensor),
     /// A part with slots of its own.
-    Module(&'a mut dyn Module),
+    Module(&'a mut (dyn Module + 'static)),
     /// The mode.
     Training(&'a mut bool),
 }
@@ -310,7 +310,7 @@ pub trait Module: Any + Send + Sync {
     ///
     /// # Errors
     /// What the function reports.
-    fn apply(&mut self, f: &mut dyn FnMut(&str, &mut dyn Module) -> Result<()>) -> Result<()>
+    fn apply(&mut self, f: &mut dyn FnMut(&str, &mut (dyn Module + 'static)) -> Result<()>) -> Result<()>
     where
         Self: Sized,
     {
@@ -404,7 +404,7 @@ fn walk_mut(slots: Vec<(Name, SlotMut<'_>)>, f: &mut dyn FnMut(SlotMut<'_>) -> R
 fn apply_in(
     slots: Vec<(Name, SlotMut<'_>)>,
     prefix: &str,
-    f: &mut dyn FnMut(&str, &mut dyn Module) -> Result<()>,
+    f: &mut dyn FnMut(&str, &mut (dyn Module + 'static)) -> Result<()>,
 ) -> Result<()> {
     for (name, slot) in slots {
         if let SlotMut::Module(m) = slot {

@@ -48,7 +48,8 @@ fn check_dims(op: &'static str, x: &Tensor, allowed: &[usize]) -> Result<()> {
     match allowed.contains(&x.ndim()) {
         true => Ok(()),
         false => {
-            let list: Vec<String> = allowed.iter().map(|n| format!("{n}D")).collect();
+            let mut list: Vec<String> = allowed.iter().map(|n| format!("{n}D")).collect();
+            list.dedup();
             Err(Error::shape(op, format!("expected {} input (got {}D input)", list.join(" or "), x.ndim()), &[x.shape()]))
         }
     }
@@ -104,7 +105,7 @@ impl<const N: usize> BatchNormOptions<N> {
 impl<const N: usize> Forward for BatchNorm<N> {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         located(self, || {
-            check_dims("batch_norm", input, if N == 1 { &[2, 3] } else { &[N + 2][..] })?;
+            check_dims("batch_norm", input, &if N == 1 { [2, 3] } else { [N + 2; 2] })?;
             let batch = self.training || self.running.is_none();
             let share = match &self.running {
                 Some(running) if self.training => running.share(self.options.momentum)?,

@@ -239,9 +239,7 @@ macro_rules! options {
 
         #[allow(clippy::too_many_arguments)]
         impl $(<$($gen)*>)? $Layer $(<$($arg)*>)? {
-            /// The layer's options, to change and [`build`](
-            #[doc = stringify!($Name)]
-            #[doc = "::build)."]
+            #[doc = concat!("The layer's options, to change and [`build`](", stringify!($Name), "::build).")]
             pub fn options($($req: $ReqArg),*) -> $Name $(<$($arg)*>)? {
                 $Name::new($($req),*)
             }

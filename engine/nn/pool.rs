@@ -63,7 +63,7 @@ pools! {
         /// Do padding zeros count in the mean? Default: true.
         count_include_pad: bool, bool = true;
         /// What the sums are divided by, instead of their counts. Default: `None`.
-        divisor: Option<i64>, impl Into<Option<i64>> = None;
+        divisor: Option<i64>, i64 = None;
     }
     /// `(Σ xᵖ)^(1/p)` over each window.
     LpPool {

@@ -53,6 +53,8 @@ macro_rules! layer_options {
             $($more)*
         }
 
+        // Of the three kinds of layers not each has all parts.
+        #[allow(dead_code)]
         impl $Options {
             fn attention(&self, device: Device) -> Result<MultiheadAttention> {
                 let mut options = MultiheadAttention::options(self.d_model, self.nhead)

@@ -332,14 +332,13 @@ impl Windows {
     /// The flat index into the padded image of every window element (k, k) at every place (count, count).
     fn indices(&self, k: [usize; 2], count: [usize; 2], width: usize, on: crate::Device) -> Result<Tensor> {
         let axis = |n: usize, step: i64| {
-            let line = create::arange(0, Some((n as i64).into()), 1, Some(DType::I64), Some(on))?;
-            line * step as f64
+            create::arange(0, Some((n as i64).into()), 1, Some(DType::I64), Some(on))? * step
         };
         let (d, s) = (self.dilation.0, self.stride.0);
         let along = |t: Result<Tensor>, dim: usize| -> Result<Tensor> {
             let mut view = [1isize; 4];
             view[dim] = -1;
-            t?.cast(DType::I64)?.reshape(&view)
+            t?.reshape(&view)
         };
         let w = width as i64;
         let rows = (along(axis(k[0], d[0] * w), 0)? + &along(axis(count[0], s[0] * w), 2)?)?;

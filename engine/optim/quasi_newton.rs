@@ -168,7 +168,7 @@ impl Lbfgs {
         let home = no_grad(|| self.params.iter().map(|p| p.detach()?.copy()).collect::<Result<Vec<_>>>())?;
         let mut at = |t: f64| -> Result<Point> {
             move_along(&self.params, d, t)?;
-            let loss = self.evaluate(closure)?.1;
+            let loss = self.evaluate(&mut *closure)?.1;
             let gradient = flat_gradient(&self.params, false)?;
             move_back(&self.params, &home)?;
             let [slope, _, largest, _] = measures(&gradient, d)?;
