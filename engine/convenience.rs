@@ -106,6 +106,10 @@ impl Tensor {
     /// # Errors
     /// Where the device has no room, or not the dtype.
     pub fn to(&self, device: Device) -> Result<Tensor> {
-        if self.device() == device { Ok(self.clone()) } else { self.to_device(device) }
+        if self.device() == device {
+            Ok(self.clone())
+        } else {
+            self.to_device(device)
+        }
     }
 }

@@ -23,8 +23,7 @@ impl Format {
     fn of(values: &[Scalar], floating: bool) -> Format {
         let mut format = Format { floating, whole: true, scientific: false, width: 1 };
         if floating {
-            let shown: Vec<f64> =
-                values.iter().map(|v| v.to_f64()).filter(|v| *v != 0.0 && v.is_finite()).collect();
+            let shown: Vec<f64> = values.iter().map(|v| v.to_f64()).filter(|v| *v != 0.0 && v.is_finite()).collect();
             let least = shown.iter().fold(f64::INFINITY, |m, v| m.min(v.abs()));
             let most = shown.iter().fold(0.0f64, |m, v| m.max(v.abs()));
             format.whole = shown.iter().all(|v| *v == v.ceil());
@@ -38,7 +37,13 @@ impl Format {
 
     fn float(&self, v: f64) -> String {
         if !v.is_finite() {
-            return if v.is_nan() { "nan".into() } else if v > 0.0 { "inf".into() } else { "-inf".into() };
+            return if v.is_nan() {
+                "nan".into()
+            } else if v > 0.0 {
+                "inf".into()
+            } else {
+                "-inf".into()
+            };
         }
         if self.scientific {
             let text = format!("{v:.PRECISION$e}");
@@ -46,7 +51,11 @@ impl Format {
             let power: i32 = power.parse().unwrap_or(0);
             return format!("{digits}e{}{:02}", if power < 0 { '-' } else { '+' }, power.abs());
         }
-        if self.whole { format!("{v:.0}.") } else { format!("{v:.PRECISION$}") }
+        if self.whole {
+            format!("{v:.0}.")
+        } else {
+            format!("{v:.PRECISION$}")
+        }
     }
 
     fn text(&self, v: &Scalar) -> String {

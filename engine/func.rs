@@ -69,7 +69,11 @@ impl Traced {
     fn outside(&self, tensors: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let one = |t: Tensor| {
             let kept = self.recording && t.requires_grad() && leads_elsewhere(&t);
-            if kept || !t.requires_grad() { Ok(t) } else { autograd::cut(&t) }
+            if kept || !t.requires_grad() {
+                Ok(t)
+            } else {
+                autograd::cut(&t)
+            }
         };
         tensors.into_iter().map(one).collect()
     }
@@ -110,10 +114,7 @@ pub fn grad(f: impl FnOnce(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor]) -> R
 ///
 /// # Errors
 /// As [`grad`].
-pub fn value_and_grad(
-    f: impl FnOnce(&[Tensor]) -> Result<Tensor>,
-    inputs: &[Tensor],
-) -> Result<(Tensor, Vec<Tensor>)> {
+pub fn value_and_grad(f: impl FnOnce(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
     let call = Traced::of(|x| Ok(vec![f(x)?]), inputs)?;
     let Some(value) = call.outputs.first().filter(|y| y.ndim() == 0) else {
         let shapes: Vec<&[usize]> = call.outputs.iter().map(Tensor::shape).collect();
@@ -146,10 +147,7 @@ impl Pullback {
 ///
 /// # Errors
 /// For results without gradients, and what the function reports.
-pub fn vjp(
-    f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
-    inputs: &[Tensor],
-) -> Result<(Vec<Tensor>, Pullback)> {
+pub fn vjp(f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Pullback)> {
     let call = Traced::of(f, inputs)?;
     if let Some(y) = call.outputs.iter().find(|y| !y.dtype().is_differentiable()) {
         return Err(Error::dtype("vjp", "all outputs must be of floating or complex dtype", &[y.dtype()]));
@@ -292,11 +290,8 @@ pub fn jacobian(f: impl FnOnce(&Tensor) -> Result<Tensor>, input: &Tensor) -> Re
 /// As [`jacobian`].
 pub fn jacobian_forward(f: impl Fn(&Tensor) -> Result<Tensor>, input: &Tensor) -> Result<Tensor> {
     real("jacobian_forward", std::slice::from_ref(input))?;
-    let columns = vmap(
-        |v| Ok(jvp(|x| Ok(vec![f(&x[0])?]), std::slice::from_ref(input), v)?.1),
-        &[basis(input)?],
-        &[Some(0)],
-    )?;
+    let columns =
+        vmap(|v| Ok(jvp(|x| Ok(vec![f(&x[0])?]), std::slice::from_ref(input), v)?.1), &[basis(input)?], &[Some(0)])?;
     real("jacobian_forward", &columns)?;
     let out = &columns[0].shape()[1..];
     let mut shape = crate::tensor::signed(out);

@@ -176,6 +176,10 @@ impl Tensor {
                 }
             }
         }
-        if tensors.is_empty() { Ok(x) } else { index(&x, &dims, &tensors) }
+        if tensors.is_empty() {
+            Ok(x)
+        } else {
+            index(&x, &dims, &tensors)
+        }
     }
 }

@@ -80,7 +80,9 @@ fn flatten(objects: &[Object], root: usize, path: &Path, device: Device, state: 
                     let key = match &objects[key] {
                         Object::Text(text) => text.clone(),
                         Object::Int(n) => n.to_string(),
-                        _ => return Err(Error::file(path, format!("a key in {name:?} is neither text nor an integer"))),
+                        _ => {
+                            return Err(Error::file(path, format!("a key in {name:?} is neither text nor an integer")))
+                        }
                     };
                     open.push((inner(&key), value, depth + 1));
                 }
@@ -107,9 +109,7 @@ pub fn save(path: impl AsRef<Path>, state: &StateDict) -> Result<()> {
 
 /// The tensors whose names begin with `name.`, without it.
 pub fn section(state: &StateDict, name: &str) -> StateDict {
-    let own = |(key, t): (&String, &Tensor)| {
-        Some((key.strip_prefix(name)?.strip_prefix('.')?.to_string(), t.clone()))
-    };
+    let own = |(key, t): (&String, &Tensor)| Some((key.strip_prefix(name)?.strip_prefix('.')?.to_string(), t.clone()));
     state.iter().filter_map(own).collect()
 }
 

@@ -274,7 +274,8 @@ impl<'a> Reader<'a> {
                 }
                 0x93 => {
                     let (name, module) = (self.pop()?, self.pop()?);
-                    let (Object::Text(name), Object::Text(module)) = (&self.objects[name], &self.objects[module]) else {
+                    let (Object::Text(name), Object::Text(module)) = (&self.objects[name], &self.objects[module])
+                    else {
                         return self.bad("a name is no text");
                     };
                     let name = format!("{module}.{name}");

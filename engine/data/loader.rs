@@ -77,7 +77,11 @@ impl<D: Dataset> DataLoader<D> {
     /// Batches in a pass.
     pub fn len(&self) -> usize {
         let (n, size) = (self.dataset.len(), self.batch_size.max(1));
-        if self.drop_last { n / size } else { n.div_ceil(size) }
+        if self.drop_last {
+            n / size
+        } else {
+            n.div_ceil(size)
+        }
     }
 
     /// Is there none?

@@ -7,7 +7,9 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::spanned::Spanned;
-use syn::{parse_macro_input, Data, DeriveInput, Error, Field, Fields, GenericArgument, Index, LitStr, PathArguments, Type};
+use syn::{
+    parse_macro_input, Data, DeriveInput, Error, Field, Fields, GenericArgument, Index, LitStr, PathArguments, Type,
+};
 
 /// Implements `lucid::nn::Module` for a struct.
 ///
@@ -93,7 +95,8 @@ fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
                     });
                 } else {
                     shared.extend(quote!(slots.push((#name.into(), ::lucid::nn::Slot::#variant(&self.#access)));));
-                    unique.extend(quote!(slots.push((#name.into(), ::lucid::nn::SlotMut::#variant(&mut self.#access)));));
+                    unique
+                        .extend(quote!(slots.push((#name.into(), ::lucid::nn::SlotMut::#variant(&mut self.#access)));));
                 }
             }
         }
@@ -188,8 +191,8 @@ fn is_tensor(ty: &Type) -> bool {
 /// Is it a number, a string, or a list of such?
 fn is_setting(ty: &Type) -> bool {
     const PLAIN: [&str; 20] = [
-        "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128", "usize",
-        "String", "DType", "Device", "Scalar",
+        "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128",
+        "usize", "String", "DType", "Device", "Scalar",
     ];
     match ty {
         Type::Array(array) => is_setting(&array.elem),

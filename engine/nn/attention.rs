@@ -204,8 +204,7 @@ impl MultiheadAttention {
                 let weights = nn::dropout(&scores.softmax(-1, None)?, dropout, dropout > 0.0, None)?;
                 (weights.matmul(&v)?, Some(weights.mean(Some(&[1]), false, None)?))
             } else {
-                let made =
-                    nn::scaled_dot_product_attention(&q, &k, &v, merged.as_ref(), dropout, causal, None, false)?;
+                let made = nn::scaled_dot_product_attention(&q, &k, &v, merged.as_ref(), dropout, causal, None, false)?;
                 (made, None)
             };
             let rows = mixed.transpose(1, 2)?.reshape(&[n as isize, length as isize, self.embed as isize])?;

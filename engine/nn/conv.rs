@@ -97,7 +97,8 @@ impl<const N: usize> ConvOptions<N> {
             Padding::Same => {}
         }
         check_groups(self.in_channels, self.out_channels, self.groups)?;
-        let mut shape: SmallVec<[usize; 5]> = SmallVec::from_slice(&[self.out_channels, self.in_channels / self.groups]);
+        let mut shape: SmallVec<[usize; 5]> =
+            SmallVec::from_slice(&[self.out_channels, self.in_channels / self.groups]);
         shape.extend_from_slice(&kernel);
         let (weight, bias) = parameters(&shape, self.out_channels, self.bias, self.dtype, device)?;
         Ok(Conv { weight, bias, options: self.clone(), place: Place::default() })
@@ -185,7 +186,8 @@ impl<const N: usize> ConvTransposeOptions<N> {
         self.padding.lengths("padding", 0)?;
         self.output_padding.lengths("output_padding", 0)?;
         check_groups(self.in_channels, self.out_channels, self.groups)?;
-        let mut shape: SmallVec<[usize; 5]> = SmallVec::from_slice(&[self.in_channels, self.out_channels / self.groups]);
+        let mut shape: SmallVec<[usize; 5]> =
+            SmallVec::from_slice(&[self.in_channels, self.out_channels / self.groups]);
         shape.extend_from_slice(&kernel);
         let (weight, bias) = parameters(&shape, self.out_channels, self.bias, self.dtype, device)?;
         Ok(ConvTranspose { weight, bias, options: self.clone(), place: Place::default() })

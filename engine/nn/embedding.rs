@@ -31,7 +31,13 @@ options! {
 }
 
 /// A table of normal numbers, with the padding's row zeros.
-fn table(rows: usize, size: usize, padding: Option<i64>, dtype: DType, device: Device) -> Result<(Tensor, Option<i64>)> {
+fn table(
+    rows: usize,
+    size: usize,
+    padding: Option<i64>,
+    dtype: DType,
+    device: Device,
+) -> Result<(Tensor, Option<i64>)> {
     let count = rows as i64;
     let padding = match padding {
         Some(i) if i < -count || i >= count => {

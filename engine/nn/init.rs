@@ -93,8 +93,7 @@ pub fn eye(t: &Tensor) -> Result<()> {
     let &[rows, columns] = t.shape() else {
         return Err(Error::value("init", format!("eye takes a matrix, got shape {:?}", t.shape())));
     };
-    let made =
-        crate::ops::create::eye(rows as i64, Some(columns as i64), Some(t.dtype()), Some(t.device()))?;
+    let made = crate::ops::create::eye(rows as i64, Some(columns as i64), Some(t.dtype()), Some(t.device()))?;
     no_grad(|| t.copy_(&made))
 }
 

@@ -464,9 +464,7 @@ fn write(slots: Vec<(Name, Slot<'_>)>, state: &StateDict) -> Result<()> {
             pairs.push((t.clone(), given.clone()));
         }
     });
-    no_grad(|| {
-        pairs.iter().try_for_each(|(own, given)| own.copy_(&given.to_device(own.device())?.cast(own.dtype())?))
-    })
+    no_grad(|| pairs.iter().try_for_each(|(own, given)| own.copy_(&given.to_device(own.device())?.cast(own.dtype())?)))
 }
 
 /// Runs a layer's computation; an error says where the layer is in its model, or its kind where it is in none.

@@ -50,7 +50,11 @@ fn check_dims(op: &'static str, x: &Tensor, allowed: &[usize]) -> Result<()> {
         false => {
             let mut list: Vec<String> = allowed.iter().map(|n| format!("{n}D")).collect();
             list.dedup();
-            Err(Error::shape(op, format!("expected {} input (got {}D input)", list.join(" or "), x.ndim()), &[x.shape()]))
+            Err(Error::shape(
+                op,
+                format!("expected {} input (got {}D input)", list.join(" or "), x.ndim()),
+                &[x.shape()],
+            ))
         }
     }
 }
@@ -338,9 +342,7 @@ impl RmsNormOptions {
 
 impl Forward for RmsNorm {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        located(self, || {
-            norm::rms_norm(input, &super::options::dims(&self.shape), self.weight.as_ref(), self.eps)
-        })
+        located(self, || norm::rms_norm(input, &super::options::dims(&self.shape), self.weight.as_ref(), self.eps))
     }
 }
 

@@ -111,7 +111,8 @@ impl<const N: usize> MaxPool<N> {
     /// For shapes that do not fit.
     pub fn with_indices(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         located(self, || {
-            let (kernel, padding, dilation) = (self.kernel_size.signed(), self.padding.signed(), self.dilation.signed());
+            let (kernel, padding, dilation) =
+                (self.kernel_size.signed(), self.padding.signed(), self.dilation.signed());
             let stride = self.stride.map(|s| s.signed()).unwrap_or(kernel);
             pool::max_pool_with_indices(N, x, &kernel, &stride, &padding, &dilation, self.ceil_mode)
         })
@@ -127,7 +128,8 @@ impl<const N: usize> Forward for MaxPool<N> {
                 3 => pool::max_pool3d,
                 _ => return no_such(N),
             };
-            let (kernel, padding, dilation) = (self.kernel_size.signed(), self.padding.signed(), self.dilation.signed());
+            let (kernel, padding, dilation) =
+                (self.kernel_size.signed(), self.padding.signed(), self.dilation.signed());
             let stride = self.stride.map(|s| s.signed());
             run(x, &kernel, stride.as_ref().map(|s| &s[..]), &padding, &dilation, self.ceil_mode)
         })
@@ -146,7 +148,9 @@ fn average<const N: usize>(
     let stride = stride.as_ref().map(|s| &s[..]);
     match N {
         1 if divisor.is_none() => pool::avg_pool1d(x, &kernel, stride, &padding, ceil, include),
-        1 => Err(Error::value("avg_pool1d", "sequences are divided by their counts; divisor is for 2 and 3 dimensions")),
+        1 => {
+            Err(Error::value("avg_pool1d", "sequences are divided by their counts; divisor is for 2 and 3 dimensions"))
+        }
         2 => pool::avg_pool2d(x, &kernel, stride, &padding, ceil, include, divisor),
         3 => pool::avg_pool3d(x, &kernel, stride, &padding, ceil, include, divisor),
         _ => no_such(N),
@@ -164,7 +168,10 @@ impl<const N: usize> Forward for LpPool<N> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         located(self, || {
             if self.norm_type == 0.0 || !self.norm_type.is_finite() {
-                return Err(Error::value("lp_pool", format!("norm_type must be finite and not 0, got {}", self.norm_type)));
+                return Err(Error::value(
+                    "lp_pool",
+                    format!("norm_type must be finite and not 0, got {}", self.norm_type),
+                ));
             }
             let powers = x.pow(self.norm_type)?;
             let mean = average(&powers, &self.kernel_size, &self.stride, &Size([0; N]), (self.ceil_mode, true), None)?;

@@ -130,7 +130,11 @@ impl Recurrent {
     }
 
     fn state_size(&self) -> usize {
-        if self.proj_size > 0 { self.proj_size } else { self.hidden_size }
+        if self.proj_size > 0 {
+            self.proj_size
+        } else {
+            self.hidden_size
+        }
     }
 
     /// The weights of a layer's direction, counted through.

@@ -73,8 +73,7 @@ fn derived_modules_have_pytorchs_names() -> Result<()> {
         ]
         .map(|name| format!("layers.{i}.{name}"))
     };
-    let expected: Vec<String> =
-        of(0).into_iter().chain(of(1)).chain(["weight".into(), "bias".into()]).collect();
+    let expected: Vec<String> = of(0).into_iter().chain(of(1)).chain(["weight".into(), "bias".into()]).collect();
     assert_eq!(found, expected);
     assert_eq!(encoder.named_buffers().len(), 2);
     assert!(encoder.named_modules().contains(&("layers.1.attn".into(), "MultiheadAttention".into())));
@@ -95,7 +94,9 @@ fn errors_name_the_path_in_the_model() -> Result<()> {
     assert!(matches!(error.root(), crate::Error::ShapeMismatch { .. } | crate::Error::Runtime { .. }), "{error:?}");
     let error = Conv2d::options(3, 4, 3).groups(2).build(ON).unwrap_err().to_string();
     assert!(error.starts_with("Conv: conv: in_channels 3 must be divisible"), "{error}");
-    for bad in [Conv2d::options(2, 2, -1), Conv2d::options(2, 2, 3).stride(0), Conv2d::options(2, 2, 3).stride(2).same()] {
+    for bad in
+        [Conv2d::options(2, 2, -1), Conv2d::options(2, 2, 3).stride(0), Conv2d::options(2, 2, 3).stride(2).same()]
+    {
         assert!(bad.build(ON).is_err());
     }
     let rows = Sequential::new().add(Linear::new(2, 2, ON)?).named("cut", |x: &Tensor| x.narrow(0, 9, 1));
@@ -210,7 +211,10 @@ fn pools_norms_and_resizing_give_pytorchs_numbers() -> Result<()> {
     assert_close(LpPool1d::new(2).forward(&tensor([[[3.0, 4.0]]])?)?, [[[5.0]]]);
     let normed = InstanceNorm2d::new(2, ON)?.forward(&x)?;
     assert_close(normed.mean(Some(&[2, 3]), false, None)?, [[0.0, 0.0]]);
-    assert_close(LocalResponseNorm { alpha: 1.0, ..LocalResponseNorm::new(1) }.forward(&tensor([[[1.0]]])?)?, [[[0.594_603_6]]]);
+    assert_close(
+        LocalResponseNorm { alpha: 1.0, ..LocalResponseNorm::new(1) }.forward(&tensor([[[1.0]]])?)?,
+        [[[0.594_603_6]]],
+    );
     let up = Upsample::<2>::size([2, 4])?.mode(Interpolation::Linear).align_corners(true);
     assert_close(up.forward(&tensor([[[[0.0, 3.0]]]])?)?.i((0, 0, 1))?, [0.0, 1.0, 2.0, 3.0]);
     let cubic = Upsample::<2>::scale(2.0).mode(Interpolation::Cubic).forward(&tensor([[[[0.0, 1.0]]]])?)?;
@@ -249,7 +253,8 @@ fn losses_give_pytorchs_numbers() -> Result<()> {
     assert_close(CosineEmbeddingLoss::new().forward(&x, &x, &tensor([1.0, -1.0])?)?, 0.5);
     assert_close(PoissonNllLoss::new().full(true).forward(&tensor([1.0])?, &tensor([3.0])?)?, 1.483_026_3);
     assert_close(GaussianNllLoss::new().forward(&tensor([1.0])?, &tensor([3.0])?, &tensor([2.0])?)?, 1.346_573_6);
-    let triplet = TripletMarginLoss::new().forward(&tensor([[0.0, 0.0]])?, &tensor([[3.0, 4.0]])?, &tensor([[0.0, 1.0]])?)?;
+    let triplet =
+        TripletMarginLoss::new().forward(&tensor([[0.0, 0.0]])?, &tensor([[3.0, 4.0]])?, &tensor([[0.0, 1.0]])?)?;
     assert_close(triplet, 5.0);
     assert_close(HingeEmbeddingLoss::new().forward(&tensor([0.5, 0.25])?, &tensor([1.0, -1.0])?)?, 0.625);
     // Two steps, three classes, the target "1": paths 01, 10, 11 of equal steps.

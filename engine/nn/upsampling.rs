@@ -176,7 +176,11 @@ impl<const N: usize> Forward for Upsample<N> {
                     made = self.along(&made, i + 2, out, ratio)?;
                 }
             }
-            if half { made.cast(x.dtype()) } else { Ok(made) }
+            if half {
+                made.cast(x.dtype())
+            } else {
+                Ok(made)
+            }
         })
     }
 }
@@ -323,7 +327,8 @@ impl Windows {
         for i in 0..2 {
             let whole = size[i] + 2 * p[i];
             let room = whole.checked_sub(d[i] * (k[i] - 1) + 1);
-            let room = room.ok_or_else(|| Error::shape("unfold", "the window is larger than the padded image", &[shape]))?;
+            let room =
+                room.ok_or_else(|| Error::shape("unfold", "the window is larger than the padded image", &[shape]))?;
             count[i] = room / s[i] + 1;
         }
         Ok((k, count, [size[0] + 2 * p[0], size[1] + 2 * p[1]]))
@@ -331,9 +336,8 @@ impl Windows {
 
     /// The flat index into the padded image of every window element (k, k) at every place (count, count).
     fn indices(&self, k: [usize; 2], count: [usize; 2], width: usize, on: crate::Device) -> Result<Tensor> {
-        let axis = |n: usize, step: i64| {
-            create::arange(0, Some((n as i64).into()), 1, Some(DType::I64), Some(on))? * step
-        };
+        let axis =
+            |n: usize, step: i64| create::arange(0, Some((n as i64).into()), 1, Some(DType::I64), Some(on))? * step;
         let (d, s) = (self.dilation.0, self.stride.0);
         let along = |t: Result<Tensor>, dim: usize| -> Result<Tensor> {
             let mut view = [1isize; 4];

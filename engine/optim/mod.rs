@@ -18,6 +18,7 @@ pub mod lbfgs;
 #[doc(hidden)]
 pub mod matrix;
 mod optimizer;
+mod options;
 mod quasi_newton;
 mod schedule;
 #[doc(hidden)]
@@ -26,10 +27,10 @@ pub mod step;
 mod tests;
 
 pub use clip::{clip_grad_norm, clip_grad_value, Average, GradScaler};
-pub use kinds::*;
 #[doc(hidden)]
 pub use matrix::{run_matrix_steps, MatrixBatch, MatrixStep};
 pub use optimizer::{Counts, Kind, Optimizer, ParamGroup, Stepper};
+pub use options::*;
 pub use quasi_newton::{Lbfgs, LineSearch};
 pub use schedule::*;
 #[doc(hidden)]

@@ -258,5 +258,9 @@ fn interpolate(a: &Point, b: &Point, bounds: Option<(f64, f64)>) -> f64 {
         true => b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2.0 * d2)),
         false => a.t - (a.t - b.t) * ((a.slope + d2 - d1) / (a.slope - b.slope + 2.0 * d2)),
     };
-    if place.is_nan() { (low + high) / 2.0 } else { place.max(low).min(high) }
+    if place.is_nan() {
+        (low + high) / 2.0
+    } else {
+        place.max(low).min(high)
+    }
 }

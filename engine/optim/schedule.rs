@@ -289,7 +289,11 @@ impl OneCycleLr {
         let total = self.total_steps as f64;
         let rise = (self.pct_start * total - 1.0).max(f64::MIN_POSITIVE);
         let phases = match self.three_phase {
-            true => vec![(rise, first, peak), (2.0 * self.pct_start * total - 2.0, peak, middle), (total - 1.0, middle, last)],
+            true => vec![
+                (rise, first, peak),
+                (2.0 * self.pct_start * total - 2.0, peak, middle),
+                (total - 1.0, middle, last),
+            ],
             false => vec![(rise, first, peak), (total - 1.0, peak, last)],
         };
         let (mut start, t) = (0.0, t as f64);
