@@ -467,13 +467,15 @@ fn write(slots: Vec<(Name, Slot<'_>)>, state: &StateDict) -> Result<()> {
     no_grad(|| pairs.iter().try_for_each(|(own, given)| own.copy_(&given.to_device(own.device())?.cast(own.dtype())?)))
 }
 
-/// Runs a layer's computation; an error says where the layer is in its model, or its kind where it is in none.
+/// Runs a layer's computation; an error says where the layer is in its model, or its kind where it is in none. Of layers that
+/// keep no place, such as activations, [`Sequential`](super::Sequential) says it.
 ///
 /// # Errors
 /// What `run` reports.
 pub fn located<M: Module + ?Sized, T>(module: &M, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    run().map_err(|error| match module.place().and_then(Place::get) {
-        Some(path) => error.in_module(&path),
-        None => error.in_module(&module.kind()),
+    run().map_err(|error| match module.place().map(Place::get) {
+        None => error,
+        Some(Some(path)) => error.in_module(&path),
+        Some(None) => error.in_module(&module.kind()),
     })
 }
