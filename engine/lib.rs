@@ -1,35 +1,135 @@
 //! Lucid: tensors, automatic differentiation and training with PyTorch's semantics.
 //!
 //! Two devices: `cpu` (Accelerate on Apple, OpenBLAS and SIMD kernels elsewhere) and one GPU, MLX's lazy arrays. Ops are
-//! declared once, in [`ops`]; both backends implement one trait; the tape is written in tensor ops and so can be
-//! differentiated again.
+//! declared once, in [`ops`], and are methods of [`Tensor`]; layers are in [`nn`], optimizers and schedules in [`optim`], data in
+//! [`data`], files in [`checkpoint`], derivatives and batches of functions in [`func`]. This page goes from a tensor to a model
+//! that is trained and saved; [`coming_from`] is for those who know another framework.
+//!
+//! # Tensors
 //!
 //! ```
-//! use lucid::{Device, Tensor};
-//! # fn main() -> lucid::Result<()> {
-//! let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], Device::Cpu)?.requires_grad_(true)?;
-//! let y = x.square()?.sum(None, false, None)?;
-//! y.backward()?;
-//! assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [2.0, 4.0, 6.0]);
+//! use lucid::prelude::*;
+//! # fn main() -> Result<()> {
+//! let x = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
+//! let y = ((&x * 2.0)? + &x)?; // every op gives a Result; nothing panics
+//! assert_eq!(y.shape(), [2, 2]);
+//! assert_close(y.i((.., 1))?, [6.0, 12.0]); // Python's y[:, 1]
+//! assert_close(y.sum(Some(&[0]), false, None)?, [12.0, 18.0]);
+//! assert_close(x.matmul(&x)?.mean_all()?, 13.5);
+//! assert_eq!(tensor!([1, 2])?.to_string(), "tensor([1, 2])");
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Gradients
+//!
+//! ```
+//! use lucid::prelude::*;
+//! # fn main() -> Result<()> {
+//! let x = tensor!([1.0, 2.0, 3.0])?.requires_grad_(true)?;
+//! x.square()?.sum_all()?.backward()?;
+//! assert_close(x.grad().unwrap(), [2.0, 4.0, 6.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A model, trained and saved
+//!
+//! ```
+//! use lucid::data::TensorDataset;
+//! use lucid::prelude::*;
+//!
+//! #[derive(Module)]
+//! struct Mlp {
+//!     hidden: nn::Linear,
+//!     out: nn::Linear,
+//! }
+//!
+//! impl Mlp {
+//!     fn new(on: Device) -> Result<Mlp> {
+//!         Ok(Mlp { hidden: nn::Linear::new(2, 16, on)?, out: nn::Linear::new(16, 1, on)? })
+//!     }
+//! }
+//!
+//! impl Forward for Mlp {
+//!     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+//!         self.out.forward(&self.hidden.forward(x)?.tanh()?)
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! lucid::manual_seed(0);
+//! let x = Tensor::randn(dims![64, 2])?;
+//! let y = (x.i((.., 0..1))? * x.i((.., 1..2))?)?; // what it is to learn: a product
+//! let loader = DataLoader::new(TensorDataset::new([x, y])?, 16).shuffle(0);
+//!
+//! let mut model = Mlp::new(Device::Cpu)?;
+//! let mut adam = optim::Adam::new(model.parameters(), 1e-2);
+//! let criterion = nn::MseLoss::new();
+//! let mut losses = Vec::new();
+//! for _epoch in 0..20 {
+//!     for batch in loader.iter()? {
+//!         let [x, y] = batch?;
+//!         let loss = criterion.forward(&model.forward(&x)?, &y)?;
+//!         loss.eval()?; // on the GPU this runs the lazy forward graph
+//!         adam.zero_grad()?;
+//!         loss.backward()?;
+//!         adam.step()?;
+//!         losses.push(loss.item_f64()?);
+//!     }
+//! }
+//! assert!(losses[losses.len() - 1] < losses[0]);
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("run.safetensors");
+//! let run = checkpoint::joined([("model", &model.state_dict()?), ("adam", &adam.state_dict()?)])?;
+//! checkpoint::save(&path, &run)?; // replaced in one step: the old file or the new one, whole
+//! let run = checkpoint::load(&path, Device::Cpu)?; // reads PyTorch's .pt files, too
+//! model.load_state_dict(&checkpoint::section(&run, "model"))?;
+//! adam.load_state_dict(&checkpoint::section(&run, "adam"))?;
+//! model.eval();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Parameters have PyTorch's names, so that a model that was trained in Python runs here, and the other way round. An error
+//! of a layer says where the layer is: `encoder.layers.3.self_attn: multi_head_attention: …`.
+//!
+//! # In `Cargo.toml`
+//!
+//! ```toml
+//! [dependencies]
+//! lucid = { git = "https://…", rev = "…" }
+//! ```
+//!
+//! `examples/embed` has the build script of three lines that lets a program run without `LD_LIBRARY_PATH`.
 #![recursion_limit = "512"]
 // `unsafe` is in the rooms alone that the README lists; each says so in its first lines.
 #![deny(unsafe_code)]
 // Tests may panic, and their lengths are their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::unreachable))]
 
+// Derived code names this crate by its name, here too.
+extern crate self as lucid;
+
 pub mod autocast;
 pub mod autograd;
+#[doc(hidden)]
 pub mod batching;
+pub mod checkpoint;
+mod convenience;
+pub mod data;
 pub mod determinism;
 mod dispatch;
 pub mod distributed;
 pub mod float64;
+mod display;
 mod format;
+pub mod func;
 mod in_place;
 mod inplace_views;
+pub mod indexing;
+#[doc(hidden)]
 pub mod interop;
 pub mod io;
 mod layout_propagation;
@@ -40,6 +140,7 @@ pub mod nn;
 pub mod ops;
 pub mod optim;
 mod output_donation;
+pub mod prelude;
 mod prim;
 pub mod profile;
 mod sparse;
@@ -67,6 +168,36 @@ pub use lucid_ir::{
 };
 pub use ops::Operand;
 pub use tensor::{eval, Tensor};
+
+/// What programs of other frameworks are called here.
+///
+/// | | here | candle | burn | tch |
+/// |---|---|---|---|---|
+/// | a tensor | `tensor!([1.0, 2.0])?` | `Tensor::new(&[1f32, 2.], &dev)?` | `Tensor::from_data(…, &dev)` | `Tensor::from_slice(…)` |
+/// | sum of squares | `(&x * &x)?.sum_all()?` | `x.sqr()?.sum_all()?` | `x.powf_scalar(2.0).sum()` | `x.square().sum(kind)` |
+/// | a part | `x.i((.., 1..3))?` | `x.i((.., 1..3))?` | `x.slice([0..n, 1..3])` | `x.i((.., 1..3))` |
+/// | gradients | `y.backward()?; x.grad()` | `let g = y.backward()?; g.get(&x)` | `y.backward(); x.grad(&g)` | `y.backward(); x.grad()` |
+/// | a layer | `nn::Linear::new(4, 2, on)?` | `linear(4, 2, vb.pp("fc"))?` | `LinearConfig::new(4, 2).init(&dev)` | `nn::linear(&vs / "fc", 4, 2, cfg)` |
+/// | a model | `#[derive(Module)]` | parameters by hand, in a `VarMap` | `#[derive(Module)]` | a `VarStore` |
+/// | chaining | `Sequential::new().add(…)` | `seq().add(…)` | by hand | `nn::seq().add(…)` |
+/// | a step | `adam.step()?` | `adam.step(&grads)?` | `model = adam.step(lr, model, grads)` | `adam.step()` |
+/// | training mode | `model.train()`, `model.eval()` | an argument of `forward_t` | the backend's type | an argument of `forward_t` |
+/// | devices | `model.to(Device::Gpu)?` | at the start, of the `VarBuilder` | `model.to_device(&dev)` | of the `VarStore` |
+/// | weights | `model.load(path)?`, of `.safetensors` or `.pt` | `VarBuilder::from_mmaped_safetensors` | a recorder | `vs.load(path)` |
+/// | errors | `lucid::Error`, typed, with op, shapes and path | `candle_core::Error` | panics | `TchError`, or panics |
+///
+/// From candle: there is no variable store; parameters are tensors that require a gradient, and their names are the fields'. In
+/// place of `DType::F32` at every constructor there is [`set_default_dtype`], and `.dtype(…)` of the options.
+///
+/// From burn: the backend is no type; the same program runs on each device. Ranks are not in types, so a shape that does not
+/// fit is a [`Result`], not an error of the compiler.
+///
+/// From tch: ops give a [`Result`] in both forms; there is no `f_` prefix. Sizes are `isize` in ops ([`dims!`] casts) and
+/// `usize` in shapes.
+///
+/// From ndarray: `Tensor::from_slice(array.as_slice().unwrap(), array.shape(), Device::Cpu)?` and
+/// `Array::from_shape_vec(t.shape(), t.to_vec()?)` go there and back.
+pub mod coming_from {}
 
 /// Sets how many threads CPU kernels use: at least 1 and at most 1024, whatever is asked for.
 pub fn set_num_threads(n: usize) {

@@ -9,7 +9,6 @@ use crate::dtype::Element;
 use crate::ops::Operand;
 use crate::shape::{numel, Layout};
 use crate::{DType, Device, Error, Result, Scalar};
-use std::fmt;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 use std::sync::Arc;
 
@@ -428,13 +427,6 @@ pub fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
     dispatch::eval(tensors, wait)
 }
 
-impl fmt::Debug for Tensor {
-    /// Shape, dtype and device; the elements are not touched, so nothing is evaluated.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor({:?}, {}, {})", self.shape(), self.dtype(), self.device())
-    }
-}
-
 /// `a op b` for tensors and numbers, giving what the method gives.
 macro_rules! operators {
     ($($Trait:ident $method:ident |$a:ident, $b:ident| $body:expr;)*) => {$(
@@ -449,6 +441,18 @@ macro_rules! operators {
             type Output = Result<Tensor>;
             fn $method(self, other: R) -> Result<Tensor> {
                 $Trait::$method(&self, other)
+            }
+        }
+        impl $Trait<Tensor> for &Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, other: Tensor) -> Result<Tensor> {
+                $Trait::$method(self, &other)
+            }
+        }
+        impl $Trait<Tensor> for Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, other: Tensor) -> Result<Tensor> {
+                $Trait::$method(&self, &other)
             }
         }
         impl $Trait<&Tensor> for f64 {

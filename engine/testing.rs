@@ -23,6 +23,12 @@ impl<N: Nested> Expected for N {
     }
 }
 
+impl Expected for Tensor {
+    fn on_cpu(&self, actual: &Tensor) -> Result<Tensor> {
+        Expected::on_cpu(&self, actual)
+    }
+}
+
 impl Expected for &Tensor {
     fn on_cpu(&self, _: &Tensor) -> Result<Tensor> {
         self.detach()?.to_device(Device::Cpu)

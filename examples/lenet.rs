@@ -2,52 +2,38 @@
 //!
 //! `cargo run --release --example lenet -- [--device cpu|gpu] [--epochs N] [--json] [--data FILE]`
 
-use lucid::nn::{prefixed, Conv2d, Linear, MaxPool2d, Module};
-use lucid::ops::loss::cross_entropy;
-use lucid::optim::{Adam, Optimizer};
-use lucid::{no_grad, DType, Device, Result, Tensor};
+use lucid::prelude::*;
 use std::time::Instant;
 
+#[derive(Module)]
 struct LeNet {
-    conv1: Conv2d,
-    conv2: Conv2d,
-    fc1: Linear,
-    fc2: Linear,
-    fc3: Linear,
+    conv1: nn::Conv2d,
+    conv2: nn::Conv2d,
+    fc1: nn::Linear,
+    fc2: nn::Linear,
+    fc3: nn::Linear,
 }
 
 impl LeNet {
     fn new(device: Device) -> Result<LeNet> {
-        let conv1 = Conv2d { padding: [2, 2], ..Conv2d::new(1, 6, 5, device)? };
         Ok(LeNet {
-            conv1,
-            conv2: Conv2d::new(6, 16, 5, device)?,
-            fc1: Linear::new(400, 120, device)?,
-            fc2: Linear::new(120, 84, device)?,
-            fc3: Linear::new(84, 10, device)?,
+            conv1: nn::Conv2d::options(1, 6, 5).padding(2).build(device)?,
+            conv2: nn::Conv2d::new(6, 16, 5, device)?,
+            fc1: nn::Linear::new(400, 120, device)?,
+            fc2: nn::Linear::new(120, 84, device)?,
+            fc3: nn::Linear::new(84, 10, device)?,
         })
     }
 }
 
-impl Module for LeNet {
+impl Forward for LeNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let pool = MaxPool2d { window: 2 };
+        let pool = nn::MaxPool2d::new(2);
         let x = pool.forward(&self.conv1.forward(x)?.relu()?)?;
         let x = pool.forward(&self.conv2.forward(&x)?.relu()?)?.flatten(1, -1)?;
         let x = self.fc1.forward(&x)?.relu()?;
         let x = self.fc2.forward(&x)?.relu()?;
         self.fc3.forward(&x)
-    }
-
-    fn named_parameters(&self) -> Vec<(String, Tensor)> {
-        let layers: [(&str, &dyn Module); 5] = [
-            ("conv1", &self.conv1),
-            ("conv2", &self.conv2),
-            ("fc1", &self.fc1),
-            ("fc2", &self.fc2),
-            ("fc3", &self.fc3),
-        ];
-        layers.into_iter().flat_map(|(name, layer)| prefixed(name, layer)).collect()
     }
 }
 
@@ -58,7 +44,7 @@ struct Args {
     data: String,
 }
 
-fn args() -> Result<Args, String> {
+fn args() -> std::result::Result<Args, String> {
     let mut args = Args { device: Device::Cpu, epochs: 8, json: false, data: "target/digits.safetensors".into() };
     let mut given = std::env::args().skip(1);
     while let Some(arg) = given.next() {
@@ -96,7 +82,8 @@ fn train(args: &Args) -> Result<()> {
     };
     let (train_x, train_y, test_x, test_y) = (part("train_x")?, part("train_y")?, part("test_x")?, part("test_y")?);
     let model = LeNet::new(args.device)?;
-    let mut adam = Adam::new(model.parameters(), 2e-3);
+    let mut adam = optim::Adam::new(model.parameters(), 2e-3);
+    let criterion = nn::CrossEntropyLoss::new();
     let (n, start, mut mean) = (train_x.shape()[0], Instant::now(), 0.0);
     for epoch in 1..=args.epochs {
         let order = lucid::ops::random::randperm(n as i64, None, None, Some(args.device))?;
@@ -105,7 +92,7 @@ fn train(args: &Args) -> Result<()> {
         for b in 0..batches {
             let pick = order.narrow(0, (b * BATCH) as i64, BATCH as i64)?;
             let (x, y) = (train_x.index_select(0, &pick)?, train_y.index_select(0, &pick)?);
-            let loss = cross_entropy(&model.forward(&x)?, &y, None, -100, "mean", 0.0)?;
+            let loss = criterion.forward(&model.forward(&x)?, &y)?;
             loss.eval()?;
             adam.zero_grad()?;
             loss.backward()?;

@@ -2,7 +2,7 @@
 
 mod common;
 use common::{counting, resident_bytes, values};
-use lucid::nn::{Conv2d, Linear, MaxPool2d, Module};
+use lucid::nn::{Conv2d, Forward, Linear, MaxPool2d, Module};
 use lucid::{lazy, no_grad, profile, Device, Result, Tensor};
 use std::sync::{Mutex, MutexGuard};
 
@@ -22,12 +22,12 @@ impl LeNet {
     fn new(device: Device) -> Result<LeNet> {
         lucid::manual_seed(3);
         let fc = [Linear::new(400, 120, device)?, Linear::new(120, 84, device)?, Linear::new(84, 10, device)?];
-        let conv1 = Conv2d { padding: [2, 2], ..Conv2d::new(1, 6, 5, device)? };
+        let conv1 = Conv2d::options(1, 6, 5).padding(2).build(device)?;
         Ok(LeNet { conv1, conv2: Conv2d::new(6, 16, 5, device)?, fc })
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let pool = MaxPool2d { window: 2 };
+        let pool = MaxPool2d::new(2);
         let x = pool.forward(&self.conv1.forward(x)?.relu()?)?;
         let x = pool.forward(&self.conv2.forward(&x)?.relu()?)?.flatten(1, -1)?;
         let x = self.fc[0].forward(&x)?.relu()?;

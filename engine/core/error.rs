@@ -158,6 +158,15 @@ pub enum Error {
         /// The backend's message, verbatim.
         why: String,
     },
+    /// An error of a layer of a Rust model.
+    #[error("{path}: {cause}")]
+    Module {
+        /// Where the layer is in the model, such as `encoder.layers.3.attn`, or its kind where it is in none.
+        path: String,
+        /// What went wrong there.
+        #[source]
+        cause: Box<Error>,
+    },
 }
 
 /// Result with the engine's [`Error`], boxed so that the happy path stays two words wide.
@@ -232,6 +241,23 @@ impl Error {
              singular."
         );
         Error::lin_alg(op, why)
+    }
+
+    /// This error as one of the layer at `path`; one that names its layer already stays as it is.
+    #[cold]
+    pub fn in_module(self: Box<Error>, path: &str) -> Box<Error> {
+        match *self {
+            Error::Module { .. } => self,
+            _ => Box::new(Error::Module { path: path.to_string(), cause: self }),
+        }
+    }
+
+    /// The error itself, without the layer that it comes from.
+    pub fn root(&self) -> &Error {
+        match self {
+            Error::Module { cause, .. } => cause.root(),
+            other => other,
+        }
     }
 
     /// A failure of the file system.

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 LAYERS = (
     "mlx-ffi",
     "lucid-core",
+    "lucid-derive",
     "lucid-fft",
     "lucid-ir",
     "lucid-cpu",

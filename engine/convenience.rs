@@ -1,0 +1,115 @@
+//! Short forms of what Rust programs write most, on the default device and in the default dtype.
+
+use crate::ops::{create, nn, random};
+use crate::{Device, Result, Scalar, Tensor};
+
+/// A tensor of numbers in nested arrays; a device may follow.
+///
+/// ```
+/// use lucid::{tensor, Device};
+/// assert_eq!(tensor!([[1.0, 2.0], [3.0, 4.0]])?.shape(), [2, 2]);
+/// assert_eq!(tensor!([1, 2], Device::Cpu)?.to_vec::<i64>()?, [1, 2]);
+/// # lucid::Result::<()>::Ok(())
+/// ```
+#[macro_export]
+macro_rules! tensor {
+    ($numbers:expr) => {
+        $crate::tensor($numbers)
+    };
+    ($numbers:expr, $device:expr) => {
+        $crate::tensor($numbers).and_then(|t: $crate::Tensor| t.to_device($device))
+    };
+}
+
+/// Sizes of any integer type, as ops take them.
+///
+/// ```
+/// use lucid::{dims, tensor};
+/// let n: usize = 2;
+/// assert_eq!(tensor!([[1, 2], [3, 4]])?.reshape(dims![n * 2, -1])?.shape(), [4, 1]);
+/// # lucid::Result::<()>::Ok(())
+/// ```
+#[macro_export]
+macro_rules! dims {
+    ($($size:expr),* $(,)?) => {
+        &[$(($size) as isize),*]
+    };
+}
+
+impl Tensor {
+    /// Zeros.
+    ///
+    /// # Errors
+    /// For negative sizes, and where there is no room.
+    pub fn zeros(shape: &[isize]) -> Result<Tensor> {
+        create::zeros(shape, None, None)
+    }
+
+    /// Ones.
+    ///
+    /// # Errors
+    /// For negative sizes, and where there is no room.
+    pub fn ones(shape: &[isize]) -> Result<Tensor> {
+        create::ones(shape, None, None)
+    }
+
+    /// Normal numbers.
+    ///
+    /// # Errors
+    /// For negative sizes, and where there is no room.
+    pub fn randn(shape: &[isize]) -> Result<Tensor> {
+        random::randn(shape, None, None, None)
+    }
+
+    /// Numbers uniform in 0 to 1.
+    ///
+    /// # Errors
+    /// For negative sizes, and where there is no room.
+    pub fn rand(shape: &[isize]) -> Result<Tensor> {
+        random::rand(shape, None, None, None)
+    }
+
+    /// Whole numbers from `start` to before `end`.
+    ///
+    /// # Errors
+    /// Where `end` is before `start`.
+    pub fn arange(start: i64, end: i64) -> Result<Tensor> {
+        create::arange(start, Some(Scalar::Int(end)), 1, None, None)
+    }
+
+    /// The sum of all elements.
+    ///
+    /// # Errors
+    /// What [`sum`](Tensor::sum) reports.
+    pub fn sum_all(&self) -> Result<Tensor> {
+        self.sum(None, false, None)
+    }
+
+    /// The mean of all elements.
+    ///
+    /// # Errors
+    /// What [`mean`](Tensor::mean) reports.
+    pub fn mean_all(&self) -> Result<Tensor> {
+        self.mean(None, false, None)
+    }
+
+    /// `x Φ(x)`, by the error function.
+    ///
+    /// # Errors
+    /// For dtypes that are not floating.
+    pub fn gelu(&self) -> Result<Tensor> {
+        nn::gelu(self, "none")
+    }
+
+    /// The tensor on a device; itself where it is there.
+    ///
+    /// # Errors
+    /// Where the device has no room, or not the dtype.
+    pub fn to(&self, device: Device) -> Result<Tensor> {
+        if self.device() == device {
+            Ok(self.clone())
+        } else {
+            self.to_device(device)
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Losses: of a prediction and a target, reduced to one number.
+
+use super::module::located;
+use super::{Module, Reduction};
+use crate::ops::compare::select::r#where;
+use crate::ops::{index, loss as op};
+use crate::{DType, Error, Result, Tensor};
+
+/// A struct per loss, with PyTorch's defaults, a setter per field, and `forward`.
+macro_rules! losses {
+    ($(
+        $(#[$doc:meta])*
+        $Name:ident { $($(#[$fdoc:meta])* $field:ident: $Ty:ty, $Arg:ty = $default:expr;)* }
+        ($($arg:ident),*) |$own:ident| $body:expr;
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Module)]
+        pub struct $Name {
+            #[module(skip)]
+            reduction: Reduction,
+            $(#[module(skip)] $field: $Ty,)*
+        }
+
+        impl Default for $Name {
+            fn default() -> Self {
+                $Name { reduction: Reduction::Mean, $($field: $default,)* }
+            }
+        }
+
+        impl $Name {
+            /// The loss with PyTorch's defaults: the mean.
+            pub fn new() -> Self {
+                Self::default()
+            }
+            /// How the elements become one number. Default: by their mean.
+            #[must_use]
+            pub fn reduction(mut self, reduction: Reduction) -> Self {
+                self.reduction = reduction;
+                self
+            }
+            $($(#[$fdoc])*
+            #[must_use]
+            pub fn $field(mut self, $field: $Arg) -> Self {
+                self.$field = $field.into();
+                self
+            })*
+            /// The loss.
+            ///
+            /// # Errors
+            /// For shapes and dtypes that do not fit.
+            pub fn forward(&self, $($arg: &Tensor),*) -> Result<Tensor> {
+                let $own = self;
+                located(self, || $body)
+            }
+        }
+    )*};
+}
+
+fn same_shape(name: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
+    match a.shape() == b.shape() {
+        true => Ok(()),
+        false => Err(Error::shape(name, "the shapes of input and target must be the same", &[a.shape(), b.shape()])),
+    }
+}
+
+fn class_indices(name: &'static str, x: &Tensor, y: &Tensor) -> Result<()> {
+    match x.ndim() == 2 && y.shape() == &x.shape()[..1] && y.dtype().is_integral() {
+        true => Ok(()),
+        false => {
+            Err(Error::shape(name, "expected input (N, C) and a target (N) of class indices", &[x.shape(), y.shape()]))
+        }
+    }
+}
+
+losses! {
+    /// `(x - y)²`.
+    MseLoss {} (input, target) |own| op::mse_loss(input, target, own.reduction.name());
+    /// `|x - y|`.
+    L1Loss {} (input, target) |own| op::l1_loss(input, target, own.reduction.name());
+    /// `(x - y)² / 2β` where the difference is below β, else `|x - y| - β/2`.
+    SmoothL1Loss {
+        /// β. Default: 1.
+        beta: f64, f64 = 1.0;
+    } (input, target) |own| op::smooth_l1_loss(input, target, own.reduction.name(), own.beta);
+    /// `(x - y)² / 2` where the difference is below δ, else `δ (|x - y| - δ/2)`.
+    HuberLoss {
+        /// δ. Default: 1.
+        delta: f64, f64 = 1.0;
+    } (input, target) |own| op::huber_loss(input, target, own.reduction.name(), own.delta);
+    /// `-log(softmax(x)[class])` of scores (N, C, …) and classes (N, …), or probabilities (N, C, …).
+    ///
+    /// ```
+    /// use lucid::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// let (scores, classes) = (tensor!([[2.0, 0.0], [0.0, 2.0]])?, tensor!([0, 1])?);
+    /// let loss = nn::CrossEntropyLoss::new().label_smoothing(0.1).forward(&scores, &classes)?;
+    /// assert!((loss.item_f64()? - 0.2269).abs() < 1e-4);
+    /// assert_eq!(nn::CrossEntropyLoss::new().reduction(Reduction::None).forward(&scores, &classes)?.shape(), [2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    CrossEntropyLoss {
+        /// A factor for each class. Default: none.
+        weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
+        /// A class that counts nothing. Default: -100.
+        ignore_index: i64, i64 = -100i64;
+        /// Share of the uniform distribution in the target. Default: 0.
+        label_smoothing: f64, f64 = 0.0;
+    } (input, target) |own| {
+        let (weight, name) = (own.weight.as_ref(), own.reduction.name());
+        op::cross_entropy(input, target, weight, own.ignore_index, name, own.label_smoothing)
+    };
+    /// `-x[class]` of logarithms of probabilities (N, C, …) and classes (N, …).
+    NllLoss {
+        /// A factor for each class. Default: none.
+        weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
+        /// A class that counts nothing. Default: -100.
+        ignore_index: i64, i64 = -100i64;
+    } (input, target) |own| op::nll_loss(input, target, own.weight.as_ref(), own.ignore_index, own.reduction.name());
+    /// `-(y log x + (1 - y) log(1 - x))` of probabilities.
+    BceLoss {
+        /// A factor for each element. Default: none.
+        weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
+    } (input, target) |own| op::binary_cross_entropy(input, target, own.weight.as_ref(), own.reduction.name());
+    /// [`BceLoss`] of the sigmoid of scores, without its rounding.
+    BceWithLogitsLoss {
+        /// A factor for each element. Default: none.
+        weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
+        /// A factor for what is positive. Default: none.
+        pos_weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
+    } (input, target) |own| {
+        let (weight, positive) = (own.weight.as_ref(), own.pos_weight.as_ref());
+        op::binary_cross_entropy_with_logits(input, target, weight, own.reduction.name(), positive)
+    };
+    /// `y (log y - x)` of logarithms of probabilities; `batch_mean` divides the sum by the number of samples.
+    KlDivLoss {
+        /// Is the target given by its logarithms, too? Default: false.
+        log_target: bool, bool = false;
+        /// Is the sum divided by the number of samples, as the definition has it? Default: false.
+        batch_mean: bool, bool = false;
+    } (input, target) |own| {
+        let name = if own.batch_mean { "batchmean" } else { own.reduction.name() };
+        op::kl_div(input, target, name, own.log_target)
+    };
+    /// `eˣ - y x`, or `x - y log(x + eps)`: minus the logarithm of Poisson's distribution, without its constant.
+    PoissonNllLoss {
+        /// Is the input the logarithm of the rate? Default: true.
+        log_input: bool, bool = true;
+        /// Is Stirling's approximation of the constant added? Default: false.
+        full: bool, bool = false;
+        /// Added to the rate in its logarithm. Default: 1e-8.
+        eps: f64, f64 = 1e-8;
+    } (input, target) |own| {
+        let loss = match own.log_input {
+            true => (input.exp()? - &(target * input)?)?,
+            false => (input - &(target * &(input + own.eps)?.log()?)?)?,
+        };
+        let loss = match own.full {
+            true => {
+                let stirling = (((target * &target.log()?)? - target)? + ((target * std::f64::consts::TAU)?.log()? * 0.5)?)?;
+                (loss + &stirling.masked_fill(&target.le(1.0)?, 0.0)?)?
+            }
+            false => loss,
+        };
+        own.reduction.of(loss)
+    };
+    /// `½ (log v + (x - y)² / v)`: minus the logarithm of a normal distribution, without its constant.
+    GaussianNllLoss {
+        /// Is the constant added? Default: false.
+        full: bool, bool = false;
+        /// The least variance. Default: 1e-6.
+        eps: f64, f64 = 1e-6;
+    } (input, target, var) |own| {
+        if var.lt(0.0)?.any(None, false)?.item_bool()? {
+            return Err(Error::value("gaussian_nll_loss", "var has negative entry/entries"));
+        }
+        // The floor has no gradient of its own.
+        let floor = var.detach()?.clamp(Some(own.eps.into()), None)?;
+        let v = (var + &(floor - &var.detach()?)?)?;
+        let loss = ((v.log()? + &((input - target)?.square()? / &v)?)? * 0.5)?;
+        let loss = if own.full { (loss + 0.5 * std::f64::consts::TAU.ln())? } else { loss };
+        own.reduction.of(loss)
+    };
+    /// `x` where y is 1, `max(0, margin - x)` where it is -1.
+    HingeEmbeddingLoss {
+        /// The margin. Default: 1.
+        margin: f64, f64 = 1.0;
+    } (input, target) |own| {
+        let zeros = input.zeros_like()?;
+        let far = r#where(&target.ne(1.0)?, &(own.margin - input)?.relu()?, &zeros)?;
+        let near = r#where(&target.ne(-1.0)?, input, &zeros)?;
+        own.reduction.of((far + &near)?)
+    };
+    /// `max(0, -y (x₁ - x₂) + margin)`.
+    MarginRankingLoss {
+        /// The margin. Default: 0.
+        margin: f64, f64 = 0.0;
+    } (input1, input2, target) |own| {
+        let gap = ((-target)? * &(input1 - input2)?)?;
+        own.reduction.of((gap + own.margin)?.relu()?)
+    };
+    /// `log(1 + e^(-y x))`.
+    SoftMarginLoss {} (input, target) |own| {
+        own.reduction.of(((-target)? * input)?.exp()?.log1p()?)
+    };
+    /// The mean over the classes of [`BceWithLogitsLoss`].
+    MultiLabelSoftMarginLoss {
+        /// A factor for each class. Default: none.
+        weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
+    } (input, target) |own| {
+        same_shape("multilabel_soft_margin_loss", input, target)?;
+        let each = op::binary_cross_entropy_with_logits(input, target, own.weight.as_ref(), "none", None)?;
+        own.reduction.of(each.mean(Some(&[-1]), false, None)?)
+    };
+    /// `Σ max(0, margin - x[y] + x[i])^p / C` over the other classes, of scores (N, C).
+    MultiMarginLoss {
+        /// p, 1 or 2. Default: 1.
+        p: i64, i64 = 1i64;
+        /// The margin. Default: 1.
+        margin: f64, f64 = 1.0;
+    } (input, target) |own| {
+        class_indices("multi_margin_loss", input, target)?;
+        if own.p != 1 && own.p != 2 {
+            return Err(Error::value("multi_margin_loss", format!("p must be 1 or 2, got {}", own.p)));
+        }
+        let place = target.unsqueeze(1)?;
+        let gap = ((own.margin - &input.gather(1, &place)?)? + input)?.relu()?;
+        let gap = if own.p == 2 { gap.square()? } else { gap };
+        let rest = crate::ops::nn::one_hot(target, input.shape()[1] as i64)?.eq(0.0)?.cast(gap.dtype())?;
+        own.reduction.of((gap * &rest)?.mean(Some(&[1]), false, None)?)
+    };
+    /// `1 - cos(x₁, x₂)` where y is 1, `max(0, cos(x₁, x₂) - margin)` where it is -1.
+    CosineEmbeddingLoss {
+        /// The margin. Default: 0.
+        margin: f64, f64 = 0.0;
+    } (input1, input2, target) |own| {
+        const EPS: f64 = 1e-12;
+        let of = |a: &Tensor, b: &Tensor| (a * b)?.sum(Some(&[-1]), false, None);
+        let square = |x: &Tensor| of(x, x)? + EPS;
+        let cosine = (of(input1, input2)? / (square(input1)? * &square(input2)?)?.sqrt()?)?;
+        let zeros = cosine.zeros_like()?;
+        let near = r#where(&target.eq(1.0)?, &(1.0 - &cosine)?, &zeros)?;
+        let far = r#where(&target.eq(-1.0)?, &(&cosine - own.margin)?.relu()?, &zeros)?;
+        own.reduction.of((near + &far)?)
+    };
+    /// `max(0, |a - p| - |a - n| + margin)` of anchors, positives and negatives (N, D).
+    TripletMarginLoss {
+        /// The margin. Default: 1.
+        margin: f64, f64 = 1.0;
+        /// Which norm. Default: 2.
+        p: f64, f64 = 2.0;
+        /// Added to differences. Default: 1e-6.
+        eps: f64, f64 = 1e-6;
+        /// Is the distance from positive to negative taken where it is less? Default: false.
+        swap: bool, bool = false;
+    } (anchor, positive, negative) |own| {
+        let distance = |a: &Tensor, b: &Tensor| super::distance::pairwise(a, b, own.p, own.eps, false);
+        let (near, far) = (distance(anchor, positive)?, distance(anchor, negative)?);
+        let far = if own.swap { far.minimum(&distance(positive, negative)?)? } else { far };
+        own.reduction.of(((near - &far)? + own.margin)?.relu()?)
+    };
+}
+
+/// Connectionist temporal classification (Graves et al., 2006): minus the logarithm of the probability of a target among
+/// all its alignments.
+#[derive(Clone, Debug, Default, Module)]
+pub struct CtcLoss {
+    /// The blank class. Default: 0.
+    pub blank: i64,
+    /// How the losses become one number; the mean divides each by its target's length first.
+    #[module(skip)]
+    pub reduction: Reduction,
+    /// Are infinite losses taken for 0? Default: false.
+    pub zero_infinity: bool,
+}
+
+impl CtcLoss {
+    /// Logarithms of probabilities (T, N, C), targets (N, S), and the lengths of both (N).
+    ///
+    /// # Errors
+    /// For shapes, lengths and classes that do not fit.
+    pub fn forward(&self, log_probs: &Tensor, targets: &Tensor, inputs: &[usize], lengths: &[usize]) -> Result<Tensor> {
+        located(self, || {
+            let bad = |why: &str| Err(Error::shape("ctc_loss", why, &[log_probs.shape(), targets.shape()]));
+            let (&[steps, count, classes], &[rows, width]) = (log_probs.shape(), targets.shape()) else {
+                return bad("expected log_probs (T, N, C) and targets (N, S)");
+            };
+            if rows != count || inputs.len() != count || lengths.len() != count {
+                return bad("targets, input lengths and target lengths must be of N");
+            }
+            if inputs.iter().any(|&n| n > steps || n == 0) || lengths.iter().any(|&n| n > width) {
+                return bad("input lengths are from 1 to T, target lengths at most S");
+            }
+            if self.blank < 0 || self.blank >= classes as i64 {
+                return bad("blank must be in the range of the classes");
+            }
+            let labels = targets.cast(DType::I64)?.to_vec::<i64>()?;
+            if labels.iter().any(|&l| l < 0 || l >= classes as i64) {
+                return bad("targets must be in the range of the classes");
+            }
+            let mut losses = Vec::new();
+            for i in 0..count {
+                let own = &labels[i * width..i * width + lengths[i]];
+                let rows = log_probs.select(1, i as i64)?.narrow(0, 0, inputs[i] as i64)?;
+                losses.push(self.one(&rows, own)?);
+            }
+            let loss = index::stack(&losses, 0)?;
+            let loss = if self.zero_infinity { loss.masked_fill(&loss.isinf()?, 0.0)? } else { loss };
+            if self.reduction != Reduction::Mean {
+                return self.reduction.of(loss);
+            }
+            let sizes: Vec<f32> = lengths.iter().map(|&n| n.max(1) as f32).collect();
+            let sizes = Tensor::from_slice(&sizes, &[count], loss.device())?.cast(loss.dtype())?;
+            (loss / &sizes)?.mean(None, false, None)
+        })
+    }
+
+    /// The forward recursion over one sample (T, C): all places of the target, with blanks between, at once.
+    fn one(&self, rows: &Tensor, labels: &[i64]) -> Result<Tensor> {
+        let mut path = vec![self.blank];
+        labels.iter().for_each(|&label| path.extend([label, self.blank]));
+        let n = path.len();
+        // A label may follow the one two before it where they differ.
+        let skips: Vec<bool> = (0..n).map(|i| i >= 2 && path[i] != self.blank && path[i] != path[i - 2]).collect();
+        let on = rows.device();
+        let skips = Tensor::from_slice(&skips, &[n], on)?.logical_not()?;
+        let emitted = rows.index_select(1, &Tensor::from_slice(&path, &[n], on)?)?;
+        // Far below every logarithm, and finite, so that gradients are numbers.
+        let never = -1e30;
+        let first: Vec<bool> = (0..n).map(|i| i > 1).collect();
+        let mut alpha = emitted.select(0, 0)?.masked_fill(&Tensor::from_slice(&first, &[n], on)?, never)?;
+        for t in 1..rows.shape()[0] {
+            let shifted = |by: isize| alpha.pad(&[by, -by], "constant", Some(never.into()));
+            let (stay, one) = (alpha.clone(), shifted(1)?);
+            let two = if n > 1 { shifted(2)?.masked_fill(&skips, never)? } else { one.clone() };
+            let all = index::stack(&[stay, one, two], 0)?;
+            alpha = (all.logsumexp(&[0], false)? + &emitted.select(0, t as i64)?)?;
+        }
+        let ends = alpha.narrow(0, n.saturating_sub(2) as i64, n.min(2) as i64)?;
+        let loss = (-ends.logsumexp(&[0], false)?)?;
+        loss.masked_fill(&loss.gt(1e29)?, f64::INFINITY)
+    }
+}

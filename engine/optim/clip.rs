@@ -1,0 +1,243 @@
+//! Clipping of gradients, and the scale that keeps those of 16-bit floats from vanishing.
+
+use super::Optimizer;
+use crate::ops::index::stack;
+use crate::ops::matrix::linalg_vector_norm;
+use crate::{no_grad, DType, Device, Error, Result, Tensor};
+
+/// Scales the gradients so that the norm of all of them together is `max_norm` at most, and gives what it was. `norm_type` is
+/// 2 for the Euclidean norm, infinity for the largest element. Waits for nothing.
+///
+/// ```
+/// use lucid::prelude::*;
+/// # fn main() -> Result<()> {
+/// let w = tensor!([3.0, 4.0])?.requires_grad_(true)?;
+/// ((&w * &w)? * 0.5)?.sum_all()?.backward()?;
+/// assert_eq!(optim::clip_grad_norm(&[w.clone()], 1.0, 2.0)?.item_f64()?, 5.0);
+/// assert_close(w.grad().unwrap(), [0.6, 0.8]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// For gradients on several devices, and a norm that is none.
+pub fn clip_grad_norm(params: &[Tensor], max_norm: f64, norm_type: f64) -> Result<Tensor> {
+    no_grad(|| {
+        let grads: Vec<Tensor> = params.iter().filter_map(Tensor::grad).collect();
+        let Some(first) = grads.first() else {
+            return Tensor::full_of(&[], 0.0.into(), DType::F32, Device::Cpu);
+        };
+        let norm = |t: &Tensor| linalg_vector_norm(t, norm_type, None, false, None)?.cast(DType::F32);
+        let total = norm(&stack(&grads.iter().map(norm).collect::<Result<Vec<_>>>()?, 0)?)?;
+        let factor = (max_norm / (&total + 1e-6)?)?.clamp(None, Some(1.0.into()))?;
+        grads.iter().try_for_each(|g| g.copy_(&(g * &factor.cast(g.dtype())?.to_device(first.device())?)?))?;
+        Ok(total)
+    })
+}
+
+/// Clamps every element of the gradients to ±`value`.
+///
+/// # Errors
+/// For a negative value.
+pub fn clip_grad_value(params: &[Tensor], value: f64) -> Result<()> {
+    if value.is_nan() || value < 0.0 {
+        return Err(Error::value("clip_grad_value", format!("the value must be from 0 on, got {value}")));
+    }
+    no_grad(|| {
+        let mut grads = params.iter().filter_map(Tensor::grad);
+        grads.try_for_each(|g| g.copy_(&g.clamp(Some((-value).into()), Some(value.into()))?))
+    })
+}
+
+/// Multiplies losses so that gradients of 16-bit floats do not vanish, and leaves steps out whose gradients are not finite.
+///
+/// ```
+/// use lucid::prelude::*;
+/// # fn main() -> Result<()> {
+/// let w = tensor!([1.0])?.requires_grad_(true)?;
+/// let (mut sgd, mut scaler) = (optim::Sgd::new([w.clone()], 0.1), optim::GradScaler::default());
+/// scaler.scale(&(&w * &w)?.sum_all()?)?.backward()?;
+/// assert!(scaler.step(&mut sgd)?);
+/// assert_close(&w, [0.8]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct GradScaler {
+    scale: f64,
+    growth_factor: f64,
+    backoff_factor: f64,
+    growth_interval: u64,
+    good: u64,
+    unscaled: bool,
+}
+
+impl Default for GradScaler {
+    fn default() -> GradScaler {
+        GradScaler {
+            scale: 65_536.0,
+            growth_factor: 2.0,
+            backoff_factor: 0.5,
+            growth_interval: 2000,
+            good: 0,
+            unscaled: false,
+        }
+    }
+}
+
+impl GradScaler {
+    /// With another scale at first, and other steps between rises.
+    ///
+    /// # Errors
+    /// For a scale that is not above 0.
+    pub fn new(scale: f64, growth_interval: u64) -> Result<GradScaler> {
+        if !(scale > 0.0 && scale.is_finite()) {
+            return Err(Error::value("grad_scaler", format!("the scale must be above 0 and finite, got {scale}")));
+        }
+        Ok(GradScaler { scale, growth_interval, ..GradScaler::default() })
+    }
+
+    /// The scale.
+    pub fn get_scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// The loss, scaled.
+    ///
+    /// # Errors
+    /// None that multiplication has not.
+    pub fn scale(&self, loss: &Tensor) -> Result<Tensor> {
+        loss * self.scale
+    }
+
+    /// Divides the gradients by the scale, as before clipping. `step` does it where it has not been done.
+    ///
+    /// # Errors
+    /// Where it has been done in this step.
+    pub fn unscale(&mut self, optimizer: &dyn Optimizer) -> Result<()> {
+        if self.unscaled {
+            return Err(Error::runtime("grad_scaler", "unscale() has already been called since the last step()"));
+        }
+        self.unscaled = true;
+        let factor = 1.0 / self.scale;
+        no_grad(|| optimizer.parameters().iter().filter_map(Tensor::grad).try_for_each(|g| g.copy_(&(&g * factor)?)))
+    }
+
+    /// Steps where all gradients are finite, and says whether; then raises or lowers the scale. Waits for one number.
+    ///
+    /// # Errors
+    /// What the optimizer reports.
+    pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
+        if !self.unscaled {
+            self.unscale(optimizer)?;
+        }
+        self.unscaled = false;
+        let largest = |p: &Tensor| {
+            let g = p.grad().filter(|g| g.numel() > 0)?;
+            Some(no_grad(|| g.abs()?.amax(None, false)?.cast(DType::F32)))
+        };
+        let largest: Vec<Tensor> = optimizer.parameters().iter().filter_map(largest).collect::<Result<_>>()?;
+        let finite = match largest.is_empty() {
+            true => true,
+            false => stack(&largest, 0)?.isfinite()?.all(None, false)?.item_bool()?,
+        };
+        if finite {
+            optimizer.step()?;
+            self.good += 1;
+            if self.good == self.growth_interval {
+                self.good = 0;
+                let grown = self.scale * self.growth_factor;
+                self.scale = if grown <= f64::from(f32::MAX) { grown } else { self.scale };
+            }
+        } else {
+            self.scale *= self.backoff_factor;
+            self.good = 0;
+        }
+        Ok(finite)
+    }
+}
+
+/// Averages of a model's parameters over steps: exponential (EMA), or of all steps alike (SWA, Izmailov et al., 2018).
+///
+/// ```
+/// use lucid::prelude::*;
+/// # fn main() -> Result<()> {
+/// let model = nn::Linear::new(2, 1, Device::Cpu)?;
+/// let mut average = optim::Average::ema(&model, 0.9)?;
+/// nn::init::zeros(&model.weight)?;
+/// average.update(&model)?;
+/// average.copy_to(&model)?;
+/// assert!(model.weight.abs()?.amax(None, false)?.item_f64()? > 0.0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Average {
+    values: crate::nn::StateDict,
+    decay: Option<f64>,
+    steps: u64,
+}
+
+impl Average {
+    fn of(model: &dyn crate::nn::Module, decay: Option<f64>) -> Result<Average> {
+        let copied = model.state_dict()?.into_iter().map(|(name, t)| Ok((name, no_grad(|| t.copy())?)));
+        Ok(Average { values: copied.collect::<Result<_>>()?, decay, steps: 1 })
+    }
+
+    /// `average = decay · average + (1 - decay) · parameter` at every update.
+    ///
+    /// # Errors
+    /// For a decay outside of 0 to 1.
+    pub fn ema(model: &dyn crate::nn::Module, decay: f64) -> Result<Average> {
+        match (0.0..=1.0).contains(&decay) {
+            true => Average::of(model, Some(decay)),
+            false => Err(Error::value("average", format!("the decay must be from 0 to 1, got {decay}"))),
+        }
+    }
+
+    /// The mean of all that `update` was given, and of the model now.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn swa(model: &dyn crate::nn::Module) -> Result<Average> {
+        Average::of(model, None)
+    }
+
+    /// Takes in the model as it is; buffers of whole numbers are copied.
+    ///
+    /// # Errors
+    /// Where it is another model.
+    pub fn update(&mut self, model: &dyn crate::nn::Module) -> Result<()> {
+        let share = match self.decay {
+            Some(decay) => 1.0 - decay,
+            None => 1.0 / (self.steps + 1) as f64,
+        };
+        let state = model.state_dict()?;
+        let own = self.values.iter().map(|(name, own)| {
+            let new = state.get(name).filter(|new| new.shape() == own.shape());
+            new.map(|new| (own, new)).ok_or_else(|| Error::runtime("average", format!("the model has no {name}")))
+        });
+        let pairs = own.collect::<Result<Vec<_>>>()?;
+        no_grad(|| {
+            pairs.into_iter().try_for_each(|(own, new)| match own.dtype().is_float() {
+                true => own.copy_(&own.lerp(&new.to_device(own.device())?, share)?),
+                false => own.copy_(new),
+            })
+        })?;
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// The averages by name.
+    pub fn state_dict(&self) -> &crate::nn::StateDict {
+        &self.values
+    }
+
+    /// Writes the averages into a model.
+    ///
+    /// # Errors
+    /// Where it is another model.
+    pub fn copy_to(&self, model: &dyn crate::nn::Module) -> Result<()> {
+        model.load_state_dict(&self.values)
+    }
+}
