@@ -22,7 +22,7 @@
 //! # }
 //! ```
 
-use crate::autograd::{self, Keep};
+use crate::autograd::{self, BackwardOptions};
 use crate::batching::{self, Randomness};
 use crate::{enable_grad, grad_enabled, Error, Result, Tensor};
 
@@ -89,7 +89,7 @@ impl Traced {
         let found = match ys.is_empty() {
             true => self.inputs.iter().map(|_| None).collect(),
             false => {
-                let keep = Keep { graph: true, create_graph: record };
+                let keep = BackwardOptions { graph: true, create_graph: record };
                 autograd::grad_apart(&ys, &self.inputs, &ws, keep)?
             }
         };

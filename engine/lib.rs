@@ -121,14 +121,14 @@ mod convenience;
 pub mod data;
 pub mod determinism;
 mod dispatch;
+mod display;
 pub mod distributed;
 pub mod float64;
-mod display;
 mod format;
 pub mod func;
 mod in_place;
-mod inplace_views;
 pub mod indexing;
+mod inplace_views;
 #[doc(hidden)]
 pub mod interop;
 pub mod io;

@@ -184,7 +184,7 @@ impl EmbeddingBag {
             .cast(rows.dtype())?;
             let blank = |n: usize| filled(&[starts.len(), n], 0.0, rows.dtype(), rows.device());
             let size = self.weight.shape()[1];
-            let sums = scatter::index_add(&blank(size)?, 0, &bag_of, &(rows * &counted)?, 1)?;
+            let sums = scatter::index_add(&blank(size)?, 0, &bag_of, &(&rows * &counted)?, 1)?;
             if self.mode == BagMode::Sum {
                 return Ok(sums);
             }
