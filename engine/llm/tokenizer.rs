@@ -199,13 +199,9 @@ fn byte_level(metadata: &BTreeMap<String, Value>, vocab: Map<String, Json>) -> R
         Some(Value::Text(pre)) => pre.as_str(),
         _ => "default",
     };
-    let split = |pattern: &str| {
-        json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false})
-    };
+    let split = |pattern: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
     let digits = json!({"type": "Digits", "individual_digits": true});
-    let bytes = |regex: bool| {
-        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": regex})
-    };
+    let bytes = |regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": regex});
     let before = match pre {
         "llama3" | "llama-v3" | "llama-bpe" => vec![split(LLAMA3), bytes(false)],
         "qwen2" | "qwen3" | "deepseek-r1-qwen" => vec![split(QWEN2), bytes(false)],
