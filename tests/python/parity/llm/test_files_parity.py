@@ -112,7 +112,7 @@ def write(model: Any, path: Path, arch: str, kind: str | None = None, vocabulary
             _, layer, rest = base.split(".", 2)
             if arch == "llama" and rest in ("self_attn.q_proj", "self_attn.k_proj"):
                 w = permuted(w, config.num_attention_heads if "q_proj" in rest else config.num_key_value_heads)
-            theirs = (GEMMA if arch == "gemma2" else {}).get(rest, NAMES[rest])
+            theirs = (NAMES | GEMMA if arch == "gemma2" else NAMES)[rest]
             target = f"blk.{layer}.{theirs}.{last}"
         else:
             target = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}[base] + f".{last}"
