@@ -69,9 +69,7 @@ def run(
     """
     asked = device_of(op, device_name)
     if out is not None and any(t.requires_grad for t in tensors):
-        raise errors.ValueError(
-            f"{op}: an operand requires a gradient, which plain memory has not; detach it"
-        )
+        raise errors.ValueError(f"{op}: an operand requires a gradient, which plain memory has not; detach it")
     chosen = asked
     start = time.perf_counter_ns() if RING.enabled else 0
     if kind != "tensor" and asked is not _CPU and asked.type != "cpu":
