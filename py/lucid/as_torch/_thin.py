@@ -63,6 +63,13 @@ def _function(module: str, name: str, reason: str) -> Any:
     return call
 
 
+class Partial:
+    """A placement of distributed tensors whose parts are to be reduced: a value of tables. Nothing takes it."""
+
+    def __init__(self, reduce_op: str = "sum") -> None:
+        self.reduce_op = reduce_op
+
+
 def _never(*args: Any, **kwargs: Any) -> bool:
     """Of nothing is this so: `False`."""
     return False
@@ -237,6 +244,8 @@ ADDED: dict[str, tuple[str, str]] = {
 
 #: Values beside them, that mean what they say.
 _VALUES: dict[str, dict[str, Any]] = {
+    "distributed.tensor": {"Partial": Partial},
+    "distributed.tensor.placement_types": {"Partial": Partial},
     "utils._python_dispatch": {"is_traceable_wrapper_subclass": _never},
     "onnx": {"is_in_onnx_export": _never, "register_custom_op_symbolic": _register_custom_op_symbolic},
     "onnx.symbolic_helper": {"parse_args": _parse_args},
