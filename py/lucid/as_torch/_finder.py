@@ -15,7 +15,7 @@ from typing import Any
 import lucid
 from lucid._absent import MODULES
 from lucid.as_torch._meta import device_type
-from lucid.as_torch._thin import THIN, complete, finfo, make, top
+from lucid.as_torch._thin import THIN, complete, fill, finfo, make, top
 from lucid.torch_version import TorchVersion
 
 #: The version of PyTorch whose names and meaning Lucid has, with Lucid's own behind the plus sign.
@@ -116,7 +116,9 @@ class TorchFinder:
     def _module(self, fullname: str) -> types.ModuleType:
         name = _own_name(fullname)
         try:
-            return importlib.import_module(name)
+            found = importlib.import_module(name)
+            fill(found, name.partition(".")[2])
+            return found
         except ModuleNotFoundError as e:
             if e.name is None or not (name + ".").startswith(e.name + "."):
                 raise

@@ -63,6 +63,13 @@ def _function(module: str, name: str, reason: str) -> Any:
     return call
 
 
+class Partial:
+    """A placement of distributed tensors whose parts are to be reduced: a value of tables. Nothing takes it."""
+
+    def __init__(self, reduce_op: str = "sum") -> None:
+        self.reduce_op = reduce_op
+
+
 def _never(*args: Any, **kwargs: Any) -> bool:
     """Of nothing is this so: `False`."""
     return False
@@ -118,7 +125,7 @@ THIN: dict[str, tuple[str, str]] = {
         """fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfftn ihfftn hfft2 ihfft2
         fftfreq rfftfreq fftshift ifftshift""",
     ),
-    "onnx": (COMPILER, "export OnnxExporterError"),
+    "onnx": (COMPILER, "export ONNXProgram OnnxExporterError operators"),
     "onnx.symbolic_helper": (COMPILER, ""),
     **{f"onnx.symbolic_opset{n}": (COMPILER, "") for n in range(9, 19)},
     "export": (COMPILER, "export Dim ExportedProgram load save"),
@@ -137,6 +144,14 @@ THIN: dict[str, tuple[str, str]] = {
         """ColwiseParallel RowwiseParallel PrepareModuleInput PrepareModuleOutput SequenceParallel ParallelStyle
         parallelize_module loss_parallel""",
     ),
+    "distributed.tensor._utils": (_GROUP, "compute_local_shape_and_global_offset"),
+    "distributed.tensor.experimental": (_GROUP, "context_parallel implicit_replication"),
+    "distributed.tensor.experimental._attention": (_GROUP, "set_rotate_method"),
+    "distributed._tensor.experimental": (_GROUP, "implicit_replication"),
+    "distributed._composable": (_GROUP, ""),
+    "distributed._composable.fsdp": (_GROUP, "FSDPModule fully_shard"),
+    "distributed.checkpoint.hf_storage": (_GROUP, "HuggingFaceStorageReader HuggingFaceStorageWriter"),
+    "distributed.checkpoint._consolidate_hf_safetensors": (_GROUP, "consolidate_safetensors_files"),
     "distributed.device_mesh": (_GROUP, "DeviceMesh init_device_mesh _mesh_resources"),
     "distributed.constants": (_GROUP, ""),
     "distributed.distributed_c10d": (_GROUP, "ProcessGroup ReduceOp _get_default_group _find_pg_by_ranks_and_tag"),
@@ -145,7 +160,8 @@ THIN: dict[str, tuple[str, str]] = {
     "distributed.nn.functional": (_GROUP, "all_reduce all_gather reduce_scatter broadcast"),
     "distributed._functional_collectives": (
         _GROUP,
-        "all_reduce all_gather_tensor all_to_all_single AsyncCollectiveTensor",
+        """all_reduce all_gather_tensor all_to_all_single all_to_all_single_autograd wait_tensor
+        AsyncCollectiveTensor""",
     ),
     "distributed.rpc": (_GROUP, "rpc_sync rpc_async"),
     "distributed.elastic": (_GROUP, ""),
@@ -154,7 +170,7 @@ THIN: dict[str, tuple[str, str]] = {
     "distributed.run": (_GROUP, "main config_from_args get_args_parser"),
     "distributed.launcher": (_GROUP, ""),
     "distributed.launcher.api": (_GROUP, "LaunchConfig elastic_launch"),
-    "distributed.optim": (_GROUP, "ZeroRedundancyOptimizer PostLocalSGDOptimizer"),
+    "distributed.optim": (_GROUP, "ZeroRedundancyOptimizer PostLocalSGDOptimizer DistributedOptimizer"),
     "distributed.pipelining": (_GROUP, "ScheduleGPipe SplitPoint pipeline Pipe PipelineStage"),
     "distributed.algorithms": (_GROUP, ""),
     "distributed.algorithms.join": (_GROUP, "Join Joinable JoinHook"),
@@ -228,6 +244,8 @@ ADDED: dict[str, tuple[str, str]] = {
 
 #: Values beside them, that mean what they say.
 _VALUES: dict[str, dict[str, Any]] = {
+    "distributed.tensor": {"Partial": Partial},
+    "distributed.tensor.placement_types": {"Partial": Partial},
     "utils._python_dispatch": {"is_traceable_wrapper_subclass": _never},
     "onnx": {"is_in_onnx_export": _never, "register_custom_op_symbolic": _register_custom_op_symbolic},
     "onnx.symbolic_helper": {"parse_args": _parse_args},
@@ -287,12 +305,24 @@ def complete() -> None:
         for name, value in values.items():
             if not hasattr(found, name):
                 setattr(found, name, value)
+    operations: Any = getattr(lucid.distributed, "ReduceOp", None)
+    if operations is not None and not hasattr(operations, "RedOpType"):
+        # In PyTorch the values are of a class inside of it.
+        operations.RedOpType = operations
     for module, (reason, listed) in ADDED.items():
         found = importlib.import_module(f"lucid.{module}")
         for name in listed.split():
             if not hasattr(found, name):
                 make_one = _class if name[:1].isupper() or name.startswith("emit") else _function
                 setattr(found, name, make_one(f"torch.{module}", name, reason))
+
+
+def fill(found: types.ModuleType, module: str) -> None:
+    """Puts the names of THIN into a module that Lucid has, where it lacks them."""
+    if module in THIN and not getattr(getattr(found, "__spec__", None), "_initializing", False):
+        for name, value in names(module).items():
+            if not hasattr(found, name):
+                setattr(found, name, value)
 
 
 def make(module: str) -> types.ModuleType:

@@ -127,6 +127,24 @@ def test_thin_names_import_and_say_why_when_they_are_used() -> None:
     ]
 
 
+def test_what_lucid_gets_takes_the_place_of_thin_modules() -> None:
+    """A module that Lucid has is itself, with the thin names that it lacks."""
+    told = says("""
+        import sys, types
+        import lucid
+        from lucid.as_torch import _thin
+        real = types.ModuleType("lucid.onnx")
+        real.export, real.__path__ = "real", []
+        sys.modules["lucid.onnx"] = real
+        import torch.onnx
+        from torch.onnx import export, OnnxExporterError
+        assert torch.onnx is real and export == "real" and OnnxExporterError.__module__ == "torch.onnx"
+        import torch.onnx.symbolic_helper
+        print(all(_thin.names(module) is not None for module in _thin.THIN))
+        """)
+    assert told == ["True"]
+
+
 def test_pytorch_that_was_imported_before_is_an_error() -> None:
     code = """
         import sys, types
