@@ -21,6 +21,7 @@ mod dtype;
 mod errors;
 mod format;
 mod functions;
+mod graph;
 mod metal;
 mod ops;
 mod optim;
@@ -70,6 +71,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(metal::_metal_run_kernel, m)?)?;
     m.add_function(wrap_pyfunction!(shared::_from_shared, m)?)?;
     optim::register(m)?;
+    graph::register(m)?;
     schema::register(m)?;
     functions::register_exit(m)?;
     publish(m)
