@@ -55,7 +55,7 @@ pub struct Standard;
 
 impl Passes for Standard {
     fn run_all(&self, graph: &mut Graph) -> Result<Vec<(&'static str, usize)>> {
-        (DeadCode, ConstantFold, Cse, DeadCode).run_all(graph)
+        (DeadCode, Cse, ConstantFold, DeadCode).run_all(graph)
     }
 }
 

@@ -345,7 +345,10 @@ def changed(before: Walk, after: Walk) -> str | None:
     for a, b, path in zip(before.facts, after.facts, after.paths, strict=False):
         if a != b:
             return path
-    return None if len(before.facts) == len(after.facts) else "what it reaches"
+    if len(before.facts) != len(after.facts) or len(before.tensors) != len(after.tensors):
+        return "what it reaches"
+    same = all(map(operator.is_, before.tensors, after.tensors))
+    return None if same else "which tensors it reaches"
 
 
 #: What C functions of user code may be without ending the graph: those that depend on nothing but their arguments.

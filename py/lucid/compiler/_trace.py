@@ -72,6 +72,7 @@ class Trace:
         self.tensors = [*args, *walk.tensors]
         self.leaves = [i for i, t in enumerate(self.tensors) if t.requires_grad and t.is_leaf]
         self.grads = {i: self.tensors[i].grad for i in self.leaves}
+        self._looked = dict(self.grads)
         self.recorder: Any = None
         self.incoming: set[int] = set()
 
@@ -87,12 +88,13 @@ class Trace:
         return _guards(self.grads[i] for kind, i in sources if kind == "grad")
 
     def effects(self) -> list[tuple[int, Any]]:
-        """The gradients of leaves that are others than when the recording began: the leaf's number, and the value."""
+        """The gradients of leaves that are others than at the last look: the leaf's number, and the value."""
         found: list[tuple[int, Any]] = []
         for i in self.leaves:
             now = self.tensors[i].grad
-            if now is self.grads[i]:
+            if now is self._looked[i]:
                 continue
+            self._looked[i] = now
             value = None if now is None else self.recorder.value_of(now)
             if now is not None and value is None:
                 self.fail("a gradient is set to a tensor that the graph does not make")
@@ -248,7 +250,7 @@ def record(
     """
     trace = Trace(tensors, walk, strict)
     hooked = any(_C._has_hooks(t) for t in trace.tensors)
-    before = _C._tensor_guards(trace.tensors)
+    before = (_C._tensor_guards(trace.tensors), [t._storage_key() for t in trace.tensors])
     result = trace.run(fn, args, kwargs)
     try:
         if hooked:
@@ -262,7 +264,7 @@ def record(
         trace.recorder.abort()
 
 
-def _check_state(trace: Trace, again: Any, before: bytes) -> None:
+def _check_state(trace: Trace, again: Any, before: tuple[bytes, list[Any]]) -> None:
     for reason in trace.recorder.broken():
         trace.fail(reason)
     try:
@@ -272,7 +274,8 @@ def _check_state(trace: Trace, again: Any, before: bytes) -> None:
     if path is not None:
         trace.fail(f"the call changes {path}")
     after = _C._tensor_guards(trace.tensors)
-    if _without_grads(before, trace.tensors) != _without_grads(after, trace.tensors):
+    moved = before[1] != [t._storage_key() for t in trace.tensors]
+    if moved or _without_grads(before[0], trace.tensors) != _without_grads(after, trace.tensors):
         trace.fail("the call changes how a tensor lies, or whether it requires a gradient")
 
 
@@ -364,9 +367,11 @@ def _record_backward(trace: Trace, made: Compiled, outputs: list[Tensor], places
             return
         made.spent = True
         grads = (None,) * len(inputs)
-    made.wanted = [i for i, g in zip(wanted, grads, strict=True) if g is not None or made.spent]
-    made.gradients = [None if g is None else recorder.value_of(g) for g in grads if g is not None or made.spent]
-    if not made.spent and any(v is None for v in made.gradients):
+    # A result may require a gradient, and lead to none: it still does, when it is computed again.
+    everything = made.spent or all(g is None for g in grads)
+    made.wanted = [i for i, g in zip(wanted, grads, strict=True) if g is not None or everything]
+    made.gradients = [None if g is None else recorder.value_of(g) for g in grads if g is not None or everything]
+    if any(g is not None and recorder.value_of(g) is None for g in grads):
         trace.fail("a gradient is not made by the graph")
     for place, value, g in zip(places, values, incoming, strict=True):
         made.incoming[place] = (value, (tuple(g.shape), tuple(g.stride()), g.dtype, g.device))
