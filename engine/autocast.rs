@@ -18,7 +18,7 @@ thread_local! {
 }
 
 struct State {
-    on: [bool; 2],
+    on: [bool; 3],
     dtypes: [DType; 2],
     cache: bool,
     depth: usize,
@@ -36,7 +36,7 @@ struct CachedCast {
 
 impl Default for State {
     fn default() -> State {
-        State { on: [false; 2], dtypes: [DType::BF16, DType::F16], cache: true, depth: 0, kept: HashMap::new() }
+        State { on: [false; 3], dtypes: [DType::BF16, DType::F16], cache: true, depth: 0, kept: HashMap::new() }
     }
 }
 
@@ -44,6 +44,7 @@ fn slot(device: Device) -> usize {
     match device {
         Device::Cpu => 0,
         Device::Gpu => 1,
+        Device::Meta => 2,
     }
 }
 
@@ -52,10 +53,10 @@ fn state<T>(f: impl FnOnce(&mut State) -> T) -> T {
 }
 
 /// Changes for which devices autocast is on.
-fn switch<T>(f: impl FnOnce(&mut [bool; 2]) -> T) -> T {
+fn switch<T>(f: impl FnOnce(&mut [bool; 3]) -> T) -> T {
     state(|s| {
         let made = f(&mut s.on);
-        ACTIVE.with(|a| a.set(s.on != [false; 2]));
+        ACTIVE.with(|a| a.set(s.on != [false; 3]));
         made
     })
 }
@@ -123,7 +124,7 @@ pub fn exit() -> usize {
 
 /// Runs `f` with autocast off on all devices.
 pub(crate) fn without<T>(f: impl FnOnce() -> T) -> T {
-    struct Restore([bool; 2]);
+    struct Restore([bool; 3]);
     impl Drop for Restore {
         fn drop(&mut self) {
             switch(|on| *on = self.0);
@@ -191,7 +192,8 @@ impl Casts {
     fn cast(self, t: &Tensor) -> Result<Tensor> {
         let Some(to) = self.target(t) else { return Ok(t.clone()) };
         let leaf = t.dtype() == DType::F32 && to != DType::F32 && t.0.auto.view.is_none() && t.is_leaf();
-        if !(leaf && t.requires_grad() && is_cache_enabled()) {
+        // A kept cast would be of another call than the one that is recorded.
+        if !(leaf && t.requires_grad() && is_cache_enabled()) || crate::graph::recording() {
             return t.cast(to);
         }
         let (key, recorded) = (Arc::as_ptr(&t.0) as usize, grad_enabled());

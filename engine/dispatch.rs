@@ -5,10 +5,11 @@
 
 use crate::autograd;
 use crate::batching::{self, Batch};
-use crate::fallible::copied;
 use crate::layout_propagation::{
     as_first, as_images, as_indexed, by_columns, by_lanes, in_order, in_order_along, joined,
 };
+use crate::graph;
+use crate::meta::{MetaArray, MetaBackend};
 use crate::ops::OpRow;
 use crate::ops::{
     binary::BinaryOp, index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp,
@@ -20,9 +21,9 @@ use crate::profile;
 use crate::shape::Layout;
 use crate::sparse::{self, Coo};
 use crate::{DType, Device, Error, Result, Tensor};
-use lucid_cpu::{CpuArray, CpuBackend, Offer};
-use lucid_ir::backend::{Array, Backend, Exposed, MemoryStats};
-use lucid_mlx::{self as gpu, GpuArray, GpuBackend};
+use lucid_cpu::{CpuArray, CpuBackend};
+use lucid_ir::backend::{Array, Backend};
+use lucid_mlx::{GpuArray, GpuBackend};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub(crate) struct Storage(Repr);
 enum Repr {
     Cpu(CpuArray),
     Gpu(GpuArray),
+    /// Without memory.
+    Meta(MetaArray),
     /// Inside of `vmap`: a tensor whose first dimension this one does not show.
     Batched(Arc<Batch>),
     /// Some elements with their indices.
@@ -47,6 +50,7 @@ macro_rules! on_device {
         match &$storage.0 {
             Repr::Cpu($array) => $body,
             Repr::Gpu($array) => $body,
+            Repr::Meta($array) => $body,
             Repr::Batched($batch) => $batched,
             Repr::Sparse($coo) => $sparse,
         }
@@ -79,6 +83,7 @@ impl Storage {
         match &self.0 {
             Repr::Cpu(a) => Storage(Repr::Cpu(a.apart())),
             Repr::Gpu(a) => Storage(Repr::Gpu(a.apart())),
+            Repr::Meta(a) => Storage(Repr::Meta(a.apart())),
             Repr::Batched(_) | Repr::Sparse(_) => self.clone(),
         }
     }
@@ -93,6 +98,7 @@ impl Storage {
 
     /// Gives the storage another size; false where it cannot have it.
     pub(crate) fn resize(&self, bytes: usize) -> Result<bool> {
+        graph::note_break("resize_", "a storage gets another size")?;
         on_device!(self, a => a.resize_storage(bytes), _b => Ok(false), _s => Ok(false))
     }
 
@@ -113,7 +119,7 @@ impl Storage {
     pub(crate) fn batch(&self) -> Option<&Batch> {
         match &self.0 {
             Repr::Batched(batch) => Some(batch),
-            Repr::Cpu(_) | Repr::Gpu(_) | Repr::Sparse(_) => None,
+            Repr::Cpu(_) | Repr::Gpu(_) | Repr::Meta(_) | Repr::Sparse(_) => None,
         }
     }
 
@@ -126,7 +132,7 @@ impl Storage {
     pub(crate) fn coo(&self) -> Option<&Coo> {
         match &self.0 {
             Repr::Sparse(coo) => Some(coo),
-            Repr::Cpu(_) | Repr::Gpu(_) | Repr::Batched(_) => None,
+            Repr::Cpu(_) | Repr::Gpu(_) | Repr::Meta(_) | Repr::Batched(_) => None,
         }
     }
 
@@ -134,7 +140,7 @@ impl Storage {
     #[inline]
     pub(crate) fn is_array(&self) -> bool {
         match &self.0 {
-            Repr::Cpu(_) | Repr::Gpu(_) => true,
+            Repr::Cpu(_) | Repr::Gpu(_) | Repr::Meta(_) => true,
             Repr::Batched(_) | Repr::Sparse(_) => false,
         }
     }
@@ -145,6 +151,7 @@ impl Storage {
         match &self.0 {
             Repr::Cpu(_) => device == Device::Cpu,
             Repr::Gpu(_) => device == Device::Gpu,
+            Repr::Meta(_) => device == Device::Meta,
             Repr::Batched(_) | Repr::Sparse(_) => false,
         }
     }
@@ -154,6 +161,7 @@ impl Storage {
         match &self.0 {
             Repr::Cpu(_) => Device::Cpu,
             Repr::Gpu(_) => Device::Gpu,
+            Repr::Meta(_) => Device::Meta,
             Repr::Batched(b) => b.value.device(),
             Repr::Sparse(s) => s.device,
         }
@@ -170,11 +178,11 @@ impl Storage {
         match (&self.0, &other.0) {
             (Repr::Cpu(a), Repr::Cpu(b)) => a.shares_storage(b),
             (Repr::Gpu(a), Repr::Gpu(b)) => a.shares_storage(b),
-            (Repr::Cpu(_), Repr::Gpu(_)) | (Repr::Gpu(_), Repr::Cpu(_)) => false,
+            (Repr::Meta(a), Repr::Meta(b)) => a.shares_storage(b),
             (Repr::Batched(a), _) => a.value.storage().shares_storage(other),
             (_, Repr::Batched(b)) => self.shares_storage(b.value.storage()),
             (Repr::Sparse(a), Repr::Sparse(b)) => Arc::ptr_eq(a, b),
-            (Repr::Sparse(_), _) | (_, Repr::Sparse(_)) => false,
+            (Repr::Cpu(_) | Repr::Gpu(_) | Repr::Meta(_) | Repr::Sparse(_), _) => false,
         }
     }
 }
@@ -194,7 +202,7 @@ impl Wrapped for CpuBackend {
     fn unwrap(storage: &Storage) -> Option<&CpuArray> {
         match &storage.0 {
             Repr::Cpu(a) => Some(a),
-            Repr::Gpu(_) | Repr::Batched(_) | Repr::Sparse(_) => None,
+            Repr::Gpu(_) | Repr::Meta(_) | Repr::Batched(_) | Repr::Sparse(_) => None,
         }
     }
 }
@@ -207,7 +215,20 @@ impl Wrapped for GpuBackend {
     fn unwrap(storage: &Storage) -> Option<&GpuArray> {
         match &storage.0 {
             Repr::Gpu(a) => Some(a),
-            Repr::Cpu(_) | Repr::Batched(_) | Repr::Sparse(_) => None,
+            Repr::Cpu(_) | Repr::Meta(_) | Repr::Batched(_) | Repr::Sparse(_) => None,
+        }
+    }
+}
+
+impl Wrapped for MetaBackend {
+    const DEVICE: Device = Device::Meta;
+    fn wrap(array: MetaArray) -> Storage {
+        Storage(Repr::Meta(array))
+    }
+    fn unwrap(storage: &Storage) -> Option<&MetaArray> {
+        match &storage.0 {
+            Repr::Meta(a) => Some(a),
+            Repr::Cpu(_) | Repr::Gpu(_) | Repr::Batched(_) | Repr::Sparse(_) => None,
         }
     }
 }
@@ -218,9 +239,16 @@ macro_rules! with_backend {
         match $device {
             Device::Cpu => $f::<CpuBackend>($($arg),*),
             Device::Gpu => $f::<GpuBackend>($($arg),*),
+            Device::Meta => $f::<MetaBackend>($($arg),*),
         }
     };
 }
+
+mod bytes;
+mod memory;
+use bytes::transfer;
+pub(crate) use bytes::{expose, from_bytes, to_bytes};
+pub use memory::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};
 
 /// The arrays of an op's inputs, all on `B`'s device.
 #[inline]
@@ -258,13 +286,14 @@ fn refuse_dtype<B: Wrapped>(op: &'static str, dtype: DType) -> Result<()> {
     Err(Error::dtype(op, why, &[dtype]))
 }
 
-fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<Storage> {
+/// `spent`: may the result of an element-wise primitive be written over the first input, which nobody reads again?
+fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, spent: bool) -> Result<Storage> {
     let name = prim.name();
     let x = arrays::<B>(name, inputs)?;
     refuse_dtype::<B>(name, out.dtype)?;
     B::countable(name, out)?;
     let samples = matches!(prim, Prim::Random(op) if op.is_sample());
-    let over = || B::DEVICE == Device::Cpu && output_donation::taken(name, inputs, out);
+    let over = || B::DEVICE == Device::Cpu && (spent || output_donation::taken(name, inputs, out));
     let array = match (prim, x.as_slice()) {
         (Prim::Create(op), []) => B::create(op, out),
         (Prim::Random(op), []) => B::random(op, out),
@@ -333,15 +362,16 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<St
     array.map(B::wrap)
 }
 
-/// The inputs of an element-wise op on the GPU device, where CPU tensors without dimensions are numbers, as in PyTorch; any other
-/// mix is refused.
+/// The inputs of an element-wise op on another device than the CPU, where CPU tensors without dimensions are numbers, as in
+/// PyTorch; any other mix is refused.
 #[cold]
 fn promote_scalars(prim: &Prim, inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 4]>> {
     let by_element = matches!(prim, Prim::Binary(_) | Prim::Compare(_) | Prim::Select(_));
+    let target = inputs.iter().map(|t| t.device()).find(|&device| device != Device::Cpu).unwrap_or(Device::Cpu);
     let moved = |t: &&Tensor| match t.device() {
-        Device::Gpu => Ok((*t).clone()),
-        Device::Cpu if by_element && t.ndim() == 0 => t.to_device(Device::Gpu),
-        Device::Cpu => Err(device_mismatch(prim.name(), inputs)),
+        device if device == target => Ok((*t).clone()),
+        Device::Cpu if by_element && t.ndim() == 0 => t.to_device(target),
+        Device::Cpu | Device::Gpu | Device::Meta => Err(device_mismatch(prim.name(), inputs)),
     };
     inputs.iter().map(moved).collect()
 }
@@ -356,15 +386,21 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
                 let met = promote_scalars(&prim, inputs)?;
                 apply1(prim, &met.iter().collect::<SmallVec<[&Tensor; 4]>>(), meta)
             }
-            false => sparse::apply(prim, inputs, meta),
+            false => {
+                graph::note_break(prim.name(), "sparse tensors")?;
+                sparse::apply(prim, inputs, meta)
+            }
         };
     }
     crate::determinism::check(|| prim.schema(), device)?;
     let begun = profile::begin();
     let storage = match prim {
         Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], device)?,
-        _ => with_backend!(device, execute(&prim, inputs, &meta))?,
+        _ => with_backend!(device, execute(&prim, inputs, &meta, false))?,
     };
+    if graph::recording() {
+        graph::note_op(&prim, inputs, &storage, &meta);
+    }
     profile::end(begun, || prim.schema(), inputs.iter().copied(), &meta.shape);
     debug_assert_eq!(storage.layout().shape, meta.shape, "{prim:?}");
     debug_assert_eq!(storage.dtype(), meta.dtype, "{prim:?}");
@@ -383,19 +419,47 @@ pub(crate) fn create(prim: Prim, mut meta: Meta, device: Device) -> Result<Tenso
 /// [`create`], whatever `vmap` says.
 pub(crate) fn create_plain(prim: Prim, meta: Meta, device: Device) -> Result<Tensor> {
     let begun = profile::begin();
-    let storage = with_backend!(device, execute(&prim, &[], &meta))?;
+    let storage = with_backend!(device, execute(&prim, &[], &meta, false))?;
+    if graph::recording() {
+        graph::note_op(&prim, &[], &storage, &meta);
+    }
     profile::end(begun, || prim.schema(), [], &meta.shape);
     Ok(Tensor::from_storage(storage))
 }
 
-/// A view of `x`, whose layout has been worked out.
-pub(crate) fn view(op: ViewOp, x: &Tensor, mut layout: Layout) -> Result<Tensor> {
+/// Runs a primitive of a graph on arrays of one device; the tape sees nothing of it. `spent` as in [`execute`].
+pub(crate) fn run(prim: &Prim, inputs: &[&Tensor], meta: &Meta, device: Device, spent: bool) -> Result<Storage> {
+    crate::determinism::check(|| prim.schema(), device)?;
+    let begun = profile::begin();
+    let storage = match prim {
+        Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], *device)?,
+        _ => with_backend!(device, execute(prim, inputs, meta, spent))?,
+    };
+    profile::end(begun, || prim.schema(), inputs.iter().copied(), &meta.shape);
+    Ok(storage)
+}
+
+/// A row-major copy of an array, in a storage of its own.
+pub(crate) fn copied_storage(x: &Tensor) -> Result<Storage> {
+    fn run<B: Wrapped>(x: &Tensor) -> Result<Storage> {
+        B::copy(arrays::<B>("copy", &[x])?[0]).map(B::wrap)
+    }
+    with_backend!(x.device(), run(x))
+}
+
+/// A view of an array.
+pub(crate) fn run_view(op: &ViewOp, x: &Tensor, layout: Layout) -> Result<Storage> {
     fn run<B: Wrapped>(op: &ViewOp, x: &Tensor, layout: Layout) -> Result<Storage> {
         if let ViewOp::Recast { dtype, .. } = op {
             refuse_dtype::<B>("view", *dtype)?;
         }
         B::view(op, arrays::<B>(op.name(), &[x])?[0], layout).map(B::wrap)
     }
+    with_backend!(x.device(), run(op, x, layout))
+}
+
+/// A view of `x`, whose layout has been worked out.
+pub(crate) fn view(op: ViewOp, x: &Tensor, mut layout: Layout) -> Result<Tensor> {
     if let Some(batch) = x.storage().batch() {
         return batching::view(op, batch, layout);
     }
@@ -407,74 +471,12 @@ pub(crate) fn view(op: ViewOp, x: &Tensor, mut layout: Layout) -> Result<Tensor>
         layout.offset = layout.offset.min(x.storage().storage_bytes() / op.dtype(x.dtype()).size());
     }
     let begun = profile::begin();
-    let storage = with_backend!(x.device(), run(&op, x, layout))?;
+    let storage = run_view(&op, x, layout)?;
+    if graph::recording() {
+        graph::note_view(&op, x, &storage);
+    }
     profile::end(begun, || op.schema(), [x], &storage.layout().shape);
     autograd::record_view(op, x, storage)
-}
-
-fn transfer(x: &Tensor, device: Device) -> Result<Storage> {
-    let meta = Meta::new(x.shape(), x.dtype());
-    if let Some(storage) = transfer_in_place(x, &meta)? {
-        return Ok(storage);
-    }
-    let mut made = None;
-    with_bytes(x, &mut |bytes| made = Some(from_bytes(bytes, &meta, device)))?;
-    made.unwrap_or_else(|| Err(Error::runtime("to", "the elements were not read".to_string())))
-}
-
-/// A storage of the other device that shows the same memory; whoever is written to first takes a copy. `None` where the
-/// elements have to be copied now.
-fn transfer_in_place(x: &Tensor, meta: &Meta) -> Result<Option<Storage>> {
-    match &x.storage().0 {
-        Repr::Gpu(a) => {
-            Ok(gpu::lend(a)?.and_then(|lasting| CpuArray::lent(lasting, meta)).map(|array| Storage(Repr::Cpu(array))))
-        }
-        Repr::Cpu(a) if GpuBackend::supports(meta.dtype) && x.numel() * meta.dtype.size() >= gpu::lent_from() => {
-            GpuBackend::countable("to", meta)?;
-            let Some(buffer) = a.whole() else { return Ok(None) };
-            let array = buffer.offer(|offer| match offer {
-                Offer::Again(lasting, bytes) => Ok((gpu::again(lasting, bytes, meta)?, None)),
-                Offer::New(memory, bytes) => gpu::over(memory, bytes, meta).map(|(array, kept)| (array, Some(kept))),
-            })?;
-            Ok(array.map(|array| Storage(Repr::Gpu(array))))
-        }
-        Repr::Cpu(_) | Repr::Batched(_) | Repr::Sparse(_) => Ok(None),
-    }
-}
-
-/// A new storage from row-major bytes.
-pub(crate) fn from_bytes(bytes: &[u8], meta: &Meta, device: Device) -> Result<Storage> {
-    fn run<B: Wrapped>(bytes: &[u8], meta: &Meta) -> Result<Storage> {
-        refuse_dtype::<B>("to", meta.dtype)?;
-        B::from_bytes(bytes, meta).map(B::wrap)
-    }
-    with_backend!(device, run(bytes, meta))
-}
-
-/// Hands over the elements as row-major bytes, without a copy where they lie so. Evaluates.
-pub(crate) fn with_bytes(x: &Tensor, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-    fn run<B: Wrapped>(x: &Tensor, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        B::with_bytes(arrays::<B>("to_bytes", &[x])?[0], f)
-    }
-    let begun = profile::begin();
-    with_backend!(x.device(), run(x, f))?;
-    profile::end_other(begun, "read");
-    Ok(())
-}
-
-/// The elements as row-major bytes. Evaluates.
-pub(crate) fn to_bytes(x: &Tensor) -> Result<Vec<u8>> {
-    let mut copy = Ok(Vec::new());
-    with_bytes(x, &mut |bytes| copy = copied(bytes))?;
-    copy
-}
-
-/// Where the storage of a tensor begins, with `apart` at an address that no other storage has. Evaluates.
-pub(crate) fn expose(x: &Tensor, apart: bool) -> Result<Exposed> {
-    fn run<B: Wrapped>(x: &Tensor, apart: bool) -> Result<Exposed> {
-        B::expose(arrays::<B>("data_ptr", &[x])?[0], apart)
-    }
-    with_backend!(x.device(), run(x, apart))
 }
 
 /// The CPU's array of a tensor; `None` for one on the GPU.
@@ -492,6 +494,7 @@ pub(crate) fn nonzero(x: &Tensor) -> Result<Tensor> {
     fn run<B: Wrapped>(x: &Tensor) -> Result<Storage> {
         B::nonzero(arrays::<B>("nonzero", &[x])?[0]).map(B::wrap)
     }
+    graph::note_break("nonzero", "the shape of the result depends on the elements")?;
     let begun = profile::begin();
     let storage = with_backend!(x.device(), run(x))?;
     profile::end(begun, || &crate::ops::index::schema::nonzero, [x], &[]);
@@ -504,7 +507,12 @@ pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor, spent: bool) 
         let x = arrays::<B>(op, &[dst, src])?;
         B::assign(x[0], x[1], spent)
     }
-    with_backend!(dst.device(), run(op, dst, src, spent))
+    let recorded = graph::recording();
+    with_backend!(dst.device(), run(op, dst, src, spent && !recorded))?;
+    if recorded {
+        graph::note_assign(dst, src);
+    }
+    Ok(())
 }
 
 /// Writes over `dst` itself what `op` would write into a copy of it; the tape is the caller's business.
@@ -517,12 +525,16 @@ pub(crate) fn index_into(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result
     crate::determinism::check(|| op.schema(), dst.device())?;
     let begun = profile::begin();
     with_backend!(dst.device(), run(op, dst, rest))?;
+    if graph::recording() {
+        graph::note_index_into(op, dst, rest);
+    }
     profile::end(begun, || op.schema(), std::iter::once(dst).chain(rest.iter().copied()), dst.shape());
     Ok(())
 }
 
 /// The GPU device's arrays of tensors.
 pub(crate) fn gpu_arrays<'a>(op: &'static str, tensors: &[&'a Tensor]) -> Result<SmallVec<[&'a GpuArray; 4]>> {
+    graph::note_break(op, "a kernel of the program's own")?;
     arrays::<GpuBackend>(op, tensors)
 }
 
@@ -554,7 +566,9 @@ pub(crate) fn steps(batches: &[(Step, Vec<Vec<Tensor>>)]) -> Result<()> {
             B::steps(&own)
         }
     }
+    graph::note_break("step", "an optimizer's step outside of Optimizer.step()")?;
     run::<CpuBackend>(batches)?;
+    run::<MetaBackend>(batches)?;
     run::<GpuBackend>(batches)
 }
 
@@ -571,6 +585,9 @@ pub(crate) fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
     let begun = profile::begin();
     let parts: Vec<Tensor> = tensors.iter().filter_map(|t| t.storage().coo()).flat_map(Coo::both).collect();
     let all: SmallVec<[&Tensor; 4]> = tensors.iter().copied().chain(&parts).collect();
+    if graph::recording() {
+        graph::note_eval(&all, wait);
+    }
     run::<CpuBackend>(&all, wait)?;
     run::<GpuBackend>(&all, wait)?;
     profile::end_other(begun, "eval");
@@ -584,43 +601,4 @@ pub(crate) fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
 pub fn primitives(tensors: &[&Tensor]) -> Result<Vec<(String, usize)>> {
     let own: Vec<&GpuArray> = tensors.iter().filter_map(|t| GpuBackend::unwrap(t.storage())).collect();
     lucid_mlx::primitives(&own)
-}
-
-/// Memory in use on a device.
-pub fn memory_stats(device: Device) -> MemoryStats {
-    fn run<B: Wrapped>() -> MemoryStats {
-        B::memory()
-    }
-    with_backend!(device, run())
-}
-
-/// Makes the peak that [`memory_stats`] reports the current use.
-pub fn reset_peak_memory_stats(device: Device) {
-    fn run<B: Wrapped>() {
-        B::reset_peak_memory();
-    }
-    with_backend!(device, run());
-}
-
-/// Gives memory kept for reuse back to the system.
-///
-/// # Errors
-/// Where the device reports one.
-pub fn empty_cache(device: Device) -> Result<()> {
-    fn run<B: Wrapped>() -> Result<()> {
-        B::empty_cache()
-    }
-    with_backend!(device, run())
-}
-
-/// Sets the most bytes of freed memory that a device keeps for reuse, and gives back what is beyond. Returns the limit
-/// until now.
-///
-/// # Errors
-/// Where the device reports one.
-pub fn set_cache_limit(device: Device, bytes: usize) -> Result<usize> {
-    fn run<B: Wrapped>(bytes: usize) -> Result<usize> {
-        B::set_cache_limit(bytes)
-    }
-    with_backend!(device, run(bytes))
 }

@@ -49,7 +49,7 @@ impl Tensor {
         crate::warnings::of_cast(value.dtype(), self.dtype());
         // The cast happens where both dtypes exist: the GPU has no float64.
         let value = match self.device() {
-            Device::Gpu => value.cast(self.dtype())?.to_device(Device::Gpu)?,
+            device @ (Device::Gpu | Device::Meta) => value.cast(self.dtype())?.to_device(device)?,
             Device::Cpu => value.to_device(Device::Cpu)?.cast(self.dtype())?,
         };
         let _name = autograd::OpScope::of("copy_", 0);

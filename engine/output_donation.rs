@@ -26,7 +26,12 @@ impl Drop for Noted {
 
 /// Computes the row of an in-place op of `t`, whose result may lie in `t` itself.
 pub(crate) fn computed(t: &Tensor, schema: &'static Schema, row: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
-    if !schema.primitive || t.device() != Device::Cpu || !t.layout().is_contiguous() || autograd::is_followed(t) {
+    if crate::graph::recording()
+        || !schema.primitive
+        || t.device() != Device::Cpu
+        || !t.layout().is_contiguous()
+        || autograd::is_followed(t)
+    {
         return row();
     }
     // What the write would refuse is refused by it.

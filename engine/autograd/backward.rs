@@ -73,6 +73,7 @@ pub fn backward(
                    lucid.func.vjp, or lucid.autograd.grad, instead.";
         return Err(Error::runtime("backward", why));
     }
+    crate::graph::note_backward();
     let roots = roots("backward", tensors, grads, keep)?;
     if keep.create_graph {
         crate::warnings::warn_once!(

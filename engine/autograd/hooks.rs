@@ -286,6 +286,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::Runtime`] for a tensor that does not require a gradient.
     pub fn register_hook(&self, hook: Hook) -> Result<u64> {
+        crate::graph::note_break("register_hook", "a hook on a gradient is registered")?;
         if self.is_batched() {
             // The tape holds what is computed in the end; the hook sees the gradient of one sample.
             let levels = batching::levels_of(self);
@@ -315,6 +316,7 @@ impl Tensor {
     /// [`Error::Runtime`] for a tensor that does not require a gradient, or is not a leaf.
     pub fn register_post_accumulate_grad_hook(&self, hook: LeafHook) -> Result<u64> {
         let op = "register_post_accumulate_grad_hook";
+        crate::graph::note_break(op, "a hook on a gradient is registered")?;
         if !requires_grad(self) {
             let why = "cannot register a hook on a tensor that doesn't require gradient";
             return Err(Error::runtime(op, why));
@@ -324,6 +326,18 @@ impl Tensor {
             return Err(Error::runtime(op, why));
         }
         Ok(self.0.auto.leaf_extra().add(Registered::Accumulated(hook)))
+    }
+
+    /// Does something wait for its gradients, a hook or a note to keep them?
+    pub fn has_hooks(&self) -> bool {
+        if !requires_grad(self) {
+            return false;
+        }
+        let own = &batching::bare(self).0.auto;
+        match own.own_edge() {
+            Some(edge) => edge.node.with_extra(|e| !e.is_empty()),
+            None => !own.leaf_extra().is_empty(),
+        }
     }
 
     /// Takes a hook away; does nothing where it is gone already.
@@ -349,6 +363,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::Runtime`] for a tensor that does not require a gradient.
     pub fn retain_grad(&self) -> Result<()> {
+        crate::graph::note_break("retain_grad", "the gradient of a result is kept")?;
         if !requires_grad(self) {
             return Err(Error::runtime("retain_grad", "can't retain_grad on Tensor that has requires_grad=False"));
         }

@@ -129,6 +129,8 @@ pub fn enable_grad<T>(f: impl FnOnce() -> T) -> T {
 
 /// Adds what happens to tensors saved from now on in this thread; [`pop_packing`] takes it away again.
 pub fn push_packing(packing: SavedTensorHooks) {
+    // Where that is an error, it is found when the graph is finished.
+    let _ = crate::graph::note_break("saved_tensors_hooks", "hooks on saved tensors");
     PACKS.with_borrow_mut(|stack| stack.push(packing));
 }
 

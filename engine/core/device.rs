@@ -1,7 +1,7 @@
-//! The two devices, and how their names are resolved.
+//! The devices, and how their names are resolved.
 //!
 //! `cpu` is one; the GPU device has the name of what the installed MLX offers (`metal`, `cuda` or `mlx`, MLX on its own
-//! CPU stream) and always answers to `gpu`. Depends on `mlx-ffi` for that name.
+//! CPU stream) and always answers to `gpu`; `meta` has no memory. Depends on `mlx-ffi` for that name.
 
 use crate::error::{Error, Result};
 use std::fmt;
@@ -13,6 +13,8 @@ pub enum Device {
     Cpu,
     /// MLX: Metal, CUDA, or MLX's own CPU stream.
     Gpu,
+    /// None: a tensor with a shape, a dtype and strides, and no elements.
+    Meta,
 }
 
 /// What parsing a device's name gave.
@@ -25,16 +27,17 @@ pub struct Parsed {
 }
 
 impl Device {
-    /// The real name: `cpu`, `metal`, `cuda` or `mlx`.
+    /// The real name: `cpu`, `metal`, `cuda` or `mlx`; `meta`.
     pub fn name(self) -> &'static str {
         match self {
             Device::Cpu => "cpu",
             Device::Gpu => gpu_name().unwrap_or("gpu"),
+            Device::Meta => "meta",
         }
     }
 
-    /// Reads a device's name: `cpu`, `gpu`, `metal` (or `mps`, PyTorch's word for it), `cuda` or `mlx`, with an optional
-    /// index `:0`.
+    /// Reads a device's name: `cpu`, `gpu`, `metal` (or `mps`, PyTorch's word for it), `cuda`, `mlx` or `meta`, with an
+    /// optional index `:0`.
     ///
     /// A GPU other than the installed one gives the installed one and a warning, or an error under
     /// `LUCID_STRICT_DEVICE=1`.
@@ -53,8 +56,8 @@ impl Device {
     pub fn parse(text: &str) -> Result<Parsed> {
         let (name, index) = text.split_once(':').unwrap_or((text, "0"));
         let name = if name == "mps" { "metal" } else { name };
-        if !matches!(name, "cpu" | "gpu" | "metal" | "cuda" | "mlx") {
-            let why = format!("expected one of cpu, gpu, metal (or mps), cuda, mlx as the device, got {text:?}");
+        if !matches!(name, "cpu" | "gpu" | "metal" | "cuda" | "mlx" | "meta") {
+            let why = format!("expected one of cpu, gpu, metal (or mps), cuda, mlx, meta as the device, got {text:?}");
             return Err(Error::runtime("device", why));
         }
         if index != "0" {
@@ -62,6 +65,9 @@ impl Device {
         }
         if name == "cpu" {
             return Ok(Parsed { device: Device::Cpu, warning: None });
+        }
+        if name == "meta" {
+            return Ok(Parsed { device: Device::Meta, warning: None });
         }
         let real = gpu_name()?;
         if name == "gpu" || name == real {

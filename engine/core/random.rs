@@ -32,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::Device;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
+use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
@@ -149,6 +150,7 @@ impl Generator {
 
     /// Starts anew from a seed.
     pub fn manual_seed(&self, seed: u64) {
+        was_set();
         *self.state.lock() = State { seed, counter: 0 };
     }
 
@@ -181,6 +183,7 @@ impl Generator {
             Error::runtime("set_state", why)
         };
         let bytes: &[u8; STATE_BYTES] = state.try_into().map_err(|_| fail())?;
+        was_set();
         let word = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |x, &b| x << 8 | u64::from(b));
         *self.state.lock() = State { seed: word(0), counter: word(8) };
         Ok(())
@@ -188,7 +191,16 @@ impl Generator {
 
     /// The key of the next random op.
     pub fn next_key(&self) -> Key {
-        self.state.lock().next()
+        let key = self.state.lock().next();
+        if LOGGING.get() {
+            DRAWS.with_borrow_mut(|draws| draws.push((self.clone(), key)));
+        }
+        key
+    }
+
+    /// Do both share one state?
+    pub fn is_same(&self, other: &Generator) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
     }
 
     /// The key of the next random op, which runs on `device`.
@@ -204,6 +216,40 @@ impl Generator {
             _ => Ok(self.next_key()),
         }
     }
+}
+
+thread_local! {
+    static LOGGING: Cell<bool> = const { Cell::new(false) };
+    static DRAWS: RefCell<Vec<(Generator, Key)>> = const { RefCell::new(Vec::new()) };
+    static SET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that a generator's state was set.
+fn was_set() {
+    if LOGGING.get() {
+        SET.set(true);
+    }
+}
+
+/// Keeps what the calling thread draws from now on, for [`recent_draws`].
+pub fn log_draws() {
+    LOGGING.set(true);
+}
+
+/// What was drawn since [`log_draws`] or the last call, in order.
+pub fn recent_draws() -> Vec<(Generator, Key)> {
+    DRAWS.take()
+}
+
+/// The same, and no more is kept.
+pub fn take_draws() -> Vec<(Generator, Key)> {
+    LOGGING.set(false);
+    DRAWS.take()
+}
+
+/// Was the state of a generator set on the calling thread while draws were kept? Asked once.
+pub fn take_set() -> bool {
+    SET.take()
 }
 
 /// 53 random bits, as many as PyTorch takes: they pass through a float unharmed.

@@ -36,7 +36,7 @@ pub(super) fn bincount_body(x: &Tensor, weights: Option<&Tensor>, minlength: i64
         Some(w) => {
             let dtype = match (w.dtype(), device) {
                 (DType::F32, _) | (_, crate::Device::Gpu) => DType::F32,
-                (_, crate::Device::Cpu) => DType::F64,
+                (_, crate::Device::Cpu | crate::Device::Meta) => DType::F64,
             };
             (w.detach()?.cast(dtype)?, dtype)
         }

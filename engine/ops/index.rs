@@ -271,7 +271,7 @@ pub(super) fn checked_indices(
 /// As [`Tensor::to_device`].
 pub fn beside(x: &Tensor, index: &Tensor) -> Result<Tensor> {
     match (index.device(), x.device()) {
-        (Device::Cpu, Device::Gpu) => index.to_device(Device::Gpu),
+        (Device::Cpu, device @ (Device::Gpu | Device::Meta)) => index.to_device(device),
         _ => Ok(index.clone()),
     }
 }

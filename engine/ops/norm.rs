@@ -64,7 +64,10 @@ fn standardize_second(c: &Ctx<'_>, v: &Tensor, dims: usize, eps: f64) -> Result<
 fn affine_back(c: &Ctx<'_>, g: &Tensor, dims: usize, eps: f64) -> Result<Grads> {
     let (x, w) = (c.x(0)?, c.x(1)?);
     let arrays = (dispatch::cpu_array(g), dispatch::cpu_array(&x), dispatch::cpu_array(&w));
-    let followed = autograd::grad_enabled() || [g, &x, &w].into_iter().any(autograd::forward::carries);
+    // A graph holds steps of `dispatch` alone.
+    let followed = crate::graph::recording()
+        || autograd::grad_enabled()
+        || [g, &x, &w].into_iter().any(autograd::forward::carries);
     if let ((Some(g), Some(x), Some(w)), false) = (arrays, followed) {
         let begun = profile::begin();
         let grads = lucid_cpu::affine_gradients(g, x, w, dims, eps)?;

@@ -402,9 +402,9 @@ fn logaddexp2_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 fn float_power_body(x: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
     let dtype = match (result_type([Operand::Tensor(x), exponent]), x.device()) {
-        (d, Device::Cpu) if d.is_complex() => DType::C128,
+        (d, Device::Cpu | Device::Meta) if d.is_complex() => DType::C128,
         (d, Device::Gpu) if d.is_complex() => DType::C64,
-        (_, Device::Cpu) => DType::F64,
+        (_, Device::Cpu | Device::Meta) => DType::F64,
         (_, Device::Gpu) => DType::F32,
     };
     let x = x.cast(dtype)?;

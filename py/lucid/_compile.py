@@ -1,11 +1,14 @@
-"""`lucid.compile` for programs that call it; there is no compiler of whole functions yet."""
+"""`lucid.compile`: functions, modules and whole training steps that run recorded graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from lucid._warnings import warn_once
+from lucid import errors
+
+_MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_BACKENDS = (None, "lucid", "inductor", "eager")
 
 
 def compile(
@@ -22,29 +25,87 @@ def compile(
     isolate_recompiles: bool = False,
     dynamic_shapes: Any = None,
 ) -> Any:
-    """Returns a function or module as it is, and warns once that nothing is compiled.
+    """A function or module that runs a recorded graph in the place of its Python code.
+
+    The first call with inputs of certain shapes, strides, dtypes and devices runs as it is, and the primitives that it
+    dispatches are recorded: of the forward pass, of a backward pass inside of it, or else of the one that its results
+    lead to. The graph is checked, folded and freed of what is not needed; calls alike run it. Parameters, buffers and
+    what else the function reaches are read anew in each call. `optimizer.step()` is called between the parts of the
+    graph, so that a whole training step can be compiled.
+
+    A call is alike where its other arguments and all Python values that the function reaches (closure, globals,
+    attributes, `training`, hooks) are the same, and grad mode and autocast are. Where a call reads elements (`item`,
+    `tolist`, a shape that depends on values), prints, changes Python state or registers hooks, no graph is all of it:
+    such calls run as they are written, every time, and `lucid.compiler.explain` says why.
 
     Args:
         model: a function or module, or `None` for a decorator.
-        fullgraph, dynamic, backend, mode, options, name: of PyTorch's compiler; without meaning here.
-        disable: whether to compile at all; with `True` there is no warning.
-        recompile_limit, isolate_recompiles, dynamic_shapes: as `fullgraph`.
+        fullgraph: whether what cannot be one graph is an error, raised at the line that it is in. Default: False.
+        dynamic: taken; each shape has a graph of its own, whatever it says.
+        backend: `"lucid"` (or `"inductor"`, its name in PyTorch) or `"eager"`, which records nothing.
+        mode: one of PyTorch's names; all give the same graphs.
+        options: there are none: anything but an empty dict is an error.
+        name: a name for reports.
+        disable: whether not to compile; then `model` itself is given back.
+        recompile_limit: how many graphs there may be; 8 unless set (`lucid._dynamo.config.recompile_limit`). Calls
+            beyond run as they are written.
+        isolate_recompiles, dynamic_shapes: taken; functions never share graphs, and shapes are never symbolic.
 
     Returns:
-        `model` itself, or the decorator.
+        The compiled function; for a module a module that shares its parameters (`_orig_mod` is the one given).
 
-    Differences from PyTorch: there the result is compiled on its first call. The GPU device records lazily and fuses.
+    Raises:
+        TypeError: `model` cannot be called.
+        RuntimeError: an unknown mode, option or backend; with `fullgraph` what no graph can hold.
+
+    Differences from PyTorch: a graph that is broken runs as it is written as a whole, not in two halves; shapes are not
+    symbolic; backends of one's own are not taken; gradients of gradients do not go through a compiled call.
 
     Example:
-        >>> import warnings
-        >>> with warnings.catch_warnings():
-        ...     warnings.simplefilter("ignore")
-        ...     f = lucid.compile(lambda x: x + 1)
-        >>> f(lucid.ones(2))
-        tensor([2., 2.])
+        >>> @lucid.compile
+        ... def f(x, y):
+        ...     return (x * y + 1).sum()
+        >>> f(lucid.ones(3), lucid.ones(3)), f(lucid.ones(3), lucid.ones(3) * 2)
+        (tensor(6.), tensor(9.))
+        >>> lucid.compiler.explain(f).graph_count
+        1
     """
-    if model is not None and not callable(model):
-        raise TypeError(f"compile(): expected a function or a module, got {type(model).__name__}")
-    if not disable:
-        warn_once("compile", "compile(): nothing is compiled; the call runs as it is (the GPU device fuses lazily)")
-    return model if model is not None else lambda given: given
+    from lucid.compiler import _function
+
+    if mode not in _MODES:
+        known = ", ".join(str(m) for m in _MODES if m)
+        raise errors.RuntimeError(f"compile(): unrecognized mode={mode!r}, should be one of: {known}")
+    if mode is not None and options is not None:
+        raise errors.RuntimeError(
+            "compile(): either mode or options can be specified, but both can't be specified at once"
+        )
+    if options:
+        raise errors.RuntimeError(f"compile(): unexpected optimization option {next(iter(options))!r}; there are none")
+    if callable(backend) or backend not in _BACKENDS:
+        shown = getattr(backend, "__name__", backend)
+        raise errors.RuntimeError(
+            f"compile(): invalid backend {shown!r}; there are 'lucid' (or 'inductor') and 'eager'"
+        )
+    if recompile_limit is not None and (not isinstance(recompile_limit, int) or recompile_limit < 1):
+        raise errors.RuntimeError(f"compile(): recompile_limit must be an int above 0, got {recompile_limit!r}")
+
+    def wrap(given: Callable[..., Any]) -> Any:
+        _function.check(given)
+        if disable or backend == "eager" or getattr(given, "_lucid_disabled", False):
+            return given
+        return _wrapped(given, {"fullgraph": fullgraph, "limit": recompile_limit, "name": name})
+
+    return wrap if model is None else wrap(model)
+
+
+def _wrapped(given: Any, options: dict[str, Any]) -> Any:
+    from lucid.compiler import _function
+    from lucid.nn import Module
+
+    if isinstance(given, Module):
+        from lucid.compiler._module import OptimizedModule
+
+        return OptimizedModule(given, options)
+    inner = getattr(given, "_compiled", None)
+    # What is compiled already is compiled anew, of what it was made of.
+    return _function.compiled_function(given if inner is None else inner.fn, **options)

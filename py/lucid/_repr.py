@@ -227,6 +227,10 @@ def _tensor_repr(tensor: Tensor) -> str:
         suffixes += [f"size={tuple(tensor.shape)}", f"nnz={tensor._nnz()}"]
         suffixes += [f"dtype={tensor.dtype}"] if named else []
         suffixes.append(f"layout={tensor.layout!r}")
+    elif tensor.is_meta:
+        suffixes.append(f"size={tuple(tensor.shape)}")
+        suffixes += [f"dtype={tensor.dtype}"] if tensor.dtype is not default else []
+        text = "..."
     elif tensor.numel() == 0:
         if tensor.ndim != 1:
             suffixes.append(f"size={tuple(tensor.shape)}")
@@ -282,7 +286,7 @@ def tensor_html(tensor: Tensor) -> str:
             *_statistics(t),
         ]
         head = f"<div><small>{html.escape(' · '.join(facts))}</small></div>"
-        if t.ndim > 2 or t.numel() == 0 or t.is_sparse:
+        if t.ndim > 2 or t.numel() == 0 or t.is_sparse or t.is_meta:
             return f"{head}<pre>{html.escape(repr(tensor))}</pre>"
         return head + _table(t)
 
@@ -318,7 +322,7 @@ def _mark(i: int | None) -> str:
 
 def _statistics(t: Tensor) -> list[str]:
     """What is worth knowing of all elements."""
-    if t.numel() == 0 or t.dtype.is_complex or t.is_sparse:
+    if t.numel() == 0 or t.dtype.is_complex or t.is_sparse or t.is_meta:
         return []
     if t.dtype is _C.bool:
         return [f"{int(t.sum())} of {t.numel()} true"]

@@ -8,7 +8,8 @@ use pyo3::types::{PyString, PyTuple};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 
-/// A device: `lucid.device("cpu")` or `lucid.device("gpu")`.
+/// A device: `lucid.device("cpu")`, `lucid.device("gpu")`, or `lucid.device("meta")`, which has no memory: tensors there have
+/// a shape, a dtype and strides alone.
 #[pyclass(name = "device", module = "lucid", frozen)]
 pub struct PyDevice(pub Device);
 
@@ -34,7 +35,7 @@ impl PyDevice {
         }
     }
 
-    /// The real name: `cpu`, `metal`, `cuda` or `mlx`.
+    /// The real name: `cpu`, `metal`, `cuda`, `mlx` or `meta`.
     #[getter]
     fn r#type(&self) -> &'static str {
         self.0.name()
@@ -59,7 +60,7 @@ impl PyDevice {
     }
 
     fn __hash__(&self) -> u64 {
-        0x6c75_6369_6400 + u64::from(self.0 == Device::Gpu)
+        0x6c75_6369_6400 + slot(self.0) as u64
     }
 
     /// `with device:` makes new tensors there, as `set_default_device` does, until the block ends. For the calling
@@ -79,7 +80,11 @@ impl PyDevice {
 
     /// Pickled by kind: a tensor saved on one machine's GPU is read to another's.
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, pyo3::types::PyType>, (&'static str,)) {
-        let name = if self.0 == Device::Cpu { "cpu" } else { "gpu" };
+        let name = match self.0 {
+            Device::Cpu => "cpu",
+            Device::Gpu => "gpu",
+            Device::Meta => "meta",
+        };
         (py.get_type::<PyDevice>(), (name,))
     }
 }
@@ -89,12 +94,22 @@ thread_local! {
     static FORMER: RefCell<Vec<Device>> = const { RefCell::new(Vec::new()) };
 }
 
-static OBJECTS: PyOnceLock<[Py<PyDevice>; 2]> = PyOnceLock::new();
+/// The place of a device among all.
+fn slot(device: Device) -> usize {
+    match device {
+        Device::Cpu => 0,
+        Device::Gpu => 1,
+        Device::Meta => 2,
+    }
+}
+
+static OBJECTS: PyOnceLock<[Py<PyDevice>; 3]> = PyOnceLock::new();
 
 /// The object of a device.
 pub fn device_object(py: Python<'_>, device: Device) -> PyResult<&'static Py<PyDevice>> {
-    let make = || PyResult::Ok([Py::new(py, PyDevice(Device::Cpu))?, Py::new(py, PyDevice(Device::Gpu))?]);
-    Ok(&OBJECTS.get_or_try_init(py, make)?[usize::from(device == Device::Gpu)])
+    let of = |device| Py::new(py, PyDevice(device));
+    let make = || PyResult::Ok([of(Device::Cpu)?, of(Device::Gpu)?, of(Device::Meta)?]);
+    Ok(&OBJECTS.get_or_try_init(py, make)?[slot(device)])
 }
 
 /// The device that an object names; `None` if it is not of a kind that can.

@@ -222,7 +222,7 @@ fn _eval(py: Python<'_>, tensors: &Bound<'_, PyAny>, wait: bool) -> PyResult<()>
 #[pyo3(signature = (device=None))]
 fn _synchronize(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     match device.filter(|d| !d.is_none()).map(|d| device_arg("synchronize", d)).transpose()? {
-        Some(Device::Cpu) => Ok(()),
+        Some(Device::Cpu | Device::Meta) => Ok(()),
         Some(Device::Gpu) | None => {
             py.detach(mlx_ffi::synchronize).map_err(|e| errors::runtime_error(py, e.to_string()))?;
             py.check_signals()

@@ -23,6 +23,7 @@ mod errors;
 mod format;
 mod functions;
 mod llm;
+mod graph;
 mod metal;
 mod module_attributes;
 mod ops;
@@ -73,6 +74,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(metal::_metal_run_kernel, m)?)?;
     m.add_function(wrap_pyfunction!(shared::_from_shared, m)?)?;
     optim::register(m)?;
+    graph::register(m)?;
     schema::register(m)?;
     llm::register(m)?;
     functions::register_exit(m)?;

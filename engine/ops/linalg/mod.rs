@@ -308,7 +308,8 @@ fn slogdet_body(a: &Tensor) -> Result<(Tensor, Tensor)> {
 /// LAPACK's word on each matrix: refused where it is not 0, looking also through what `vmap` hides.
 pub(in crate::ops) fn refuse(info: &Tensor, why: impl FnOnce(i64) -> Box<Error>) -> Result<()> {
     let worst = crate::batching::bare(info).detach()?;
-    if worst.numel() == 0 {
+    // Without elements, as on the device meta, there is nothing to refuse.
+    if worst.numel() == 0 || worst.device() == crate::Device::Meta {
         return Ok(());
     }
     match worst.amax(None, false)?.item()?.to_i64() {

@@ -56,7 +56,12 @@ def forbid_in_graph(fn: Any) -> Any:
 
 
 def graph_break(msg: str = "") -> None:
-    """Ends the graph that a compiler traces. Nothing is traced."""
+    """Ends the graph that `lucid.compile` records: the call runs as it is written."""
+    from lucid import _C
+    from lucid.compiler import _trace
+
+    if _C._graph_recording():
+        _trace.outside(f"graph_break() is called {msg}".rstrip())
 
 
 def run(fn: Callable[..., Any] | None = None) -> Any:

@@ -1,7 +1,7 @@
-"""PyTorch's names around its compiler, as `torch.compiler`.
+"""What is around `lucid.compile`, as `torch.compiler`: questions, explanations, counts, and what is not compiled.
 
-Calls run as they are written, so decorators that steer a compiler return their function, and questions about it are
-answered: nothing is compiling, nothing is exported. The GPU device records lazily and fuses as it is.
+Decorators that steer PyTorch's tracer of Python code return their function: here the call that is recorded runs as it
+is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from lucid import errors
+from lucid import _C, errors
 from lucid._warnings import warn_once
 from lucid.compiler import config as config
 
@@ -21,6 +21,7 @@ __all__ = [
     "config",
     "cudagraph_mark_step_begin",
     "disable",
+    "explain",
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
@@ -37,6 +38,7 @@ __all__ = [
     "skip_guard_on_all_nn_modules_unsafe",
     "skip_guard_on_globals_unsafe",
     "skip_guard_on_inbuilt_nn_modules_unsafe",
+    "statistics",
     "substitute_in_graph",
     "wrap_numpy",
 ]
@@ -45,13 +47,66 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def is_compiling() -> bool:
-    """Whether the call is being traced for compilation: `False`."""
-    return False
+    """Whether the call is being recorded for `lucid.compile`."""
+    return _C._graph_recording()
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether the call is being traced for compilation: `False`."""
-    return False
+    """Whether the call is being recorded for `lucid.compile`."""
+    return _C._graph_recording()
+
+
+def explain(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a function is compiled to, and why it is not where it is not.
+
+    Args:
+        fn: a function or module, compiled or not.
+        args, kwargs: a call of it, which is made. Without any, what a compiled function has recorded so far is
+        explained.
+
+    Returns:
+        `graph_count`, `graph_break_count`, `break_reasons`, `op_count`, and `graphs`: per graph its text, its steps
+        with shapes, dtypes and bytes, its form in Graphviz's language, what each pass changed and the groups of
+        element-wise steps. Its text shows all of it.
+
+    Example:
+        >>> print(lucid.compiler.explain(lambda x: x.sum().item(), lucid.ones(2)).break_reasons)
+        ['item: the elements of a tensor are read']
+    """
+    from lucid.compiler import _function
+
+    made = getattr(fn, "_compiled", None)
+    if not isinstance(made, _function.Function):
+        _function.check(fn)
+        made = _function.Function(fn, fullgraph=False, limit=None, name=None)
+        made.call(args, kwargs)
+    elif args or kwargs:
+        made.call(args, kwargs)
+    return _function.explanation(made)
+
+
+def statistics(fn: Any = None) -> dict[str, Any]:
+    """Counts of calls, recordings, replays, calls as they are written, recompiles and reasons since the last `reset`.
+
+    Args:
+        fn: a compiled function or module; all of them where it is not given.
+
+    Example:
+        >>> f = lucid.compile(lambda x: x + 1)
+        >>> _ = f(lucid.ones(2)), f(lucid.ones(2))
+        >>> [lucid.compiler.statistics(f)[name] for name in ("calls", "recorded", "replayed")]
+        [2, 1, 1]
+    """
+    import dataclasses
+
+    from lucid.compiler import _function
+
+    if fn is None:
+        return dataclasses.asdict(_function.TOTAL)
+    made = getattr(fn, "_compiled", None)
+    if not isinstance(made, _function.Function):
+        raise errors.TypeError(f"statistics(): expected a compiled function or module, got {type(fn).__name__}")
+    return dataclasses.asdict(made.statistics)
 
 
 def is_exporting() -> bool:
@@ -60,7 +115,8 @@ def is_exporting() -> bool:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Marks a function that is never compiled. Returns the function; also used as `@disable()` and `@disable(...)`.
+    """Marks a function that is never compiled: whoever calls it runs as it is written, too. Also used as `@disable()`
+    and `@disable(...)`.
 
     Args:
         fn: the function, or `None` for a decorator.
@@ -74,7 +130,9 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         >>> f(1)
         2
     """
-    return fn if fn is not None else lambda given: given
+    from lucid.compiler import _function
+
+    return _function.disabled(fn) if fn is not None else _function.disabled
 
 
 def allow_in_graph(fn: Any) -> Any:
@@ -109,12 +167,15 @@ def cudagraph_mark_step_begin() -> None:
 
 
 def reset() -> None:
-    """Forgets what was compiled, which is nothing."""
+    """Forgets all recorded graphs, and all counts."""
+    from lucid.compiler import _function
+
+    _function.reset_all()
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The compilers that can be chosen: none."""
-    return []
+    """The compilers that `lucid.compile` can be given."""
+    return ["lucid"]
 
 
 def save_cache_artifacts() -> None:
@@ -137,13 +198,27 @@ def set_enable_guard_collectives(enabled: bool) -> bool:
     return False
 
 
+_STANCE = "default"
+
+
+def _stance_name() -> str:
+    return _STANCE
+
+
 @contextlib.contextmanager
-def _stance() -> Iterator[None]:
-    yield
+def _stance(former: str) -> Iterator[None]:
+    global _STANCE
+    try:
+        yield
+    finally:
+        _STANCE = former
 
 
 def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
-    """Says how compiled functions behave: each stance gives the results that calls give without a compiler.
+    """Says how compiled functions behave, from now on, or within a `with` block of what it returns.
+
+    With `"force_eager"` they run as they are written. The other stances change nothing: calls give the same results
+    whenever they are recorded.
 
     Args:
         stance: `"default"`, `"force_eager"`, `"eager_on_recompile"`, `"eager_then_compile"`, `"fail_on_recompile"`.
@@ -159,7 +234,9 @@ def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
         raise errors.RuntimeError(f"invalid torch.compile stance '{stance}'")
     if force_backend is not None and stance != "default":
         raise errors.RuntimeError("non-default stance cannot have force_backend set")
-    return _stance()
+    global _STANCE
+    former, _STANCE = _STANCE, stance
+    return _stance(former)
 
 
 def _guards(name: str) -> Callable[[list[Any]], list[bool]]:

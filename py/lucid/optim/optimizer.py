@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid._absent import teller
 from lucid._public_names import NamedInErrors, named_by_class
 from lucid._warnings import warn
@@ -349,6 +349,16 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         if "_step_pre_hooks" not in self.__dict__:
             # A wrapper around another optimizer, which was not made as one itself and has no hooks.
             return step(self, *args, **kwargs)
+        if _C._graph_recording():
+            from lucid.compiler import _trace
+
+            if args or kwargs:
+                _trace.outside("an optimizer's step is called with a closure")
+            elif _trace.tracer() is not None:
+                return _trace.host_call(lambda: hooked_step(self), lambda: self.step())
+        return hooked_step(self, *args, **kwargs)
+
+    def hooked_step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         # As in PyTorch, hooks see the optimizer among the arguments.
         args = (self, *args)
         for hook in [*_STEP_PRE_HOOKS.values(), *self._step_pre_hooks.values()]:

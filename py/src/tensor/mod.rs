@@ -330,10 +330,10 @@ impl PyTensor {
         let _ = stream;
     }
 
-    /// Is it without memory? There are no such tensors here.
+    /// Is it without memory, on the device `meta`?
     #[getter]
     fn is_meta(&self) -> bool {
-        false
+        self.read().device() == lucid::Device::Meta
     }
 
     /// Are its elements quantized? There are no such tensors here.

@@ -138,7 +138,8 @@ class CallMixin(_BackwardKind):
         own = self.__dict__
         try:
             hooked = (
-                own["_forward_pre_hooks"]
+                "_compiled_call" in own
+                or own["_forward_pre_hooks"]
                 or own["_forward_hooks"]
                 or own["_backward_hooks"]
                 or own["_backward_pre_hooks"]
@@ -156,6 +157,11 @@ class CallMixin(_BackwardKind):
                 if type(self).__module__.startswith("lucid."):
                     name_call(error, type(self).__name__)
                 raise
+        compiled = own.get("_compiled_call")
+        return self._call_with_hooks(args, kwargs) if compiled is None else compiled.run(self, args, kwargs)
+
+    def _call_plain(self, *args: Any, **kwargs: Any) -> Any:
+        """The call as it is without `compile()`."""
         return self._call_with_hooks(args, kwargs)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -436,8 +436,11 @@ class Module(NamedInErrors, CallMixin, StateDictMixin):
         return self._apply(Conversion(device="metal"))
 
     def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
-        """Moves parameters and buffers without their elements, which may then be anything."""
-        return self._apply(lambda t: lucid.empty(tuple(t.shape), dtype=t.dtype, device=device), recurse)
+        """Moves parameters and buffers without their elements, which may then be anything.
+
+        So a module that was made on the device `meta` gets its memory.
+        """
+        return self._apply(lambda t: lucid.empty_like(t, device=device), recurse)
 
     def share_memory(self: T) -> T:
         """Moves parameters and buffers into memory that other processes can map, see `Tensor.share_memory_`."""
@@ -446,10 +449,14 @@ class Module(NamedInErrors, CallMixin, StateDictMixin):
         return self
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Warns once that nothing is compiled: the GPU device records lazily and fuses as it is."""
+        """Has calls of this module run recorded graphs, as `lucid.compile(self)` would; takes the same options."""
         import lucid
 
-        lucid.compile(self, *args, **kwargs)
+        # Its options are checked; of each copy of the module the calls are recorded apart.
+        if lucid.compile(self, *args, **kwargs) is not self:
+            from lucid.compiler._module import ModuleCall
+
+            self.__dict__["_compiled_call"] = ModuleCall(args, kwargs)
 
     # ---- modes and gradients -----------------------------------------------------------------------------------------
 

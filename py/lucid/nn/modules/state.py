@@ -261,6 +261,12 @@ class StateDictMixin:
             return
         try:
             with lucid.no_grad():
+                if member.is_meta and not value.is_meta and not assign:
+                    warn(
+                        f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the "
+                        f"current model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the "
+                        f"state dictionary to their corresponding key in the module instead of copying them in place?)"
+                    )
                 if assign:
                     place[name] = Parameter(value, member.requires_grad) if isinstance(member, Parameter) else value
                 else:

@@ -71,11 +71,13 @@ def test_decorators_keep_the_function() -> None:
     for made in (
         *(d(f) for d in (jit.script, jit.ignore, jit.unused, jit.export, jit.script_method, jit.script_if_tracing)),
         *(d(f) for d in (jit.ignore(), jit.ignore(drop=True), jit._overload_method, jit._script_if_tracing)),
-        *(d(f) for d in (lucid.compiler.disable, lucid.compiler.disable(recursive=False), lucid._dynamo.disable())),
         *(d(f) for d in (lucid.compiler.allow_in_graph, lucid._dynamo.assume_constant_result)),
         lucid.compile(f, disable=True),
     ):
         assert made is f
+    for disable in (lucid.compiler.disable, lucid.compiler.disable(recursive=False), lucid._dynamo.disable()):
+        assert disable(f)(1) == 2
+        assert lucid.compile(disable(f)).__wrapped__ is f
     with pytest.raises(RuntimeError, match="must be a bool or a function"):
         jit.ignore(3)
     with pytest.raises(RuntimeError, match="class"):
@@ -178,8 +180,6 @@ SWITCHES = {
     "fusion": lambda: lucid.jit.set_fusion_strategy([("STATIC", 2)]),
     "onednn": lambda: lucid.jit.enable_onednn_fusion(True),
     "fuser": lambda: lucid.jit.fuser("fuser1").__enter__(),
-    "compile": lambda: lucid.compile(len),
-    "module": lambda: lucid.nn.Linear(1, 1).compile(),
     "guards": lambda: lucid.compiler.set_enable_guard_collectives(True),
 }
 

@@ -1,0 +1,216 @@
+//! Running a graph on arrays.
+//!
+//! Depends on `dispatch` for each step. Invariant: a value is given up with the step that reads it last, so that its memory
+//! may become that step's result.
+
+use super::recorder::with_key;
+use super::{Graph, Step, Value};
+use crate::dispatch::{self, Prim};
+use crate::random::{self, Key};
+use crate::{Device, Error, Result, Tensor};
+use smallvec::SmallVec;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A graph that has been made ready to run.
+pub struct Program {
+    graph: Graph,
+    /// Per step, the values that nothing reads after it.
+    ends: Vec<SmallVec<[Value; 2]>>,
+    /// The storages that are written to or handed out.
+    changing: HashSet<Value>,
+    /// The inputs that a run begins with.
+    early: Vec<Value>,
+}
+
+/// One run of a [`Program`], which may stop at steps of the host. A clone goes on from the same place by itself.
+#[derive(Clone)]
+pub struct Execution {
+    program: Arc<Program>,
+    values: Vec<Option<Tensor>>,
+    keys: Vec<Key>,
+    at: usize,
+}
+
+impl Program {
+    /// Checks a graph, and works out how long each value is needed. The inputs in `late` are not given at first, but by
+    /// [`Execution::set`] before they are read.
+    ///
+    /// # Errors
+    /// As [`Graph::verify`].
+    pub fn new(graph: Graph, late: &[Value]) -> Result<Arc<Program>> {
+        graph.verify()?;
+        #[allow(clippy::disallowed_methods)] // As many as values that are there.
+        let mut last: Vec<Option<usize>> = vec![None; graph.infos.len()];
+        for (at, step) in graph.steps.iter().enumerate() {
+            step.uses().into_iter().chain(step.out()).for_each(|v| last[v as usize] = Some(at));
+        }
+        let stays = graph.outputs.iter().chain(graph.constants.iter().map(|(v, _)| v));
+        stays.for_each(|&v| last[v as usize] = None);
+        #[allow(clippy::disallowed_methods)] // As many as steps that are there.
+        let mut ends = vec![SmallVec::new(); graph.steps.len()];
+        for (value, last) in last.iter().enumerate() {
+            if let Some(at) = last {
+                ends[*at].push(value as Value);
+            }
+        }
+        let mut changing = graph.written();
+        changing.extend(graph.escaping());
+        let early = graph.inputs.iter().copied().filter(|v| !late.contains(v)).collect();
+        Ok(Arc::new(Program { graph, ends, changing, early }))
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Begins a run on these inputs.
+    ///
+    /// # Errors
+    /// Where there are too many or too few, or one is not of the shape, dtype, strides and device that the graph was made for.
+    pub fn begin(self: &Arc<Program>, inputs: &[Tensor]) -> Result<Execution> {
+        let graph = &self.graph;
+        if inputs.len() != self.early.len() {
+            let why = format!("takes {} inputs, got {}", self.early.len(), inputs.len());
+            return Err(Error::runtime("graph", why));
+        }
+        #[allow(clippy::disallowed_methods)] // As many as values that are there.
+        let mut values = vec![None; graph.infos.len()];
+        for (&value, t) in self.early.iter().zip(inputs) {
+            let info = graph.info(value)?;
+            let fits = t.shape() == &info.shape[..] && t.dtype() == info.dtype && t.device() == info.device;
+            if !fits || t.strides() != &info.strides[..] {
+                let why = format!("the graph was made for another input {value}");
+                return Err(Error::shape("graph", why, &[&info.shape, t.shape()]));
+            }
+            values[value as usize] = Some(Tensor::from_storage(t.storage().clone()));
+        }
+        for (value, t) in &graph.constants {
+            // What is written to, or handed out, is a copy.
+            let own = self.changing.contains(&graph.infos[*value as usize].root);
+            let t = if own { Tensor::from_storage(dispatch::copied_storage(t)?) } else { t.clone() };
+            values[*value as usize] = Some(t);
+        }
+        Ok(Execution { program: Arc::clone(self), values, keys: Vec::new(), at: 0 })
+    }
+}
+
+impl Execution {
+    /// Runs to the next step of the host, whose number it gives, or to `end`; all steps where that is `None`.
+    ///
+    /// # Errors
+    /// What the kernels report.
+    pub fn run(&mut self, end: Option<usize>) -> Result<Option<u32>> {
+        let program = Arc::clone(&self.program);
+        let end = end.unwrap_or(program.graph.steps.len()).min(program.graph.steps.len());
+        while self.at < end {
+            let at = self.at;
+            self.at += 1;
+            match &program.graph.steps[at] {
+                Step::Host { call } => return Ok(Some(*call)),
+                step => self.step(&program, at, step)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives a value from outside, such as an input of the second part.
+    pub fn set(&mut self, value: Value, t: &Tensor) {
+        if let Some(place) = self.values.get_mut(value as usize) {
+            *place = Some(Tensor::from_storage(t.storage().clone()));
+        }
+    }
+
+    /// A value that has been made and is still there.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where it is not.
+    pub fn value(&self, value: Value) -> Result<Tensor> {
+        let found = self.values.get(value as usize).and_then(Option::as_ref);
+        let t = found.ok_or_else(|| Error::runtime("graph", format!("%{value} is not there (any more)")))?;
+        Ok(Tensor::from_storage(t.storage().clone()))
+    }
+
+    fn read(&self, value: Value) -> Result<&Tensor> {
+        let found = self.values.get(value as usize).and_then(Option::as_ref);
+        found.ok_or_else(|| Error::runtime("graph", format!("%{value} is not there (any more)")))
+    }
+
+    fn step(&mut self, program: &Program, at: usize, step: &Step) -> Result<()> {
+        match step {
+            Step::Op { prim, inputs, out, meta, key } => {
+                let keyed = match key {
+                    None => None,
+                    Some(from) => {
+                        let drawn = self.keys.get(from.draw as usize).copied();
+                        let drawn = drawn.ok_or_else(|| Error::runtime("graph", "a key that was not drawn"))?;
+                        Some(with_key(prim, from.child.map_or(drawn, |i| drawn.child(i))))
+                    }
+                };
+                let prim = keyed.as_ref().unwrap_or(prim);
+                // What is read here for the last time is nobody's but this step's.
+                let mut held: SmallVec<[Tensor; 4]> = SmallVec::new();
+                for (i, &value) in inputs.iter().enumerate() {
+                    let again = inputs[i + 1..].contains(&value) || inputs[..i].contains(&value);
+                    let last = !again && program.ends[at].contains(&value);
+                    let taken = if last { self.values[value as usize].take() } else { None };
+                    held.push(match taken {
+                        Some(t) => t,
+                        None => self.read(value)?.clone(),
+                    });
+                }
+                let over = held.first().is_some_and(|x| spent(prim, x, meta, program, *out));
+                let refs: SmallVec<[&Tensor; 4]> = held.iter().collect();
+                let device = match prim {
+                    Prim::Transfer(_) => held.first().map(Tensor::device),
+                    _ => None,
+                };
+                let device = device.unwrap_or(program.graph.info(*out)?.device);
+                let made = dispatch::run(prim, &refs, meta, device, over)?;
+                self.values[*out as usize] = Some(Tensor::from_storage(made));
+            }
+            Step::View { op, of, out, layout } => {
+                let made = dispatch::run_view(op, self.read(*of)?, layout.clone())?;
+                self.values[*out as usize] = Some(Tensor::from_storage(made));
+            }
+            Step::Assign { dst, src } => {
+                let (dst, src) = (self.read(*dst)?, self.read(*src)?);
+                dispatch::assign("copy_", dst, src, false)?;
+            }
+            Step::IndexInto { op, dst, rest } => {
+                let rest = rest.iter().map(|&v| self.read(v)).collect::<Result<SmallVec<[&Tensor; 4]>>>()?;
+                dispatch::index_into(op, self.read(*dst)?, &rest)?;
+            }
+            Step::Draw { draw } => {
+                let key = match program.graph.draws.get(*draw as usize) {
+                    Some(Some(generator)) => generator.next_key(),
+                    Some(None) | None => random::next_key(),
+                };
+                self.keys.push(key);
+            }
+            Step::Eval { values, wait } => {
+                let all = values.iter().map(|&v| self.read(v)).collect::<Result<Vec<&Tensor>>>()?;
+                dispatch::eval(&all, *wait)?;
+            }
+            Step::Host { .. } => {}
+        }
+        for &value in &program.ends[at] {
+            self.values[value as usize] = None;
+        }
+        Ok(())
+    }
+}
+
+/// May an element-wise step write over its first operand, since nobody reads that again?
+fn spent(prim: &Prim, x: &Tensor, meta: &lucid_ir::Meta, program: &Program, out: Value) -> bool {
+    matches!(prim, Prim::Unary(_) | Prim::Binary(_))
+        && x.device() == Device::Cpu
+        && x.is_unshared()
+        && x.is_contiguous()
+        && x.layout().offset == 0
+        && x.storage_numel() == x.numel()
+        && x.shape() == &meta.shape[..]
+        && x.dtype() == meta.dtype
+        && program.graph.info(out).is_ok_and(|info| info.strides[..] == *x.strides())
+}

@@ -1,0 +1,646 @@
+"""Compiled against eager: every op's samples, modules, training steps, and what must not be kept from one call to the
+next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lucid
+import lucid.nn.functional as F
+import pytest
+from lucid import nn
+
+from tests.python.samples import lucid_function, results, rows, samples
+
+DEVICES = ("cpu", "gpu")
+
+#: Why no graph is all of an op, where it is not.
+KNOWN = (
+    "the elements of a tensor are read",
+    "the shape of the result depends on the elements",
+    "the call returns a view of a tensor that it was given, or reaches",
+    "the call returns several views of one tensor",
+)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    lucid.compiler.reset()
+    yield
+    lucid.compiler.reset()
+
+
+def count(f: Any, name: str) -> int:
+    return int(lucid.compiler.statistics(f)[name])
+
+
+def same(got: Any, want: Any, exact: bool = True) -> None:
+    assert type(got) is type(want)
+    if not isinstance(want, lucid.Tensor):
+        assert got == want
+        return
+    facts = [(t.shape, t.stride(), t.dtype, t.device, t.requires_grad, t.is_leaf) for t in (got, want)]
+    assert facts[0] == facts[1]
+    if exact:
+        assert lucid.equal(got.detach(), want.detach()) or lucid.allclose(got.detach(), want.detach(), equal_nan=True)
+    else:
+        lucid.testing.assert_close(got.detach(), want.detach(), equal_nan=True)
+
+
+def inputs_of(row: dict[str, Any], device: str) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    for sample in samples(row, device):
+
+        def made(data: Any) -> Any:
+            t = lucid.tensor(data.values)
+            if device == "gpu" and t.dtype == lucid.float64:
+                t = t.float()
+            if device == "gpu" and t.dtype == lucid.complex128:
+                t = t.to(lucid.complex64)
+            return t.to(device)
+
+        try:
+            args, kwargs = sample.map(made)
+            results(lucid_function(row)(*args, **kwargs))
+        except (RuntimeError, TypeError, NotImplementedError):
+            continue  # What eager refuses there is tested as a refusal elsewhere.
+        yield args, kwargs
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row["name"])
+def test_every_op(row: dict[str, Any], device: str) -> None:
+    f = lucid_function(row)
+
+    def call(args: list[Any], kwargs: dict[str, Any]) -> Any:
+        return f(*args, **kwargs)
+
+    compiled = lucid.compile(call, recompile_limit=100)
+    replayed = 0
+    for args, kwargs in inputs_of(row, device):
+        for _ in range(2):
+            want = results(call(args, kwargs))
+            got = results(compiled(args, kwargs))
+            assert len(got) == len(want)
+            for g, w in zip(got, want, strict=True):
+                same(g, w)
+        replayed += 1
+        tensors = [a for a in [*args, *kwargs.values()] if isinstance(a, lucid.Tensor)]
+        wide = [t for t in tensors if t.is_floating_point()]
+        if not row["differentiable"] or not wide:
+            continue
+        for t in wide:
+            t.requires_grad_(True)
+        try:
+            check_gradients(call, compiled, args, kwargs, wide)
+        finally:
+            for t in wide:
+                t.requires_grad_(False)
+    found = lucid.compiler.statistics(compiled)
+    known = [r.endswith(KNOWN) or r.startswith("its gradient cannot be recorded") for r in found["reasons"]]
+    assert all(known), found
+    assert found["replayed"] > 0 or found["reasons"] or not replayed
+
+
+def check_gradients(call: Any, compiled: Any, args: list[Any], kwargs: dict[str, Any], wide: list[Any]) -> None:
+    grads: list[Any] = []
+    for g in (call, compiled, compiled):
+        try:
+            outs = [o for o in results(g(args, kwargs)) if isinstance(o, lucid.Tensor) and o.requires_grad]
+            weights = [lucid.full_like(o, 0.5) for o in outs]
+            made = lucid.autograd.grad(outs, wide, weights, allow_unused=True) if outs else ()
+        except (RuntimeError, NotImplementedError) as error:
+            # What has no derivative has none compiled.
+            grads.append(type(error))
+            continue
+        grads.append(made)
+    for made in grads[1:]:
+        if isinstance(grads[0], type):
+            assert made is grads[0]
+            continue
+        for g, w in zip(made, grads[0], strict=True):
+            assert (g is None) == (w is None)
+            if w is not None:
+                same(g, w, exact=False)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.out = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        y = self.norm(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        return x + self.mlp(self.out(x))
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 3, 3, padding=1, bias=False), nn.BatchNorm2d(3)
+        self.conv2, self.bn2 = nn.Conv2d(3, 3, 3, padding=1, bias=False), nn.BatchNorm2d(3)
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        return (x + self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))).relu()
+
+
+class Lstm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(5, 6, 2, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        return self.head(self.lstm(x)[0][:, -1])
+
+
+def lenet() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Dropout(0.5), nn.Linear(120, 10),
+    )  # fmt: skip
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "lenet": (lenet, (4, 1, 28, 28)),
+    "gpt block": (Block, (2, 7, 16)),
+    "resnet block": (Residual, (2, 3, 8, 8)),
+    "lstm": (Lstm, (3, 4, 5)),
+}
+OPTIMIZERS: dict[str, Callable[[Any], lucid.optim.Optimizer]] = {
+    "sgd": lambda p: lucid.optim.SGD(p, lr=0.05, momentum=0.9),
+    "adamw": lambda p: lucid.optim.AdamW(p, lr=0.01, eps=1e-2),
+}
+
+
+def trained(name: str, device: str, optimizer: str, how: str) -> tuple[list[lucid.Tensor], nn.Module, Any]:
+    lucid.manual_seed(5)
+    make, shape = MODELS[name]
+    model = make().to(device)
+    opt = OPTIMIZERS[optimizer](model.parameters())
+    called: Any = lucid.compile(model) if how == "module" else model
+
+    def step(x: lucid.Tensor) -> lucid.Tensor:
+        opt.zero_grad()
+        loss = called(x).square().mean()
+        loss.backward()
+        opt.step()
+        return loss
+
+    made: Any = lucid.compile(step, fullgraph=True) if how == "step" else step
+    losses = [made(lucid.randn(shape, device=device)).detach() for _ in range(5)]
+    return losses, model, made if how == "step" else called
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", MODELS)
+def test_training(name: str, device: str, optimizer: str) -> None:
+    want, plain, _ = trained(name, device, optimizer, "eager")
+    for how in ("module", "step"):
+        got, model, compiled = trained(name, device, optimizer, how)
+        for g, w in zip(got, want, strict=True):
+            lucid.testing.assert_close(g, w)
+        for (key, g), w in zip(model.state_dict().items(), plain.state_dict().values(), strict=True):
+            lucid.testing.assert_close(g, w, msg=lambda text, key=key: f"{key}: {text}")
+        assert count(compiled, "replayed") >= 3, lucid.compiler.statistics(compiled)
+        assert count(compiled, "eager") == 0, lucid.compiler.statistics(compiled)
+
+
+def test_evaluation_and_training_have_graphs_of_their_own() -> None:
+    lucid.manual_seed(0)
+    model = Residual()
+    compiled = lucid.compile(model)
+    x = lucid.randn(2, 3, 4, 4)
+    for mode in (True, False, True, False):
+        model.train(mode)
+        mean = model.bn1.running_mean.clone()
+        with lucid.no_grad():
+            got = compiled(x)
+        assert lucid.equal(mean, model.bn1.running_mean) is not mode
+        if not mode:
+            lucid.testing.assert_close(got, model(x).detach())
+    assert (count(compiled, "recorded"), count(compiled, "replayed")) == (2, 2)
+
+
+def test_random_numbers_are_those_of_eager() -> None:
+    def f(x: lucid.Tensor) -> tuple[lucid.Tensor, ...]:
+        return F.dropout(x, 0.5), lucid.rand(3) + lucid.randn(3), lucid.randint(0, 9, (4,)), lucid.randperm(5)
+
+    compiled, x = lucid.compile(f), lucid.ones(50)
+    made = []
+    for g in (f, compiled):
+        lucid.manual_seed(3)
+        made.append([t for _ in range(3) for t in g(x)])
+    for got, want in zip(made[1], made[0], strict=True):
+        assert lucid.equal(got, want)
+    assert lucid.rand(1).item() == (lucid.manual_seed(3), [f(x) for _ in range(3)], lucid.rand(1).item())[2]
+
+
+def test_a_generator_that_is_given() -> None:
+    def f(g: lucid.Generator) -> lucid.Tensor:
+        return lucid.rand(3, generator=g)
+
+    a, b = lucid.Generator().manual_seed(1), lucid.Generator().manual_seed(1)
+    compiled = lucid.compile(f)
+    assert all(lucid.equal(compiled(a), f(b)) for _ in range(3))
+
+
+def test_what_a_call_reads_is_never_stale() -> None:
+    scale, box, model = 2.0, {"a": 1}, nn.Linear(2, 2)
+
+    class Settings:
+        power = 1
+
+    settings = Settings()
+
+    def f(x: lucid.Tensor, k: Any) -> lucid.Tensor:
+        return model(x) * scale + box["a"] * k + settings.power
+
+    compiled, x = lucid.compile(f, recompile_limit=100), lucid.ones(1, 2)
+
+    def check() -> None:
+        with lucid.no_grad():
+            lucid.testing.assert_close(compiled(x, 1), f(x, 1))
+            lucid.testing.assert_close(compiled(x, 1.5), f(x, 1.5))
+
+    check()
+    check()
+    scale = 3.0
+    check()
+    box["a"] = 5
+    check()
+    settings.power = 4
+    check()
+    Settings.power = 9
+    del settings.power
+    check()
+    with lucid.no_grad():
+        model.weight.mul_(2)
+    check()
+    model.weight = nn.Parameter(lucid.ones(2, 2))
+    check()
+    model.bias.data = lucid.full((2,), 7.0)
+    check()
+    model.register_forward_hook(lambda *a: a[-1] * 10)
+    check()
+    x = lucid.ones(3, 2)
+    check()
+    x = lucid.ones(2, 3).t()
+    check()
+    x = lucid.ones(1, 2, requires_grad=True)
+    assert compiled(x, 1).requires_grad
+    with lucid.autocast("cpu", dtype=lucid.bfloat16):
+        assert compiled(x, 1).dtype == f(x, 1).dtype
+
+
+def test_true_and_one_and_minus_zero_are_not_alike() -> None:
+    compiled = lucid.compile(lambda x, k: x / k if k else x * k)
+    x = lucid.ones(2)
+    for k in (0.0, -0.0, 1, True, 1.0, 0):
+        got, want = compiled(x, k), (x / k if k else x * k)
+        same(got, want)
+        assert lucid.equal(lucid.signbit(got), lucid.signbit(want))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (lambda x: x * x.sum().item(), "item"),
+        (lambda x: x if x.sum() > 0 else -x, "read"),
+        (lambda x: x[x > 0], "shape"),
+        (lambda x: (print("hello"), x + 1)[1], "print"),
+        (lambda x: x + __import__("time").time() * 0, "__import__"),
+        (lambda x: x.view(-1), "view"),
+        (lambda x: x.tolist(), "read"),
+        (lambda x: lucid.from_numpy(x.numpy()), "memory"),
+        (lambda x: (lucid.manual_seed(1), x + 1)[1], "generator"),
+        (lambda x: x.detach().requires_grad_().register_hook(print) and x + 1, "hook"),
+        (lambda x: lucid.compiler.disable(lambda y: y + 1)(x), "disabled"),
+        (lambda x: iter([x + 1]), "type"),
+    ],
+)
+def test_breaks_are_counted_and_explained(
+    body: Callable[[lucid.Tensor], Any], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiled, x = lucid.compile(body), lucid.tensor([1.0, -2.0, 4.0])
+    for _ in range(3):
+        got, want = compiled(x), body(x)
+        if isinstance(want, lucid.Tensor):
+            assert lucid.equal(got, want)
+    found = lucid.compiler.statistics(compiled)
+    assert found["eager"] == 3
+    assert any(reason in text for text in found["reasons"]), found
+    assert reason in str(lucid.compiler.explain(compiled))
+    assert capsys.readouterr().out.count("hello") in (0, 6)
+    with pytest.raises(RuntimeError):
+        lucid.compile(body, fullgraph=True)(x)
+
+
+def test_fullgraph_names_the_line() -> None:
+    def f(x: lucid.Tensor) -> float:
+        y = x + 1
+        return y.sum().item()  # the line
+
+    with pytest.raises(RuntimeError, match="item") as caught:
+        lucid.compile(f, fullgraph=True)(lucid.ones(2))
+    assert any("# the line" in str(entry.statement) for entry in caught.traceback)
+
+
+def test_effects_on_python_state_are_kept() -> None:
+    seen: list[Any] = []
+    count_of = {"n": 0}
+
+    def appends(x: lucid.Tensor) -> lucid.Tensor:
+        seen.append(x.shape)
+        return x + 1
+
+    def counts(x: lucid.Tensor) -> lucid.Tensor:
+        count_of["n"] += 1
+        return x + count_of["n"]
+
+    class Keeps(nn.Module):
+        def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+            self.last = x * 2
+            return x + 1
+
+    x, keeps = lucid.ones(2), Keeps()
+    a, b, c = lucid.compile(appends), lucid.compile(counts), lucid.compile(keeps)
+    for n in range(1, 4):
+        a(x)
+        assert lucid.equal(b(x), x + n)
+        y = x * n
+        c(y)
+        assert lucid.equal(keeps.last, y * 2)
+        assert len(seen) == n
+
+
+def test_writes_in_place_reach_inputs_and_state() -> None:
+    total = lucid.zeros(3)
+
+    def f(x: lucid.Tensor, out: lucid.Tensor) -> lucid.Tensor:
+        total.add_(x)
+        out[1:] = x[:-1] * 2
+        out[0].fill_(9)
+        x.relu_()
+        return x
+
+    compiled = lucid.compile(f, fullgraph=True)
+    for n in range(3):
+        x, out = lucid.tensor([1.0, -2.0, n]), lucid.zeros(3)
+        assert compiled(x, out) is x
+        assert x.tolist() == [1.0, 0.0, n]
+        assert out.tolist() == [9.0, 2.0, -4.0]
+        assert total.tolist() == [n + 1.0, -2.0 * (n + 1), n * (n + 1) / 2]
+    assert count(compiled, "replayed") == 2
+
+
+def test_inputs_that_alias_have_a_graph_of_their_own() -> None:
+    def f(x: lucid.Tensor, y: lucid.Tensor) -> lucid.Tensor:
+        x.add_(1)
+        return x + y
+
+    compiled = lucid.compile(f)
+    for _ in range(2):
+        assert compiled(lucid.zeros(2), lucid.zeros(2)).tolist() == [1.0, 1.0]
+        x = lucid.zeros(2)
+        assert compiled(x, x).tolist() == [2.0, 2.0]
+        base = lucid.zeros(3)
+        assert compiled(base[:2], base[1:]).tolist() == [2.0, 1.0]
+
+
+def test_results_are_of_every_call_its_own() -> None:
+    table = lucid.compile(lambda: (lucid.tensor([1.0, 2.0]), lucid.zeros(2), lucid.zeros(2)))
+    for _ in range(3):
+        made = table()
+        for t in made:
+            t.add_(1)
+        assert [t.tolist() for t in made] == [[2.0, 3.0], [1.0, 1.0], [1.0, 1.0]]
+
+
+def test_exceptions_leave_no_graph() -> None:
+    calls: dict[str, bool] = {"fails": True}
+
+    def f(x: lucid.Tensor) -> lucid.Tensor:
+        if calls["fails"]:
+            raise KeyError("inside")
+        return x + 1
+
+    compiled = lucid.compile(f)
+    with pytest.raises(KeyError, match="inside"):
+        compiled(lucid.ones(2))
+    assert not lucid.compiler.is_compiling()
+    calls["fails"] = False
+    assert compiled(lucid.ones(2)).tolist() == [2.0, 2.0]
+    index = lucid.compile(lambda x, i: x[i])
+    assert index(lucid.ones(3), lucid.tensor([0, 2])).tolist() == [1.0, 1.0]
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            index(lucid.ones(3), lucid.tensor([0, 3]))
+
+
+def test_threads_call_one_function() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+    compiled = lucid.compile(model)
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        try:
+            for n in range(15):
+                x = lucid.full((1 + (n + seed) % 3, 8), float(seed))
+                got = compiled(x)
+                grads = lucid.autograd.grad(got.sum(), list(model.parameters()))
+                want = lucid.autograd.grad(model(x).sum(), list(model.parameters()))
+                for g, w in zip(grads, want, strict=True):
+                    lucid.testing.assert_close(g, w)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_recompiles_are_counted_and_limited() -> None:
+    compiled = lucid.compile(lambda x: x * 2, recompile_limit=3)
+    for n in range(1, 7):
+        assert compiled(lucid.ones(n)).tolist() == [2.0] * n
+    found = lucid.compiler.statistics(compiled)
+    assert (found["recorded"], found["recompiles"], found["eager"]) == (3, 2, 3)
+    assert any("limit" in reason for reason in found["reasons"])
+
+
+def test_nested_transforms_modes_and_subclasses() -> None:
+    inner = lucid.compile(lambda x: x.sin())
+    outer = lucid.compile(lambda x: inner(x) + inner(x * 2))
+    x = lucid.rand(3, 4)
+    for _ in range(2):
+        lucid.testing.assert_close(outer(x), x.sin() + (x * 2).sin())
+    assert count(outer, "replayed") == 1
+    lucid.testing.assert_close(lucid.vmap(inner)(x), x.sin())
+    lucid.testing.assert_close(lucid.func.grad(lambda y: inner(y).sum())(x), x.cos())
+    mapped = lucid.compile(lambda x: lucid.vmap(lambda row: row * row.sum())(x))
+    for _ in range(2):
+        lucid.testing.assert_close(mapped(x), x * x.sum(1, keepdim=True))
+    gradient = lucid.compile(lambda x: lucid.func.grad(lambda y: (y * y).sum())(x))
+    for _ in range(2):
+        lucid.testing.assert_close(gradient(x), 2 * x)
+
+    class Own(lucid.Tensor):
+        pass
+
+    own = x.as_subclass(Own)
+    assert type(inner(own)) is Own
+    with lucid.inference_mode():
+        assert inner(x).is_inference()
+
+
+def test_gradients_of_arguments_and_their_errors() -> None:
+    compiled = lucid.compile(lambda x, y: (x * y, x.detach(), (y > 0)))
+    for _ in range(2):
+        x, y = lucid.rand(3, requires_grad=True), lucid.rand(3, requires_grad=True)
+        z = x * 2
+        got, cut, flags = compiled(z, y)
+        assert not cut.requires_grad
+        assert not flags.requires_grad
+        got.sum().backward(retain_graph=True)
+        got.sum().backward()
+        lucid.testing.assert_close(x.grad, 4 * y.detach())
+        lucid.testing.assert_close(y.grad, 4 * x.detach())
+        with pytest.raises(RuntimeError, match="second time"):
+            got.sum().backward()
+    f = lucid.compile(lambda x, y: x * y)
+    for _ in range(3):
+        x, y = lucid.rand(3, requires_grad=True), lucid.rand(3)
+        out = f(x, y)
+        y.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            out.sum().backward()
+
+
+def test_custom_functions_keep_their_gradients() -> None:
+    class Straight(lucid.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: lucid.Tensor) -> lucid.Tensor:
+            return x.round()
+
+        @staticmethod
+        def backward(ctx: Any, g: lucid.Tensor) -> lucid.Tensor:
+            return g * 3
+
+    compiled = lucid.compile(lambda x: Straight.apply(x) * 2)
+    for _ in range(3):
+        x = lucid.rand(3, requires_grad=True)
+        compiled(x).sum().backward()
+        assert x.grad.tolist() == [6.0, 6.0, 6.0]
+
+
+def test_a_step_with_clipping_averages_and_a_scheduler() -> None:
+    def run(compiles: bool) -> list[float]:
+        lucid.manual_seed(0)
+        model, average = nn.Linear(4, 2), nn.Linear(4, 2)
+        opt = lucid.optim.AdamW(model.parameters(), lr=0.1)
+        scheduler = lucid.optim.lr_scheduler.StepLR(opt, 2)
+
+        def step(x: lucid.Tensor, y: lucid.Tensor) -> lucid.Tensor:
+            loss = F.mse_loss(model(x), y)
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            opt.step()
+            opt.zero_grad()
+            with lucid.no_grad():
+                for a, p in zip(average.parameters(), model.parameters(), strict=True):
+                    a.lerp_(p, 0.1)
+            return loss.detach() + norm
+
+        f = lucid.compile(step) if compiles else step
+        losses = []
+        for _ in range(6):
+            losses.append(f(lucid.randn(3, 4), lucid.randn(3, 2)).item())
+            scheduler.step()
+        if compiles:
+            assert count(f, "replayed") >= 4, lucid.compiler.statistics(f)
+        return losses + [v for p in [*model.parameters(), *average.parameters()] for v in p.flatten().tolist()]
+
+    assert run(True) == pytest.approx(run(False), rel=1e-4, abs=1e-6)
+
+
+def test_gradients_accumulate_over_calls() -> None:
+    model = nn.Linear(3, 1)
+
+    def micro(x: lucid.Tensor) -> lucid.Tensor:
+        loss = model(x).sum()
+        loss.backward()
+        return loss.detach()
+
+    compiled = lucid.compile(micro, fullgraph=True)
+    for n in range(1, 5):
+        compiled(lucid.ones(2, 3))
+        assert model.weight.grad.tolist() == [[2.0 * n] * 3]
+    kept = model.weight.grad
+    compiled(lucid.ones(2, 3))
+    assert kept is model.weight.grad
+    assert count(compiled, "replayed") == 3
+
+
+def test_module_compile_copies_and_state() -> None:
+    import copy
+    import pickle
+
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    x = lucid.randn(2, 3)
+    want, keys = model(x), list(model.state_dict())
+    model.compile()
+    for _ in range(2):
+        lucid.testing.assert_close(model(x), want)
+    other = copy.deepcopy(model)
+    with lucid.no_grad():
+        other[0].weight.zero_()
+        other[0].bias.fill_(2)
+    assert other(x).tolist() == [[2.0] * 3] * 2
+    lucid.testing.assert_close(model(x), want)
+    assert list(model.state_dict()) == keys
+    lucid.testing.assert_close(pickle.loads(pickle.dumps(model))(x), want)
+    wrapped = lucid.compile(model)
+    assert wrapped._orig_mod is model
+    assert all(a is b for a, b in zip(wrapped.parameters(), model.parameters(), strict=True))
+
+
+def test_options_that_make_no_sense_are_errors() -> None:
+    for options in ({"mode": "fast"}, {"options": {"a": 1}}, {"backend": "cuda"}, {"recompile_limit": 0}):
+        with pytest.raises(RuntimeError):
+            lucid.compile(lambda x: x, **options)
+    with pytest.raises(TypeError):
+        lucid.compile(3)  # type: ignore[call-overload]
+    f = lambda x: x  # noqa: E731
+    assert lucid.compile(f, disable=True) is f
+    assert lucid.compile(f, backend="eager") is f
+    with lucid.compiler.set_stance("force_eager"):
+        g = lucid.compile(lambda x: x + 1)
+        g(lucid.ones(1))
+    assert count(g, "calls") == 0
+
+
+def test_graphs_are_folded_printed_and_checked() -> None:
+    def f(x: lucid.Tensor) -> lucid.Tensor:
+        _ = x.exp()
+        return (x * 2 + 1).sin() + (x * 2 + 1).sin()
+
+    compiled = lucid.compile(f)
+    x = lucid.rand(4)
+    with lucid.no_grad():
+        assert lucid.equal(compiled(x), compiled(x))
+    found = lucid.compiler.explain(compiled)
+    ops = [step["op"] for step in found.graphs[0]["steps"]]
+    assert ops.count("sin") == 1
+    assert "exp" not in ops
+    assert "full" not in ops
+    assert len(found.graphs[0]["groups"]) == 1
+    assert found.graphs[0]["dot"].startswith("digraph")
+    assert "sin" in str(found)
