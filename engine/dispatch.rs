@@ -5,10 +5,10 @@
 
 use crate::autograd;
 use crate::batching::{self, Batch};
+use crate::graph;
 use crate::layout_propagation::{
     as_first, as_images, as_indexed, by_columns, by_lanes, in_order, in_order_along, joined,
 };
-use crate::graph;
 use crate::meta::{MetaArray, MetaBackend};
 use crate::ops::OpRow;
 use crate::ops::{

@@ -12,6 +12,8 @@ use crate::optim::Step;
 use crate::shape::Layout;
 use crate::{autograd, DType, Error, MemoryStats, Result};
 use lucid_ir::backend::{Array, Backend, Exposed};
+use lucid_ir::ops::fft::FftOp;
+use lucid_ir::ops::quantized::QuantizedOp;
 use lucid_ir::ops::reduce::Reduction;
 use lucid_ir::ops::select::SelectOp;
 use lucid_ir::Meta;
@@ -149,6 +151,11 @@ impl Backend for MetaBackend {
         nn NnOp;
         norm NormOp;
         loss LossOp;
+        quantized QuantizedOp;
+    }
+
+    fn fft(_: &FftOp, _: &MetaArray, out: &Meta) -> Result<MetaArray> {
+        Ok(MetaArray::new(out))
     }
 
     fn create(_: &CreateOp, out: &Meta) -> Result<MetaArray> {

@@ -258,7 +258,7 @@ impl Tensor {
             );
             return Err(Error::runtime("item", why));
         }
-        let _name = autograd::op_name().is_none().then(|| autograd::Naming::of("item", 0));
+        let _name = autograd::op_name().is_none().then(|| autograd::OpScope::of("item", 0));
         let bytes = self.to_bytes()?;
         crate::with_dtype!(self.dtype(), T => Ok(lucid_cpu::from_bytes::<T>(&bytes)?[0].into()))
     }

@@ -32,7 +32,7 @@ impl PyRecorder {
     #[new]
     fn new(py: Python<'_>, inputs: &Bound<'_, PyAny>, strict: bool) -> PyResult<PyRecorder> {
         let inputs = tensors_of(At { op: "graph", arg: "inputs" }, inputs.as_borrowed())?;
-        let recorder = cross::quick(py, || Recorder::begin(&inputs, strict))?;
+        let recorder = engine_call::quick(py, || Recorder::begin(&inputs, strict))?;
         Ok(PyRecorder { recorder: Some(recorder), paused: Vec::new() })
     }
 
@@ -45,7 +45,7 @@ impl PyRecorder {
     fn input(&self, py: Python<'_>, t: &Bound<'_, PyTensor>) -> PyResult<Value> {
         let t = t.get().share();
         let recorder = self.get(py)?;
-        cross::quick(py, || recorder.input(&t))
+        engine_call::quick(py, || recorder.input(&t))
     }
 
     /// Says that the second part begins.
@@ -80,7 +80,7 @@ impl PyRecorder {
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<(PyGraph, Vec<(Value, Bound<'py, PyAny>)>, Vec<String>)> {
         self.paused.clear();
         let recorder = self.recorder.take().ok_or_else(|| errors::runtime_error(py, "the recording has ended"))?;
-        let made = cross::quick(py, || recorder.finish())?;
+        let made = engine_call::quick(py, || recorder.finish())?;
         let captures =
             made.captures.into_iter().map(|c| Ok((c.value, wrap(py, c.tensor)?))).collect::<PyResult<_>>()?;
         Ok((PyGraph(Mutex::new(made.graph)), captures, made.broken))
@@ -116,12 +116,12 @@ impl PyGraph {
 
     /// Checks that it fits together.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        cross::quick(py, || self.0.lock().verify())
+        engine_call::quick(py, || self.0.lock().verify())
     }
 
     /// Runs the standard passes; gives each one's name with how many steps it changed.
     fn optimize(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, usize)>> {
-        cross::quick(py, || Standard.run_all(&mut self.0.lock()))
+        engine_call::quick(py, || Standard.run_all(&mut self.0.lock()))
     }
 
     /// The values that are written to in place, as those that their storages were made as.
@@ -182,7 +182,7 @@ impl PyGraph {
     /// A program that runs it; the inputs in `late` are set while it runs.
     fn program(&self, py: Python<'_>, late: Vec<Value>) -> PyResult<PyProgram> {
         let graph = self.0.lock().clone();
-        cross::quick(py, || Program::new(graph, &late)).map(PyProgram)
+        engine_call::quick(py, || Program::new(graph, &late)).map(PyProgram)
     }
 }
 
@@ -195,7 +195,7 @@ impl PyProgram {
     /// Begins a run.
     fn begin(&self, py: Python<'_>, inputs: &Bound<'_, PyAny>) -> PyResult<PyExecution> {
         let inputs = tensors_of(At { op: "graph", arg: "inputs" }, inputs.as_borrowed())?;
-        cross::quick(py, || self.0.begin(&inputs)).map(|run| PyExecution(Mutex::new(run)))
+        engine_call::quick(py, || self.0.begin(&inputs)).map(|run| PyExecution(Mutex::new(run)))
     }
 
     /// Runs all of it for these values.
@@ -206,7 +206,7 @@ impl PyProgram {
         outputs: Vec<Value>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let inputs = tensors_of(At { op: "graph", arg: "inputs" }, inputs.as_borrowed())?;
-        let made: Vec<Tensor> = cross::long(py, || {
+        let made: Vec<Tensor> = engine_call::long(py, || {
             let mut run = self.0.begin(&inputs)?;
             run.run(None)?;
             outputs.iter().map(|&v| run.value(v)).collect()
@@ -224,12 +224,12 @@ impl PyExecution {
     /// Runs to the next step of the host, whose number it gives, or to step `end`.
     #[pyo3(signature = (end=None))]
     fn run(&self, py: Python<'_>, end: Option<usize>) -> PyResult<Option<u32>> {
-        cross::long(py, || self.0.lock().run(end))
+        engine_call::long(py, || self.0.lock().run(end))
     }
 
     /// Values that were made.
     fn values<'py>(&self, py: Python<'py>, values: Vec<Value>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let made: Vec<Tensor> = cross::quick(py, || {
+        let made: Vec<Tensor> = engine_call::quick(py, || {
             let run = self.0.lock();
             values.iter().map(|&v| run.value(v)).collect()
         })?;
