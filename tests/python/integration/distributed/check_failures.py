@@ -12,7 +12,7 @@ import lucid
 import lucid.distributed as dist
 
 
-def refused(call: Any, *words: str, within: float = 8.0) -> None:
+def refused(call: Any, *words: str, within: float = 20.0) -> None:
     begun = time.monotonic()
     try:
         call()
