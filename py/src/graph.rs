@@ -4,7 +4,7 @@
 
 use crate::args::{tensors_of, At};
 use crate::tensor::{wrap, PyTensor};
-use crate::{cross, errors};
+use crate::{engine_call, errors};
 use lucid::graph::passes::{elementwise_groups, Passes, Standard};
 use lucid::graph::{is_recording, Execution, Graph, Paused, Program, Recorder, Step, Value};
 use lucid::Tensor;
