@@ -164,7 +164,7 @@ fn body(t: &Tensor, indent: usize) -> Result<String> {
     let format = match t.dtype().category() {
         Category::Complex => {
             let (re, im): (Vec<Scalar>, Vec<Scalar>) =
-                values.iter().map(|v| parts(v)).map(|(a, b)| (Scalar::Float(a), Scalar::Float(b))).unzip();
+                values.iter().map(parts).map(|(a, b)| (Scalar::Float(a), Scalar::Float(b))).unzip();
             Formats::Complex(Format::of(&re, true), Format::of(&im, true))
         }
         category => Formats::Real(Format::of(&values, category == Category::Float)),

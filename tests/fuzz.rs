@@ -65,3 +65,13 @@ fn safetensors() {
         &[&whole, b"\0\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}12345678"],
     );
 }
+
+#[test]
+fn gguf() {
+    run(bodies::gguf, &[b"GGUF\x03\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0a\x01\0\0\0"]);
+}
+
+#[test]
+fn template() {
+    run(bodies::template, &[b"{% for m in messages %}{{ m.content }}{% endfor %}", b"{{ messages[0]['role'] * 3 }}"]);
+}

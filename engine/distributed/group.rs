@@ -380,12 +380,15 @@ impl Core {
     }
 }
 
+/// What moves data over a ring.
+type Transfer<T> = Box<dyn FnOnce(&mlx::Group) -> Result<T> + Send>;
+
 /// What an operation does once it is its turn.
 pub(super) enum Step<T> {
     /// It has no data: all members meet.
     Meet(T),
     /// It moves data over the ring.
-    Move(Box<dyn FnOnce(&mlx::Group) -> Result<T> + Send>),
+    Move(Transfer<T>),
 }
 
 fn watch(job: &Weak<Job>) {

@@ -58,9 +58,12 @@ enum Plan<T> {
     ToReal(Arc<dyn ComplexToReal<T>>),
 }
 
-/// Plans by what they are for, each with the time of its last use.
+/// A plan and the time of its last use.
+type Used<T> = (Plan<T>, u64);
+
+/// Plans by what they are for.
 pub struct Cache<T> {
-    plans: Option<HashMap<(usize, Kind), (Plan<T>, u64)>>,
+    plans: Option<HashMap<(usize, Kind), Used<T>>>,
     lengths: usize,
     clock: u64,
 }

@@ -77,7 +77,7 @@ fn each_row<T: Real>(
                 }
                 times(&mut y[..half], scale);
                 let (known, rest) = y.split_at_mut(half);
-                rest.iter_mut().zip(known[1..(n + 1) / 2].iter().rev()).for_each(|(o, x)| *o = x.conj());
+                rest.iter_mut().zip(known[1..n.div_ceil(2)].iter().rev()).for_each(|(o, x)| *o = x.conj());
             }
         }
     });

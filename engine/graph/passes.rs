@@ -33,12 +33,11 @@ macro_rules! compose {
     ($($P:ident $i:tt),*) => {
         impl<$($P: Pass),*> Passes for ($($P,)*) {
             fn run_all(&self, graph: &mut Graph) -> Result<Vec<(&'static str, usize)>> {
-                let mut changed = Vec::new();
-                $(
-                    changed.push((self.$i.name(), self.$i.run(graph)?));
+                Ok(vec![$({
+                    let changed = (self.$i.name(), self.$i.run(graph)?);
                     graph.verify()?;
-                )*
-                Ok(changed)
+                    changed
+                }),*])
             }
         }
     };
@@ -212,7 +211,7 @@ impl Pass for Cse {
             // The host may write to inputs between the steps.
             let steady = |v: &Value| {
                 let root = graph.root(*v);
-                !written.contains(&root) && !(host && given.contains(&root))
+                !(written.contains(&root) || (host && given.contains(&root)))
             };
             if !steady(&out) || escaping.contains(&graph.root(out)) || !step.uses().iter().all(steady) {
                 continue;

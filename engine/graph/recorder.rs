@@ -32,10 +32,13 @@ pub struct Capture {
     pub tensor: Tensor,
 }
 
+/// The values that show parts of one storage.
+type Shown = Vec<(Layout, DType, Value)>;
+
 #[derive(Default)]
 struct State {
     graph: Graph,
-    known: HashMap<(usize, Device), Vec<(Layout, DType, Value)>>,
+    known: HashMap<(usize, Device), Shown>,
     roots: HashMap<(usize, Device), Value>,
     /// Keeps storages, so that no other one gets an address that is known.
     kept: Vec<Storage>,

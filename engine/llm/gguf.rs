@@ -221,7 +221,7 @@ pub fn read(path: &Path, reader: impl Read, len: u64) -> Result<Header> {
     for entry in &mut listed {
         let start = entry.start.checked_add(data);
         let end = start.and_then(|start| start.checked_add(entry.len as u64));
-        if !end.is_some_and(|end| end <= len) || !entry.start.is_multiple_of(alignment) {
+        if end.is_none_or(|end| end > len) || !entry.start.is_multiple_of(alignment) {
             let why = format!("tensor {:?} lies outside of the file, or is not aligned", entry.name);
             return Err(Error::file(path, format!("not a GGUF file: {why}")));
         }

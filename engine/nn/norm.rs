@@ -410,6 +410,11 @@ impl LocalResponseNorm {
     pub fn new(size: usize) -> LocalResponseNorm {
         LocalResponseNorm { size, alpha: 1e-4, beta: 0.75, k: 1.0, place: Place::default() }
     }
+
+    /// The same with another α.
+    pub fn alpha(self, alpha: f64) -> LocalResponseNorm {
+        LocalResponseNorm { alpha, ..self }
+    }
 }
 
 impl Forward for LocalResponseNorm {

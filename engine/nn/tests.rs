@@ -211,10 +211,7 @@ fn pools_norms_and_resizing_give_pytorchs_numbers() -> Result<()> {
     assert_close(LpPool1d::new(2).forward(&tensor([[[3.0, 4.0]]])?)?, [[[5.0]]]);
     let normed = InstanceNorm2d::new(2, ON)?.forward(&x)?;
     assert_close(normed.mean(Some(&[2, 3]), false, None)?, [[0.0, 0.0]]);
-    assert_close(
-        LocalResponseNorm { alpha: 1.0, ..LocalResponseNorm::new(1) }.forward(&tensor([[[1.0]]])?)?,
-        [[[0.594_603_6]]],
-    );
+    assert_close(LocalResponseNorm::new(1).alpha(1.0).forward(&tensor([[[1.0]]])?)?, [[[0.594_603_6]]]);
     let up = Upsample::<2>::size([2, 4])?.mode(Interpolation::Linear).align_corners(true);
     assert_close(up.forward(&tensor([[[[0.0, 3.0]]]])?)?.i((0, 0, 1))?, [0.0, 1.0, 2.0, 3.0]);
     let cubic = Upsample::<2>::scale(2.0).mode(Interpolation::Cubic).forward(&tensor([[[[0.0, 1.0]]]])?)?;

@@ -397,6 +397,13 @@ pub struct ReduceLrOnPlateau {
     cooling: u64,
 }
 
+impl ReduceLrOnPlateau {
+    /// Waits this many steps without an improvement.
+    pub fn patience(self, steps: u64) -> ReduceLrOnPlateau {
+        ReduceLrOnPlateau { patience: steps, ..self }
+    }
+}
+
 impl Default for ReduceLrOnPlateau {
     fn default() -> ReduceLrOnPlateau {
         ReduceLrOnPlateau {

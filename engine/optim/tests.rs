@@ -99,7 +99,7 @@ fn schedules_give_pytorchs_rates() {
     close(&ChainedLr(both()), 1, 0.05 / 3.0);
     assert!(SequentialLr::new(both(), vec![]).is_err());
     let mut sgd = Sgd::new([], 0.1);
-    let mut plateau = ReduceLrOnPlateau { patience: 1, ..ReduceLrOnPlateau::default() };
+    let mut plateau = ReduceLrOnPlateau::default().patience(1);
     [1.0, 0.9, 0.9, 0.9].into_iter().for_each(|loss| plateau.step(loss, &mut sgd));
     assert!((sgd.rates()[0] - 0.01).abs() < 1e-12);
 }

@@ -126,6 +126,10 @@ if TYPE_CHECKING:
     from lucid import utils as utils
     from lucid import version as version
     from lucid import xpu as xpu
+    from lucid._C import dequantize_affine as dequantize_affine
+    from lucid._C import gather_qmm as gather_qmm
+    from lucid._C import quantize_affine as quantize_affine
+    from lucid._C import quantized_matmul as quantized_matmul
     from lucid._compile import compile as compile
     from lucid._convert import asarray as asarray
     from lucid._convert import from_file as from_file
@@ -346,6 +350,10 @@ _NAMES = {
     "dsmm": "lucid.sparse",
     "spmm": "lucid.sparse",
     "vmap": "lucid.func",
+    "dequantize_affine": "lucid._C",
+    "gather_qmm": "lucid._C",
+    "quantize_affine": "lucid._C",
+    "quantized_matmul": "lucid._C",
     "_dirichlet_grad": "lucid._C",
     "_fft_c2c": "lucid._C",
     "_fft_c2r": "lucid._C",

@@ -127,7 +127,7 @@ def _write(model: CausalLM, tokenizer: Any, tokens: list[int], given: argparse.N
         print(piece, end="", flush=True)
     print()
     now = time.perf_counter()
-    memory = lucid.metal.get_peak_memory() if hasattr(lucid.metal, "get_peak_memory") else 0
+    memory = int(lucid._C.memory_stats("gpu")["peak"])
     decode = (count - 1) / max(now - first, 1e-9)
     print(
         f"{len(tokens)} tokens read at {len(tokens) / max(first - started, 1e-9):.1f}/s, {count} written at "

@@ -114,18 +114,19 @@ class QuantizedCache(LayerCache):
 
     def __init__(self, bits: int = 8, group_size: int = 64, limit: int | None = None) -> None:
         super().__init__(limit)
-        self.format = {"bits": bits, "group_size": group_size}
+        self.bits, self.group_size = bits, group_size
 
     def update(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, int]:
-        if k.shape[-1] % self.format["group_size"]:
+        if k.shape[-1] % self.group_size:
             raise errors.ValueError(
-                f"cache: heads of {k.shape[-1]} elements do not fall into groups of {self.format['group_size']}"
+                f"cache: heads of {k.shape[-1]} elements do not fall into groups of {self.group_size}"
             )
-        parts = [*lucid.quantize_affine(k, **self.format), *lucid.quantize_affine(v, **self.format)]
-        held = self._store(parts)
+        bits, group_size = self.bits, self.group_size
+        parts = [lucid.quantize_affine(x, group_size=group_size, bits=bits) for x in (k, v)]
+        held = self._store([*parts[0], *parts[1]])
         return (
-            lucid.dequantize_affine(*held[:3], **self.format),
-            lucid.dequantize_affine(*held[3:], **self.format),
+            lucid.dequantize_affine(*held[:3], group_size=group_size, bits=bits),
+            lucid.dequantize_affine(*held[3:], group_size=group_size, bits=bits),
             0,
         )
 

@@ -8,7 +8,7 @@ import lucid
 import mlx.core as mx
 import numpy as np
 import pytest
-from lucid import nn
+from lucid import _C, nn
 
 DEVICES = ("cpu", "gpu")
 FORMATS = [(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128)]
@@ -44,9 +44,10 @@ def test_quantize_is_that_of_mlx_bit_by_bit(bits: int, group: int, dtype: str) -
         back = lucid.dequantize_affine(*parts, group_size=group, bits=bits)
         assert back.dtype == getattr(lucid, dtype)
         theirs = mx.dequantize(*mx.quantize(x, group, bits), group, bits).astype(mx.float32)
-        np.testing.assert_allclose(
-            back.float().cpu().numpy(), np.array(theirs), rtol=2e-2 if dtype != "float32" else 1e-6
-        )
+        # MLX rounds the product and the sum to 16 bits each, Lucid their result: a row's largest numbers set the step.
+        step = {"float32": 1e-6, "float16": 2**-10, "bfloat16": 2**-7}[dtype]
+        wrong = np.abs(back.float().cpu().numpy() - np.array(theirs))
+        assert (wrong <= step * np.abs(w).max(axis=1, keepdims=True)).all()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -165,7 +166,7 @@ def test_refusals(device: str) -> None:
         (lambda: lucid.quantized_matmul(x.int(), *parts), "not implemented for int32"),
         (lambda: lucid.quantized_matmul(x[0, 0], *parts), "at least 1"),
         (lambda: lucid.gather_qmm(x[None], *parts, lucid.tensor([0], device=device)), "shape"),
-        (lambda: lucid.quantize_part(w, 64, 4, "other"), "part must be"),
+        (lambda: _C.quantize_part(w, 64, 4, "other"), "part must be"),
         (lambda: nn.QuantizedLinear(60, 2), "groups"),
     ]
     for call, words in cases:
