@@ -5,21 +5,21 @@
 //! The first process has the store and starts the others, which are this program again.
 
 use lucid::distributed::{Config, Group, Job, Reduce, Store};
-use lucid::nn::{prefixed, Conv2d, Linear, MaxPool2d, Module};
 use lucid::ops::loss::cross_entropy;
-use lucid::optim::{Adam, Optimizer};
-use lucid::{no_grad, Device, Error, Result, Tensor};
+use lucid::prelude::*;
+use lucid::Error;
 use std::process::{Child, Command};
 use std::time::Duration;
 
 const BATCH: usize = 64;
 
+#[derive(Module)]
 struct LeNet {
-    conv1: Conv2d,
-    conv2: Conv2d,
-    fc1: Linear,
-    fc2: Linear,
-    fc3: Linear,
+    conv1: nn::Conv2d,
+    conv2: nn::Conv2d,
+    fc1: nn::Linear,
+    fc2: nn::Linear,
+    fc3: nn::Linear,
 }
 
 impl LeNet {
@@ -27,33 +27,22 @@ impl LeNet {
         lucid::manual_seed(0);
         let device = Device::Cpu;
         Ok(LeNet {
-            conv1: Conv2d { padding: [2, 2], ..Conv2d::new(1, 6, 5, device)? },
-            conv2: Conv2d::new(6, 16, 5, device)?,
-            fc1: Linear::new(400, 120, device)?,
-            fc2: Linear::new(120, 84, device)?,
-            fc3: Linear::new(84, 10, device)?,
+            conv1: nn::Conv2d::options(1, 6, 5).padding(2).build(device)?,
+            conv2: nn::Conv2d::new(6, 16, 5, device)?,
+            fc1: nn::Linear::new(400, 120, device)?,
+            fc2: nn::Linear::new(120, 84, device)?,
+            fc3: nn::Linear::new(84, 10, device)?,
         })
     }
 }
 
-impl Module for LeNet {
+impl Forward for LeNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let pool = MaxPool2d { window: 2 };
+        let pool = nn::MaxPool2d::new(2);
         let x = pool.forward(&self.conv1.forward(x)?.relu()?)?;
         let x = pool.forward(&self.conv2.forward(&x)?.relu()?)?.flatten(1, -1)?;
         let x = self.fc2.forward(&self.fc1.forward(&x)?.relu()?)?.relu()?;
         self.fc3.forward(&x)
-    }
-
-    fn named_parameters(&self) -> Vec<(String, Tensor)> {
-        let layers: [(&str, &dyn Module); 5] = [
-            ("conv1", &self.conv1),
-            ("conv2", &self.conv2),
-            ("fc1", &self.fc1),
-            ("fc2", &self.fc2),
-            ("fc3", &self.fc3),
-        ];
-        layers.into_iter().flat_map(|(name, layer)| prefixed(name, layer)).collect()
     }
 }
 
@@ -65,7 +54,7 @@ struct Args {
     data: String,
 }
 
-fn args() -> Result<Args, String> {
+fn args() -> std::result::Result<Args, String> {
     let mut args = Args { world: 2, rank: 0, port: 0, steps: 40, data: "target/digits.safetensors".into() };
     let mut given = std::env::args().skip(1);
     while let Some(arg) = given.next() {
@@ -93,7 +82,7 @@ fn train(args: &Args, group: Option<&Group>) -> Result<f64> {
     };
     let (x, y) = (part("train_x")?, part("train_y")?);
     let model = LeNet::new()?;
-    let mut adam = Adam::new(model.parameters(), 2e-3);
+    let mut adam = optim::Adam::new(model.parameters(), 2e-3);
     let (rank, size) = group.map_or((0, 1), |g| (g.rank(), g.size()));
     let rows = (BATCH / size) as i64;
     let mut last = 0.0;
@@ -137,7 +126,7 @@ fn connect(args: &Args, port: u16, token: &str) -> Result<std::sync::Arc<Job>> {
     })
 }
 
-fn run(args: &Args) -> Result<(), String> {
+fn run(args: &Args) -> std::result::Result<(), String> {
     let told = |e: Box<Error>| e.to_string();
     let mut others: Vec<Child> = Vec::new();
     let (store, port, token) = match args.rank {
