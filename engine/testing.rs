@@ -105,7 +105,7 @@ mod tests {
         assert_close(&x, &x);
         says(&x, [[1.0, 2.0], [3.5, f64::NAN]], "element 2 in row-major order is 3, not 3.5; 1 of 4 differ");
         says(&x, [[1.0, 2.0], [3.0, 4.0]], "is NaN, not 4");
-        says(&x, [1.0, 2.0], "Tensor([2, 2], float32, cpu) is expected to be Tensor([2]");
+        says(&x, [1.0, 2.0], "[2, 2] float32 cpu is expected to be tensor([1., 2.]) [2] float32");
         says(&x, [[1, 2], [3, 4]], "int64");
         says(&x.cast(DType::F64).unwrap(), &x, "float64");
         says(&tensor(3).unwrap(), 4, "is 3, not 4");

@@ -71,6 +71,7 @@ fn gguf() {
     run(bodies::gguf, &[b"GGUF\x03\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0a\x01\0\0\0"]);
 }
 
+#[cfg(feature = "llm")]
 #[test]
 fn template() {
     run(bodies::template, &[b"{% for m in messages %}{{ m.content }}{% endfor %}", b"{{ messages[0]['role'] * 3 }}"]);

@@ -17,15 +17,26 @@ mod vae;
 use lucid::prelude::*;
 
 #[test]
-fn each_runs_and_learns_on_both_devices() -> Result<()> {
-    for on in [Device::Cpu, Device::Gpu] {
-        assert!(mnist::run(on, 60)? > 0.5);
-        assert!(lstm::run(on, 60)? < 0.2);
-        let (loss, text) = transformer::run(on, 25)?;
-        assert!(loss < 3.5 && text.starts_with("Permission is "), "{loss} {text}");
-        assert!(vae::run(on, 60)? < 40.0);
-        gradients::run(on)?;
-        export::run(on, None)?;
-    }
+fn each_learns() -> Result<()> {
+    let on = Device::Cpu;
+    assert!(mnist::run(on, 300)? > 0.9);
+    assert!(lstm::run(on, 600)? < 0.05);
+    let (loss, text) = transformer::run(on, 400)?;
+    assert!(loss < 2.5 && text.starts_with("Permission is "), "{loss} {text}");
+    assert!(vae::run(on, 400)? < 20.0);
+    gradients::run(on)?;
+    export::run(on, None)?;
+    Ok(())
+}
+
+#[test]
+fn both_devices_agree() -> Result<()> {
+    let near = |a: f64, b: f64| assert!((a - b).abs() <= 0.02 * a.abs().max(b.abs()), "{a} on the cpu, {b} on the gpu");
+    near(lstm::run(Device::Cpu, 8)?, lstm::run(Device::Gpu, 8)?);
+    near(transformer::run(Device::Cpu, 4)?.0, transformer::run(Device::Gpu, 4)?.0);
+    near(vae::run(Device::Cpu, 20)?, vae::run(Device::Gpu, 20)?);
+    mnist::run(Device::Gpu, 4)?;
+    gradients::run(Device::Gpu)?;
+    export::run(Device::Gpu, None)?;
     Ok(())
 }

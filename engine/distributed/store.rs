@@ -451,8 +451,9 @@ impl State {
             .map(|r| format!("rank {r} does not answer"))
             .collect();
         let what = check.arrived.first().map(|w| w.what.clone()).unwrap_or_default();
+        let members: Vec<String> = check.members.iter().map(|r| format!("rank {r}")).collect();
         let told = match silent.is_empty() {
-            true => "every rank called it, and its data did not come through".to_owned(),
+            true => format!("all called it, and its data did not come through between {}", members.join(", ")),
             false => silent.join("; "),
         };
         let (group, seq, waited) = (&late.group, late.seq, &late.waited);

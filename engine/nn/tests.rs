@@ -137,8 +137,10 @@ fn modes_devices_and_dtypes_reach_every_part() -> Result<()> {
     assert!(model.parameters().iter().all(|p| p.dtype() == DType::F64 && p.requires_grad() && p.is_leaf()));
     assert_eq!(model.state_dict()?["2.num_batches_tracked"].dtype(), DType::I64);
     assert!(model.to_dtype(DType::I32).is_err());
+    assert!(model.to(Device::Gpu).is_err(), "the GPU device has no float64");
+    model.to_dtype(DType::F32)?;
     model.to(Device::Gpu)?;
-    assert!(model.state_dict().is_err() || model.parameters().iter().all(|p| p.device() == Device::Gpu));
+    assert!(model.parameters().iter().all(|p| p.device() == Device::Gpu));
     Ok(())
 }
 
@@ -245,10 +247,10 @@ fn convolutions_take_their_options() -> Result<()> {
 #[test]
 fn losses_give_pytorchs_numbers() -> Result<()> {
     let (x, y) = (tensor([[0.5, -1.0, 2.0], [1.0, 0.0, -0.5]])?, tensor([2, 0])?);
-    assert_close(MultiMarginLoss::new().forward(&x, &y)?, 0.0833333);
+    assert_close(MultiMarginLoss::new().forward(&x, &y)?, 0.0);
     assert_close(SoftMarginLoss::new().forward(&tensor([0.5])?, &tensor([1.0])?)?, 0.474_077);
     assert_close(CosineEmbeddingLoss::new().forward(&x, &x, &tensor([1.0, -1.0])?)?, 0.5);
-    assert_close(PoissonNllLoss::new().full(true).forward(&tensor([1.0])?, &tensor([3.0])?)?, 1.483_026_3);
+    assert_close(PoissonNllLoss::new().full(true).forward(&tensor([1.0])?, &tensor([3.0])?)?, 1.482_363_3);
     assert_close(GaussianNllLoss::new().forward(&tensor([1.0])?, &tensor([3.0])?, &tensor([2.0])?)?, 1.346_573_6);
     let triplet =
         TripletMarginLoss::new().forward(&tensor([[0.0, 0.0]])?, &tensor([[3.0, 4.0]])?, &tensor([[0.0, 1.0]])?)?;

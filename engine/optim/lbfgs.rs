@@ -159,7 +159,7 @@ mod tests {
     /// Minimises `Σ cᵢ (xᵢ - i)²` by whole steps: for a quadratic the directions are conjugate, so few are needed.
     #[test]
     fn a_quadratic_is_solved_in_a_few_steps() {
-        for device in [Device::Cpu, Device::Gpu, Device::Meta] {
+        for device in [Device::Cpu, Device::Gpu] {
             let tensor = |x: &[f32]| Tensor::from_slice(x, &[x.len()], device).unwrap();
             let (a, b) = (tensor(&[5.0, -3.0]), tensor(&[0.5]));
             let params = [a.requires_grad_(true).unwrap(), b.requires_grad_(true).unwrap()];

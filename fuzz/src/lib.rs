@@ -188,6 +188,7 @@ pub fn gguf(data: &[u8]) {
 }
 
 /// A chat template of any text: a prompt, or an error.
+#[cfg(feature = "llm")]
 pub fn template(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         let _ = lucid::llm::template::render(text, r#"{"messages": [{"role": "user", "content": "Hello"}]}"#);

@@ -140,6 +140,18 @@ VMAP_BY_MEMORY: dict[str, str] = {
     "view_as_complex": "both parts of a number must lie side by side",
 }
 
+#: Rows without a batching rule for some arguments of each sample's own: how many, from the first on, may be batched,
+#: and why the others must be shared. That `vmap` refuses those, by an error that says so, is tested.
+VMAP_SHARED: dict[str, tuple[int, str]] = {
+    "quantized_matmul": (1, "samples are rows more for one quantised matrix; no kernel takes a matrix for each"),
+    "gather_qmm": (0, "indices count the leading dimensions of what all samples share; no kernel takes one more"),
+}
+
+
+def vmap_takes(op: str, mask: tuple[bool, ...]) -> bool:
+    """Does `vmap` take the row with the tensors that the mask names batched?"""
+    return op not in VMAP_SHARED or not any(mask[VMAP_SHARED[op][0] :])
+
 
 def vmap_refuses(op: str, sample: str) -> bool:
     """Is it an error to run this sample of the row under `vmap`?"""
@@ -148,6 +160,10 @@ def vmap_refuses(op: str, sample: str) -> bool:
 
 LAST_OF_SEVERAL = "PyTorch makes it of several ops and shows the last of them; here the step has the op's own name"
 BY_SHAPE = "PyTorch takes another op for other numbers of dimensions, and shows that one's last step"
+
+CONJUGATED = "the last step takes the conjugate of a transform of real numbers, and writes it; PyTorch's marks it"
+FROM_REAL = "real numbers have one transform here, where PyTorch records a cast and a complex transform"
+FRAMED = "made of `unfold` and `squeeze`, where PyTorch takes strides of the signal, and squeezes in place"
 
 NO_GRADIENT = "PyTorch has no gradient of it"
 FAILING = "with reduce PyTorch records a step that fails when it is gone back through"
@@ -175,7 +191,9 @@ STEP_NAMES: dict[str, str] = (
         ),
         NO_GRADIENT,
     )
-    | {"scatter": FAILING}
+    | dict.fromkeys(("fft_ifft", "fft_ihfft"), CONJUGATED)
+    | dict.fromkeys(("fft_fft2", "fft_ifft2", "fft_fftn", "fft_ifftn"), FROM_REAL)
+    | {"scatter": FAILING, "stft": FRAMED}
 )
 
 ONE_PASS = "one step here, which PyTorch makes of several"
@@ -187,6 +205,11 @@ GRAPHS: dict[str, str] = STEP_NAMES | {
     "pad": "PyTorch pads in circles by writes, each of which it shows",
     "ndtr": "made of `erfc`, which is right where `1 + erf` has lost its digits",
     "linalg_lstsq": "the residuals are made of the solution, whose step comes between",
+    **dict.fromkeys(("fft_hfft", "fft_hfft2", "fft_hfftn"), "conjugates are written first; PyTorch's are marked"),
+    **dict.fromkeys(
+        ("fft_irfft2", "fft_irfftn"), "a complex transform comes before that of the last dimension, as two steps"
+    ),
+    "istft": "the frames are laid over each other by padding and adding; PyTorch has one step for it",
 }
 #: The same on the gpu device alone.
 GRAPHS_ON_GPU = {"float_power": "in float32, which needs no conversion there"}
@@ -217,6 +240,10 @@ RESULT_STRIDES = {
     **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
     "put": COPIED,
     "chain_matmul": "of one matrix PyTorch's lies as the matrix does",
+    **dict.fromkeys(
+        ("fft_fft2", "fft_ifft2", "fft_fftn", "fft_ifftn"),
+        "of expanded real numbers: PyTorch makes complex ones of them first, in rows; here they are as they lie",
+    ),
 }
 
 MEETING = "of operands that lie otherwise another one says how the result does, or the gradient"
@@ -225,6 +252,7 @@ EXPANDED = "an expanded gradient stays so, or gets memory, where PyTorch's does 
 DIAGONAL = "a diagonal of the gradient here is one of PyTorch's, or a copy"
 MOVED = "made along dimensions that were moved to the end, which PyTorch does in another order"
 GRADIENT_COPIED = "written into a copy of another order than PyTorch's"
+TRANSFORMED = "as the transform here leaves it; PyTorch's is the real part of complex numbers, or in its kernel's order"
 #: The same of gradients, and on the gpu device alone.
 GRADIENT_STRIDES = {
     "polar": "PyTorch's lies among the parts of complex numbers",
@@ -243,6 +271,12 @@ GRADIENT_STRIDES = {
     **dict.fromkeys(("xlogy", "xlog1py", "nan_to_num", "fmax", "fmin"), CHOSEN),
     **dict.fromkeys(("elu", "selu", "celu", "relu6", "softplus", "hardtanh", "hardswish", "hardsigmoid"), CHOSEN),
     **dict.fromkeys(("hardshrink", "softshrink"), CHOSEN),
+    **dict.fromkeys(("_fft_r2c", "_fft_c2r", "istft"), TRANSFORMED),
+    **dict.fromkeys(
+        (f"fft_{name}{n}" for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft") for n in ("", "2", "n")),
+        TRANSFORMED,
+    ),
+    "stft": "PyTorch's of an expanded signal is expanded: the mean of those of the elements that share memory",
 }
 GRADIENT_STRIDES_ON_GPU = {"prod": "made of the products of the others, beside zeros"}
 
@@ -254,10 +288,20 @@ NONE_ARGUMENTS = {
     "histogram": "`range` may be None where `bins` is a number",
     "sort": "`stable` may be None where `dim` has its name, too",
     "cdist": "PyTorch looks `compute_mode` up, and has no None there",
+    "stft": "PyTorch asks whether `center` is true, and reads `pad_mode` if so; here they are a bool and a str",
 }
 
+#: Rows that have no `out=` here, where PyTorch's have, and why.
+NO_OUT = dict.fromkeys(
+    ("_fft_c2c", "_fft_r2c", "_fft_c2r"), "no `out=`: these are PyTorch's inner functions; those of `fft` have it"
+)
+#: Rows whose `out=` takes more dtypes than PyTorch's, and why.
+OUT_DTYPES = dict.fromkeys(
+    ("fft_ifft", "fft_ihfft"),
+    "the result is cast to a wider `out`; PyTorch transforms real numbers in it, and casts none",
+)
 #: Rows whose `out=` is told apart otherwise than in PyTorch, and how.
-OUT_ARGUMENTS = {
+OUT_ARGUMENTS = NO_OUT | {
     "conj_physical": "`lucid.conj` is another name for it, and writes to `out`, too",
     "bucketize": "PyTorch writes the places of a tensor, not of a number",
     "nonzero": "with `as_tuple` PyTorch gives a tuple, and here `out` is looked at no more",

@@ -263,6 +263,20 @@ def rows() -> list[dict[str, Any]]:
     return [{**s, "dtypes": [plain(d) for d in s["dtypes"]]} for s in lucid.op_schemas() if s["samples"]]
 
 
+def of_complex_alone(row: dict[str, Any]) -> bool:
+    """Does the row take complex numbers and no real ones?"""
+    return "float32" not in row["dtypes"] and "complex64" in row["dtypes"]
+
+
+def single(row: dict[str, Any], sample: Sample, data: Data) -> str:
+    """The dtype of single precision for one of a sample's tensors.
+
+    Of rows that take complex numbers alone the first tensor is complex. A window beside it is real: with a complex one
+    the result would have to be complex, too.
+    """
+    return "complex64" if of_complex_alone(row) and data is sample.tensors()[0] else "float32"
+
+
 def plain(dtype: Any) -> str:
     """A dtype's name without its package."""
     return str(dtype).rsplit(".", 1)[-1]

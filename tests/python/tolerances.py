@@ -20,7 +20,11 @@ BACKWARD: dict[str, tuple[float, float]] = {
     "complex64": (1e-3, 1e-4),
     "complex128": (1e-7, 1e-8),
 }
+# One rounding of a number of magnitude 1, for what is rounded as the largest number beside it is.
+EPSILON: dict[str, float] = {"float64": 2.0**-52, "float32": 2.0**-23, "complex64": 2.0**-23, "complex128": 2.0**-52}
 EXACT = (0.0, 0.0)
+#: Of sums of large terms of both signs, added up in another order: float32's, as a part of the largest result.
+SUMS = 1e-6
 
 
 def forward(dtype: str) -> tuple[float, float]:

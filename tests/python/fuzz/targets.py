@@ -23,7 +23,8 @@ def targets() -> dict[str, Any]:
     found: dict[str, Any] = {}
     modules = [lucid]
     for info in pkgutil.walk_packages(lucid.__path__, "lucid."):
-        if any(part.startswith("_") for part in info.name.split(".")):
+        # `as_torch` takes PyTorch's place when it is imported, which is refused where PyTorch is there.
+        if any(part.startswith("_") for part in info.name.split(".")) or info.name.startswith("lucid.as_torch"):
             continue
         modules.append(importlib.import_module(info.name))
     for module in modules:
@@ -31,7 +32,8 @@ def targets() -> dict[str, Any]:
         for name in sorted({*getattr(module, "__all__", ()), *dir(module)}):
             value = getattr(module, name, None)
             home = getattr(value, "__module__", None) or "lucid"
-            if name.startswith("_") or not callable(value) or not str(home).startswith("lucid"):
+            # Programs end the process, `main` of a command line.
+            if name.startswith("_") or name == "main" or not callable(value) or not str(home).startswith("lucid"):
                 continue
             if isinstance(value, type) and issubclass(value, BaseException):
                 continue

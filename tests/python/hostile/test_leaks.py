@@ -36,7 +36,7 @@ MOST = {
     "bytes of tensors": 40.0,
     "bytes of the heap": 40.0 if LONG else 600.0,
     "objects": 0.4,
-    "blocks": 0.4 if LONG else 8.0,
+    "blocks": 0.4 if LONG else 16.0,
 }
 # Of the process, in all, which the allocator's own tables and fragments change.
 MOST_RESIDENT = 4 << 20

@@ -26,6 +26,7 @@ from tests.python.samples import (
     results,
     rows,
     samples,
+    single,
 )
 
 ROWS = rows()
@@ -198,7 +199,7 @@ def gradients(outputs: list[Any], leaves: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 def test_methods_and_in_place_forms_agree(row: Any, device: str) -> None:
     for sample in samples(row, device):
-        (x, *rest), kwargs = sample.map(lambda d: make(d, "float32", device))
+        (x, *rest), kwargs = sample.map(lambda d, s=sample: make(d, single(row, s, d), device))
         rest = [getattr(lucid, a.name) if isinstance(a, DType) else a for a in rest]
         if row["method"]:
             wanted = [numbers(r) for r in results(lucid_function(row)(x, *rest, **kwargs))]

@@ -13,7 +13,18 @@ import pytest
 from lucid import func
 
 from tests.python import limitations, tolerances
-from tests.python.samples import Data, DType, Sample, fits_in_place, lucid_function, makers, results, rows
+from tests.python.samples import (
+    Data,
+    DType,
+    Sample,
+    fits_in_place,
+    lucid_function,
+    makers,
+    of_complex_alone,
+    results,
+    rows,
+    single,
+)
 from tests.python.unit.test_table import numbers
 
 # A Python bool is no result that could be batched.
@@ -32,8 +43,12 @@ def variants(row: Any, text: str, count: int) -> list[Sample]:
         rng = np.random.default_rng(zlib.crc32(f"{row['name']}({text}){i}".encode()))
         args, kwargs = eval(f"(lambda *a, **k: (a, k))({text})", makers(rng, False))
         sample = Sample(text, args, kwargs)
-        if "float32" not in row["dtypes"] and "complex64" in row["dtypes"]:
-            args, kwargs = sample.map(lambda d: Data((d.values * (1 + 0.5j)).astype(np.complex64)))
+        if of_complex_alone(row):
+
+            def turned(d: Data, sample: Sample = sample) -> Data:
+                return Data((d.values * (1 + 0.5j)).astype(np.complex64)) if single(row, sample, d) != "float32" else d
+
+            args, kwargs = sample.map(turned)
             sample = Sample(text, tuple(args), kwargs)
         found.append(sample)
     return found
@@ -64,8 +79,15 @@ def cases(row: Any, device: str, count: int) -> Iterator[list[Sample]]:
 def allowed(row: Any, device: str, count: int) -> Iterator[list[Sample]]:
     """The cases that `vmap` does not refuse."""
     for drawn in cases(row, device, count):
-        if not limitations.vmap_refuses(row["name"], drawn[0].text):
+        if not limitations.vmap_refuses(row["name"], drawn[0].text) and any(widest(row, drawn)):
             yield drawn
+
+
+def widest(row: Any, drawn: list[Sample]) -> tuple[bool, ...]:
+    """All tensor arguments that may be batched at once: all but those that must be shared."""
+    n = len(drawn[0].tensors())
+    own = limitations.VMAP_SHARED.get(row["name"], (n, ""))[0]
+    return tuple(i < own for i in range(n))
 
 
 def masks(n: int) -> list[tuple[bool, ...]]:
@@ -123,7 +145,14 @@ def grads_of(outputs: list[Any], leaves: list[Any]) -> list[np.ndarray]:
     return [numbers(lucid.zeros(x.shape) if g is None else g) for g, x in zip(found, leaves, strict=True)]
 
 
-def agree(got: list[Any], wanted: list[Any], where: str, tolerance: Callable[[str], tuple[float, float]]) -> None:
+def agree(
+    got: list[Any],
+    wanted: list[Any],
+    where: str,
+    tolerance: Callable[[str], tuple[float, float]],
+    large: bool = False,
+) -> None:
+    """Where terms are `large`, as those of words of many bits, sums of them are as exact as the terms."""
     assert len(got) == len(wanted), where
     for g, w in zip(got, wanted, strict=True):
         if isinstance(w, lucid.Tensor):
@@ -131,7 +160,9 @@ def agree(got: list[Any], wanted: list[Any], where: str, tolerance: Callable[[st
         rtol, atol = tolerance(
             "float32" if not isinstance(w, lucid.Tensor) or w.is_floating_point() or w.is_complex() else "int64"
         )
-        np.testing.assert_allclose(numbers(g), numbers(w), rtol, atol, err_msg=where)
+        want = numbers(w)
+        atol = max(atol, tolerances.SUMS * np.abs(want).max(initial=0)) if large else atol
+        np.testing.assert_allclose(numbers(g), want, rtol, atol, err_msg=where)
 
 
 @pytest.fixture(autouse=True)
@@ -160,6 +191,10 @@ def test_vmap_agrees_with_a_loop(row: Any, device: str) -> None:
                     return tuple(called(row, drawn[0], list(given)))
 
                 mapped = func.vmap(run, in_dims=in_dims)
+                if not limitations.vmap_takes(row["name"], mask):
+                    with pytest.raises(NotImplementedError, match="vmap has no batching rule"):
+                        mapped(*leaves)
+                    continue
                 if limitations.vmap_refuses(row["name"], drawn[0].text):
                     # Where what decides is shared, by one mask for all, say, it is no question of values.
                     if all(mask) and all(leaf.numel() for leaf in leaves):
@@ -172,7 +207,7 @@ def test_vmap_agrees_with_a_loop(row: Any, device: str) -> None:
                         assert "vmap" in str(refused), where
                         continue
                 got, wanted = list(mapped(*leaves)), loop(row, drawn, leaves, mask, dim)
-                agree(got, wanted, where, tolerances.forward)
+                agree(got, wanted, where, tolerances.forward, row["family"] == "quantized")
                 if at:
                     grads = [grads_of(outs, [leaves[i] for i in at]) for outs in (got, wanted)]
                     agree(*grads, f"gradient of {where}", tolerances.backward)
@@ -184,6 +219,8 @@ def test_gradients_inside_of_vmap(row: Any, device: str) -> None:
     """`vmap(grad(f))` against `grad(f)` of each sample: gradients per sample, of shared arguments too."""
     for drawn in allowed(row, device, 3):
         for mask in masks(len(drawn[0].tensors())):
+            if not limitations.vmap_takes(row["name"], mask):
+                continue
             where = f"vmap(grad({row['name']}))({drawn[0].text}) mask={mask} {device}"
             leaves = stacked(drawn, mask, device, 0)
             at = tuple(differentiable(drawn, leaves))
@@ -211,19 +248,24 @@ def test_nested_vmap(row: Any, device: str) -> None:
     """Two levels: every argument at both, and the first at one and the others at the other."""
     outer, inner = 2, 3
     for drawn in allowed(row, device, outer * inner):
-        n = len(drawn[0].tensors())
-        everything = stacked(drawn, (True,) * n, device, 0)
-        grids = [t.reshape((outer, inner, *t.shape[1:])) for t in everything]
+        n, mask = len(drawn[0].tensors()), widest(row, drawn)
+        everything = stacked(drawn, mask, device, 0)
+        in_dims = tuple(0 if batched else None for batched in mask)
+        grids = [
+            t.reshape((outer, inner, *t.shape[1:])) if batched else t
+            for t, batched in zip(everything, mask, strict=True)
+        ]
 
         def run(*given: Any, drawn: list[Sample] = drawn) -> Any:
             return tuple(called(row, drawn[0], list(given)))
 
         where = f"vmap(vmap({row['name']}))({drawn[0].text}) {device}"
-        got = func.vmap(func.vmap(run, out_dims=-1))(*grids)
-        for g, w in zip(got, loop(row, drawn, everything, (True,) * n, 0), strict=True):
+        got = func.vmap(func.vmap(run, in_dims=in_dims, out_dims=-1), in_dims=in_dims)(*grids)
+        for g, w in zip(got, loop(row, drawn, everything, mask, 0), strict=True):
             shown = g.movedim(-1, 1)
-            agree([shown], [w.reshape((outer, inner, *w.shape[1:]))], where, tolerances.forward)
-        if n == 1:
+            each = [w.reshape((outer, inner, *w.shape[1:]))]
+            agree([shown], each, where, tolerances.forward, row["family"] == "quantized")
+        if n == 1 or not all(mask):
             continue
         first, rest = grids[0][:, 0], [g[0] for g in grids[1:]]
         got = func.vmap(
@@ -267,8 +309,8 @@ def test_what_has_no_batching_rule_is_listed() -> None:
     """Runs every row once, forward and backward: the primitives that ran sample by sample are those listed."""
     for row in ROWS:
         for drawn in allowed(row, "cpu", 2):
-            n = len(drawn[0].tensors())
-            leaves = stacked(drawn, (True,) * n, "cpu", 0)
+            mask = widest(row, drawn)
+            leaves = stacked(drawn, mask, "cpu", 0)
             at = tuple(differentiable(drawn, leaves)) if row["differentiable"] else ()
 
             def total(*given: Any, row: Any = row, drawn: list[Sample] = drawn) -> Any:
@@ -279,5 +321,6 @@ def test_what_has_no_batching_rule_is_listed() -> None:
             def run(*given: Any, row: Any = row, drawn: list[Sample] = drawn) -> Any:
                 return tuple(called(row, drawn[0], list(given)))
 
-            func.vmap(func.grad(total, argnums=at) if at else run)(*leaves)
+            in_dims = tuple(0 if batched else None for batched in mask)
+            func.vmap(func.grad(total, argnums=at) if at else run, in_dims=in_dims)(*leaves)
     assert set(lucid._C._vmap_fallbacks(True)) == set(limitations.VMAP_FALLBACKS)
