@@ -49,7 +49,7 @@ def library() -> Path:
     built = [folder / profile / NAME for profile in ("release", "develop")]
     there = [path for path in built if path.exists()]
     if not there:
-        pytest.skip("the C library is not built: `cargo build --release -p lucid-capi`")
+        pytest.fail("the C library is not built: `cargo build --release -p lucid-capi`")
     return max(there, key=lambda path: path.stat().st_mtime)
 
 

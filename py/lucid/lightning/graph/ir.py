@@ -432,9 +432,9 @@ class GraphIR:
                 values[info.id] = info.value.to(_DTYPES[dtype][0])
         known = {*values, *(t for n in self._nodes for t in n.outputs)}
         wanted = self.outputs() if outputs is None else [self._number(op, t) for t in outputs]
-        strangers = [t for t in wanted if t not in known]
-        if strangers:
-            raise errors.ValueError(f"{op}: tensors {strangers} are not computed by the graph")
+        unknown = [t for t in wanted if t not in known]
+        if unknown:
+            raise errors.ValueError(f"{op}: tensors {unknown} are not computed by the graph")
         steps: list[Step] = []
         for n in validate.order(self)[0]:
             node = self._nodes[n]
