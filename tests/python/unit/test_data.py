@@ -568,8 +568,11 @@ def gone(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    try:
+        # It may end between the question and the answer.
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return Path("/proc/self").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -588,10 +591,10 @@ def test_no_orphans_however_the_main_process_ends(way: str, tmp_path: Path) -> N
     _, errors = script.communicate(timeout=60)
     if way == "interrupt":
         assert "KeyboardInterrupt" in errors
-        assert errors.count("Traceback") == 1
+        assert errors.count("Traceback") == 1, errors
     elif way == "exit":
         assert errors == ""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while time.monotonic() < end and not (all(map(gone, pids)) and segments() <= before):
         time.sleep(0.1)
     assert all(map(gone, pids))
