@@ -51,7 +51,7 @@ def by_hand(
 
 def output(process: subprocess.Popen[str]) -> str:
     try:
-        return process.communicate(timeout=60)[0]
+        return process.communicate(timeout=180)[0]
     finally:
         process.kill()
 
