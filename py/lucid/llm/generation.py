@@ -59,10 +59,10 @@ def _check(model: CausalLM, prompts: list[list[int]], new: int, cache: Cache | N
                 f"generate: tokens must be from 0 to {config.vocab_size - 1}, got {min(prompt)} to {max(prompt)}"
             )
         before = len(prompt) + (0 if cache is None else cache.offset)
-        if before + new > config.max_position_embeddings:
+        if before + new > config.context:
             raise errors.ValueError(
                 f"generate: {before} tokens and {new} new ones do not fit into the model's context of "
-                f"{config.max_position_embeddings}; shorten the prompt or lower max_new_tokens"
+                f"{config.context}; shorten the prompt or lower max_new_tokens"
             )
 
 
@@ -364,7 +364,7 @@ def perplexity(model: CausalLM, tokens: Sequence[int], window: int = 512, limit:
 
     The first token of a window is given, not scored. `limit` is the most windows.
     """
-    window = min(window, model.config.max_position_embeddings)
+    window = min(window, model.config.context)
     pieces = [tokens[i : i + window] for i in range(0, len(tokens), window)]
     pieces = [p for p in pieces if len(p) > 1][:limit]
     if not pieces:
