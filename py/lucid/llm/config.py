@@ -284,7 +284,9 @@ class Config:
             final_logit_softcapping=get("final_logit_softcapping", caps[1]) if gemma else None,
             query_pre_attn_scalar=(
                 hidden / heads if (kind, layers) in (("gemma2", 46), ("gemma3_text", 62)) else head_dim
-            ) if gemma else None,
+            )
+            if gemma
+            else None,
             bos_token_id=metadata.get("tokenizer.ggml.bos_token_id"),
             eos_token_id=[
                 metadata[f"tokenizer.ggml.{k}"]

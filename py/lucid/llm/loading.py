@@ -18,6 +18,7 @@ from typing import Any
 import lucid
 from lucid import _C, Tensor, errors, nn
 from lucid.llm.config import Config
+from lucid.llm.hub import resolve
 from lucid.llm.model import BLANK, CausalLM, QuantizedExpertLinear
 from lucid.llm.rope import Rope
 from lucid.nn.modules.quantized import QuantizedEmbedding, QuantizedLinear, _Quantized
@@ -327,7 +328,7 @@ def load_model(path: str | os.PathLike[str], device: Any = None, dtype: Any = No
     """A model of a Hugging Face folder or a GGUF file.
 
     Args:
-        path: The folder, or the file.
+        path: The folder, the file, or the id of a model in the hub's cache, `OWNER/NAME`.
         device: Where it goes; the default device where none is given.
         dtype: Of float weights, scales and biases; as they are stored where none is given (of GGUF files float32).
 
@@ -337,7 +338,7 @@ def load_model(path: str | os.PathLike[str], device: Any = None, dtype: Any = No
     Raises FileNotFoundError for what is not there, FileError for what is damaged, ValueError for what does not fit
     together.
     """
-    place = Path(path)
+    place = resolve(path)
     if place.is_dir():
         return load_folder(place, device, dtype)
     if not place.exists():

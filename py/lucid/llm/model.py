@@ -352,9 +352,10 @@ class CausalLM(nn.Module):
         x = self.hidden(tokens, cache, padding)
         return self.logits(x[:, -1:] if last_only else x)
 
-    def hidden(self, tokens: Tensor, cache: Cache | None = None, padding: Tensor | None = None) -> Tensor:
-        """What `logits` takes: the last layer's output (B, L, hidden_size) behind the last norm. Arguments as of
-        `forward`."""
+    def begin(
+        self, tokens: Tensor, cache: Cache | None = None, padding: Tensor | None = None
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]], Masks]:
+        """What the first layer takes: embeddings (B, L, hidden_size), cosines and sines for each layer, and masks."""
         if tokens.ndim != 2 or tokens.shape[1] == 0:
             raise errors.ValueError(f"CausalLM: expected tokens of shape (B, L), got {tuple(tokens.shape)}")
         if cache is not None and padding is None:
@@ -376,13 +377,19 @@ class CausalLM(nn.Module):
 
         whole = angles(self.rope)
         local = whole if self.local_rope is None else angles(self.local_rope)
-        masks = Masks(length, offset, padding, device)
+        by_layer = [whole if window is None else local for window in self.config.layer_windows]
+        return x, by_layer, Masks(length, offset, padding, device)
+
+    def hidden(self, tokens: Tensor, cache: Cache | None = None, padding: Tensor | None = None) -> Tensor:
+        """What `logits` takes: the last layer's output (B, L, hidden_size) behind the last norm. Arguments as of
+        `forward`."""
+        x, angles, masks = self.begin(tokens, cache, padding)
         for i, layer in enumerate(self.model.layers):
-            by = whole if self.config.layer_windows[i] is None else local
-            x = layer(x, *by, masks, None if cache is None else cache.layers[i])
+            x = layer(x, *angles[i], masks, None if cache is None else cache.layers[i])
         if cache is not None:
-            cache.offset += length
-        return self.model.norm(x)
+            cache.offset += tokens.shape[1]
+        y: Tensor = self.model.norm(x)
+        return y
 
     def logits(self, x: Tensor) -> Tensor:
         """The logits (B, L, vocab_size) of hidden states (B, L, hidden_size)."""

@@ -38,7 +38,7 @@ def frequencies(config: Config, length: int = 0) -> tuple[list[float], float]:
         factor = _number(scaling, "factor")
         return [f / factor for f in plain], 1.0
     if kind == "dynamic":
-        factor, context = _number(scaling, "factor"), config.max_position_embeddings
+        factor, context = _number(scaling, "factor"), float(config.max_position_embeddings)
         base = theta * (factor * max(length, context) / context - (factor - 1)) ** (dim / (dim - 2))
         return [base ** -(i / dim) for i in range(0, dim, 2)], 1.0
     if kind == "llama3":
@@ -65,8 +65,8 @@ def frequencies(config: Config, length: int = 0) -> tuple[list[float], float]:
 
         low_at, high_at = index(fast), index(slow)
         if scaling.get("truncate", True):
-            low_at, high_at = math.floor(low_at), math.ceil(high_at)
-        low_at, high_at = max(low_at, 0), min(high_at, dim - 1)
+            low_at, high_at = float(math.floor(low_at)), float(math.ceil(high_at))
+        low_at, high_at = max(low_at, 0.0), min(high_at, dim - 1.0)
         span = max(high_at - low_at, 0.001)
         made = []
         for i, f in enumerate(plain):
@@ -105,7 +105,7 @@ class Rope:
     """
 
     def __init__(self, config: Config, local: bool = False) -> None:
-        if local:
+        if local and config.rope_local_theta is not None:
             config = dataclasses.replace(config, rope_theta=config.rope_local_theta, rope_scaling=None)
         self.config = config
         scaling = config.rope_scaling or {}
