@@ -1,4 +1,4 @@
-"""`python -m lucid.llm generate|chat|bench|convert|quantize|perplexity`."""
+"""`python -m lucid.llm generate|chat|bench|convert|quantize|perplexity|download`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lucid.llm import (
     CausalLM,
     Sampler,
     generation,
+    hub,
     load_model,
     load_tokenizer,
     save_model,
@@ -76,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--text", required=True)
     made.add_argument("--window", type=int, default=512)
     made.add_argument("--limit", type=int, default=None, help="the most windows")
+    made = commands.add_parser("download", help="Fetches a model into the hub's cache.")
+    made.add_argument("--model", required=True, help="the model's id, such as OWNER/NAME")
+    made.add_argument("--revision", default="main")
+    made.add_argument("--endpoint", default=None, help="where the hub is; HF_ENDPOINT, or the public one")
+    made.add_argument("--file", action="append", default=[], help="only this file of the model, such as NAME.gguf")
     return parser
 
 
@@ -228,12 +234,24 @@ def _perplexity(given: argparse.Namespace) -> None:
     print(f"perplexity {generation.perplexity(_load(given), _text(given), given.window, given.limit):.4f}")
 
 
+def _download(given: argparse.Namespace) -> None:
+    print(hub.download(given.model, given.revision, given.endpoint, given.file or None, say=_say))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; the exit status."""
     given = _parser().parse_args(arguments)
-    run = {"generate": _generate, "chat": _chat, "bench": _bench, "perplexity": _perplexity}.get(
-        given.command, _convert
-    )
+    run = {
+        "generate": _generate,
+        "chat": _chat,
+        "bench": _bench,
+        "perplexity": _perplexity,
+        "download": _download,
+    }.get(given.command, _convert)
     try:
         run(given)
     except KeyboardInterrupt:

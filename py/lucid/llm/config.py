@@ -9,7 +9,7 @@ from typing import Any
 from lucid import errors
 
 #: Hugging Face's `model_type`s that `Config.from_hf` reads.
-ARCHITECTURES = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "phi3")
+ARCHITECTURES = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "phi3")
 #: The same by `general.architecture` of GGUF files. Mistral's, Mixtral's and SmolLM's files say `llama`.
 GGUF_ARCHITECTURES = {
     "llama": "llama",
@@ -17,6 +17,7 @@ GGUF_ARCHITECTURES = {
     "qwen3": "qwen3",
     "qwen3moe": "qwen3_moe",
     "gemma2": "gemma2",
+    "gemma3": "gemma3_text",
     "phi3": "phi3",
 }
 _MOST = 1 << 24
@@ -44,6 +45,7 @@ class Config:
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10000.0
     rope_scaling: dict[str, Any] | None = None
+    rope_local_theta: float | None = None
     partial_rotary_factor: float = 1.0
     max_position_embeddings: int = 2048
     tie_word_embeddings: bool = False
@@ -92,6 +94,13 @@ class Config:
             )
 
     @property
+    def context(self) -> int:
+        """The most tokens of a text."""
+        scaling = self.rope_scaling or {}
+        longer = scaling.get("factor", 1) if scaling.get("rope_type") == "dynamic" else 1
+        return int(self.max_position_embeddings * max(longer, 1))
+
+    @property
     def rotary_dim(self) -> int:
         """How many elements of a head are rotated."""
         return int(self.head_dim * self.partial_rotary_factor)
@@ -99,6 +108,10 @@ class Config:
     @classmethod
     def from_hf(cls, given: Mapping[str, Any]) -> Config:
         """Of a `config.json`. Raises ValueError, naming the key, for what is missing or not known."""
+        if given.get("model_type") == "gemma3" and isinstance(given.get("text_config"), Mapping):
+            # A model that sees too; its decoder is what is read.
+            ends = {k: given[k] for k in ("eos_token_id", "bos_token_id", "pad_token_id") if k in given}
+            given = {**ends, **given["text_config"], "model_type": "gemma3_text"}
         kind = given.get("model_type")
         if kind not in ARCHITECTURES:
             raise errors.ValueError(f"config: model_type {kind!r} is not known; {', '.join(ARCHITECTURES)} are")
@@ -111,6 +124,12 @@ class Config:
         heads, hidden, layers = need("num_attention_heads"), need("hidden_size"), need("num_hidden_layers")
         # Newer files keep what concerns rotations together.
         rope = dict(given.get("rope_parameters") or {})
+        local_theta = None
+        if kind == "gemma3_text":
+            local = rope.get("sliding_attention") or {}
+            local_theta = local.get("rope_theta") or given.get("rope_local_base_freq") or 10000.0
+            rope = dict(rope.get("full_attention") or {})
+            rope.setdefault("rope_theta", given.get("rope_theta") or 1e6)
         theta = rope.pop("rope_theta", None) or given.get("rope_theta") or 10000.0
         partial = rope.pop("partial_rotary_factor", None) or given.get("partial_rotary_factor") or 1.0
         scaling = given.get("rope_scaling") or (rope if rope.get("rope_type", "default") != "default" else None)
@@ -127,6 +146,9 @@ class Config:
             windows = [window if t == "sliding_attention" else None for t in types]
         elif kind == "gemma2":
             windows = [window if i % 2 == 0 else None for i in range(layers)]
+        elif kind == "gemma3_text":
+            pattern = given.get("sliding_window_pattern") or 6
+            windows = [window if (i + 1) % pattern else None for i in range(layers)]
         elif kind in ("mistral", "mixtral", "phi3"):
             windows = [window] * int(layers)
         elif kind in ("qwen2", "qwen3", "qwen3_moe") and given.get("use_sliding_window"):
@@ -138,7 +160,8 @@ class Config:
             sparse = [i not in dense and (i + 1) % step == 0 for i in range(layers)]
         experts = given.get("num_local_experts") or given.get("num_experts")
         experts = experts if kind in ("mixtral", "qwen3_moe") else 0
-        gemma = kind == "gemma2"
+        gemma = kind in ("gemma2", "gemma3_text")
+        caps = (50.0, 30.0) if kind == "gemma2" else (None, None)
         bias = bool(given.get("attention_bias", False))
         return cls(
             model_type=kind,
@@ -152,6 +175,7 @@ class Config:
             rms_norm_eps=given.get("rms_norm_eps", 1e-6),
             rope_theta=theta,
             rope_scaling=scaling,
+            rope_local_theta=local_theta,
             partial_rotary_factor=partial if kind == "phi3" else 1.0,
             max_position_embeddings=given.get("max_position_embeddings", 2048),
             tie_word_embeddings=given.get("tie_word_embeddings", gemma),
@@ -160,7 +184,7 @@ class Config:
             mlp_bias=bool(given.get("mlp_bias", False)),
             hidden_act=given.get("hidden_activation") or given.get("hidden_act") or "silu",
             layer_windows=windows,
-            qk_norm=kind.startswith("qwen3"),
+            qk_norm=kind.startswith("qwen3") or kind == "gemma3_text",
             num_experts=experts or 0,
             num_experts_per_tok=given.get("num_experts_per_tok") or 0 if experts else 0,
             moe_intermediate_size=(given.get("moe_intermediate_size") or given["intermediate_size"]) if experts else 0,
@@ -169,8 +193,8 @@ class Config:
             unit_offset=gemma,
             post_norms=gemma,
             scale_embeddings=gemma,
-            attn_logit_softcapping=given.get("attn_logit_softcapping", 50.0) if gemma else None,
-            final_logit_softcapping=given.get("final_logit_softcapping", 30.0) if gemma else None,
+            attn_logit_softcapping=given.get("attn_logit_softcapping", caps[0]) if gemma else None,
+            final_logit_softcapping=given.get("final_logit_softcapping", caps[1]) if gemma else None,
             query_pre_attn_scalar=given.get("query_pre_attn_scalar", 256) if gemma else None,
             bos_token_id=given.get("bos_token_id"),
             eos_token_id=[] if eos is None else [eos] if isinstance(eos, int) else list(eos),
@@ -207,6 +231,8 @@ class Config:
         windows: list[int | None] = [None] * layers
         if window and kind == "gemma2":
             windows = [window if i % 2 == 0 else None for i in range(layers)]
+        elif window and kind == "gemma3_text":
+            windows = [window if (i + 1) % 6 else None for i in range(layers)]
         elif window and kind in ("llama", "phi3"):
             windows = [window] * layers
         scaling = None
@@ -223,7 +249,8 @@ class Config:
                 "attention_factor": get("rope.scaling.attn_factor"),
             }
         experts = get("expert_count", 0)
-        gemma = kind == "gemma2"
+        gemma = kind in ("gemma2", "gemma3_text")
+        caps = (50.0, 30.0) if kind == "gemma2" else (None, None)
         return cls(
             model_type="mixtral" if kind == "llama" and experts else kind,
             vocab_size=len(tokens) if isinstance(tokens, list) else need("vocab_size"),
@@ -234,8 +261,9 @@ class Config:
             num_key_value_heads=get("attention.head_count_kv", heads),
             head_dim=head_dim,
             rms_norm_eps=get("attention.layer_norm_rms_epsilon", 1e-6),
-            rope_theta=get("rope.freq_base", 10000.0),
+            rope_theta=get("rope.freq_base", 1e6 if kind == "gemma3_text" else 10000.0),
             rope_scaling=scaling,
+            rope_local_theta=get("rope.freq_base_swa", 10000.0) if kind == "gemma3_text" else None,
             partial_rotary_factor=rotary / head_dim,
             max_position_embeddings=context,
             tie_word_embeddings="output.weight" not in has,
@@ -252,9 +280,13 @@ class Config:
             unit_offset=False,
             post_norms=gemma,
             scale_embeddings=gemma,
-            attn_logit_softcapping=get("attn_logit_softcapping", 50.0) if gemma else None,
-            final_logit_softcapping=get("final_logit_softcapping", 30.0) if gemma else None,
-            query_pre_attn_scalar=(hidden / heads if layers == 46 else head_dim) if gemma else None,
+            attn_logit_softcapping=get("attn_logit_softcapping", caps[0]) if gemma else None,
+            final_logit_softcapping=get("final_logit_softcapping", caps[1]) if gemma else None,
+            query_pre_attn_scalar=(
+                hidden / heads if (kind, layers) in (("gemma2", 46), ("gemma3_text", 62)) else head_dim
+            )
+            if gemma
+            else None,
             bos_token_id=metadata.get("tokenizer.ggml.bos_token_id"),
             eos_token_id=[
                 metadata[f"tokenizer.ggml.{k}"]

@@ -9,7 +9,9 @@ from typing import Any
 import lucid
 from lucid import Tensor, errors
 from lucid.llm.cache import Cache
+from lucid.llm.constraint import Constraint
 from lucid.llm.model import CausalLM
+from lucid.llm.prefix import PrefixCache
 from lucid.llm.sampling import Sampler
 from lucid.llm.tokenizer import Tokenizer
 
@@ -59,10 +61,10 @@ def _check(model: CausalLM, prompts: list[list[int]], new: int, cache: Cache | N
                 f"generate: tokens must be from 0 to {config.vocab_size - 1}, got {min(prompt)} to {max(prompt)}"
             )
         before = len(prompt) + (0 if cache is None else cache.offset)
-        if before + new > config.max_position_embeddings:
+        if before + new > config.context:
             raise errors.ValueError(
                 f"generate: {before} tokens and {new} new ones do not fit into the model's context of "
-                f"{config.max_position_embeddings}; shorten the prompt or lower max_new_tokens"
+                f"{config.context}; shorten the prompt or lower max_new_tokens"
             )
 
 
@@ -136,33 +138,55 @@ def _steps(
     cache_options: dict[str, Any],
     logprobs: bool,
     progress: Callable[[int, int], None] | None,
+    prefixes: PrefixCache | None = None,
+    constraint: Constraint | None = None,
 ) -> Iterator[tuple[list[int], list[float] | None]]:
     device = model.device
     tokens, padding = padded(prompts, device)
-    if cache is None:
+    known = 0
+    alone = prefixes is not None or constraint is not None
+    if (alone and len(prompts) != 1) or (prefixes is not None and (cache is not None or cache_options)):
+        raise errors.ValueError(
+            "generate: a constraint takes one prompt, a prefix cache one prompt and no other cache or its options"
+        )
+    if prefixes is not None:
+        cache = prefixes.find(prompts[0])
+        known = cache.offset
+    elif cache is None:
         cache = Cache(model.config, padding=padding, **cache_options)
     elif padding is not None:
         raise errors.ValueError("generate: a cache that is given goes on with prompts of one length")
     seen = None
-    if sampler.repetition_penalty != 1.0:
+    if sampler.has_penalties:
         longest = tokens.shape[1]
         rows = [[-1] * (longest - len(p)) + p for p in prompts]
         seen = lucid.tensor(rows, dtype=lucid.int64, device=device)
-    logits = prefill(model, tokens, cache, chunk, progress)
-    for step in range(new):
-        if seen is not None:
-            logits = sampler.penalized(logits, seen)
-        chosen = sampler(logits)
-        if seen is not None:
-            seen = lucid.cat([seen, chosen[:, None]], 1)
-        shown = None
-        if logprobs:
-            scores = logits.to(lucid.float32).log_softmax(-1)
-            shown = scores.gather(1, chosen[:, None]).squeeze(1).tolist()
-        numbers = chosen.tolist()
-        yield numbers, shown
-        if step + 1 < new:
-            logits = model(chosen[:, None], cache=cache)[:, -1]
+    logits = prefill(model, tokens[:, known:], cache, chunk, progress)
+    fed = list(prompts[0])
+    try:
+        for step in range(new):
+            if seen is not None:
+                logits = sampler.penalized(logits, seen, step)
+            if constraint is not None:
+                logits = constraint.masked(logits)
+            chosen = sampler(logits)
+            if seen is not None:
+                seen = lucid.cat([seen, chosen[:, None]], 1)
+            shown = None
+            if logprobs:
+                scores = logits.to(lucid.float32).log_softmax(-1)
+                shown = scores.gather(1, chosen[:, None]).squeeze(1).tolist()
+            numbers = chosen.tolist()
+            if constraint is not None:
+                constraint.take(numbers[0])
+            yield numbers, shown
+            if step + 1 < new:
+                logits = model(chosen[:, None], cache=cache)[:, -1]
+                fed += numbers[:1]
+    finally:
+        # Also where whoever asked wants no more tokens.
+        if prefixes is not None and cache.offset == len(fed):
+            prefixes.put(fed, cache)
 
 
 def _ends(model: CausalLM, eos: Sequence[int] | int | None) -> frozenset[int]:
@@ -188,6 +212,8 @@ def generate(
     cache: Cache | None = None,
     cache_options: dict[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    prefixes: PrefixCache | None = None,
+    constraint: Constraint | None = None,
 ) -> list[Generated]:
     """Goes on with prompts.
 
@@ -209,6 +235,8 @@ def generate(
         cache: Of earlier calls, to go on from; its tokens come before the prompts.
         cache_options: Of the cache that is made: `kind`, `max_size`, `bits`, `group_size`.
         progress: Called with how many tokens of the prompts have been read, and of how many.
+        prefixes: Keys and values of earlier prompts; what a prompt shares with one of them is not read again.
+        constraint: What the output of one prompt keeps to.
 
     Returns:
         One `Generated` for each prompt.
@@ -226,7 +254,8 @@ def generate(
     if num_beams > 1:
         from lucid.llm.beams import beam_search
 
-        if sampler.temperature != 0 or draft is not None or cache is not None or logprobs or stop:
+        others = (draft, cache, prefixes, constraint)
+        if sampler.temperature != 0 or any(o is not None for o in others) or logprobs or stop:
             raise errors.ValueError("generate: beam search takes no sampling, draft, cache, stop strings or logprobs")
         made = [
             beam_search(model, row, max_new_tokens, num_beams, ends, length_penalty, chunk, options) for row in rows
@@ -236,16 +265,16 @@ def generate(
         if (
             len(rows) != 1
             or sampler.temperature != 0
-            or sampler.repetition_penalty != 1
-            or cache is not None
+            or sampler.has_penalties
+            or any(o is not None for o in (cache, prefixes, constraint))
             or logprobs
         ):
             raise errors.ValueError("generate: a draft model helps with one prompt at temperature 0, without a cache")
         steps = _speculative(model, draft, rows[0], max_new_tokens, draft_tokens, chunk, options)
     else:
         steps = _steps(
-            model, rows, max_new_tokens, sampler, chunk, cache, options, logprobs, progress
-        )  # fmt: skip
+            model, rows, max_new_tokens, sampler, chunk, cache, options, logprobs, progress, prefixes, constraint
+        )
     out = [Generated([], logprobs=[] if logprobs else None) for _ in rows]
     texts = [_Text(tokenizer, stop) for _ in rows]
     active = [True] * len(rows)
@@ -280,6 +309,8 @@ def stream(
     cache: Cache | None = None,
     cache_options: dict[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    prefixes: PrefixCache | None = None,
+    constraint: Constraint | None = None,
 ) -> Iterator[tuple[int, str]]:
     """Goes on with one prompt; yields each token with the text that is new with it. Arguments as of `generate`."""
     rows = _prompts(prompt, tokenizer)
@@ -288,7 +319,8 @@ def stream(
     _check(model, rows, max_new_tokens, cache)
     ends = _ends(model, eos_token_id)
     steps = _steps(
-        model, rows, max_new_tokens, sampler or Sampler(), chunk, cache, dict(cache_options or {}), False, progress
+        model, rows, max_new_tokens, sampler or Sampler(), chunk, cache, dict(cache_options or {}), False, progress,
+        prefixes, constraint,
     )  # fmt: skip
     text = _Text(tokenizer, stop)
     for numbers, _ in steps:
@@ -364,7 +396,7 @@ def perplexity(model: CausalLM, tokens: Sequence[int], window: int = 512, limit:
 
     The first token of a window is given, not scored. `limit` is the most windows.
     """
-    window = min(window, model.config.max_position_embeddings)
+    window = min(window, model.config.context)
     pieces = [tokens[i : i + window] for i in range(0, len(tokens), window)]
     pieces = [p for p in pieces if len(p) > 1][:limit]
     if not pieces:

@@ -18,6 +18,7 @@ from typing import Any
 import lucid
 from lucid import _C, Tensor, errors, nn
 from lucid.llm.config import Config
+from lucid.llm.hub import resolve
 from lucid.llm.model import BLANK, CausalLM, QuantizedExpertLinear
 from lucid.llm.rope import Rope
 from lucid.nn.modules.quantized import QuantizedEmbedding, QuantizedLinear, _Quantized
@@ -76,6 +77,11 @@ def _hf_names(name: str, tensor: Tensor, config: Config) -> Iterator[tuple[str, 
     """Our names of a checkpoint's tensor: of fused ones the parts."""
     if name.endswith("rotary_emb.inv_freq"):
         return
+    if config.model_type == "gemma3_text":
+        # Of a model that sees too, the decoder.
+        if re.search(r"(^|\.)(vision_tower|multi_modal_projector)\.", name):
+            return
+        name = name.removeprefix("language_model.").replace("model.language_model.", "model.", 1)
     name = name.replace(".block_sparse_moe.", ".mlp.")
     for theirs, ours in _MIXTRAL.items():
         name = re.sub(rf"(\.experts\.\d+)\.{theirs}\.", rf"\1.{ours}.", name)
@@ -308,7 +314,7 @@ def _set_factors(model: CausalLM, name: str, factors: list[float]) -> None:
             raise errors.ValueError(f"load: {name} has {len(factors)} factors, expected {dim // 2} positive ones")
         config.rope_scaling = None
         made = [theta ** -(i / dim) / f for i, f in zip(range(0, dim, 2), factors, strict=True)]
-        model.rope.short, model.rope.long = (made, 1.0), None
+        model.rope.short = (made, 1.0)
         return
     scaling = config.rope_scaling or {}
     scaling[f"{'long' if '_long' in name else 'short'}_factor"] = factors
@@ -322,7 +328,7 @@ def load_model(path: str | os.PathLike[str], device: Any = None, dtype: Any = No
     """A model of a Hugging Face folder or a GGUF file.
 
     Args:
-        path: The folder, or the file.
+        path: The folder, the file, or the id of a model in the hub's cache, `OWNER/NAME`.
         device: Where it goes; the default device where none is given.
         dtype: Of float weights, scales and biases; as they are stored where none is given (of GGUF files float32).
 
@@ -332,7 +338,7 @@ def load_model(path: str | os.PathLike[str], device: Any = None, dtype: Any = No
     Raises FileNotFoundError for what is not there, FileError for what is damaged, ValueError for what does not fit
     together.
     """
-    place = Path(path)
+    place = resolve(path)
     if place.is_dir():
         return load_folder(place, device, dtype)
     if not place.exists():
@@ -397,6 +403,12 @@ def to_hf(config: Config) -> dict[str, Any]:
             *("bos_token_id", "eos_token_id", "pad_token_id"),
         )
     }
+    if c.rope_local_theta is not None:
+        full = {"rope_type": "default", **(c.rope_scaling or {}), "rope_theta": c.rope_theta}
+        local = {"rope_type": "default", "rope_theta": c.rope_local_theta}
+        made["rope_parameters"] = {"full_attention": full, "sliding_attention": local}
+        del made["rope_theta"], made["rope_scaling"]
+        made["hidden_activation"] = c.hidden_act
     made["attention_bias"] = c.qkv_bias
     windows = [w for w in c.layer_windows if w is not None]
     made["sliding_window"] = windows[0] if windows else None

@@ -1,4 +1,4 @@
-"""The decoder: one definition for Llama, Mistral, Mixtral, Qwen, Gemma 2 and Phi-3, by its `Config`.
+"""The decoder: one definition for Llama, Mistral, Mixtral, Qwen, Gemma 2 and 3 and Phi-3, by its `Config`.
 
 Module and parameter names are Hugging Face's, so that checkpoints load by name. Weights are dense or quantised
 (`lucid.quantization.quantize`); every layer works with either.
@@ -80,8 +80,8 @@ class Attention(nn.Module):
         self.k_proj = linear(c.hidden_size, self.kv_heads * c.head_dim, c.qkv_bias, **to)
         self.v_proj = linear(c.hidden_size, self.kv_heads * c.head_dim, c.qkv_bias, **to)
         self.o_proj = linear(self.heads * c.head_dim, c.hidden_size, c.o_bias, **to)
-        self.q_norm = RMSNorm(c.head_dim, c.rms_norm_eps, **to) if c.qk_norm else None
-        self.k_norm = RMSNorm(c.head_dim, c.rms_norm_eps, **to) if c.qk_norm else None
+        self.q_norm = RMSNorm(c.head_dim, c.rms_norm_eps, c.unit_offset, **to) if c.qk_norm else None
+        self.k_norm = RMSNorm(c.head_dim, c.rms_norm_eps, c.unit_offset, **to) if c.qk_norm else None
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, masks: Masks, cache: LayerCache | None) -> Tensor:
         batch, length, _ = x.shape
@@ -262,7 +262,7 @@ class MoE(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and MLP, each behind a norm and beside a residual; Gemma 2 has norms behind them too."""
+    """Attention and MLP, each behind a norm and beside a residual; Gemma 2 and 3 have norms behind them too."""
 
     def __init__(self, config: Config, layer: int, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -324,6 +324,7 @@ class CausalLM(nn.Module):
         if not config.tie_word_embeddings:
             self.lm_head = linear(config.hidden_size, config.vocab_size, False, device, dtype)
         self.rope = Rope(config)
+        self.local_rope = None if config.rope_local_theta is None else Rope(config, local=True)
 
     @property
     def device(self) -> Any:
@@ -348,6 +349,13 @@ class CausalLM(nn.Module):
 
         Raises ValueError for tokens that are not (B, L).
         """
+        x = self.hidden(tokens, cache, padding)
+        return self.logits(x[:, -1:] if last_only else x)
+
+    def begin(
+        self, tokens: Tensor, cache: Cache | None = None, padding: Tensor | None = None
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]], Masks]:
+        """What the first layer takes: embeddings (B, L, hidden_size), cosines and sines for each layer, and masks."""
         if tokens.ndim != 2 or tokens.shape[1] == 0:
             raise errors.ValueError(f"CausalLM: expected tokens of shape (B, L), got {tuple(tokens.shape)}")
         if cache is not None and padding is None:
@@ -359,19 +367,33 @@ class CausalLM(nn.Module):
         if padding is not None:
             positions = (positions - padding[:, None]).clamp(min=0)
         embed: Any = self.model.embed_tokens
-        x = embed(tokens)
+        x: Tensor = embed(tokens)
         if self.config.scale_embeddings:
             x = x * lucid.tensor(self.config.hidden_size**0.5, dtype=x.dtype, device=device)
-        cos, sin = self.rope.angles(positions, offset + length)
-        cos, sin = cos.to(x.dtype), sin.to(x.dtype)
-        masks = Masks(length, offset, padding, device)
+
+        def angles(rope: Rope) -> tuple[Tensor, Tensor]:
+            cos, sin = rope.angles(positions, offset + length, padding)
+            return cos.to(x.dtype), sin.to(x.dtype)
+
+        whole = angles(self.rope)
+        local = whole if self.local_rope is None else angles(self.local_rope)
+        by_layer = [whole if window is None else local for window in self.config.layer_windows]
+        return x, by_layer, Masks(length, offset, padding, device)
+
+    def hidden(self, tokens: Tensor, cache: Cache | None = None, padding: Tensor | None = None) -> Tensor:
+        """What `logits` takes: the last layer's output (B, L, hidden_size) behind the last norm. Arguments as of
+        `forward`."""
+        x, angles, masks = self.begin(tokens, cache, padding)
         for i, layer in enumerate(self.model.layers):
-            x = layer(x, cos, sin, masks, None if cache is None else cache.layers[i])
+            x = layer(x, *angles[i], masks, None if cache is None else cache.layers[i])
         if cache is not None:
-            cache.offset += length
-        if last_only:
-            x = x[:, -1:]
-        x = self.model.norm(x)
+            cache.offset += tokens.shape[1]
+        y: Tensor = self.model.norm(x)
+        return y
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The logits (B, L, vocab_size) of hidden states (B, L, hidden_size)."""
+        embed: Any = self.model.embed_tokens
         if self.lm_head is not None:
             logits: Tensor = self.lm_head(x)
         elif isinstance(embed, QuantizedEmbedding):

@@ -7,6 +7,7 @@ Reference:
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -22,10 +23,10 @@ def _number(scaling: dict[str, Any], name: str, default: float | None = None) ->
     return float(found)
 
 
-def frequencies(config: Config, long: bool = False) -> tuple[list[float], float]:
+def frequencies(config: Config, length: int = 0) -> tuple[list[float], float]:
     """Angles per position of the pairs of a head, and the factor that cosines and sines are multiplied by.
 
-    `long` asks for those beyond the original context, where `longrope` has others.
+    `length` is the text's number of tokens, on which those of `longrope` and `dynamic` depend.
     """
     dim, theta = config.rotary_dim, config.rope_theta
     plain = [theta ** -(i / dim) for i in range(0, dim, 2)]
@@ -36,6 +37,10 @@ def frequencies(config: Config, long: bool = False) -> tuple[list[float], float]
     if kind == "linear":
         factor = _number(scaling, "factor")
         return [f / factor for f in plain], 1.0
+    if kind == "dynamic":
+        factor, context = _number(scaling, "factor"), float(config.max_position_embeddings)
+        base = theta * (factor * max(length, context) / context - (factor - 1)) ** (dim / (dim - 2))
+        return [base ** -(i / dim) for i in range(0, dim, 2)], 1.0
     if kind == "llama3":
         factor, low, high = (_number(scaling, n) for n in ("factor", "low_freq_factor", "high_freq_factor"))
         context = _number(scaling, "original_max_position_embeddings")
@@ -51,26 +56,34 @@ def frequencies(config: Config, long: bool = False) -> tuple[list[float], float]
                 made.append((1 - smooth) * f / factor + smooth * f)
         return made, 1.0
     if kind == "yarn":
-        factor = _number(scaling, "factor")
         context = _number(scaling, "original_max_position_embeddings", config.max_position_embeddings)
+        factor = _number(scaling, "factor", config.max_position_embeddings / context)
         fast, slow = _number(scaling, "beta_fast", 32), _number(scaling, "beta_slow", 1)
 
         def index(rotations: float) -> float:
             return dim * math.log(context / (rotations * 2 * math.pi)) / (2 * math.log(theta))
 
-        low_at, high_at = max(math.floor(index(fast)), 0), min(math.ceil(index(slow)), dim - 1)
+        low_at, high_at = index(fast), index(slow)
+        if scaling.get("truncate", True):
+            low_at, high_at = float(math.floor(low_at)), float(math.ceil(high_at))
+        low_at, high_at = max(low_at, 0.0), min(high_at, dim - 1.0)
         span = max(high_at - low_at, 0.001)
         made = []
         for i, f in enumerate(plain):
             ramp = min(max((i - low_at) / span, 0.0), 1.0)
             made.append(f / factor * ramp + f * (1 - ramp))
         attention = scaling.get("attention_factor")
-        return made, 0.1 * math.log(factor) + 1.0 if attention is None else float(attention)
+        if attention is None:
+            mscale, all_dim = scaling.get("mscale"), scaling.get("mscale_all_dim")
+            attention = _yarn_scale(factor, 1.0)
+            if mscale and all_dim:
+                attention = _yarn_scale(factor, float(mscale)) / _yarn_scale(factor, float(all_dim))
+        return made, float(attention)
     if kind in ("longrope", "su"):
-        factors = scaling.get("long_factor" if long else "short_factor")
+        context = _number(scaling, "original_max_position_embeddings")
+        factors = scaling.get("long_factor" if length > context else "short_factor")
         if not isinstance(factors, list) or len(factors) != len(plain):
             raise errors.ValueError(f"config: rope_scaling needs long_factor and short_factor of {len(plain)} numbers")
-        context = _number(scaling, "original_max_position_embeddings")
         factor = config.max_position_embeddings / context
         attention = scaling.get("attention_factor")
         if attention is None:
@@ -79,25 +92,54 @@ def frequencies(config: Config, long: bool = False) -> tuple[list[float], float]
     raise errors.ValueError(f"config: rope_scaling of type {kind!r} is not known")
 
 
-class Rope:
-    """The rotations of a model's positions."""
+def _yarn_scale(factor: float, by: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
 
-    def __init__(self, config: Config) -> None:
-        self.dim = config.rotary_dim
-        self.short = frequencies(config)
+
+class Rope:
+    """The rotations of a model's positions.
+
+    Args:
+        config: The model's.
+        local: Those of layers with a window, where they have a base of their own (Gemma 3).
+    """
+
+    def __init__(self, config: Config, local: bool = False) -> None:
+        if local and config.rope_local_theta is not None:
+            config = dataclasses.replace(config, rope_theta=config.rope_local_theta, rope_scaling=None)
+        self.config = config
         scaling = config.rope_scaling or {}
-        self.long = frequencies(config, True) if scaling.get("rope_type") in ("longrope", "su") else None
-        self.context = scaling.get("original_max_position_embeddings") or config.max_position_embeddings
+        kind = scaling.get("rope_type")
+        #: Texts above this length have frequencies of their own; None where all have the same.
+        self.context: float | None = None
+        if kind in ("longrope", "su"):
+            self.context = _number(scaling, "original_max_position_embeddings")
+        elif kind == "dynamic":
+            self.context = config.max_position_embeddings
+        self.short = frequencies(config)
         self._tables: dict[Any, Tensor] = {}
 
-    def angles(self, positions: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (B, 1, L, dim / 2), float32, for positions (B, L) of texts of `length` tokens."""
-        use_long = self.long is not None and length > self.context
-        values, factor = self.long if use_long and self.long is not None else self.short
-        key = (use_long, positions.device)
+    def _table(self, length: int, device: Any) -> tuple[Tensor, float]:
+        """Frequencies (dim / 2,) for texts of `length` tokens, and the factor."""
+        if self.context is None or length <= self.context:
+            length = 0
+        values, factor = self.short if length == 0 else frequencies(self.config, length)
+        # Those of dynamic scaling differ with each length, so that they are not kept.
+        if length and (self.config.rope_scaling or {}).get("rope_type") == "dynamic":
+            return lucid.tensor(values, dtype=lucid.float32, device=device), factor
+        key = (length > 0, device)
         if key not in self._tables:
-            self._tables[key] = lucid.tensor(values, dtype=lucid.float32, device=positions.device)
-        angles = positions.to(lucid.float32)[:, None, :, None] * self._tables[key]
+            self._tables[key] = lucid.tensor(values, dtype=lucid.float32, device=device)
+        return self._tables[key], factor
+
+    def angles(self, positions: Tensor, length: int, padding: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (B, 1, L, dim / 2), float32, for positions (B, L) of texts of `length` tokens, of which
+        the first `padding` (B,) are padding."""
+        table, factor = self._table(length, positions.device)
+        if self.context is not None and padding is not None and length > self.context:
+            rows = [self._table(length - int(count), positions.device)[0] for count in padding.tolist()]
+            table = lucid.stack(rows)[:, None, None]
+        angles = positions.to(lucid.float32)[:, None, :, None] * table
         cos, sin = angles.cos(), angles.sin()
         return (cos, sin) if factor == 1.0 else (cos * factor, sin * factor)
 

@@ -18,6 +18,9 @@ class Sampler:
         top_p: Keep the best tokens that together have this probability.
         min_p: Keep tokens with at least this share of the best one's probability.
         repetition_penalty: Logits of tokens that were seen are divided by it where positive, multiplied where negative.
+        presence_penalty: What is taken from the logits of tokens that were generated before.
+        frequency_penalty: What is taken from them for each time that they were.
+        logit_bias: What is added to the logits of tokens, by their numbers.
         seed: Of the draws; None goes on from the default generator.
     """
 
@@ -27,6 +30,9 @@ class Sampler:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     seed: int | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: dict[int, float] | None = None
 
     def __post_init__(self) -> None:
         if not self.temperature >= 0 or self.temperature == float("inf"):
@@ -39,17 +45,36 @@ class Sampler:
             raise errors.ValueError(f"sampling: min_p must be from 0 to 1, got {self.min_p}")
         if not self.repetition_penalty > 0:
             raise errors.ValueError(f"sampling: repetition_penalty must be positive, got {self.repetition_penalty}")
+        for name in ("presence_penalty", "frequency_penalty"):
+            if not -100 <= getattr(self, name) <= 100:
+                raise errors.ValueError(f"sampling: {name} must be from -100 to 100, got {getattr(self, name)}")
         self._generators: dict[str, lucid.Generator] = {}
 
-    def penalized(self, logits: Tensor, seen: Tensor) -> Tensor:
-        """Logits (B, V) with those of the tokens `seen` (B, N) lowered; tokens below 0 count nothing."""
-        if self.repetition_penalty == 1.0:
-            return logits
-        held = seen.clamp(min=0)
-        own = logits.gather(1, held)
-        lower = lucid.where(own < 0, own * self.repetition_penalty, own / self.repetition_penalty)
-        marks = lucid.zeros_like(logits).scatter_reduce(1, held, (seen >= 0).to(logits.dtype), "amax")
-        return lucid.where(marks > 0, logits.scatter(1, held, lower), logits)
+    @property
+    def has_penalties(self) -> bool:
+        """Do logits depend on the tokens before, or have biases?"""
+        counted = self.presence_penalty != 0 or self.frequency_penalty != 0
+        return counted or self.repetition_penalty != 1.0 or bool(self.logit_bias)
+
+    def penalized(self, logits: Tensor, seen: Tensor, generated: int = 0) -> Tensor:
+        """Logits (B, V) with penalties for the tokens `seen` (B, N), the last `generated` of which were generated, and
+        with biases; tokens below 0 count nothing."""
+        if self.repetition_penalty != 1.0:
+            held = seen.clamp(min=0)
+            own = logits.gather(1, held)
+            lower = lucid.where(own < 0, own * self.repetition_penalty, own / self.repetition_penalty)
+            marks = lucid.zeros_like(logits).scatter_reduce(1, held, (seen >= 0).to(logits.dtype), "amax")
+            logits = lucid.where(marks > 0, logits.scatter(1, held, lower), logits)
+        if generated and (self.presence_penalty or self.frequency_penalty):
+            made = seen[:, -generated:]
+            counts = lucid.zeros_like(logits).scatter_add(1, made.clamp(min=0), (made >= 0).to(logits.dtype))
+            logits = logits - self.frequency_penalty * counts - self.presence_penalty * (counts > 0).to(logits.dtype)
+        if self.logit_bias:
+            tokens = lucid.tensor([list(self.logit_bias)], dtype=lucid.int64, device=logits.device)
+            values = lucid.tensor([list(self.logit_bias.values())], dtype=logits.dtype, device=logits.device)
+            tokens, values = (t.expand(logits.shape[0], -1) for t in (tokens, values))
+            logits = logits.scatter_add(1, tokens, values)
+        return logits
 
     def scores(self, logits: Tensor) -> Tensor:
         """Log-probabilities (B, V), up to a constant, of what may be drawn; minus infinity for the rest."""

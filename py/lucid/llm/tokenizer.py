@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid import _C, errors
+from lucid.llm.hub import resolve
 from lucid.llm.loading import read_json
 
 
@@ -129,7 +130,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
 
     Raises FileNotFoundError where there is none, and ValueError for one that is damaged or of a kind that is not read.
     """
-    place = Path(path)
+    place = resolve(path)
     if not place.exists():
         raise errors.FileNotFoundError(f"{place}: there is no such file or folder")
     if not place.is_dir():

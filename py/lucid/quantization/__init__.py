@@ -15,8 +15,9 @@ from lucid.nn.modules.linear import Linear
 from lucid.nn.modules.module import Module
 from lucid.nn.modules.quantized import BITS, GROUPS, QuantizedEmbedding, QuantizedLinear
 from lucid.nn.modules.sparse import Embedding
+from lucid.quantization import gptq
 
-__all__ = ["QuantizedEmbedding", "QuantizedLinear", "dequantize", "model_bytes", "quantize"]
+__all__ = ["QuantizedEmbedding", "QuantizedLinear", "dequantize", "gptq", "model_bytes", "quantize"]
 
 Predicate = Callable[[str, Module], bool | dict[str, int]]
 

@@ -78,6 +78,28 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "Gemma2Config",
         {"sliding_window": 6, "head_dim": 16, "query_pre_attn_scalar": 24, "tie_word_embeddings": True},
     ),
+    "gemma3": (
+        "Gemma3TextConfig",
+        {
+            "sliding_window": 6,
+            "head_dim": 16,
+            "query_pre_attn_scalar": 24,
+            "tie_word_embeddings": True,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            },
+        },
+    ),
+    "llama-linear": ("LlamaConfig", {"rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 1e4}}),
+    "llama-dynamic": (
+        "LlamaConfig",
+        {
+            "rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4},
+            "max_position_embeddings": 32,
+        },
+    ),
     "phi3": ("Phi3Config", {"sliding_window": None}),
     "phi3-longrope": ("Phi3Config", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 24}),
 }

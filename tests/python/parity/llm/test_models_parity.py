@@ -65,8 +65,18 @@ def test_long_factors_hold_for_long_texts(made: Any) -> None:
     assert np.abs(ours(lucid.tensor([rows[0][:10]])).cpu().numpy() - got[:, :10]).max() > 1e-3
 
 
+@pytest.mark.parametrize("name", ["phi3-longrope", "llama-dynamic"])
+def test_frequencies_follow_the_length_of_each_text(made: Any, name: str) -> None:
+    theirs, ours = made(name)
+    rows = prompts(40, 20)
+    tokens, padding = llm.padded(rows)
+    got = ours(tokens, padding=padding).numpy()
+    for i, row in enumerate(rows):
+        np.testing.assert_allclose(got[i, -len(row) :], of_torch(theirs, [row])[0], atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ["llama3", "mistral", "mixtral", "qwen3", "gemma2", "phi3"])
+@pytest.mark.parametrize("name", ["llama3", "mistral", "mixtral", "qwen3", "gemma2", "gemma3", "phi3"])
 def test_greedy_tokens_of_padded_batches(made: Any, name: str, device: str) -> None:
     theirs, ours = made(name, device)
     rows = prompts(5, 11, 8)
