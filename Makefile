@@ -17,7 +17,7 @@ OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OP
 
 .PHONY: help vendor venv venv-test build develop stubs support run test test-fast lint fuzz wheel clean \
 	test-packages hostile programs asan tsan ubsan miri valgrind \
-	macos-wheel macos-check macos-check-if-cached arm64-test metal-check metal-check-if-cached
+	macos-wheel macos-check macos-check-if-cached arm64-test metal-check metal-tools accelerate-check accelerate-quick mac-report
 
 help:
 	@echo 'make run        build, train LeNet-5 on both devices, print the overhead table'
@@ -34,6 +34,8 @@ help:
 	@echo 'make macos-wheel  a wheel for macOS arm64 in dist/, built on Linux (docs/macos.md)'
 	@echo 'make macos-check  lints, tests compiled and declarations checked for macOS arm64, on Linux'
 	@echo 'make metal-check  Metal kernels compiled and run on Linux, and which of MLX'\''s exist'
+	@echo 'make accelerate-check  the CPU device over what stands in for Accelerate, on Linux'
+	@echo 'make mac-report  on a Mac: build, tests and benchmarks in one file, mac-report.json'
 	@echo 'make arm64-test  the Rust tests on Linux arm64, emulated'
 	@echo 'make vendor     fetch the prebuilt parts (MLX, OpenBLAS, libclang) into vendor/'
 	@echo 'make venv       the virtual environment in .venv/'
@@ -102,7 +104,7 @@ BUILT = $${CARGO_TARGET_DIR:-target}/release
 
 # Every test there is; cargo's are the doc tests too, of which every op has one. The Rust example learns what
 # examples/digits.py writes.
-test: lint venv-test macos-check-if-cached metal-check-if-cached
+test: lint venv-test macos-check-if-cached metal-tools accelerate-quick
 	$(CARGO) test --release --workspace
 	$(BIN)/python -m pytest -q tests/python
 	$(BIN)/python examples/digits.py
@@ -168,11 +170,21 @@ macos-check-if-cached: vendor
 metal-check: build
 	$(BIN)/python tools/metal/check.py
 
-# Where all is in place the tests in tests/python/metal_emulator run with the others.
-metal-check-if-cached: vendor
-	@if test "$$(uname -s)" = Darwin; then :; \
-	elif ! $(BIN)/python tools/metal/check.py cached; then \
-	echo 'The tests of Metal kernels are left to `make metal-check`, which fetches their compiler.'; fi
+# What the tests in tests/python/metal_emulator need, some 140 MB from PyPI. Without a way there they skip, and say so.
+metal-tools: vendor
+	@if test "$$(uname -sm)" = 'Linux x86_64'; then $(BIN)/python tools/metal/check.py fetch || \
+	echo 'The tests of Metal kernels are left to `make metal-check`: their compiler could not be fetched.'; fi
+
+# The CPU device's code for Accelerate, over a library with its names (tools/accelerate): all of it, or the CPU crate alone.
+accelerate-check: build venv-test
+	$(BIN)/python tools/accelerate/check.py
+
+accelerate-quick: build
+	@if test "$$(uname -s)" = Linux; then $(BIN)/python tools/accelerate/check.py quick; fi
+
+# On a Mac: one file to send. Elsewhere a rehearsal.
+mac-report: build venv-test
+	$(BIN)/python tools/mac_report.py
 
 arm64-test: vendor
 	$(BIN)/python tools/cross/arm64.py

@@ -78,7 +78,7 @@ fn product<T: Gemm>(a: &CpuArray, b: &CpuArray, shape: &[usize]) -> Result<CpuAr
         let shared = match at.len() {
             1 => 0,
             count if work < SMALL => count,
-            _ if cfg!(target_os = "macos") => 0,
+            _ if cfg!(accelerate) => 0,
             count => count - count % threads::num_threads(),
         };
         let (whole, rest) = c.split_at_mut(shared * m * n);

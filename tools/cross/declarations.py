@@ -23,6 +23,8 @@ from pathlib import Path
 import apple
 from parts import CROSS, ROOT, say
 
+# `#[link_name = "sgetrf$NEWLAPACK"]`, by which a function of ours is linked.
+LINKED = re.compile(r'link_name = "([^"]+)"\]\s*pub fn (\w+)')
 FOREIGN = re.compile(r'extern "C" \{(.*?)\n\s*\}', re.DOTALL)
 FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(([^)]*)\)\s*(?:->\s*([^;]+?))?\s*;")
 APPLES = re.compile(r"(vDSP_|vv|cblas_|catlas_|appleblas_)\w+|[sdcz][a-z0-9]{3,}_")
@@ -33,8 +35,8 @@ SPLIT = re.compile(r",\s*(?=\w+\s*:\s)")
 
 
 def expand(env: dict[str, str]) -> str:
-    """The engine's source for the Mac, macros expanded."""
-    command = ["cargo", "rustc", "--quiet", "-p", "lucid", "--lib", "--profile", "check"]
+    """The CPU backend's source for the Mac, macros expanded: no other crate calls Apple's functions."""
+    command = ["cargo", "rustc", "--quiet", "-p", "lucid-cpu", "--lib", "--profile", "check"]
     command += ["--target", "aarch64-apple-darwin", "--", "-Zunpretty=expanded"]
     env = env | {"RUSTC_BOOTSTRAP": "1"}
     done = subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
@@ -51,6 +53,15 @@ def ours(source: str) -> dict[str, tuple[str, str]]:
             if APPLES.fullmatch(name):
                 found[name] = (" ".join(parameters.split()).rstrip(","), result)
     return found
+
+
+def misnamed(source: str) -> list[str]:
+    """BLAS and LAPACK functions that are not linked by the symbol of the newer LAPACK."""
+    linked = {name: symbol for symbol, name in LINKED.findall(source)}
+    wanted = {
+        name: f"{name.removesuffix('_')}$NEWLAPACK" for name in ours(source) if not name.startswith(("vDSP_", "vv"))
+    }
+    return [f"{name} is linked as {linked.get(name)}, not {s}" for name, s in wanted.items() if linked.get(name) != s]
 
 
 def c_type(rust: str) -> str:
@@ -145,8 +156,11 @@ def planted(declared: dict[str, tuple[str, str]], theirs: dict[str, apple.Types]
 
 def check(env: dict[str, str]) -> None:
     """End with what is wrong, if anything is."""
-    declared, theirs = ours(expand(env)), apple.functions()
-    bad = mismatches(declared, theirs) + clashes(declared, env)
+    source, theirs = expand(env), apple.functions()
+    declared = ours(source)
+    bad = mismatches(declared, theirs) + clashes(declared, env) + misnamed(source)
+    if not misnamed(source.replace("sgetrf$NEWLAPACK", "sgetrf_$NEWLAPACK")):
+        bad.append("the check itself lets a symbol with Fortran's underscore through")
     bad += [f"the check itself lets {mistake} through" for mistake in planted(declared, theirs, env)]
     if bad:
         raise SystemExit("\n".join(f"cross: {line}" for line in bad))

@@ -81,7 +81,7 @@ def check_linker(env: dict[str, str]) -> None:
         done = link(env, ["-all_load", archive, *libraries, "-o", out])
         if done.returncode != 0:
             raise SystemExit(f"cross: mlx-c does not link whole:\n{done.stderr}")
-        names = ["vDSP_vadd", "vvexpf", "cblas_sgemm", "sgetrf_", "malloc", "PyObject_Repr"]
+        names = ["vDSP_vadd", "vvexpf", "cblas_sgemm", "sgetrf_", "sgetrf$NEWLAPACK", "malloc", "PyObject_Repr"]
         for name in [*names, *(f"{name}x" for name in names)]:
             (Path(scratch) / "one.c").write_text(f"void {name}(); void call(void) {{ {name}(); }}\n")
             compiler = [f"{HERE}/zig-cc", "-w", "-fno-builtin", "-c", "one.c", "-o", "one.o"]

@@ -35,6 +35,17 @@ def accelerate_functions() -> set[str]:
     return set(re.findall(r"^declare function (\w+)", (CROSS / "Accelerate.d.ts").read_text(), re.MULTILINE))
 
 
+def new_lapack(functions: Iterable[str]) -> set[str]:
+    """The symbols of the newer BLAS and LAPACK: `cblas_sgemm$NEWLAPACK`, `sgetrf$NEWLAPACK` for `sgetrf_`.
+
+    Apple's headers give each function one where ACCELERATE_NEW_LAPACK is defined. The list at hand was made without, so
+    these follow from the names; libmlx.dylib takes more than twenty in this form.
+    """
+    subroutines = {name for name in functions if re.fullmatch(r"[sdcz][a-z0-9]{3,}_", name)}
+    blas = {name for name in functions if name.startswith("cblas_")}
+    return {f"{name.removesuffix('_')}$NEWLAPACK" for name in subroutines | blas}
+
+
 def python_symbols() -> set[str]:
     """The C names that this Python exports."""
     shared = Path(str(sysconfig.get_config_var("LIBDIR"))) / str(sysconfig.get_config_var("LDLIBRARY"))
@@ -71,7 +82,12 @@ def write() -> None:
     write_tbd(library / "libiconv.tbd", "/usr/lib/libiconv.2.dylib", "7", ICONV)
     write_tbd(library / "libobjc.tbd", "/usr/lib/libobjc.A.dylib", "228", [])
     used = [re.search(r"external (_\S+) \(from Accelerate\)", x) for x in nm(MLX / "lib/libmlx.dylib", "-m", "-u")]
-    accelerate = {f"_{name}" for name in accelerate_functions()} | {found[1] for found in used if found}
+    declared, taken = accelerate_functions(), {found[1] for found in used if found}
+    newer = {f"_{name}" for name in new_lapack(declared)}
+    # What MLX's library takes says whether the rule is right.
+    if strange := {name for name in taken if "$NEWLAPACK" in name} - newer:
+        raise SystemExit(f"cross: symbols of the newer LAPACK that no function of Apple's headers has: {strange}")
+    accelerate = {f"_{name}" for name in declared} | newer | taken
     framework = "Accelerate.framework/Versions/A/Accelerate"
     stub = frameworks / "Accelerate.framework" / "Accelerate.tbd"
     write_tbd(stub, f"/System/Library/Frameworks/{framework}", "4", accelerate)

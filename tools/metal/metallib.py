@@ -84,6 +84,8 @@ SCANS = {"CumSum": "sum", "CumProd": "prod", "CumMin": "min", "CumMax": "max", "
 WIDTHS = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8}
 WIDTHS |= {"float16": 2, "bfloat16": 2, "float32": 4, "complex64": 8}
 FLOATS = ("float16", "bfloat16", "float32")
+# Sizes of groups and bits of affine quantisation, in which MLX has kernels; the engine refuses others.
+GROUPS = [f"gs_{size}_b_{bits}" for size in (32, 64, 128) for bits in (2, 3, 4, 5, 6, 8)]
 
 
 def type_name(dtype: str) -> str:
@@ -98,6 +100,18 @@ def reduced(name: str, dtype: str) -> str:
     if name in ("And", "Or"):
         return "bool" if WIDTHS[dtype] == 1 else f"int{8 * WIDTHS[dtype]}"
     return dtype
+
+
+def quantized(name: str, inputs: list[str], out: str) -> list[str]:
+    """The kernels that a primitive of affine quantisation may ask for, in any size of groups and bits."""
+    floats = [d for d in (*inputs, out) if d in FLOATS]
+    of = "float" if floats[0] == "float32" else f"{floats[0]}_t"
+    if name == "Quantize":
+        return [f"affine_{'quantize' if inputs[0] in FLOATS else 'dequantize'}_{of}_{group}" for group in GROUPS]
+    if name == "QuantizedMatmul":
+        kinds = ("qmv", "qmv_fast", "qvm", "qmm_n")
+        return [f"affine_{kind}_{of}_{group}_batch_{b}" for kind in kinds for group in GROUPS for b in (0, 1)]
+    return [f"affine_gather_{kind}_{of}_{group}" for kind in ("qmv", "qmv_fast", "qvm", "qmm_n") for group in GROUPS]
 
 
 def missing(node: str) -> str | None:
@@ -165,6 +179,8 @@ def missing(node: str) -> str | None:
         wanted = [f"{'vjp_' if name.endswith('VJP') else ''}layer_norm{first}"]
     elif name in ("RMSNorm", "RMSNormVJP"):
         wanted = [f"{'vjp_' if name.endswith('VJP') else ''}rms{first}"]
+    elif name in ("Quantize", "QuantizedMatmul", "GatherQMM"):
+        wanted = quantized(name, inputs, out)
     else:
         return f"{name}: not in the table of primitives"
     lacking = [

@@ -7,11 +7,11 @@
 
 mod factor;
 mod ffi;
-#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+#[cfg(all(target_arch = "x86_64", not(accelerate)))]
 mod gemm_bf16;
-#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+#[cfg(all(target_arch = "x86_64", not(accelerate)))]
 mod gemm_f32;
-#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+#[cfg(all(target_arch = "x86_64", not(accelerate)))]
 mod gemm_f32_dots;
 mod generic;
 mod lapack;
@@ -138,7 +138,7 @@ pub fn gemm<T: Gemm>(product: &Product<T>, c: &mut [T]) {
         return;
     }
     // A region costs as much as 2^18 multiplications; Accelerate splits on its own.
-    let rows = if cfg!(target_os = "macos") { m } else { ((1usize << 19) / (n * k)).max(8) };
+    let rows = if cfg!(accelerate) { m } else { ((1usize << 19) / (n * k)).max(8) };
     if product.work() < 1 << 20 {
         return T::block(product, c);
     }
@@ -165,19 +165,19 @@ pub fn gemm_here<T: Gemm>(product: &Product<T>, c: &mut [T]) {
 fn enter() -> exit::Inside {
     static ONCE: Once = Once::new();
     let inside = exit::enter();
-    #[cfg(not(target_os = "macos"))]
+    #[cfg(not(accelerate))]
     ONCE.call_once(|| {
         // SAFETY: takes a number, and is called once before any other function of OpenBLAS.
         unsafe { ffi::scipy_openblas_set_num_threads(1) };
         reserve();
     });
-    #[cfg(target_os = "macos")]
+    #[cfg(accelerate)]
     ONCE.call_once(|| {});
     inside
 }
 
 /// Has OpenBLAS map the buffer that a thread works in, which it keeps: without memory for it later, it would end the process.
-#[cfg(not(target_os = "macos"))]
+#[cfg(not(accelerate))]
 fn reserve() {
     let (n, mut a, mut pivot, mut info) = (1, [1f32], [0], 0);
     // SAFETY: a matrix of one element, with room for its pivot.
@@ -203,7 +203,7 @@ fn flag(trans: bool) -> c_int {
 
 /// A product of `bfloat16` over the pool, by pairs where the machine multiplies pairs.
 fn paired(product: &Product<bf16>, c: &mut [bf16]) -> bool {
-    #[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+    #[cfg(all(target_arch = "x86_64", not(accelerate)))]
     if gemm_bf16::product(product, c) {
         return true;
     }
@@ -279,9 +279,9 @@ fn none<T>(_: &Product<T>, _: &mut [T]) -> bool {
     false
 }
 
-#[cfg(all(target_arch = "x86_64", not(target_os = "macos")))]
+#[cfg(all(target_arch = "x86_64", not(accelerate)))]
 const DENSE: [Own<f32>; 2] = [gemm_f32::whole, gemm_f32::here];
-#[cfg(not(all(target_arch = "x86_64", not(target_os = "macos"))))]
+#[cfg(not(all(target_arch = "x86_64", not(accelerate))))]
 const DENSE: [Own<f32>; 2] = [none, none];
 
 by_blas!(f32, 1.0, 0.0, cblas_sgemm, value, Some(ffi::cblas_sgemv), DENSE[0], DENSE[1]);

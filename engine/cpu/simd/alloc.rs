@@ -1,4 +1,4 @@
-//! Allocation for buffers: 64-byte aligned blocks (on macOS large ones are page-aligned), kept for reuse when freed, and
+//! Allocation for buffers: 64-byte aligned blocks (with Accelerate, so on macOS, large ones are page-aligned), kept for reuse when freed, and
 //! counted.
 //!
 //! Depends on `error` and `small`. A fresh large block costs a page fault per 4 KiB, more than an element-wise op on it; so freed
@@ -18,7 +18,7 @@ const ALIGN: usize = 64;
 /// Smaller blocks are kept by the thread that freed them.
 const CACHED_FROM: usize = thread_cache::BELOW;
 /// What large blocks are aligned to: Metal uses memory in place where it starts on a page and fills whole ones.
-const PAGE: usize = if cfg!(target_os = "macos") { 16 << 10 } else { ALIGN };
+const PAGE: usize = if cfg!(accelerate) { 16 << 10 } else { ALIGN };
 /// The most that freed blocks may hold, unless set otherwise.
 const CACHE_LIMIT: usize = 256 << 20;
 

@@ -4,7 +4,7 @@
 //! those of a NaN.
 
 use super::dispatch::Arg;
-#[cfg(not(target_os = "macos"))]
+#[cfg(not(accelerate))]
 use super::dispatch::{light2, light2_symmetric, Map2};
 
 /// An operation of arithmetic.
@@ -26,7 +26,7 @@ pub trait Float: Copy {
     fn arith(op: Arith, a: Arg<Self>, b: Arg<Self>, out: &mut [Self]);
 }
 
-#[cfg(not(target_os = "macos"))]
+#[cfg(not(accelerate))]
 macro_rules! kernels {
     ($($K:ident $sign:tt),*) => {$(
         #[derive(Clone, Copy)]
@@ -43,16 +43,16 @@ macro_rules! kernels {
         }
     };
 }
-#[cfg(not(target_os = "macos"))]
+#[cfg(not(accelerate))]
 kernels!(Add +, Sub -, Mul *, Div /);
 
 macro_rules! float {
     ($t:ident, $apple:ident) => {
         impl Float for $t {
             fn arith(op: Arith, a: Arg<$t>, b: Arg<$t>, out: &mut [$t]) {
-                #[cfg(target_os = "macos")]
+                #[cfg(accelerate)]
                 return super::apple::$apple(op, a, b, out);
-                #[cfg(not(target_os = "macos"))]
+                #[cfg(not(accelerate))]
                 loops(op, a, b, out)
             }
         }
@@ -61,7 +61,7 @@ macro_rules! float {
 float!(f32, arith32);
 float!(f64, arith64);
 
-#[cfg(not(target_os = "macos"))]
+#[cfg(not(accelerate))]
 fn loops<T: Copy>(op: Arith, a: Arg<T>, b: Arg<T>, out: &mut [T])
 where
     Add: Map2<T, T, T>,

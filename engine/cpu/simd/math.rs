@@ -321,9 +321,9 @@ real!(f64, f64, math64, k => k, apple::math64);
 real!(f16, f32, math32, k => Widened(k), |_, _: &[f16], _: &mut [f16]| false);
 real!(bf16, f32, math32, k => Widened(k), |_, _: &[bf16], _: &mut [bf16]| false);
 
-#[cfg(target_os = "macos")]
+#[cfg(accelerate)]
 use super::apple;
-#[cfg(not(target_os = "macos"))]
+#[cfg(not(accelerate))]
 mod apple {
     //! No vendor functions here.
     pub fn math32(_: super::Math, _: &[f32], _: &mut [f32]) -> bool {

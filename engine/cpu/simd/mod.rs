@@ -5,7 +5,7 @@
 #![allow(unsafe_code)] // Memory, threads and vector instructions.
 
 pub mod alloc;
-#[cfg(target_os = "macos")]
+#[cfg(accelerate)]
 mod apple;
 mod arith;
 mod buffer;
@@ -28,6 +28,7 @@ mod thread_cache;
 pub mod threads;
 pub mod tile;
 #[cfg(target_arch = "x86_64")]
+#[cfg_attr(accelerate, allow(dead_code))] // Our own products, which alone use some of it, are Accelerate's there.
 pub mod transpose;
 mod word;
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lucid import _C, errors
 from lucid._grad_mode import enable_grad
-from lucid.lightning import _arrays, _dispatch
+from lucid.lightning import _arrays, _direct, _dispatch
 from lucid.lightning._arrays import Given, given, number, output, shaped, sizes
 from lucid.lightning._policy import AttentionIoPolicy
 from lucid.lightning._session import Session, SessionError
@@ -97,6 +97,9 @@ def attention2d(q: Any, k: Any, v: Any, causal: bool = False, device: Any = "met
         >>> lc.attention2d([[1.0]], [[2.0]], [[5.0]], False, "cpu")
         [[5.0]]
     """
+    direct = _direct.attention(q, k, v, causal, device)
+    if direct is not None:
+        return direct
     op = "attention2d()"
     listed = _matrices(op, q, k, v)
     tensors = [g.tensor for g in listed]
@@ -107,6 +110,8 @@ def attention2d(q: Any, k: Any, v: Any, causal: bool = False, device: Any = "met
 
 def attention2d_into(q: Any, k: Any, v: Any, out: Any, causal: bool = False, device: Any = "metal") -> None:
     """`attention2d` into the caller's memory: `(s, e)` or flat, float32, contiguous, writable."""
+    if out is not None and _direct.attention(q, k, v, causal, device, out) is not None:
+        return
     op = "attention2d_into()"
     listed = _matrices(op, q, k, v)
     _into(op, listed, [g.tensor for g in listed], out, Attention(flag(op, "causal", causal)), device)
@@ -129,6 +134,10 @@ def forward(
     op: str, q: Any, k: Any, v: Any, seq_len: Any, head_dim: Any, causal: Any, device: Any, out: Any = None
 ) -> Any:
     """Attention whose sizes are given; into `out` where there is one."""
+    if getattr(q, "shape", None) == getattr(k, "shape", None) == getattr(v, "shape", None) == (seq_len, head_dim):
+        direct = _direct.attention(q, k, v, causal, device, out)
+        if direct is not None:
+            return direct
     listed, tensors = _sized(op, q, k, v, seq_len, head_dim)
     compute = Attention(flag(op, "causal", causal))
     if out is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from lucid import _C, errors
-from lucid.lightning import _arrays, _dispatch
+from lucid.lightning import _arrays, _direct, _dispatch
 from lucid.lightning._arrays import Given, given, output
 
 __all__ = ["conv2d_nchw", "conv2d_nchw_into"]
@@ -49,6 +50,20 @@ class ConvShape:
             raise errors.ValueError(f"{op}: {self.macs} multiply-accumulates are too many")
 
 
+@functools.lru_cache(256)
+def _known(op: str, x: Any, w: Any, b: Any, *steps: int) -> ConvShape:
+    return ConvShape(op, x, w, b, steps)
+
+
+def shape_of(
+    op: str, x: tuple[int, ...], w: tuple[int, ...], b: tuple[int, ...] | None, steps: tuple[Any, ...]
+) -> ConvShape:
+    """`ConvShape`, remembered: checking the shapes costs as much as a small convolution."""
+    if all(step.__class__ is int for step in steps):
+        return _known(op, x, w, b, *steps)
+    return ConvShape(op, x, w, b, steps)
+
+
 class Conv:
     """A convolution's attributes as something to call."""
 
@@ -74,15 +89,21 @@ def operands(op: str, x: Any, w: Any, b: Any, steps: tuple[Any, ...]) -> tuple[l
     if b is not None:
         listed.append(given(op, "b", b))
     shapes = [tuple(g.tensor.shape) for g in listed]
-    return listed, ConvShape(op, shapes[0], shapes[1], shapes[2] if b is not None else None, steps)
+    return listed, shape_of(op, shapes[0], shapes[1], shapes[2] if b is not None else None, steps)
 
 
 def conv(op: str, x: Any, w: Any, b: Any, steps: tuple[Any, ...], device: Any, relu: bool) -> Any:
     """A convolution, with relu or not, as the operands' kind."""
+    tensors = _direct.shown(device, x, w) if b is None else _direct.shown(device, x, w, b)
+    if tensors is not None:
+        shape = shape_of(op, x.shape, w.shape, None if b is None else b.shape, steps)
+        return _direct.given_back(Conv(shape, relu)(*tensors), shape.out)
     listed, shape = operands(op, x, w, b, steps)
     kind = _dispatch.kind_of(listed)
-    tensors = [g.tensor for g in listed]
-    return _arrays.result(kind, _dispatch.run(op, "conv2d", device, kind, tensors, shape.macs, Conv(shape, relu)))
+    shown_operands = [g.tensor for g in listed]
+    return _arrays.result(
+        kind, _dispatch.run(op, "conv2d", device, kind, shown_operands, shape.macs, Conv(shape, relu))
+    )
 
 
 def conv_into(op: str, x: Any, w: Any, b: Any, out: Any, steps: tuple[Any, ...], device: Any, relu: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucid import _C, errors
-from lucid.lightning import _arrays, _dispatch
+from lucid.lightning import _arrays, _direct, _dispatch
 from lucid.lightning._arrays import given, output, shaped, sizes
 
 __all__ = [
@@ -21,7 +21,10 @@ __all__ = [
 Tensor = _C.Tensor
 
 
-def _computes(function: Callable[..., Tensor], in_place: Callable[..., Tensor]) -> Callable[..., Tensor]:
+Two = Callable[..., Tensor]
+
+
+def _computes(function: Two, in_place: Two) -> Two:
     def compute(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
         if out is None:
             return function(a, b)
@@ -34,9 +37,11 @@ def _computes(function: Callable[..., Tensor], in_place: Callable[..., Tensor]) 
     return compute
 
 
-ADD = _computes(_C.add, _C.Tensor.add_)
-SUB = _computes(_C.sub, _C.Tensor.sub_)
-DIV = _computes(_C.div, _C.Tensor.div_)
+ADD = _computes(_C.add, Tensor.add_)
+SUB = _computes(_C.sub, Tensor.sub_)
+DIV = _computes(_C.div, Tensor.div_)
+# What each of them is made of.
+PARTS: dict[Two, tuple[Two, Two]] = {ADD: (_C.add, Tensor.add_), SUB: (_C.sub, Tensor.sub_), DIV: (_C.div, Tensor.div_)}
 
 
 def _vectors(op: str, a: Any, b: Any) -> tuple[Any, Tensor, Tensor]:
@@ -68,6 +73,9 @@ def vector_add(a: Any, b: Any, device: Any = "metal") -> Any:
         >>> lc.vector_add([1.0, 2.0], [3.0, 4.0], "cpu")
         [4.0, 6.0]
     """
+    direct = _direct.binary(a, b, device, _C.add)
+    if direct is not None:
+        return direct
     kind, ta, tb = _vectors("vector_add()", a, b)
     result = _dispatch.run("vector_add()", "elementwise", device, kind, (ta, tb), ta.numel(), ADD)
     return _arrays.result(kind, result)
@@ -76,6 +84,8 @@ def vector_add(a: Any, b: Any, device: Any = "metal") -> Any:
 def vector_add_into(a: Any, b: Any, out: Any, device: Any = "metal") -> None:
     """`vector_add` into the caller's memory, which may be an operand's own. On the CPU it is computed there: nothing is
     allocated."""
+    if _direct.binary_into(a, b, out, device, Tensor.add_):
+        return
     kind, ta, tb = _vectors("vector_add_into()", a, b)
     target = _exact(output("vector_add_into()", out, ta.shape), "vector_add_into()", ta, tb)
     _dispatch.run("vector_add_into()", "elementwise", device, kind, (ta, tb), ta.numel(), ADD, target)
@@ -102,15 +112,24 @@ def _matrices(op: str, a: Any, b: Any, rows: Any, cols: Any) -> tuple[Any, bool,
     return _dispatch.kind_of((ga, gb)), flat, shaped(op, "a", ga, shape), shaped(op, "b", gb, shape)
 
 
-def _matrix(op: str, compute: Callable[..., Tensor], a: Any, b: Any, rows: Any, cols: Any, device: Any) -> Any:
+def _plain(a: Any, rows: Any, cols: Any) -> bool:
+    """Is it a matrix whose sizes are its own?"""
+    shape = getattr(a, "shape", ())
+    return len(shape) == 2 and ((rows is None and cols is None) or shape == (rows, cols))
+
+
+def _matrix(op: str, compute: Two, a: Any, b: Any, rows: Any, cols: Any, device: Any) -> Any:
+    direct = _direct.binary(a, b, device, PARTS[compute][0]) if _plain(a, rows, cols) else None
+    if direct is not None:
+        return direct
     kind, flat, ta, tb = _matrices(op, a, b, rows, cols)
     result = _dispatch.run(op, "elementwise", device, kind, (ta, tb), ta.numel(), compute)
     return _arrays.result(kind, result, flat)
 
 
-def _matrix_into(
-    op: str, compute: Callable[..., Tensor], a: Any, b: Any, out: Any, rows: Any, cols: Any, device: Any
-) -> None:
+def _matrix_into(op: str, compute: Two, a: Any, b: Any, out: Any, rows: Any, cols: Any, device: Any) -> None:
+    if _plain(a, rows, cols) and _direct.binary_into(a, b, out, device, PARTS[compute][1]):
+        return
     kind, _, ta, tb = _matrices(op, a, b, rows, cols)
     target = _exact(output(op, out, ta.shape), op, ta, tb)
     _dispatch.run(op, "elementwise", device, kind, (ta, tb), ta.numel(), compute, target)

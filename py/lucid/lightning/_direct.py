@@ -1,0 +1,94 @@
+"""The direct way of small calls: float32 NumPy arrays on the CPU, while nothing is traced and no values are looked at.
+
+What is general (lists, tensors, devices, policies, traces) costs more than a small op. These functions take what needs
+none of it, and say with `None` that they do not: then the caller goes the long way, which also finds every mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lucid import _C
+from lucid.lightning import _arrays
+from lucid.lightning._arrays import SMALL_BYTES
+from lucid.lightning._trace import RING
+
+Tensor = _C.Tensor
+_from_dlpack = _C._from_dlpack
+_Settings = _arrays._Settings
+_attention: Callable[..., Tensor] = _C.scaled_dot_product_attention
+
+
+def shown(device: Any, *operands: Any) -> list[Tensor] | None:
+    """Tensors that show the operands: writable float32 arrays with elements, for the CPU; `None` otherwise."""
+    if device.__class__ is not str or device != "cpu" or RING.enabled or _Settings.input_check != "none":
+        return None
+    ndarray, float32 = _Settings.ndarray, _Settings.float32
+    tensors = []
+    for x in operands:
+        if x.__class__ is not ndarray or x.dtype is not float32 or not x.size:
+            return None
+        try:
+            tensors.append(_from_dlpack(x.__dlpack__())[0])
+        except (BufferError, ValueError):
+            return None
+    return tensors
+
+
+def given_back(tensor: Tensor, shape: tuple[int, ...]) -> Any:
+    """A result as an array."""
+    if 4 * tensor.numel() > SMALL_BYTES:
+        return _arrays.result("numpy", tensor)
+    array = _Settings.ndarray(shape, _Settings.float32)
+    _from_dlpack(array.__dlpack__())[0].copy_(tensor)
+    return array
+
+
+def binary(a: Any, b: Any, device: Any, function: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    """The result of two arrays of one shape, or `None`."""
+    tensors = shown(device, a, b)
+    if tensors is None or a.shape != b.shape:
+        return None
+    return given_back(function(*tensors), a.shape)
+
+
+def binary_into(a: Any, b: Any, out: Any, device: Any, in_place: Callable[[Tensor, Tensor], Tensor]) -> bool:
+    """Computes into `out`, an array of the operands' shape in memory of its own; false where it did not."""
+    tensors = shown(device, a, b, out)
+    if tensors is None or not a.shape == b.shape == out.shape:
+        return False
+    ta, tb, to = tensors
+    if not (ta.is_contiguous() and tb.is_contiguous() and to.is_contiguous()):
+        return False
+    start, size = to.data_ptr(), 4 * to.numel()
+    first = ta.data_ptr()
+    if abs(tb.data_ptr() - start) < size or (first != start and abs(first - start) < size):
+        return False
+    in_place(to if first == start else to.copy_(ta), tb)
+    return True
+
+
+def attention(q: Any, k: Any, v: Any, causal: Any, device: Any, out: Any = None) -> Any:
+    """Attention of three matrices, into `out` where there is one; `None` where it was not computed."""
+    if causal.__class__ is not bool:
+        return None
+    tensors = shown(device, q, k, v) if out is None else shown(device, q, k, v, out)
+    if tensors is None:
+        return None
+    sq, sk, sv = q.shape, k.shape, v.shape
+    if not (len(sq) == len(sk) == len(sv) == 2 and sq[1] == sk[1] and sk[0] == sv[0]):
+        return None
+    shape = (sq[0], sv[1])
+    if out is None:
+        return given_back(_attention(*tensors, is_causal=causal), shape)
+    target = tensors.pop()
+    if out.shape != shape or not target.is_contiguous():
+        return None
+    # What overlaps is an error, which the long way finds.
+    start, end = target.data_ptr(), target.data_ptr() + 4 * target.numel()
+    for t in tensors:
+        if not t.is_contiguous() or (start < (first := t.data_ptr()) + 4 * t.numel() and first < end):
+            return None
+    target.copy_(_attention(*tensors, is_causal=causal))
+    return out

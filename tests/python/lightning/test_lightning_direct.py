@@ -1,0 +1,138 @@
+"""The direct way of small calls: the same bits as the long way, the errors, nothing written where one is raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lucid
+import lucid.lightning as lc
+import numpy as np
+import pytest
+from lucid.lightning import _direct
+
+RNG = np.random.default_rng(0)
+
+
+def array(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+Operands = Callable[[], tuple[np.ndarray, ...]]
+
+CALLS: dict[str, tuple[Operands, Callable[..., Any]]] = {
+    "vector_add": (lambda: (array(64), array(64)), lambda x, y: lc.vector_add(x, y, "cpu")),
+    "vector_add of large ones": (lambda: (array(40_000), array(40_000)), lambda x, y: lc.vector_add(x, y, "cpu")),
+    "vector_add of strided ones": (
+        lambda: (array(8, 6)[:, ::2], array(3, 8).T),
+        lambda x, y: lc.vector_add(x, y, "cpu"),
+    ),
+    "matrix_sub": (lambda: (array(3, 5), array(3, 5)), lambda x, y: lc.matrix_sub(x, y, 3, 5, "cpu")),
+    "matrix_div": (lambda: (array(3, 5), array(3, 5)), lambda x, y: lc.matrix_div(x, y, device="cpu")),
+    "attention2d": (
+        lambda: (array(5, 4), array(7, 4), array(7, 3)),
+        lambda q, k, v: lc.attention2d(q, k, v, False, "cpu"),
+    ),
+    "attention2d, causal": (lambda: (array(6, 4), array(6, 4)), lambda q, k: lc.attention2d(q, k, k, True, "cpu")),
+    "attention_forward": (
+        lambda: (array(6, 4), array(6, 4)),
+        lambda q, k: lc.attention_forward(q, k, k, 6, 4, False, "cpu"),
+    ),
+    "matmul2d": (lambda: (array(9, 4), array(4, 7)), lambda a, b: lc.matmul2d(a, b, "cpu")),
+    "matmul2d of transposes": (lambda: (array(4, 9).T, array(7, 4).T), lambda a, b: lc.matmul2d(a, b, "cpu")),
+    "conv2d_nchw": (
+        lambda: (array(2, 3, 8, 8), array(4, 3, 3, 3), array(4)),
+        lambda x, w, b: lc.conv2d_nchw(x, w, b, 1, 2, 1, 0, "cpu"),
+    ),
+    "conv2d_nchw without bias": (
+        lambda: (array(1, 2, 5, 5), array(3, 2, 2, 2)),
+        lambda x, w: lc.conv2d_nchw(x, w, device="cpu"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_same_as_the_long_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, call = CALLS[name]
+    operands = make()
+    call(*operands)
+    taken: list[object] = []
+    shown = _direct.shown
+    monkeypatch.setattr(_direct, "shown", lambda *args: taken.append(made := shown(*args)) or made)
+    direct = call(*operands)
+    assert taken and taken[-1] is not None, "the direct way was not taken"
+    monkeypatch.setattr(_direct, "shown", lambda *_: None)
+    long = call(*operands)
+    assert type(direct) is np.ndarray and direct.dtype == np.float32 and direct.flags.writeable
+    assert direct.shape == long.shape and direct.tobytes() == long.tobytes()
+
+
+@pytest.mark.parametrize("place", ["apart", "the first operand", "the second operand"])
+def test_results_in_the_callers_memory(place: str) -> None:
+    a, b = array(32), array(32)
+    want = a + b
+    out = {"apart": np.full(32, np.nan, np.float32), "the first operand": a, "the second operand": b}[place]
+    lc.vector_add_into(a, b, out, "cpu")
+    assert out.tobytes() == want.tobytes()
+
+
+def overlapping() -> tuple[np.ndarray, ...]:
+    memory = array(64)
+    return memory[:32], array(32), memory[16:48]
+
+
+def read_only() -> np.ndarray:
+    out = array(32)
+    out.flags.writeable = False
+    return out
+
+
+BAD: dict[str, tuple[Callable[[], tuple[Any, ...]], type[Exception]]] = {
+    "overlap": (overlapping, lucid.errors.ValueError),
+    "other size": (lambda: (array(32), array(31), array(32)), lucid.errors.ShapeMismatch),
+    "output of another size": (lambda: (array(32), array(32), array(33)), lucid.errors.ShapeMismatch),
+    "float64": (lambda: (array(32).astype(np.float64), array(32), array(32)), lucid.errors.DtypeMismatch),
+    "other byte order": (lambda: (array(32).astype(">f4"), array(32), array(32)), lucid.errors.DtypeMismatch),
+    "output of float64": (lambda: (array(32), array(32), np.ones(32)), lucid.errors.DtypeMismatch),
+    "read-only output": (lambda: (array(32), array(32), read_only()), lucid.errors.ValueError),
+    "strided output": (lambda: (array(32), array(32), array(64)[::2]), lucid.errors.ValueError),
+    "nothing": (lambda: (array(0), array(0), array(0)), lucid.errors.ValueError),
+    "no array": (lambda: (array(32), None, array(32)), lucid.errors.TypeError),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_errors_write_nothing(what: str) -> None:
+    make, kind = BAD[what]
+    a, b, out = make()
+    before = [x.tobytes() if x is not None else None for x in (a, b, out)]
+    with pytest.raises(kind):
+        lc.vector_add_into(a, b, out, "cpu")
+    assert [x.tobytes() if x is not None else None for x in (a, b, out)] == before
+
+
+def test_attention_refuses_overlap() -> None:
+    memory = array(100)
+    q = memory[:20].reshape(5, 4)
+    with pytest.raises(lucid.errors.ValueError, match="overlaps"):
+        lc.attention2d_into(q, array(5, 4), array(5, 4), memory[4:24].reshape(5, 4), False, "cpu")
+
+
+def test_steps_of_convolutions_are_looked_at_each_time() -> None:
+    x, w = array(1, 1, 4, 4), array(1, 1, 2, 2)
+    lc.conv2d_nchw(x, w, None, 1, 1, 0, 0, "cpu")
+    for steps in ((True, 1, 0, 0), (1.0, 1, 0, 0), ([1], 1, 0, 0)):
+        with pytest.raises(lucid.errors.TypeError):
+            lc.conv2d_nchw(x, w, None, *steps, "cpu")
+
+
+def test_what_watches_sees_all() -> None:
+    a = array(8)
+    lc.runtime_trace_enable(True)
+    lc.vector_add(a, a, "cpu")
+    assert [e["op"] for e in lc.runtime_trace_events()] == ["vector_add"]
+    lc.runtime_trace_enable(False)
+    lc.runtime_input_check_set("nan")
+    a[3] = np.nan
+    with pytest.raises(lucid.errors.ValueError, match="NaN"):
+        lc.vector_add(a, a, "cpu")

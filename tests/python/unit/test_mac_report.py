@@ -1,0 +1,82 @@
+"""`make mac-report`, rehearsed: its parts, a failure among them, and both files."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import lucid
+import pytest
+
+ROOT = Path(lucid.__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tools import mac_report  # noqa: E402
+
+
+def run(folder: Path, *words: str) -> tuple[int, dict[str, dict[str, object]]]:
+    status = mac_report.main(["--out", str(folder), "--seconds", "0.1", *words])
+    report = json.loads((folder / "mac-report.json").read_text())
+    assert report["version"] == mac_report.VERSION
+    return status, report["parts"]
+
+
+def test_parts_that_are_quick(tmp_path: Path) -> None:
+    status, parts = run(
+        tmp_path, "--parts", "machine,library,memory,python", "--tests", "tests/python/unit/test_repr.py"
+    )
+    assert status == 0, parts
+    assert list(parts) == ["machine", "library", "memory", "python"]
+    assert all(part["result"] == "ok" for part in parts.values())
+    memory, tests = parts["memory"]["found"], parts["python"]["found"]
+    assert memory["parent_sees"] == 1000.0 and memory["loader_sum"] == 2016
+    assert tests["tests"] > 0 and tests["failed"] == []
+    page = (tmp_path / "mac-report.html").read_text()
+    assert all(f"id={name}" in page for name in parts)
+    assert "http" not in page.replace("https://", "").split("<table>")[0]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="on a Mac the library is Apple's own")
+def test_accelerate_is_asked(tmp_path: Path) -> None:
+    status, parts = run(tmp_path, "--parts", "accelerate")
+    assert status == 0, parts
+    answers = parts["accelerate"]["found"]["answers"]
+    assert len(answers) == 9 and all(found["ok"] is not False for found in answers.values())
+
+
+def test_a_part_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = tmp_path / "test_wrong.py"
+    wrong.write_text("def test_sum():\n    assert 1 + 1 == 3\n")
+    monkeypatch.setitem(mac_report.PARTS, "lenet", lambda _: 1 // 0)
+    status, parts = run(tmp_path, "--parts", "python,lenet,machine", "--tests", str(wrong))
+    assert status == 1
+    assert [part["result"] for part in parts.values()] == ["failed", "failed", "ok"]
+    (failure,) = parts["python"]["found"]["failed"]
+    assert failure["name"].endswith("test_sum") and "1 + 1" in failure["says"]
+    assert "ZeroDivisionError" in parts["lenet"]["error"]
+    assert "test_sum" in (tmp_path / "mac-report.html").read_text()
+
+
+def test_unknown_parts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        mac_report.main(["--out", str(tmp_path), "--parts", "machine,frobnicate"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_function_of_apples_is_stood_in_for() -> None:
+    """What the engine declares of Accelerate is what tools/accelerate defines."""
+    engine = ROOT / "engine" / "cpu"
+    wanted = set(re.findall(r'or "(\w+\$NEWLAPACK)" fn', (engine / "blas" / "ffi.rs").read_text()))
+    wanted |= set(re.findall(r"\b(?:vDSP_\w+|vv\w+)", (engine / "simd" / "apple.rs").read_text()))
+    found = (ROOT / "target").glob("*/build/lucid-cpu-*/out/libaccelerate_stand_in.so")
+    built = sorted(found, key=lambda path: path.stat().st_mtime)
+    source = (ROOT / "tools" / "accelerate" / "accelerate.c").read_text()
+    assert len(wanted) > 100
+    if not built:
+        # `make accelerate-quick` links all of them; here the names of what is no family of macros.
+        assert all(name in source for name in ("vDSP_vsubD", "VFORCE(vvrsqrtf", "ALL(geev", "COMPLEX(ungqr"))
+        return
+    names = built[-1].read_bytes()
+    assert not {name for name in wanted if name.encode() not in names}
