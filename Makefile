@@ -105,6 +105,7 @@ BUILT = $${CARGO_TARGET_DIR:-target}/release
 test: lint venv-test macos-check-if-cached metal-check-if-cached
 	$(CARGO) test --release --workspace
 	$(BIN)/python -m pytest -q tests/python
+	$(BIN)/python -m pytest -q tests/packages
 	$(BIN)/python examples/digits.py
 	$(BUILT)/examples/lenet --device gpu --epochs 2 --json
 	$(BUILT)/embed gpu
