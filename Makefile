@@ -59,9 +59,10 @@ $(VENV)/.examples: $(VENV)/.tools
 	$(PIP) scikit-learn==1.9.1 tqdm==4.70.1 matplotlib==3.11.2 tensorboardX==2.6.5
 	touch $@
 
-# PyTorch is what the tests compare with; scipy, einops and tensorboard what they run beside it. Nothing else needs them.
+# PyTorch is what the tests compare with; scipy, einops, tensorboard and onnx what they run beside it. Nothing else needs them.
 $(VENV)/.test: $(VENV)/.examples
-	$(PIP) torch==2.15.0 scipy==1.17.1 einops==0.8.2 tensorboard==2.21.0 transformers==5.23.0 gguf==0.19.0
+	$(PIP) torch==2.15.0 scipy==1.17.1 einops==0.8.2 tensorboard==2.21.0 transformers==5.23.0 gguf==0.19.0 \
+		onnx==1.23.2 ml_dtypes==0.6.0
 	touch $@
 
 venv: $(VENV)/.tools
