@@ -61,9 +61,10 @@ $(VENV)/.examples: $(VENV)/.tools
 	$(PIP) scikit-learn==1.9.1 tqdm==4.70.1 matplotlib==3.11.2 tensorboardX==2.6.5
 	touch $@
 
-# PyTorch is what the tests compare with; scipy, einops and tensorboard what they run beside it. Nothing else needs them.
+# PyTorch is what the tests compare with; scipy, einops, tensorboard and onnx what they run beside it. Nothing else needs them.
 $(VENV)/.test: $(VENV)/.examples
-	$(PIP) torch==2.15.0 scipy==1.17.1 einops==0.8.2 tensorboard==2.21.0 transformers==5.23.0 gguf==0.19.0 peft==0.21.2 openai==3.54.0
+	$(PIP) torch==2.15.0 scipy==1.17.1 einops==0.8.2 tensorboard==2.21.0 transformers==5.23.0 gguf==0.19.0 \
+		peft==0.21.2 openai==3.54.0 onnx==1.23.2 ml_dtypes==0.6.0
 	touch $@
 
 venv: $(VENV)/.tools
@@ -107,6 +108,7 @@ BUILT = $${CARGO_TARGET_DIR:-target}/release
 test: lint venv-test macos-check-if-cached metal-tools accelerate-quick
 	$(CARGO) test --release --workspace
 	$(BIN)/python -m pytest -q tests/python
+	$(BIN)/python -m pytest -q tests/packages
 	$(BIN)/python examples/digits.py
 	$(BUILT)/examples/lenet --device gpu --epochs 2 --json
 	$(BUILT)/embed gpu

@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from lucid import masked as masked
     from lucid import mps as mps
     from lucid import nested as nested
+    from lucid import onnx as onnx
     from lucid import ops as ops
     from lucid import overrides as overrides
     from lucid import profiler as profiler
@@ -246,6 +247,7 @@ _PACKAGES = {
     "multiprocessing",
     "nested",
     "nn",
+    "onnx",
     "ops",
     "optim",
     "overrides",

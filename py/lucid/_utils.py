@@ -127,3 +127,28 @@ def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterable[list[T
     for group, _ in groups.values():
         if group:
             yield group
+
+
+def _element_size(dtype: lucid.dtype) -> int:
+    """Bytes per element."""
+    return dtype.itemsize
+
+
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    """The number of a device: 0 of the GPU device, -1 of the CPU.
+
+    Raises:
+        ValueError: for the CPU without `allow_cpu`, and for `None` without `optional`.
+    """
+    if isinstance(device, int):
+        return device
+    if device is None and optional:
+        return 0
+    found = lucid.device(device) if isinstance(device, str) else device
+    if not isinstance(found, lucid.device):
+        raise errors.ValueError(f"Expected a device with a specified index or an integer, but got: {device}")
+    if found.type == "cpu":
+        if allow_cpu:
+            return -1
+        raise errors.ValueError(f"Expected a non cpu device, but got: {device}")
+    return found.index or 0

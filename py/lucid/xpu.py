@@ -60,6 +60,17 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     """Forgets the most of its memory that was in use."""
 
 
+def get_rng_state_all() -> list[Any]:
+    """The states of the generators of all such GPUs: none."""
+    return []
+
+
+def set_rng_state_all(new_states: Any) -> None:
+    """Sets the generators of all such GPUs; there are none."""
+    if list(new_states):
+        raise errors.GpuNotAvailable("xpu.set_rng_state_all(): there is no Intel GPU")
+
+
 def _need(name: str) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         raise errors.GpuNotAvailable(f"xpu.{name}(): there is no Intel GPU; the devices are 'cpu' and 'gpu'")
@@ -71,6 +82,6 @@ def _need(name: str) -> Any:
 
 for _name in (
     *("current_device", "device", "get_device_capability", "get_device_name", "get_device_properties", "set_device"),
-    *("synchronize", "current_stream", "stream"),
+    *("synchronize", "current_stream", "stream", "get_rng_state", "set_rng_state"),
 ):
     globals()[_name] = _need(_name)

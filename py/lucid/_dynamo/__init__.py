@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lucid._dynamo import config as config
+from lucid._dynamo import eval_frame as eval_frame
 from lucid._dynamo import exc as exc
 from lucid._dynamo import utils as utils
+from lucid._dynamo.eval_frame import OptimizedModule as OptimizedModule
 from lucid.compiler import allow_in_graph as allow_in_graph
 from lucid.compiler import assume_constant_result as assume_constant_result
 from lucid.compiler import disable as disable
@@ -21,6 +23,7 @@ from lucid.compiler import set_stance as set_stance
 from lucid.compiler import substitute_in_graph as substitute_in_graph
 
 __all__ = [
+    "OptimizedModule",
     "allow_in_graph",
     "assume_constant_result",
     "config",

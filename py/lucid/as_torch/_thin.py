@@ -125,7 +125,7 @@ THIN: dict[str, tuple[str, str]] = {
         """fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfftn ihfftn hfft2 ihfft2
         fftfreq rfftfreq fftshift ifftshift""",
     ),
-    "onnx": (COMPILER, "export ONNXProgram OnnxExporterError operators"),
+    "onnx": (COMPILER, "operators"),
     "onnx.symbolic_helper": (COMPILER, ""),
     **{f"onnx.symbolic_opset{n}": (COMPILER, "") for n in range(9, 19)},
     "export": (COMPILER, "export Dim ExportedProgram load save"),
@@ -247,7 +247,7 @@ _VALUES: dict[str, dict[str, Any]] = {
     "distributed.tensor": {"Partial": Partial},
     "distributed.tensor.placement_types": {"Partial": Partial},
     "utils._python_dispatch": {"is_traceable_wrapper_subclass": _never},
-    "onnx": {"is_in_onnx_export": _never, "register_custom_op_symbolic": _register_custom_op_symbolic},
+    "onnx": {"register_custom_op_symbolic": _register_custom_op_symbolic},
     "onnx.symbolic_helper": {"parse_args": _parse_args},
     "export": {"is_exporting": _never},
 }

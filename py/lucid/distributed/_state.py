@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from lucid import _C, errors
+from lucid.distributed import _recorded
 from lucid.distributed.store import FileStore, PrefixStore, Store, TCPStore, _JobStore, job_token, seconds
 
 default_pg_timeout = datetime.timedelta(minutes=30)
@@ -67,23 +68,26 @@ class ProcessGroup:
         self.group_name = group.name
 
     @property
-    def native(self) -> _C._Group:
-        """The engine's group.
+    def native(self) -> Any:
+        """The engine's group; while a profiler records, one that tells it of each operation.
 
         Raises:
             ValueError: after `destroy_process_group`.
         """
         if self._group is None:
             raise errors.ValueError("Invalid process group specified: it was destroyed")
-        return self._group
+        recording = _recorded.profiler()
+        return self._group if recording is None else _recorded.Recorded(self._group, recording)
 
     def rank(self) -> int:
         """This process's number in the group."""
-        return self.native.rank
+        rank: int = self.native.rank
+        return rank
 
     def size(self) -> int:
         """How many members there are."""
-        return self.native.size
+        size: int = self.native.size
+        return size
 
     def name(self) -> str:
         """The backend's name."""

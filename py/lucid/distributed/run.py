@@ -88,6 +88,11 @@ def _parser() -> argparse.ArgumentParser:
     return p
 
 
+def get_args_parser() -> argparse.ArgumentParser:
+    """The launcher's arguments, for programs that start it from Python."""
+    return _parser()
+
+
 def _hosts(path: str) -> list[str]:
     text = Path(path).read_text()
     try:

@@ -19,9 +19,26 @@ import lucid
 from lucid import Tensor, errors
 from lucid.distributed._objects import _gathered, _sent_to_all
 from lucid.distributed._state import ProcessGroup, is_initialized, resolve
+from lucid.distributed.checkpoint import _storage
+from lucid.distributed.checkpoint._storage import DefaultLoadPlanner as DefaultLoadPlanner
+from lucid.distributed.checkpoint._storage import DefaultSavePlanner as DefaultSavePlanner
+from lucid.distributed.checkpoint._storage import FileSystemReader as FileSystemReader
+from lucid.distributed.checkpoint._storage import FileSystemWriter as FileSystemWriter
 from lucid.distributed.tensor import DTensor, Shard, chunk_range
 
-__all__ = ["AsyncSave", "CheckpointException", "async_save", "load", "save"]
+__all__ = [
+    "AsyncSave",
+    "CheckpointException",
+    "DefaultLoadPlanner",
+    "DefaultSavePlanner",
+    "FileSystemReader",
+    "FileSystemWriter",
+    "async_save",
+    "load",
+    "load_state_dict",
+    "save",
+    "save_state_dict",
+]
 
 VERSION = 1
 
@@ -164,7 +181,7 @@ def _finish(folder: Path, target: Path, everywhere: list[Any], values: dict[str,
 def save(
     state_dict: dict[str, Any],
     *,
-    checkpoint_id: str | os.PathLike[str],
+    checkpoint_id: str | os.PathLike[str] | None = None,
     storage_writer: Any = None,
     planner: Any = None,
     process_group: Any = None,
@@ -176,18 +193,17 @@ def save(
         state_dict: Nested dicts and lists of tensors, sharded parameters, `DTensor`s and other values. What is not
             sharded is the same on every process, and rank 0 writes it.
         checkpoint_id: The folder, which all processes see. One that is there is replaced at the end, whole.
-        storage_writer: Must be None.
-        planner: Must be None.
+        storage_writer: A `FileSystemWriter` in the place of `checkpoint_id`.
+        planner: None, or a `DefaultSavePlanner`.
         process_group: The group; all processes where it is None.
         no_dist: Whether this process saves alone.
 
     Raises:
         CheckpointException: on every process, where one cannot write. The folder is as it was then.
     """
-    if storage_writer is not None or planner is not None:
-        raise errors.NotImplementedError("checkpoint.save: storage_writer and planner must be None")
+    target = _storage.folder("save", checkpoint_id, storage_writer, planner)
     group = _group(process_group, no_dist)
-    _write(_snapshot(state_dict, group.rank() if group is not None else 0), group, Path(checkpoint_id))
+    _write(_snapshot(state_dict, group.rank() if group is not None else 0), group, target)
 
 
 class AsyncSave:
@@ -223,7 +239,9 @@ class AsyncSave:
 def async_save(
     state_dict: dict[str, Any],
     *,
-    checkpoint_id: str | os.PathLike[str],
+    checkpoint_id: str | os.PathLike[str] | None = None,
+    storage_writer: Any = None,
+    planner: Any = None,
     process_group: Any = None,
     no_dist: bool = False,
 ) -> AsyncSave:
@@ -233,6 +251,7 @@ def async_save(
     """
     from lucid.distributed._state import new_group
 
+    target = _storage.folder("async_save", checkpoint_id, storage_writer, planner)
     group = _group(process_group, no_dist)
     if group is not None:
         # Kept with the group that it is of.
@@ -241,7 +260,7 @@ def async_save(
             apart = group.__dict__["_saving"] = new_group(group.ranks)
         group = apart
     snapshot = _snapshot(state_dict, group.rank() if group is not None else 0)
-    return AsyncSave(lambda: _write(snapshot, group, Path(checkpoint_id)))
+    return AsyncSave(lambda: _write(snapshot, group, target))
 
 
 class _Reader:
@@ -295,7 +314,7 @@ class _Reader:
 def load(
     state_dict: dict[str, Any],
     *,
-    checkpoint_id: str | os.PathLike[str],
+    checkpoint_id: str | os.PathLike[str] | None = None,
     storage_reader: Any = None,
     planner: Any = None,
     process_group: Any = None,
@@ -307,26 +326,25 @@ def load(
         state_dict: As for `save`, of the same names and whole shapes; the number of processes and the placements may be
             others. Tensors are overwritten, other values replaced.
         checkpoint_id: The folder.
-        storage_reader: Must be None.
-        planner: Must be None.
+        storage_reader: A `FileSystemReader` in the place of `checkpoint_id`.
+        planner: None, or a `DefaultLoadPlanner`.
         process_group: The group; all processes where it is None.
         no_dist: Whether this process loads alone.
 
     Raises:
         CheckpointException: on every process, where a tensor is missing, cut short, or has another shape.
     """
-    if storage_reader is not None or planner is not None:
-        raise errors.NotImplementedError("checkpoint.load: storage_reader and planner must be None")
+    target = _storage.folder("load", checkpoint_id, storage_reader, planner)
     group = _group(process_group, no_dist)
     error: str | None = None
     try:
-        reader = _Reader(Path(checkpoint_id))
-        values = lucid.load(Path(checkpoint_id) / "values.pt", map_location="cpu", weights_only=True)
+        reader = _Reader(target)
+        values = lucid.load(target / "values.pt", map_location="cpu", weights_only=True)
         with lucid.no_grad():
             _fill(state_dict, reader, values, "")
     except Exception as e:
         error = str(e)
-    _agree(group, error, f"load('{checkpoint_id}')")
+    _agree(group, error, f"load('{target}')")
 
 
 def _fill(state: Any, reader: _Reader, values: dict[str, Any], prefix: str) -> None:
@@ -344,3 +362,16 @@ def _fill(state: Any, reader: _Reader, values: dict[str, Any], prefix: str) -> N
             _fill(list(value), reader, values, path)
         elif isinstance(state, (dict, list)) and path in values:
             state[key] = values[path]
+
+
+def __getattr__(name: str) -> Any:
+    # Their files import this one.
+    if name == "save_state_dict":
+        from lucid.distributed.checkpoint.state_dict_saver import save_state_dict
+
+        return save_state_dict
+    if name == "load_state_dict":
+        from lucid.distributed.checkpoint.state_dict_loader import load_state_dict
+
+        return load_state_dict
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

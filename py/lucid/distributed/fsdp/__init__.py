@@ -20,7 +20,27 @@ from lucid.distributed.device_mesh import DeviceMesh
 from lucid.distributed.tensor import Shard, chunk_range, shard_parameter
 from lucid.nn.modules.module import Module
 
-__all__ = ["FSDPModule", "MixedPrecisionPolicy", "fully_shard"]
+__all__ = [
+    "BackwardPrefetch",
+    "CPUOffload",
+    "FSDPModule",
+    "FullOptimStateDictConfig",
+    "FullStateDictConfig",
+    "FullyShardedDataParallel",
+    "LocalOptimStateDictConfig",
+    "LocalStateDictConfig",
+    "MixedPrecision",
+    "MixedPrecisionPolicy",
+    "OptimStateDictConfig",
+    "OptimStateKeyType",
+    "ShardedOptimStateDictConfig",
+    "ShardedStateDictConfig",
+    "ShardingStrategy",
+    "StateDictConfig",
+    "StateDictSettings",
+    "StateDictType",
+    "fully_shard",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,3 +313,22 @@ def fully_shard(
     if unit.places:
         module.__dict__["forward"] = _wrapped(unit, module.forward)
     return module
+
+
+# The wrapper is made of what is above.
+from lucid.distributed.fsdp._wrapper import FullyShardedDataParallel as FullyShardedDataParallel  # noqa: E402
+from lucid.distributed.fsdp.api import BackwardPrefetch as BackwardPrefetch  # noqa: E402
+from lucid.distributed.fsdp.api import CPUOffload as CPUOffload  # noqa: E402
+from lucid.distributed.fsdp.api import FullOptimStateDictConfig as FullOptimStateDictConfig  # noqa: E402
+from lucid.distributed.fsdp.api import FullStateDictConfig as FullStateDictConfig  # noqa: E402
+from lucid.distributed.fsdp.api import LocalOptimStateDictConfig as LocalOptimStateDictConfig  # noqa: E402
+from lucid.distributed.fsdp.api import LocalStateDictConfig as LocalStateDictConfig  # noqa: E402
+from lucid.distributed.fsdp.api import MixedPrecision as MixedPrecision  # noqa: E402
+from lucid.distributed.fsdp.api import OptimStateDictConfig as OptimStateDictConfig  # noqa: E402
+from lucid.distributed.fsdp.api import OptimStateKeyType as OptimStateKeyType  # noqa: E402
+from lucid.distributed.fsdp.api import ShardedOptimStateDictConfig as ShardedOptimStateDictConfig  # noqa: E402
+from lucid.distributed.fsdp.api import ShardedStateDictConfig as ShardedStateDictConfig  # noqa: E402
+from lucid.distributed.fsdp.api import ShardingStrategy as ShardingStrategy  # noqa: E402
+from lucid.distributed.fsdp.api import StateDictConfig as StateDictConfig  # noqa: E402
+from lucid.distributed.fsdp.api import StateDictSettings as StateDictSettings  # noqa: E402
+from lucid.distributed.fsdp.api import StateDictType as StateDictType  # noqa: E402

@@ -19,10 +19,12 @@ from lucid.distributed.nn import functional as with_grad
 __all__ = [
     "DTensor",
     "DeviceMesh",
+    "Partial",
     "Placement",
     "Replicate",
     "Shard",
     "chunk_range",
+    "distribute_module",
     "distribute_tensor",
     "init_device_mesh",
 ]
@@ -38,6 +40,10 @@ class Placement:
     def is_replicate(self) -> bool:
         """Is it `Replicate`?"""
         return isinstance(self, Replicate)
+
+    def is_partial(self, reduce_op: str | None = None) -> bool:
+        """Is it `Partial`, of this reduction?"""
+        return isinstance(self, Partial) and (reduce_op is None or self.reduce_op == reduce_op)
 
 
 class Shard(Placement):
@@ -67,6 +73,28 @@ class Replicate(Placement):
 
     def __repr__(self) -> str:
         return "Replicate()"
+
+
+class Partial(Placement):
+    """Each process has a share; the whole is their reduction.
+
+    Args:
+        reduce_op: `sum`, `avg`, `product`, `min` or `max`.
+    """
+
+    def __init__(self, reduce_op: str = "sum") -> None:
+        if reduce_op not in ("sum", "avg", "product", "min", "max"):
+            raise errors.ValueError(f"Partial: no reduction '{reduce_op}'")
+        self.reduce_op = reduce_op
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partial) and other.reduce_op == self.reduce_op
+
+    def __hash__(self) -> int:
+        return hash(("partial", self.reduce_op))
+
+    def __repr__(self) -> str:
+        return f"Partial({self.reduce_op})"
 
 
 def chunk_range(size: int, n: int, i: int) -> tuple[int, int]:
@@ -151,13 +179,17 @@ class DTensor:
     def full_tensor(self) -> Tensor:
         """All of it, on every process; its gradient is that of the parts."""
         at = _one_sharded(self.device_mesh, self.placements)
+        local = self._local
+        for i, p in enumerate(self.placements):
+            if isinstance(p, Partial):
+                how = base.ReduceOp[p.reduce_op.upper()]
+                local = with_grad.all_reduce(local, how, self.device_mesh.get_group(i))
         if at is None:
-            return self._local
+            return local
         mesh_dim, dim = at
         n = self.device_mesh.size(mesh_dim)
         size = self.shape[dim]
         step = -(-size // n)
-        local = self._local
         lack = step - local.shape[dim]
         if lack:
             pad = list(local.shape)
@@ -167,6 +199,22 @@ class DTensor:
         whole = lucid.cat(list(rows), dim)
         return whole.narrow(dim, 0, size) if whole.shape[dim] != size else whole
 
+    def shard_of(self) -> tuple[int, int]:
+        """The dimension that is sharded, and the mesh's that shards it.
+
+        Raises:
+            ValueError: where none is.
+        """
+        at = _one_sharded(self.device_mesh, self.placements)
+        if at is None:
+            raise errors.ValueError("DTensor: it is not sharded")
+        return at[1] % len(self.shape), at[0]
+
+    def range_of(self, local_rank: int) -> tuple[int, int]:
+        """Where a process's part begins along the sharded dimension, and how long it is."""
+        dim, mesh_dim = self.shard_of()
+        return chunk_range(self.shape[dim], self.device_mesh.size(mesh_dim), local_rank)
+
     def redistribute(
         self, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None
     ) -> DTensor:
@@ -174,6 +222,8 @@ class DTensor:
         if device_mesh is not None and device_mesh != self.device_mesh:
             raise errors.NotImplementedError("DTensor.redistribute: the mesh stays the same")
         wanted = self.placements if placements is None else tuple(placements)
+        if any(isinstance(p, Partial) for p in wanted) and wanted != self.placements:
+            raise errors.NotImplementedError("DTensor.redistribute: not to Partial; make it of shares by from_local")
         return self if wanted == self.placements else _place(self.full_tensor(), self.device_mesh, wanted)
 
 
@@ -211,6 +261,46 @@ def distribute_tensor(
         for dim in range(device_mesh.ndim):
             base.broadcast(whole, group=device_mesh.get_group(dim), group_src=src_data_rank)
     return _place(whole, device_mesh, placements)
+
+
+def distribute_module(
+    module: Any,
+    device_mesh: DeviceMesh | None = None,
+    partition_fn: Any = None,
+    input_fn: Any = None,
+    output_fn: Any = None,
+) -> Any:
+    """Gives a module's parameters to a function that distributes them, and its inputs and outputs to two others.
+
+    Args:
+        module: The module, changed in place.
+        device_mesh: The mesh; all processes where it is None.
+        partition_fn: Called with the name of each module below, itself and the mesh; every process takes rank 0's
+            parameters where it is None.
+        input_fn: Called with the module, its inputs and the mesh before each call; gives the inputs.
+        output_fn: Called with the module, its output and the mesh; gives the output.
+
+    Returns:
+        The module.
+    """
+    from lucid.distributed._state import default_group
+
+    if device_mesh is None:
+        device_mesh = DeviceMesh("cpu", list(range(default_group("distribute_module").size())))
+    mesh = device_mesh
+    for name, m in module.named_modules():
+        if partition_fn is not None:
+            partition_fn(name, m, mesh)
+            continue
+        for p in m._parameters.values():
+            if p is not None and getattr(p, "_sharding", None) is None:
+                for dim in range(mesh.ndim):
+                    base.broadcast(p.detach(), group=mesh.get_group(dim), group_src=0)
+    if input_fn is not None:
+        module.register_forward_pre_hook(lambda m, inputs: input_fn(m, inputs, mesh))
+    if output_fn is not None:
+        module.register_forward_hook(lambda m, inputs, output: output_fn(m, output, mesh))
+    return module
 
 
 def shard_parameter(module: Any, name: str, mesh: DeviceMesh, placements: Sequence[Placement]) -> None:

@@ -11,12 +11,40 @@ import lucid
 import lucid.distributed as dist
 import lucid.distributed.checkpoint as dcp
 from lucid import nn
+from lucid.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointWrapper,
+    apply_activation_checkpointing,
+)
 from lucid.distributed.algorithms.ddp_comm_hooks import default_hooks
-from lucid.distributed.checkpoint.state_dict import get_model_state_dict, get_optimizer_state_dict
-from lucid.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from lucid.distributed.checkpoint.format_utils import dcp_to_torch_save
+from lucid.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from lucid.distributed.fsdp import (
+    FSDPModule,
+    FullStateDictConfig,
+    MixedPrecisionPolicy,
+    ShardingStrategy,
+    StateDictType,
+    fully_shard,
+)
+from lucid.distributed.fsdp import FullyShardedDataParallel as FSDP
+from lucid.distributed.fsdp.wrap import ModuleWrapPolicy
 from lucid.distributed.optim import ZeroRedundancyOptimizer
 from lucid.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
-from lucid.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from lucid.distributed.tensor import (
+    DTensor,
+    Partial,
+    Replicate,
+    Shard,
+    distribute_module,
+    distribute_tensor,
+    init_device_mesh,
+)
 from lucid.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from lucid.nn.parallel import DistributedDataParallel as DDP
 from lucid.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -238,6 +266,108 @@ def check_fsdp(device: str, rank: int, n: int) -> None:
     assert all(p.dtype == lucid.float32 for p in mixed.parameters())
 
 
+def check_fsdp_wrapper(device: str, rank: int, n: int, folder: Path) -> None:
+    alone, expected = train_alone(n, device)
+    whole = alone.state_dict()
+    policy = ModuleWrapPolicy({nn.Linear})
+    for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP):
+        net = FSDP(model(rank).to(device), sharding_strategy=strategy, auto_wrap_policy=policy)
+        assert sum(isinstance(m, FSDPModule) for m in net.modules()) == 4
+        opt = lucid.optim.Adam(net.parameters(), lr=0.01)
+        close(train_shared(net, opt, device, n, rank), expected, ("FSDP", device, strategy))
+    state = net.state_dict()
+    assert list(state) == list(whole)
+    for name, value in state.items():
+        close(value, whole[name], name, 1e-4)
+    # Only rank 0 gets it; what another wrapper loads is the same again, and so is an optimizer's state.
+    config = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+    with FSDP.state_dict_type(net, StateDictType.FULL_STATE_DICT, config):
+        assert list(net.state_dict()) == (list(whole) if rank == 0 else [])
+    optim = FSDP.optim_state_dict(net, opt)
+    again = FSDP(model(7).to(device), auto_wrap_policy=policy)
+    again.load_state_dict(state)
+    other = lucid.optim.Adam(again.parameters(), lr=0.01)
+    FSDP.set_state_dict_type(again, StateDictType.SHARDED_STATE_DICT)
+    assert isinstance(again.state_dict()["0.weight"], DTensor)
+    other.load_state_dict(FSDP.optim_state_dict_to_load(again, other, optim))
+    for (name, p), q in zip(again.named_parameters(), net.parameters(), strict=True):
+        close(p, q, name, 0.0)
+        close(other.state[p]["exp_avg"], opt.state[q]["exp_avg"], name, 0.0)
+    # The norm of all gradients is the one of one process.
+    for m in (net, alone):
+        m.zero_grad()
+    x, y = (t.to(device) for t in data(n))
+    nn.functional.mse_loss(alone(x), y).backward()
+    nn.functional.mse_loss(net(x), y).backward()
+    for order in (2.0, float("inf")):
+        norm = net.clip_grad_norm_(0.01, order)
+        close(norm, nn.utils.clip_grad_norm_(alone.parameters(), 0.01, order), ("norm", order), 1e-4)
+    with FSDP.summon_full_params(net):
+        assert net.module[0].weight.shape == (9, 6)
+        with lucid.no_grad():
+            net.module[0].weight.fill_(2.0)
+    assert net.module[0].weight.unique().tolist() == [2.0]
+    try:
+        FSDP(model().to(device), sharding_strategy=ShardingStrategy.NO_SHARD)
+        raise AssertionError
+    except NotImplementedError as e:
+        assert "DistributedDataParallel" in str(e)
+    # Readers, writers and options as PyTorch names them; one file that any program reads.
+    options = StateDictOptions(full_state_dict=True)
+    model_state, optim_state = get_state_dict(again, other, options=options)
+    assert all(not isinstance(v, DTensor) for v in [*model_state.values(), *optim_state.values()])
+    set_state_dict(again, other, model_state_dict=model_state, optim_state_dict=optim_state, options=options)
+    sharded_state = {"model": get_model_state_dict(again)}
+    dcp.save(sharded_state, storage_writer=dcp.FileSystemWriter(folder / f"named-{device}"))
+    if rank == 0:
+        dcp_to_torch_save(folder / f"named-{device}", folder / "one.pt")
+        read = lucid.load(folder / "one.pt")["model"]
+        for name, value in read.items():
+            close(value, model_state[name], name, 0.0)
+    reader = dcp.FileSystemReader(folder / f"named-{device}")
+    dist.barrier()
+    dcp.load(sharded_state, storage_reader=reader)
+
+
+def check_placements(rank: int, n: int) -> None:
+    mesh = init_device_mesh("cpu", (n,))
+    share = DTensor.from_local(lucid.full((4, 2), float(rank + 1)), mesh, [Partial()])
+    assert share.full_tensor()[0, 0].item() == n * (n + 1) / 2
+    part = share.redistribute(placements=[Shard(0)])
+    assert part.to_local().shape == (4 // n, 2) and part.placements[0].is_shard(0)
+
+    def halve(name: str, m: Any, mesh: Any) -> None:
+        if isinstance(m, nn.Linear):
+            m.weight.data = m.weight.data / 2
+
+    net = nn.Linear(2, 2)
+    before = net.weight.detach().clone()
+    distribute_module(net, mesh, halve, output_fn=lambda m, out, mesh: out * 0)
+    assert lucid.equal(net.weight, before / 2) and net(lucid.ones(1, 2)).abs().sum().item() == 0
+
+
+def check_profiler(rank: int, n: int) -> None:
+    with lucid.profiler() as p:
+        work = dist.all_reduce(lucid.ones(3), async_op=True)
+        dist.barrier()
+        work.wait()
+    found = {e.name: e for e in p.events() if e.category == "communication"}
+    assert found.keys() == {"all_reduce", "barrier"} and found["all_reduce"].shape == [3]
+    assert all(e.duration_ns > 0 for e in found.values())
+
+
+def check_activation_checkpointing(rank: int, n: int) -> None:
+    plain, net = model(), model()
+    apply_activation_checkpointing(net, check_fn=lambda m: isinstance(m, nn.Linear))
+    assert isinstance(net[0], CheckpointWrapper) and net.state_dict().keys() == plain.state_dict().keys()
+    net.load_state_dict(plain.state_dict())
+    x, _ = data(1)
+    plain(x).sum().backward()
+    net(x).sum().backward()
+    for a, b in zip(net.parameters(), plain.parameters(), strict=True):
+        close(a.grad, b.grad, "activation checkpointing")
+
+
 class Two(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -354,12 +484,16 @@ def main() -> None:
         check_ddp(device, rank, n)
         check_zero(device, rank, n, folder)
         check_fsdp(device, rank, n)
+        check_fsdp_wrapper(device, rank, n, folder)
         check_tensor_parallel(device, rank, n)
         check_pipeline(device, rank, n)
     if what == "train":
         check_ddp_ways(rank, n)
         check_sync_batch_norm(rank, n)
         check_sampler(rank, n)
+        check_placements(rank, n)
+        check_profiler(rank, n)
+        check_activation_checkpointing(rank, n)
     if what == "save":
         check_pipeline("cpu", rank, n, 3)
         check_save(folder, rank, n)

@@ -1,0 +1,3 @@
+"""PyTorch's file of compiled modules."""
+
+from lucid.compiler._module import OptimizedModule as OptimizedModule

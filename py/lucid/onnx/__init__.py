@@ -1,0 +1,281 @@
+"""Models as ONNX files: `export` runs a model once and writes what its ops did.
+
+The package `onnx` has to be installed for it. Control flow is what the run took; sizes are the example's, but for those
+that `dynamic_axes` names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import lucid
+from lucid import Tensor
+from lucid.nn.modules.module import Module
+from lucid.onnx._build import Builder, elem_type
+from lucid.onnx._build import OnnxExporterError as OnnxExporterError
+from lucid.onnx._decompose import DECOMPOSED
+from lucid.onnx._rules import RULES
+from lucid.utils import _pytree
+from lucid.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["ONNXProgram", "OnnxExporterError", "export", "is_in_onnx_export"]
+
+_exporting = False
+_PLACED = ("out", "memory_format", "non_blocking", "copy", "device")
+
+
+def is_in_onnx_export() -> bool:
+    """Does `export` run the model now?"""
+    return _exporting
+
+
+class ONNXProgram:
+    """What `export` has made.
+
+    Attributes:
+        model_proto: the graph, as the package `onnx` has it.
+    """
+
+    def __init__(self, model_proto: Any) -> None:
+        self.model_proto = model_proto
+
+    def save(self, destination: str | os.PathLike[str]) -> None:
+        """Writes it to a file."""
+        with open(destination, "wb") as file:
+            file.write(self.model_proto.SerializeToString())
+
+    def __call__(self, *args: Tensor) -> list[Tensor]:
+        """Runs it with ONNX's reference evaluator, which is slow and meant for checks."""
+        from onnx.reference import ReferenceEvaluator
+
+        names = [i.name for i in self.model_proto.graph.input]
+        given = {n: a.detach().cpu().numpy() for n, a in zip(names, args, strict=True)}
+        return [lucid.as_tensor(r) for r in ReferenceEvaluator(self.model_proto).run(None, given)]
+
+
+class _Call:
+    """One op that ran."""
+
+    def __init__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        self.name, self.args, self.kwargs, self.result = name, args, kwargs, result
+        self.outs = [t for t in _pytree.tree_leaves(result) if isinstance(t, Tensor)]
+        # Of tensors that are written later the shapes now.
+        self.shapes = [tuple(t.shape) for t in self.outs]
+
+
+class _Recorder(TorchDispatchMode):
+    """Keeps the ops that depend on the inputs."""
+
+    def __init__(self, inputs: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.calls: list[_Call] = []
+        self.kept: list[Any] = list(inputs)
+        self.depends = {id(t) for t in inputs}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = str(func).split(".")[1]
+        given = [t for t in _pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        depends = any(id(t) in self.depends for t in given)
+        if depends and name in DECOMPOSED:
+            with self:
+                return DECOMPOSED[name](*args, **kwargs)
+        result = func(*args, **kwargs)
+        if not depends:
+            return result
+        inplace = name.endswith("_") and not name.endswith("__") and result is args[0]
+        if name == "__setitem__" or (inplace and given[0]._base is not None):
+            raise OnnxExporterError(f"onnx.export: {name} writes to a part of a tensor; make a new one by cat or where")
+        self.calls.append(_Call(name.rstrip("_") if inplace else name, args, kwargs, result))
+        self.kept.append((args, kwargs, result))
+        self.depends |= {id(t) for t in self.calls[-1].outs}
+        return result
+
+
+def _record(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], _Recorder, list[Tensor]]:
+    inputs = [t for t in _pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+    recorder = _Recorder(inputs)
+    with lucid.no_grad(), recorder:
+        result = model(*args, **kwargs)
+    return inputs, recorder, [t for t in _pytree.tree_leaves(result) if isinstance(t, Tensor)]
+
+
+def _varied(shapes: Sequence[tuple[int, ...]], others: Sequence[tuple[int, ...]]) -> list[tuple[bool, ...]]:
+    return [tuple(a != b for a, b in zip(s, o, strict=True)) for s, o in zip(shapes, others, strict=True)]
+
+
+#: Ops whose sizes are those of their result, of which the builder knows what varies.
+_SHAPED = {RULES["reshape"], RULES["expand"]}
+
+
+def _check_fixed(call: _Call, other: _Call, depends: set[int]) -> None:
+    """An error where a number or a constant of an op is not the same for other sizes."""
+    mine, theirs = (_pytree.tree_leaves((c.args, c.kwargs)) for c in (call, other))
+    for a, b in zip(mine, theirs, strict=True):
+        if isinstance(a, Tensor):
+            fixed = id(a) in depends or a.shape == b.shape
+        else:
+            fixed = RULES.get(call.name) in _SHAPED or a == b
+        if not fixed:
+            raise OnnxExporterError(
+                f"onnx.export: {call.name} is given a number or a constant that depends on a size that varies"
+            )
+
+
+def _translate(g: Builder, recorder: _Recorder, others: list[_Call] | None) -> None:
+    for i, call in enumerate(recorder.calls):
+        g.op, g.shape = call.name, call.shapes[0] if call.shapes else ()
+        write = RULES.get(call.name)
+        if write is None:
+            raise OnnxExporterError(
+                f"onnx.export: the op {call.name} has no rule; write this part of the model with other ops"
+            )
+        g.dynamic = (False,) * len(g.shape)
+        if others is not None:
+            if others[i].name != call.name:
+                raise OnnxExporterError("onnx.export: the model does something else where a dynamic size differs")
+            _check_fixed(call, others[i], recorder.depends)
+            g.dynamic = _varied(call.shapes[:1], others[i].shapes[:1])[0] if call.shapes else ()
+        kwargs = {k: v for k, v in call.kwargs.items() if k not in _PLACED}
+        if write in (RULES["split"], RULES["max"]):
+            kwargs["outs"] = call.outs
+        elif write in (RULES["to"], RULES["zeros_like"]):
+            kwargs["result"] = call.result
+        made = write(g, *call.args, **kwargs)
+        names = [made] if isinstance(made, str) else list(made)
+        for t, name in zip(call.outs, names, strict=True):
+            g.names[id(t)] = name
+
+
+def _larger(args: Any, inputs: list[Tensor], names: list[str], axes: Mapping[str, Any]) -> Any:
+    """The arguments with one more along each dynamic axis."""
+    grown: dict[int, Tensor] = {}
+    by: dict[str, int] = {}
+    for t, name in zip(inputs, names, strict=True):
+        made = t
+        for axis in axes.get(name, {}):
+            at = lucid.arange(t.shape[axis] + 1) % max(t.shape[axis], 1)
+            made = made.index_select(axis, at.to(t.device))
+            by[name] = axis
+        grown[id(t)] = made
+    return _pytree.tree_map(lambda v: grown.get(id(v), v) if isinstance(v, Tensor) else v, args)
+
+
+def _value_info(g: Builder, name: str, t: Tensor, axes: Any) -> Any:
+    sizes: list[Any] = list(t.shape)
+    for axis, label in axes.items() if isinstance(axes, Mapping) else ((a, f"{name}_{a}") for a in axes):
+        sizes[axis] = str(label)
+    return g.onnx.helper.make_tensor_value_info(name, elem_type(t.dtype), sizes)
+
+
+def export(
+    model: Any,
+    args: Any = (),
+    f: str | os.PathLike[str] | None = None,
+    *,
+    kwargs: dict[str, Any] | None = None,
+    export_params: bool = True,
+    verbose: bool | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    opset_version: int | None = None,
+    dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
+    do_constant_folding: bool = True,
+    training: Any = None,
+    dynamo: bool | None = None,
+) -> ONNXProgram:
+    """Runs a model once and writes its ops as an ONNX graph.
+
+    Args:
+        model: A module, which is put into evaluation mode meanwhile, or a function.
+        args: The example: a tensor, or a tuple of arguments. Tensors become the graph's inputs.
+        f: A file to write.
+        kwargs: More arguments, by name.
+        export_params: Must be True: weights are in the file.
+        input_names: Names of the inputs; `input_0` and so on by default.
+        output_names: Names of the outputs; `output_0` and so on by default.
+        opset_version: ONNX's version of operators, 18 by default; 18 to 20.
+        dynamic_axes: Sizes that may vary: by name of an input or output, axes and their names. One of a tensor's sizes
+            can vary where it is reshaped.
+        do_constant_folding: What does not depend on the inputs is always computed.
+
+    Returns:
+        The program; `model_proto` is what the package `onnx` takes.
+
+    Raises:
+        ImportError: where the package `onnx` is not installed.
+        OnnxExporterError: for ops without a rule: it names them. Recurrent layers have none.
+
+    Differences from PyTorch: `dynamic_shapes`, training graphs, custom symbolic functions and control flow are not
+    there.
+
+    Example:
+        >>> program = lucid.onnx.export(lucid.nn.Linear(3, 2), lucid.ones(1, 3))  # doctest: +SKIP
+        >>> program.save("linear.onnx")  # doctest: +SKIP
+    """
+    global _exporting
+    opset = 18 if opset_version is None else opset_version
+    if not 18 <= opset <= 20:
+        raise OnnxExporterError(f"onnx.export: opset_version {opset}; one of 18, 19, 20")
+    if not export_params:
+        raise OnnxExporterError("onnx.export: export_params=False is not there; weights are in the file")
+    if training not in (None, False, 0) and getattr(training, "name", "EVAL") != "EVAL":
+        raise OnnxExporterError("onnx.export: graphs for training are not there; leave training out")
+    g = Builder(opset)
+    given = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    named = dict(kwargs or {})
+    modules = list(model.modules()) if isinstance(model, Module) else []
+    modes = [m.training for m in modules]
+    axes = dict(dynamic_axes or {})
+    _exporting = True
+    try:
+        for m in modules:
+            m.training = False
+        inputs, recorder, outputs = _record(model, given, named)
+        names = list(input_names or ())
+        names += [f"input_{i}" for i in range(len(names), len(inputs))]
+        unknown = set(axes) - set(names) - set(output_names or ())
+        if unknown:
+            raise OnnxExporterError(f"onnx.export: dynamic_axes names {sorted(unknown)}, which no input or output has")
+        others, varied = None, None
+        if any(name in axes for name in names):
+            again, kwargs_again = _larger((given, named), inputs, names, axes)
+            _, second, outputs_again = _record(model, again, kwargs_again)
+            others = second.calls
+            if len(others) != len(recorder.calls):
+                raise OnnxExporterError("onnx.export: the model does something else where a dynamic size differs")
+            varied = _varied([tuple(t.shape) for t in outputs], [tuple(t.shape) for t in outputs_again])
+    finally:
+        _exporting = False
+        for m, mode in zip(modules, modes, strict=True):
+            m.training = mode
+    if isinstance(model, Module):
+        g.labels = {id(t): n for n, t in [*model.named_parameters(), *model.named_buffers()]}
+    for t, name in zip(inputs, names, strict=True):
+        g.names[id(t)] = name
+    _translate(g, recorder, others)
+    ends = list(output_names or ())
+    ends += [f"output_{i}" for i in range(len(ends), len(outputs))]
+    results = []
+    for i, (t, name) in enumerate(zip(outputs, ends, strict=True)):
+        g.nodes.append(g.onnx.helper.make_node("Identity", [g.of(t)], [name]))
+        free: Any = axes.get(name) or ([] if varied is None else [a for a, v in enumerate(varied[i]) if v])
+        results.append(_value_info(g, name, t, free))
+    starts = [_value_info(g, n, t, axes.get(n, ())) for n, t in zip(names, inputs, strict=True)]
+    title = type(model).__name__ if isinstance(model, Module) else getattr(model, "__name__", "graph")
+    graph = g.onnx.helper.make_graph(g.nodes, title, starts, results, list(g.initializers.values()))
+    opsets = [g.onnx.helper.make_opsetid("", opset)]
+    proto = g.onnx.helper.make_model(
+        graph, opset_imports=opsets, ir_version=10, producer_name="lucid", producer_version=lucid.__version__
+    )
+    g.onnx.checker.check_model(proto)
+    program = ONNXProgram(proto)
+    if f is not None:
+        program.save(f)
+    if verbose:
+        print(g.onnx.helper.printable_graph(graph))
+    return program
