@@ -693,3 +693,39 @@ def test_annotations_of_modules_can_be_read() -> None:
         layer = getattr(lucid.nn, name)
         if isinstance(layer, type):
             typing.get_type_hints(layer)
+
+
+class _Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attn = nn.MultiheadAttention(4, 2)
+        self.mlp = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(7, 4))
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        return self.mlp(x + self.attn(x, x, x)[0])
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_errors_name_the_path_in_the_model(hooked: bool) -> None:
+    encoder = nn.Module()
+    encoder.layers = nn.ModuleList([_Block(), _Block()])
+    encoder.forward = lambda x: encoder.layers[1](x)
+    model = nn.Sequential(encoder)
+    if hooked:
+        encoder.register_forward_hook(lambda *_: None)
+    with pytest.raises(lucid.errors.ShapeMismatch, match=r"^0\.layers\.1\.mlp\.2: linear: input's last") as caught:
+        model(lucid.randn(3, 1, 4))
+    assert caught.value.module_path == "0.layers.1.mlp.2" and caught.value.op == "linear"
+    # A layer alone has no path; neither have errors of a module that is not below the one that was called.
+    with pytest.raises(lucid.errors.ShapeMismatch, match=r"^linear: "):
+        model[0].layers[0].mlp[2](lucid.randn(1, 8))
+    stranger = nn.Linear(2, 2)
+    model = nn.Sequential(nn.Identity())
+    model[0].forward = lambda x: stranger(x)
+    with pytest.raises(lucid.errors.ShapeMismatch, match=r"^linear: "):
+        model(lucid.randn(1, 3))
+    # What a program raises itself is left as it is.
+    model[0].forward = {}.__getitem__
+    with pytest.raises(KeyError) as missing:
+        model("key")
+    assert missing.value.args == ("key",)

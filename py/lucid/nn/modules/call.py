@@ -13,9 +13,9 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
-from lucid._public_names import name_call
 from lucid._warnings import warn
 from lucid.nn.modules.hooks import register
+from lucid.nn.modules.locate import locate
 from lucid.utils.hooks import RemovableHandle
 
 __all__ = [
@@ -150,15 +150,14 @@ class CallMixin(_BackwardKind):
             )
         except KeyError as missing:
             raise AttributeError(f"cannot call a module before Module.__init__() call: it has no {missing}") from None
-        if not hooked:
-            try:
+        try:
+            if not hooked:
                 return self.forward(*args, **kwargs)
-            except Exception as error:
-                if type(self).__module__.startswith("lucid."):
-                    name_call(error, type(self).__name__)
-                raise
-        compiled = own.get("_compiled_call")
-        return self._call_with_hooks(args, kwargs) if compiled is None else compiled.run(self, args, kwargs)
+            compiled = own.get("_compiled_call")
+            return self._call_with_hooks(args, kwargs) if compiled is None else compiled.run(self, args, kwargs)
+        except errors.LucidError as error:
+            locate(error, self, not hooked)
+            raise
 
     def _call_plain(self, *args: Any, **kwargs: Any) -> Any:
         """The call as it is without `compile()`."""
